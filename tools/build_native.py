@@ -1,0 +1,238 @@
+"""Compiles ``native/*.cpp`` into the extension module ``flambeau._core``.
+
+This is the only place that knows how the C++ core is built: ``./go`` calls it for the checkout,
+``setup.py`` for wheels. It uses the standard library alone, and keeps one object file per source
+under ``build/objects``, named by the content it was made from, so that a change of one file
+recompiles one object and a change of nothing compiles nothing.
+
+A sanitizer build is a second module, in ``build/sanitize``. The package loads it in place of its
+own when the environment names its directory: ``FLAMBEAU_NATIVE_DIR=build/sanitize``
+(``flambeau/__init__.py`` puts that directory first on ``flambeau.__path__``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "native"
+BUILD = ROOT / "build"
+EXTENSION = "_core" + sysconfig.get_config_var("EXT_SUFFIX")
+PARALLEL_COMPILES = 2  # a translation unit takes up to 1 GB; a laptop should stay usable
+
+CODE_FLAGS = (
+    "-std=c++20",
+    "-O2",
+    "-fPIC",
+    "-fno-math-errno",
+    "-ffp-contract=off",  # no silent FMA: the promise about numbers depends on it
+    "-fvisibility=hidden",
+    "-pthread",
+)
+SANITIZE_FLAGS = (
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+    "-fno-omit-frame-pointer",
+    "-O1",
+    "-g",
+)
+WARNING_FLAGS = ("-Wall", "-Wextra")  # not part of an object's name: they change no code
+
+_LOCAL_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+class NativeBuildError(RuntimeError):
+    """The core could not be built; the message is complete and meant for the user."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: the command that starts it and the text by which it identifies itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether this is the compiler of the ``ziglang`` wheel, which has no sanitizers."""
+        return "ziglang" in self.command
+
+    @property
+    def is_gcc(self) -> bool:
+        """Whether this is GCC (clang and zig both identify themselves as clang)."""
+        return "clang" not in self.version and not self.is_zig
+
+
+def find_compiler(python: str = sys.executable) -> Compiler | None:
+    """Return ``$CXX``, else a system compiler, else the ``ziglang`` wheel of *python*, else None."""
+    candidates = [os.environ.get("CXX", "").split()] + [["g++"], ["clang++"], ["c++"]]
+    for command in candidates:
+        if command and shutil.which(command[0]):
+            return _identify(command)
+    if python != sys.executable or importlib.util.find_spec("ziglang"):
+        return _identify([python, "-m", "ziglang", "c++"])
+    return None
+
+
+def _identify(command: Sequence[str]) -> Compiler | None:
+    result = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    return Compiler(tuple(command), result.stdout) if result.returncode == 0 else None
+
+
+def sources() -> list[Path]:
+    """List the translation units of the core."""
+    return sorted(SOURCES.glob("*.cpp"))
+
+
+def build(
+    output: Path,
+    compiler: Compiler | None = None,
+    *,
+    sanitize: bool = False,
+    warnings_are_errors: bool = False,
+) -> bool:
+    """Bring the module *output* up to date; return whether anything had to be done.
+
+    Raises:
+        NativeBuildError: no compiler, no sources, or a compile or link error.
+    """
+    compiler = compiler or find_compiler()
+    if compiler is None:
+        raise NativeBuildError(
+            "[build] no C++ compiler: looked for $CXX, g++, clang++, c++ and the ziglang wheel\n"
+            "hint: pip install ziglang"
+        )
+    units = sources()
+    if not units:
+        raise NativeBuildError(f"[build] nothing to compile: {SOURCES} holds no .cpp file")
+    flags = _code_flags(compiler, sanitize)
+    objects = [_object_path(unit, compiler, flags) for unit in units]
+    link = _link_command(compiler, flags, objects)
+    link_key = _digest(" ".join(link), compiler.version)
+    stamp = BUILD / "objects" / f"linked-{_digest(str(output.resolve()))}"
+    if output.exists() and stamp.exists() and stamp.read_text() == link_key:
+        return False
+
+    warnings = (*WARNING_FLAGS, "-Werror") if warnings_are_errors else WARNING_FLAGS
+    stale = [(unit, obj) for unit, obj in zip(units, objects, strict=True) if not obj.exists()]
+    (BUILD / "objects").mkdir(parents=True, exist_ok=True)
+    _compile_all(stale, [*compiler.command, *flags, *warnings])
+    output.parent.mkdir(parents=True, exist_ok=True)
+    _run_into(output, link, f"link {output.name}")
+    stamp.write_text(link_key)
+    return True
+
+
+def sanitizer_libraries(compiler: Compiler) -> list[str]:
+    """Return the libraries that must be preloaded for a sanitizer build; empty if it has none.
+
+    The C++ library is among them because AddressSanitizer looks for ``__cxa_throw`` when it
+    starts, and Python itself does not link it.
+    """
+    if compiler.is_zig:
+        return []
+    if compiler.is_gcc:
+        names = ["libasan.so", "libubsan.so", "libstdc++.so.6"]
+    else:
+        machine = os.uname().machine
+        names = [f"libclang_rt.asan-{machine}.so", "libstdc++.so.6"]
+    paths = [_print_file_name(compiler, name) for name in names]
+    return paths if all(os.path.isabs(path) for path in paths) else []
+
+
+def _print_file_name(compiler: Compiler, name: str) -> str:
+    command = [*compiler.command, f"-print-file-name={name}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _code_flags(compiler: Compiler, sanitize: bool) -> list[str]:
+    flags = [*CODE_FLAGS, f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}"]
+    if sanitize:
+        flags += SANITIZE_FLAGS
+        if not compiler.is_gcc:
+            flags.append("-shared-libsan")
+    if compiler.is_zig:
+        flags.append("-mcpu=baseline")  # zig would otherwise build for this very machine
+    return flags
+
+
+def _link_command(compiler: Compiler, flags: Sequence[str], objects: Sequence[Path]) -> list[str]:
+    shared = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
+    libraries = [] if sys.platform == "darwin" else ["-ldl"]
+    return [*compiler.command, *flags, *shared, *map(str, objects), *libraries]
+
+
+def _object_path(unit: Path, compiler: Compiler, flags: Sequence[str]) -> Path:
+    contents = [path.read_bytes() for path in _with_headers(unit)]
+    key = _digest(compiler.version, *compiler.command, *flags, *contents)
+    return BUILD / "objects" / f"{unit.stem}-{key}.o"
+
+
+def _with_headers(unit: Path) -> list[Path]:
+    """Return *unit* and every header of the project that it includes, directly or not."""
+    found = {unit: None}  # a dict keeps the order of discovery
+    pending = [unit]
+    while pending:
+        for name in _LOCAL_INCLUDE.findall(pending.pop().read_bytes()):
+            header = SOURCES / os.fsdecode(name)
+            if header.exists() and header not in found:
+                found[header] = None
+                pending.append(header)
+    return list(found)
+
+
+def _digest(*parts: str | bytes) -> str:
+    hasher = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        hasher.update(len(data).to_bytes(8, "little") + data)
+    return hasher.hexdigest()[:20]
+
+
+def _compile_all(stale: Sequence[tuple[Path, Path]], command: Sequence[str]) -> None:
+    """Compile every stale unit, even after one has failed: all errors are worth seeing at once."""
+
+    def compile_one(number: int) -> NativeBuildError | None:
+        unit, target = stale[number]
+        print(f"  [{number + 1}/{len(stale)}] {unit.relative_to(ROOT)}", flush=True)
+        try:
+            _run_into(target, [*command, "-c", str(unit)], str(unit.relative_to(ROOT)))
+        except NativeBuildError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(PARALLEL_COMPILES) as pool:
+        errors = [error for error in pool.map(compile_one, range(len(stale))) if error]
+    if errors:
+        raise NativeBuildError("\n".join(map(str, errors)))
+
+
+def _run_into(target: Path, command: Sequence[str], what: str) -> None:
+    """Run a compiler that writes *target*; a half-written or mapped file is never overwritten."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    result = subprocess.run(
+        [*command, "-o", str(partial)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if result.returncode:
+        partial.unlink(missing_ok=True)
+        shown = " ".join([*command, "-o", str(target)])
+        raise NativeBuildError(f"[build] {what} failed:\n{result.stdout}\ncommand: {shown}")
+    if result.stdout.strip():
+        print(result.stdout, file=sys.stderr, end="")
+    partial.replace(target)

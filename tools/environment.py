@@ -1,0 +1,201 @@
+"""The checkout's virtual environments, and the steps that make the package in them importable.
+
+Two environments: ``.venv`` for everything, ``.venv-oracle`` for what compares with PyTorch, which
+is never a dependency. Each step leaves a stamp of what it was made from, so that a second run
+costs a few file reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import build_native
+from tools.build_native import BUILD, ROOT, Compiler, NativeBuildError
+
+KERNELS = ROOT / "flambeau" / "_kernels"
+# The kernels that the cache is filled with depend on these.
+KERNEL_SOURCES = ("native", *(f"flambeau/{part}" for part in ("core", "ir", "prims", "ops")))
+KERNEL_SOURCES += ("flambeau/autograd", "flambeau/compiler", "flambeau/runtime")
+
+
+class StepError(RuntimeError):
+    """A step of the set-up failed; the message says which, the output above it says why."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment: where it is, what pip installs, the files that decide about it."""
+
+    directory: Path
+    requirements: tuple[str, ...]
+    inputs: tuple[Path, ...]
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of this environment."""
+        return self.directory / "bin" / "python"
+
+    @property
+    def stamp(self) -> Path:
+        """The file that holds the fingerprint of the last complete installation."""
+        return self.directory / "installed"
+
+    def fingerprint(self) -> str:
+        """Digest everything that would make another installation necessary."""
+        base = f"{sys.version}\n{sys.base_prefix}\n{ROOT}\n{self.requirements}\n"
+        return _digest(base, self.inputs)
+
+    def create(self) -> None:
+        """Make the bare environment, from nothing if Python or the checkout's place changed."""
+        identity = f"{sys.version}\n{sys.base_prefix}\n{ROOT}\n"
+        origin = self.directory / "origin"
+        if origin.exists() and origin.read_text() == identity:
+            return
+        say(f"creating {self.directory.name} (Python {sys.version.split()[0]})")
+        shutil.rmtree(self.directory, ignore_errors=True)
+        run([sys.executable, "-m", "venv", self.directory], "create the environment")
+        self.pip("setuptools>=77", "wheel")
+        origin.write_text(identity)
+
+    def install(self) -> None:
+        """Install the requirements and the checkout itself, editable."""
+        fingerprint = self.fingerprint()
+        if self.stamp.exists() and self.stamp.read_text() == fingerprint:
+            return
+        say(f"installing requirements into {self.directory.name} (first time, or they changed)")
+        # "compat" puts the checkout on sys.path; the default is an import hook, slower and
+        # unseen by type checkers.
+        self.pip(
+            "--no-build-isolation", "--config-settings=editable_mode=compat", *self.requirements
+        )
+        self.stamp.write_text(fingerprint)
+
+    def has(self, package: str) -> bool:
+        """Whether *package* is installed here."""
+        return any(self.directory.glob(f"lib/python*/site-packages/{package}"))
+
+    def pip(self, *arguments: str) -> None:
+        """Run ``pip install``, showing errors only."""
+        options = ["-qq", "--no-input", "--disable-pip-version-check"]
+        run([self.python, "-m", "pip", "install", *options, *arguments], "pip install")
+
+
+_PROJECT = (ROOT / "pyproject.toml", ROOT / "setup.py")
+_ORACLE_FILES = (ROOT / "tests/parity/requirements.txt", ROOT / "bench/requirements.txt")
+
+DEVELOPMENT = Environment(ROOT / ".venv", ("-e", ".[test,lint,examples]"), _PROJECT)
+ORACLE = Environment(
+    ROOT / ".venv-oracle",
+    (*(word for file in _ORACLE_FILES for word in ("-r", str(file))), "-e", "."),
+    (*_PROJECT, *_ORACLE_FILES),
+)
+
+
+def prepare(environment: Environment) -> None:
+    """Bring *environment*, the native core and the kernel cache up to date."""
+    with _one_at_a_time():
+        environment.create()
+        compiler = find_compiler(environment)
+        if build_native.sources():
+            build_core(compiler)
+        else:
+            say("native/ has no sources yet: nothing to compile")
+        environment.install()
+        prefill_kernels(environment, compiler)
+
+
+def find_compiler(environment: Environment) -> Compiler:
+    """Return a system compiler, or the ``ziglang`` wheel's, installing that if need be."""
+    compiler = build_native.find_compiler()
+    if compiler is None:
+        if not environment.has("ziglang"):
+            say("no C++ compiler on PATH: installing the ziglang wheel and using that")
+            environment.pip("ziglang")
+        compiler = build_native.find_compiler(str(environment.python))
+    if compiler is None:
+        raise NativeBuildError("[build] the ziglang compiler does not start on this machine")
+    return compiler
+
+
+def build_core(compiler: Compiler, *, sanitize: bool = False) -> Path:
+    """Compile ``native/`` in place, or its sanitizer build, and return the module's path."""
+    directory = BUILD / "sanitize" if sanitize else ROOT / "flambeau"
+    output = directory / build_native.EXTENSION
+    strict = in_continuous_integration() and compiler.is_gcc
+    built = build_native.build(output, compiler, sanitize=sanitize, warnings_are_errors=strict)
+    if built:
+        say(f"built {output.relative_to(ROOT)} with {compiler.version.splitlines()[0]}")
+    return output
+
+
+def prefill_kernels(environment: Environment, compiler: Compiler) -> None:
+    """Compile the kernels that eager mode needs most, unless their sources are unchanged."""
+    module = ROOT / "flambeau/compiler/prefill"
+    if not (module.with_suffix(".py").exists() or module.is_dir()):
+        return
+    files = [
+        path
+        for folder in KERNEL_SOURCES
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".py", ".cpp", ".h", ".c"}
+    ]
+    key = _digest(compiler.version, files)
+    stamp = KERNELS / "sources"
+    if stamp.exists() and stamp.read_text() == key:
+        return
+    say("filling the kernel cache (flambeau/_kernels)")
+    run([environment.python, "-m", "flambeau.compiler.prefill"], "fill the kernel cache")
+    KERNELS.mkdir(exist_ok=True)
+    stamp.write_text(key)
+
+
+def in_continuous_integration() -> bool:
+    """Whether this is a build server, where warnings and missing tools are failures."""
+    return os.environ.get("CI", "").lower() not in {"", "0", "false"}
+
+
+def say(line: str) -> None:
+    """Print one line of progress."""
+    print(f"[go] {line}", flush=True)
+
+
+def run(command: Iterable[str | Path], what: str, **environment: str) -> None:
+    """Run *command* in the checkout with *environment* added, and raise if it fails.
+
+    Raises:
+        StepError: the command's exit status was not 0.
+    """
+    words = [str(word) for word in command]
+    result = subprocess.run(words, cwd=ROOT, env=os.environ | environment, check=False)
+    if result.returncode:
+        shown = " ".join(words)
+        raise StepError(f"[go] {what} failed (status {result.returncode})\ncommand: {shown}")
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Hold the checkout's lock, so that two commands started together do not build twice."""
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another ./go in this checkout")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(text: str, files: Iterable[Path]) -> str:
+    hasher = hashlib.sha256(text.encode())
+    for file in files:
+        hasher.update(f"\0{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
+    return hasher.hexdigest()

@@ -1,0 +1,194 @@
+"""The verbs of ``./go``: each is one function, its docstring's first line is its help."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from tools import build_native
+from tools.build_native import BUILD, ROOT, NativeBuildError
+from tools.environment import (
+    DEVELOPMENT,
+    ORACLE,
+    Environment,
+    StepError,
+    build_core,
+    find_compiler,
+    in_continuous_integration,
+    prepare,
+    say,
+)
+
+STRICTLY_TYPED = ("flambeau/ir", "flambeau/compiler", "flambeau/core")
+INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
+
+
+def demo(arguments: list[str]) -> int:
+    """Train the small GPT of examples/gpt; flags go to its train.py."""
+    prepare(DEVELOPMENT)
+    return execute(DEVELOPMENT, "examples/gpt/train.py", *arguments)
+
+
+def test(arguments: list[str]) -> int:
+    """Run the tests; arguments go to pytest (./go test tests/test_x.py -k name)."""
+    prepare(DEVELOPMENT)
+    return execute(DEVELOPMENT, "-m", "pytest", "-q", *arguments)
+
+
+def bench(arguments: list[str]) -> int:
+    """Run the benchmarks beside PyTorch, all or the named one (./go bench dispatch)."""
+    prepare(ORACLE)
+    return execute(ORACLE, "-m", "bench", *arguments)
+
+
+def parity(arguments: list[str]) -> int:
+    """Compare with PyTorch: the tests of tests/parity, in an environment that has it."""
+    prepare(ORACLE)
+    return execute(ORACLE, "-m", "pytest", "-q", "tests/parity", *arguments)
+
+
+def lint(arguments: list[str]) -> int:
+    """Check format, style and types of Python and C++; --fix repairs what can be."""
+    prepare(DEVELOPMENT)
+    native = sorted(map(str, build_native.SOURCES.glob("*.[ch]*")))
+    typed = [package for package in STRICTLY_TYPED if (ROOT / package).is_dir()]
+    fix = "--fix" in arguments
+    checks: dict[str, list[str]] = {
+        "ruff format": ["ruff", "format", *([] if fix else ["--check"]), "."],
+        "ruff check": ["ruff", "check", *(["--fix"] if fix else []), "."],
+        "clang-format": ["clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *native],
+        "mypy": ["mypy", *typed],
+    }
+    if not native:
+        del checks["clang-format"]
+    if not typed:
+        del checks["mypy"]
+    binaries = DEVELOPMENT.directory / "bin"
+    results = {
+        name: subprocess.run([binaries / words[0], *words[1:]], cwd=ROOT, check=False).returncode
+        for name, words in checks.items()
+    }
+    for name, status in results.items():
+        say(f"{name}: {'failed' if status else 'ok'}")
+    return int(any(results.values()))
+
+
+def sanitize(arguments: list[str]) -> int:
+    """Run tests/sanitize with the core built under Address- and UndefinedBehaviorSanitizer."""
+    prepare(DEVELOPMENT)
+    compiler = find_compiler(DEVELOPMENT)
+    libraries = build_native.sanitizer_libraries(compiler)
+    if not libraries:
+        say(f"{compiler.command[-1]} has no sanitizer libraries here; install gcc or clang")
+        return int(in_continuous_integration())
+    module = build_core(compiler, sanitize=True)
+    os.environ.update(
+        FLAMBEAU_NATIVE_DIR=str(module.parent),
+        LD_PRELOAD=" ".join(libraries),
+        ASAN_OPTIONS="detect_leaks=0",  # Python itself leaks on exit, by design
+        UBSAN_OPTIONS="print_stacktrace=1",
+        PYTHONMALLOC="malloc",  # pymalloc's arenas would hide overruns
+    )
+    return execute(DEVELOPMENT, "-m", "pytest", "-q", "tests/sanitize", *arguments)
+
+
+def docs(arguments: list[str]) -> int:
+    """Build the documentation (docs/build.py) into build/docs."""
+    prepare(DEVELOPMENT)
+    return execute(DEVELOPMENT, "docs/build.py", *arguments)
+
+
+def wheel(arguments: list[str]) -> int:
+    """Build a wheel, native core and kernel cache included, into dist/."""
+    prepare(DEVELOPMENT)
+    for leftover in [*BUILD.glob("lib*"), *BUILD.glob("bdist*")]:
+        shutil.rmtree(leftover)  # setuptools would pack files that are gone from the checkout
+    options = ["-qq", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist"]
+    status = execute(DEVELOPMENT, "-m", "pip", "wheel", *options, *arguments, ".")
+    for path in sorted((ROOT / "dist").glob("*.whl")):
+        say(f"{path.relative_to(ROOT)} ({path.stat().st_size / 1e6:.1f} MB)")
+    return status
+
+
+def build(arguments: list[str]) -> int:
+    """Only prepare: environment, native core, kernel cache."""
+    prepare(DEVELOPMENT)
+    say(f"ready: {DEVELOPMENT.python.relative_to(ROOT)}")
+    return 0
+
+
+def clean(arguments: list[str]) -> int:
+    """Remove all that ./go made, the environments too."""
+    made = [DEVELOPMENT.directory, ORACLE.directory, BUILD, ROOT / "dist"]
+    made += [ROOT / "flambeau" / "_kernels", *ROOT.glob("*.egg-info")]
+    made += [ROOT / f".{tool}_cache" for tool in ("pytest", "ruff", "mypy")]
+    for directory in made:
+        shutil.rmtree(directory, ignore_errors=True)
+    for binary in (ROOT / "flambeau").glob("_core*.so"):
+        binary.unlink()
+    return 0
+
+
+VERBS: tuple[Callable[[list[str]], int], ...] = (
+    demo,
+    test,
+    bench,
+    parity,
+    lint,
+    sanitize,
+    docs,
+    wheel,
+    build,
+    clean,
+)
+
+
+def usage() -> str:
+    """Explain ``./go`` from the docstrings of its verbs."""
+    lines = [f"  {verb.__name__:10}{(verb.__doc__ or '').splitlines()[0]}" for verb in VERBS]
+    return "\n".join(
+        [
+            "usage: ./go VERB [arguments]",
+            "",
+            *lines,
+            "",
+            "Every verb first brings .venv, the native core and the kernel cache up to date.",
+            "It needs Python 3.11 or newer; without a C++ compiler it installs one (ziglang).",
+        ]
+    )
+
+
+def execute(environment: Environment, *words: str) -> int:
+    """Run the environment's Python on *words* and return its exit status."""
+    command = [str(environment.python), *words]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def main(words: list[str]) -> int:
+    """Run one verb, say how long it took, and return its exit status."""
+    verbs = {verb.__name__: verb for verb in VERBS}
+    if not words or words[0] in {"help", "-h", "--help"}:
+        print(usage())
+        return 0
+    if words[0] not in verbs:
+        print(f"[go] no such verb: {words[0]}\n\n{usage()}", file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    try:
+        status = verbs[words[0]](words[1:])
+    except (NativeBuildError, StepError) as error:
+        print(error, file=sys.stderr)
+        status = 1
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    outcome = "done" if status == 0 else f"failed (status {status})"
+    say(f"{words[0]} {outcome} in {time.monotonic() - started:.1f} s")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
