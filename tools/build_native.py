@@ -64,6 +64,11 @@ class Compiler:
     version: str
 
     @property
+    def name(self) -> str:
+        """What to call it in a message: the first line of its version."""
+        return f"{'zig, ' if self.is_zig else ''}{self.version.splitlines()[0]}"
+
+    @property
     def is_zig(self) -> bool:
         """Whether this is the compiler of the ``ziglang`` wheel, which has no sanitizers."""
         return "ziglang" in self.command
@@ -75,8 +80,8 @@ class Compiler:
 
 
 def find_compiler(python: str = sys.executable) -> Compiler | None:
-    """Return ``$CXX``, else a system compiler, else the ``ziglang`` wheel of *python*, else None."""
-    candidates = [os.environ.get("CXX", "").split()] + [["g++"], ["clang++"], ["c++"]]
+    """Return ``$CXX``, else a system compiler, else the ``ziglang`` wheel of *python*."""
+    candidates = [os.environ.get("CXX", "").split(), ["g++"], ["clang++"], ["c++"]]
     for command in candidates:
         if command and shutil.which(command[0]):
             return _identify(command)
@@ -168,9 +173,10 @@ def _code_flags(compiler: Compiler, sanitize: bool) -> list[str]:
 
 
 def _link_command(compiler: Compiler, flags: Sequence[str], objects: Sequence[Path]) -> list[str]:
-    shared = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
-    libraries = [] if sys.platform == "darwin" else ["-ldl"]
-    return [*compiler.command, *flags, *shared, *map(str, objects), *libraries]
+    command = [*compiler.command, *flags, *map(str, objects)]
+    if sys.platform == "darwin":
+        return [*command, "-bundle", "-undefined", "dynamic_lookup"]
+    return [*command, "-shared", "-ldl"]
 
 
 def _object_path(unit: Path, compiler: Compiler, flags: Sequence[str]) -> Path:

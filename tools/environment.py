@@ -133,7 +133,7 @@ def build_core(compiler: Compiler, *, sanitize: bool = False) -> Path:
     strict = in_continuous_integration() and compiler.is_gcc
     built = build_native.build(output, compiler, sanitize=sanitize, warnings_are_errors=strict)
     if built:
-        say(f"built {output.relative_to(ROOT)} with {compiler.version.splitlines()[0]}")
+        say(f"built {output.relative_to(ROOT)} with {compiler.name}")
     return output
 
 

@@ -83,7 +83,7 @@ def sanitize(arguments: list[str]) -> int:
     compiler = find_compiler(DEVELOPMENT)
     libraries = build_native.sanitizer_libraries(compiler)
     if not libraries:
-        say(f"{compiler.command[-1]} has no sanitizer libraries here; install gcc or clang")
+        say(f"{compiler.name} has no sanitizer libraries here; install gcc or clang")
         return int(in_continuous_integration())
     module = build_core(compiler, sanitize=True)
     os.environ.update(
