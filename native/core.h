@@ -1,0 +1,332 @@
+// The interface of Flambeau's native core: every structure that more than one file touches.
+//
+// Data flows:  Op::call -> key -> Instance (exact cache) -> run -> Tensor(s) + one tape Node.
+// On a miss:   class key -> Plan candidates -> guards -> Instance;  else Python builds a Plan.
+//
+// Files:  storage.cpp (allocator) · tensor.cpp, tensor_attributes.cpp (the type) · interop.cpp
+//   (NumPy, DLPack, Python values) · plan.cpp (size program, instances, execution) · op.cpp (argument
+//   parsing, keys, caches) · threads.cpp (pool) · routines.cpp (native routines: matmul, sort, ...)
+//   · random.cpp · tape.cpp, engine.cpp (autograd) · record.cpp (op stream) · module.cpp.
+// All functions require the GIL unless they say otherwise. Errors: Python exception set, then
+// nullptr / false / -1 returned (no C++ exceptions cross a file boundary).
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fb {
+
+// ---------------------------------------------------------------- dtypes and devices
+// The numbers are frozen: they are written to keys, caches and files.
+enum class DType : uint8_t {
+  Bool = 0, U8 = 1, I8 = 2, I16 = 3, I32 = 4, I64 = 5,
+  F16 = 6, BF16 = 7, F32 = 8, F64 = 9, C64 = 10, C128 = 11,
+};
+constexpr int kDTypeCount = 12;
+constexpr int64_t kItemSize[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+inline int64_t item_size(DType t) { return kItemSize[static_cast<int>(t)]; }
+// Python object of a dtype (`flambeau.float32`), borrowed; module.cpp/tensor.cpp own the table.
+PyObject* dtype_object(DType t);
+// Parses a Python dtype object; false + TypeError when it is none.
+bool dtype_from_object(PyObject* object, DType* out);
+
+enum class DeviceKind : uint8_t { CPU = 0, Meta = 1, Null = 2 };
+struct Device {
+  DeviceKind kind = DeviceKind::CPU;
+  int8_t index = -1;  // -1: no index given
+};
+PyObject* device_object(Device device);                      // new reference
+bool device_from_object(PyObject* object, Device* out);      // device, str or int
+DType default_dtype();                                       // what Python floats become
+const char* dtype_name(DType t);                             // "float32"
+inline bool is_complex(DType t) { return t >= DType::C64; }
+inline bool is_floating(DType t) { return t >= DType::F16 && t <= DType::F64; }
+inline bool is_integral(DType t) { return t <= DType::I64; }  // Bool included
+DType to_real(DType t);
+DType to_complex(DType t);
+DType promote_types(DType a, DType b);
+// Type promotion over operands: a lower category only matters when its kind (bool, integral,
+// floating, complex) is higher. A Python number has the dtype of its type (int -> I64,
+// float -> default dtype, ...).
+enum class OperandCategory : uint8_t { Dimensioned = 0, ZeroDim = 1, Number = 2 };
+DType result_type(int count, const OperandCategory* categories, const DType* dtypes);
+
+// ---------------------------------------------------------------- storage and its allocator
+struct Recorder;
+struct Storage {
+  std::atomic<int64_t> references{1};
+  void* data = nullptr;       // 64-byte aligned when allocated here; null while pending or empty
+  int64_t nbytes = 0;
+  uint32_t version = 0;       // bumped by every in-place write; shared by all views
+  Device device;
+  bool pending = false;       // recorded by a Recorder, not computed yet: data is null
+  bool resizable = true;
+  Recorder* recorder = nullptr;   // set while pending
+  void (*release)(void* context) = nullptr;  // foreign memory (NumPy, DLPack, shared memory)
+  void* release_context = nullptr;
+};
+Storage* storage_new(int64_t nbytes, Device device);         // caching allocator; null + MemoryError
+Storage* storage_pending(int64_t nbytes, Device device, Recorder* recorder);  // no memory yet
+Storage* storage_foreign(void* data, int64_t nbytes, void (*release)(void*), void* context);
+void storage_incref(Storage* storage);
+void storage_decref(Storage* storage);
+bool storage_allocate(Storage* storage);  // gives a pending/empty storage its memory
+// Raw blocks from the same caching allocator (plan arenas). No GIL needed.
+void* block_allocate(int64_t nbytes);     // null when memory is exhausted (no exception set)
+void block_free(void* block, int64_t nbytes);
+PyObject* memory_stats(PyObject*, PyObject*);
+PyObject* memory_snapshot(PyObject*, PyObject*);
+
+// ---------------------------------------------------------------- tensors
+struct Node;
+struct Tensor;
+struct Autograd {               // only for tensors that autograd has touched
+  Tensor* grad = nullptr;       // owned
+  Node* node = nullptr;         // owned: grad_fn; null for leaves
+  uint32_t output_index = 0;    // which output of node this tensor is
+  Node* accumulator = nullptr;  // borrowed: AccumulateGrad node of a leaf (it clears this when it dies)
+  bool requires_grad = false;   // leaves
+  bool retains_grad = false;
+  Tensor* base = nullptr;       // owned: differentiable views know their base
+  uint32_t view_version = 0;    // storage version at which `node` is valid for a view
+  PyObject* hooks = nullptr;    // owned dict id -> callable, tensor hooks
+  PyObject* post_accumulate_hooks = nullptr;
+};
+
+enum TensorFlags : uint8_t {
+  kInference = 1,     // made under inference_mode
+  kIsView = 2,        // result of a view op
+  kContiguous = 4,    // cached: row-major dense (size-1 dimensions ignored)
+  kPythonType = 8,    // exact type is not the base Tensor type
+};
+
+constexpr int kInlineDims = 5;
+constexpr int kMaxDims = 64;
+struct Tensor {
+  PyObject_HEAD
+  Storage* storage;
+  int64_t offset;      // in elements
+  int64_t numel;
+  DType dtype;
+  Device device;
+  uint8_t ndim;
+  uint8_t flags;
+  int64_t* dims;       // sizes[ndim], then strides[ndim]; points at inline_dims when ndim <= kInlineDims
+  int64_t inline_dims[2 * kInlineDims];
+  Autograd* autograd;
+  int32_t value_id;    // identity inside storage->recorder / the active Recorder, -1 when none
+  uint32_t record_epoch;
+  PyObject* dict;
+  PyObject* weakrefs;
+
+  const int64_t* sizes() const { return dims; }
+  const int64_t* strides() const { return dims + ndim; }
+  char* data() const {
+    return static_cast<char*>(storage->data) + offset * item_size(dtype);
+  }
+};
+extern PyTypeObject* TensorType;     // heap type: Python installs methods as attributes
+inline bool is_exact_tensor(PyObject* o) { return Py_TYPE(o) == TensorType; }
+bool is_tensor(PyObject* o);         // exact or subclass
+// New tensor over `storage` (reference stolen). sizes/strides are copied. strides may be null:
+// contiguous. Never touches autograd.
+Tensor* tensor_new(Storage* storage, DType dtype, Device device, int ndim, const int64_t* sizes,
+                   const int64_t* strides, int64_t offset);
+Tensor* tensor_empty(DType dtype, Device device, int ndim, const int64_t* sizes);
+// Alias with its own geometry (storage shared), no autograd.
+Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes,
+                     const int64_t* strides, int64_t offset);
+Tensor* tensor_detach(Tensor* source);
+PyObject* size_object(int ndim, const int64_t* sizes);  // new `Size` tuple
+bool tensor_contiguous(const Tensor* t);
+// Makes sure storage->data is there: flushes the recorder that owes it. False + exception.
+bool tensor_materialise(Tensor* t, const char* reason);
+Autograd* tensor_autograd(Tensor* t);           // creates on demand
+bool tensor_requires_grad(const Tensor* t);     // leaf flag, or has a node
+void tensor_bump_version(Tensor* t);
+// Checked size arithmetic: -1 + RuntimeError on overflow or negative size.
+int64_t checked_numel(int ndim, const int64_t* sizes);
+// IEEE conversions of the half types, round to nearest even (interop.cpp).
+uint16_t float_to_half(float value);
+float half_to_float(uint16_t bits);
+uint16_t float_to_bfloat16(float value);
+float bfloat16_to_float(uint16_t bits);
+// Python scalar -> element and back (interop.cpp).
+bool store_scalar(void* at, DType dtype, PyObject* value);
+PyObject* load_scalar(const void* at, DType dtype);
+
+// ---------------------------------------------------------------- threads
+int get_num_threads();
+void set_num_threads(int n);
+// Calls body(context, begin, end, worker) over [0, count) in pieces of >= grain; worker indices are
+// < get_num_threads(). Runs inline when count <= grain, one thread, or already inside a worker.
+// No GIL needed; never throws.
+void parallel_for(int64_t count, int64_t grain,
+                  void (*body)(void* context, int64_t begin, int64_t end, int worker), void* context);
+// 64-byte aligned scratch of this worker, kept between calls; null when memory is exhausted.
+void* worker_scratch(int worker, int64_t nbytes);
+
+// ---------------------------------------------------------------- size program
+enum class SizeOp : uint8_t {
+  Const = 0, Add = 1, Sub = 2, Mul = 3, FloorDiv = 4, Mod = 5, Min = 6, Max = 7,
+  Eq = 8, Ne = 9, Lt = 10, Le = 11, And = 12, Or = 13, Not = 14,
+};
+struct SizeInstruction { SizeOp op; int64_t a, b; };
+// Registers [0, inputs) are given; each instruction appends one.
+struct SizeProgram {
+  int32_t inputs = 0;
+  std::vector<SizeInstruction> code;
+  int64_t registers() const { return inputs + static_cast<int64_t>(code.size()); }
+  // False when a division by zero or an overflow happens (values are then unspecified).
+  bool run(int64_t* registers_inout) const;
+};
+
+// ---------------------------------------------------------------- kernels and plans
+union Scalar { double d; int64_t i; };
+// A compiled kernel: runs chunks [begin, end). p: buffers, n: sizes/strides, s: run-time scalars.
+using KernelFunction = void (*)(char* const* p, const int64_t* n, const Scalar* s, int64_t begin,
+                                int64_t end, char* scratch);
+// A native routine does its own parallelism; returns null or a static error text.
+struct RoutineContext { char* const* p; const int64_t* n; const Scalar* s; };
+using RoutineFunction = const char* (*)(const RoutineContext&);
+RoutineFunction find_routine(const char* name);
+
+struct BufferSpec {
+  enum Kind : uint8_t { Input, Output, Temporary, Generator } kind;
+  int32_t index;        // Input: tensor slot; Output: output number; Generator: object slot or -1
+  int32_t nbytes;       // Temporary: register of the byte count (execution program)
+  int32_t first, last;  // Temporary: first and last launch that touches it (arena planning)
+};
+struct ScalarSource {
+  enum Kind : uint8_t { Argument, Constant } kind;
+  bool as_float;        // convert the argument to double, else to int64
+  int32_t index;        // Argument: scalar slot
+  Scalar constant;
+};
+struct Launch {
+  KernelFunction kernel = nullptr;
+  RoutineFunction routine = nullptr;
+  std::string name;
+  std::vector<int32_t> buffers;    // indices into Plan::buffers
+  std::vector<int32_t> offsets;    // per buffer: register of a byte offset, or -1
+  std::vector<int32_t> sizes;      // registers
+  std::vector<ScalarSource> scalars;
+  int32_t chunks = -1;             // register: number of chunks (kernels)
+  int32_t work = -1;               // register: estimated nanoseconds of the whole launch, -1 unknown
+  int32_t scratch = -1;            // register: scratch bytes per worker, -1 none
+  int32_t group = -1;              // launches of equal group >= 0 in a row are independent
+};
+struct OutputSpec {
+  enum Kind : uint8_t { New, Alias, Input, None } kind;
+  int32_t input;                   // Alias, Input: tensor slot
+  DType dtype;
+  Device device;
+  std::vector<int32_t> sizes, strides;  // registers (metadata program)
+  int32_t offset = -1;             // Alias: register, elements (absolute, includes the input's offset)
+  int32_t nbytes = -1;             // New: register
+};
+struct Source {                    // where an argument of the backward op comes from
+  enum Kind : uint8_t { SavedInput, SavedOutput, GradOutput, Register, ScalarArgument, None } kind;
+  int32_t index;
+};
+struct BackwardSpec {
+  PyObject* op = nullptr;          // owned: the derived _core.Op
+  std::vector<Source> arguments;   // in the order of op's schema
+  std::vector<int32_t> targets;    // tensor slots that receive its results, in order
+  std::string name;                // "SoftplusBackward"
+};
+enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
+
+struct Plan {                      // one class of calls; immutable once compiled
+  PyObject_HEAD
+  std::string name;
+  SizeProgram metadata;            // inputs: the call's symbols (see op.cpp)
+  std::vector<int32_t> guards;     // metadata registers that must be non-zero
+  std::vector<OutputSpec> outputs; // visible ones first, then those kept only for backward
+  int32_t visible = 0;
+  std::vector<int32_t> mutated;    // tensor slots written in place
+  ReturnKind returns = ReturnKind::Single;
+  PyObject* return_type = nullptr; // structseq type
+  std::unique_ptr<BackwardSpec> backward;
+  bool compiled = false;
+  PyObject* compile = nullptr;     // owned callable: () -> execution dict, called before the first run
+  PyObject* graph = nullptr;       // owned: the Python Graph, for recording and derivation
+  SizeProgram execution;           // inputs: all registers of `metadata`
+  std::vector<BufferSpec> buffers;
+  std::vector<Launch> launches;
+  std::vector<PyObject*> keepalive;
+  uint64_t id = 0;                 // unique; recorded streams refer to it
+};
+extern PyTypeObject* PlanType;
+
+struct Instance {                  // a plan at concrete sizes
+  Plan* plan;                      // owned
+  std::vector<int64_t> registers;  // metadata registers, then (after prepare) execution registers
+  bool prepared = false;
+  std::vector<int64_t> arena_offsets;  // per buffer
+  int64_t arena_bytes = 0;
+  uint64_t id = 0;
+};
+
+struct Call {                      // one normalised call, on the stack of Op::call
+  Tensor** tensors;                // flattened tensor slots (lists expanded); null: absent optional
+  int32_t tensor_count;
+  Scalar* scalars;                 // run-time scalars; `scalar_is_float` tells which member
+  uint8_t* scalar_is_float;
+  int32_t scalar_count;
+  PyObject** objects;              // generators
+  int32_t object_count;
+};
+// Executes: allocates, launches. outputs: plan.outputs.size() new references (null for None).
+bool plan_run(Instance* instance, const Call& call, PyObject** outputs);
+bool plan_compile(Plan* plan);                       // runs plan->compile once
+bool instance_prepare(Instance* instance);           // execution registers and arena
+
+// ---------------------------------------------------------------- ops
+struct Op;                                           // op.cpp; a Python callable
+extern PyTypeObject* OpType;
+// Calls an op with an argument vector (borrowed), no keyword arguments; new reference.
+PyObject* op_call(PyObject* op, PyObject* const* args, Py_ssize_t count);
+void plan_cache_counts(int64_t* exact_hits, int64_t* class_hits, int64_t* builds, int64_t* entries);
+
+// ---------------------------------------------------------------- autograd
+struct GradMode { bool enabled = true; bool inference = false; };
+extern thread_local GradMode grad_mode;
+// Records one node for a call whose plan has a backward; sets autograd of outputs.
+bool tape_record(const Instance* instance, const Call& call, PyObject** outputs);
+// In-place bookkeeping: checks before the call, version bump and history rewrite after it.
+bool tape_check_inplace(Tensor* target);
+bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& call,
+                        PyObject** outputs);
+// Marks `view` as differentiable view of `base` (called for Alias outputs in grad mode).
+bool tape_mark_view(Tensor* view, Tensor* base);
+// The node (grad_fn) that produces t's gradient edge; regenerated for stale views. Borrowed or null.
+Node* tape_gradient_node(Tensor* t, uint32_t* output_index);
+
+// ---------------------------------------------------------------- recording (capture)
+extern thread_local Recorder* active_recorder;
+// Appends a call to the active recorder instead of running it; fills outputs with pending tensors.
+bool record_call(Instance* instance, const Call& call, PyObject** outputs);
+bool record_flush(Recorder* recorder, const char* reason);
+void record_tensor_dead(Tensor* t);                  // from tensor deallocation
+
+// ---------------------------------------------------------------- module initialisation
+bool init_dtype(PyObject* module);
+bool init_storage(PyObject* module);
+bool init_tensor(PyObject* module);
+bool init_interop(PyObject* module);
+bool init_threads(PyObject* module);
+bool init_plan(PyObject* module);
+bool init_op(PyObject* module);
+bool init_routines(PyObject* module);
+bool init_random(PyObject* module);
+bool init_tape(PyObject* module);
+bool init_record(PyObject* module);
+
+}  // namespace fb
