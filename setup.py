@@ -20,6 +20,7 @@ class BuildCore(build_ext):
 
 
 setup(
-    ext_modules=[Extension("flambeau._core", sources=[])],
+    # The sources are named in tools/build_native.py; setuptools only needs to know the module.
+    ext_modules=[Extension("flambeau._core", sources=[])] if build_native.sources() else [],
     cmdclass={"build_ext": BuildCore},
 )
