@@ -1,0 +1,1 @@
+"""From a traced graph to a plan: stages, scheduling, code generation, cache."""
