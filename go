@@ -1,7 +1,7 @@
 #!/bin/sh
 # Flambeau's one command: `./go` alone lists what it can do. It needs nothing but Python 3.11+.
 # This file only finds that Python; the verbs are in tools/go.py.
-cd "${0%/*}" || exit 1
+cd "$(dirname "$0")" || exit 1
 
 usable='import os, sys, sysconfig, venv, ensurepip
 sys.exit(sys.version_info < (3, 11)
