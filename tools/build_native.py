@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "native"
 BUILD = ROOT / "build"
-EXTENSION = "_core" + sysconfig.get_config_var("EXT_SUFFIX")
+EXTENSION: str = "_core" + sysconfig.get_config_var("EXT_SUFFIX")
 PARALLEL_COMPILES = 2  # a translation unit takes up to 1 GB; a laptop should stay usable
 
 CODE_FLAGS = (

@@ -23,7 +23,7 @@ from tools.environment import (
     say,
 )
 
-STRICTLY_TYPED = ("flambeau/ir", "flambeau/compiler", "flambeau/core")
+STRICTLY_TYPED = ("tools", "flambeau/ir", "flambeau/compiler", "flambeau/core")
 INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
 
 
