@@ -1,0 +1,346 @@
+"""Sizes: what one can ask of them, and their text. The algebra itself is in `size_core`.
+
+This is the module to import: `from flambeau.ir import size`, then `size.symbol("s0")`,
+`size.floordiv(a, b)`, `size.stringify(a)`. It re-exports the constructors and bounds.
+
+The module must not know about graphs, kernels or tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from math import gcd
+from typing import Literal, TypeAlias
+
+from flambeau.ir.size_core import (
+    Bounds,
+    Size,
+    SizeExpr,
+    Terms,
+    add,
+    ceildiv,
+    floordiv,
+    from_terms,
+    is_non_negative,
+    is_positive,
+    lower_bound,
+    maximum,
+    minimum,
+    mod,
+    mul,
+    prod,
+    rebuild,
+    sorted_terms,
+    sub,
+    symbol,
+    terms_of,
+    upper_bound,
+)
+
+__all__ = [
+    "Bounds",
+    "Size",
+    "SizeExpr",
+    "add",
+    "affine_in",
+    "bounds",
+    "ceildiv",
+    "coefficient",
+    "evaluate",
+    "floordiv",
+    "free_symbols",
+    "is_static",
+    "known_equal",
+    "known_less",
+    "lower_bound",
+    "maximum",
+    "minimum",
+    "mod",
+    "mul",
+    "parse",
+    "prod",
+    "replace_atoms",
+    "simplify",
+    "stringify",
+    "sub",
+    "substitute",
+    "symbol",
+    "upper_bound",
+]
+
+
+def _narrowed(a: Size, ranges: Bounds | None) -> Size:
+    """Return `a` with the named symbols restricted to `[low, high]`."""
+    if not ranges or isinstance(a, int):
+        return a
+
+    def narrow(atom: SizeExpr) -> Size | None:
+        if atom.kind != "symbol" or atom.name not in ranges:
+            return None
+        low, high = ranges[atom.name]
+        extent = atom.extent if high is None else high + 1
+        if high is not None and atom.extent is not None:
+            extent = minimum(atom.extent, high + 1)
+        return symbol(atom.name, minimum=max(low, atom.least), extent=extent)
+
+    return _replace(a, narrow, {})
+
+
+def bounds(a: Size, ranges: Bounds | None = None) -> tuple[int | None, int | None]:
+    """Return `(low, high)` with `low <= a <= high`; None is an unknown end.
+
+    Args:
+        a: the expression.
+        ranges: inclusive ranges of symbols, in addition to what the symbols know themselves.
+    """
+    narrowed = _narrowed(a, ranges)
+    return lower_bound(narrowed), upper_bound(narrowed)
+
+
+def simplify(a: Size, ranges: Bounds) -> Size:
+    """Return `a` simplified under inclusive ranges of symbols, over the same symbols as before."""
+    original = {atom.name: atom for atom in _symbol_atoms(a) if atom.name in ranges}
+    return substitute(_narrowed(a, ranges), original)
+
+
+def known_equal(a: Size, b: Size) -> bool | None:
+    """Return whether `a == b` for all values of the symbols; None if it depends or is unknown."""
+    difference = sub(a, b)
+    if isinstance(difference, int):
+        return difference == 0
+    low, high = lower_bound(difference), upper_bound(difference)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return False
+    if low == high == 0:
+        return True
+    # Never zero if all factors share a divisor that the constant does not have.
+    common = gcd(*(factor for monomial, factor in difference.terms.items() if monomial))
+    return False if difference.terms.get((), 0) % common else None
+
+
+def known_less(a: Size, b: Size, bounds: Bounds | None = None) -> bool | None:
+    """Return whether `a < b` for all values of the symbols; None if it depends or is unknown."""
+    difference = _narrowed(sub(b, a), bounds)
+    if is_positive(difference):
+        return True
+    high = upper_bound(difference)
+    return False if high is not None and high <= 0 else None
+
+
+# --------------------------------------------------------------------------------------------------
+# Inspection, substitution, evaluation
+
+
+def is_static(a: Size) -> bool:
+    """Tell whether a size is a plain integer."""
+    return isinstance(a, int)
+
+
+def _atoms(a: Size) -> list[SizeExpr]:
+    return [] if isinstance(a, int) else [atom for monomial in a.terms for atom in monomial]
+
+
+def _symbol_atoms(a: Size) -> Iterator[SizeExpr]:
+    for atom in _atoms(a):
+        if atom.kind == "symbol":
+            yield atom
+        for operand in atom.operands:
+            yield from _symbol_atoms(operand)
+
+
+def free_symbols(a: Size) -> frozenset[str]:
+    """Return the names of the symbols in a size; a symbol's extent does not count."""
+    if isinstance(a, int):
+        return frozenset()
+    if a._symbols is None:
+        a._symbols = frozenset(atom.name for atom in _symbol_atoms(a))
+    return a._symbols
+
+
+def _replace(
+    a: Size, lookup: Callable[[SizeExpr], Size | None], memo: dict[SizeExpr, Size]
+) -> Size:
+    """Rebuild `a` with every atom replaced by what `lookup` returns for it, or rebuilt if None."""
+    if isinstance(a, int):
+        return a
+    if a in memo:
+        return memo[a]
+    result: Size = 0
+    if a.kind == "sum":
+        for monomial, factor in a.terms.items():
+            result = result + prod([factor, *(_replace(x, lookup, memo) for x in monomial)])
+    else:
+        found = lookup(a)
+        result = found if found is not None else _replace_inside(a, lookup, memo)
+    memo[a] = result
+    return result
+
+
+def _replace_inside(
+    atom: SizeExpr, lookup: Callable[[SizeExpr], Size | None], memo: dict[SizeExpr, Size]
+) -> Size:
+    if atom.kind == "symbol":
+        if not isinstance(atom.extent, SizeExpr):
+            return atom
+        extent = _replace(atom.extent, lookup, memo)
+        return symbol(atom.name, minimum=atom.least, extent=extent)
+    operands = tuple(_replace(operand, lookup, memo) for operand in atom.operands)
+    if operands == atom.operands:
+        return atom
+    return rebuild(atom.kind, operands)
+
+
+def substitute(a: Size, values: Mapping[str, Size]) -> Size:
+    """Return `a` with symbols replaced by name, also in the extents of other symbols."""
+    if isinstance(a, int) or not values:
+        return a
+    return _replace(a, lambda x: values.get(x.name) if x.kind == "symbol" else None, {})
+
+
+def replace_atoms(a: Size, values: Mapping[SizeExpr, Size]) -> Size:
+    """Return `a` with atoms (symbols, or opaque operations such as `s0 % 4`) replaced."""
+    if isinstance(a, int) or not values:
+        return a
+    return _replace(a, values.get, {})
+
+
+def evaluate(a: Size, values: Mapping[str, int]) -> int:
+    """Return the value of a size.
+
+    Raises:
+        KeyError: if a symbol has no value.
+        ZeroDivisionError: if a divisor is zero.
+    """
+    if isinstance(a, int):
+        return a
+    if a.kind == "symbol":
+        return values[a.name]
+    if a.kind == "sum":
+        total = 0
+        for monomial, factor in a.terms.items():
+            for atom in monomial:
+                factor *= evaluate(atom, values)
+            total += factor
+        return total
+    operands = [evaluate(operand, values) for operand in a.operands]
+    if a.kind == "floordiv":
+        return operands[0] // operands[1]
+    if a.kind == "mod":
+        return operands[0] % operands[1]
+    return min(operands) if a.kind == "min" else max(operands)
+
+
+def affine_in(a: Size, names: Iterable[str]) -> tuple[dict[str, Size], Size] | None:
+    """Return `({name: factor}, rest)` with `a == sum(factor * name) + rest`, all free of `names`.
+
+    Returns None where `a` is not affine in the names together. Names that do not occur are left
+    out of the dictionary.
+    """
+    wanted = frozenset(names)
+    factors: dict[str, Terms] = {}
+    rest: Terms = {}
+    for monomial, number in terms_of(a).items():
+        inside = [atom for atom in monomial if not wanted.isdisjoint(free_symbols(atom))]
+        if not inside:
+            rest[monomial] = number
+        elif len(inside) > 1 or inside[0].kind != "symbol":
+            return None
+        else:
+            reduced = tuple(atom for atom in monomial if atom is not inside[0])
+            factors.setdefault(inside[0].name, {})[reduced] = number
+    return {name: from_terms(terms) for name, terms in factors.items()}, from_terms(rest)
+
+
+def coefficient(a: Size, name: str) -> Size | None:
+    """Return the factor of a symbol in which `a` is affine (0 if absent), else None."""
+    split = affine_in(a, (name,))
+    return None if split is None else split[0].get(name, 0)
+
+
+# --------------------------------------------------------------------------------------------------
+# Text
+
+Style: TypeAlias = Literal["python", "c"]
+
+
+def stringify(a: Size, style: Style = "python") -> str:
+    """Return a size as an expression in Python or C.
+
+    The C text assumes positive divisors and signed arithmetic; where a numerator is not proven
+    non-negative it spells out the rounding, so that it always equals the Python text.
+    """
+    if isinstance(a, int):
+        return str(a)
+    text = ""
+    terms = sorted_terms(a)
+    for monomial, factor in sorted(terms, key=lambda term: term[1] < 0):
+        factors = [] if abs(factor) == 1 and monomial else [str(abs(factor))]
+        alone = len(monomial) == 1 and not factors
+        factors += [_stringify_atom(atom, style, alone and factor > 0) for atom in monomial]
+        sign = ("-" if factor < 0 else "") if not text else (" - " if factor < 0 else " + ")
+        text += sign + "*".join(factors)
+    return text
+
+
+def _stringify_atom(atom: SizeExpr, style: Style, alone: bool) -> str:
+    if atom.kind == "symbol":
+        return atom.name
+    texts = [stringify(operand, style) for operand in atom.operands]
+    if atom.kind in ("min", "max"):
+        if style == "python":
+            return f"{atom.kind}({', '.join(texts)})"
+        order = "<" if atom.kind == "min" else ">"
+        return reduce(lambda a, b: f"(({a}) {order} ({b}) ? ({a}) : ({b}))", texts)
+    left, right = (text if text.isalnum() else f"({text})" for text in texts)
+    if style == "c" and not is_non_negative(atom.operands[0]):
+        if atom.kind == "floordiv":
+            return f"({left} / {right} - ({left} % {right} < 0))"
+        return f"(({left} % {right} + {right}) % {right})"
+    operator = "%" if atom.kind == "mod" else {"python": "//", "c": "/"}[style]
+    text = f"{left} {operator} {right}" if operator == "%" else f"{left}{operator}{right}"
+    return text if alone else f"({text})"
+
+
+def parse(text: str, symbols: Mapping[str, Size] | None = None) -> Size:
+    """Read a size back from its Python text.
+
+    Args:
+        text: integers, names, `+ - * // %`, `min(...)`, `max(...)` and parentheses.
+        symbols: what names stand for; other names become `symbol(name)`.
+
+    Raises:
+        ValueError: if the text is anything else.
+    """
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"[size] not an expression: {text!r}") from error
+    return from_ast(tree, symbols or {})
+
+
+_BINARY: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
+    ast.Add: add,
+    ast.Sub: sub,
+    ast.Mult: mul,
+    ast.FloorDiv: floordiv,
+    ast.Mod: mod,
+}
+
+
+def from_ast(tree: ast.expr, symbols: Mapping[str, Size]) -> Size:
+    """Return the size a Python syntax tree describes; `parse` has the rules."""
+    match tree:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name):
+            return symbols[name] if name in symbols else symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -from_ast(operand, symbols)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](from_ast(left, symbols), from_ast(right, symbols))
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=operands, keywords=[]):
+            sizes = [from_ast(operand, symbols) for operand in operands]
+            return minimum(*sizes) if name == "min" else maximum(*sizes)
+    raise ValueError(f"[size] not part of a size: {ast.unparse(tree)!r}")
