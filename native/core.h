@@ -43,6 +43,7 @@ struct Device {
 };
 PyObject* device_object(Device device);                      // new reference
 bool device_from_object(PyObject* object, Device* out);      // device, str or int
+Device default_device();                                     // where new tensors are made
 DType default_dtype();                                       // what Python floats become
 const char* dtype_name(DType t);                             // "float32"
 inline bool is_complex(DType t) { return t >= DType::C64; }

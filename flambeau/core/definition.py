@@ -1,0 +1,294 @@
+"""`@op`: the one definition of an operator, from which everything else about it is derived.
+
+The decorated name is an `OpDefinition`. Called with IR nodes (inside another op's body) it inlines
+its body; called with tensors it calls its native op. See docs/design.md § 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import promotion
+from flambeau.core.schema import REQUIRED, Argument, Schema, parse_schema
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, SizeExpr
+
+Body = Callable[..., Any]
+REGISTRY: dict[str, OpDefinition] = {}
+
+
+@dataclass(frozen=True)
+class View:
+    """What a view op's body returns when its geometry is not a chain of view primitives.
+
+    Attributes:
+        node: the value, as a node.
+        strides, offset: its geometry over the input's storage, in elements.
+    """
+
+    node: Node
+    strides: tuple[Size, ...]
+    offset: Size
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything `@op` may state beside schema and body; see docs/design.md § 8."""
+
+    where: tuple[str, ...] = ("torch", "method")
+    promote: str = "none"
+    participants: tuple[str, ...] | None = None
+    layout: str = "contiguous"
+    inplace: bool = False
+    out: bool = False
+    view: bool = False
+    returns_self: bool = False
+    host: bool = False
+    differentiable: bool = True
+    aliases: tuple[str, ...] = ()
+    samples: Callable[[], Any] | None = None
+    errors: Callable[[], Any] | None = None
+    reference: Callable[..., Any] | None = None
+    dtypes: tuple[str, ...] | None = None
+    notes: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Overload:
+    """One signature of an operator with its body."""
+
+    schema: Schema
+    body: Body
+    options: Options
+
+    @property
+    def name(self) -> str:
+        """Name of the operator, for messages."""
+        return self.schema.name
+
+
+class OpDefinition:
+    """A public operator: its overloads, its documentation and (once installed) its native callable.
+
+    Attributes:
+        name: public name.
+        overloads: tried in order.
+        native: the `_core.Op`, set by `core.install`.
+    """
+
+    def __init__(self, name: str, doc: str | None) -> None:
+        self.name = name
+        self.__name__ = name
+        self.__doc__ = doc
+        self.overloads: list[Overload] = []
+        self.native: Any = None
+
+    @property
+    def options(self) -> Options:
+        """Options of the first overload."""
+        return self.overloads[0].options
+
+    def overload(self, schema: str, **options: Any) -> Callable[[Body], OpDefinition]:
+        """Adds a further signature; options not given are those of the first one."""
+
+        def decorate(body: Body) -> OpDefinition:
+            base = {k: getattr(self.options, k) for k in Options.__dataclass_fields__}
+            runtime = options.pop("runtime", "")
+            parsed = parse_schema(schema, runtime)
+            merged = base | _options(parsed, options, inherited=True)
+            self.overloads.append(Overload(parsed, body, Options(**merged)))
+            return self
+
+        return decorate
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _has_node(args) or _has_node(kwargs.values()):
+            return self._inline(args, kwargs)
+        return self.native(*args, **kwargs)
+
+    def _inline(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        failure: TypeError | None = None
+        for overload in self.overloads:
+            try:
+                bound = bind_arguments(overload.schema, args, kwargs)
+            except TypeError as error:
+                failure = error
+                continue
+            if overload.options.host:
+                return overload.body(*bound)
+            results = evaluate(overload, bound)
+            values = [r.node if isinstance(r, View) else r for r in results]
+            return values[0] if overload.schema.returns_kind == "single" else tuple(values)
+        raise failure or TypeError(f"[{self.name}] has no signature\nhint: define one with @op")
+
+
+def _has_node(values: Any) -> bool:
+    return any(
+        isinstance(v, Node) or (isinstance(v, (list, tuple)) and _has_node(v)) for v in values
+    )
+
+
+def _options(schema: Schema, given: dict[str, Any], inherited: bool = False) -> dict[str, Any]:
+    """Options as given, strings split, with the defaults that follow from `promote`."""
+    result = dict(given)
+    for name in ("where", "participants", "aliases", "dtypes"):
+        if isinstance(result.get(name), str):
+            result[name] = tuple(result[name].split())
+    if inherited:
+        return result
+    pointwise = result.get("promote", "none") in ("default", "float", "bool")
+    result.setdefault("layout", "follow" if pointwise else "contiguous")
+    in_method = "method" in result.get("where", ("torch", "method"))
+    single = schema.returns_kind == "single"
+    result.setdefault("inplace", pointwise and in_method and single)
+    result.setdefault("out", single and not result.get("view", False))
+    return result
+
+
+def op(schema: str, **options: Any) -> Callable[[Body], OpDefinition]:
+    """Defines an operator; see docs/design.md § 8 for the options.
+
+    Raises:
+        ValueError: the schema cannot be read or the name is taken.
+    """
+    runtime = options.pop("runtime", "")
+
+    def decorate(body: Body) -> OpDefinition:
+        parsed = parse_schema(schema, runtime)
+        chosen = Options(**_options(parsed, options))
+        home = "" if "torch" in chosen.where or "method" in chosen.where else chosen.where[0] + "."
+        key = home + parsed.name
+        if key in REGISTRY:
+            raise ValueError(f"[op] {key} is defined twice\nhint: use {key}.overload(...)")
+        definition = OpDefinition(parsed.name, body.__doc__)
+        definition.overloads.append(Overload(parsed, body, chosen))
+        REGISTRY[key] = definition
+        return definition
+
+    return decorate
+
+
+def bind_arguments(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments in schema order with defaults filled, for calls inside bodies."""
+    arguments = schema.arguments
+    positional = [a for a in arguments if not a.keyword_only]
+    if len(args) > len(positional):
+        if positional and positional[-1].kind in ("int[]", "SymInt[]"):
+            last = len(positional) - 1
+            args = (*args[:last], tuple(args[last:]))
+        else:
+            raise TypeError(f"[{schema.name}] takes {len(positional)} arguments, got {len(args)}")
+    values: dict[str, Any] = dict(zip((a.name for a in positional), args, strict=False))
+    for name, value in kwargs.items():
+        if name in values or all(a.name != name for a in arguments):
+            raise TypeError(f"[{schema.name}] unexpected argument {name!r}\nhint: see its signature")
+        values[name] = value
+    return [_checked(schema.name, a, values.get(a.name, a.default)) for a in arguments]
+
+
+def _checked(name: str, argument: Argument, value: Any) -> Any:
+    if value is REQUIRED:
+        raise TypeError(f"[{name}] missing argument {argument.name!r}\nhint: see its signature")
+    kind = argument.kind
+    if kind in ("Tensor", "Tensor[]") and value is None:
+        raise TypeError(f"[{name}] argument {argument.name!r} must be a tensor, got None")
+    is_node = isinstance(value, Node)
+    if kind == "Tensor" and not is_node:
+        raise TypeError(f"[{name}] argument {argument.name!r} must be a tensor, got {value!r}")
+    if is_node and not (argument.is_tensor or kind.startswith("Scalar")):
+        raise TypeError(f"[{name}] argument {argument.name!r} must be {kind}, got a tensor")
+    if kind.endswith(("int[]", "Int[]", "Int[]?", "int[]?")) and isinstance(value, (int, SizeExpr)):
+        return (value,)
+    if kind == "int" and isinstance(value, (float, str, list, tuple)):
+        raise TypeError(f"[{name}] argument {argument.name!r} must be an int, got {value!r}")
+    return value
+
+
+def _participants(overload: Overload, arguments: Sequence[Any]) -> list[tuple[str, str]]:
+    chosen = overload.options.participants
+    found: list[tuple[str, str]] = []
+    for argument, value in zip(overload.schema.arguments, arguments, strict=True):
+        takes_part = argument.is_tensor or argument.kind.startswith("Scalar")
+        if value is None or not takes_part or (chosen and argument.name not in chosen):
+            continue
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            found.append(_participant(item))
+    return found
+
+
+def _participant(value: Any) -> tuple[str, str]:
+    if not isinstance(value, Node):
+        return promotion.number_dtype(type(value)), "number"
+    if value.op == "scalar":
+        dtype = promotion.default_dtype() if value.dtype == "f64" else value.dtype
+        return dtype, "number"
+    return value.dtype, "tensor" if value.shape else "zero_dim"
+
+
+def _converted(value: Any, dtype: str) -> Any:
+    if isinstance(value, Node):
+        return prims.cast(value, dtype)
+    if isinstance(value, (list, tuple)):
+        return [_converted(v, dtype) for v in value]
+    return value
+
+
+def _widened(value: Any) -> Any:
+    """Half nodes become float32: the arithmetic inside an op."""
+    if isinstance(value, Node) and value.dtype in promotion.HALF:
+        return prims.cast(value, "f32")
+    if isinstance(value, (list, tuple)) and _has_node(value):
+        return [_widened(v) for v in value]
+    return value
+
+
+def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
+    """Runs a body on nodes under the definition's promotion rule.
+
+    Args:
+        overload: the signature.
+        arguments: in schema order; tensors and run-time numbers as nodes.
+
+    Returns:
+        The results as nodes (or `View`s) in their final dtypes.
+    """
+    mode = overload.options.promote
+    if mode == "none":
+        return _as_list(overload.body(*arguments))
+    if mode == "keep":
+        first = next((a for a in _flat(arguments) if isinstance(a, Node) and a.op != "scalar"), None)
+        half = first.dtype if first is not None and first.dtype in promotion.HALF else None
+        results = _as_list(overload.body(*[_widened(a) for a in arguments]))
+        return [_converted(r, half) if half and _is_f32(r) else r for r in results]
+    common = promotion.result_type(_participants(overload, arguments))
+    if mode == "float" and promotion.CATEGORY[common] < 2:
+        common = promotion.default_dtype()
+    inner = promotion.compute_dtype(common)
+    chosen = overload.options.participants
+    converted = [
+        _converted(value, inner) if chosen is None or argument.name in chosen else _widened(value)
+        for argument, value in zip(overload.schema.arguments, arguments, strict=True)
+    ]
+    results = _as_list(overload.body(*converted))
+    final = "bool" if mode == "bool" else common
+    return [r if r is None else _converted(r, final) for r in results]
+
+
+def _is_f32(value: Any) -> bool:
+    return isinstance(value, Node) and value.dtype == "f32"
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    out: list[Any] = []
+    for value in values:
+        out.extend(_flat(value) if isinstance(value, (list, tuple)) else [value])
+    return out
+
+
+def _as_list(result: Any) -> list[Any]:
+    if isinstance(result, (tuple, list)):
+        return list(result)
+    return [result]

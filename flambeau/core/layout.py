@@ -1,0 +1,236 @@
+"""Strides at an op's boundary: what PyTorch's users see in `.stride()`.
+
+Inside a graph values have no layout. Only here, where results leave an op, strides are chosen:
+contiguous, following the operands (pointwise ops), or those of a view. Sizes may be symbolic;
+undecidable comparisons ask the shape environment, which records a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flambeau.ir.environment import current_environment
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, eq, known_equal, le, lt, mul, prod
+
+Shape = tuple[Size, ...]
+Geometry = tuple[Shape, Shape, Size]  # sizes, strides, offset
+
+
+def contiguous_strides(shape: Sequence[Size]) -> Shape:
+    """Row-major strides; a size of 0 or 1 counts as 1, as in PyTorch."""
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(shape):
+        strides.append(step)
+        if not (isinstance(size, int) and size <= 1):
+            step = mul(step, size)
+    return tuple(reversed(strides))
+
+
+def same(a: Size, b: Size) -> bool:
+    """Whether two sizes are equal, asking the environment when structure does not tell."""
+    known = known_equal(a, b)
+    if known is not None:
+        return known
+    return current_environment().truth(eq(a, b))
+
+
+def _less(a: Size, b: Size) -> bool:
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    return current_environment().truth(lt(a, b))
+
+
+def dense_strides(shape: Sequence[Size], order: Sequence[int]) -> Shape:
+    """Strides of a dense buffer whose dimensions from outermost to innermost are `order`."""
+    strides: list[Size] = [1] * len(shape)
+    step: Size = 1
+    for dim in reversed(order):
+        strides[dim] = step
+        if not (isinstance(shape[dim], int) and shape[dim] <= 1):  # type: ignore[operator]
+            step = mul(step, shape[dim])
+    return tuple(strides)
+
+
+def follow_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
+    """Strides of a pointwise result: dense, in the order of the operands' strides.
+
+    Args:
+        shape: the result's sizes.
+        operands: sizes and strides of each tensor operand, as they were given.
+    """
+    full = [(sizes, strides) for sizes, strides in operands if strides]
+    if all(strides == contiguous_strides(sizes) for sizes, strides in full):
+        return contiguous_strides(shape)
+    aligned = [_aligned(shape, sizes, strides) for sizes, strides in full]
+    order = list(range(len(shape)))
+    for start in range(1, len(order)):  # insertion sort: the outermost dimension first
+        position = start
+        while position > 0 and _before(order[position], order[position - 1], aligned, shape):
+            order[position - 1], order[position] = order[position], order[position - 1]
+            position -= 1
+    return dense_strides(shape, order)
+
+
+def _aligned(shape: Shape, sizes: Shape, strides: Shape) -> Shape:
+    """Strides seen from the broadcast result: 0 where the operand is repeated."""
+    lead = len(shape) - len(sizes)
+    out: list[Size] = [0] * lead
+    for size, stride, target in zip(sizes, strides, shape[lead:], strict=True):
+        repeated = isinstance(size, int) and size == 1 and not (target == 1)
+        out.append(0 if repeated else stride)
+    return tuple(out)
+
+
+def _before(a: int, b: int, operands: Sequence[Shape], shape: Shape) -> bool:
+    """True when dimension `a` must lie outside dimension `b` (a > b in original order)."""
+    for strides in operands:
+        left, right = strides[a], strides[b]
+        if left == 0 or right == 0:
+            continue
+        if known_equal(left, right):
+            if known_equal(shape[a], shape[b]):
+                continue
+            return _less(shape[b], shape[a])
+        return _less(right, left)
+    return False
+
+
+def reshape_strides(sizes: Shape, strides: Shape, target: Shape) -> Shape | None:
+    """Strides of a view with shape `target`, or None when a copy is needed."""
+    if strides == contiguous_strides(sizes):
+        return contiguous_strides(target)
+    if any(isinstance(s, int) and s == 0 for s in sizes):
+        return contiguous_strides(target)
+    groups = _merged(sizes, strides)
+    out: list[Size] = [1] * len(target)
+    position = len(target) - 1
+    for extent, step in reversed(groups):
+        covered: Size = 1
+        while position >= 0 and (_is_one(target[position]) or not same(covered, extent)):
+            out[position] = mul(step, covered)
+            covered = mul(covered, target[position])
+            position -= 1
+        if not same(covered, extent):
+            return None
+    return tuple(out) if position < 0 else None
+
+
+def _is_one(size: Size) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _merged(sizes: Shape, strides: Shape) -> list[tuple[Size, Size]]:
+    """Groups of dimensions that lie one after the other in memory: (extent, innermost stride)."""
+    groups: list[tuple[Size, Size]] = []
+    for size, stride in zip(sizes, strides, strict=True):
+        if _is_one(size):
+            continue
+        if groups and same(groups[-1][1], mul(stride, size)):
+            groups[-1] = (mul(groups[-1][0], size), stride)
+        else:
+            groups.append((size, stride))
+    return groups or [(1, 1)]
+
+
+def view_geometry(value: Node, offsets: dict[int, Size]) -> tuple[int, Geometry] | None:
+    """Geometry of a chain of view primitives over an input; None when it is no view.
+
+    Args:
+        value: the node.
+        offsets: storage offset per input slot.
+
+    Returns:
+        The input's slot and (sizes, strides, offset).
+    """
+    chain: list[Node] = []
+    while value.op not in ("input",):
+        if value.op not in _RULES:
+            return None
+        chain.append(value)
+        value = value.inputs[0]
+    slot = value.attribute("slot")
+    sizes, strides, offset = value.shape, value.attribute("strides"), offsets[slot]
+    for step in reversed(chain):
+        moved = _RULES[step.op](step, sizes, strides, offset)
+        if moved is None:
+            return None
+        sizes, strides, offset = moved
+    return slot, (sizes, strides, offset)
+
+
+def _broadcast(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry:
+    out: list[Size] = [0] * len(step.shape)
+    for dim, target in enumerate(step.attribute("dimensions")):
+        repeated = _is_one(sizes[dim]) and not _is_one(step.shape[target])
+        out[target] = 0 if repeated else strides[dim]
+    return step.shape, tuple(out), offset
+
+
+def _reshape(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry | None:
+    inserted = _squeeze_strides(step, sizes, strides)
+    found = inserted if inserted is not None else reshape_strides(sizes, strides, step.shape)
+    return None if found is None else (step.shape, found, offset)
+
+
+def _squeeze_strides(step: Node, sizes: Shape, strides: Shape) -> Shape | None:
+    """Strides when the reshape only inserts or removes dimensions of size 1."""
+    kept = [(s, t) for s, t in zip(sizes, strides, strict=True) if not _is_one(s)]
+    target = [s for s in step.shape if not _is_one(s)]
+    if [s for s, _ in kept] != target:
+        return None
+    out: list[Size] = []
+    remaining = list(reversed(kept))
+    inner: Size = 1
+    for size in reversed(step.shape):
+        if _is_one(size):
+            out.append(inner)
+        else:
+            extent, stride = remaining.pop(0)
+            out.append(stride)
+            inner = mul(extent, stride)
+    return tuple(reversed(out))
+
+
+def _permute(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry:
+    order = step.attribute("order")
+    return step.shape, tuple(strides[d] for d in order), offset
+
+
+def _slice(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry:
+    dim = step.attribute("dimension")
+    start, hop = step.attribute("start"), step.attribute("step")
+    out = list(strides)
+    out[dim] = mul(strides[dim], hop)
+    return step.shape, tuple(out), offset + mul(start, strides[dim])
+
+
+def _as_strided(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry | None:
+    if strides != contiguous_strides(sizes):
+        return None
+    return step.shape, step.attribute("strides"), offset + step.attribute("offset")
+
+
+_RULES = {
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "permute": _permute,
+    "slice": _slice,
+    "as_strided": _as_strided,
+}
+
+
+def contained(shape: Shape, strides: Shape, offset: Size, limit: Size) -> bool:
+    """Whether a geometry stays inside `limit` elements (guards when symbolic)."""
+    last: Size = offset
+    for size, stride in zip(shape, strides, strict=True):
+        if isinstance(size, int) and size == 0:
+            return True
+        last = last + mul(size - 1, stride)
+    return current_environment().truth(le(last + 1, limit))
+
+
+def numel(shape: Sequence[Size]) -> Size:
+    """Number of elements."""
+    return prod(shape)

@@ -1,0 +1,184 @@
+"""The one node of every program Flambeau builds: immutable, hash-consed, printable.
+
+Three grammars are written over it (`graph_grammar`, `kernel_grammar`, `plan_grammar`): a node's
+`op` says which. This module must not know what any op means, nor PyTorch's API.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau.ir.size import Size
+
+Attributes = tuple[tuple[str, Hashable], ...]
+
+# Names of element types as the IR writes them; the order is the native core's numbering.
+DTYPES = ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128")
+
+# Operator overloading (`a + b` in an op's body) is installed by `flambeau.prims`, which knows the
+# primitives; the node class itself only looks the name up here.
+OPERATORS: dict[str, Callable[..., Any]] = {}
+
+_table: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+
+
+class Node:
+    """One value of a program: `op` applied to `inputs` with constant `attributes`.
+
+    Structural equality is identity: build nodes with `node(...)` only.
+
+    Attributes:
+        op: name of a primitive (tensor graph) or of a kernel/plan construct.
+        inputs: operand nodes.
+        attributes: sorted pairs of constant (hashable) arguments.
+        dtype: element type, one of `DTYPES`.
+        shape: sizes, ints or size expressions; `()` for scalars.
+    """
+
+    __slots__ = ("__weakref__", "_hash", "attributes", "dtype", "inputs", "op", "shape", "source")
+
+    op: str
+    inputs: tuple[Node, ...]
+    attributes: Attributes
+    dtype: str
+    shape: tuple[Size, ...]
+    source: str | None  # user's "file:line", not part of identity
+    _hash: int
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The constant argument `name`, or `default`."""
+        for key, value in self.attributes:
+            if key == name:
+                return value
+        return default
+
+    def __repr__(self) -> str:
+        shape = ", ".join(str(s) for s in self.shape)
+        return f"<{self.op} {self.dtype}[{shape}]>"
+
+    # fmt: off
+    def __add__(self, other: Any) -> Node: return OPERATORS["add"](self, other)
+    def __radd__(self, other: Any) -> Node: return OPERATORS["add"](other, self)
+    def __sub__(self, other: Any) -> Node: return OPERATORS["sub"](self, other)
+    def __rsub__(self, other: Any) -> Node: return OPERATORS["sub"](other, self)
+    def __mul__(self, other: Any) -> Node: return OPERATORS["mul"](self, other)
+    def __rmul__(self, other: Any) -> Node: return OPERATORS["mul"](other, self)
+    def __truediv__(self, other: Any) -> Node: return OPERATORS["div"](self, other)
+    def __rtruediv__(self, other: Any) -> Node: return OPERATORS["div"](other, self)
+    def __pow__(self, other: Any) -> Node: return OPERATORS["pow"](self, other)
+    def __rpow__(self, other: Any) -> Node: return OPERATORS["pow"](other, self)
+    def __neg__(self) -> Node: return OPERATORS["neg"](self)
+    def __abs__(self) -> Node: return OPERATORS["abs"](self)
+    def __and__(self, other: Any) -> Node: return OPERATORS["bitwise_and"](self, other)
+    def __or__(self, other: Any) -> Node: return OPERATORS["bitwise_or"](self, other)
+    def __xor__(self, other: Any) -> Node: return OPERATORS["bitwise_xor"](self, other)
+    def __invert__(self) -> Node: return OPERATORS["bitwise_not"](self)
+    def __lt__(self, other: Any) -> Node: return OPERATORS["lt"](self, other)
+    def __le__(self, other: Any) -> Node: return OPERATORS["le"](self, other)
+    def __gt__(self, other: Any) -> Node: return OPERATORS["gt"](self, other)
+    def __ge__(self, other: Any) -> Node: return OPERATORS["ge"](self, other)
+    # fmt: on
+
+
+def node(
+    op: str,
+    inputs: Iterable[Node] = (),
+    attributes: Attributes = (),
+    dtype: str = "f32",
+    shape: tuple[Size, ...] = (),
+    source: str | None = None,
+) -> Node:
+    """Returns the one node of this structure (creates it on first sight)."""
+    inputs = tuple(inputs)
+    key = (op, inputs, attributes, dtype, shape)
+    found = _table.get(key)
+    if found is not None:
+        return found
+    new = Node()
+    new.op, new.inputs, new.attributes, new.dtype, new.shape = key
+    new.source = source
+    new._hash = hash(key)
+    _table[key] = new
+    return new
+
+
+def attributes(**values: Hashable) -> Attributes:
+    """Constant arguments in canonical (sorted) order."""
+    return tuple(sorted(values.items()))
+
+
+@dataclass(frozen=True)
+class GraphOutput:
+    """One result of a graph.
+
+    Attributes:
+        node: the value.
+        strides: element strides of the buffer it is written to; None for an alias or no buffer.
+        target: tensor slot whose buffer it overwrites (in-place, `out=`), else None.
+        alias: tensor slot it is a view of; then `strides` and `offset` are the view's geometry.
+        offset: storage offset of an alias, in elements.
+    """
+
+    node: Node
+    strides: tuple[Size, ...] | None = None
+    target: int | None = None
+    alias: int | None = None
+    offset: Size = 0
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An SSA program over tensors.
+
+    Attributes:
+        symbols: names of the size symbols, in the order of the native call's registers.
+        inputs: nodes `input` (attributes slot, strides), one per tensor slot; None: absent.
+        scalars: nodes `scalar` (attribute slot), run-time numbers, dtype f64 or i64 or bool.
+        outputs: results; those from `visible` on exist only for the backward program.
+        guards: conditions on the symbols under which this program is valid.
+        generators: number of random-generator slots.
+    """
+
+    symbols: tuple[str, ...]
+    inputs: tuple[Node | None, ...]
+    scalars: tuple[Node, ...]
+    outputs: tuple[GraphOutput, ...]
+    visible: int
+    guards: tuple[Any, ...] = ()
+    generators: int = 0
+    name: str = "graph"
+    notes: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+
+    def nodes(self) -> list[Node]:
+        """Every node, operands before users; each once."""
+        return list(topological(o.node for o in self.outputs))
+
+
+def topological(roots: Iterable[Node]) -> Iterator[Node]:
+    """Yields all nodes that `roots` depend on, operands first, without recursion."""
+    done: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(list(roots))]
+    while stack:
+        current, expanded = stack.pop()
+        if current in done:
+            continue
+        if expanded:
+            done.add(current)
+            yield current
+            continue
+        stack.append((current, True))
+        stack.extend((i, False) for i in reversed(current.inputs) if i not in done)

@@ -1,0 +1,77 @@
+"""What a primitive is: one record with everything the compiler may ask about it.
+
+All lists (fusable, differentiable, exportable ...) are computed from these records; the
+completeness test fails on a missing cell. Nothing here knows PyTorch's API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from flambeau.ir.node import Attributes, Node, attributes, node
+from flambeau.ir.size import Size
+
+Kind = Literal[
+    "create",  # no tensor operand: full, iota, scalar: an expression of the index
+    "pointwise",  # same shape in and out; strict: operands broadcast and cast beforehand
+    "shape",  # out[index] = in[map(index)]: broadcast, reshape, permute, slice, flip, pad, cat
+    "reduce",  # over one group of adjacent dimensions, canonical order
+    "scan",  # running reduction along one dimension
+    "index",  # data-dependent reads: gather
+    "scatter",  # data-dependent writes, deterministic order
+    "random",  # draws from a generator stream, ordered by attribute `sequence`
+    "routine",  # native: matmul, sort, ...
+]
+
+NOT_DIFFERENTIABLE = "not differentiable"  # gradient is zero or undefined everywhere (comparisons)
+
+# (grad of output, output, *operands) -> gradient per operand (None: no gradient).
+Derivative = Callable[..., Sequence[Node | None]]
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """Everything about one primitive.
+
+    Attributes:
+        name: the `op` of its nodes.
+        kind: how the scheduler treats it.
+        infer: (operands, attributes dict) -> (dtype, shape); raises TypeError/ValueError.
+        derivative: rule built from primitives, or `NOT_DIFFERENTIABLE`. Called as
+            `derivative(grad, out, *operands)` where `out` is the node itself (its attributes
+            are at hand) and must return one entry per operand.
+        spelling: pointwise: C expression per dtype class, see `codegen`; routine: routine name;
+            shape/index: function (node, index: tuple[Size, ...]) -> operand reads.
+        cost: rough operations per element (the fusion and recompute heuristics).
+        reference: NumPy function (arrays, attributes) -> array, for tests.
+        samples: zero-argument function yielding (operands as nested lists, attributes) for tests.
+    """
+
+    name: str
+    kind: Kind
+    infer: Callable[[tuple[Node, ...], dict[str, Any]], tuple[str, tuple[Size, ...]]]
+    derivative: Derivative | str
+    spelling: Any = None
+    cost: int = 1
+    reference: Callable[..., Any] | None = None
+    samples: Callable[[], Any] | None = None
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def register(primitive: Primitive) -> Primitive:
+    """Adds a record to the table; a name may be taken once."""
+    if primitive.name in PRIMITIVES:
+        raise ValueError(f"[prims] {primitive.name} is defined twice\nhint: choose another name")
+    PRIMITIVES[primitive.name] = primitive
+    return primitive
+
+
+def bind(name: str, *operands: Node, **constants: Any) -> Node:
+    """Builds the node of primitive `name`; its type comes from the record."""
+    dtype, shape = PRIMITIVES[name].infer(operands, constants)
+    packed: Attributes = attributes(**constants)
+    return node(name, operands, packed, dtype, shape)
