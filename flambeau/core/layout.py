@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from flambeau.ir.environment import current_environment
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, eq, known_equal, le, lt, mul, prod
+from flambeau.ir.size import Size, known_equal, mul, prod
+from flambeau.ir.size_program import eq, le, lt
 
 Shape = tuple[Size, ...]
 Geometry = tuple[Shape, Shape, Size]  # sizes, strides, offset

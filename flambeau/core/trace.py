@@ -12,7 +12,8 @@ from typing import Any
 from flambeau.core.layout import contiguous_strides, dense_strides
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.node import Node, attributes, node
-from flambeau.ir.size import ShapeEnvironment, Size, eq, le
+from flambeau.ir.size import Size, symbol
+from flambeau.ir.size_program import ShapeEnvironment, eq, le
 
 _SCALAR_DTYPES = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
 
@@ -123,11 +124,11 @@ class Trace:
         name = f"s{len(self.symbols)}"
         self.symbols.append(name)
         if value <= 1:
-            created = self.environment.create_symbol(value, name, specialise=False)
-            self.environment.add_guard(eq(created, value))
+            self.environment.hints[name] = value
+            self.environment.truth(eq(symbol(name, minimum=min(value, 0)), value))
             return int(value)
         created = self.environment.create_symbol(value, name, specialise=True)
-        self.environment.add_guard(le(2, created))
+        self.environment.truth(le(2, symbol(name)))
         if value in self._shared and not isinstance(created, int):
             self.environment.truth(eq(created, self._shared[value]))
             return self._shared[value]

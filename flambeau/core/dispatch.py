@@ -1,0 +1,258 @@
+"""The slow path of an op call: trace the definition, derive its backward, describe a Plan.
+
+Called by the native core when neither cache level knows a call's class. Everything here runs once
+per class of calls; nothing runs per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import _core, prims
+from flambeau.autograd import derive as derivation
+from flambeau.core import layout
+from flambeau.core.definition import Overload, View, evaluate
+from flambeau.core.promotion import CATEGORY, can_cast
+from flambeau.core.trace import Trace
+from flambeau.ir.kernel import ITEM_SIZE
+from flambeau.ir.node import Graph, GraphOutput, Node
+from flambeau.ir.size import Size, mul
+from flambeau.ir.size_program import Program
+
+Spec = dict[str, Any]
+
+
+def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any]:
+    """The build function of one native overload.
+
+    Args:
+        overload: the definition.
+        variant: "functional" or "inplace" (the result overwrites the first argument).
+    """
+
+    def build(call: tuple[Any, ...]) -> Any:
+        with Trace(call) as trace:
+            results = evaluate(overload, trace.arguments)
+            outputs = _outputs(overload, variant, trace, results)
+            graph = _graph(overload.name, trace, outputs)
+            returns: Any = overload.schema.returns_kind
+            if returns == "named":
+                returns = _struct_sequence(overload)
+            differentiable = overload.options.differentiable
+            return make_plan(graph, trace, returns, differentiable, variant == "inplace")
+
+    return build
+
+
+_structs: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+
+def _struct_sequence(overload: Overload) -> Any:
+    key = (overload.name, overload.schema.returns)
+    if key not in _structs:
+        _structs[key] = _core.make_structseq(f"torch.return_types.{key[0]}", key[1])
+    return _structs[key]
+
+
+def _outputs(
+    overload: Overload, variant: str, trace: Trace, results: Sequence[Any]
+) -> list[GraphOutput]:
+    if variant == "inplace":
+        return [_inplace_output(overload, trace, results[0])]
+    return [_output(overload, trace, result) for result in results]
+
+
+def _inplace_output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
+    """The result overwrites slot 0: same shape, castable dtype, its own strides."""
+    target = trace.inputs[0]
+    name = overload.name + "_"
+    if not can_cast(result.dtype, target.dtype):
+        raise RuntimeError(
+            f"[{name}] result type {_public(result.dtype)} can't be cast to the desired output "
+            f"type {_public(target.dtype)}\nhint: use the out-of-place {overload.name}"
+        )
+    fits = len(result.shape) == len(target.shape) and all(
+        layout.same(a, b) for a, b in zip(result.shape, target.shape, strict=True)
+    )
+    if not fits:
+        raise RuntimeError(
+            f"[{name}] output with shape {_sizes(trace, target)} doesn't match the broadcast shape "
+            f"{_sizes(trace, result)}\nhint: the left operand of an in-place op keeps its shape"
+        )
+    value = prims.cast(result, target.dtype)
+    return GraphOutput(value, target.attribute("strides"), target=0)
+
+
+def _public(dtype: str) -> str:
+    names = {"u8": "Byte", "i8": "Char", "i16": "Short", "i32": "Int", "i64": "Long"}
+    names |= {"f16": "Half", "bf16": "BFloat16", "f32": "Float", "f64": "Double", "bool": "Bool"}
+    return names.get(dtype, {"c64": "ComplexFloat", "c128": "ComplexDouble"}.get(dtype, dtype))
+
+
+def _sizes(trace: Trace, value: Node) -> list[int]:
+    return [trace.environment.hint(s) for s in value.shape]
+
+
+def _output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
+    if isinstance(result, View):
+        slot = next(n for n in _ancestors(result.node) if n.op == "input").attribute("slot")
+        return GraphOutput(result.node, result.strides, alias=slot, offset=result.offset)
+    options = overload.options
+    if options.view or options.returns_self:
+        if result.op == "input" and options.returns_self:
+            return GraphOutput(result, None, alias=result.attribute("slot"))
+        found = layout.view_geometry(result, trace.offsets) if options.view else None
+        if found is not None:
+            slot, (_, strides, offset) = found
+            return GraphOutput(result, strides, alias=slot, offset=offset)
+    if options.layout == "follow":
+        operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
+        return GraphOutput(result, layout.follow_strides(result.shape, operands))
+    return GraphOutput(result, layout.contiguous_strides(result.shape))
+
+
+def _ancestors(value: Node) -> list[Node]:
+    seen, stack = [], [value]
+    while stack:
+        current = stack.pop()
+        seen.append(current)
+        stack.extend(current.inputs)
+    return seen
+
+
+def _graph(name: str, trace: Trace, outputs: Sequence[GraphOutput]) -> Graph:
+    return Graph(
+        symbols=tuple(trace.symbols),
+        inputs=tuple(trace.inputs),
+        scalars=tuple(trace.scalars),
+        outputs=tuple(outputs),
+        visible=len(outputs),
+        guards=tuple(trace.environment.guards),
+        generators=trace.generators,
+        name=name,
+    )
+
+
+def make_plan(
+    graph: Graph, trace: Trace, returns: Any, differentiable: bool = True, inplace: bool = False
+) -> Any:
+    """A native Plan for a traced graph, with its backward where a gradient is needed."""
+    needs = tuple(
+        wanted and CATEGORY[n.dtype] >= 2
+        for wanted, n in zip(trace.requires_grad, trace.inputs, strict=True)
+    )
+    backward: Spec | None = None
+    if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
+        derived = derivation.derive(graph, needs)
+        if derived is not None:
+            graph, backward = derived.forward, _backward_spec(derived, graph.name, inplace)
+    program = Program(graph.symbols)
+    outputs = [_output_spec(program, o) for o in graph.outputs]
+    guards = [program.register(g) for g in trace.environment.guards]
+    if backward is not None:
+        backward["arguments"] = [
+            ("register", program.register(a[1])) if a and a[0] == "size" else a
+            for a in backward["arguments"]
+        ]
+    return _core.Plan(
+        {
+            "name": graph.name,
+            "program": list(program.instructions),
+            "symbols": len(graph.symbols),
+            "guards": guards,
+            "outputs": outputs,
+            "visible": graph.visible,
+            "mutated": [o.target for o in graph.outputs if o.target is not None],
+            "returns": returns,
+            "backward": backward,
+            "graph": graph,
+            "compile": _compiler(graph, program),
+        }
+    )
+
+
+def _floating(output: GraphOutput) -> bool:
+    return CATEGORY[output.node.dtype] >= 2
+
+
+def _compiler(graph: Graph, program: Program) -> Callable[[], Spec]:
+    registers = len(program)
+
+    def compile_plan() -> Spec:
+        from flambeau.compiler import pipeline
+
+        return pipeline.compile_graph(graph, registers)
+
+    return compile_plan
+
+
+def _output_spec(program: Program, output: GraphOutput) -> tuple[Any, ...]:
+    value = output.node
+    if output.target is not None:
+        return ("input", output.target)
+    if output.alias is not None and output.strides is None:
+        return ("input", output.alias)
+    assert output.strides is not None
+    sizes = [program.register(s) for s in value.shape]
+    strides = [program.register(s) for s in output.strides]
+    if output.alias is not None:
+        offset = program.register(output.offset)
+        return ("alias", output.alias, value.dtype, sizes, strides, offset)
+    nbytes = program.register(mul(layout.numel(value.shape), ITEM_SIZE[value.dtype]))
+    return ("new", value.dtype, sizes, strides, nbytes)
+
+
+def _backward_spec(derived: Any, name: str, inplace: bool) -> Spec:
+    public = "".join(part.capitalize() for part in name.split("_")) + "Backward"
+    arguments = graph_arguments(derived.backward)
+    op = _core.Op(public, [(arguments, graph_builder(derived.backward, public), ())])
+    return {
+        "op": op,
+        "name": public + "0",
+        "targets": list(derived.targets),
+        "arguments": list(derived.sources),
+    }
+
+
+def graph_arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
+    """Native argument specs of a graph used as an op: tensors, then integers, then numbers."""
+    specs: list[tuple[Any, ...]] = []
+    for slot in range(len(graph.inputs)):
+        specs.append((f"x{slot}", "Tensor?", (None,), False, False, False))
+    for name in graph.notes.get("integers", ()):
+        specs.append((name, "SymInt", (0,), False, False, False))
+    for slot in range(len(graph.scalars)):
+        specs.append((f"c{slot}", "Scalar", (0,), False, True, False))
+    return tuple(specs)
+
+
+def graph_builder(graph: Graph, name: str) -> Callable[[tuple[Any, ...]], Any]:
+    """The build function of a graph used as an op: replays it on the call's tensors and sizes."""
+    tensors, integers = len(graph.inputs), graph.notes.get("integers", ())
+
+    def build(call: tuple[Any, ...]) -> Any:
+        with Trace(call) as trace:
+            values = dict(zip(integers, trace.arguments[tensors:], strict=False))
+            numbers = trace.arguments[tensors + len(integers) :]
+            results = derivation.replay(graph, trace.arguments[:tensors], numbers, values)
+            outputs = [_replayed_output(trace, r) for r in results]
+            replayed = _graph(name, trace, outputs)
+            return make_plan(replayed, trace, "tuple")
+
+    return build
+
+
+def _replayed_output(trace: Trace, value: Node) -> GraphOutput:
+    found = layout.view_geometry(value, trace.offsets)
+    if found is not None:
+        slot, (_, strides, offset) = found
+        if value.op == "input":
+            return GraphOutput(value, None, alias=slot)
+        return GraphOutput(value, strides, alias=slot, offset=offset)
+    return GraphOutput(value, layout.contiguous_strides(value.shape))
+
+
+def size_bytes(shape: Sequence[Size], dtype: str) -> Size:
+    """Bytes of a dense tensor."""
+    return mul(layout.numel(shape), ITEM_SIZE[dtype])

@@ -1,0 +1,108 @@
+"""Turns definitions into what users call: native ops, `Tensor` methods, operators, namespaces.
+
+Runs once, at the end of `import flambeau`. Must stay cheap: no tracing, no kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _core
+from flambeau.core.definition import REGISTRY, OpDefinition, Overload
+from flambeau.core.dispatch import builder
+from flambeau.core.schema import REQUIRED, Argument
+
+# Python operators and the definition each one calls; reflected ones are derived ops of their own.
+OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift", "neg": "neg", "abs": "abs", "invert": "bitwise_not",
+    "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
+    "rsub": "rsub", "rtruediv": "_rdiv", "rfloordiv": "_rfloordiv", "rmod": "_rmod",
+    "rpow": "_rpow", "rlshift": "_rlshift", "rrshift": "_rrshift",
+    "rmatmul": "_rmatmul", "getitem": "_getitem", "setitem": "_setitem",
+}  # fmt: skip
+INPLACE_OPERATORS = {
+    "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_",
+    "ifloordiv": "floor_divide_", "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_",
+    "ior": "bitwise_or_", "ixor": "bitwise_xor_", "ilshift": "bitwise_left_shift_",
+    "irshift": "bitwise_right_shift_",
+}  # fmt: skip
+
+NAMESPACES: dict[str, dict[str, Any]] = {}
+INPLACE: dict[str, Any] = {}
+
+
+def _native_argument(argument: Argument, mutated: bool = False) -> tuple[Any, ...]:
+    default = () if argument.default is REQUIRED else (argument.default,)
+    return (
+        argument.name,
+        argument.kind,
+        default,
+        argument.keyword_only,
+        argument.runtime,
+        mutated or argument.mutated,
+    )
+
+
+def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
+    arguments = tuple(
+        _native_argument(a, variant == "inplace" and position == 0)
+        for position, a in enumerate(overload.schema.arguments)
+    )
+    flags = ("out",) if overload.options.out and variant == "functional" else ()
+    return (arguments, builder(overload, variant), flags)
+
+
+def _native_op(definition: OpDefinition, name: str, variant: str) -> Any:
+    overloads = [
+        _native_overload(o, variant)
+        for o in definition.overloads
+        if variant == "functional" or o.options.inplace
+    ]
+    op = _core.Op(name, overloads)
+    op.__doc__ = definition.__doc__
+    return op
+
+
+def install_definition(key: str, definition: OpDefinition) -> None:
+    """Makes one definition callable and publishes it in its namespaces."""
+    options = definition.options
+    names = (definition.name, *options.aliases)
+    if options.host:
+        definition.native = definition.overloads[0].body
+    else:
+        definition.native = _native_op(definition, definition.name, "functional")
+    _publish(options.where, names, definition.native)
+    if any(o.options.inplace for o in definition.overloads):
+        native = _native_op(definition, definition.name + "_", "inplace")
+        INPLACE[definition.name + "_"] = native
+        _publish(options.where, tuple(n + "_" for n in names), native)
+
+
+def _publish(where: tuple[str, ...], names: tuple[str, ...], native: Any) -> None:
+    for home in where:
+        for name in names:
+            if home == "method":
+                setattr(_core.Tensor, name, native)
+            else:
+                NAMESPACES.setdefault(home, {})[name] = native
+
+
+def install() -> None:
+    """Publishes every definition and connects Python's operators."""
+    for key, definition in REGISTRY.items():
+        if definition.native is None:
+            install_definition(key, definition)
+    for operator, name in OPERATORS.items():
+        if name in REGISTRY:
+            _core.set_operator(operator, REGISTRY[name].native)
+    for operator, name in INPLACE_OPERATORS.items():
+        if name in INPLACE:
+            _core.set_operator(operator, INPLACE[name])
+
+
+def namespace(home: str) -> dict[str, Any]:
+    """Name → callable of everything whose home is `home` ("torch", "nn.functional", ...)."""
+    return NAMESPACES.get(home, {})
