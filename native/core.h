@@ -173,6 +173,11 @@ void parallel_for(int64_t count, int64_t grain,
 // 64-byte aligned scratch of this worker, kept between calls; null when memory is exhausted.
 void* worker_scratch(int worker, int64_t nbytes);
 
+// ---------------------------------------------------------------- random generators
+class Generator;                                     // random.h
+// Generator behind a Python generator object; null or None: the default one. null + TypeError.
+Generator* generator_of(PyObject* object);
+
 // ---------------------------------------------------------------- size program
 enum class SizeOp : uint8_t {
   Const = 0, Add = 1, Sub = 2, Mul = 3, FloorDiv = 4, Mod = 5, Min = 6, Max = 7,
@@ -199,10 +204,11 @@ using RoutineFunction = const char* (*)(const RoutineContext&);
 RoutineFunction find_routine(const char* name);
 
 struct BufferSpec {
-  enum Kind : uint8_t { Input, Output, Temporary, Generator } kind;
+  enum Kind : uint8_t { Input, Output, Temporary, Generator, Error } kind;
   int32_t index;        // Input: tensor slot; Output: output number; Generator: object slot or -1
   int32_t nbytes;       // Temporary: register of the byte count (execution program)
   int32_t first, last;  // Temporary: first and last launch that touches it (arena planning)
+  std::string message;  // Error: text with {value} {size} {dimension}
 };
 struct ScalarSource {
   enum Kind : uint8_t { Argument, Constant } kind;
@@ -228,6 +234,8 @@ struct OutputSpec {
   int32_t input;                   // Alias, Input: tensor slot
   DType dtype;
   Device device;
+  bool own_device = false;         // New: `device` was given; else that of the first tensor
+  bool adds_offset = false;        // Alias: registers hold it without the input's storage offset
   std::vector<int32_t> sizes, strides;  // registers (metadata program)
   int32_t offset = -1;             // Alias: register, elements (absolute, includes the input's offset)
   int32_t nbytes = -1;             // New: register
@@ -263,17 +271,35 @@ struct Plan {                      // one class of calls; immutable once compile
   std::vector<Launch> launches;
   std::vector<PyObject*> keepalive;
   uint64_t id = 0;                 // unique; recorded streams refer to it
+  bool offset_sensitive = false;   // uses a storage offset other than by adding it to an alias's
+  bool has_device = false;         // some output names its own device
 };
 extern PyTypeObject* PlanType;
 
-struct Instance {                  // a plan at concrete sizes
+struct ReadyLaunch {               // a launch with its registers read
+  const Launch* launch;
+  const int64_t* sizes;            // what the kernel gets as n
+  const int64_t* offsets;          // byte offset per buffer; null: all 0
+  int64_t chunks, work, scratch;   // work: nanoseconds, never -1
+};
+
+struct Instance {                  // a plan at concrete sizes; counted (under the GIL)
+  int64_t references = 1;
   Plan* plan;                      // owned
   std::vector<int64_t> registers;  // metadata registers, then (after prepare) execution registers
   bool prepared = false;
   std::vector<int64_t> arena_offsets;  // per buffer
   int64_t arena_bytes = 0;
   uint64_t id = 0;
+  std::vector<int64_t> geometry;   // per output: sizes, strides, then offset (Alias) or bytes (New)
+  std::vector<ReadyLaunch> ready;
+  std::vector<int64_t> launch_values;  // what ReadyLaunch points into
+  int64_t total_work = 0;
 };
+// Runs the metadata program on `symbols`; null without exception when it overflows or a guard fails.
+Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count);
+inline void instance_incref(Instance* instance) { ++instance->references; }
+void instance_decref(Instance* instance);
 
 struct Call {                      // one normalised call, on the stack of Op::call
   Tensor** tensors;                // flattened tensor slots (lists expanded); null: absent optional
@@ -284,7 +310,8 @@ struct Call {                      // one normalised call, on the stack of Op::c
   PyObject** objects;              // generators
   int32_t object_count;
 };
-// Executes: allocates, launches. outputs: plan.outputs.size() new references (null for None).
+// Executes: allocates, launches. outputs: plan.outputs.size() entries, null on entry, new references
+// after it (null for None). A New output that is set on entry (`out=`) is written where it is.
 bool plan_run(Instance* instance, const Call& call, PyObject** outputs);
 bool plan_compile(Plan* plan);                       // runs plan->compile once
 bool instance_prepare(Instance* instance);           // execution registers and arena
@@ -298,10 +325,13 @@ void plan_cache_counts(int64_t* exact_hits, int64_t* class_hits, int64_t* builds
 
 // ---------------------------------------------------------------- autograd
 struct GradMode { bool enabled = true; bool inference = false; };
-extern thread_local GradMode grad_mode;
-// Records one node for a call whose plan has a backward; sets autograd of outputs.
+// constinit and the initial-exec model make an access one instruction instead of a function call.
+#define FB_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
+extern constinit FB_THREAD_LOCAL GradMode grad_mode;
+// Records one node for a call whose plan has a backward and mutates nothing; sets autograd of outputs.
 bool tape_record(const Instance* instance, const Call& call, PyObject** outputs);
-// In-place bookkeeping: checks before the call, version bump and history rewrite after it.
+// In-place bookkeeping: checks before the call; history rewrite after it, in place of tape_record
+// (op.cpp has bumped the version, and calls the second one under grad mode only).
 bool tape_check_inplace(Tensor* target);
 bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& call,
                         PyObject** outputs);
@@ -311,7 +341,7 @@ bool tape_mark_view(Tensor* view, Tensor* base);
 Node* tape_gradient_node(Tensor* t, uint32_t* output_index);
 
 // ---------------------------------------------------------------- recording (capture)
-extern thread_local Recorder* active_recorder;
+extern constinit FB_THREAD_LOCAL Recorder* active_recorder;
 // Appends a call to the active recorder instead of running it; fills outputs with pending tensors.
 bool record_call(Instance* instance, const Call& call, PyObject** outputs);
 bool record_flush(Recorder* recorder, const char* reason);
