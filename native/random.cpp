@@ -1,4 +1,5 @@
-// The streams of random.h. Two ideas carry the file:
+// The stream of words, and the distributions that take a fixed number of words per element and no
+// transcendental function: uniform, bernoulli, integers, permutations.
 //
 // * Words are made in bulk. A fill asks for a few thousand words at a time (they stay in the
 //   first-level cache) and transforms them in a loop without calls, so both halves vectorise.
@@ -7,63 +8,18 @@
 #include "random.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numbers>
 #include <type_traits>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define FB_RANDOM_VARIANTS 1
-#endif
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3")  // at -O2 the loops over words stay scalar: 7 times slower
-#endif
-#if defined(__GNUC__)
-#define FB_INLINE __attribute__((always_inline)) inline
-#else
-#define FB_INLINE inline
-#endif
+#include "random_internal.h"
 
 namespace fb {
+
+using namespace random_detail;
+
 namespace {
-
-// ---- choice of the machine's variant -----------------------------------------------------------
-
-#ifdef FB_RANDOM_VARIANTS
-int machine_level() {
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
-             ? 2
-             : 1;
-}
-const int kMachineLevel = machine_level();
-
-// Body::run(arguments...) compiled for each level; the body must be FB_INLINE throughout.
-template <class Body, class... Args>
-[[gnu::target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")]] void
-run_avx512(Args... args) {
-  Body::run(args...);
-}
-template <class Body, class... Args>
-[[gnu::target("avx2,fma")]] void run_avx2(Args... args) {
-  Body::run(args...);
-}
-template <class Body, class... Args>
-void run_variant(Args... args) {
-  if (kMachineLevel == 2) return run_avx512<Body, Args...>(args...);
-  if (kMachineLevel == 1) return run_avx2<Body, Args...>(args...);
-  Body::run(args...);
-}
-#else
-template <class Body, class... Args>
-void run_variant(Args... args) {
-  Body::run(args...);
-}
-#endif
 
 // ---- mt19937 (Matsumoto and Nishimura, 1998) ---------------------------------------------------
 
@@ -102,129 +58,6 @@ struct Temper {
     for (int64_t i = 0; i < count; ++i) out[i] = temper(words[i]);
   }
 };
-
-// ---- words in blocks ---------------------------------------------------------------------------
-
-constexpr int64_t kBlock = 1024;  // numbers per block: 4 or 8 KB of words
-
-// Calls transform(words, first, count) for consecutive blocks of numbers that take
-// `words_each` 32-bit words.
-template <int words_each, class Transform>
-void for_blocks(Generator& generator, int64_t n, Transform transform) {
-  alignas(64) uint32_t words[kBlock * words_each];
-  for (int64_t first = 0; first < n; first += kBlock) {
-    const int64_t count = std::min(kBlock, n - first);
-    generator.random_words(words, count * words_each);
-    transform(words, first, count);
-  }
-}
-
-FB_INLINE uint64_t word_pair(const uint32_t* words, int64_t i) {
-  return (uint64_t{words[2 * i]} << 32) | words[2 * i + 1];
-}
-
-FB_INLINE float unit_float(uint32_t word) {
-  return static_cast<float>(static_cast<int32_t>(word & 0xffffffu)) * 0x1p-24f;
-}
-
-// The low 53 bits of a pair of words, as high * 2^32 + low: exact, and made of the 32-bit
-// conversions that every vector unit has.
-FB_INLINE double unit_double(uint32_t high, uint32_t low) {
-  const double upper = static_cast<double>(static_cast<int32_t>(high & 0x1fffffu));
-  const double lower =
-      static_cast<double>(static_cast<int32_t>(low ^ 0x80000000u)) + 2147483648.0;
-  return (upper * 0x1p32 + lower) * 0x1p-53;
-}
-
-// ---- half types --------------------------------------------------------------------------------
-
-// Round to nearest, ties to even; scaling by 2^112 and back lets the float unit do the rounding
-// of subnormal results.
-uint16_t half_bits(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
-  if (magnitude < 0x38800000u) {
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
-  }
-  magnitude += 0xfffu + ((magnitude >> 13) & 1u);
-  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u) >> 13));
-}
-
-float half_value(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
-  const uint32_t magnitude = bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) {
-    return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  }
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
-}
-
-uint16_t bfloat_bits(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0u;
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-float bfloat_value(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
-struct Half {
-  uint16_t bits;
-  static constexpr int kDigits = 11;
-  static Half from(float value) { return {half_bits(value)}; }
-  float value() const { return half_value(bits); }
-};
-
-struct BFloat {
-  uint16_t bits;
-  static constexpr int kDigits = 8;
-  static BFloat from(float value) { return {bfloat_bits(value)}; }
-  float value() const { return bfloat_value(bits); }
-};
-
-template <class T>
-constexpr bool kIsHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
-
-// static_cast that knows the half types; a double goes to a half type through float, as in PyTorch.
-template <class T, class Value>
-FB_INLINE T convert(Value value) {
-  if constexpr (kIsHalf<T>) {
-    return T::from(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-// Calls body(pointer of the element type) for a type code.
-template <class Body>
-void with_type(RandomType type, void* out, Body body) {
-  switch (type) {
-    case RandomType::kBool: return body(static_cast<bool*>(out));
-    case RandomType::kUInt8: return body(static_cast<uint8_t*>(out));
-    case RandomType::kInt8: return body(static_cast<int8_t*>(out));
-    case RandomType::kInt16: return body(static_cast<int16_t*>(out));
-    case RandomType::kInt32: return body(static_cast<int32_t*>(out));
-    case RandomType::kInt64: return body(static_cast<int64_t*>(out));
-    case RandomType::kFloat16: return body(static_cast<Half*>(out));
-    case RandomType::kBFloat16: return body(static_cast<BFloat*>(out));
-    case RandomType::kFloat32: return body(static_cast<float*>(out));
-    case RandomType::kFloat64: return body(static_cast<double*>(out));
-  }
-}
-
-// Draws one double in [0, 1) per element and stores function(it).
-template <class T, class Function>
-void fill_from_unit_double(Generator& generator, T* out, int64_t n, Function function) {
-  for_blocks<2>(generator, n, [=](const uint32_t* words, int64_t first, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      out[first + i] = convert<T>(function(unit_double(words[2 * i], words[2 * i + 1])));
-    }
-  });
-}
 
 // ---- uniform -----------------------------------------------------------------------------------
 
@@ -272,138 +105,6 @@ void fill_uniform_half(Generator& generator, uint16_t* out, int64_t n, double fr
       out[first + i] = bits == high_bits ? low_bits : bits;
     }
   });
-}
-
-// ---- normal ------------------------------------------------------------------------------------
-
-// log, sin and cos of the block transform: the single-precision polynomials of S. Moshier's
-// Cephes library, evaluated with the fused operations of PyTorch's AVX2 build. They are part of
-// the stream, so they stay apart from the framework's own (more accurate) functions.
-
-// Natural logarithm of a normal number in (0, 1].
-FB_INLINE float cephes_log(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  float exponent = static_cast<float>(static_cast<int32_t>(bits >> 23) - 126);
-  float m = std::bit_cast<float>((bits & 0x007fffffu) | 0x3f000000u);  // [0.5, 1)
-  const bool small = m < 0.707106781186547524f;
-  exponent -= small ? 1.0f : 0.0f;
-  m = (m - 1.0f) + (small ? m : 0.0f);
-  const float square = m * m;
-  float y = 7.0376836292E-2f;
-  y = std::fma(y, m, -1.1514610310E-1f);
-  y = std::fma(y, m, 1.1676998740E-1f);
-  y = std::fma(y, m, -1.2420140846E-1f);
-  y = std::fma(y, m, 1.4249322787E-1f);
-  y = std::fma(y, m, -1.6668057665E-1f);
-  y = std::fma(y, m, 2.0000714765E-1f);
-  y = std::fma(y, m, -2.4999993993E-1f);
-  y = std::fma(y, m, 3.3333331174E-1f);
-  y = y * m;
-  y = std::fma(y, square, exponent * -2.12194440e-4f);
-  y = std::fma(square, -0.5f, y);
-  return std::fma(exponent, 0.693359375f, m + y);
-}
-
-// Sine and cosine of an angle in [0, 2 pi].
-FB_INLINE void cephes_sincos(float x, float& sine, float& cosine) {
-  const int32_t octant = (static_cast<int32_t>(x * 1.27323954473516f) + 1) & ~1;
-  const float y = static_cast<float>(octant);
-  x = std::fma(y, -0.78515625f, x);
-  x = std::fma(y, -2.4187564849853515625e-4f, x);
-  x = std::fma(y, -3.77489497744594108e-8f, x);
-  const float z = x * x;
-  float c = 2.443315711809948E-005f;
-  c = std::fma(c, z, -1.388731625493765E-003f);
-  c = std::fma(c, z, 4.166664568298827E-002f);
-  c = c * z;
-  c = std::fma(c, z, -(z * 0.5f)) + 1.0f;
-  float s = -1.9515295891E-4f;
-  s = std::fma(s, z, 8.3321608736E-3f);
-  s = std::fma(s, z, -1.6666654611E-1f);
-  s = std::fma(s * z, x, x);
-  const bool swapped = (octant & 2) != 0;
-  const uint32_t sine_sign = static_cast<uint32_t>(octant & 4) << 29;
-  const uint32_t cosine_sign = static_cast<uint32_t>(~(octant - 2) & 4) << 29;
-  sine = std::bit_cast<float>(std::bit_cast<uint32_t>(swapped ? c : s) ^ sine_sign);
-  cosine = std::bit_cast<float>(std::bit_cast<uint32_t>(swapped ? s : c) ^ cosine_sign);
-}
-
-// Sixteen uniform numbers become sixteen normal ones, in place: the first eight give radii, the
-// last eight angles (Box and Muller, 1958).
-struct NormalFloat {
-  static FB_INLINE void run(float* values, int64_t groups, float mean, float std) {
-    for (int64_t group = 0; group < groups; ++group, values += 16) {
-      for (int j = 0; j < 8; ++j) {
-        const float radius = std::sqrt(-2.0f * cephes_log(1.0f - values[j]));
-        float sine, cosine;
-        cephes_sincos(static_cast<float>(2.0 * std::numbers::pi) * values[j + 8], sine, cosine);
-        values[j] = std::fma(radius * cosine, std, mean);
-        values[j + 8] = std::fma(radius * sine, std, mean);
-      }
-    }
-  }
-};
-
-void normal_groups(float* values, int64_t groups, double mean, double std) {
-  run_variant<NormalFloat>(values, groups, static_cast<float>(mean), static_cast<float>(std));
-}
-
-void normal_groups(double* values, int64_t groups, double mean, double std) {
-  for (int64_t group = 0; group < groups; ++group, values += 16) {
-    for (int j = 0; j < 8; ++j) {
-      const double radius = std::sqrt(-2.0 * std::log(1.0 - values[j]));
-      const double theta = 2.0 * std::numbers::pi * values[j + 8];
-      values[j] = std::fma(radius * std::cos(theta), std, mean);
-      values[j + 8] = std::fma(radius * std::sin(theta), std, mean);
-    }
-  }
-}
-
-void fill_unit(Generator& generator, float* out, int64_t n) {
-  fill_uniform_f32(generator, out, n, 0.0, 1.0);
-}
-void fill_unit(Generator& generator, double* out, int64_t n) {
-  fill_uniform_f64(generator, out, n, 0.0, 1.0);
-}
-
-template <class T>
-void fill_normal_one_by_one(Generator& generator, T* out, int64_t n, double mean, double std) {
-  for (int64_t i = 0; i < n; ++i) out[i] = convert<T>(generator.normal(mean, std));
-}
-
-// The block transform. A length that is no multiple of sixteen draws sixteen new numbers for the
-// last sixteen places, and so replaces some of the block before.
-template <class T>
-void fill_normal(Generator& generator, T* out, int64_t n, double mean, double std) {
-  if (n < 16) return fill_normal_one_by_one(generator, out, n, mean, std);
-  const int64_t whole = n / 16 * 16;
-  for (int64_t first = 0; first < whole; first += kBlock) {
-    const int64_t count = std::min(kBlock, whole - first);
-    fill_unit(generator, out + first, count);
-    normal_groups(out + first, count / 16, mean, std);
-  }
-  if (whole == n) return;
-  // The words of an incomplete group are drawn, but not used.
-  T skipped[16];
-  fill_unit(generator, skipped, n - whole);
-  fill_unit(generator, out + n - 16, 16);
-  normal_groups(out + n - 16, 1, mean, std);
-}
-
-// Half types transform in float32 and draw no words for an incomplete group.
-template <class T>
-void fill_normal_half(Generator& generator, uint16_t* out, int64_t n, double mean, double std) {
-  if (n < 16) {
-    for (int64_t i = 0; i < n; ++i) out[i] = convert<T>(generator.normal(mean, std)).bits;
-    return;
-  }
-  float values[16];
-  for (int64_t done = 0; done < n; done += 16) {
-    const int64_t first = std::min(done, n - 16);
-    fill_unit(generator, values, 16);
-    normal_groups(values, 1, mean, std);
-    for (int j = 0; j < 16; ++j) out[first + j] = T::from(values[j]).bits;
-  }
 }
 
 // ---- bernoulli ---------------------------------------------------------------------------------
@@ -518,24 +219,6 @@ void Generator::random_words(uint32_t* out, int64_t count) {
   }
 }
 
-double Generator::normal(double mean, double std) {
-  double value;
-  if (has_normal_) {
-    value = normal_;
-    has_normal_ = false;
-    normal_ = 0.0;
-  } else {
-    uint32_t words[4];
-    random_words(words, 4);
-    const double theta = 2.0 * std::numbers::pi * unit_double(words[0], words[1]);
-    const double radius = std::sqrt(-2.0 * std::log1p(-unit_double(words[2], words[3])));
-    normal_ = radius * std::sin(theta);
-    has_normal_ = true;
-    value = radius * std::cos(theta);
-  }
-  return std::fma(value, std, mean);
-}
-
 // ---- state -------------------------------------------------------------------------------------
 
 namespace {
@@ -624,28 +307,6 @@ void fill_uniform_bf16(Generator& generator, uint16_t* out, int64_t n, double fr
   fill_uniform_half<BFloat>(generator, out, n, from, to);
 }
 
-void fill_normal_f32(Generator& generator, float* out, int64_t n, double mean, double std) {
-  fill_normal(generator, out, n, mean, std);
-}
-
-void fill_normal_f64(Generator& generator, double* out, int64_t n, double mean, double std) {
-  fill_normal(generator, out, n, mean, std);
-}
-
-void fill_normal_f16(Generator& generator, uint16_t* out, int64_t n, double mean, double std) {
-  fill_normal_half<Half>(generator, out, n, mean, std);
-}
-
-void fill_normal_bf16(Generator& generator, uint16_t* out, int64_t n, double mean, double std) {
-  fill_normal_half<BFloat>(generator, out, n, mean, std);
-}
-
-void fill_normal_sequential(Generator& generator, void* out, RandomType type, int64_t n,
-                            double mean, double std) {
-  with_type(type, out,
-            [&](auto* typed) { fill_normal_one_by_one(generator, typed, n, mean, std); });
-}
-
 void fill_randint(Generator& generator, void* out, RandomType type, int64_t n, int64_t low,
                   int64_t high) {
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
@@ -709,42 +370,6 @@ void fill_bernoulli_f64(Generator& generator, void* out, RandomType type, int64_
         const double unit = unit_double(words[2 * i], words[2 * i + 1]);
         typed[first + i] = convert<T>(unit < probabilities[first + i]);
       }
-    });
-  });
-}
-
-void fill_exponential(Generator& generator, void* out, RandomType type, int64_t n,
-                      double lambda) {
-  with_type(type, out, [&](auto* typed) {
-    fill_from_unit_double(generator, typed, n, [=](double unit) {
-      return -1.0 / lambda * std::log1p(-unit);
-    });
-  });
-}
-
-void fill_cauchy(Generator& generator, void* out, RandomType type, int64_t n, double median,
-                 double sigma) {
-  with_type(type, out, [&](auto* typed) {
-    fill_from_unit_double(generator, typed, n, [=](double unit) {
-      return std::fma(sigma, std::tan(std::numbers::pi * (unit - 0.5)), median);
-    });
-  });
-}
-
-void fill_log_normal(Generator& generator, void* out, RandomType type, int64_t n, double mean,
-                     double std) {
-  with_type(type, out, [&](auto* typed) {
-    using T = std::remove_pointer_t<decltype(typed)>;
-    for (int64_t i = 0; i < n; ++i) {
-      typed[i] = convert<T>(std::exp(generator.normal(mean, std)));
-    }
-  });
-}
-
-void fill_geometric(Generator& generator, void* out, RandomType type, int64_t n, double p) {
-  with_type(type, out, [&](auto* typed) {
-    fill_from_unit_double(generator, typed, n, [=](double unit) {
-      return std::ceil(std::log(unit) / std::log1p(-p));
     });
   });
 }
