@@ -452,7 +452,14 @@ def lower(
 
 
 def run(instructions: Iterable[Instruction], inputs: Sequence[int]) -> list[int]:
-    """Return all registers after running a program: the reference for the native interpreter."""
+    """Return all registers after running a program: the reference for the native interpreter.
+
+    Every instruction runs, whatever the conditions say.
+
+    Raises:
+        ZeroDivisionError: where a divisor is zero; the native interpreter reports failure there,
+            and also where a value leaves 64 bits.
+    """
     registers = list(inputs)
     for opcode, a, b in instructions:
         if opcode == Opcode.CONST:
@@ -603,7 +610,7 @@ class ShapeEnvironment:
                 continue
             [atom] = monomial
             rest = _size.sub(atom, factor * _as_expression(difference))
-            if _occurs(atom, rest):
+            if _occurs(atom, rest) or _knows_less(rest, atom):
                 continue
             # Prefer symbols; of those the one that knows least, and of equals the latest.
             rank = (atom.kind == "symbol", -atom.least, order.get(atom.name, -1))
@@ -620,6 +627,12 @@ def _occurs(atom: SizeExpr, a: Size) -> bool:
     if a.kind == "sum":
         return any(_occurs(atom, inner) for monomial in a.terms for inner in monomial)
     return any(_occurs(atom, operand) for operand in a.operands)
+
+
+def _knows_less(value: Size, atom: SizeExpr) -> bool:
+    """Tell whether replacing an atom would weaken its lower bound, on which divisions rely."""
+    low, needed = _size.lower_bound(value), _size.lower_bound(atom)
+    return needed is not None and (low is None or low < needed)
 
 
 def _slack(condition: Condition) -> Size | None:

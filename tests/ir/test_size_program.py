@@ -184,6 +184,14 @@ def test_environment_unifies_and_drops_implied_guards() -> None:
     assert env.truth(ne(b, 0)) is True
 
 
+def test_replacements_never_weaken_what_divisions_rely_on() -> None:
+    env = ShapeEnvironment()
+    a = env.create_symbol(3, "a")
+    c = env.create_symbol(3, "c", minimum=2)
+    assert env.truth(eq(c, a)) and env.resolve(a) == c and env.resolve(c) == c
+    assert env.truth(eq(c, a * a - 6)) and env.resolve(c // c) == 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_environment_is_sound(seed: int) -> None:
     """Where all guards hold, every answer the environment gave is the truth."""
