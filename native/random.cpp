@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "random_internal.h"
 
@@ -313,8 +314,8 @@ void fill_randint(Generator& generator, void* out, RandomType type, int64_t n, i
   fill_random_range(generator, out, type, n, range, low);
 }
 
-void fill_random_range(Generator& generator, void* out, RandomType type, int64_t n,
-                       uint64_t range, int64_t low) {
+void fill_random_range(Generator& generator, void* out, RandomType type, int64_t n, uint64_t range,
+                       int64_t low) {
   with_type(type, out, [&](auto* typed) {
     if (range == 0) {
       fill_all_64_bits(generator, typed, n);
@@ -330,14 +331,24 @@ void fill_random_full(Generator& generator, void* out, RandomType type, int64_t 
   with_type(type, out, [&](auto* typed) { fill_full(generator, typed, n); });
 }
 
+// Short permutations draw 32 bits a step and shuffle in place; where the bias of 32 bits would
+// show, PyTorch changes to 64 bits and the inside-out form of the shuffle (Durstenfeld, 1964).
 void fill_randperm(Generator& generator, int64_t* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = i;
-  const auto swap_with = [=](int64_t i, uint64_t draw) {
-    std::swap(out[i], out[i + static_cast<int64_t>(draw % static_cast<uint64_t>(n - i))]);
-  };
-  for_blocks<1>(generator, n - 1, [=](const uint32_t* words, int64_t first, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) swap_with(first + i, words[i]);
-  });
+  constexpr int64_t kLong = std::numeric_limits<uint32_t>::max() / 20;
+  if (n < kLong) {
+    for (int64_t i = 0; i < n; ++i) out[i] = i;
+    for_blocks<1>(generator, n - 1, [=](const uint32_t* words, int64_t first, int64_t count) {
+      for (int64_t i = first; i < first + count; ++i) {
+        std::swap(out[i], out[i + words[i - first] % static_cast<uint32_t>(n - i)]);
+      }
+    });
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t other = generator.random64() % static_cast<uint64_t>(i + 1);
+    out[i] = i;
+    std::swap(out[i], out[other]);
+  }
 }
 
 void fill_bernoulli(Generator& generator, void* out, RandomType type, int64_t n, double p) {

@@ -45,9 +45,9 @@ class Generator {
   uint64_t initial_seed() const { return seed_; }
 
   uint32_t random();
-  uint64_t random64();                                // first word drawn is the high half
-  void random_words(uint32_t* out, int64_t count);    // `count` calls of random()
-  double normal(double mean, double std);             // Box-Muller, keeps its second value
+  uint64_t random64();                              // first word drawn is the high half
+  void random_words(uint32_t* out, int64_t count);  // `count` calls of random()
+  double normal(double mean, double std);           // Box-Muller, keeps its second value
 
   // The byte layout of torch.get_rng_state(). set_state returns false, and changes nothing,
   // for bytes that are not a state.

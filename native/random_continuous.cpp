@@ -182,8 +182,8 @@ double poisson_by_rejection(Generator& generator, double rate) {
     const double k = std::floor((2.0 * a / distance + b) * u + rate + 0.43);
     if (distance >= 0.07 && v <= v_limit) return k;
     if (k < 0.0 || (distance < 0.013 && v > distance)) continue;
-    const double left = std::log(v) + std::log(inverse_alpha) -
-                        std::log(a / (distance * distance) + b);
+    const double left =
+        std::log(v) + std::log(inverse_alpha) - std::log(a / (distance * distance) + b);
     if (left <= -rate + k * log_rate - std::lgamma(k + 1.0)) return k;
   }
 }
@@ -265,12 +265,10 @@ void fill_normal_sequential(Generator& generator, void* out, RandomType type, in
             [&](auto* typed) { fill_normal_one_by_one(generator, typed, n, mean, std); });
 }
 
-void fill_exponential(Generator& generator, void* out, RandomType type, int64_t n,
-                      double lambda) {
+void fill_exponential(Generator& generator, void* out, RandomType type, int64_t n, double lambda) {
   with_type(type, out, [&](auto* typed) {
-    fill_from_unit_double(generator, typed, n, [=](double unit) {
-      return -1.0 / lambda * std::log1p(-unit);
-    });
+    fill_from_unit_double(generator, typed, n,
+                          [=](double unit) { return -1.0 / lambda * std::log1p(-unit); });
   });
 }
 
@@ -295,9 +293,8 @@ void fill_log_normal(Generator& generator, void* out, RandomType type, int64_t n
 
 void fill_geometric(Generator& generator, void* out, RandomType type, int64_t n, double p) {
   with_type(type, out, [&](auto* typed) {
-    fill_from_unit_double(generator, typed, n, [=](double unit) {
-      return std::ceil(std::log(unit) / std::log1p(-p));
-    });
+    fill_from_unit_double(generator, typed, n,
+                          [=](double unit) { return std::ceil(std::log(unit) / std::log1p(-p)); });
   });
 }
 

@@ -88,8 +88,7 @@ FB_INLINE float unit_float(uint32_t word) {
 // conversions that every vector unit has.
 FB_INLINE double unit_double(uint32_t high, uint32_t low) {
   const double upper = static_cast<double>(static_cast<int32_t>(high & 0x1fffffu));
-  const double lower =
-      static_cast<double>(static_cast<int32_t>(low ^ 0x80000000u)) + 2147483648.0;
+  const double lower = static_cast<double>(static_cast<int32_t>(low ^ 0x80000000u)) + 2147483648.0;
   return (upper * 0x1p32 + lower) * 0x1p-53;
 }
 
@@ -160,16 +159,26 @@ FB_INLINE T convert(Value value) {
 template <class Body>
 void with_type(RandomType type, void* out, Body body) {
   switch (type) {
-    case RandomType::kBool: return body(static_cast<bool*>(out));
-    case RandomType::kUInt8: return body(static_cast<uint8_t*>(out));
-    case RandomType::kInt8: return body(static_cast<int8_t*>(out));
-    case RandomType::kInt16: return body(static_cast<int16_t*>(out));
-    case RandomType::kInt32: return body(static_cast<int32_t*>(out));
-    case RandomType::kInt64: return body(static_cast<int64_t*>(out));
-    case RandomType::kFloat16: return body(static_cast<Half*>(out));
-    case RandomType::kBFloat16: return body(static_cast<BFloat*>(out));
-    case RandomType::kFloat32: return body(static_cast<float*>(out));
-    case RandomType::kFloat64: return body(static_cast<double*>(out));
+    case RandomType::kBool:
+      return body(static_cast<bool*>(out));
+    case RandomType::kUInt8:
+      return body(static_cast<uint8_t*>(out));
+    case RandomType::kInt8:
+      return body(static_cast<int8_t*>(out));
+    case RandomType::kInt16:
+      return body(static_cast<int16_t*>(out));
+    case RandomType::kInt32:
+      return body(static_cast<int32_t*>(out));
+    case RandomType::kInt64:
+      return body(static_cast<int64_t*>(out));
+    case RandomType::kFloat16:
+      return body(static_cast<Half*>(out));
+    case RandomType::kBFloat16:
+      return body(static_cast<BFloat*>(out));
+    case RandomType::kFloat32:
+      return body(static_cast<float*>(out));
+    case RandomType::kFloat64:
+      return body(static_cast<double*>(out));
   }
 }
 
