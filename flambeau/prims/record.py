@@ -23,6 +23,7 @@ Kind = Literal[
     "scatter",  # data-dependent writes, deterministic order
     "random",  # draws from a generator stream, ordered by attribute `sequence`
     "routine",  # native: matmul, sort, ...
+    "annotation",  # with_derivative: simplified away before scheduling
 ]
 
 NOT_DIFFERENTIABLE = "not differentiable"  # gradient is zero or undefined everywhere (comparisons)

@@ -1,0 +1,68 @@
+"""`with_derivative`: a value whose derivative is given, instead of derived from its parts.
+
+For composites whose derived gradient would waste memory or lose digits (softmax, norms). A rule is
+a named function `rule(grad, out, *operands) -> gradient per operand`, where `out` is the annotated
+node: its first input is the value, its attributes are the rule's constants. Simplified away before
+scheduling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from flambeau.ir.node import Node
+from flambeau.prims.common import Gradients, Type
+from flambeau.prims.record import Derivative, Primitive, bind, register
+
+RULES: dict[str, Derivative] = {}
+
+
+def register_rule(name: str, rule: Derivative) -> Derivative:
+    """Name a derivative rule; a name may be taken once."""
+    if name in RULES:
+        raise ValueError(f"[with_derivative] rule {name} is defined twice\nhint: rename it")
+    RULES[name] = rule
+    return rule
+
+
+def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    if constants["rule"] not in RULES:
+        raise ValueError(f"[with_derivative] no rule {constants['rule']}\nhint: register_rule")
+    return operands[0].dtype, operands[0].shape
+
+
+def _derivative(grad: Node, out: Node, value: Node, *operands: Node) -> Gradients:
+    return None, *RULES[out.attribute("rule")](grad, out, *operands)
+
+
+def _reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    return arrays[0]
+
+
+def _samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    yield [[1.0, 2.0]], {"rule": "stop"}
+
+
+register_rule("stop", lambda grad, out: ())
+register(
+    Primitive(
+        "with_derivative",
+        "annotation",
+        _infer,
+        _derivative,
+        cost=0,
+        reference=_reference,
+        samples=_samples,
+    )
+)
+
+
+def with_derivative(value: Node, *operands: Node, rule: str, **constants: Hashable) -> Node:
+    """`value`, differentiated by `rule` with respect to `operands` only."""
+    return bind("with_derivative", value, *operands, rule=rule, **constants)
+
+
+def stop_gradient(value: Node) -> Node:
+    """`value` as a constant of differentiation."""
+    return with_derivative(value, rule="stop")

@@ -1,0 +1,78 @@
+"""What the type rules and derivative rules of all primitives share: checks, dtype classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau.ir.environment import same_shape
+from flambeau.ir.node import DTYPES, Node
+from flambeau.ir.size import Size
+
+Type = tuple[str, tuple[Size, ...]]
+Infer = Callable[[tuple[Node, ...], dict[str, Any]], Type]
+Gradients = Sequence[Node | None]
+
+BOOL = frozenset({"bool"})
+INTEGERS = frozenset({"u8", "i8", "i16", "i32", "i64"})
+FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
+COMPLEX = frozenset({"c64", "c128"})
+NUMBERS = INTEGERS | FLOATS | COMPLEX
+ALL = frozenset(DTYPES)
+DIFFERENTIABLE = FLOATS | COMPLEX
+
+ITEM_SIZE = dict(zip(DTYPES, (1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16)))
+INTEGER_BITS = {"u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
+TO_REAL = {"c64": "f32", "c128": "f64"}
+TO_COMPLEX = {"f32": "c64", "f64": "c128"}
+
+
+def show(shape: Sequence[Size]) -> str:
+    """Return a shape as text."""
+    return "(" + ", ".join(map(str, shape)) + ")"
+
+
+def check_dtype(name: str, x: Node, allowed: frozenset[str]) -> None:
+    """Raise unless the operand's dtype is among those the primitive is defined for."""
+    if x.dtype not in allowed:
+        names = " ".join(d for d in DTYPES if d in allowed)
+        raise TypeError(f"[{name}] not defined for {x.dtype}\nhint: cast to one of {names} first")
+
+
+def check_same(name: str, operands: Sequence[Node], dtypes: bool = True) -> None:
+    """Raise unless all operands have one dtype and one shape."""
+    first = operands[0]
+    for other in operands[1:]:
+        if dtypes and other.dtype != first.dtype:
+            raise TypeError(
+                f"[{name}] dtypes differ: {first.dtype} and {other.dtype}\n"
+                "hint: primitives do not promote; use prims.cast"
+            )
+        if not same_shape(first.shape, other.shape):
+            raise ValueError(
+                f"[{name}] shapes differ: {show(first.shape)} and {show(other.shape)}\n"
+                "hint: primitives do not broadcast; use prims.broadcast_all or operators"
+            )
+
+
+def check_count(name: str, operands: Sequence[Node], count: int) -> None:
+    """Raise unless there are `count` operands."""
+    if len(operands) != count:
+        raise TypeError(
+            f"[{name}] takes {count} operands: got {len(operands)}\nhint: see the record"
+        )
+
+
+def check_axis(name: str, axis: int, ndim: int) -> int:
+    """Return the axis, which must be in [0, ndim)."""
+    if not 0 <= axis < ndim:
+        raise ValueError(
+            f"[{name}] axis {axis} is outside of a value of {ndim} dimensions\n"
+            "hint: primitives take non-negative axes"
+        )
+    return axis
+
+
+def is_constant(x: Node, value: float | complex | bool) -> bool:
+    """Tell whether a node is `full(value)`; -0.0 is never written so."""
+    return x.op == "full" and bool(x.attribute("value") == value)

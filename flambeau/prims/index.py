@@ -1,0 +1,206 @@
+"""Reads at places that are data: gather, take, index_nd; and the check of such places.
+
+Indices are i64, already wrapped to be non-negative and checked (`check_index`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+from flambeau.prims.common import (
+    INTEGERS,
+    Gradients,
+    Type,
+    check_axis,
+    check_count,
+    check_dtype,
+    check_same,
+    show,
+)
+from flambeau.prims.create import zeros_like
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
+
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+I64 = frozenset({"i64"})
+MATRIX = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+
+def check_places(name: str, x: Node, index: Node, axis: int) -> None:
+    """Raise unless index is i64, of x's rank and not larger than x beside the axis."""
+    check_dtype(name, index, I64)
+    if index.ndim != x.ndim:
+        raise ValueError(
+            f"[{name}] index {show(index.shape)} has not the rank of {show(x.shape)}\n"
+            "hint: give it one dimension per dimension of the operand"
+        )
+    for d, (n, limit) in enumerate(zip(index.shape, x.shape)):
+        if d != axis and isinstance(n, int) and isinstance(limit, int) and n > limit:
+            raise ValueError(
+                f"[{name}] index {show(index.shape)} is larger than {show(x.shape)} in {d}\n"
+                "hint: only the indexed dimension may be larger"
+            )
+
+
+def check_dims(name: str, x: Node, dims: Sequence[int], indices: Sequence[Node]) -> None:
+    """Raise unless `dims` are adjacent dimensions of x with one i64 index each, of one shape."""
+    if list(dims) != list(range(dims[0], dims[0] + len(indices))):
+        raise ValueError(
+            f"[{name}] dims {tuple(dims)} are not one adjacent dimension for each of "
+            f"{len(indices)} indices\nhint: permute the operand first"
+        )
+    check_axis(name, dims[-1], x.ndim)
+    check_dtype(name, indices[0], I64)
+    check_same(name, indices)
+
+
+def _infer_gather(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("gather", operands, 2)
+    x, index = operands
+    check_axis("gather", constants["axis"], x.ndim)
+    check_places("gather", x, index, constants["axis"])
+    return x.dtype, index.shape
+
+
+def _infer_take(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("take", operands, 2)
+    x, index = operands
+    axis = check_axis("take", constants["axis"], x.ndim)
+    check_dtype("take", index, I64)
+    return x.dtype, x.shape[:axis] + index.shape + x.shape[axis + 1 :]
+
+
+def _infer_index_nd(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    x, *indices = operands
+    dims = constants["dims"]
+    check_dims("index_nd", x, dims, indices)
+    return x.dtype, x.shape[: dims[0]] + indices[0].shape + x.shape[dims[-1] + 1 :]
+
+
+def _infer_check_index(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("check_index", operands, 1)
+    check_dtype("check_index", operands[0], INTEGERS)
+    return "i64", operands[0].shape
+
+
+def _gather_rule(g: Node, y: Node, x: Node, index: Node) -> Gradients:
+    from flambeau.prims.scatter import scatter
+
+    return scatter(zeros_like(x), index, g, y.attribute("axis"), "add"), None
+
+
+def _take_rule(g: Node, y: Node, x: Node, index: Node) -> Gradients:
+    from flambeau.prims.scatter import take_add
+
+    return take_add(zeros_like(x), index, g, y.attribute("axis")), None
+
+
+def _index_nd_rule(g: Node, y: Node, x: Node, *indices: Node) -> Gradients:
+    from flambeau.prims.scatter import put_nd
+
+    total = put_nd(zeros_like(x), indices, g, y.attribute("dims"), "add")
+    return total, *[None] * len(indices)
+
+
+def along(index: Any, axis: int) -> tuple[Any, ...]:
+    """NumPy's advanced index for places along one axis."""
+    import numpy
+
+    grid = numpy.indices(index.shape, sparse=True)
+    return tuple(index if d == axis else places for d, places in enumerate(grid))
+
+
+def _numpy_gather(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    return arrays[0][along(arrays[1], constants["axis"])]
+
+
+def _numpy_take(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    return numpy.take(arrays[0], arrays[1], axis=constants["axis"])
+
+
+def _numpy_index_nd(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    x, *indices = arrays
+    return x[(*[slice(None)] * constants["dims"][0], *indices)]
+
+
+def _numpy_check_index(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    [index] = arrays
+    size = constants["size"]
+    wrong = index[(index < -size) | (index >= size)]
+    if wrong.size:
+        raise IndexError(
+            f"[{constants['name']}] index {wrong.flat[0]} is out of bounds for size {size}\n"
+            "hint: check the indices"
+        )
+    return (index + (index < 0) * size).astype("int64")
+
+
+def _gather_samples() -> Samples:
+    yield [MATRIX, [[2, 0], [1, 1]]], {"axis": 1}
+    yield [MATRIX, [[1, 0, 1]]], {"axis": 0}
+
+
+def _take_samples() -> Samples:
+    yield [MATRIX, [[2, 0], [1, 1]]], {"axis": 1}
+    yield [MATRIX, [1, 1, 0]], {"axis": 0}
+    yield [MATRIX, 1], {"axis": 0}
+
+
+def _index_nd_samples() -> Samples:
+    yield [MATRIX, [0, 1, 1], [2, 0, 0]], {"dims": (0, 1)}
+    yield [[MATRIX], [[1, 0]], [[2, 2]]], {"dims": (1, 2)}
+    yield [MATRIX, [2, 0, 0]], {"dims": (1,)}
+
+
+def _check_samples() -> Samples:
+    yield [[0, -1, 2]], {"size": 3, "name": "take"}
+
+
+def _register(
+    name: str,
+    kind: Any,
+    infer: Callable[..., Type],
+    derivative: Derivative | str,
+    reference: Callable[..., Any],
+    samples: Callable[[], Samples],
+) -> None:
+    register(Primitive(name, kind, infer, derivative, cost=2, reference=reference, samples=samples))
+
+
+_register("gather", "index", _infer_gather, _gather_rule, _numpy_gather, _gather_samples)
+_register("take", "index", _infer_take, _take_rule, _numpy_take, _take_samples)
+_register("index_nd", "index", _infer_index_nd, _index_nd_rule, _numpy_index_nd, _index_nd_samples)
+_register(
+    "check_index",
+    "routine",
+    _infer_check_index,
+    NOT_DIFFERENTIABLE,
+    _numpy_check_index,
+    _check_samples,
+)
+
+
+def gather(x: Node, index: Node, axis: int) -> Node:
+    """out[i, j, k] = x[i, index[i, j, k], k] for axis 1; shape of index."""
+    return bind("gather", x, index, axis=axis)
+
+
+def take(x: Node, index: Node, axis: int) -> Node:
+    """x with dimension `axis` replaced by the elements at `index` (any rank)."""
+    return bind("take", x, index, axis=axis)
+
+
+def index_nd(x: Node, indices: Sequence[Node], dims: Sequence[int]) -> Node:
+    """x at places given by one index tensor per dimension of the adjacent `dims`."""
+    if len(indices) == 1:
+        return take(x, indices[0], dims[0])
+    return bind("index_nd", x, *indices, dims=tuple(dims))
+
+
+def check_index(index: Node, size: Size, name: str) -> Node:
+    """The index as i64 in [0, size): wrapped, with an IndexError at run time if outside."""
+    return bind("check_index", index, size=size, name=name)

@@ -1,0 +1,536 @@
+"""Pointwise primitives: the same strict shape in and out, one record per function.
+
+Derivatives of complex functions follow PyTorch's convention: the gradient is conjugated, so a rule
+multiplies by `conj` of the derivative; `conj` of a real node is the node itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flambeau.ir.node import Node
+from flambeau.prims.common import (
+    ALL,
+    BOOL,
+    COMPLEX,
+    DIFFERENTIABLE,
+    FLOATS,
+    INTEGERS,
+    ITEM_SIZE,
+    NUMBERS,
+    TO_COMPLEX,
+    TO_REAL,
+    Type,
+    check_count,
+    check_dtype,
+    check_same,
+)
+from flambeau.prims.create import full_like, zeros_like
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
+
+REALS = INTEGERS | FLOATS
+Unary = Callable[[Node], Node]
+Binary = Callable[[Node, Node], Node]
+UnaryRule = Callable[[Node, Node, Node], Node | None]
+BinaryRule = Callable[[Node, Node, Node, Node], tuple[Node | None, Node | None]]
+
+# Sample values: where a function is smooth, away from kinks and poles, by domain.
+SAMPLES: dict[str, list[list[Any]]] = {
+    "any": [[[-2.5, -0.7, 0.3], [1.2, 2.6, -1.1]]],
+    "positive": [[0.2, 0.9, 1.7, 3.4]],
+    "unit": [[-0.8, -0.3, 0.2, 0.7]],
+    "above one": [[1.2, 1.9, 3.0]],
+    "poles": [[-1.4, -0.6, 0.4, 1.3, 5.2]],
+    "integers": [[-3, 0, 5, 12]],
+    "bools": [[True, False]],
+    "pair": [[[-2.5, -0.7, 0.3], [1.2, 2.6, -1.1]], [[1.5, -0.4, 2.2], [0.8, -1.3, 0.9]]],
+    "base and exponent": [[0.3, 1.2, 2.5, 1.7], [2.0, -1.3, 0.5, 0.0]],
+    "integer pair": [[7, -7, 5, -9], [2, 3, -3, 4]],
+    "shifts": [[7, -7, 5, 1], [2, 3, 0, 4]],
+    "complex": [[1.0 + 2.0j, -0.5 + 0.3j, 0.7 - 1.1j]],
+}
+
+
+def _sampler(name: str) -> Callable[[], Iterator[tuple[list[Any], dict[str, Any]]]]:
+    def samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+        yield SAMPLES[name], {}
+
+    return samples
+
+
+def _ufunc(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """Return the reference `numpy.name`, or `scipy.special.name` when written so."""
+
+    def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+        import importlib
+
+        module, _, function = name.rpartition(".")
+        found = getattr(importlib.import_module(module or "numpy"), function)
+        with importlib.import_module("numpy").errstate(all="ignore"):
+            return found(*arrays)
+
+    return reference
+
+
+def _infer(name: str, count: int, allowed: frozenset[str], result: str) -> Any:
+    def infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+        check_count(name, operands, count)
+        first = operands[0]
+        check_dtype(name, first, allowed)
+        check_same(name, operands)
+        dtype = first.dtype if result == "same" else result
+        if result == "real":
+            dtype = TO_REAL.get(first.dtype, first.dtype)
+        return dtype, first.shape
+
+    return infer
+
+
+def _unary(
+    name: str,
+    documentation: str,
+    allowed: frozenset[str],
+    rule: UnaryRule | str,
+    reference: str | Callable[..., Any],
+    domain: str = "any",
+    result: str = "same",
+    cost: int = 1,
+) -> Unary:
+    def derivative(grad: Node, out: Node, x: Node) -> tuple[Node | None]:
+        return (rule(grad, out, x),)  # type: ignore[operator]
+
+    register(
+        Primitive(
+            name,
+            "pointwise",
+            _infer(name, 1, allowed, result),
+            rule if isinstance(rule, str) else derivative,
+            cost=cost,
+            reference=_ufunc(reference) if isinstance(reference, str) else reference,
+            samples=_sampler(domain),
+        )
+    )
+
+    def function(x: Node) -> Node:
+        return bind(name, x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = documentation
+    return function
+
+
+def _binary(
+    name: str,
+    documentation: str,
+    allowed: frozenset[str],
+    rule: BinaryRule | str,
+    reference: str | Callable[..., Any],
+    domain: str = "pair",
+    result: str = "same",
+    cost: int = 1,
+) -> Binary:
+    derivative: Derivative | str = rule
+    register(
+        Primitive(
+            name,
+            "pointwise",
+            _infer(name, 2, allowed, result),
+            derivative,
+            cost=cost,
+            reference=_ufunc(reference) if isinstance(reference, str) else reference,
+            samples=_sampler(domain),
+        )
+    )
+
+    def function(a: Node, b: Node) -> Node:
+        return bind(name, a, b)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = documentation
+    return function
+
+
+# fmt: off
+# -------------------------------------------------------------------------------- rounding, sign
+
+def _flat(g: Node, y: Node, x: Node) -> Node:
+    return zeros_like(x)  # piecewise constant: PyTorch gives zeros, not "no gradient"
+
+
+def _numpy_sign(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+    return numpy.where(numpy.isnan(arrays[0]), 0, numpy.sign(arrays[0]))
+
+
+def _abs_rule(g: Node, y: Node, x: Node) -> Node:
+    if x.dtype in COMPLEX:
+        scale = where(eq(y, zeros_like(y)), zeros_like(y), g / y)
+        return complex(real(x) * scale, imag(x) * scale)
+    return g * sign(x)
+
+
+neg = _unary("neg", "Minus x.", NUMBERS, lambda g, y, x: -g, "negative")
+abs = _unary("abs", "Magnitude of x; real for complex x.", NUMBERS, _abs_rule, "abs",
+             result="real")
+sign = _unary("sign", "-1, 0 or 1; 0 for NaN.", REALS, _flat, _numpy_sign)
+ceil = _unary("ceil", "Least integer not below x.", FLOATS, _flat, "ceil")
+floor = _unary("floor", "Greatest integer not above x.", FLOATS, _flat, "floor")
+round = _unary("round", "Nearest integer, ties to even.", FLOATS, _flat, "rint")
+trunc = _unary("trunc", "Integer part of x.", FLOATS, _flat, "trunc")
+
+# -------------------------------------------------------------------------------- elementary
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+
+
+def _numpy_rsqrt(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+    with numpy.errstate(all="ignore"):
+        return 1 / numpy.sqrt(arrays[0])
+
+
+sqrt = _unary("sqrt", "Square root.", DIFFERENTIABLE,
+              lambda g, y, x: g / conj(y * 2), "sqrt", "positive", cost=4)
+rsqrt = _unary("rsqrt", "1 / sqrt(x).", DIFFERENTIABLE,
+               lambda g, y, x: g * conj(y * y * y * -0.5), _numpy_rsqrt, "positive", cost=6)
+exp = _unary("exp", "e to the x.", DIFFERENTIABLE,
+             lambda g, y, x: g * conj(y), "exp", cost=10)
+exp2 = _unary("exp2", "2 to the x.", DIFFERENTIABLE,
+              lambda g, y, x: g * conj(y * LN2), "exp2", cost=10)
+expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.", DIFFERENTIABLE,
+               lambda g, y, x: g * conj(y + 1), "expm1", cost=12)
+log = _unary("log", "Natural logarithm.", DIFFERENTIABLE,
+             lambda g, y, x: g / conj(x), "log", "positive", cost=10)
+log2 = _unary("log2", "Logarithm to base 2.", DIFFERENTIABLE,
+              lambda g, y, x: g / conj(x * LN2), "log2", "positive", cost=10)
+log10 = _unary("log10", "Logarithm to base 10.", DIFFERENTIABLE,
+               lambda g, y, x: g / conj(x * LN10), "log10", "positive", cost=10)
+log1p = _unary("log1p", "log(1 + x), accurate near 0.", DIFFERENTIABLE,
+               lambda g, y, x: g / conj(x + 1), "log1p", "positive", cost=12)
+sin = _unary("sin", "Sine of radians.", DIFFERENTIABLE,
+             lambda g, y, x: g * conj(cos(x)), "sin", cost=12)
+cos = _unary("cos", "Cosine of radians.", DIFFERENTIABLE,
+             lambda g, y, x: g * conj(-sin(x)), "cos", cost=12)
+tan = _unary("tan", "Tangent of radians.", DIFFERENTIABLE,
+             lambda g, y, x: g * conj(y * y + 1), "tan", "unit", cost=16)
+asin = _unary("asin", "Inverse sine.", DIFFERENTIABLE,
+              lambda g, y, x: g * conj(rsqrt(1 - x * x)), "arcsin", "unit", cost=16)
+acos = _unary("acos", "Inverse cosine.", DIFFERENTIABLE,
+              lambda g, y, x: g * conj(-rsqrt(1 - x * x)), "arccos", "unit", cost=16)
+atan = _unary("atan", "Inverse tangent.", DIFFERENTIABLE,
+              lambda g, y, x: g / conj(x * x + 1), "arctan", cost=16)
+sinh = _unary("sinh", "Hyperbolic sine.", DIFFERENTIABLE,
+              lambda g, y, x: g * conj(cosh(x)), "sinh", cost=14)
+cosh = _unary("cosh", "Hyperbolic cosine.", DIFFERENTIABLE,
+              lambda g, y, x: g * conj(sinh(x)), "cosh", cost=14)
+tanh = _unary("tanh", "Hyperbolic tangent.", DIFFERENTIABLE,
+              lambda g, y, x: g * conj(1 - y * y), "tanh", cost=14)
+asinh = _unary("asinh", "Inverse hyperbolic sine.", DIFFERENTIABLE,
+               lambda g, y, x: g * conj(rsqrt(x * x + 1)), "arcsinh", cost=18)
+acosh = _unary("acosh", "Inverse hyperbolic cosine.", DIFFERENTIABLE,
+               lambda g, y, x: g * conj(rsqrt(x - 1) * rsqrt(x + 1)), "arccosh", "above one",
+               cost=18)
+atanh = _unary("atanh", "Inverse hyperbolic tangent.", DIFFERENTIABLE,
+               lambda g, y, x: g / conj(1 - x * x), "arctanh", "unit", cost=18)
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).", DIFFERENTIABLE,
+                 lambda g, y, x: g * conj((1 - y) * y), "scipy.special.expit", cost=12)
+
+# -------------------------------------------------------------------------------- special functions
+
+TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
+
+erf = _unary("erf", "Error function.", FLOATS,
+             lambda g, y, x: g * (exp(-(x * x)) * TWO_OVER_SQRT_PI), "scipy.special.erf", cost=14)
+erfc = _unary("erfc", "1 - erf(x).", FLOATS,
+              lambda g, y, x: g * (exp(-(x * x)) * -TWO_OVER_SQRT_PI), "scipy.special.erfc",
+              cost=18)
+erfinv = _unary("erfinv", "Inverse of erf.", FLOATS,
+                lambda g, y, x: g * (exp(y * y) / TWO_OVER_SQRT_PI), "scipy.special.erfinv",
+                "unit", cost=20)
+lgamma = _unary("lgamma", "Logarithm of |gamma(x)|.", FLOATS,
+                lambda g, y, x: g * digamma(x), "scipy.special.gammaln", "poles", cost=30)
+digamma = _unary("digamma", "Derivative of lgamma.", FLOATS,
+                 lambda g, y, x: g * trigamma(x), "scipy.special.digamma", "poles", cost=30)
+# fmt: on
+
+
+def trigamma(x: Node) -> Node:
+    """Derivative of digamma, from its asymptotic series (Abramowitz & Stegun 6.4.12).
+
+    The argument is reflected to x >= 1/2 (6.4.7) and shifted by ten (6.4.6), where eleven powers
+    are accurate to float64.
+    """
+    reflected = x < 0.5
+    z = where(reflected, 1 - x, x)
+    total = zeros_like(x)
+    for k in range(10):
+        shifted = z + k
+        total = total + 1 / (shifted * shifted)
+    w = 1 / (z + 10)
+    square = w * w
+    series = full_like(-691 / 2730, x)
+    for coefficient in (5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6):
+        series = series * square + coefficient
+    total = total + w + square * 0.5 + w * square * series
+    sine = sin(x * math.pi)
+    return where(reflected, (math.pi * math.pi) / (sine * sine) - total, total)
+
+
+# fmt: off
+# -------------------------------------------------------------------------------- tests, bits
+
+def _numpy_not(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    return ~arrays[0]
+
+
+isnan = _unary("isnan", "Whether x is NaN.", FLOATS, NOT_DIFFERENTIABLE, "isnan", result="bool")
+isinf = _unary("isinf", "Whether x is infinite.", FLOATS, NOT_DIFFERENTIABLE, "isinf",
+               result="bool")
+signbit = _unary("signbit", "Whether the sign bit of x is set.", FLOATS, NOT_DIFFERENTIABLE,
+                 "signbit", result="bool")
+bitwise_not = _unary("bitwise_not", "Complement of the bits; logical for bool.", INTEGERS | BOOL,
+                     NOT_DIFFERENTIABLE, _numpy_not, "integers")
+
+# -------------------------------------------------------------------------------- complex numbers
+
+
+def _numpy_complex(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+    kind = "complex64" if arrays[0].dtype == numpy.float32 else "complex128"
+    out = numpy.empty(arrays[0].shape, kind)
+    out.real, out.imag = arrays
+    return out
+
+
+def _infer_complex(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("complex", operands, 2)
+    check_dtype("complex", operands[0], frozenset(TO_COMPLEX))
+    check_same("complex", operands)
+    return TO_COMPLEX[operands[0].dtype], operands[0].shape
+
+
+real = _unary("real", "Real part.", COMPLEX, lambda g, y, x: complex(g, zeros_like(g)), "real",
+              "complex", result="real")
+imag = _unary("imag", "Imaginary part.", COMPLEX, lambda g, y, x: complex(zeros_like(g), g), "imag",
+              "complex", result="real")
+complex = _binary("complex", "Complex number from real and imaginary part.", frozenset(TO_COMPLEX),
+                  lambda g, y, a, b: (real(g), imag(g)), _numpy_complex)
+
+
+def conj(x: Node) -> Node:
+    """Complex conjugate; x itself when it is real."""
+    return complex(real(x), -imag(x)) if x.dtype in COMPLEX else x
+
+
+# -------------------------------------------------------------------------------- arithmetic
+
+def _pow_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    if b.op == "full":  # a constant exponent: no powers for the common ones
+        value = b.attribute("value")
+        first = zeros_like(a) if value == 0 else g * conj(
+            a * 2 if value == 2 else pow(a, full_like(value - 1, a)) * value)
+    else:
+        zero = eq(b, zeros_like(b))
+        first = where(zero, zeros_like(a), g * conj(b * pow(a, b - 1)))
+    base_zero = eq(a, zeros_like(a))
+    if b.dtype not in COMPLEX:
+        base_zero = base_zero & (b >= 0)
+    second = where(base_zero, zeros_like(b), g * conj(y * log(a)))
+    return first, second
+
+
+def _atan2_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    squares = a * a + b * b
+    zero = eq(squares, zeros_like(squares))
+    scale = where(zero, zeros_like(g), g / squares)
+    return scale * b, -(scale * a)
+
+
+def _extreme_rule(loses: Binary) -> BinaryRule:
+    def rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+        # A tie is split in halves; NaN compares false, so both sides receive the gradient.
+        shared, zero = where(eq(a, b), g * 0.5, g), zeros_like(g)
+        return where(loses(a, b), zero, shared), where(loses(b, a), zero, shared)
+
+    return rule
+
+
+def _copysign_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    zero = eq(a, zeros_like(a))
+    return where(zero, zeros_like(g), g * (y / a)), zeros_like(b)
+
+
+def _numpy_shift(operator: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+    def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+        return arrays[0] << arrays[1] if operator == "<<" else arrays[0] >> arrays[1]
+
+    return reference
+
+
+add = _binary("add", "a + b.", NUMBERS, lambda g, y, a, b: (g, g), "add")
+sub = _binary("sub", "a - b.", NUMBERS, lambda g, y, a, b: (g, -g), "subtract")
+mul = _binary("mul", "a * b.", NUMBERS,
+              lambda g, y, a, b: (g * conj(b), g * conj(a)), "multiply")
+div = _binary("div", "a / b, for floats and complex.", DIFFERENTIABLE,
+              lambda g, y, a, b: (g / conj(b), -(g * conj(y / b))), "divide", cost=4)
+floor_div = _binary("floor_div", "a / b rounded down.", REALS, NOT_DIFFERENTIABLE,
+                    "floor_divide", "integer pair", cost=6)
+fmod = _binary("fmod", "Remainder with the sign of a.", REALS,
+               lambda g, y, a, b: (g, -(g * trunc(a / b))), "fmod", cost=10)
+remainder = _binary("remainder", "Remainder with the sign of b.", REALS,
+                    lambda g, y, a, b: (g, -(g * floor(a / b))), "remainder", cost=10)
+pow = _binary("pow", "a to the power b.", NUMBERS, _pow_rule, "power", "base and exponent", cost=25)
+atan2 = _binary("atan2", "Angle of the point (b, a).", FLOATS, _atan2_rule, "arctan2", cost=20)
+# Derivatives below look up `lt` and `gt` late, for they are defined further down.
+maximum = _binary("maximum", "Greater of a and b; NaN wins.", REALS,
+                  _extreme_rule(lambda a, b: lt(a, b)), "maximum")
+minimum = _binary("minimum", "Lesser of a and b; NaN wins.", REALS,
+                  _extreme_rule(lambda a, b: gt(a, b)), "minimum")
+copysign = _binary("copysign", "Magnitude of a with the sign of b.", FLOATS, _copysign_rule,
+                   "copysign")
+nextafter = _binary("nextafter", "Next number after a towards b.", FLOATS, NOT_DIFFERENTIABLE,
+                    "nextafter")
+
+# -------------------------------------------------------------------------------- comparison, logic
+
+eq = _binary("eq", "a == b.", ALL, NOT_DIFFERENTIABLE, "equal", result="bool")
+ne = _binary("ne", "a != b.", ALL, NOT_DIFFERENTIABLE, "not_equal", result="bool")
+lt = _binary("lt", "a < b.", REALS | BOOL, NOT_DIFFERENTIABLE, "less", result="bool")
+le = _binary("le", "a <= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "less_equal", result="bool")
+gt = _binary("gt", "a > b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater", result="bool")
+ge = _binary("ge", "a >= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater_equal", result="bool")
+bitwise_and = _binary("bitwise_and", "Bits set in both; logical for bool.", INTEGERS | BOOL,
+                      NOT_DIFFERENTIABLE, "bitwise_and", "integer pair")
+bitwise_or = _binary("bitwise_or", "Bits set in either; logical for bool.", INTEGERS | BOOL,
+                     NOT_DIFFERENTIABLE, "bitwise_or", "integer pair")
+bitwise_xor = _binary("bitwise_xor", "Bits set in just one; logical for bool.", INTEGERS | BOOL,
+                      NOT_DIFFERENTIABLE, "bitwise_xor", "integer pair")
+shift_left = _binary("shift_left", "a * 2**b, wrapping around.", INTEGERS, NOT_DIFFERENTIABLE,
+                     _numpy_shift("<<"), "shifts")
+shift_right = _binary("shift_right", "a / 2**b rounded down.", INTEGERS, NOT_DIFFERENTIABLE,
+                      _numpy_shift(">>"), "shifts")
+# fmt: on
+
+# ------------------------------------------------------------------------------------ where
+
+
+def _infer_where(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("where", operands, 3)
+    check_dtype("where", operands[0], BOOL)
+    check_same("where", operands[1:])
+    check_same("where", operands[:2], dtypes=False)
+    return operands[1].dtype, operands[1].shape
+
+
+def _where_rule(g: Node, y: Node, c: Node, a: Node, b: Node) -> tuple[None, Node, Node]:
+    zero = zeros_like(g)
+    return None, where(c, g, zero), where(c, zero, g)
+
+
+def _where_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    yield [[True, False, True], [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], {}
+
+
+register(
+    Primitive(
+        "where",
+        "pointwise",
+        _infer_where,
+        _where_rule,
+        reference=_ufunc("where"),
+        samples=_where_samples,
+    )
+)
+
+
+def where(condition: Node, a: Node, b: Node) -> Node:
+    """Elements of a where the condition holds, else of b."""
+    return bind("where", condition, a, b)
+
+
+# ------------------------------------------------------------------------------------ conversion
+
+
+def _infer_cast(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("cast", operands, 1)
+    if constants["dtype"] not in ALL:
+        raise TypeError(f"[cast] unknown dtype {constants['dtype']!r}\nhint: see ir.node.DTYPES")
+    return constants["dtype"], operands[0].shape
+
+
+def _infer_bitcast(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    dtype, shape = _infer_cast(operands, constants)
+    if ITEM_SIZE[dtype] != ITEM_SIZE[operands[0].dtype]:
+        raise TypeError(
+            f"[bitcast] sizes of elements differ: {operands[0].dtype} and {dtype}\n"
+            "hint: reinterpret as a dtype of the same width"
+        )
+    return dtype, shape
+
+
+def _cast_rule(g: Node, y: Node, x: Node) -> tuple[Node | None]:
+    if x.dtype not in DIFFERENTIABLE:
+        return (None,)
+    if x.dtype in COMPLEX or g.dtype not in COMPLEX:
+        return (cast(g, x.dtype),)
+    return (cast(real(g), x.dtype),)
+
+
+def _numpy_cast(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    x = arrays[0]
+    if numpy.iscomplexobj(x) and constants["dtype"] not in COMPLEX and constants["dtype"] != "bool":
+        x = x.real
+    return x.astype(bool) if constants["dtype"] == "bool" else x  # the caller stores it as dtype
+
+
+def _numpy_bitcast(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    names = dict(zip(ITEM_SIZE, "bool uint8 int8 int16 int32 int64 float16".split()))
+    names |= {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
+    return arrays[0].view(names[constants["dtype"]])
+
+
+def _cast_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    yield [[1.7, -2.3, 0.0]], {"dtype": "i32"}
+    yield [[1.7, -2.3, 0.0]], {"dtype": "f64"}
+    yield [[1.7, -2.3, 0.0]], {"dtype": "bool"}
+    yield [[True, False]], {"dtype": "f32"}
+
+
+def _bitcast_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    yield [[1.7, -2.3, 0.0]], {"dtype": "i64"}
+
+
+register(
+    Primitive(
+        "cast",
+        "pointwise",
+        _infer_cast,
+        _cast_rule,
+        reference=_numpy_cast,
+        samples=_cast_samples,
+    )
+)
+register(
+    Primitive(
+        "bitcast",
+        "pointwise",
+        _infer_bitcast,
+        NOT_DIFFERENTIABLE,
+        reference=_numpy_bitcast,
+        samples=_bitcast_samples,
+    )
+)
+
+
+def cast(x: Node, dtype: str) -> Node:
+    """Convert the values: floats to integers by truncation, anything to bool by `!= 0`."""
+    return x if x.dtype == dtype else bind("cast", x, dtype=dtype)
+
+
+def bitcast(x: Node, dtype: str) -> Node:
+    """Reinterpret the bits as another dtype of the same width."""
+    return x if x.dtype == dtype else bind("bitcast", x, dtype=dtype)

@@ -1,0 +1,206 @@
+"""Reductions over one axis, in the canonical order (docs/design.md § 3).
+
+The order depends on the reduced length alone: 32 lanes accumulate a block of 4096 elements, a fixed
+tree joins the lanes, block results are reduced the same way. The references follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+from flambeau.prims import pointwise, shape
+from flambeau.prims.common import (
+    BOOL,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Gradients,
+    Type,
+    check_axis,
+    check_count,
+    check_dtype,
+)
+from flambeau.prims.create import full_like
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
+
+LANES, BLOCK = 32, 4096
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+
+
+def spread(reduced: Node, like: Node, axis: int) -> Node:
+    """Repeat a reduction's result along the axis it dropped."""
+    kept = [d for d in range(like.ndim) if d != axis]
+    return shape.broadcast(reduced, like.shape, kept)
+
+
+def canonical(x: Any, axis: int, combine: Callable[[Any, Any], Any], identity: Any) -> Any:
+    """Reduce a NumPy array along an axis in the canonical order."""
+    import numpy
+
+    x = numpy.moveaxis(x, axis, 0)
+    while True:
+        n = x.shape[0]
+        blocks = max(1, -(-n // BLOCK))
+        fill = numpy.full((blocks * BLOCK - n, *x.shape[1:]), identity, x.dtype)
+        rows = BLOCK // LANES if blocks > 1 else -(-n // LANES)
+        padded = numpy.concatenate([x, fill])[: blocks * rows * LANES]
+        steps = padded.reshape(blocks, rows, LANES, *x.shape[1:])
+        lanes = numpy.full((blocks, LANES, *x.shape[1:]), identity, x.dtype)
+        used = numpy.arange(blocks * rows * LANES).reshape(blocks, rows, LANES) < n
+        for row in range(rows):
+            mask = used[:, row].reshape(blocks, LANES, *[1] * (x.ndim - 1))
+            lanes = numpy.where(mask, combine(lanes, steps[:, row]), lanes)
+        width = LANES // 2
+        while width:
+            lanes = combine(lanes[:, :width], lanes[:, width : 2 * width])
+            width //= 2
+        x = lanes[:, 0]
+        if blocks == 1:
+            return x[0]
+
+
+def _reference_ordered(name: str, identity: int) -> Callable[[list[Any], dict[str, Any]], Any]:
+    def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+        import numpy
+
+        with numpy.errstate(all="ignore"):
+            return canonical(arrays[0], constants["axis"], getattr(numpy, name), identity)
+
+    return reference
+
+
+def _reference(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+    def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+        import numpy
+
+        return getattr(numpy, name)(arrays[0], axis=constants["axis"])
+
+    return reference
+
+
+def _infer(name: str, allowed: frozenset[str], result: str) -> Any:
+    def infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+        check_count(name, operands, 1)
+        [x] = operands
+        check_dtype(name, x, allowed)
+        axis = check_axis(name, constants["axis"], x.ndim)
+        dtype = x.dtype if result == "same" else result
+        return dtype, x.shape[:axis] + x.shape[axis + 1 :]
+
+    return infer
+
+
+def _number_samples() -> Samples:
+    matrix = [[3.0, 1.5, 2.0], [4.0, -5.0, 0.5]]
+    yield [matrix], {"axis": 0}
+    yield [matrix], {"axis": 1}
+
+
+def _prod_samples() -> Samples:
+    yield from _number_samples()
+    yield [[[3.0, 0.0, 2.0], [0.0, 0.0, 0.5]]], {"axis": 1}
+
+
+def _bool_samples() -> Samples:
+    yield [[[True, False], [False, False]]], {"axis": 1}
+
+
+def _reduction(
+    name: str,
+    documentation: str,
+    allowed: frozenset[str],
+    derivative: Derivative | str,
+    reference: Callable[..., Any],
+    result: str = "same",
+    samples: Callable[[], Samples] = _number_samples,
+) -> Callable[[Node, int], Node]:
+    register(
+        Primitive(
+            name,
+            "reduce",
+            _infer(name, allowed, result),
+            derivative,
+            reference=reference,
+            samples=samples,
+        )
+    )
+
+    def function(x: Node, axis: int) -> Node:
+        return bind(name, x, axis=axis)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = documentation
+    return function
+
+
+def _sum_rule(g: Node, y: Node, x: Node) -> Gradients:
+    return (spread(g, x, y.attribute("axis")),)
+
+
+def _prod_rule(g: Node, y: Node, x: Node) -> Gradients:
+    # The product of all others, as (product before) * (product after): right with any number of
+    # zeros, to any order of differentiation, and without a division.
+    from flambeau.prims import scan
+
+    axis = y.attribute("axis")
+    before = scan.exclusive_cumprod(x, axis)
+    after = shape.flip(scan.exclusive_cumprod(shape.flip(x, (axis,)), axis), (axis,))
+    return (spread(g, x, axis) * pointwise.conj(before * after),)
+
+
+def _extreme_rule(g: Node, y: Node, x: Node) -> Gradients:
+    # Equal extremes share the gradient evenly. No element equals NaN: the division gives NaN.
+    axis = y.attribute("axis")
+    mask = pointwise.eq(x, spread(y, x, axis))
+    count = sum(pointwise.cast(mask, x.dtype), axis)
+    share = pointwise.where(mask, spread(g, x, axis), full_like(0, x))
+    return (share / spread(count, x, axis),)
+
+
+# fmt: off
+REALS = INTEGERS | FLOATS
+sum = _reduction("sum", "Sum along an axis, which is dropped.", NUMBERS, _sum_rule,
+                 _reference_ordered("add", 0))
+prod_ = _reduction("prod", "Product along an axis, which is dropped.", NUMBERS, _prod_rule,
+                   _reference_ordered("multiply", 1), samples=_prod_samples)
+max_ = _reduction("max", "Maximum along an axis, which is dropped; NaN wins.", REALS,
+                  _extreme_rule, _reference("max"))
+min_ = _reduction("min", "Minimum along an axis, which is dropped; NaN wins.", REALS,
+                  _extreme_rule, _reference("min"))
+argmax = _reduction("argmax", "First index of the maximum along an axis; NaN wins.", REALS,
+                    NOT_DIFFERENTIABLE, _reference("argmax"), "i64")
+argmin = _reduction("argmin", "First index of the minimum along an axis; NaN wins.", REALS,
+                    NOT_DIFFERENTIABLE, _reference("argmin"), "i64")
+any_ = _reduction("any", "Whether any element along an axis is True.", BOOL, NOT_DIFFERENTIABLE,
+                  _reference("any"), samples=_bool_samples)
+all_ = _reduction("all", "Whether all elements along an axis are True.", BOOL, NOT_DIFFERENTIABLE,
+                  _reference("all"), samples=_bool_samples)
+# fmt: on
+
+
+def reduce_dims(name: str, x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
+    """Reduce several dimensions with primitive `name`.
+
+    Adjacent dimensions become one axis; several such groups are reduced innermost first. That is
+    the canonical order of a reduction over many dimensions.
+    """
+    groups: list[list[int]] = []
+    for d in sorted(set(dims)):
+        if groups and groups[-1][-1] == d - 1:
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    result = x
+    for group in reversed(groups):
+        first, last = group[0], group[-1] + 1
+        extent = prod(result.shape[first:last])
+        joined = (*result.shape[:first], extent, *result.shape[last:])
+        result = bind(name, shape.reshape(result, joined), axis=first)
+    if keepdim and groups:
+        chosen = set(dims)
+        kept: tuple[Size, ...] = tuple(1 if d in chosen else n for d, n in enumerate(x.shape))
+        result = shape.reshape(result, kept)
+    return result

@@ -1,0 +1,164 @@
+"""Primitives that native routines compute: matrix products and sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau.ir.environment import same_shape, same_size
+from flambeau.ir.node import Node
+from flambeau.prims import pointwise, shape
+from flambeau.prims.common import (
+    BOOL,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Gradients,
+    Type,
+    check_axis,
+    check_count,
+    check_dtype,
+    show,
+)
+from flambeau.prims.create import zeros_like
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
+
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+
+# ------------------------------------------------------------------------------------ matmul
+
+
+def _infer_matmul(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("matmul", operands, 2)
+    a, b = operands
+    check_dtype("matmul", a, NUMBERS)
+    check_dtype("matmul", b, frozenset({a.dtype}))
+    if a.ndim < 2 or a.ndim != b.ndim or not same_shape(a.shape[:-2], b.shape[:-2]):
+        raise ValueError(
+            f"[matmul] operands are not equal batches of matrices: {show(a.shape)}, "
+            f"{show(b.shape)}\nhint: broadcast the batch dimensions first"
+        )
+    if not same_size(a.shape[-1], b.shape[-2]):
+        raise ValueError(
+            f"[matmul] inner dimensions differ: input is {show(a.shape)}, mat2 is "
+            f"{show(b.shape)}: {a.shape[-1]} != {b.shape[-2]}\n"
+            "hint: transpose mat2, or check the order of its dimensions"
+        )
+    return a.dtype, (*a.shape[:-1], b.shape[-1])
+
+
+def _transposed(x: Node) -> Node:
+    order = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]
+    return shape.permute(pointwise.conj(x), order)
+
+
+def _matmul_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
+    return matmul(g, _transposed(b)), matmul(_transposed(a), g)
+
+
+def _numpy_matmul(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    return arrays[0] @ arrays[1]
+
+
+def _matmul_samples() -> Samples:
+    a, b = [[1.0, 2.0, 3.0], [4.0, 5.0, -6.0]], [[0.5, 1.0], [-2.0, 3.0], [1.5, 0.7]]
+    yield [a, b], {}
+    yield [[a, a], [b, b]], {}
+
+
+register(
+    Primitive(
+        "matmul",
+        "routine",
+        _infer_matmul,
+        _matmul_rule,
+        spelling="matmul",
+        cost=64,
+        reference=_numpy_matmul,
+        samples=_matmul_samples,
+    )
+)
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """Matrix products [*B, M, K] x [*B, K, N] -> [*B, M, N]; half types accumulate in f32."""
+    return bind("matmul", a, b)
+
+
+# ------------------------------------------------------------------------------------ sort
+
+
+def _infer_sort(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("sort", operands, 1)
+    [x] = operands
+    check_dtype("sort", x, INTEGERS | FLOATS | BOOL)
+    check_axis("sort", constants["axis"], x.ndim)
+    return x.dtype, x.shape
+
+
+def _infer_sort_indices(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    return "i64", _infer_sort(operands, constants)[1]
+
+
+def _sort_rule(g: Node, y: Node, x: Node) -> Gradients:
+    from flambeau.prims.scatter import scatter
+
+    places = bind("sort_indices", x, **dict(y.attributes))
+    return (scatter(zeros_like(x), places, g, y.attribute("axis"), "set"),)
+
+
+def _numpy_sort_indices(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    [x] = arrays
+    axis = constants["axis"]
+    if not constants["descending"]:
+        return numpy.argsort(x, axis=axis, kind="stable")
+    backwards = numpy.argsort(numpy.flip(x, axis), axis=axis, kind="stable")
+    return numpy.flip(x.shape[axis] - 1 - backwards, axis)
+
+
+def _numpy_sort(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    return numpy.take_along_axis(
+        arrays[0], _numpy_sort_indices(arrays, constants), constants["axis"]
+    )
+
+
+def _sort_samples() -> Samples:
+    matrix = [[3.0, 1.0, 2.0, 1.5], [4.0, -5.0, 6.0, 0.5]]
+    yield [matrix], {"axis": 1, "descending": False, "stable": True}
+    yield [matrix], {"axis": 0, "descending": True, "stable": True}
+
+
+register(
+    Primitive(
+        "sort",
+        "routine",
+        _infer_sort,
+        _sort_rule,
+        spelling="sort",
+        cost=32,
+        reference=_numpy_sort,
+        samples=_sort_samples,
+    )
+)
+register(
+    Primitive(
+        "sort_indices",
+        "routine",
+        _infer_sort_indices,
+        NOT_DIFFERENTIABLE,
+        spelling="sort",
+        cost=32,
+        reference=_numpy_sort_indices,
+        samples=_sort_samples,
+    )
+)
+
+
+def sort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> tuple[Node, Node]:
+    """Sorted values and their indices; NaN counts as greatest."""
+    constants = {"axis": axis, "descending": descending, "stable": stable}
+    return bind("sort", x, **constants), bind("sort_indices", x, **constants)

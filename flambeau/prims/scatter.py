@@ -1,0 +1,238 @@
+"""Writes at places that are data, sequential and so deterministic.
+
+Operands are (base, *indices, source); the result is base with source written into it. Modes: set
+(the last write wins), add, mul, max, min (NaN wins).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from flambeau.ir.environment import same_shape
+from flambeau.ir.node import Node
+from flambeau.prims import pointwise
+from flambeau.prims.common import (
+    Gradients,
+    Type,
+    check_axis,
+    check_count,
+    check_dtype,
+    check_same,
+    show,
+)
+from flambeau.prims.create import full_like, zeros_like
+from flambeau.prims.index import along, check_dims, check_places, gather, index_nd, take
+from flambeau.prims.record import Derivative, Primitive, bind, register
+
+MODES = ("set", "add", "mul", "max", "min")
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+
+
+def _check_mode(name: str, mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(f"[{name}] unknown mode {mode!r}\nhint: one of {', '.join(MODES)}")
+
+
+def _check_source(name: str, base: Node, source: Node, shape: Any) -> None:
+    check_dtype(name, source, frozenset({base.dtype}))
+    if not same_shape(source.shape, shape):
+        raise ValueError(
+            f"[{name}] source is {show(source.shape)}, indexed places are {show(shape)}\n"
+            "hint: broadcast the source first"
+        )
+
+
+def _infer_scatter(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("scatter", operands, 3)
+    base, index, source = operands
+    check_axis("scatter", constants["axis"], base.ndim)
+    _check_mode("scatter", constants["mode"])
+    check_places("scatter", base, index, constants["axis"])
+    check_dtype("scatter", source, frozenset({base.dtype}))
+    check_same("scatter", (index, source), dtypes=False)
+    return base.dtype, base.shape
+
+
+def _infer_put_nd(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    base, *indices, source = operands
+    dims = constants["dims"]
+    _check_mode("put_nd", constants["mode"])
+    check_dims("put_nd", base, dims, indices)
+    places = base.shape[: dims[0]] + indices[0].shape + base.shape[dims[-1] + 1 :]
+    _check_source("put_nd", base, source, places)
+    return base.dtype, base.shape
+
+
+def _infer_take_add(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("take_add", operands, 3)
+    base, index, source = operands
+    axis = check_axis("take_add", constants["axis"], base.ndim)
+    check_dtype("take_add", index, frozenset({"i64"}))
+    places = base.shape[:axis] + index.shape + base.shape[axis + 1 :]
+    _check_source("take_add", base, source, places)
+    return base.dtype, base.shape
+
+
+Read = Callable[[Node], Node]
+Write = Callable[[Node, Node, str], Node]
+
+
+def _write_rule(
+    g: Node, y: Node, base: Node, source: Node, mode: str, read: Read, write: Write
+) -> tuple[Node, Node]:
+    """Gradients of base and source; `read` and `write` are the primitive's places."""
+    if mode == "add":
+        return g, read(g)
+    if mode == "set":
+        return write(g, zeros_like(source), "set"), read(g)
+    if mode == "mul":
+        return _product_rule(g, base, source, read, write)
+    # Equal extremes share the gradient evenly, the base being one of them.
+    mine = pointwise.cast(pointwise.eq(base, y), base.dtype)
+    theirs = pointwise.cast(pointwise.eq(source, read(y)), base.dtype)
+    share = g / write(mine, theirs, "add")
+    return _kept(share, mine), _kept(read(share), theirs)
+
+
+def _kept(x: Node, weight: Node) -> Node:
+    return pointwise.where(pointwise.ne(weight, zeros_like(weight)), x, zeros_like(x))
+
+
+def _product_rule(g: Node, base: Node, source: Node, read: Read, write: Write) -> tuple[Node, Node]:
+    """Zeros are counted and left out of the product, so that nothing is divided by zero."""
+    ones = full_like(1, source)
+    base_zero, zero = pointwise.eq(base, zeros_like(base)), pointwise.eq(source, zeros_like(source))
+    safe_base = pointwise.where(base_zero, full_like(1, base), base)
+    safe = pointwise.where(zero, ones, source)
+    product = write(safe_base, safe, "mul")  # of all factors that are not zero
+    count = write(pointwise.cast(base_zero, base.dtype), pointwise.cast(zero, base.dtype), "add")
+
+    def others(factor: Node, is_zero: Node, total: Node, zeros: Node) -> Node:
+        without = zeros - pointwise.cast(is_zero, zeros.dtype)
+        alone = pointwise.eq(without, zeros_like(without))
+        return pointwise.where(alone, total / factor, zeros_like(total))
+
+    of_base = g * pointwise.conj(others(safe_base, base_zero, product, count))
+    of_source = read(g) * pointwise.conj(others(safe, zero, read(product), read(count)))
+    return of_base, of_source
+
+
+def _scatter_rule(g: Node, y: Node, base: Node, index: Node, source: Node) -> Gradients:
+    axis = y.attribute("axis")
+    first, last = _write_rule(
+        g,
+        y,
+        base,
+        source,
+        y.attribute("mode"),
+        lambda x: gather(x, index, axis),
+        lambda x, values, mode: scatter(x, index, values, axis, mode),
+    )
+    return first, None, last
+
+
+def _put_nd_rule(g: Node, y: Node, base: Node, *rest: Node) -> Gradients:
+    *indices, source = rest
+    dims = y.attribute("dims")
+    first, last = _write_rule(
+        g,
+        y,
+        base,
+        source,
+        y.attribute("mode"),
+        lambda x: index_nd(x, indices, dims),
+        lambda x, values, mode: put_nd(x, indices, values, dims, mode),
+    )
+    return first, *[None] * len(indices), last
+
+
+def _take_add_rule(g: Node, y: Node, base: Node, index: Node, source: Node) -> Gradients:
+    return g, None, take(g, index, y.attribute("axis"))
+
+
+def _write(out: Any, places: tuple[Any, ...], source: Any, mode: str) -> Any:
+    import numpy
+
+    if mode == "set":
+        out[places] = source
+    else:
+        names = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+        getattr(numpy, names[mode]).at(out, places, source)
+    return out
+
+
+def _numpy_scatter(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    base, index, source = arrays
+    return _write(base.copy(), along(index, constants["axis"]), source, constants["mode"])
+
+
+def _numpy_put_nd(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    base, *indices, source = arrays
+    places = (*[slice(None)] * constants["dims"][0], *indices)
+    return _write(base.copy(), places, source, constants["mode"])
+
+
+def _numpy_take_add(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    base, index, source = arrays
+    places = (*[slice(None)] * constants["axis"], index)
+    return _write(base.copy(), places, source, "add")
+
+
+MATRIX = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+
+def _scatter_samples() -> Samples:
+    places, source = [[2, 0], [1, 2]], [[0.5, -0.5], [7.0, 9.0]]
+    for mode in MODES:
+        yield [MATRIX, places, source], {"axis": 1, "mode": mode}
+    for mode in ("add", "mul", "max", "min"):
+        yield [MATRIX, [[2, 2], [1, 1]], source], {"axis": 1, "mode": mode}
+    zeros = [[[1.0, 0.0, 3.0]], [[0, 1, 2, 2]], [[0.0, 2.0, 0.0, 5.0]]]
+    yield zeros, {"axis": 1, "mode": "mul"}
+
+
+def _put_nd_samples() -> Samples:
+    for mode in MODES:
+        yield [MATRIX, [0, 1], [2, 0], [0.5, 9.0]], {"dims": (0, 1), "mode": mode}
+    yield [MATRIX, [0, 0], [2, 2], [0.5, 9.0]], {"dims": (0, 1), "mode": "add"}
+    yield [MATRIX, [2, 0], [[0.5, 9.0], [1.0, 2.0]]], {"dims": (1,), "mode": "mul"}
+
+
+def _take_add_samples() -> Samples:
+    yield [MATRIX, [1, 1, 0], [[1.0] * 3, [2.0] * 3, [3.0] * 3]], {"axis": 0}
+    yield [MATRIX, [[2], [2]], [[[1.0], [2.0]], [[3.0], [4.0]]]], {"axis": 1}
+
+
+def _register(
+    name: str,
+    infer: Callable[..., Type],
+    derivative: Derivative,
+    reference: Callable[..., Any],
+    samples: Callable[[], Samples],
+) -> None:
+    register(
+        Primitive(name, "scatter", infer, derivative, cost=4, reference=reference, samples=samples)
+    )
+
+
+_register("scatter", _infer_scatter, _scatter_rule, _numpy_scatter, _scatter_samples)
+_register("put_nd", _infer_put_nd, _put_nd_rule, _numpy_put_nd, _put_nd_samples)
+_register("take_add", _infer_take_add, _take_add_rule, _numpy_take_add, _take_add_samples)
+
+
+def scatter(base: Node, index: Node, source: Node, axis: int, mode: str = "set") -> Node:
+    """base with base[i, index[i, j], ...] = (or +=, *=, ...) source[i, j, ...]."""
+    return bind("scatter", base, index, source, axis=axis, mode=mode)
+
+
+def put_nd(
+    base: Node, indices: Sequence[Node], source: Node, dims: Sequence[int], mode: str = "set"
+) -> Node:
+    """base with source written at places of adjacent `dims` (as `index_nd` reads them)."""
+    return bind("put_nd", base, *indices, source, dims=tuple(dims), mode=mode)
+
+
+def take_add(base: Node, index: Node, source: Node, axis: int) -> Node:
+    """base with source added at `index` along the axis: the transpose of `take`."""
+    return bind("take_add", base, index, source, axis=axis)

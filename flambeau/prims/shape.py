@@ -1,0 +1,622 @@
+"""Shape primitives: every result element is one operand element (or a fill value) elsewhere.
+
+A record's `spelling` is the index map, `(node, index) -> list[Read]`: where the element at `index`
+of the result is read. The derivative of each is its transpose.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flambeau.ir.environment import less, same_shape, same_size
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, floordiv, known_equal, known_less, mod, prod
+from flambeau.prims import pointwise
+from flambeau.prims.common import Type, check_axis, check_count, check_dtype, show
+from flambeau.prims.create import full, zeros_like
+from flambeau.prims.record import Derivative, Primitive, bind, register
+
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+Index = tuple[Size, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """One candidate source of a result element.
+
+    Attributes:
+        operand: number of the operand.
+        index: element of the operand.
+        bounded: operand dimensions whose index may fall outside; the element is this one only if
+            all of them are inside, otherwise the next candidate decides.
+    """
+
+    operand: int
+    index: Index
+    bounded: tuple[int, ...] = ()
+
+
+def _shape_primitive(
+    name: str,
+    infer: Callable[[tuple[Node, ...], dict[str, Any]], Type],
+    derivative: Derivative,
+    reads: Callable[[Node, Index], list[Read]],
+    reference: Callable[..., Any],
+    samples: Callable[[], Samples],
+) -> None:
+    register(
+        Primitive(
+            name,
+            "shape",
+            infer,
+            derivative,
+            spelling=reads,
+            cost=0,
+            reference=reference,
+            samples=samples,
+        )
+    )
+
+
+MATRIX = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+# ------------------------------------------------------------------------------------ broadcast
+
+
+def _infer_broadcast(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("broadcast", operands, 1)
+    [x] = operands
+    shape, dimensions = constants["shape"], constants["dimensions"]
+    if len(dimensions) != x.ndim or list(dimensions) != sorted(set(dimensions)):
+        raise ValueError(
+            f"[broadcast] dimensions {dimensions} do not place {x.ndim} dimensions in order\n"
+            "hint: give one increasing result dimension per operand dimension"
+        )
+    for extent, dimension in zip(x.shape, dimensions):
+        check_axis("broadcast", dimension, len(shape))
+        if known_equal(extent, 1) is not True and not same_size(extent, shape[dimension]):
+            raise ValueError(
+                f"[broadcast] {show(x.shape)} does not fit {show(shape)} at {dimensions}\n"
+                "hint: operand sizes must be 1 or equal to the result's"
+            )
+    return x.dtype, shape
+
+
+def _expanded(x: Node, shape: tuple[Size, ...], dimensions: tuple[int, ...]) -> list[int]:
+    """Return the result dimensions along which elements repeat."""
+    placed = dict(zip(dimensions, x.shape))
+    return [
+        d
+        for d, extent in enumerate(shape)
+        if d not in placed
+        or (known_equal(placed[d], 1) is True and known_equal(extent, 1) is not True)
+    ]
+
+
+def _broadcast_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
+    from flambeau.prims import reduce
+
+    dimensions = y.attribute("dimensions")
+    summed = reduce.reduce_dims("sum", g, _expanded(x, y.shape, dimensions), keepdim=False)
+    return (reshape(summed, x.shape),)
+
+
+def _broadcast_reads(y: Node, index: Index) -> list[Read]:
+    [x] = y.inputs
+    dimensions = y.attribute("dimensions")
+    picked = zip(x.shape, dimensions)
+    return [Read(0, tuple(0 if known_equal(n, 1) is True else index[d] for n, d in picked))]
+
+
+def _numpy_broadcast(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    [x] = arrays
+    placed = dict(zip(constants["dimensions"], x.shape))
+    ndim = len(constants["shape"])
+    return numpy.broadcast_to(
+        x.reshape([placed.get(d, 1) for d in range(ndim)]), constants["shape"]
+    )
+
+
+def _broadcast_samples() -> Samples:
+    yield [[1.0, 2.0]], {"shape": (2, 3), "dimensions": (0,)}
+    yield [[[1.0], [2.0]]], {"shape": (4, 2, 3), "dimensions": (1, 2)}
+    yield [1.5], {"shape": (2, 2), "dimensions": ()}
+
+
+_shape_primitive(
+    "broadcast",
+    _infer_broadcast,
+    _broadcast_rule,
+    _broadcast_reads,
+    _numpy_broadcast,
+    _broadcast_samples,
+)
+
+
+def broadcast(x: Node, shape: Sequence[Size], dimensions: Sequence[int]) -> Node:
+    """Repeat x: its dimension i becomes `dimensions[i]` of the result; size 1 stretches."""
+    shape, dimensions = tuple(shape), tuple(dimensions)
+    if x.shape == shape and dimensions == tuple(range(x.ndim)):
+        return x
+    if x.op == "full":
+        _infer_broadcast((x,), {"shape": shape, "dimensions": dimensions})
+        return bind("full", value=x.attribute("value"), shape=shape, dtype=x.dtype)
+    return bind("broadcast", x, shape=shape, dimensions=dimensions)
+
+
+# ------------------------------------------------------------------------------------ reshape
+
+
+def _infer_reshape(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("reshape", operands, 1)
+    [x] = operands
+    shape = constants["shape"]
+    if not same_size(prod(x.shape), prod(shape)):
+        raise ValueError(
+            f"[reshape] {show(x.shape)} has other elements than {show(shape)}: "
+            f"{prod(x.shape)} != {prod(shape)}\nhint: the products of the sizes must be equal"
+        )
+    return x.dtype, shape
+
+
+def reshape_groups(
+    source: tuple[Size, ...], target: tuple[Size, ...]
+) -> list[tuple[list[int], list[int]]]:
+    """Split a reshape into the least groups of dimensions with (provably) equal products."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        left, right = ([i], [j])
+        left, right = left[: len(source) - i], right[: len(target) - j]
+        have, want = prod(source[k] for k in left), prod(target[k] for k in right)
+        i, j = i + len(left), j + len(right)
+        while known_equal(have, want) is not True and (i < len(source) or j < len(target)):
+            grow_left = j >= len(target) or (i < len(source) and known_less(have, want) is True)
+            if not grow_left and known_less(want, have) is not True and i < len(source):
+                return [(list(range(len(source))), list(range(len(target))))]
+            if grow_left:
+                have, left, i = have * source[i], [*left, i], i + 1
+            else:
+                want, right, j = want * target[j], [*right, j], j + 1
+        groups.append((left, right))
+    return groups
+
+
+def _reshape_reads(y: Node, index: Index) -> list[Read]:
+    [x] = y.inputs
+    result: list[Size] = [0] * x.ndim
+    for left, right in reshape_groups(x.shape, y.shape):
+        linear: Size = 0
+        for d in right:
+            linear = linear * y.shape[d] + index[d]
+        for d in reversed(left[1:]):
+            result[d] = mod(linear, x.shape[d])
+            linear = floordiv(linear, x.shape[d])
+        if left:
+            result[left[0]] = linear
+    return [Read(0, tuple(result))]
+
+
+def _numpy_reshape(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    return arrays[0].reshape(constants["shape"])
+
+
+def _reshape_samples() -> Samples:
+    yield [MATRIX], {"shape": (3, 2)}
+    yield [MATRIX], {"shape": (2, 1, 3, 1)}
+
+
+_shape_primitive(
+    "reshape",
+    _infer_reshape,
+    lambda g, y, x: (reshape(g, x.shape),),
+    _reshape_reads,
+    _numpy_reshape,
+    _reshape_samples,
+)
+
+
+def reshape(x: Node, shape: Sequence[Size]) -> Node:
+    """The same elements in row-major order, in another shape (no -1 here)."""
+    shape = tuple(shape)
+    if x.shape == shape:
+        return x
+    if x.op == "full":
+        _infer_reshape((x,), {"shape": shape})
+        return bind("full", value=x.attribute("value"), shape=shape, dtype=x.dtype)
+    return bind("reshape", x, shape=shape)
+
+
+# ------------------------------------------------------------------------------------ permute
+
+
+def _infer_permute(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("permute", operands, 1)
+    [x] = operands
+    order = constants["order"]
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(
+            f"[permute] {order} is no order of {x.ndim} dimensions\nhint: name each dimension once"
+        )
+    return x.dtype, tuple(x.shape[d] for d in order)
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    inverse = [0] * len(order)
+    for position, d in enumerate(order):
+        inverse[d] = position
+    return tuple(inverse)
+
+
+def _numpy_permute(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    return arrays[0].transpose(constants["order"])
+
+
+def _permute_samples() -> Samples:
+    yield [MATRIX], {"order": (1, 0)}
+    yield [[MATRIX]], {"order": (2, 0, 1)}
+
+
+_shape_primitive(
+    "permute",
+    _infer_permute,
+    lambda g, y, x: (permute(g, _inverse(y.attribute("order"))),),
+    lambda y, index: [Read(0, tuple(index[p] for p in _inverse(y.attribute("order"))))],
+    _numpy_permute,
+    _permute_samples,
+)
+
+
+def permute(x: Node, order: Sequence[int]) -> Node:
+    """Dimension i of the result is dimension `order[i]` of x."""
+    order = tuple(order)
+    if order == tuple(range(x.ndim)):
+        return x
+    return bind("permute", x, order=order)
+
+
+# ------------------------------------------------------------------------------------ slice
+
+
+def _infer_slice(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("slice", operands, 1)
+    [x] = operands
+    d = check_axis("slice", constants["dimension"], x.ndim)
+    start, step, length = constants["start"], constants["step"], constants["length"]
+    extent = x.shape[d]
+    inside = length == 0 or known_less(start + (length - 1) * step, extent)
+    if known_less(step, 1) or known_less(start, 0) or inside is False:
+        raise ValueError(
+            f"[slice] {length} elements from {start} by {step} leave dimension {d} of "
+            f"{show(x.shape)}\nhint: clamp the bounds first"
+        )
+    return x.dtype, (*x.shape[:d], length, *x.shape[d + 1 :])
+
+
+def _slice_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
+    d, start, step = (y.attribute(name) for name in ("dimension", "start", "step"))
+    length, extent = y.shape[d], x.shape[d]
+    if known_equal(step, 1) is not True:
+        g = dilate(g, d, step)
+        length = length * step
+    return (pad_axis(g, d, start, extent - start - length),)
+
+
+def _slice_reads(y: Node, index: Index) -> list[Read]:
+    d, start, step = (y.attribute(name) for name in ("dimension", "start", "step"))
+    return [Read(0, (*index[:d], start + index[d] * step, *index[d + 1 :]))]
+
+
+def _numpy_slice(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    d, start, step, length = (constants[k] for k in ("dimension", "start", "step", "length"))
+    picked = [builtins.slice(None)] * d
+    chosen = builtins.slice(start, start + length * step, step)
+    return arrays[0][(*picked, chosen)]
+
+
+def _slice_samples() -> Samples:
+    yield [MATRIX], {"dimension": 1, "start": 1, "step": 1, "length": 2}
+    yield [[1.0, 2.0, 3.0, 4.0, 5.0]], {"dimension": 0, "start": 1, "step": 2, "length": 2}
+    yield [[1.0, 2.0, 3.0, 4.0]], {"dimension": 0, "start": 1, "step": 2, "length": 2}
+    yield [MATRIX], {"dimension": 0, "start": 2, "step": 1, "length": 0}
+
+
+_shape_primitive("slice", _infer_slice, _slice_rule, _slice_reads, _numpy_slice, _slice_samples)
+
+
+def slice(x: Node, dimension: int, start: Size, length: Size, step: Size = 1) -> Node:
+    """`length` elements along `dimension`: start, start + step, ..."""
+    if start == 0 and step == 1 and known_equal(length, x.shape[dimension]) is True:
+        return x
+    return bind("slice", x, dimension=dimension, start=start, step=step, length=length)
+
+
+def dilate(x: Node, dimension: int, step: Size) -> Node:
+    """Each element along `dimension` followed by `step - 1` zeros."""
+    shape = (*x.shape[: dimension + 1], 1, *x.shape[dimension + 1 :])
+    spread = pad_axis(reshape(x, shape), dimension + 1, 0, step - 1)
+    extent = x.shape[dimension] * step
+    return reshape(spread, (*x.shape[:dimension], extent, *x.shape[dimension + 1 :]))
+
+
+# ------------------------------------------------------------------------------------ flip
+
+
+def _infer_flip(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("flip", operands, 1)
+    for d in constants["dimensions"]:
+        check_axis("flip", d, operands[0].ndim)
+    return operands[0].dtype, operands[0].shape
+
+
+def _flip_reads(y: Node, index: Index) -> list[Read]:
+    flipped = y.attribute("dimensions")
+    return [Read(0, tuple(y.shape[d] - 1 - i if d in flipped else i for d, i in enumerate(index)))]
+
+
+def _numpy_flip(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    return numpy.flip(arrays[0], constants["dimensions"])
+
+
+def _flip_samples() -> Samples:
+    yield [MATRIX], {"dimensions": (1,)}
+    yield [MATRIX], {"dimensions": (0, 1)}
+
+
+_shape_primitive(
+    "flip",
+    _infer_flip,
+    lambda g, y, x: (flip(g, y.attribute("dimensions")),),
+    _flip_reads,
+    _numpy_flip,
+    _flip_samples,
+)
+
+
+def flip(x: Node, dimensions: Sequence[int]) -> Node:
+    """Reverse the order along the dimensions."""
+    chosen = tuple(sorted(set(dimensions)))
+    return bind("flip", x, dimensions=chosen) if chosen else x
+
+
+# ------------------------------------------------------------------------------------ pad
+
+
+def _infer_pad(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("pad", operands, 2)
+    x, fill = operands
+    low, high = constants["low"], constants["high"]
+    if fill.shape != () or fill.dtype != x.dtype:
+        raise TypeError(f"[pad] fill is {fill!r}, operand {x!r}\nhint: pass a scalar of its dtype")
+    if len(low) != x.ndim or len(high) != x.ndim:
+        raise ValueError(f"[pad] {low}, {high} do not fit {show(x.shape)}\nhint: one per dimension")
+    shape = tuple(before + n + after for before, n, after in zip(low, x.shape, high))
+    if any(known_less(n, 0) for n in shape):
+        raise ValueError(f"[pad] {show(x.shape)} becomes {show(shape)}\nhint: crop less")
+    return x.dtype, shape
+
+
+def _pad_rule(g: Node, y: Node, x: Node, fill: Node) -> tuple[Node, Node | None]:
+    low, high = y.attribute("low"), y.attribute("high")
+    zero = full(0, (), g.dtype)
+    inner = pad(g, tuple(-n for n in low), tuple(-n for n in high), zero)
+    if fill.op == "full":
+        return inner, None
+    from flambeau.prims import reduce
+
+    inside = bind("pad", full(True, x.shape, "bool"), full(False, (), "bool"), low=low, high=high)
+    outside = pointwise.where(inside, zeros_like(g), g)
+    return inner, reduce.reduce_dims("sum", outside, range(g.ndim), keepdim=False)
+
+
+def _pad_reads(y: Node, index: Index) -> list[Read]:
+    low, high = y.attribute("low"), y.attribute("high")
+    shifted = tuple(i - n for i, n in zip(index, low))
+    bounded = tuple(
+        d
+        for d, (a, b) in enumerate(zip(low, high))
+        if known_less(0, a) is not False or known_less(0, b) is not False
+    )
+    return [Read(0, shifted, bounded), Read(1, ())]
+
+
+def _numpy_pad(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    x, fill = arrays
+    low, high = constants["low"], constants["high"]
+    shape = [a + n + b for a, n, b in zip(low, x.shape, high)]
+    out = numpy.full(shape, fill, x.dtype)
+    source, target = [], []
+    for before, n, extent in zip(low, x.shape, shape):
+        first, last = max(before, 0), min(before + n, extent)
+        last = max(first, last)
+        target.append(builtins.slice(first, last))
+        source.append(builtins.slice(first - before, last - before))
+    out[tuple(target)] = x[tuple(source)]
+    return out
+
+
+def _pad_samples() -> Samples:
+    yield [MATRIX, 0.5], {"low": (1, 0), "high": (0, 2)}
+    yield [MATRIX, 0.5], {"low": (-1, 1), "high": (0, -2)}
+    yield [MATRIX, 0.5], {"low": (0, -1), "high": (2, 2)}
+
+
+_shape_primitive("pad", _infer_pad, _pad_rule, _pad_reads, _numpy_pad, _pad_samples)
+
+
+def pad(x: Node, low: Sequence[Size], high: Sequence[Size], fill: Node | float | bool = 0) -> Node:
+    """Add `low[d]` elements `fill` before and `high[d]` after; negative numbers crop."""
+    low, high = tuple(low), tuple(high)
+    if all(isinstance(n, int) and n == 0 for n in (*low, *high)):
+        return x
+    value = fill if isinstance(fill, Node) else full(fill, (), x.dtype)
+    return bind("pad", x, value, low=low, high=high)
+
+
+def pad_axis(x: Node, dimension: int, low: Size, high: Size) -> Node:
+    """Zeros before and after along one dimension."""
+    before: list[Size] = [0] * x.ndim
+    after: list[Size] = [0] * x.ndim
+    before[dimension], after[dimension] = low, high
+    return pad(x, before, after)
+
+
+# ------------------------------------------------------------------------------------ cat
+
+
+def _infer_cat(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    first = operands[0]
+    d = check_axis("cat", constants["dimension"], first.ndim)
+    total: Size = 0
+    for x in operands:
+        check_dtype("cat", x, frozenset({first.dtype}))
+        expected = (*first.shape[:d], *x.shape[d : d + 1], *first.shape[d + 1 :])
+        if not same_shape(x.shape, expected):
+            raise ValueError(
+                f"[cat] {show(x.shape)} does not join {show(first.shape)} along {d}\n"
+                "hint: all other sizes must be equal"
+            )
+        total = total + x.shape[d]
+    return first.dtype, (*first.shape[:d], total, *first.shape[d + 1 :])
+
+
+def _cat_rule(g: Node, y: Node, *operands: Node) -> tuple[Node, ...]:
+    d = y.attribute("dimension")
+    start: Size = 0
+    gradients = []
+    for x in operands:
+        gradients.append(slice(g, d, start, x.shape[d]))
+        start = start + x.shape[d]
+    return tuple(gradients)
+
+
+def _cat_reads(y: Node, index: Index) -> list[Read]:
+    d = y.attribute("dimension")
+    start: Size = 0
+    reads = []
+    for number, x in enumerate(y.inputs):
+        # In order: an element before this operand has been found already, so one bound suffices,
+        # but both are tested, because that keeps the reads independent.
+        bounded = (d,) if number + 1 < len(y.inputs) else ()
+        reads.append(Read(number, (*index[:d], index[d] - start, *index[d + 1 :]), bounded))
+        start = start + x.shape[d]
+    return reads
+
+
+def _numpy_cat(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    return numpy.concatenate(arrays, constants["dimension"])
+
+
+def _cat_samples() -> Samples:
+    yield [MATRIX, [[7.0], [8.0]]], {"dimension": 1}
+    yield [[1.0], [2.0, 3.0], [4.0]], {"dimension": 0}
+
+
+_shape_primitive("cat", _infer_cat, _cat_rule, _cat_reads, _numpy_cat, _cat_samples)
+
+
+def cat(operands: Sequence[Node], dimension: int) -> Node:
+    """The operands one after the other along `dimension`."""
+    if len(operands) == 1:
+        return operands[0]
+    return bind("cat", *operands, dimension=dimension)
+
+
+# ------------------------------------------------------------------------------------ windows
+
+
+def _infer_windows(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("windows", operands, 1)
+    [x] = operands
+    d = check_axis("windows", constants["dimension"], x.ndim)
+    length, step, dilation = (constants[k] for k in ("length", "step", "dilation"))
+    span = (length - 1) * dilation + 1
+    if less(x.shape[d], span):
+        raise ValueError(
+            f"[windows] windows of {span} do not fit dimension {d} of {show(x.shape)}\n"
+            "hint: pad the operand first"
+        )
+    count = floordiv(x.shape[d] - span, step) + 1
+    return x.dtype, (*x.shape[:d], count, *x.shape[d + 1 :], length)
+
+
+def _windows_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
+    d, step, dilation = (y.attribute(k) for k in ("dimension", "step", "dilation"))
+    return (overlap_add(g, d, x.shape[d], step, dilation),)
+
+
+def _windows_reads(y: Node, index: Index) -> list[Read]:
+    d, step, dilation = (y.attribute(k) for k in ("dimension", "step", "dilation"))
+    place = index[d] * step + index[-1] * dilation
+    return [Read(0, (*index[:d], place, *index[d + 1 : -1]))]
+
+
+def _numpy_windows(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    d, length, step, dilation = (constants[k] for k in ("dimension", "length", "step", "dilation"))
+    [x] = arrays
+    count = (x.shape[d] - (length - 1) * dilation - 1) // step + 1
+    places = numpy.arange(count)[:, None] * step + numpy.arange(length) * dilation
+    return numpy.moveaxis(numpy.take(x, places, axis=d), d + 1, -1)
+
+
+def _windows_samples() -> Samples:
+    line = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    yield [line], {"dimension": 0, "length": 3, "step": 1, "dilation": 1}
+    yield [line], {"dimension": 0, "length": 3, "step": 2, "dilation": 1}
+    yield [line], {"dimension": 0, "length": 2, "step": 3, "dilation": 2}
+    yield [[line, line]], {"dimension": 1, "length": 2, "step": 2, "dilation": 1}
+
+
+_shape_primitive(
+    "windows", _infer_windows, _windows_rule, _windows_reads, _numpy_windows, _windows_samples
+)
+
+
+def windows(x: Node, dimension: int, length: Size, step: Size = 1, dilation: Size = 1) -> Node:
+    """Sliding windows along `dimension`: it becomes the window number, the last the place in it.
+
+    Shape `(..., n, ...)` becomes `(..., (n - (length - 1) * dilation - 1) // step + 1, ...,
+    length)`.
+    """
+    return bind("windows", x, dimension=dimension, length=length, step=step, dilation=dilation)
+
+
+def overlap_add(x: Node, dimension: int, extent: Size, step: Size, dilation: Size) -> Node:
+    """Transpose of `windows`: sum what every window holds for each of `extent` places.
+
+    Written as reads (which window holds place i at offset k?), so that sums are in a fixed order.
+    """
+    from flambeau.prims import index as indexing
+    from flambeau.prims import reduce
+    from flambeau.prims.create import iota, size
+
+    count, length = x.shape[dimension], x.shape[-1]
+    grid = (extent, length)
+
+    def scalar(value: Size) -> Node:
+        return broadcast(size(value), grid, ())
+
+    offset = iota(grid, 1)
+    ahead = iota(grid, 0) - offset * scalar(dilation)
+    window = pointwise.floor_div(ahead, scalar(step))
+    zero = full(0, grid, "i64")
+    valid = pointwise.eq(window * scalar(step), ahead) & (window >= 0) & (window < scalar(count))
+    safe = pointwise.where(valid, window, zero)
+    order = [*range(dimension + 1), x.ndim - 1, *range(dimension + 1, x.ndim - 1)]
+    picked = indexing.index_nd(permute(x, order), (safe, offset), (dimension, dimension + 1))
+    mask = broadcast(valid, picked.shape, (dimension, dimension + 1))
+    kept = pointwise.where(mask, picked, zeros_like(picked))
+    return reduce.sum(kept, axis=dimension + 1)
