@@ -14,7 +14,9 @@ from __future__ import annotations
 import re
 
 from .cmath_float32 import TEXTS as _FLOAT32_TEXTS
+from .cmath_float64 import exact_template, float64_template
 from .cmath_prelude import prelude
+from .cmath_wide import WIDE, core, core_lanes, widen
 
 __all__ = ["FUNCTIONS", "dependencies", "function_source", "prelude"]
 
@@ -29,11 +31,12 @@ FUNCTIONS: dict[str, int] = {name: 1 for name in _UNARY.split()} | {
 }
 """Name of each function and its number of arguments."""
 
-_DEPENDENCIES: dict[str, tuple[str, ...]] = {}
-
 
 def dependencies(name: str, dtype: str) -> tuple[str, ...]:
-    """Names of the functions that must be emitted before ``name`` (same dtype and lanes)."""
+    """Names of the functions that must be emitted before ``name`` (same dtype and lanes).
+
+    None at present: shared inner parts come with each text, guarded so that they are seen once.
+    """
     _check(name, dtype)
     return ()
 
@@ -54,7 +57,7 @@ def resolve(template: str, dtype: str, lanes: int) -> str:
     tokens = {"F": floating, "I": signed, "U": unsigned, "LANES": str(lanes)}
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         tokens[name.upper()] = f"fb_{name}_{suffix}"
-    for name in ("fma", "sqrt", "rint", "floor", "ceil", "trunc", "abs", "copysign"):
+    for name in ("fma", "sqrt", "rint", "floor", "ceil", "trunc", "abs", "copysign", "one_nan"):
         tokens[name.upper()] = f"fb_{name}_{floating}"
     for letter, type_name in (("F", floating), ("I", signed), ("U", unsigned)):
         tokens[f"AS_{letter}"] = f"fb_as_{type_name}"
@@ -68,6 +71,7 @@ def resolve(template: str, dtype: str, lanes: int) -> str:
         "EACH_LANE": "" if lanes == 1 else f"for (int l = 0; l < {lanes}; ++l)",
     }
     text = re.sub(r"\bFN\((\w+)\)", rf"fb_\1_{floating}", template)
+    text = re.sub(r"\bFB_GUARD\((\w+)\)", rf"FB_\1_{floating}", text)
     text = re.sub(r"\bLANE\((\w+)\)", r"\1" if lanes == 1 else r"\1[l]", text)
     return re.sub(r"\b[A-Z][A-Z_]*\b", lambda match: tokens.get(match[0], match[0]), text)
 
@@ -75,4 +79,10 @@ def resolve(template: str, dtype: str, lanes: int) -> str:
 def function_source(name: str, dtype: str, lanes: int) -> str:
     """C text of ``fb_<name>_<dtype>x<lanes>``; it follows ``prelude(lanes)``."""
     _check(name, dtype)
-    return resolve(_FLOAT32_TEXTS[name], dtype, lanes)
+    arguments = FUNCTIONS[name]
+    if dtype == "f64":
+        return resolve(float64_template(name, arguments), dtype, lanes)
+    if name in WIDE:
+        wide_core = resolve(core(name), "f64", core_lanes(lanes))
+        return wide_core + resolve(widen(name, arguments, lanes), dtype, lanes)
+    return resolve(_FLOAT32_TEXTS.get(name) or exact_template(name, arguments, dtype), dtype, lanes)

@@ -173,7 +173,7 @@ static inline F FN(sigmoid)(F x) {
   F q = numerator * reciprocal;
   F residual = FMA(-q, d_low, FMA(-q, d, numerator) + numerator_low);
   F y = FMA(residual, reciprocal, q);
-  return y * SEL(negative, s, K(1.0f)) * SEL(negative, s_rest, K(1.0f));
+  return ONE_NAN(y * SEL(negative, s, K(1.0f)) * SEL(negative, s_rest, K(1.0f)));
 }
 """
 )
@@ -289,9 +289,9 @@ static inline F FN(erf)(F x) {
 
 # |x| modulo pi / 2 for |x| > 1e5, by Payne and Hanek: x = m 2^e, and of the bits of 2 / pi only
 # the 96 that follow the multiples of 4 / m are needed. Scalar, for the few lanes that want it.
-_TRIG_SLOW = """\
-#ifndef FB_TRIG_SLOW
-#define FB_TRIG_SLOW
+TRIG_SLOW = """\
+#ifndef FBTRIG_SLOW
+#define FBTRIG_SLOW
 static __attribute__((noinline)) int fb_trig_slow_f32(float x, double *remainder) {
   static const unsigned two_over_pi[] = {0u, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u,
     0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu, 0xDEBBC561u, 0xB7246E3Au};
@@ -347,20 +347,20 @@ _TRIG_PAIR = (
 
 def _trig(name: str, quadrant: str, sign: str) -> str:
     return (
-        _TRIG_SLOW
+        TRIG_SLOW
         + f"static inline F FN({name})(F x) {{\n"
         + _TRIG_REDUCE
         + _TRIG_PAIR
         + f"  U quadrant = {quadrant};\n"
         + "  F y = SEL(AS_I(0u - (quadrant & 1u)), cosine, sine);\n"
-        + f"  return AS_F(AS_U(y) ^ ({sign}));\n}}\n"
+        + f"  return ONE_NAN(AS_F(AS_U(y) ^ ({sign})));\n}}\n"
     )
 
 
 _SIN_TEXT = _trig("sin", "AS_U(q)", "((quadrant & 2u) << 30) ^ (AS_U(x) & 0x80000000u)")
 _COS_TEXT = _trig("cos", "AS_U(q) + 1u", "(quadrant & 2u) << 30")
 
-_RSQRT_TEXT = "static inline F FN(rsqrt)(F x) { return K(1.0f) / SQRT(x); }\n"
+_RSQRT_TEXT = "static inline F FN(rsqrt)(F x) { return ONE_NAN(K(1.0f) / SQRT(x)); }\n"
 
 TEXTS: dict[str, str] = {
     "exp": _EXP_TEXT,
