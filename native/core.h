@@ -298,6 +298,9 @@ struct Instance {                  // a plan at concrete sizes; counted (under t
 };
 // Runs the metadata program on `symbols`; null without exception when it overflows or a guard fails.
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count);
+// Finds out how a freshly built plan uses the symbols of its tensors' storage offsets (one symbol
+// number per tensor slot): sets adds_offset of outputs and offset_sensitive.
+void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slots);
 inline void instance_incref(Instance* instance) { ++instance->references; }
 void instance_decref(Instance* instance);
 

@@ -1,0 +1,430 @@
+// The Tensor type: life cycle, geometry, aliases. Attributes and methods are in
+// tensor_attributes.cpp, operators in operators.cpp, Python values in interop.cpp.
+//
+// Tensors of the exact type are recycled through a free list and tracked by the cycle collector
+// only once they can be part of a cycle (autograd state or a __dict__), so making one costs about
+// as much as making a Python float.
+#include "core.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <new>
+
+#include "tensor_internal.h"
+
+namespace fb {
+
+PyTypeObject* TensorType = nullptr;
+
+namespace {
+
+constexpr int kSpareTensors = 512;
+PyObject* spare[kSpareTensors];
+int spare_count = 0;
+
+Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); }
+
+void autograd_release(Autograd* a) {
+  Py_XDECREF(reinterpret_cast<PyObject*>(a->grad));
+  Py_XDECREF(reinterpret_cast<PyObject*>(a->base));
+  Py_XDECREF(a->hooks);
+  Py_XDECREF(a->post_accumulate_hooks);
+  Py_XDECREF(reinterpret_cast<PyObject*>(a->node));
+  delete a;
+}
+
+int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
+  Tensor* t = as_tensor(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(t->dict);
+  if (t->autograd) {
+    Py_VISIT(reinterpret_cast<PyObject*>(t->autograd->grad));
+    Py_VISIT(reinterpret_cast<PyObject*>(t->autograd->base));
+    Py_VISIT(reinterpret_cast<PyObject*>(t->autograd->node));
+    Py_VISIT(t->autograd->hooks);
+    Py_VISIT(t->autograd->post_accumulate_hooks);
+  }
+  return 0;
+}
+
+int tensor_clear(PyObject* self) {
+  Tensor* t = as_tensor(self);
+  Py_CLEAR(t->dict);
+  Autograd* a = t->autograd;
+  t->autograd = nullptr;
+  if (a) autograd_release(a);
+  return 0;
+}
+
+void tensor_dealloc(PyObject* self) {
+  Tensor* t = as_tensor(self);
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  if (t->weakrefs) PyObject_ClearWeakRefs(self);
+  if (t->value_id >= 0) record_tensor_dead(t);
+  tensor_clear(self);
+  if (t->dims && t->dims != t->inline_dims) PyMem_Free(t->dims);
+  if (t->storage) storage_decref(t->storage);
+  if (type == TensorType && spare_count < kSpareTensors) {
+    spare[spare_count++] = self;
+  } else {
+    type->tp_free(self);
+  }
+  Py_DECREF(type);
+}
+
+// A __dict__ can hold a reference back: from then on the collector has to look.
+int tensor_setattro(PyObject* self, PyObject* name, PyObject* value) {
+  const int status = PyObject_GenericSetAttr(self, name, value);
+  if (as_tensor(self)->dict) tensor_track(as_tensor(self));
+  return status;
+}
+PyObject* tensor_get_dict(PyObject* self, void*) {
+  PyObject* dict = PyObject_GenericGetDict(self, nullptr);
+  tensor_track(as_tensor(self));
+  return dict;
+}
+int tensor_set_dict(PyObject* self, PyObject* value, void*) {
+  const int status = PyObject_GenericSetDict(self, value, nullptr);
+  tensor_track(as_tensor(self));
+  return status;
+}
+
+// torch.Tensor(...): sizes, a tensor or a sequence; kept because old code is full of it.
+PyObject* tensor_legacy_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  Device device;
+  PyObject* device_argument = kwargs ? PyDict_GetItemString(kwargs, "device") : nullptr;
+  if (device_argument && device_argument != Py_None && !device_from_object(device_argument, &device))
+    return nullptr;
+  PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  Tensor* made = nullptr;
+  if (count == 1 && is_tensor(first)) {
+    if (as_tensor(first)->dtype != default_dtype()) {
+      PyErr_Format(PyExc_TypeError,
+                   "[Tensor] expected a tensor of dtype %s: got %s\nhint: use .to(dtype)",
+                   dtype_name(default_dtype()), dtype_name(as_tensor(first)->dtype));
+      return nullptr;
+    }
+    made = tensor_detach(as_tensor(first));
+  } else if (count == 1 && !PyIndex_Check(first) && !PyObject_TypeCheck(first, SizeType)) {
+    const DType dtype = default_dtype();
+    if (!PySequence_Check(first)) {
+      PyErr_Format(PyExc_TypeError,
+                   "[Tensor] new(): data must be a sequence (got %s)\nhint: use tensor(value)",
+                   Py_TYPE(first)->tp_name);
+      return nullptr;
+    }
+    made = tensor_from_python("Tensor", first, &dtype);
+  } else {
+    int64_t sizes[kMaxDims] = {0};
+    const bool listed = count == 1 && PyObject_TypeCheck(first, SizeType);
+    int ndim = 1;
+    if (count > 0 && (ndim = parse_sizes("Tensor", listed ? first : args, sizes)) < 0)
+      return nullptr;
+    made = tensor_empty(default_dtype(), device, ndim, sizes);
+  }
+  if (!made || type == TensorType) return reinterpret_cast<PyObject*>(made);
+  Tensor* result = tensor_alias_as(type, made);
+  Py_DECREF(made);
+  return reinterpret_cast<PyObject*>(result);
+}
+
+PyMemberDef members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(Tensor, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Tensor, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef dict_getset[] = {{"__dict__", tensor_get_dict, tensor_set_dict, nullptr, nullptr},
+                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyTypeObject* make_type() {
+  std::vector<PyType_Slot> slots = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
+      {Py_tp_traverse, reinterpret_cast<void*>(tensor_traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(tensor_clear)},
+      {Py_tp_new, reinterpret_cast<void*>(tensor_legacy_new)},
+      {Py_tp_setattro, reinterpret_cast<void*>(tensor_setattro)},
+      {Py_tp_members, members},
+      {Py_tp_getset, dict_getset},
+  };
+  slots.insert(slots.end(), operator_slots, operator_slots + operator_slot_count);
+  slots.push_back({0, nullptr});
+  PyType_Spec spec = {"flambeau.Tensor", sizeof(Tensor), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
+  return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+}
+
+bool add_methods(PyMethodDef* methods) {
+  for (PyMethodDef* m = methods; m->ml_name; ++m) {
+    PyObject* descriptor = nullptr;
+    if (m->ml_flags & METH_STATIC) {
+      PyObject* function = PyCFunction_NewEx(m, nullptr, nullptr);
+      descriptor = function ? PyStaticMethod_New(function) : nullptr;
+      Py_XDECREF(function);
+    } else {
+      descriptor = PyDescr_NewMethod(TensorType, m);
+    }
+    if (!descriptor) return false;
+    const int status =
+        PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), m->ml_name, descriptor);
+    Py_DECREF(descriptor);
+    if (status < 0) return false;
+  }
+  return true;
+}
+bool add_getset(PyGetSetDef* getset) {
+  for (PyGetSetDef* g = getset; g->name; ++g) {
+    PyObject* descriptor = PyDescr_NewGetSet(TensorType, g);
+    if (!descriptor) return false;
+    const int status =
+        PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), g->name, descriptor);
+    Py_DECREF(descriptor);
+    if (status < 0) return false;
+  }
+  return true;
+}
+
+bool overflow_error(const char* op, int ndim, const int64_t* sizes) {
+  std::string text;
+  for (int i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
+  PyErr_Format(PyExc_RuntimeError,
+               "[%s] Storage size calculation overflowed with sizes=[%s]\nhint: check the sizes", op,
+               text.c_str());
+  return false;
+}
+
+}  // namespace
+
+bool is_tensor(PyObject* o) { return Py_TYPE(o) == TensorType || PyObject_TypeCheck(o, TensorType); }
+
+void tensor_track(Tensor* t) {
+  auto* object = reinterpret_cast<PyObject*>(t);
+  if (!PyObject_GC_IsTracked(object)) PyObject_GC_Track(object);
+}
+
+PyObject* tensor_alloc(PyTypeObject* type) {
+  PyObject* object;
+  if (type == TensorType && spare_count > 0) {
+    object = spare[--spare_count];
+    PyObject_Init(object, type);
+  } else if (type == TensorType) {
+    object = reinterpret_cast<PyObject*>(PyObject_GC_New(Tensor, type));
+  } else {
+    object = type->tp_alloc(type, 0);  // zeroed and tracked
+  }
+  if (!object) return nullptr;
+  Tensor* t = as_tensor(object);
+  t->storage = nullptr;
+  t->dims = nullptr;
+  t->autograd = nullptr;
+  t->value_id = -1;
+  t->record_epoch = 0;
+  t->dict = nullptr;
+  t->weakrefs = nullptr;
+  t->flags = type == TensorType ? 0 : kPythonType;
+  return object;
+}
+
+bool tensor_fill(Tensor* t, Storage* storage, DType dtype, Device device, int ndim,
+                 const int64_t* sizes, const int64_t* strides, int64_t offset) {
+  int64_t* dims = t->inline_dims;
+  if (ndim > kInlineDims) {
+    dims = static_cast<int64_t*>(PyMem_Malloc(sizeof(int64_t) * 2 * static_cast<size_t>(ndim)));
+    if (!dims) {
+      storage_decref(storage);
+      PyErr_NoMemory();
+      return false;
+    }
+  }
+  if (t->dims && t->dims != t->inline_dims) PyMem_Free(t->dims);
+  if (t->storage) storage_decref(t->storage);
+  t->storage = storage;
+  t->dtype = dtype;
+  t->device = device;
+  t->ndim = static_cast<uint8_t>(ndim);
+  t->offset = offset;
+  t->dims = dims;
+  int64_t numel = 1, dense = 1;  // dense: the row-major stride, where a size of 0 counts as 1
+  bool contiguous = true;
+  for (int i = ndim - 1; i >= 0; --i) {
+    const int64_t size = sizes[i];
+    const int64_t stride = strides ? strides[i] : dense;
+    contiguous = contiguous && (size == 1 || stride == dense);
+    dims[i] = size;
+    dims[ndim + i] = stride;
+    dense *= size > 0 ? size : 1;
+    numel *= size;
+  }
+  t->numel = numel;
+  if (contiguous || numel == 0) {
+    t->flags |= kContiguous;
+  } else {
+    t->flags = static_cast<uint8_t>(t->flags & ~kContiguous);
+  }
+  return true;
+}
+
+Tensor* tensor_new(Storage* storage, DType dtype, Device device, int ndim, const int64_t* sizes,
+                   const int64_t* strides, int64_t offset) {
+  PyObject* object = tensor_alloc(TensorType);
+  if (!object) {
+    storage_decref(storage);
+    return nullptr;
+  }
+  Tensor* t = as_tensor(object);
+  if (!tensor_fill(t, storage, dtype, device, ndim, sizes, strides, offset)) {
+    Py_DECREF(object);
+    return nullptr;
+  }
+  return t;
+}
+
+int64_t checked_numel(int ndim, const int64_t* sizes) {
+  int64_t numel = 1;
+  bool overflow = false, empty = false;
+  for (int i = 0; i < ndim; ++i) {
+    if (sizes[i] < 0) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "[empty] Trying to create tensor with negative dimension %lld\n"
+                   "hint: sizes are zero or more",
+                   static_cast<long long>(sizes[i]));
+      return -1;
+    }
+    empty = empty || sizes[i] == 0;
+    overflow = overflow || __builtin_mul_overflow(numel, sizes[i], &numel);
+  }
+  if (empty) return 0;
+  if (overflow) {
+    overflow_error("empty", ndim, sizes);
+    return -1;
+  }
+  return numel;
+}
+
+bool check_sizes(const char* op, DType dtype, int ndim, const int64_t* sizes) {
+  if (ndim > kMaxDims) {
+    PyErr_Format(PyExc_RuntimeError, "[%s] too many dimensions: got %d, the limit is %d\n"
+                 "hint: merge some dimensions", op, ndim, kMaxDims);
+    return false;
+  }
+  const int64_t numel = checked_numel(ndim, sizes);
+  int64_t bytes;
+  if (numel < 0) return false;
+  if (__builtin_mul_overflow(numel, item_size(dtype), &bytes)) return overflow_error(op, ndim, sizes);
+  return true;
+}
+
+Tensor* tensor_empty(DType dtype, Device device, int ndim, const int64_t* sizes) {
+  if (!check_sizes("empty", dtype, ndim, sizes)) return nullptr;
+  int64_t numel = 1;
+  for (int i = 0; i < ndim; ++i) numel *= sizes[i];
+  Storage* storage = storage_new(numel * item_size(dtype), device);
+  if (!storage) return nullptr;
+  return tensor_new(storage, dtype, device, ndim, sizes, nullptr, 0);
+}
+
+int64_t required_bytes(const char* op, DType dtype, int ndim, const int64_t* sizes,
+                       const int64_t* strides, int64_t offset) {
+  if (!check_sizes(op, dtype, ndim, sizes)) return -1;
+  if (offset < 0) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] negative storage offset: %lld\nhint: offsets are zero or more", op,
+                 static_cast<long long>(offset));
+    return -1;
+  }
+  int64_t last = offset;
+  bool overflow = false, empty = false;
+  for (int i = 0; i < ndim; ++i) {
+    if (strides[i] < 0) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "[%s] Negative strides are not supported at the moment, got stride %lld at "
+                   "dimension %d\nhint: use flip() to reverse a dimension",
+                   op, static_cast<long long>(strides[i]), i);
+      return -1;
+    }
+    int64_t reach = 0;
+    if (sizes[i] == 0) empty = true;
+    overflow = overflow || __builtin_mul_overflow(std::max<int64_t>(sizes[i] - 1, 0), strides[i], &reach) ||
+               __builtin_add_overflow(last, reach, &last);
+  }
+  if (empty) return 0;
+  int64_t bytes;
+  overflow = overflow || __builtin_add_overflow(last, 1, &last) ||
+             __builtin_mul_overflow(last, item_size(dtype), &bytes);
+  if (overflow) {
+    overflow_error(op, ndim, sizes);
+    return -1;
+  }
+  return bytes;
+}
+
+Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes,
+                     const int64_t* strides, int64_t offset) {
+  storage_incref(source->storage);
+  Tensor* alias =
+      tensor_new(source->storage, dtype, source->device, ndim, sizes, strides, offset);
+  if (alias) alias->flags |= source->flags & kInference;
+  return alias;
+}
+
+Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source) {
+  PyObject* object = tensor_alloc(type);
+  if (!object) return nullptr;
+  Tensor* t = as_tensor(object);
+  storage_incref(source->storage);
+  if (!tensor_fill(t, source->storage, source->dtype, source->device, source->ndim, source->sizes(),
+                   source->strides(), source->offset)) {
+    Py_DECREF(object);
+    return nullptr;
+  }
+  t->flags |= source->flags & kInference;
+  return t;
+}
+
+Tensor* tensor_detach(Tensor* source) { return tensor_alias_as(TensorType, source); }
+
+bool tensor_contiguous(const Tensor* t) { return (t->flags & kContiguous) != 0; }
+
+bool tensor_materialise(Tensor* t, const char* reason) {
+  Storage* storage = t->storage;
+  if (!storage->pending) return true;
+  if (!record_flush(storage->recorder, reason)) return false;
+  if (!storage->pending) return true;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "[flush] a recorded tensor was not computed\nhint: the recording that owes it was "
+                  "dropped; compute the value inside the compiled region");
+  return false;
+}
+
+Autograd* tensor_autograd(Tensor* t) {
+  if (!t->autograd) {
+    t->autograd = new (std::nothrow) Autograd();
+    if (!t->autograd) {
+      PyErr_NoMemory();
+      return nullptr;
+    }
+    tensor_track(t);
+  }
+  return t->autograd;
+}
+
+bool tensor_requires_grad(const Tensor* t) {
+  const Autograd* a = t->autograd;
+  return a && (a->requires_grad || a->node);
+}
+
+void tensor_bump_version(Tensor* t) { ++t->storage->version; }
+
+bool init_tensor(PyObject* module) {
+  TensorType = make_type();
+  if (!TensorType) return false;
+  for (PyMethodDef* methods : {attribute_methods, interop_methods, numpy_methods, dlpack_methods}) {
+    if (!add_methods(methods)) return false;
+  }
+  return add_getset(attribute_getset) && init_operators(module) && init_size(module) &&
+         init_untyped_storage(module) &&
+         PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(TensorType)) == 0;
+}
+
+}  // namespace fb

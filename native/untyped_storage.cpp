@@ -1,0 +1,206 @@
+// `UntypedStorage`: the Python face of a Storage. It exports the buffer protocol, which is how
+// NumPy arrays and memoryviews share a tensor's memory and keep it alive.
+#include <algorithm>
+
+#include "core.h"
+#include "tensor_internal.h"
+
+namespace fb {
+namespace {
+
+struct StorageObject {
+  PyObject_HEAD
+  Storage* storage;  // owned
+};
+PyTypeObject* storage_type;
+Storage* target(PyObject* self) { return reinterpret_cast<StorageObject*>(self)->storage; }
+
+void dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  if (target(self)) storage_decref(target(self));
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* wrap(Storage* storage) {  // steals
+  if (!storage) return nullptr;
+  PyObject* self = storage_type->tp_alloc(storage_type, 0);
+  if (!self) {
+    storage_decref(storage);
+    return nullptr;
+  }
+  reinterpret_cast<StorageObject*>(self)->storage = storage;
+  return self;
+}
+
+PyObject* storage_python_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"size", "device", nullptr};
+  long long nbytes = 0;
+  PyObject* device_argument = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|LO", const_cast<char**>(names), &nbytes,
+                                   &device_argument))
+    return nullptr;
+  Device device;
+  if (device_argument && !device_from_object(device_argument, &device)) return nullptr;
+  return wrap(storage_new(nbytes, device));
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  static char nothing;  // consumers expect an address even for zero bytes
+  Storage* s = target(self);
+  if (s->pending) {
+    PyErr_SetString(PyExc_BufferError, "[buffer] the data is not computed yet\nhint: read it first");
+    return -1;
+  }
+  if (s->nbytes > 0 && !s->data) {
+    PyErr_SetString(PyExc_BufferError, "[buffer] this storage has no data\nhint: it is on meta");
+    return -1;
+  }
+  return PyBuffer_FillInfo(view, self, s->data ? s->data : &nothing, s->nbytes, 0, flags);
+}
+
+PyObject* method_nbytes(PyObject* self, PyObject*) {
+  return PyLong_FromLongLong(target(self)->nbytes);
+}
+Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(target(self)->nbytes); }
+PyObject* method_data_ptr(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(target(self)->data));
+}
+PyObject* method_resizable(PyObject* self, PyObject*) {
+  return PyBool_FromLong(target(self)->resizable);
+}
+PyObject* method_is_shared(PyObject* self, PyObject*) {
+  return PyBool_FromLong(storage_is_shared(target(self)));
+}
+PyObject* method_resize(PyObject* self, PyObject* argument) {
+  const long long nbytes = PyLong_AsLongLong(argument);
+  if (nbytes == -1 && PyErr_Occurred()) return nullptr;
+  if (!storage_resize(target(self), nbytes)) return nullptr;
+  return Py_NewRef(self);
+}
+PyObject* method_tolist(PyObject* self, PyObject*) {
+  PyObject* view = PyMemoryView_FromObject(self);
+  PyObject* list = view ? PySequence_List(view) : nullptr;
+  Py_XDECREF(view);
+  return list;
+}
+PyObject* get_device(PyObject* self, void*) { return device_object(target(self)->device); }
+PyObject* get_identity(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(target(self)));
+}
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+  if (Py_TYPE(a) != Py_TYPE(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  return PyBool_FromLong((target(a) == target(b)) == (op == Py_EQ));
+}
+Py_hash_t hash(PyObject* self) {
+  return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(target(self)) >> 4);
+}
+
+// A storage over any writable buffer (shared memory, a mapped file, a bytearray), which is held
+// for as long as the storage lives.
+struct Held {
+  Py_buffer view;
+  bool shared;
+};
+void release_held(void* context) {
+  auto* held = static_cast<Held*>(context);
+  PyBuffer_Release(&held->view);
+  delete held;
+}
+PyObject* storage_from_buffer(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"buffer", "shared", nullptr};
+  PyObject* object;
+  int shared = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &object, &shared))
+    return nullptr;
+  auto held = std::make_unique<Held>();
+  held->shared = shared != 0;
+  if (PyObject_GetBuffer(object, &held->view, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0) {
+    PyErr_Clear();
+    if (PyObject_GetBuffer(object, &held->view, PyBUF_SIMPLE) < 0) return nullptr;
+  }
+  Storage* storage = storage_foreign(held->view.buf, held->view.len, release_held, held.get());
+  if (!storage) {
+    PyBuffer_Release(&held->view);
+    return nullptr;
+  }
+  held.release();
+  return wrap(storage);
+}
+
+PyMethodDef methods[] = {
+    {"nbytes", method_nbytes, METH_NOARGS, "Number of bytes."},
+    {"size", method_nbytes, METH_NOARGS, "Number of bytes."},
+    {"data_ptr", method_data_ptr, METH_NOARGS, "Address of the first byte."},
+    {"resizable", method_resizable, METH_NOARGS, "False for foreign memory."},
+    {"resize_", method_resize, METH_O, "Changes the number of bytes, keeping what fits."},
+    {"is_shared", method_is_shared, METH_NOARGS, "True if the bytes are in shared memory."},
+    {"tolist", method_tolist, METH_NOARGS, "The bytes as a list of ints."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef attributes[] = {
+    {"device", get_device, nullptr, "Where the bytes are.", nullptr},
+    {"_cdata", get_identity, nullptr, "Identity of the memory: equal for views.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(storage_python_new)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, attributes},
+                       {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
+                       {Py_tp_hash, reinterpret_cast<void*>(hash)},
+                       {Py_sq_length, reinterpret_cast<void*>(length)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {0, nullptr}};
+PyType_Spec spec = {"flambeau.UntypedStorage", sizeof(StorageObject), 0, Py_TPFLAGS_DEFAULT, slots};
+PyMethodDef functions[] = {
+    {"storage_from_buffer", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(storage_from_buffer)),
+     METH_VARARGS | METH_KEYWORDS,
+     "storage_from_buffer(buffer, shared=False): a storage over foreign memory, not a copy."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool storage_is_shared(const Storage* storage) {
+  return storage->release == release_held && static_cast<Held*>(storage->release_context)->shared;
+}
+
+bool storage_resize(Storage* storage, int64_t nbytes) {
+  if (nbytes < 0 || !storage->resizable || storage->pending) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[resize_] Trying to resize storage that is not resizable (to %lld bytes)\n"
+                 "hint: copy foreign or recorded data first",
+                 static_cast<long long>(nbytes));
+    return false;
+  }
+  if (nbytes == storage->nbytes) return true;
+  Storage* fresh = storage_new(nbytes, storage->device);
+  if (!fresh) return false;
+  const int64_t kept = std::min(nbytes, storage->nbytes);
+  if (storage->data && fresh->data)
+    std::memcpy(fresh->data, storage->data, static_cast<size_t>(kept));
+  std::swap(storage->data, fresh->data);
+  std::swap(storage->nbytes, fresh->nbytes);
+  storage_decref(fresh);
+  return true;
+}
+
+PyObject* untyped_storage(Storage* storage) {
+  storage_incref(storage);
+  return wrap(storage);
+}
+
+Storage* untyped_storage_target(PyObject* object) {
+  if (Py_TYPE(object) == storage_type) return target(object);
+  PyErr_Format(PyExc_TypeError, "[storage] expected an UntypedStorage: got %s\nhint: "
+               "t.untyped_storage()", Py_TYPE(object)->tp_name);
+  return nullptr;
+}
+
+bool init_untyped_storage(PyObject* module) {
+  storage_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return storage_type &&
+         PyModule_AddObjectRef(module, "UntypedStorage", reinterpret_cast<PyObject*>(storage_type)) ==
+             0 &&
+         PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace fb
