@@ -14,7 +14,7 @@ from flambeau.autograd import derive as derivation
 from flambeau.core import layout
 from flambeau.core.definition import Overload, View, evaluate
 from flambeau.core.promotion import CATEGORY, can_cast
-from flambeau.core.trace import Trace
+from flambeau.core.trace import Trace, traced
 from flambeau.ir.kernel import ITEM_SIZE
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.size import Size, mul
@@ -31,16 +31,19 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
         variant: "functional" or "inplace" (the result overwrites the first argument).
     """
 
+    aligned = overload.options.layout == "follow"
+
+    def run(trace: Trace) -> tuple[Trace, Graph]:
+        results = evaluate(overload, trace.arguments)
+        return trace, _graph(overload.name, trace, _outputs(overload, variant, trace, results))
+
     def build(call: tuple[Any, ...]) -> Any:
-        with Trace(call) as trace:
-            results = evaluate(overload, trace.arguments)
-            outputs = _outputs(overload, variant, trace, results)
-            graph = _graph(overload.name, trace, outputs)
-            returns: Any = overload.schema.returns_kind
-            if returns == "named":
-                returns = _struct_sequence(overload)
-            differentiable = overload.options.differentiable
-            return make_plan(graph, trace, returns, differentiable, variant == "inplace")
+        trace, graph = traced(call, aligned, run)
+        returns: Any = overload.schema.returns_kind
+        if returns == "named":
+            returns = _struct_sequence(overload)
+        with trace:
+            return make_plan(graph, trace, returns, overload.options.differentiable)
 
     return build
 
@@ -135,7 +138,7 @@ def _graph(name: str, trace: Trace, outputs: Sequence[GraphOutput]) -> Graph:
 
 
 def make_plan(
-    graph: Graph, trace: Trace, returns: Any, differentiable: bool = True, inplace: bool = False
+    graph: Graph, trace: Trace, returns: Any, differentiable: bool = True
 ) -> Any:
     """A native Plan for a traced graph, with its backward where a gradient is needed."""
     needs = tuple(
@@ -146,9 +149,9 @@ def make_plan(
     if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
         derived = derivation.derive(graph, needs)
         if derived is not None:
-            graph, backward = derived.forward, _backward_spec(derived, graph.name, inplace)
+            graph, backward = derived.forward, _backward_spec(derived, graph.name)
     program = Program(graph.symbols)
-    outputs = [_output_spec(program, o) for o in graph.outputs]
+    outputs = [output_spec(program, o) for o in graph.outputs]
     guards = [program.register(g) for g in trace.environment.guards]
     if backward is not None:
         backward["arguments"] = [
@@ -187,7 +190,8 @@ def _compiler(graph: Graph, program: Program) -> Callable[[], Spec]:
     return compile_plan
 
 
-def _output_spec(program: Program, output: GraphOutput) -> tuple[Any, ...]:
+def output_spec(program: Program, output: GraphOutput) -> tuple[Any, ...]:
+    """Native description of one result, docs/design.md § 6."""
     value = output.node
     if output.target is not None:
         return ("input", output.target)
@@ -203,7 +207,7 @@ def _output_spec(program: Program, output: GraphOutput) -> tuple[Any, ...]:
     return ("new", value.dtype, sizes, strides, nbytes)
 
 
-def _backward_spec(derived: Any, name: str, inplace: bool) -> Spec:
+def _backward_spec(derived: Any, name: str) -> Spec:
     public = "".join(part.capitalize() for part in name.split("_")) + "Backward"
     arguments = graph_arguments(derived.backward)
     op = _core.Op(public, [(arguments, graph_builder(derived.backward, public), ())])
@@ -231,13 +235,16 @@ def graph_builder(graph: Graph, name: str) -> Callable[[tuple[Any, ...]], Any]:
     """The build function of a graph used as an op: replays it on the call's tensors and sizes."""
     tensors, integers = len(graph.inputs), graph.notes.get("integers", ())
 
+    def run(trace: Trace) -> tuple[Trace, Graph]:
+        values = dict(zip(integers, trace.arguments[tensors:], strict=False))
+        numbers = trace.arguments[tensors + len(integers) :]
+        results = derivation.replay(graph, trace.arguments[:tensors], numbers, values)
+        outputs = [_replayed_output(trace, r) for r in results]
+        return trace, _graph(name, trace, outputs)
+
     def build(call: tuple[Any, ...]) -> Any:
-        with Trace(call) as trace:
-            values = dict(zip(integers, trace.arguments[tensors:], strict=False))
-            numbers = trace.arguments[tensors + len(integers) :]
-            results = derivation.replay(graph, trace.arguments[:tensors], numbers, values)
-            outputs = [_replayed_output(trace, r) for r in results]
-            replayed = _graph(name, trace, outputs)
+        trace, replayed = traced(call, False, run)
+        with trace:
             return make_plan(replayed, trace, "tuple")
 
     return build

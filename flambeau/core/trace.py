@@ -1,12 +1,14 @@
 """From the description of a native call to the nodes an op's body works on.
 
 A call's sizes, strides, offsets and run-time integers become symbols, numbered in the order of the
-native call's registers (docs/design.md § 6). Sizes 0 and 1 are constants (the native class key tells
-them apart); sizes that are equal now share a symbol, held by a guard.
+native call's registers (docs/design.md § 6). Sizes 0 and 1 are constants: the native class key tells
+them apart. Two sizes share a symbol only where the body needs them equal (a guard holds it), so a
+plan stays as general as its op: a first trace finds the equalities, a second one uses them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flambeau.core.layout import contiguous_strides, dense_strides
@@ -21,6 +23,11 @@ _SCALAR_DTYPES = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
 class Trace:
     """The traced arguments of one call; use as a context manager while a body runs.
 
+    Args:
+        call: description by the native core, docs/design.md § 7.
+        aligned: unify sizes that stand at equal places from the right (broadcasting ops).
+        first: an earlier trace of the same call whose equalities hold from the start.
+
     Attributes:
         environment: symbols, hints and guards.
         arguments: per schema argument: node, list of nodes, number, Size or constant.
@@ -31,24 +38,25 @@ class Trace:
         requires_grad: per tensor slot.
     """
 
-    def __init__(self, call: tuple[Any, ...]) -> None:
-        self.environment = ShapeEnvironment()
+    def __init__(
+        self, call: tuple[Any, ...], aligned: bool = False, first: Trace | None = None
+    ) -> None:
+        self.environment = first.environment if first else ShapeEnvironment()
         self.symbols: list[str] = []
         self.inputs: list[Node] = []
         self.scalars: list[Node] = []
         self.offsets: dict[int, Size] = {}
         self.requires_grad: list[bool] = []
         self.generators = 0
-        self._shared: dict[int, Size] = {}
-        integers = [entry for entry in call if _is_integer_entry(entry)]
-        self._call = call
+        self._aligned: dict[tuple[int, int], Size] | None = {} if aligned else None
+        self._again = first is not None
         push_environment(self.environment)
         try:
             tensors = [self._tensors(entry) for entry in call]
-            sizes = {id(entry): self._integers(entry) for entry in integers}
+            integers = [self._integers(entry) for entry in call]
             self.arguments = [
-                sizes[id(entry)] if _is_integer_entry(entry) else self._argument(entry, found)
-                for entry, found in zip(call, tensors, strict=True)
+                self._argument(entry, found, sizes)
+                for entry, found, sizes in zip(call, tensors, integers, strict=True)
             ]
         finally:
             pop_environment()
@@ -60,84 +68,99 @@ class Trace:
     def __exit__(self, *exception: object) -> None:
         pop_environment()
 
-    def _register(self, hint: int, specialise: bool) -> Size:
-        """A new register; equal sizes are unified under a guard."""
+    @property
+    def unified(self) -> bool:
+        """Whether the body found sizes that must be equal but had different symbols."""
+        env = self.environment
+        return not self._again and any(
+            env.resolve(symbol(n, minimum=m)) is not symbol(n, minimum=m)
+            for n in self.symbols
+            if n in env.hints
+            for m in (0, 2)
+        )
+
+    def _symbol(self, hint: int, specialise: bool) -> Size:
+        """A new register of the call."""
         name = f"s{len(self.symbols)}"
         self.symbols.append(name)
+        if self._again:
+            if specialise and hint in (0, 1):
+                return hint
+            found = symbol(name, minimum=2 if specialise else 0)
+            return self.environment.resolve(found)
+        if specialise and hint in (0, 1):
+            self.environment.hints[name] = hint
+            return hint
         return self.environment.create_symbol(hint, name, specialise=specialise)
 
-    def _size(self, hint: int) -> Size:
-        created = self._register(hint, specialise=True)
-        if isinstance(created, int):
+    def _size(self, hint: int, place: int) -> Size:
+        created = self._symbol(hint, specialise=True)
+        if self._aligned is None or isinstance(created, int):
             return created
-        if hint not in self._shared:
-            self._shared[hint] = created
-            return created
-        shared = self._shared[hint]
-        self.environment.truth(eq(created, shared))
+        shared = self._aligned.setdefault((place, hint), created)
+        if shared is not created:
+            self.environment.truth(eq(created, shared))
         return shared
 
     def _tensors(self, entry: Any) -> Any:
         if _is_tensor_entry(entry):
             return self._tensor(entry)
-        if isinstance(entry, list):
+        if isinstance(entry, list) and any(_is_tensor_entry(item) for item in entry):
             return [self._tensors(item) for item in entry]
         return None
 
     def _tensor(self, entry: tuple[Any, ...]) -> Node:
-        _, dtype, sizes, strides, offset, requires_grad, layout, _wrapped, _device = entry
-        shape = tuple(self._size(s) for s in sizes)
-        if layout == "strided":
-            steps = tuple(
-                self._register(s, specialise=False) if s > 1 else self._constant(s) for s in strides
-            )
-        else:
-            order = range(len(sizes)) if layout == "contiguous" else layout
-            for _ in strides:
-                self._skip()
-            steps = (
-                contiguous_strides(shape)
-                if layout == "contiguous"
-                else dense_strides(shape, list(order))
-            )
+        _, dtype, sizes, strides, offset, requires_grad, layout, *_ = entry
+        shape = tuple(self._size(s, len(sizes) - d) for d, s in enumerate(sizes))
+        steps = self._strides(shape, strides, layout)
         slot = len(self.inputs)
-        self.offsets[slot] = self._register(offset, specialise=False)
+        self.offsets[slot] = self._symbol(offset, specialise=False)
         self.requires_grad.append(requires_grad)
         found = node("input", (), attributes(slot=slot, strides=steps), dtype, shape)
         self.inputs.append(found)
         return found
 
-    def _skip(self) -> None:
-        self.symbols.append(f"s{len(self.symbols)}")
+    def _strides(self, shape: tuple[Size, ...], strides: Any, layout: Any) -> tuple[Size, ...]:
+        if layout == "strided":
+            return tuple(
+                self._symbol(s, specialise=False) if s > 1 else self._skipped(s) for s in strides
+            )
+        for _ in strides:
+            self._skipped(0)
+        if layout == "contiguous":
+            return contiguous_strides(shape)
+        return dense_strides(shape, list(layout))
 
-    def _constant(self, value: int) -> int:
-        self._skip()
+    def _skipped(self, value: int) -> int:
+        self.symbols.append(f"s{len(self.symbols)}")
         return value
 
     def _integers(self, entry: Any) -> Any:
-        if isinstance(entry, list):
+        if _is_integer_entry(entry):
+            return self._integer(entry)
+        if isinstance(entry, list) and len(entry) > 0 and _is_integer_entry(entry[0]):
             return tuple(self._integer(item) for item in entry)
-        return self._integer(entry)
+        return None
 
     def _integer(self, entry: tuple[Any, ...]) -> Size:
-        value = entry[2]
+        value: int = entry[2]
+        if value > 1:
+            created = self._symbol(value, specialise=True)
+            if not self._again:
+                self.environment.truth(le(2, symbol(self.symbols[-1])))
+            return created
         name = f"s{len(self.symbols)}"
         self.symbols.append(name)
-        if value <= 1:
+        if not self._again:
             self.environment.hints[name] = value
             self.environment.truth(eq(symbol(name, minimum=min(value, 0)), value))
-            return int(value)
-        created = self.environment.create_symbol(value, name, specialise=True)
-        self.environment.truth(le(2, symbol(name)))
-        if value in self._shared and not isinstance(created, int):
-            self.environment.truth(eq(created, self._shared[value]))
-            return self._shared[value]
-        self._shared.setdefault(value, created)
-        return created
+        return value
 
-    def _argument(self, entry: Any, tensors: Any) -> Any:
+    def _argument(self, entry: Any, tensors: Any, integers: Any) -> Any:
         if tensors is not None:
             return tensors
+        if integers is not None:
+            return integers
         if isinstance(entry, tuple) and entry and entry[0] == "scalar":
             _, slot, kind, _value = entry
             found = node("scalar", (), attributes(slot=slot), _SCALAR_DTYPES[kind], ())
@@ -145,7 +168,18 @@ class Trace:
             return found
         if isinstance(entry, tuple) and entry and entry[0] == "generator":
             self.generators += 1
+            return entry[1]
         return entry
+
+
+def traced(call: tuple[Any, ...], aligned: bool, run: Callable[[Trace], Any]) -> Any:
+    """Runs `run(trace)`; a second time when the first one found sizes that must be equal."""
+    with Trace(call, aligned) as trace:
+        result = run(trace)
+    if not trace.unified:
+        return result
+    with Trace(call, False, trace) as again:
+        return run(again)
 
 
 def _is_tensor_entry(entry: Any) -> bool:
@@ -153,6 +187,4 @@ def _is_tensor_entry(entry: Any) -> bool:
 
 
 def _is_integer_entry(entry: Any) -> bool:
-    if isinstance(entry, list):
-        return len(entry) > 0 and _is_integer_entry(entry[0])
     return isinstance(entry, tuple) and len(entry) > 0 and entry[0] == "symint"

@@ -1,0 +1,411 @@
+"""From a recorded stream of op calls to one Graph and its Plan.
+
+Every record names the Plan of its op's class, and that Plan holds the op's traced Graph; replaying
+those graphs on the stream's values gives one Graph of primitives. Which sizes stay symbols: those of
+external tensors that are no parameters. A run-time integer (`view(B, T, 4, 64)`) becomes the size it
+equals where that is plausible, else a constant; what was seen to vary becomes a symbol of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau import _core
+from flambeau.autograd import derive as derivation
+from flambeau.core.dispatch import output_spec
+from flambeau.core.layout import contiguous_strides
+from flambeau.ir.environment import pop_environment, push_environment
+from flambeau.ir.kernel import ITEM_SIZE
+from flambeau.ir.node import DTYPES, Graph, GraphOutput, Node, attributes, node
+from flambeau.ir.size import Size, SizeExpr, mul, prod, substitute, symbol
+from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
+
+External = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
+Recorded = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]
+Live = tuple[int, int]
+
+
+@dataclass
+class Value:
+    """One value of the stream: its node and the geometry its tensor was promised."""
+
+    node: Node
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+@dataclass
+class History:
+    """What earlier compilations of the same stream (up to sizes) saw: the values of its symbols."""
+
+    hints: list[list[int]] = field(default_factory=list)
+
+    def varies(self, register: int, value: int) -> bool:
+        """Whether this register had another value before."""
+        return any(old[register] != value for old in self.hints if register < len(old))
+
+
+@dataclass
+class StreamReport:
+    """Figures of one compiled stream, for `explain`."""
+
+    records: int
+    graph: Graph
+    externals: int
+    outputs: int
+
+
+_histories: dict[Any, History] = {}
+reports: list[StreamReport] = []
+
+
+def forget() -> None:
+    """Drops everything remembered between compilations."""
+    _histories.clear()
+    reports.clear()
+
+
+class StreamTrace:
+    """Replays the records of one stream."""
+
+    def __init__(
+        self,
+        externals: Sequence[External],
+        records: Sequence[Recorded],
+        history: History,
+        first: StreamTrace | None = None,
+    ) -> None:
+        self.environment = first.environment if first else ShapeEnvironment()
+        self.guards: list[Condition] = []
+        self.symbols: list[str] = []
+        self.hints: list[int] = []
+        self.values: dict[int, Value] = {}
+        self.inputs: list[Node] = []
+        self.scalars: list[Node] = []
+        self.generators = 0
+        self._records = records
+        self._history = history
+        self._again = first is not None
+        self._data_sizes: list[SizeExpr] = []
+        for slot, external in enumerate(externals):
+            self.inputs.append(self._external(slot, external))
+
+    # ------------------------------------------------------------------ symbols
+
+    def _register(self, value: int) -> str:
+        name = f"s{len(self.symbols)}"
+        self.symbols.append(name)
+        self.hints.append(value)
+        return name
+
+    def _symbol(self, value: int) -> Size:
+        """A register that stays symbolic (0 and 1 excepted: the records' classes tell them)."""
+        name = self._register(value)
+        if value in (0, 1):
+            self.environment.hints[name] = value
+            return value
+        if self._again:
+            return self.environment.resolve(symbol(name, minimum=2))
+        return self.environment.create_symbol(value, name, specialise=True)
+
+    def _constant(self, value: int) -> int:
+        """A register that must keep its value."""
+        name = self._register(value)
+        self.environment.hints[name] = value
+        guard = eq(symbol(name, minimum=min(value, 0)), value)
+        if isinstance(guard, Condition):
+            self.guards.append(guard)
+        return value
+
+    def _free(self, value: int) -> Size:
+        """A register without any knowledge (offsets, strides of strided tensors)."""
+        name = self._register(value)
+        if self._again:
+            return self.environment.resolve(symbol(name))
+        return self.environment.create_symbol(value, name)
+
+    def _external(self, slot: int, external: External) -> Node:
+        dtype, sizes, strides, offset, is_parameter = external
+        shape = tuple(self._external_size(s, is_parameter) for s in sizes)
+        dense = strides == _numeric_strides(sizes)
+        if dense:
+            for stride in strides:
+                self._register(stride)
+            steps = contiguous_strides(shape)
+        else:
+            steps = tuple(self._stride(s, is_parameter) for s in strides)
+        self._free(offset)
+        return node("input", (), attributes(slot=slot, strides=steps), DTYPES[dtype], shape)
+
+    def _external_size(self, value: int, is_parameter: bool) -> Size:
+        varies = self._history.varies(len(self.symbols), value)
+        if is_parameter and not varies:
+            return self._constant(value)
+        created = self._symbol(value)
+        if isinstance(created, SizeExpr):
+            self._data_sizes.append(created)
+        return created
+
+    def _stride(self, value: int, is_parameter: bool) -> Size:
+        if value in (0, 1) or is_parameter:
+            return self._constant(value)
+        for size in self._stride_candidates():
+            if self.environment.hint(size) == value:
+                name = self._register(value)
+                self.environment.hints[name] = value
+                self._add_guard(eq(symbol(name), size))
+                return size
+        return self._free(value)
+
+    def _stride_candidates(self) -> Iterator[Size]:
+        last = self._data_sizes[-6:]
+        for count in range(1, 4):
+            for chosen in itertools.combinations(last, count):
+                yield prod(chosen)
+
+    def _add_guard(self, guard: Condition | bool) -> None:
+        if isinstance(guard, Condition):
+            self.guards.append(guard)
+
+    # ------------------------------------------------------------------ run-time integers
+
+    def _integers(self, values: Sequence[int], operands: Sequence[Value]) -> list[Size]:
+        shape = operands[0].node.shape if operands else ()
+        unused = [s for s in shape if isinstance(s, SizeExpr)]
+        found: list[Size] = []
+        for place, value in enumerate(values):
+            size = self._integer(value, place, shape, unused)
+            if size in unused:
+                unused.remove(size)  # type: ignore[arg-type]
+            found.append(size)
+        return found
+
+    def _integer(
+        self, value: int, place: int, shape: Sequence[Size], unused: Sequence[SizeExpr]
+    ) -> Size:
+        if value <= 1:
+            return self._constant(value)
+        for candidate in self._candidates(place, shape, unused):
+            if self.environment.hint(candidate) == value:
+                name = self._register(value)
+                self.environment.hints[name] = value
+                self._add_guard(eq(symbol(name), candidate))
+                return candidate
+        if self._history.varies(len(self.symbols), value):
+            return self._symbol(value)
+        return self._constant(value)
+
+    def _candidates(
+        self, place: int, shape: Sequence[Size], unused: Sequence[SizeExpr]
+    ) -> Iterator[Size]:
+        """Sizes a run-time integer may stand for, the most plausible first."""
+        if place < len(shape) and isinstance(shape[place], SizeExpr):
+            yield shape[place]
+        yield from unused
+        for start in range(len(shape)):
+            for stop in range(start + 2, len(shape) + 1):
+                product = prod(shape[start:stop])
+                if isinstance(product, SizeExpr):
+                    yield product
+        yield from self._data_sizes
+
+    # ------------------------------------------------------------------ replay
+
+    def run(self, externals: Sequence[External]) -> None:
+        """Replays every record."""
+        push_environment(self.environment)
+        try:
+            for record in self._records:
+                self._replay(record, externals)
+        finally:
+            pop_environment()
+
+    def _value(self, number: int) -> Value:
+        return self.values[number]
+
+    def bind_external(self, number: int, slot: int) -> None:
+        """Says that value `number` is external tensor `slot`."""
+        found = self.inputs[slot]
+        self.values[number] = Value(found, found.attribute("strides"))
+
+    def _replay(self, record: Recorded, externals: Sequence[External]) -> None:
+        plan, operands, results, integers, kinds, generators = record
+        graph: Graph = plan.graph
+        present = [self._value(v) for v in operands if v >= 0]
+        mapping = self._mapping(graph, present, integers)
+        scalars = [self._scalar(kind) for kind in kinds]
+        nodes = [value.node for value in present]
+        out = derivation.replay(graph, nodes, scalars, mapping, generators=self.generators)
+        self.generators += generators
+        for number, result, output in zip(results, out, graph.outputs, strict=True):
+            if number >= 0:
+                self._define(number, result, output, mapping, present)
+
+    def _define(
+        self,
+        number: int,
+        result: Node,
+        output: GraphOutput,
+        mapping: dict[str, Size],
+        present: Sequence[Value],
+    ) -> None:
+        if output.target is not None:
+            base = present[output.target]
+            self.values[number] = Value(result, base.strides, base.offset)
+        elif output.strides is not None:
+            strides = tuple(substitute(s, mapping) for s in output.strides)
+            self.values[number] = Value(result, strides, substitute(output.offset, mapping))
+        # an output that is an operand itself keeps that operand's number and value
+
+    def _mapping(
+        self, graph: Graph, present: Sequence[Value], integers: Sequence[int]
+    ) -> dict[str, Size]:
+        names = iter(graph.symbols)
+        mapping: dict[str, Size] = {}
+        for value in present:
+            for size in (*value.node.shape, *value.strides, value.offset):
+                mapping[next(names)] = size
+        mapping.update(zip(names, self._integers(integers, present), strict=True))
+        return mapping
+
+    def _scalar(self, kind: int) -> Node:
+        slot = len(self.scalars)
+        dtype = {0: "i64", 1: "f64", 2: "bool"}[kind]
+        found = node("scalar", (), attributes(slot=slot), dtype, ())
+        self.scalars.append(found)
+        return found
+
+    @property
+    def unified(self) -> bool:
+        """Whether equalities were found that a second trace should start from."""
+        env = self.environment
+        return not self._again and any(
+            env.resolve(symbol(n, minimum=m)) is not symbol(n, minimum=m)
+            for n in self.symbols
+            for m in (0, 2)
+        )
+
+
+def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(s) for s in contiguous_strides(sizes))  # type: ignore[arg-type]
+
+
+def _external_numbers(records: Sequence[Recorded], live: Sequence[Live], count: int) -> list[int]:
+    """Value numbers of the external tensors: those nobody produced, in order of first use."""
+    produced = {v for record in records for v in record[2] if v >= 0}
+    seen: dict[int, None] = {}
+    for _plan, operands, *_ in records:
+        for number in operands:
+            if number >= 0 and number not in produced:
+                seen.setdefault(number)
+    if len(seen) != count:
+        raise RuntimeError(
+            f"[compile] stream has {count} external tensors but uses {len(seen)}\n"
+            "hint: this is a bug in the recorder; please report it"
+        )
+    return sorted(seen)
+
+
+def compile_stream(
+    externals: Sequence[External], records: Sequence[Recorded], live: Sequence[Live]
+) -> Any:
+    """Builds the Plan of a recorded stream. Called by the native recorder.
+
+    Args:
+        externals: (dtype number, sizes, strides, offset, is parameter) per external tensor.
+        records: (plan, operand values, result values, integers, number kinds, generators).
+        live: (value, external slot it overwrites or -1) of what must reach memory.
+    """
+    key = tuple((r[0].graph.name, r[1], r[2]) for r in records)
+    history = _histories.setdefault(key, History())
+    trace = _traced(externals, records, live, history)
+    history.hints.append(trace.hints)
+    push_environment(trace.environment)
+    try:
+        graph = _graph(trace, live)
+        reports.append(StreamReport(len(records), graph, len(externals), len(live)))
+        return _plan(trace, graph)
+    finally:
+        pop_environment()
+
+
+def _traced(
+    externals: Sequence[External],
+    records: Sequence[Recorded],
+    live: Sequence[Live],
+    history: History,
+) -> StreamTrace:
+    numbers = _external_numbers(records, live, len(externals))
+    trace: StreamTrace | None = None
+    for _ in range(2):
+        trace = StreamTrace(externals, records, history, trace)
+        for slot, number in enumerate(numbers):
+            trace.bind_external(number, slot)
+        trace.run(externals)
+        if not trace.unified:
+            break
+    assert trace is not None
+    return trace
+
+
+def _graph(trace: StreamTrace, live: Sequence[Live]) -> Graph:
+    outputs = []
+    for number, slot in live:
+        value = trace.values[number]
+        if slot >= 0:
+            target = trace.inputs[slot]
+            outputs.append(GraphOutput(value.node, target.attribute("strides"), target=slot))
+        else:
+            outputs.append(GraphOutput(value.node, value.strides))
+    return Graph(
+        symbols=tuple(trace.symbols),
+        inputs=tuple(trace.inputs),
+        scalars=tuple(trace.scalars),
+        outputs=tuple(outputs),
+        visible=len(outputs),
+        guards=(*trace.guards, *trace.environment.guards),
+        generators=trace.generators,
+        name="stream",
+    )
+
+
+def _plan(trace: StreamTrace, graph: Graph) -> Any:
+    program = Program(graph.symbols)
+    outputs = [output_spec(program, o) for o in graph.outputs]
+    guards = [program.register(g) for g in graph.guards]
+    registers = len(program)
+
+    def compile_plan() -> dict[str, Any]:
+        from flambeau.compiler import pipeline
+
+        return pipeline.compile_graph(graph, registers)
+
+    return _core.Plan(
+        {
+            "name": "stream",
+            "program": list(program.instructions),
+            "symbols": len(graph.symbols),
+            "guards": guards,
+            "outputs": outputs,
+            "visible": graph.visible,
+            "mutated": [],
+            "returns": "list",
+            "backward": None,
+            "graph": graph,
+            "compile": compile_plan,
+        }
+    )
+
+
+def bytes_moved(graph: Graph, hints: dict[str, int]) -> int:
+    """Bytes that the graph's inputs and outputs occupy: what a perfect fusion would move."""
+    total = 0
+    for value in (*graph.inputs, *(o.node for o in graph.outputs)):
+        if value is None:
+            continue
+        size = mul(prod(value.shape), ITEM_SIZE[value.dtype])
+        total += int(substitute(size, dict(hints)))  # type: ignore[arg-type]
+    return total

@@ -1,0 +1,707 @@
+// The op stream of `compile` (tier 1): calls are appended instead of run; a flush looks the whole
+// stream up, runs its one Plan, and gives the pending storages their memory.
+//
+// A stream is a list of records (instance, operand values, numbers). Values are SSA: an external
+// tensor, a fresh result, a view of a value, or a tensor after an in-place write. What must be
+// computed at a flush follows from reference counts: a pending storage that somebody else still
+// holds. Writes are tracked per storage; whatever could observe a write through another tensor of
+// the same storage flushes first, so memory is always right (note "stale reads" below).
+#include <algorithm>
+#include <unordered_map>
+
+#include "core.h"
+
+namespace fb {
+
+constinit FB_THREAD_LOCAL Recorder* active_recorder = nullptr;
+
+namespace {
+
+constexpr size_t kMaxRecords = 20000;
+constexpr size_t kMaxStreams = 4096;
+
+PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
+PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
+
+struct Value {
+  enum Kind : uint8_t { External, New, Alias, Write } kind;
+  int32_t state;   // index into Recorder::states
+  int32_t source;  // External: slot; Alias: viewed value; Write: value before
+  DType dtype;
+  Device device;
+  std::vector<int64_t> geometry;  // sizes, strides
+  int64_t offset;
+};
+
+struct StorageState {
+  Storage* storage;     // owned
+  int32_t latest;       // newest value that covers what was written
+  int32_t slots = 0;    // external tensors over it
+  bool written = false;
+  bool fresh = false;   // made by this stream
+};
+
+struct Record {
+  Instance* instance;  // owned
+  std::vector<int32_t> operands, results;
+  std::vector<Scalar> scalars;
+  std::vector<uint8_t> scalar_is_float;
+  std::vector<PyObject*> objects;  // owned
+};
+
+struct Words {
+  std::vector<uint64_t> words;
+  bool operator==(const Words& other) const { return words == other.words; }
+};
+struct WordsHash {
+  size_t operator()(const Words& key) const {
+    uint64_t h = 0x9E3779B97F4A7C15ull;
+    for (uint64_t w : key.words) h = (h ^ w) * 0xff51afd7ed558ccdull, h ^= h >> 32;
+    return h;
+  }
+};
+
+struct StreamClass {
+  std::vector<Plan*> plans;  // owned
+};
+std::unordered_map<Words, Instance*, WordsHash> exact_streams;
+std::unordered_map<Words, StreamClass, WordsHash> stream_classes;
+int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
+uint32_t next_epoch = 1;
+
+}  // namespace
+
+struct Recorder {
+  std::vector<Record> records;
+  std::vector<Value> values;
+  std::vector<StorageState> states;
+  std::vector<Tensor*> externals;  // owned
+  std::unordered_map<Storage*, int32_t> state_of;
+  uint32_t epoch = 0;
+  int depth = 0;
+  Recorder* outer = nullptr;
+};
+
+namespace {
+
+void forget_stream(Recorder* r) {
+  std::vector<Record> records;
+  std::vector<StorageState> states;
+  std::vector<Tensor*> externals;
+  records.swap(r->records);
+  states.swap(r->states);
+  externals.swap(r->externals);
+  r->values.clear();
+  r->state_of.clear();
+  r->epoch = next_epoch++;
+  for (Record& record : records) {
+    instance_decref(record.instance);
+    for (PyObject* object : record.objects) Py_XDECREF(object);
+  }
+  for (StorageState& state : states) {
+    // What stays pending here was never computed (an error): reading it later must fail.
+    if (state.storage->pending) state.storage->recorder = nullptr;
+    storage_decref(state.storage);
+  }
+  for (Tensor* t : externals) Py_DECREF(t);
+}
+
+bool same_geometry(const Value& v, const Tensor* t) {
+  return v.dtype == t->dtype && v.offset == t->offset &&
+         v.geometry.size() == 2u * t->ndim &&
+         std::equal(v.geometry.begin(), v.geometry.end(), t->dims);
+}
+
+int32_t add_value(Recorder* r, Value::Kind kind, int32_t state, int32_t source, const Tensor* t) {
+  Value v;
+  v.kind = kind;
+  v.state = state;
+  v.source = source;
+  v.dtype = t->dtype;
+  v.device = t->device;
+  v.geometry.assign(t->dims, t->dims + 2 * t->ndim);
+  v.offset = t->offset;
+  r->values.push_back(std::move(v));
+  return static_cast<int32_t>(r->values.size()) - 1;
+}
+
+int32_t add_state(Recorder* r, Storage* storage, bool fresh) {
+  storage_incref(storage);
+  StorageState state;
+  state.storage = storage;
+  state.latest = -1;
+  state.fresh = fresh;
+  r->states.push_back(state);
+  const int32_t index = static_cast<int32_t>(r->states.size()) - 1;
+  r->state_of.emplace(storage, index);
+  return index;
+}
+
+enum class Resolve { Ok, MustFlush, Error };
+
+// The value a tensor stands for in this stream. Note "stale reads": when its storage was written
+// through another tensor, only memory knows its value: flush.
+Resolve resolve(Recorder* r, Tensor* t, int32_t* id) {
+  if (t->record_epoch == r->epoch && t->value_id >= 0) {
+    const StorageState& state = r->states[r->values[t->value_id].state];
+    if (state.written && state.latest != t->value_id) return Resolve::MustFlush;
+    if (state.storage == t->storage) {
+      *id = t->value_id;
+      return Resolve::Ok;
+    }
+  }
+  auto found = r->state_of.find(t->storage);
+  if (found != r->state_of.end()) {
+    StorageState& state = r->states[found->second];
+    if (state.written || state.fresh) {
+      if (state.latest < 0 || !same_geometry(r->values[state.latest], t)) return Resolve::MustFlush;
+      *id = state.latest;  // e.g. a detached alias
+      t->value_id = *id;
+      t->record_epoch = r->epoch;
+      return Resolve::Ok;
+    }
+  } else if (t->storage->pending && !tensor_materialise(t, "value of another stream")) {
+    return Resolve::Error;
+  }
+  const int32_t state =
+      found != r->state_of.end() ? found->second : add_state(r, t->storage, false);
+  *id = add_value(r, Value::External, state, static_cast<int32_t>(r->externals.size()), t);
+  r->states[state].slots += 1;
+  r->states[state].latest = *id;
+  Py_INCREF(t);
+  r->externals.push_back(t);
+  t->value_id = *id;
+  t->record_epoch = r->epoch;
+  return Resolve::Ok;
+}
+
+// Whether writing `id` in place can be part of the stream.
+bool writable(const Recorder* r, int32_t id) {
+  const Value& v = r->values[id];
+  const StorageState& state = r->states[v.state];
+  if (v.kind == Value::Alias) return false;
+  return state.fresh || state.slots == 1;
+}
+
+const int64_t* geometry_of(const Instance* instance, size_t output) {
+  const int64_t* at = instance->geometry.data();
+  for (size_t k = 0; k < output; ++k) {
+    const OutputSpec& spec = instance->plan->outputs[k];
+    if (spec.kind == OutputSpec::New || spec.kind == OutputSpec::Alias)
+      at += 2 * spec.sizes.size() + 1;
+  }
+  return at;
+}
+
+PyObject* make_output(Recorder* r, const Instance* instance, const Call& call, size_t k,
+                      const std::vector<int32_t>& operands, int32_t* result) {
+  const OutputSpec& spec = instance->plan->outputs[k];
+  *result = -1;
+  if (spec.kind == OutputSpec::None) return nullptr;
+  if (spec.kind == OutputSpec::Input) {
+    Tensor* t = call.tensors[spec.input];
+    *result = operands[spec.input];
+    Py_INCREF(t);
+    return reinterpret_cast<PyObject*>(t);
+  }
+  const int64_t* g = geometry_of(instance, k);
+  const int ndim = static_cast<int>(spec.sizes.size());
+  Tensor* out;
+  if (spec.kind == OutputSpec::Alias) {
+    Tensor* base = call.tensors[spec.input];
+    const int64_t offset = g[2 * ndim] + (spec.adds_offset ? base->offset : 0);
+    out = tensor_alias(base, spec.dtype, ndim, g, g + ndim, offset);
+    if (out == nullptr) return nullptr;
+    const int32_t from = operands[spec.input];
+    *result = add_value(r, Value::Alias, r->values[from].state, from, out);
+  } else {
+    Device device = spec.device;
+    if (!spec.own_device && call.tensor_count > 0 && call.tensors[0] != nullptr)
+      device = call.tensors[0]->device;
+    Storage* storage = storage_pending(g[2 * ndim], device, r);
+    if (storage == nullptr) return nullptr;
+    out = tensor_new(storage, spec.dtype, device, ndim, g, g + ndim, 0);
+    if (out == nullptr) return nullptr;
+    const int32_t state = add_state(r, out->storage, true);
+    *result = add_value(r, Value::New, state, -1, out);
+    r->states[state].latest = *result;
+  }
+  out->value_id = *result;
+  out->record_epoch = r->epoch;
+  return reinterpret_cast<PyObject*>(out);
+}
+
+bool run_eagerly(Instance* instance, const Call& call, PyObject** outputs) {
+  for (int32_t i = 0; i < call.tensor_count; ++i)
+    if (call.tensors[i] != nullptr && !tensor_materialise(call.tensors[i], "aliased write"))
+      return false;
+  return plan_run(instance, call, outputs);
+}
+
+void note_writes(Recorder* r, Record* record, const Call& call) {
+  const Plan* plan = record->instance->plan;
+  for (int32_t slot : plan->mutated) {
+    Tensor* t = call.tensors[slot];
+    const int32_t before = record->operands[slot];
+    const int32_t state = r->values[before].state;
+    const int32_t id = add_value(r, Value::Write, state, before, t);
+    r->states[state].written = true;
+    r->states[state].latest = id;
+    t->value_id = id;
+    t->record_epoch = r->epoch;
+    for (size_t k = 0; k < plan->outputs.size(); ++k)
+      if (plan->outputs[k].kind == OutputSpec::Input && plan->outputs[k].input == slot)
+        record->results[k] = id;
+  }
+}
+
+}  // namespace
+
+bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
+  Recorder* r = active_recorder;
+  if (r->records.size() >= kMaxRecords && !record_flush(r, "the stream is very long")) return false;
+  Record record;
+  for (int attempt = 0;; ++attempt) {
+    record.operands.assign(call.tensor_count, -1);
+    Resolve state = Resolve::Ok;
+    for (int32_t i = 0; i < call.tensor_count && state == Resolve::Ok; ++i)
+      if (call.tensors[i] != nullptr) state = resolve(r, call.tensors[i], &record.operands[i]);
+    if (state == Resolve::Error) return false;
+    if (state == Resolve::Ok)
+      for (int32_t slot : instance->plan->mutated)
+        if (!writable(r, record.operands[slot])) state = Resolve::MustFlush;
+    if (state == Resolve::Ok) break;
+    if (!record_flush(r, "a tensor that shares memory with another one is written")) return false;
+    if (attempt == 1) return run_eagerly(instance, call, outputs);
+  }
+  const size_t count = instance->plan->outputs.size();
+  record.results.assign(count, -1);
+  for (size_t k = 0; k < count; ++k) {
+    outputs[k] = make_output(r, instance, call, k, record.operands, &record.results[k]);
+    if (outputs[k] == nullptr && PyErr_Occurred()) return false;
+  }
+  instance_incref(instance);
+  record.instance = instance;
+  record.scalars.assign(call.scalars, call.scalars + call.scalar_count);
+  record.scalar_is_float.assign(call.scalar_is_float, call.scalar_is_float + call.scalar_count);
+  record.objects.assign(call.objects, call.objects + call.object_count);
+  for (PyObject* object : record.objects) Py_XINCREF(object);
+  if (!instance->plan->mutated.empty()) note_writes(r, &record, call);
+  r->records.push_back(std::move(record));
+  return true;
+}
+
+void record_tensor_dead(Tensor*) {}  // liveness is read off the storages at a flush
+
+namespace {
+
+// Values that must reach memory, in order of their storages: fresh ones somebody else still holds
+// and external ones that were written.
+std::vector<int32_t> live_values(const Recorder* r) {
+  std::vector<int32_t> live;
+  for (const StorageState& state : r->states) {
+    const bool held = state.storage->references.load() > 1;
+    if ((state.fresh && held) || (!state.fresh && state.written)) live.push_back(state.latest);
+  }
+  return live;
+}
+
+Words stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact) {
+  Words key;
+  key.words.reserve(r->records.size() * 5 + live.size() + 1);
+  for (const Record& record : r->records) {
+    key.words.push_back(exact ? record.instance->id : record.instance->plan->id);
+    for (int32_t v : record.operands) key.words.push_back(static_cast<uint64_t>(v) + 1);
+    for (uint8_t f : record.scalar_is_float) key.words.push_back(0x100u + f);
+  }
+  key.words.push_back(~0ull);
+  for (int32_t v : live) key.words.push_back(static_cast<uint64_t>(v));
+  return key;
+}
+
+int32_t tensor_symbols(const Record& record, const Recorder* r) {
+  int32_t count = 0;
+  for (int32_t v : record.operands)
+    if (v >= 0) count += static_cast<int32_t>(r->values[v].geometry.size()) + 1;
+  return count;
+}
+
+std::vector<int64_t> stream_symbols(const Recorder* r) {
+  std::vector<int64_t> symbols;
+  for (const Tensor* t : r->externals) {
+    symbols.insert(symbols.end(), t->dims, t->dims + 2 * t->ndim);
+    symbols.push_back(t->offset);
+  }
+  for (const Record& record : r->records) {
+    const int32_t first = tensor_symbols(record, r);
+    const int32_t last = record.instance->plan->metadata.inputs;
+    for (int32_t i = first; i < last; ++i)
+      symbols.push_back(record.instance->registers[i]);
+  }
+  return symbols;
+}
+
+PyObject* integers(const int64_t* begin, const int64_t* end) {
+  PyObject* list = PyTuple_New(end - begin);
+  for (Py_ssize_t i = 0; list != nullptr && i < end - begin; ++i)
+    PyTuple_SET_ITEM(list, i, PyLong_FromLongLong(begin[i]));
+  return list;
+}
+PyObject* integers(const std::vector<int32_t>& values) {
+  std::vector<int64_t> wide(values.begin(), values.end());
+  return integers(wide.data(), wide.data() + wide.size());
+}
+
+// (dtype number, sizes, strides, offset, is a leaf that requires grad)
+PyObject* describe_external(const Tensor* t) {
+  const bool leaf = t->autograd != nullptr && t->autograd->requires_grad;
+  return Py_BuildValue("(iNNLi)", static_cast<int>(t->dtype),
+                       integers(t->dims, t->dims + t->ndim),
+                       integers(t->dims + t->ndim, t->dims + 2 * t->ndim),
+                       static_cast<long long>(t->offset), leaf ? 1 : 0);
+}
+
+// (plan, operands, results, run-time integers, number types)
+PyObject* describe_record(const Recorder* r, const Record& record) {
+  const int64_t* registers = record.instance->registers.data();
+  const int32_t first = tensor_symbols(record, r);
+  const int32_t last = record.instance->plan->metadata.inputs;
+  std::vector<int32_t> types(record.scalar_is_float.begin(), record.scalar_is_float.end());
+  return Py_BuildValue("(ONNNNi)", reinterpret_cast<PyObject*>(record.instance->plan),
+                       integers(record.operands), integers(record.results),
+                       integers(registers + first, registers + std::max(first, last)),
+                       integers(types), static_cast<int>(record.objects.size()));
+}
+
+// (external slot or -1, value, storage is fresh)
+PyObject* describe_live(const Recorder* r, const std::vector<int32_t>& live) {
+  PyObject* list = PyList_New(0);
+  for (int32_t v : live) {
+    const StorageState& state = r->states[r->values[v].state];
+    int32_t origin = v;
+    while (r->values[origin].kind == Value::Write) origin = r->values[origin].source;
+    const int slot = state.fresh ? -1 : r->values[origin].source;
+    PyObject* item = Py_BuildValue("(ii)", v, slot);
+    if (item == nullptr || PyList_Append(list, item) < 0) {
+      Py_XDECREF(item);
+      Py_DECREF(list);
+      return nullptr;
+    }
+    Py_DECREF(item);
+  }
+  return list;
+}
+
+template <typename T, typename F>
+PyObject* list_of(const std::vector<T>& items, F&& describe) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
+  for (size_t i = 0; list != nullptr && i < items.size(); ++i) {
+    PyObject* item = describe(items[i]);
+    if (item == nullptr) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), item);
+  }
+  return list;
+}
+
+// Asks Python for the stream's Plan: new reference, None to run record by record, null on error.
+PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
+  if (stream_compiler == nullptr) Py_RETURN_NONE;
+  PyObject* externals = list_of(r->externals, describe_external);
+  PyObject* records = list_of(r->records, [&](const Record& x) { return describe_record(r, x); });
+  PyObject* outputs = describe_live(r, live);
+  PyObject* plan = nullptr;
+  if (externals != nullptr && records != nullptr && outputs != nullptr)
+    plan = PyObject_CallFunctionObjArgs(stream_compiler, externals, records, outputs, nullptr);
+  Py_XDECREF(externals);
+  Py_XDECREF(records);
+  Py_XDECREF(outputs);
+  if (plan != nullptr && plan != Py_None && Py_TYPE(plan) != PlanType) {
+    PyErr_SetString(PyExc_TypeError, "[compile] the stream compiler must return a Plan or None");
+    Py_CLEAR(plan);
+  }
+  return plan;
+}
+
+void forget_streams() {
+  for (auto& entry : exact_streams) instance_decref(entry.second);
+  exact_streams.clear();
+  for (auto& entry : stream_classes)
+    for (Plan* plan : entry.second.plans) Py_DECREF(plan);
+  stream_classes.clear();
+}
+
+// The stream's plan at its sizes: new reference; null without exception: run record by record.
+Instance* find_instance(const Recorder* r, const std::vector<int32_t>& live) {
+  Words exact = stream_key(r, live, true);
+  auto hit = exact_streams.find(exact);
+  if (hit != exact_streams.end()) {
+    ++stream_hits;
+    instance_incref(hit->second);
+    return hit->second;
+  }
+  if (exact_streams.size() >= kMaxStreams) forget_streams();
+  const std::vector<int64_t> symbols = stream_symbols(r);
+  const int32_t count = static_cast<int32_t>(symbols.size());
+  StreamClass& streams = stream_classes[stream_key(r, live, false)];
+  Instance* found = nullptr;
+  for (Plan* plan : streams.plans)
+    if ((found = instance_new(plan, symbols.data(), count)) != nullptr) break;
+  if (found != nullptr) {
+    ++stream_class_hits;
+  } else {
+    ++stream_builds;
+    PyObject* plan = build_plan(r, live);
+    if (plan == nullptr || plan == Py_None) {
+      Py_XDECREF(plan);
+      return nullptr;
+    }
+    streams.plans.insert(streams.plans.begin(), reinterpret_cast<Plan*>(plan));
+    found = instance_new(reinterpret_cast<Plan*>(plan), symbols.data(), count);
+    if (found == nullptr) {
+      if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
+      return nullptr;
+    }
+  }
+  instance_incref(found);
+  exact_streams.emplace(std::move(exact), found);
+  return found;
+}
+
+bool allocate(Storage* storage) {
+  if (!storage->pending) return true;
+  return storage_allocate(storage);
+}
+
+Tensor* tensor_of_value(const Recorder* r, const Value& v) {
+  Storage* storage = r->states[v.state].storage;
+  storage_incref(storage);
+  const int ndim = static_cast<int>(v.geometry.size() / 2);
+  return tensor_new(storage, v.dtype, v.device, ndim, v.geometry.data(), v.geometry.data() + ndim,
+                    v.offset);
+}
+
+// One plan for everything.
+bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live) {
+  std::vector<Scalar> scalars;
+  std::vector<uint8_t> is_float;
+  std::vector<PyObject*> objects;
+  for (const Record& record : r->records) {
+    scalars.insert(scalars.end(), record.scalars.begin(), record.scalars.end());
+    is_float.insert(is_float.end(), record.scalar_is_float.begin(), record.scalar_is_float.end());
+    objects.insert(objects.end(), record.objects.begin(), record.objects.end());
+  }
+  std::vector<PyObject*> outputs(live.size(), nullptr);
+  bool ok = true;
+  for (size_t k = 0; k < live.size() && ok; ++k) {
+    const StorageState& state = r->states[r->values[live[k]].state];
+    if (!state.fresh) continue;
+    ok = allocate(state.storage);
+    if (ok) {
+      outputs[k] = reinterpret_cast<PyObject*>(tensor_of_value(r, r->values[live[k]]));
+      ok = outputs[k] != nullptr;
+    }
+  }
+  if (ok) {
+    Call call{r->externals.data(),
+              static_cast<int32_t>(r->externals.size()),
+              scalars.data(),
+              is_float.data(),
+              static_cast<int32_t>(scalars.size()),
+              objects.data(),
+              static_cast<int32_t>(objects.size())};
+    ok = plan_run(instance, call, outputs.data());
+  }
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  return ok;
+}
+
+// Record by record, exactly as eager mode would: the fallback, and the check of the fused form.
+bool run_records(Recorder* r) {
+  std::vector<Tensor*> tensors(r->values.size(), nullptr);
+  bool ok = true;
+  for (size_t v = 0; v < r->values.size() && ok; ++v) {
+    const Value& value = r->values[v];
+    if (value.kind == Value::New) ok = allocate(r->states[value.state].storage);
+    if (ok) ok = (tensors[v] = tensor_of_value(r, value)) != nullptr;
+  }
+  for (size_t i = 0; i < r->records.size() && ok; ++i) {
+    Record& record = r->records[i];
+    std::vector<Tensor*> operands;
+    for (int32_t v : record.operands) operands.push_back(v < 0 ? nullptr : tensors[v]);
+    std::vector<PyObject*> outputs(record.results.size(), nullptr);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const OutputSpec& spec = record.instance->plan->outputs[k];
+      if (spec.kind != OutputSpec::New) continue;
+      outputs[k] = reinterpret_cast<PyObject*>(tensors[record.results[k]]);
+      Py_INCREF(outputs[k]);
+    }
+    Call call{operands.data(),
+              static_cast<int32_t>(operands.size()),
+              record.scalars.data(),
+              record.scalar_is_float.data(),
+              static_cast<int32_t>(record.scalars.size()),
+              record.objects.data(),
+              static_cast<int32_t>(record.objects.size())};
+    ok = plan_run(record.instance, call, outputs.data());
+    for (PyObject* output : outputs) Py_XDECREF(output);
+  }
+  for (Tensor* t : tensors) Py_XDECREF(t);
+  return ok;
+}
+
+void settle(Recorder* r, bool ok) {
+  for (StorageState& state : r->states) {
+    if (!state.fresh || !state.storage->pending) continue;
+    if (ok && state.storage->data == nullptr && state.storage->references.load() > 1 &&
+        state.storage->nbytes > 0)
+      continue;  // cannot happen: live storages were allocated
+    if (ok) {
+      state.storage->pending = false;
+      state.storage->recorder = nullptr;
+    }
+  }
+}
+
+bool observe(const char* reason, size_t records, bool known) {
+  if (flush_observer == nullptr) return true;
+  PyObject* result = PyObject_CallFunction(flush_observer, "sni", reason,
+                                           static_cast<Py_ssize_t>(records), known ? 1 : 0);
+  Py_XDECREF(result);
+  return result != nullptr;
+}
+
+}  // namespace
+
+bool record_flush(Recorder* r, const char* reason) {
+  if (r == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[compile] this tensor was never computed: an error ended its program\n"
+                    "hint: see the first error");
+    return false;
+  }
+  if (r->records.empty()) {
+    forget_stream(r);
+    return true;
+  }
+  ++stream_flushes;
+  Recorder* previous = active_recorder;
+  active_recorder = nullptr;  // compiling and running must not record
+  const std::vector<int32_t> live = live_values(r);
+  const int64_t builds = stream_builds;
+  bool ok = true;
+  if (!live.empty()) {
+    Instance* instance = find_instance(r, live);
+    ok = instance != nullptr ? run_fused(r, instance, live) : !PyErr_Occurred() && run_records(r);
+    if (instance != nullptr) instance_decref(instance);
+  }
+  const size_t records = r->records.size();
+  settle(r, ok);
+  forget_stream(r);
+  if (ok) ok = observe(reason, records, builds == stream_builds);
+  active_recorder = previous;
+  return ok;
+}
+
+namespace {
+
+PyObject* record_begin(PyObject*, PyObject*) {
+  if (active_recorder != nullptr) {
+    ++active_recorder->depth;
+  } else {
+    active_recorder = new Recorder();
+    active_recorder->epoch = next_epoch++;
+  }
+  Py_RETURN_NONE;
+}
+
+// record_end(reason): flushes; the outermost one also stops recording.
+PyObject* record_end(PyObject*, PyObject* argument) {
+  Recorder* r = active_recorder;
+  if (r == nullptr) Py_RETURN_NONE;
+  if (r->depth > 0) {
+    --r->depth;
+    Py_RETURN_NONE;
+  }
+  const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "end of region";
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  const bool ok = record_flush(r, reason);
+  active_recorder = nullptr;
+  delete r;
+  if (type != nullptr) PyErr_Restore(type, value, trace);
+  if (!ok || type != nullptr) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* record_flush_now(PyObject*, PyObject* argument) {
+  if (active_recorder == nullptr) Py_RETURN_NONE;
+  const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "asked for";
+  if (!record_flush(active_recorder, reason)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// record_suspend() -> capsule of the recorder (or None); record_resume(capsule).
+PyObject* record_suspend(PyObject*, PyObject*) {
+  if (active_recorder == nullptr) Py_RETURN_NONE;
+  PyObject* capsule = PyCapsule_New(active_recorder, "flambeau.recorder", nullptr);
+  if (capsule != nullptr) active_recorder = nullptr;
+  return capsule;
+}
+
+PyObject* record_resume(PyObject*, PyObject* capsule) {
+  if (capsule == Py_None) Py_RETURN_NONE;
+  void* recorder = PyCapsule_GetPointer(capsule, "flambeau.recorder");
+  if (recorder == nullptr) return nullptr;
+  active_recorder = static_cast<Recorder*>(recorder);
+  Py_RETURN_NONE;
+}
+
+PyObject* is_recording(PyObject*, PyObject*) { return PyBool_FromLong(active_recorder != nullptr); }
+
+PyObject* set_stream_compiler(PyObject*, PyObject* callable) {
+  Py_INCREF(callable);
+  Py_XSETREF(stream_compiler, callable == Py_None ? nullptr : callable);
+  Py_RETURN_NONE;
+}
+
+PyObject* set_flush_observer(PyObject*, PyObject* callable) {
+  Py_INCREF(callable);
+  Py_XSETREF(flush_observer, callable == Py_None ? nullptr : callable);
+  Py_RETURN_NONE;
+}
+
+PyObject* stream_stats(PyObject*, PyObject*) {
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:n}", "flushes", stream_flushes, "exact_hits",
+                       stream_hits, "class_hits", stream_class_hits, "builds", stream_builds,
+                       "entries", static_cast<Py_ssize_t>(exact_streams.size()));
+}
+
+PyObject* stream_clear(PyObject*, PyObject*) {
+  forget_streams();
+  stream_flushes = stream_hits = stream_class_hits = stream_builds = 0;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"record_begin", record_begin, METH_NOARGS, "Starts recording op calls (nests)."},
+    {"record_end", record_end, METH_O, "Flushes and ends the innermost region."},
+    {"record_flush", record_flush_now, METH_O, "Runs what was recorded so far."},
+    {"record_suspend", record_suspend, METH_NOARGS, "Stops recording for a while."},
+    {"record_resume", record_resume, METH_O, "Undoes record_suspend."},
+    {"is_recording", is_recording, METH_NOARGS, "Whether op calls are recorded in this thread."},
+    {"set_stream_compiler", set_stream_compiler, METH_O, "Sets the builder of stream plans."},
+    {"set_flush_observer", set_flush_observer, METH_O, "Sets the callback of flushes."},
+    {"stream_stats", stream_stats, METH_NOARGS, "Counters of recorded streams."},
+    {"stream_clear", stream_clear, METH_NOARGS, "Forgets all streams."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool init_record(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace fb
