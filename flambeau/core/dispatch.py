@@ -32,6 +32,10 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
     """
 
     aligned = overload.options.layout == "follow"
+    arguments = overload.schema.arguments
+    if arguments and arguments[0].mutated:
+        variant = "inplace"  # defined as in-place only: `normal_(Tensor! self, ...)`
+    placed = [n for n, a in enumerate(arguments) if a.kind == "device?"]
 
     def run(trace: Trace) -> tuple[Trace, Graph]:
         results = evaluate(overload, trace.arguments)
@@ -43,9 +47,18 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
         if returns == "named":
             returns = _struct_sequence(overload)
         with trace:
-            return make_plan(graph, trace, returns, overload.options.differentiable)
+            device = _device(call, placed, bool(trace.inputs))
+            return make_plan(graph, trace, returns, overload.options.differentiable, device)
 
     return build
+
+
+def _device(call: tuple[Any, ...], placed: Sequence[int], has_tensors: bool) -> Any:
+    """Where new outputs go; None: where the first tensor is."""
+    for position in placed:
+        if call[position] is not None:
+            return call[position]
+    return None if has_tensors else _core.get_default_device()
 
 
 _structs: dict[tuple[str, tuple[str, ...]], Any] = {}
@@ -69,7 +82,7 @@ def _outputs(
 def _inplace_output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
     """The result overwrites slot 0: same shape, castable dtype, its own strides."""
     target = trace.inputs[0]
-    name = overload.name + "_"
+    name = overload.name.rstrip("_") + "_"
     if not can_cast(result.dtype, target.dtype):
         raise RuntimeError(
             f"[{name}] result type {_public(result.dtype)} can't be cast to the desired output "
@@ -138,7 +151,7 @@ def _graph(name: str, trace: Trace, outputs: Sequence[GraphOutput]) -> Graph:
 
 
 def make_plan(
-    graph: Graph, trace: Trace, returns: Any, differentiable: bool = True
+    graph: Graph, trace: Trace, returns: Any, differentiable: bool = True, device: Any = None
 ) -> Any:
     """A native Plan for a traced graph, with its backward where a gradient is needed."""
     needs = tuple(
@@ -152,6 +165,8 @@ def make_plan(
             graph, backward = derived.forward, _backward_spec(derived, graph.name)
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]
+    if device is not None:
+        outputs = [(*o, device) if o[0] == "new" else o for o in outputs]
     guards = [program.register(g) for g in trace.environment.guards]
     if backward is not None:
         backward["arguments"] = [

@@ -51,6 +51,8 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
         _native_argument(a, variant == "inplace" and position == 0)
         for position, a in enumerate(overload.schema.arguments)
     )
+    if overload.options.host:  # a signature that only Python can serve, beside native ones
+        return (arguments, overload.body, ("python",))
     flags = ("out",) if overload.options.out and variant == "functional" else ()
     return (arguments, builder(overload, variant), flags)
 
@@ -70,7 +72,7 @@ def install_definition(key: str, definition: OpDefinition) -> None:
     """Makes one definition callable and publishes it in its namespaces."""
     options = definition.options
     names = (definition.name, *options.aliases)
-    if options.host:
+    if all(o.options.host for o in definition.overloads):
         definition.native = definition.overloads[0].body
     else:
         definition.native = _native_op(definition, definition.name, "functional")

@@ -9,6 +9,7 @@ plan stays as general as its op: a first trace finds the equalities, a second on
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from flambeau.core.layout import contiguous_strides, dense_strides
@@ -18,6 +19,13 @@ from flambeau.ir.size import Size, symbol
 from flambeau.ir.size_program import ShapeEnvironment, eq, le
 
 _SCALAR_DTYPES = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
+
+_current: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+def current_trace() -> Trace | None:
+    """The trace whose body is running, or None: who knows the geometry of the arguments."""
+    return _current.get()
 
 
 class Trace:
@@ -63,9 +71,11 @@ class Trace:
 
     def __enter__(self) -> Trace:
         push_environment(self.environment)
+        self._outer = _current.set(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        _current.reset(self._outer)
         pop_environment()
 
     @property

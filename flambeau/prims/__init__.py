@@ -112,6 +112,7 @@ from flambeau.prims.scan import cummax, cummin, cumprod, cumsum, extreme_index, 
 from flambeau.prims.scatter import put_nd, scatter, take_add
 from flambeau.prims.shape import (
     Read,
+    as_strided,
     broadcast,
     cat,
     dilate,

@@ -620,3 +620,78 @@ def overlap_add(x: Node, dimension: int, extent: Size, step: Size, dilation: Siz
     mask = broadcast(valid, picked.shape, (dimension, dimension + 1))
     kept = pointwise.where(mask, picked, zeros_like(picked))
     return reduce.sum(kept, axis=dimension + 1)
+
+
+# ------------------------------------------------------------------------------------ as_strided
+
+
+def _infer_as_strided(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("as_strided", operands, 1)
+    shape, strides = constants["shape"], constants["strides"]
+    if len(shape) != len(strides):
+        raise ValueError(
+            f"[as_strided] sizes {show(shape)} and strides {show(strides)} differ in length\n"
+            "hint: give one stride per size"
+        )
+    return operands[0].dtype, shape
+
+
+def _places(index: Sequence[Any], strides: Sequence[Size], offset: Any) -> Any:
+    linear = offset
+    for place, step in zip(index, strides, strict=True):
+        linear = linear + place * step
+    return linear
+
+
+def _as_strided_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
+    from flambeau.prims.create import iota, size
+    from flambeau.prims.scatter import take_add
+
+    def spread(value: Size) -> Node:
+        return broadcast(size(value), y.shape, ())
+
+    index = spread(y.attribute("offset"))
+    for d, step in enumerate(y.attribute("strides")):
+        index = index + iota(y.shape, d) * spread(step)
+    flat = full(0, (prod(x.shape),), g.dtype)
+    return (reshape(take_add(flat, index, g, 0), x.shape),)
+
+
+def _as_strided_reads(y: Node, index: Index) -> list[Read]:
+    [x] = y.inputs
+    linear = _places(index, y.attribute("strides"), y.attribute("offset"))
+    result: list[Size] = [0] * x.ndim
+    for d in range(x.ndim - 1, 0, -1):
+        result[d] = mod(linear, x.shape[d])
+        linear = floordiv(linear, x.shape[d])
+    if x.ndim:
+        result[0] = linear
+    return [Read(0, tuple(result))]
+
+
+def _numpy_as_strided(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    grid = numpy.indices(constants["shape"])
+    places = _places(list(grid), constants["strides"], constants["offset"])
+    return arrays[0].reshape(-1)[places]
+
+
+def _as_strided_samples() -> Samples:
+    yield [MATRIX], {"shape": (2, 2), "strides": (1, 2), "offset": 1}
+    yield [[1.0, 2.0, 3.0]], {"shape": (2, 2), "strides": (1, 1), "offset": 0}
+
+
+_shape_primitive(
+    "as_strided",
+    _infer_as_strided,
+    _as_strided_rule,
+    _as_strided_reads,
+    _numpy_as_strided,
+    _as_strided_samples,
+)
+
+
+def as_strided(x: Node, shape: Sequence[Size], strides: Sequence[Size], offset: Size) -> Node:
+    """Elements `offset + sum(index * strides)` of the row-major order of x; they may repeat."""
+    return bind("as_strided", x, shape=tuple(shape), strides=tuple(strides), offset=offset)

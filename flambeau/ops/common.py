@@ -1,0 +1,123 @@
+"""What the operator modules share: dimension arithmetic, geometry of views, dtype arguments.
+
+Everything here works on sizes that may be symbolic: questions that algebra cannot answer are put
+to the shape environment, which records a guard. Nothing here computes values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.core import layout, promotion
+from flambeau.core.dtypes import name_of
+from flambeau.core.trace import current_trace
+from flambeau.ir.environment import current_environment
+from flambeau.ir.environment import hint as hint_of
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, known_equal
+
+ITEM_SIZE = {
+    "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16,
+}  # fmt: skip
+
+
+def normalise_dim(dim: int, ndim: int, name: str) -> int:
+    """`dim` in [0, ndim); negative numbers count from the end.
+
+    A tensor without dimensions is treated as if it had one, as in PyTorch.
+
+    Raises:
+        IndexError: outside of the dimensions.
+    """
+    limit = max(ndim, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f"[{name}] Dimension out of range (expected to be in range of "
+            f"[{-limit}, {limit - 1}], but got {dim})\nhint: the tensor has {ndim} dimensions"
+        )
+    return dim + limit if dim < 0 else dim
+
+
+def normalise_dims(dims: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
+    """Each of `dims` in [0, ndim), all different.
+
+    Raises:
+        IndexError: outside of the dimensions.
+        RuntimeError: a dimension is named twice.
+    """
+    result: list[int] = []
+    for dim in dims:
+        wrapped = normalise_dim(dim, ndim, name)
+        if wrapped in result:
+            raise RuntimeError(
+                f"[{name}] dim {wrapped} appears multiple times in the list of dims\n"
+                "hint: name each dimension once"
+            )
+        result.append(wrapped)
+    return tuple(result)
+
+
+def static_size(size: Size) -> int:
+    """The size as a number, guarded: for programs whose form depends on it."""
+    if isinstance(size, int):
+        return size
+    environment = current_environment()
+    if environment is None:
+        raise NotImplementedError(
+            f"[size] the program depends on the value of {size}\nhint: trace with concrete sizes"
+        )
+    return int(environment.specialise(size))
+
+
+def is_one(size: Size) -> bool:
+    """True when a size is the constant 1."""
+    return isinstance(size, int) and size == 1
+
+
+def shown(shape: Sequence[Size]) -> str:
+    """A shape with the numbers of this call, for messages."""
+    return "[" + ", ".join(str(hint_of(s)) for s in shape) + "]"
+
+
+def number_shown(size: Size) -> str:
+    """One size with the number of this call, for messages."""
+    return str(hint_of(size))
+
+
+def same_sizes(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether two shapes are equal (guards when symbolic)."""
+    return len(a) == len(b) and all(layout.same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def dtype_or(dtype: Any, default: str | None = None) -> str:
+    """IR name of an optional dtype argument; the default float dtype when both are None."""
+    if dtype is None:
+        return promotion.default_dtype() if default is None else default
+    return dtype if isinstance(dtype, str) else name_of(dtype)
+
+
+def geometry_of(x: Node) -> layout.Geometry | None:
+    """Sizes, strides and offset of a node that is a view of an argument; None otherwise."""
+    trace = current_trace()
+    if trace is None:
+        return None
+    root = x
+    while root.op in ("broadcast", "reshape", "permute", "slice", "as_strided"):
+        root = root.inputs[0]
+    if root.op != "input":
+        return None
+    found = layout.view_geometry(x, trace.offsets)
+    return None if found is None else found[1]
+
+
+def strides_of(x: Node) -> tuple[Size, ...]:
+    """Strides of a node: those of its view, or contiguous ones for a computed value."""
+    found = geometry_of(x)
+    return layout.contiguous_strides(x.shape) if found is None else found[1]
+
+
+def known_positive(size: Size) -> bool:
+    """Whether a size is not zero (0 is always a constant)."""
+    return known_equal(size, 0) is not True
