@@ -71,7 +71,7 @@ def register(primitive: Primitive) -> Primitive:
     return primitive
 
 
-def bind(name: str, *operands: Node, **constants: Any) -> Node:
+def bind(name: str, /, *operands: Node, **constants: Any) -> Node:
     """Builds the node of primitive `name`; its type comes from the record."""
     dtype, shape = PRIMITIVES[name].infer(operands, constants)
     packed: Attributes = attributes(**constants)

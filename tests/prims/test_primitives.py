@@ -117,3 +117,34 @@ def test_derivative(name, k):
         seed = weight
     grads = gradients(out, nodes, seed)
     check_gradients(scalar_objective(out, weight), nodes, grads, given, 1e-6)
+
+
+COMPLEX_CASES = [
+    name
+    for name, record in PRIMITIVES.items()
+    if record.kind == "pointwise" and record.derivative != NOT_DIFFERENTIABLE
+]
+
+
+def accepts_complex(name, count):
+    x = [prims.input_node(i, "c128", (3,), (1,)) for i in range(count)]
+    try:
+        return prims.bind(name, *x).dtype == "c128"
+    except TypeError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in COMPLEX_CASES if n not in ("cast", "where", "complex")]
+)
+def test_complex_derivative(name):
+    count = len(next(iter(PRIMITIVES[name].samples()))[0])
+    if not accepts_complex(name, count):
+        pytest.skip("real only")
+    nodes = [prims.input_node(i, "c128", (3,), (1,)) for i in range(count)]
+    weight = prims.input_node(9, "c128", (3,), (1,))
+    values = np.array([[0.3 + 0.6j, -0.5 + 0.3j, 0.7 - 1.1j], [1.1 - 0.4j, 0.8 + 0.9j, 0.4 + 1j]])
+    given = dict(zip([*nodes, weight], [*values[:count], values[1] * 1.3]))
+    out = prims.bind(name, *nodes)
+    grads = PRIMITIVES[name].derivative(prims.conj(weight), out, *nodes)
+    check_gradients(scalar_objective(out, weight), nodes, grads, given, 1e-6)

@@ -1,0 +1,263 @@
+"""Derivation: from a Graph to its forward (with saved values) and its backward Graph.
+
+`derive(graph, needs)` accumulates in reverse over the primitives' own derivative rules and
+partitions the joint program. Call it under the environment the graph was traced in: rules may ask
+it about sizes, which may add guards.
+
+The calling convention of the backward Graph, which `Derived.sources` lists in the same order:
+
+1. tensor slots: the saved values (`("input", slot)` of the forward call, or `("output", k)`, where
+   k counts the outputs of `Derived.forward`), then the gradients `("grad", k)` of visible outputs;
+   a gradient may be absent (None) in a call;
+2. run-time integers, `("register", r)`: those of the forward Graph's symbols (r is the position in
+   `graph.symbols`) that the backward Graph uses and that are not the plain size of a dimension of
+   one of its tensors. Their names are `backward.symbols`;
+3. run-time scalars, `("scalar", slot)` of the forward call, in `backward.scalars`.
+
+The backward Graph is not run as it is: `replay` builds it again on the operands of a call,
+and the result is an ordinary program that can be derived again. Its shapes are written in the
+forward's symbols; `replay` finds their new values in the operands' shapes and in `symbol_values`.
+Absent gradients vanish together with everything that only depends on them.
+
+Its outputs are the gradients of the tensor slots `Derived.targets`, each in its input's dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from flambeau import prims
+from flambeau.autograd.partition import choose_saved, split
+from flambeau.autograd.replay import replay
+from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
+from flambeau.ir.size import SizeExpr, free_symbols
+from flambeau.prims.common import DIFFERENTIABLE, is_constant, show
+from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES
+
+Source = tuple[str, int]
+_PLACEHOLDER = 1 << 30  # slots of gradients until the backward Graph numbers its own
+
+__all__ = ["Derived", "derive", "differentiate", "replay"]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A differentiated graph; see the module for the calling convention."""
+
+    forward: Graph
+    backward: Graph
+    sources: tuple[Source, ...]
+    targets: tuple[int, ...]
+
+
+def derive(
+    graph: Graph, needs: Sequence[bool], grads_present: Sequence[bool] | None = None
+) -> Derived | None:
+    """Return forward and backward of a graph; None where no gradient flows.
+
+    Args:
+        graph: a program over primitives.
+        needs: per tensor slot, whether its gradient is wanted.
+        grads_present: per visible output, whether its gradient will be given; default: all.
+    """
+    wanted = [x for x, need in zip(graph.inputs, needs) if need and x is not None]
+    visible = [output.node for output in graph.outputs[: graph.visible]]
+    active = find_active(visible, wanted)
+    seeds: list[tuple[int, Node, Node]] = []
+    for k, value in enumerate(visible):
+        if value in active and (grads_present is None or grads_present[k]):
+            seed = prims.input_node(_PLACEHOLDER + k, value.dtype, value.shape, ())
+            seeds.append((k, value, seed))
+    found = accumulate([(value, seed) for _, value, seed in seeds], active)
+    targets = [x for x in wanted if x in found]
+    if not targets:
+        return None
+    grads = [prims.cast(found[x], x.dtype) for x in targets]
+    return _assemble(graph, targets, grads, [(k, seed) for k, _, seed in seeds])
+
+
+def differentiate(
+    outputs: Sequence[Node], grads: Sequence[Node], wanted: Sequence[Node]
+) -> list[Node | None]:
+    """Return the gradients of `wanted` nodes, given those of the outputs; no partition."""
+    active = find_active(outputs, wanted)
+    found = accumulate([p for p in zip(outputs, grads) if p[0] in active], active)
+    return [found.get(x) for x in wanted]
+
+
+def differentiable_operands(current: Node) -> tuple[Node, ...]:
+    """The operands that a node's derivative rule may give a gradient."""
+    record = PRIMITIVES.get(current.op)
+    if record is None or record.derivative == NOT_DIFFERENTIABLE:
+        return ()
+    return current.inputs[1:] if current.op == "with_derivative" else current.inputs
+
+
+def find_active(outputs: Iterable[Node], wanted: Iterable[Node]) -> set[Node]:
+    """Return the nodes through which gradients flow from outputs to the wanted nodes."""
+    active = {x for x in wanted if x.dtype in DIFFERENTIABLE}
+    for current in topological(outputs):
+        if current.dtype in DIFFERENTIABLE and any(
+            x in active for x in differentiable_operands(current)
+        ):
+            active.add(current)
+    return active
+
+
+def accumulate(seeds: Sequence[tuple[Node, Node]], active: set[Node]) -> dict[Node, Node]:
+    """Reverse accumulation; gradients are added in the reverse order of their users."""
+    found: dict[Node, Node] = {}
+    for value, seed in seeds:
+        _add(found, value, seed)
+    for current in reversed(list(topological(value for value, _ in seeds))):
+        grad = found.get(current)
+        if grad is None or current not in active or not current.inputs:
+            continue
+        operands = current.inputs
+        if is_constant(grad, 0):
+            grads: Sequence[Node | None] = [prims.zeros_like(x) for x in operands]
+        else:
+            derivative = PRIMITIVES[current.op].derivative
+            assert not isinstance(derivative, str)
+            grads = derivative(grad, current, *operands)
+        allowed = differentiable_operands(current)
+        for operand, part in zip(operands, grads, strict=True):
+            if part is not None and operand in active and operand in allowed:
+                _check(current, operand, part)
+                _add(found, operand, part)
+    return found
+
+
+def _add(found: dict[Node, Node], value: Node, part: Node) -> None:
+    before = found.get(value)
+    if before is None or is_constant(before, 0):
+        found[value] = part
+    elif not is_constant(part, 0):
+        found[value] = prims.add(before, part)
+
+
+def _check(current: Node, operand: Node, part: Node) -> None:
+    if part.dtype != operand.dtype or part.ndim != operand.ndim:
+        raise TypeError(
+            f"[{current.op}] its derivative gave {part.dtype}{show(part.shape)} for an operand "
+            f"{operand.dtype}{show(operand.shape)}\nhint: correct the derivative rule"
+        )
+
+
+def _assemble(
+    graph: Graph, targets: Sequence[Node], grads: Sequence[Node], seeds: list[tuple[int, Node]]
+) -> Derived:
+    """Partition the joint program into the two Graphs."""
+    overwritten = {o.target for o in graph.outputs if o.target is not None}
+    free: dict[Node, Source] = {}
+    for slot, x in enumerate(graph.inputs):
+        if x is not None and slot not in overwritten:
+            free[x] = ("input", slot)
+    for k, output in enumerate(graph.outputs[: graph.visible]):
+        free.setdefault(output.node, ("output", k))
+    seed_nodes = {seed for _, seed in seeds}
+    saved = choose_saved(split(grads, seed_nodes), free)
+    forward = replace(
+        graph,
+        outputs=(
+            *graph.outputs[: graph.visible],
+            *(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved),
+        ),
+    )
+    known = free | {x: ("output", graph.visible + k) for k, x in enumerate(saved)}
+    values = _read_first(grads, known)
+    tensors = [(x, known[x]) for x in values] + [(seed, ("grad", k)) for k, seed in seeds]
+    backward, symbols, scalars = _backward_graph(graph, grads, tensors)
+    sources = [source for _, source in tensors]
+    sources += [("register", graph.symbols.index(name)) for name in symbols]
+    sources += [("scalar", slot) for slot in scalars]
+    slots = tuple(graph.inputs.index(x) for x in targets)
+    return Derived(forward, backward, tuple(sources), slots)
+
+
+def _read_first(grads: Sequence[Node], known: dict[Node, Source]) -> list[Node]:
+    """The known values that the gradients read, not looking behind them."""
+    used = [x for x in _until(grads, known) if x in known]
+    rank = {"input": 0, "output": 1}
+    return sorted(used, key=lambda x: (rank[known[x][0]], known[x][1]))
+
+
+def _until(roots: Sequence[Node], stop: dict[Node, Source]) -> list[Node]:
+    """All nodes that roots depend on, operands first, not looking behind `stop`."""
+    done: dict[Node, None] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        current, expanded = stack.pop()
+        if current in done:
+            continue
+        if expanded or current in stop:
+            done[current] = None
+            continue
+        stack.append((current, True))
+        stack.extend((x, False) for x in reversed(current.inputs) if x not in done)
+    return list(done)
+
+
+def _backward_graph(
+    graph: Graph, grads: Sequence[Node], tensors: list[tuple[Node, Source]]
+) -> tuple[Graph, list[str], list[int]]:
+    """Rebuild the gradients on the backward Graph's own inputs and scalars."""
+    values: dict[Node, Node] = {}
+    inputs = []
+    for slot, (x, _) in enumerate(tensors):
+        strides = prims.contiguous_strides(x.shape)
+        values[x] = prims.input_node(slot, x.dtype, x.shape, strides)
+        inputs.append(values[x])
+    order = _until(grads, dict.fromkeys(values, ("input", 0)))
+    scalars: list[Node] = []
+    for current in order:
+        if current.op == "scalar":
+            values[current] = prims.scalar_node(len(scalars), current.dtype)
+            scalars.append(current)
+        elif current not in values:
+            operands = tuple(values[x] for x in current.inputs)
+            if operands == current.inputs:
+                values[current] = current
+            else:
+                values[current] = node(
+                    current.op, operands, current.attributes, current.dtype, current.shape
+                )
+    symbols = _integer_symbols(graph, [values[x] for x in order], inputs)
+    backward = Graph(
+        symbols=tuple(symbols),
+        inputs=tuple(inputs),
+        scalars=tuple(values[x] for x in scalars),
+        outputs=tuple(GraphOutput(values[g], prims.contiguous_strides(g.shape)) for g in grads),
+        visible=len(grads),
+        name=f"{graph.name}_backward",
+    )
+    return backward, symbols, [x.attribute("slot") for x in scalars]
+
+
+def _integer_symbols(graph: Graph, order: list[Node], inputs: list[Node]) -> list[str]:
+    """Names of the symbols that replay cannot read off the tensors' sizes."""
+    bound = {
+        extent.name
+        for x in inputs
+        for extent in x.shape
+        if isinstance(extent, SizeExpr) and extent.kind == "symbol"
+    }
+    used: set[str] = set()
+    for current in order:
+        if current.op != "input":
+            used |= symbols_of(current)
+    return [name for name in graph.symbols if name in used - bound]
+
+
+def symbols_of(current: Node) -> set[str]:
+    """Names of the symbols in a node's shape and attributes."""
+    found: set[str] = set()
+    stack: list[object] = [current.shape, *(value for _, value in current.attributes)]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, SizeExpr):
+            found |= free_symbols(value)
+        elif isinstance(value, tuple):
+            stack.extend(value)
+    return found

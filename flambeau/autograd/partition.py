@@ -1,0 +1,189 @@
+"""What a forward program keeps for its backward: the cheapest cut of the joint program.
+
+Backward may recompute cheap values (pointwise, shape, reads) from what it has for free: inputs,
+visible outputs, run-time numbers, constants. What must not be computed twice (random draws) or is
+too dear (reductions, scans, routines, writes) has to be saved, itself or through a value computed
+from it. The values to save are a minimum cut, by bytes, between those and the values that the
+backward part reads; of equal cuts the one nearest to the backward part.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from flambeau.ir.environment import hint
+from flambeau.ir.node import Node, topological
+from flambeau.ir.size import prod
+from flambeau.prims.common import ITEM_SIZE
+from flambeau.prims.record import PRIMITIVES
+
+RECOMPUTABLE = frozenset({"create", "pointwise", "shape", "index", "annotation"})
+TENSOR_OVERHEAD = 64  # bytes: one more saved tensor is worth avoiding among equals
+INFINITE = 1 << 62
+
+
+def recomputable(node: Node) -> bool:
+    """Tell whether backward may compute the node again."""
+    record = PRIMITIVES.get(node.op)
+    return record is not None and record.kind in RECOMPUTABLE
+
+
+def saved_bytes(node: Node) -> int:
+    """Return the likely size of a value in bytes."""
+    return hint(prod(node.shape)) * ITEM_SIZE[node.dtype] + TENSOR_OVERHEAD
+
+
+def always_there(node: Node) -> bool:
+    """Tell whether a node costs nothing in any program."""
+    return node.op == "scalar" or (node.op in PRIMITIVES and PRIMITIVES[node.op].kind == "create")
+
+
+def choose_saved(frontier: Sequence[Node], free: Iterable[Node]) -> list[Node]:
+    """Return the values to save, in topological order.
+
+    Args:
+        frontier: forward values that the backward part reads.
+        free: inputs and visible outputs that backward has anyway. They are not returned, and what
+            they depend on is not looked at.
+    """
+    network = _Network(set(free))
+    order = network.build(frontier)
+    if not network.has_source:
+        return []
+    network.saturate()
+    side = network.sink_side()
+    return [
+        node
+        for node in order
+        if network.number[node] * 2 not in side and network.number[node] * 2 + 1 in side
+    ]
+
+
+class _Network:
+    """A flow network with an entry and an exit vertex per node; Dinic's algorithm."""
+
+    SOURCE, SINK = -2, -1
+
+    def __init__(self, free: set[Node]) -> None:
+        self.free = free
+        self.number: dict[Node, int] = {}
+        self.has_source = False
+        self.heads: dict[int, list[int]] = {self.SOURCE: [], self.SINK: []}
+        self.target: list[int] = []
+        self.capacity: list[int] = []
+
+    def connect(self, start: int, end: int, capacity: int) -> None:
+        """Add an edge and its reverse; the reverse of edge e is e ^ 1."""
+        for a, b, c in ((start, end, capacity), (end, start, 0)):
+            self.heads.setdefault(a, []).append(len(self.target))
+            self.target.append(b)
+            self.capacity.append(c)
+
+    def build(self, frontier: Sequence[Node]) -> list[Node]:
+        """Add all nodes that the frontier needs computed; return them operands first."""
+        order: list[Node] = []
+        for node in _needed(frontier, self.free):
+            number = self.number[node] = len(self.number)
+            order.append(node)
+            entry, leave = 2 * number, 2 * number + 1
+            self.connect(entry, leave, saved_bytes(node))
+            if not recomputable(node):
+                self.connect(self.SOURCE, entry, INFINITE)
+                self.has_source = True
+                continue
+            for operand in dict.fromkeys(node.inputs):
+                if operand in self.number:
+                    self.connect(2 * self.number[operand] + 1, entry, INFINITE)
+        for node in dict.fromkeys(frontier):
+            if node in self.number:
+                self.connect(2 * self.number[node] + 1, self.SINK, INFINITE)
+        return order
+
+    def saturate(self) -> None:
+        """Push the maximum flow."""
+        while True:
+            level = self._levels()
+            if self.SINK not in level:
+                return
+            position = dict.fromkeys(level, 0)
+            while self._augment(level, position):
+                pass
+
+    def _levels(self) -> dict[int, int]:
+        level = {self.SOURCE: 0}
+        queue = deque([self.SOURCE])
+        while queue:
+            vertex = queue.popleft()
+            for edge in self.heads[vertex]:
+                end = self.target[edge]
+                if self.capacity[edge] and end not in level:
+                    level[end] = level[vertex] + 1
+                    queue.append(end)
+        return level
+
+    def _augment(self, level: dict[int, int], position: dict[int, int]) -> bool:
+        """Push flow along one path of the level graph, found without recursion."""
+        path: list[int] = []
+        vertex = self.SOURCE
+        while vertex != self.SINK:
+            edges = self.heads[vertex]
+            while position[vertex] < len(edges):
+                edge = edges[position[vertex]]
+                end = self.target[edge]
+                if self.capacity[edge] and level.get(end) == level[vertex] + 1:
+                    path.append(edge)
+                    vertex = end
+                    break
+                position[vertex] += 1
+            else:
+                if not path:
+                    return False
+                vertex = self.target[path.pop() ^ 1]
+                position[vertex] += 1
+        flow = min(self.capacity[edge] for edge in path)
+        for edge in path:
+            self.capacity[edge] -= flow
+            self.capacity[edge ^ 1] += flow
+        return True
+
+    def sink_side(self) -> set[int]:
+        """Return the vertices from which the sink can still be reached."""
+        reached = {self.SINK}
+        queue = deque([self.SINK])
+        while queue:
+            vertex = queue.popleft()
+            for edge in self.heads[vertex]:
+                start = self.target[edge]
+                if self.capacity[edge ^ 1] and start not in reached:
+                    reached.add(start)
+                    queue.append(start)
+        return reached
+
+
+def _needed(frontier: Sequence[Node], free: set[Node]) -> Iterable[Node]:
+    """Yield what must be computed or saved for the frontier, operands first."""
+    done: set[Node] = set()
+    stack = [(node, False) for node in reversed(frontier)]
+    while stack:
+        node, expanded = stack.pop()
+        if node in done or node in free or always_there(node):
+            continue
+        if expanded or not recomputable(node):
+            done.add(node)
+            yield node
+            continue
+        stack.append((node, True))
+        stack.extend((x, False) for x in reversed(node.inputs) if x not in done)
+
+
+def split(roots: Sequence[Node], seeds: set[Node]) -> list[Node]:
+    """Return the frontier of `roots`: what they read that does not depend on `seeds`."""
+    dependent = set(seeds)
+    frontier: dict[Node, None] = {}
+    for node in topological(roots):
+        if any(x in dependent for x in node.inputs):
+            dependent.add(node)
+            frontier.update((x, None) for x in node.inputs if x not in dependent)
+    frontier.update((root, None) for root in roots if root not in dependent)
+    return list(frontier)

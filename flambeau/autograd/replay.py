@@ -1,0 +1,216 @@
+"""Replay: a Graph built again on other operands, sizes and run-time numbers.
+
+Used wherever a traced program becomes part of another: a backward Graph in its op, the ops of a
+recorded stream. Sizes are substituted, not inferred again, so a replay costs about one look-up per
+node. Draws of random numbers are numbered anew, in their old order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.environment import next_sequence, same_shape
+from flambeau.ir.node import Attributes, Graph, Node, attributes, node
+from flambeau.ir.size import Size, SizeExpr, substitute
+from flambeau.prims.common import is_constant, show
+
+Operand = Node | None
+
+
+def replay(
+    graph: Graph,
+    tensor_nodes: Sequence[Operand],
+    scalar_nodes: Sequence[Node] = (),
+    symbol_values: Mapping[str, Size] | None = None,
+    generators: Sequence[int] | None = None,
+) -> list[Operand]:
+    """Return the nodes of the graph's outputs on new operands.
+
+    Args:
+        graph: the program.
+        tensor_nodes: one node per tensor slot. None is an absent optional, or a gradient that is
+            zero: what depends on it linearly vanishes, and outputs may be None.
+        scalar_nodes: one node per scalar slot.
+        symbol_values: sizes that stand for the graph's symbols; those that are the plain size of
+            a dimension of an input are read off the operands where not given.
+        generators: new generator slot per generator slot; default: the same.
+
+    Raises:
+        ValueError: if an operand's dtype or shape is not what the graph was traced on.
+    """
+    sizes = _Sizes(bind_symbols(graph, tensor_nodes, symbol_values))
+    _check_operands(graph, tensor_nodes, sizes)
+    order = graph.notes.get("order")
+    if order is None:
+        order = graph.notes["order"] = graph.nodes()
+    sequences = _renumber(order)
+    values: dict[Node, Operand] = {}
+    for current in order:
+        if current.op == "input":
+            values[current] = tensor_nodes[current.attribute("slot")]
+        elif current.op == "scalar":
+            values[current] = scalar_nodes[current.attribute("slot")]
+        elif current.op == "random":
+            slot = current.attribute("generator")
+            changed = dict(current.attributes) | {
+                "sequence": sequences[current],
+                "generator": slot if generators is None else generators[slot],
+                "shape": sizes.tuple(current.shape),
+            }
+            operands = tuple(_present(values[x], x, sizes) for x in current.inputs)
+            values[current] = node(
+                "random", operands, attributes(**changed), current.dtype, changed["shape"]
+            )
+        else:
+            values[current] = _rebuild(current, values, sizes)
+    return [values[output.node] for output in graph.outputs]
+
+
+def bind_symbols(
+    graph: Graph, tensor_nodes: Sequence[Operand], given: Mapping[str, Size] | None = None
+) -> dict[str, Size]:
+    """Return the symbols' new values: the given ones, then sizes of the operands."""
+    values = dict(given or {})
+    for old, new in zip(graph.inputs, tensor_nodes):
+        if old is None or new is None:
+            continue
+        for before, after in zip(old.shape, new.shape):
+            if isinstance(before, SizeExpr) and before.kind == "symbol":
+                values.setdefault(before.name, after)
+    return values
+
+
+class _Sizes:
+    """Substitution of symbols, remembered."""
+
+    def __init__(self, values: dict[str, Size]) -> None:
+        self.values = {
+            name: value
+            for name, value in values.items()
+            if not (isinstance(value, SizeExpr) and value.name == name)
+        }
+        self.memo: dict[SizeExpr, Size] = {}
+
+    def size(self, value: Size) -> Size:
+        if isinstance(value, int):
+            return value
+        found = self.memo.get(value)
+        if found is None:
+            found = self.memo[value] = substitute(value, self.values)
+        return found
+
+    def tuple(self, values: Sequence[Size]) -> tuple[Size, ...]:
+        return tuple([v if type(v) is int else self.size(v) for v in values])
+
+    def attribute(self, value: Any) -> Any:
+        if isinstance(value, SizeExpr):
+            return self.size(value)
+        if type(value) is tuple:
+            return tuple([self.attribute(v) for v in value])
+        return value
+
+    def attributes(self, pairs: Attributes) -> Attributes:
+        return tuple([(name, self.attribute(value)) for name, value in pairs])
+
+
+def _check_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Sizes) -> None:
+    for slot, (old, new) in enumerate(zip(graph.inputs, tensor_nodes, strict=True)):
+        if old is None or new is None:
+            continue
+        expected = sizes.tuple(old.shape)
+        if new.dtype != old.dtype or not same_shape(new.shape, expected):
+            raise ValueError(
+                f"[{graph.name}] tensor {slot} is {new.dtype}{show(new.shape)}, the program was "
+                f"traced on {old.dtype}{show(expected)}\nhint: trace it again for these operands"
+            )
+
+
+def _renumber(order: Sequence[Node]) -> dict[Node, int]:
+    draws = [x for x in order if x.op == "random"]
+    draws.sort(key=lambda x: int(x.attribute("sequence")))
+    return {x: next_sequence() for x in draws}
+
+
+def _rebuild(current: Node, values: Mapping[Node, Operand], sizes: _Sizes) -> Operand:
+    operands = tuple([values[x] for x in current.inputs])
+    if sizes.values:
+        constants, shape = sizes.attributes(current.attributes), sizes.tuple(current.shape)
+    else:
+        constants, shape = current.attributes, current.shape
+    if None in operands:
+        vanish = _LINEAR.get(current.op)
+        if vanish is not None:
+            result = vanish(current, operands)
+            if not isinstance(result, bool):
+                return result
+            if result:
+                return None
+        operands = tuple(_present(v, x, sizes) for v, x in zip(operands, current.inputs))
+    elif operands == current.inputs and (constants, shape) == (current.attributes, current.shape):
+        return current
+    present: Any = operands
+    return node(current.op, present, constants, current.dtype, shape, current.source)
+
+
+def _present(value: Operand, old: Node, sizes: _Sizes) -> Node:
+    """The operand, as zeros if it is absent."""
+    return prims.full(0, sizes.tuple(old.shape), old.dtype) if value is None else value
+
+
+# ------------------------------------------------------------------------------------ absent values
+# What becomes of a node with absent (zero) operands: True: it is absent too; a node: that instead;
+# False: compute it with zeros.
+
+Vanish = Callable[[Node, tuple[Operand, ...]], "Node | bool"]
+
+
+def _vanishes(current: Node, operands: tuple[Operand, ...]) -> bool:
+    return True
+
+
+def _first_vanishes(current: Node, operands: tuple[Operand, ...]) -> bool:
+    return operands[0] is None
+
+
+def _last_vanishes(current: Node, operands: tuple[Operand, ...]) -> bool:
+    return operands[-1] is None
+
+
+def _all_vanish(current: Node, operands: tuple[Operand, ...]) -> bool:
+    return all(x is None or is_constant(x, 0) for x in operands)
+
+
+def _values_vanish(current: Node, operands: tuple[Operand, ...]) -> bool:
+    return all(x is None or is_constant(x, 0) for x in operands[1:])
+
+
+def _add(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
+    a, b = operands
+    if a is None and b is None:
+        return True
+    if b is None:
+        return a if a is not None else True
+    return b if current.op == "add" else prims.neg(b)
+
+
+def _write(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
+    base, source = operands[0], operands[-1]
+    if current.attribute("mode", "add") not in ("add", "set"):
+        return False
+    if base is None or is_constant(base, 0):
+        return source is None or is_constant(source, 0)
+    return base if current.attribute("mode", "add") == "add" else False
+
+
+_LINEAR: dict[str, Vanish] = {
+    **dict.fromkeys("neg cast real imag broadcast reshape permute slice flip".split(), _vanishes),
+    **dict.fromkeys("windows sum cumsum mul matmul".split(), _vanishes),
+    **dict.fromkeys("div gather take index_nd with_derivative".split(), _first_vanishes),
+    **dict.fromkeys("complex cat pad".split(), _all_vanish),
+    **dict.fromkeys("add sub".split(), _add),
+    **dict.fromkeys("scatter put_nd take_add".split(), _write),
+    "where": _values_vanish,
+    "linear_scan": _last_vanishes,
+}
