@@ -54,8 +54,8 @@ class StreamReport:
 
     records: int
     graph: Graph
-    externals: int
-    outputs: int
+    bytes_moved: int
+    launches: int = 0
 
 
 _histories: dict[Any, History] = {}
@@ -238,10 +238,11 @@ class StreamTrace:
         mapping = self._mapping(graph, present, integers)
         scalars = [self._scalar(kind) for kind in kinds]
         nodes = [value.node for value in present]
-        out = derivation.replay(graph, nodes, scalars, mapping, generators=self.generators)
+        slots = range(self.generators, self.generators + generators)
+        out = derivation.replay(graph, nodes, scalars, mapping, slots)
         self.generators += generators
         for number, result, output in zip(results, out, graph.outputs, strict=True):
-            if number >= 0:
+            if number >= 0 and result is not None:
                 self._define(number, result, output, mapping, present)
 
     def _define(
@@ -326,8 +327,10 @@ def compile_stream(
     push_environment(trace.environment)
     try:
         graph = _graph(trace, live)
-        reports.append(StreamReport(len(records), graph, len(externals), len(live)))
-        return _plan(trace, graph)
+        hints = dict(zip(trace.symbols, trace.hints, strict=True))
+        report = StreamReport(len(records), graph, bytes_moved(graph, hints))
+        reports.append(report)
+        return _plan(graph, report)
     finally:
         pop_environment()
 
@@ -372,7 +375,7 @@ def _graph(trace: StreamTrace, live: Sequence[Live]) -> Graph:
     )
 
 
-def _plan(trace: StreamTrace, graph: Graph) -> Any:
+def _plan(graph: Graph, report: StreamReport) -> Any:
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]
     guards = [program.register(g) for g in graph.guards]
@@ -381,7 +384,9 @@ def _plan(trace: StreamTrace, graph: Graph) -> Any:
     def compile_plan() -> dict[str, Any]:
         from flambeau.compiler import pipeline
 
-        return pipeline.compile_graph(graph, registers)
+        execution = pipeline.compile_graph(graph, registers)
+        report.launches = len(execution["launches"])
+        return execution
 
     return _core.Plan(
         {

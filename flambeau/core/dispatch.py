@@ -16,11 +16,14 @@ from flambeau.core.definition import Overload, View, evaluate
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
 from flambeau.ir.kernel import ITEM_SIZE
-from flambeau.ir.node import Graph, GraphOutput, Node
+from flambeau.ir.node import Graph, GraphOutput, Node, node
 from flambeau.ir.size import Size, mul
 from flambeau.ir.size_program import Program
 
 Spec = dict[str, Any]
+
+# Stands for an output that does not exist in a class of calls (the gradient of an unused operand).
+ABSENT = node("absent", (), (), "f32", ())
 
 
 def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any]:
@@ -168,11 +171,6 @@ def make_plan(
     if device is not None:
         outputs = [(*o, device) if o[0] == "new" else o for o in outputs]
     guards = [program.register(g) for g in trace.environment.guards]
-    if backward is not None:
-        backward["arguments"] = [
-            ("register", program.register(a[1])) if a and a[0] == "size" else a
-            for a in backward["arguments"]
-        ]
     return _core.Plan(
         {
             "name": graph.name,
@@ -208,6 +206,8 @@ def _compiler(graph: Graph, program: Program) -> Callable[[], Spec]:
 def output_spec(program: Program, output: GraphOutput) -> tuple[Any, ...]:
     """Native description of one result, docs/design.md § 6."""
     value = output.node
+    if value is ABSENT:
+        return ("none",)
     if output.target is not None:
         return ("input", output.target)
     if output.alias is not None and output.strides is None:
@@ -239,7 +239,7 @@ def graph_arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     specs: list[tuple[Any, ...]] = []
     for slot in range(len(graph.inputs)):
         specs.append((f"x{slot}", "Tensor?", (None,), False, False, False))
-    for name in graph.notes.get("integers", ()):
+    for name in graph.symbols:
         specs.append((name, "SymInt", (0,), False, False, False))
     for slot in range(len(graph.scalars)):
         specs.append((f"c{slot}", "Scalar", (0,), False, True, False))
@@ -248,7 +248,7 @@ def graph_arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
 
 def graph_builder(graph: Graph, name: str) -> Callable[[tuple[Any, ...]], Any]:
     """The build function of a graph used as an op: replays it on the call's tensors and sizes."""
-    tensors, integers = len(graph.inputs), graph.notes.get("integers", ())
+    tensors, integers = len(graph.inputs), graph.symbols
 
     def run(trace: Trace) -> tuple[Trace, Graph]:
         values = dict(zip(integers, trace.arguments[tensors:], strict=False))
@@ -265,7 +265,9 @@ def graph_builder(graph: Graph, name: str) -> Callable[[tuple[Any, ...]], Any]:
     return build
 
 
-def _replayed_output(trace: Trace, value: Node) -> GraphOutput:
+def _replayed_output(trace: Trace, value: Node | None) -> GraphOutput:
+    if value is None:
+        return GraphOutput(ABSENT)
     found = layout.view_geometry(value, trace.offsets)
     if found is not None:
         slot, (_, strides, offset) = found

@@ -1,0 +1,278 @@
+"""`torch.compile` and its companions: what starts, ends and explains a recorded region.
+
+A region runs as ordinary Python; only its op calls are recorded. Nothing here changes what a program
+computes: a flush costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau import _core
+from flambeau.capture import stream
+
+END = "end of region"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+@dataclass(frozen=True)
+class Flush:
+    """One point where the recorded stream had to run.
+
+    Attributes:
+        reason: what needed a value ("item", "print", ...; `end of region` for the last one).
+        line: the user's "file:line".
+        records: op calls that were in the stream.
+        known: whether the stream had been compiled before.
+    """
+
+    reason: str
+    line: str
+    records: int
+    known: bool
+
+
+@dataclass
+class Explanation:
+    """What `explain` found out.
+
+    Attributes:
+        flushes: in order; the last one is the region's end.
+        plans: number of Plans compiled during the call.
+        kernels: launches of those Plans.
+        graphs: their graphs.
+        bytes_moved: bytes of inputs and outputs of those Plans.
+    """
+
+    flushes: list[Flush] = field(default_factory=list)
+    plans: int = 0
+    kernels: int = 0
+    bytes_moved: int = 0
+    graphs: list[Any] = field(default_factory=list)
+
+    @property
+    def graph_break_count(self) -> int:
+        """Flushes before the end of the region."""
+        return sum(f.reason != END for f in self.flushes)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.plans} plans, {self.kernels} kernels, {self.bytes_moved} bytes moved, "
+            f"{self.graph_break_count} flushes before the end"
+        ]
+        lines += [
+            f"  {f.line}: {f.reason} after {f.records} ops ({'known' if f.known else 'new'})"
+            for f in self.flushes
+        ]
+        return "\n".join(lines)
+
+
+class _Watch(threading.local):
+    """Per thread: who wants to hear of flushes."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[Flush], None]] = []
+
+
+_watch = _Watch()
+
+
+def _user_line() -> str:
+    """The innermost line outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "<unknown>"
+
+
+def _on_flush(reason: str, records: int, known: int) -> None:
+    if _watch.listeners:
+        event = Flush(reason, _user_line(), records, bool(known))
+        for listener in list(_watch.listeners):
+            listener(event)
+
+
+class _Listening:
+    """Adds a listener for the duration of a `with` block."""
+
+    def __init__(self, listener: Callable[[Flush], None]) -> None:
+        self._listener = listener
+
+    def __enter__(self) -> None:
+        _core.set_flush_observer(_on_flush)
+        _watch.listeners.append(self._listener)
+
+    def __exit__(self, *exception: object) -> None:
+        _watch.listeners.remove(self._listener)
+        if not _watch.listeners:
+            _core.set_flush_observer(None)
+
+
+class GraphBreakError(RuntimeError):
+    """A region compiled with `fullgraph=True` needed a value before its end."""
+
+
+def _refuse(event: Flush) -> None:
+    if event.reason != END:
+        raise GraphBreakError(
+            f"[compile] fullgraph=True, but {event.line} needs a value: {event.reason}\n"
+            "hint: move that line out of the compiled function, or drop fullgraph=True"
+        )
+
+
+def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Calls `function` inside a recorded region."""
+    _core.record_begin()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _core.record_end(END)
+
+
+def _wrap(function: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
+    begin, end = _core.record_begin, _core.record_end
+
+    @functools.wraps(function)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        begin()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            end(END)
+
+    if not fullgraph:
+        return compiled
+
+    @functools.wraps(function)
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        with _Listening(_refuse):
+            return compiled(*args, **kwargs)
+
+    return whole
+
+
+def compile(  # noqa: A001 - PyTorch's name
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+    **unused: Any,
+) -> Any:
+    """Compiles a function or module: its op calls run as one fused program.
+
+    Args:
+        model: a callable or `nn.Module`; None returns a decorator.
+        fullgraph: raise at the first flush before the end of the function.
+        dynamic: accepted; sizes of data are symbols from the start either way.
+        backend: "inductor" or "flambeau" (the compiler), "eager" (no compilation).
+        mode: "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs".
+        options: accepted for compatibility.
+        disable: return `model` unchanged.
+
+    Raises:
+        ValueError: unknown mode or backend.
+
+    Example:
+        >>> f = torch.compile(lambda x: (x * 2).relu())
+        >>> f(torch.tensor([-1.0, 1.0]))
+        tensor([0., 2.])
+    """
+    if model is None:
+        return lambda m: compile(m, fullgraph=fullgraph, backend=backend, mode=mode,
+                                 dynamic=dynamic, options=options, disable=disable)  # fmt: skip
+    if mode not in (None, "default", "reduce-overhead", "max-autotune",
+                    "max-autotune-no-cudagraphs"):  # fmt: skip
+        raise RuntimeError(f"[compile] unrecognized mode {mode!r}\nhint: use 'default'")
+    if disable or backend == "eager":
+        return model
+    if backend not in ("inductor", "flambeau", "aot_eager"):
+        raise RuntimeError(f"[compile] invalid backend {backend!r}\nhint: use 'inductor'")
+    if not callable(model):
+        raise TypeError(f"[compile] expected a callable, got {type(model).__name__}")
+    from flambeau import nn
+
+    if isinstance(model, nn.Module):
+        from flambeau.capture.module import OptimizedModule
+
+        return OptimizedModule(model, _wrap(model.__call__, fullgraph))
+    return _wrap(model, fullgraph)
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Runs a compiled region once and reports its flushes, plans, kernels and bytes.
+
+    Args:
+        function: a plain or compiled callable.
+        *args, **kwargs: its arguments.
+
+    Example:
+        >>> report = torch.compiler.explain(lambda x: x.sin() + x.sum().item(), torch.ones(3))
+        >>> report.graph_break_count
+        1
+    """
+    found = Explanation()
+    _core.stream_clear()
+    start = len(stream.reports)
+    with _Listening(found.flushes.append):
+        record(function, args, kwargs)
+    for report in stream.reports[start:]:
+        found.plans += 1
+        found.kernels += report.launches
+        found.graphs.append(report.graph)
+        found.bytes_moved += report.bytes_moved
+    return found
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Makes a function run eagerly, also inside a compiled region.
+
+    Args:
+        fn: the function; None returns a decorator.
+        recursive: accepted; callees are always eager too.
+        reason: shown by `explain`.
+    """
+    if fn is None:
+        return lambda f: disable(f, recursive, reason=reason)
+    label = reason or f"{getattr(fn, '__qualname__', fn)} is disabled for compilation"
+
+    @functools.wraps(fn)
+    def eager(*args: Any, **kwargs: Any) -> Any:
+        if not _core.is_recording():
+            return fn(*args, **kwargs)
+        _core.record_flush(label)
+        suspended = _core.record_suspend()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _core.record_resume(suspended)
+
+    return eager
+
+
+def is_compiling() -> bool:
+    """Whether op calls of this thread are being recorded."""
+    return bool(_core.is_recording())
+
+
+def reset() -> None:
+    """Forgets all compiled streams and what was learnt about varying sizes."""
+    _core.stream_clear()
+    stream.forget()
+
+
+def install() -> None:
+    """Connects the native recorder with the stream compiler."""
+    _core.set_stream_compiler(stream.compile_stream)
