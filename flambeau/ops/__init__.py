@@ -1,0 +1,15 @@
+"""The operator library: one module per family, each operator written once.
+
+Every module of this package is a family and is imported here, so a new family is a new file and
+nothing else. Importing only records definitions; `core.install` makes them callable.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+FAMILIES: tuple[str, ...] = tuple(sorted(module.name for module in iter_modules(__path__)))
+
+for _family in FAMILIES:
+    import_module(f"{__name__}.{_family}")

@@ -1,0 +1,80 @@
+"""Operands of pointwise operators: numbers become nodes, shapes become one, errors are PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import layout
+from flambeau.core.promotion import default_dtype, number_dtype
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, SizeExpr
+from flambeau.ops.common import is_one, number_shown
+
+Value = Any  # a Node or a Python number
+
+
+def broadcast_sizes(name: str, *shapes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """The common shape of several operands.
+
+    Raises:
+        RuntimeError: two sizes differ and neither is 1.
+    """
+    result = shapes[0]
+    for other in shapes[1:]:
+        if other != result:
+            result = _two_shapes(name, result, other)
+    return result
+
+
+def _two_shapes(name: str, a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
+    ndim = max(len(a), len(b))
+    left = (1,) * (ndim - len(a)) + a
+    right = (1,) * (ndim - len(b)) + b
+    result: list[Size] = []
+    for dim, (x, y) in enumerate(zip(left, right, strict=True)):
+        if is_one(x) or is_one(y):
+            result.append(y if is_one(x) else x)
+        elif layout.same(x, y):
+            result.append(x)
+        else:
+            raise RuntimeError(
+                f"[{name}] The size of tensor a ({number_shown(x)}) must match the size of tensor "
+                f"b ({number_shown(y)}) at non-singleton dimension {dim}\n"
+                "hint: sizes are compared from the last dimension; 1 stretches"
+            )
+    return tuple(result)
+
+
+def as_node(value: Value, dtype: str) -> Node:
+    """A node of this dtype: a cast node, or a Python number as a zero-dimensional one."""
+    if isinstance(value, Node):
+        return prims.cast(value, dtype)
+    if isinstance(value, SizeExpr):
+        return prims.cast(prims.size(value), dtype)
+    return prims.full(value, (), dtype)
+
+
+def dtype_of(values: Sequence[Value]) -> str:
+    """The dtype operands compute in: that of the first node, else of the first number."""
+    for value in values:
+        if isinstance(value, Node) and value.op != "scalar":
+            return value.dtype
+    first = values[0]
+    if isinstance(first, Node):
+        return default_dtype() if first.dtype == "f64" else first.dtype
+    return number_dtype(type(first))
+
+
+def together(name: str, *values: Value) -> tuple[Node, ...]:
+    """The operands as nodes of one dtype and one shape."""
+    dtype = dtype_of(values)
+    nodes = [as_node(value, dtype) for value in values]
+    shape = broadcast_sizes(name, *(x.shape for x in nodes))
+    return tuple(prims.broadcast_to(x, shape) for x in nodes)
+
+
+def apply(name: str, function: Callable[..., Node], *values: Value) -> Node:
+    """A strict primitive on operands that broadcast."""
+    return function(*together(name, *values))
