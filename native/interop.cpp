@@ -366,10 +366,11 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
     return nullptr;
   Tensor* t = as_tensor(tensor);
   Storage* storage = untyped_storage_target(storage_argument);
-  if (!storage || !tensor_materialise(t, "set_") ||
+  if (!storage || (active_recorder && !record_flush(active_recorder, "set_")) ||
       !fits("set_", storage, t->dtype, ndim, sizes, strides, offset))
     return nullptr;
   storage_incref(storage);
+  t->value_id = -1;
   if (!tensor_fill(t, storage, t->dtype, storage->device, ndim, sizes, strides, offset))
     return nullptr;
   return Py_NewRef(tensor);

@@ -17,11 +17,11 @@ constexpr const char* kNames[kOperators] = {
     "add",    "radd",   "sub",       "rsub",      "mul",  "rmul",   "truediv", "rtruediv",
     "floordiv", "rfloordiv", "mod",  "rmod",      "pow",  "rpow",   "matmul",  "rmatmul",
     "and",    "rand",   "or",        "ror",       "xor",  "rxor",   "lshift",  "rlshift",
-    "rshift", "rrshift", "divmod",   "rdivmod",   "iadd", "isub",   "imul",    "itruediv",
+    "rshift", "rrshift", "iadd", "isub",   "imul",    "itruediv",
     "ifloordiv", "imod", "ipow",     "imatmul",   "iand", "ior",    "ixor",    "ilshift",
     "irshift", "neg",   "pos",       "abs",       "invert", "lt",   "le",      "eq",
-    "ne",     "gt",     "ge",        "getitem",   "setitem", "contains", "unbind", "detach",
-    "detach_", "alias", "share_memory_", "repr",  "reduce_ex", "contiguous", "to_dtype"};
+    "ne",     "gt",     "ge",        "getitem",   "setitem", "contains", "unbind", "alias",
+     "share_memory_", "repr",  "reduce_ex", "to_dtype"};
 PyObject* table[kOperators];
 std::vector<PyTypeObject*>& scalar_types() {
   static std::vector<PyTypeObject*> types;
@@ -283,7 +283,6 @@ PyType_Slot operator_slots[] = {
     {Py_nb_true_divide, slot(binary<Operator::TrueDiv>)},
     {Py_nb_floor_divide, slot(binary<Operator::FloorDiv>)},
     {Py_nb_remainder, slot(binary<Operator::Mod>)},
-    {Py_nb_divmod, slot(binary<Operator::DivMod>)},
     {Py_nb_power, slot(power<Operator::Pow>)},
     {Py_nb_matrix_multiply, slot(binary<Operator::MatMul>)},
     {Py_nb_and, slot(binary<Operator::And>)},

@@ -298,12 +298,12 @@ int set_grad(PyObject* self, PyObject* value, void*) {
 }
 
 // ---------------------------------------------------------------- data, detach, subclasses
-// While a stream is recorded, detach is an op like any other: the alias must belong to it.
-bool recorded(const Tensor* t) { return active_recorder || t->storage->pending; }
+// A recorded stream may hold `t` as an operand by reference: it runs before the data is swapped.
+bool settle_stream(const char* reason) {
+  return !active_recorder || record_flush(active_recorder, reason);
+}
 
 PyObject* method_detach(PyObject* self, PyObject*) {
-  PyObject* op = operator_object(Operator::Detach);
-  if (op && recorded(as_tensor(self))) return PyObject_CallOneArg(op, self);
   Tensor* alias = tensor_detach(as_tensor(self));
   if (alias) alias->flags |= kIsView;
   return as_object(alias);
@@ -342,11 +342,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
                  dtype_name(source->dtype));
     return -1;
   }
-  if (recorded(source) && !tensor_materialise(source, "assignment to .data")) return -1;
-  if (t->value_id >= 0) {
-    record_tensor_dead(t);
-    t->value_id = -1;
-  }
+  if (!settle_stream("assignment to .data")) return -1;
+  t->value_id = -1;
   storage_incref(source->storage);
   return tensor_fill(t, source->storage, source->dtype, source->device, source->ndim,
                      source->sizes(), source->strides(), source->offset)
@@ -374,8 +371,6 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
                  Py_TYPE(data)->tp_name);
     return nullptr;
   }
-  if (recorded(as_tensor(data)) && !tensor_materialise(as_tensor(data), "_make_subclass"))
-    return nullptr;
   Tensor* t = tensor_alias_as(reinterpret_cast<PyTypeObject*>(cls), as_tensor(data));
   if (t && requires_grad && !change_requires_grad(t, true)) tensor_drop(&t);
   return as_object(t);
@@ -389,16 +384,9 @@ PyObject* method_as_subclass(PyObject* self, PyObject* cls) {
   Tensor* source = as_tensor(self);
   PyObject* op = operator_object(Operator::Alias);
   const bool tracked = tensor_requires_grad(source) && grad_mode.enabled;
-  if (!tracked || !op) {
-    if (recorded(source) && !tensor_materialise(source, "as_subclass")) return nullptr;
-    return as_object(tensor_alias_as(type, source));
-  }
+  if (!tracked || !op) return as_object(tensor_alias_as(type, source));
   PyObject* alias = PyObject_CallOneArg(op, self);
   if (!alias) return nullptr;
-  if (recorded(as_tensor(alias)) && !tensor_materialise(as_tensor(alias), "as_subclass")) {
-    Py_DECREF(alias);
-    return nullptr;
-  }
   Tensor* result = tensor_alias_as(type, as_tensor(alias));
   if (result && as_tensor(alias)->autograd) {
     const Autograd* from = as_tensor(alias)->autograd;

@@ -13,11 +13,10 @@ int memory_format_number(PyObject* object);     // 0 contiguous, 1 preserve, 2/3
 // Slots of the table that `_core.set_operator(name, callable)` fills.
 enum class Operator : uint8_t {
   Add, RAdd, Sub, RSub, Mul, RMul, TrueDiv, RTrueDiv, FloorDiv, RFloorDiv, Mod, RMod, Pow, RPow,
-  MatMul, RMatMul, And, RAnd, Or, ROr, Xor, RXor, LShift, RLShift, RShift, RRShift, DivMod, RDivMod,
+  MatMul, RMatMul, And, RAnd, Or, ROr, Xor, RXor, LShift, RLShift, RShift, RRShift,
   IAdd, ISub, IMul, ITrueDiv, IFloorDiv, IMod, IPow, IMatMul, IAnd, IOr, IXor, ILShift, IRShift,
   Neg, Pos, Abs, Invert, Lt, Le, Eq, Ne, Gt, Ge,
-  GetItem, SetItem, Contains, Unbind, Detach, DetachInPlace, Alias, ShareMemory, Repr, Reduce,
-  Contiguous, ToDType, Count
+  GetItem, SetItem, Contains, Unbind, Alias, ShareMemory, Repr, Reduce, ToDType, Count
 };
 PyObject* operator_object(Operator which);      // borrowed, null when none is registered
 PyObject* operator_required(Operator which);    // the same, NotImplementedError when null

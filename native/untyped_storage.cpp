@@ -1,6 +1,7 @@
 // `UntypedStorage`: the Python face of a Storage. It exports the buffer protocol, which is how
 // NumPy arrays and memoryviews share a tensor's memory and keep it alive.
 #include <algorithm>
+#include <unordered_map>
 
 #include "core.h"
 #include "tensor_internal.h"
@@ -15,21 +16,36 @@ struct StorageObject {
 PyTypeObject* storage_type;
 Storage* target(PyObject* self) { return reinterpret_cast<StorageObject*>(self)->storage; }
 
+// One Python object per storage while it lives, so that pickle sees that two views share memory.
+std::unordered_map<Storage*, PyObject*>& faces() {
+  static auto* map = new std::unordered_map<Storage*, PyObject*>();
+  return *map;
+}
+
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  if (target(self)) storage_decref(target(self));
+  if (target(self)) {
+    faces().erase(target(self));
+    storage_decref(target(self));
+  }
   type->tp_free(self);
   Py_DECREF(type);
 }
 
 PyObject* wrap(Storage* storage) {  // steals
   if (!storage) return nullptr;
+  auto found = faces().find(storage);
+  if (found != faces().end()) {
+    storage_decref(storage);
+    return Py_NewRef(found->second);
+  }
   PyObject* self = storage_type->tp_alloc(storage_type, 0);
   if (!self) {
     storage_decref(storage);
     return nullptr;
   }
   reinterpret_cast<StorageObject*>(self)->storage = storage;
+  faces().emplace(storage, self);
   return self;
 }
 
@@ -56,6 +72,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, "[buffer] this storage has no data\nhint: it is on meta");
     return -1;
   }
+  s->resizable = false;  // the consumer has the address from now on
   return PyBuffer_FillInfo(view, self, s->data ? s->data : &nothing, s->nbytes, 0, flags);
 }
 
@@ -78,11 +95,57 @@ PyObject* method_resize(PyObject* self, PyObject* argument) {
   if (!storage_resize(target(self), nbytes)) return nullptr;
   return Py_NewRef(self);
 }
+PyObject* method_bytes(PyObject* self, PyObject*) {
+  const Storage* s = target(self);
+  return PyBytes_FromStringAndSize(static_cast<const char*>(s->data),
+                                   s->data ? static_cast<Py_ssize_t>(s->nbytes) : 0);
+}
 PyObject* method_tolist(PyObject* self, PyObject*) {
-  PyObject* view = PyMemoryView_FromObject(self);
-  PyObject* list = view ? PySequence_List(view) : nullptr;
-  Py_XDECREF(view);
+  PyObject* bytes = method_bytes(self, nullptr);
+  PyObject* list = bytes ? PySequence_List(bytes) : nullptr;
+  Py_XDECREF(bytes);
   return list;
+}
+PyObject* method_clone(PyObject* self, PyObject*) {
+  const Storage* s = target(self);
+  Storage* copy = storage_new(s->nbytes, s->device);
+  if (copy && s->data) std::memcpy(copy->data, s->data, static_cast<size_t>(s->nbytes));
+  return wrap(copy);
+}
+PyObject* method_fill(PyObject* self, PyObject* argument) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(argument, &view, PyBUF_SIMPLE) < 0) return nullptr;
+  Storage* s = target(self);
+  const bool good = view.len == s->nbytes && (s->data || s->nbytes == 0);
+  if (good && s->data) std::memcpy(s->data, view.buf, static_cast<size_t>(view.len));
+  if (!good)
+    PyErr_Format(PyExc_ValueError, "[storage] expected %lld bytes: got %zd\nhint: check the file",
+                 static_cast<long long>(s->nbytes), view.len);
+  PyBuffer_Release(&view);
+  if (good) ++s->version;
+  return good ? Py_NewRef(self) : nullptr;
+}
+// Pickles as (_storage_from_bytes, (bytes,)); writers of checkpoints use persistent ids instead.
+PyObject* storage_from_bytes(PyObject*, PyObject* bytes) {
+  if (!PyBytes_Check(bytes)) {
+    PyErr_SetString(PyExc_TypeError, "[storage] expected bytes\nhint: the file is damaged");
+    return nullptr;
+  }
+  Storage* storage = storage_new(PyBytes_GET_SIZE(bytes), Device{});
+  if (storage && storage->data)
+    std::memcpy(storage->data, PyBytes_AS_STRING(bytes), static_cast<size_t>(storage->nbytes));
+  return wrap(storage);
+}
+PyObject* method_reduce(PyObject* self, PyObject*) {
+  PyObject* core = PyImport_ImportModule("flambeau._core");
+  PyObject* rebuild = core ? PyObject_GetAttrString(core, "_storage_from_bytes") : nullptr;
+  Py_XDECREF(core);
+  PyObject* bytes = rebuild ? method_bytes(self, nullptr) : nullptr;
+  if (!bytes) {
+    Py_XDECREF(rebuild);
+    return nullptr;
+  }
+  return Py_BuildValue("(N(N))", rebuild, bytes);
 }
 PyObject* get_device(PyObject* self, void*) { return device_object(target(self)->device); }
 PyObject* get_identity(PyObject* self, void*) {
@@ -135,6 +198,10 @@ PyMethodDef methods[] = {
     {"resizable", method_resizable, METH_NOARGS, "False for foreign memory."},
     {"resize_", method_resize, METH_O, "Changes the number of bytes, keeping what fits."},
     {"is_shared", method_is_shared, METH_NOARGS, "True if the bytes are in shared memory."},
+    {"bytes", method_bytes, METH_NOARGS, "A copy of the bytes."},
+    {"clone", method_clone, METH_NOARGS, "A storage with the same bytes."},
+    {"fill_bytes", method_fill, METH_O, "Overwrites all bytes from a buffer of the same length."},
+    {"__reduce__", method_reduce, METH_NOARGS, nullptr},
     {"tolist", method_tolist, METH_NOARGS, "The bytes as a list of ints."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {
@@ -155,6 +222,7 @@ PyMethodDef functions[] = {
     {"storage_from_buffer", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(storage_from_buffer)),
      METH_VARARGS | METH_KEYWORDS,
      "storage_from_buffer(buffer, shared=False): a storage over foreign memory, not a copy."},
+    {"_storage_from_bytes", storage_from_bytes, METH_O, "Rebuilds a pickled storage."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

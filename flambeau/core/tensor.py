@@ -1,0 +1,178 @@
+"""The Python side of Tensor: pickling, copying, shared memory, the operators without a kernel.
+
+The type itself is native (`native/tensor.cpp`). Here is what needs Python objects rather than
+speed; how a tensor prints is in `flambeau/core/printing.py`. This module knows the native core
+and nothing of ops: the methods that need one look it up on the tensor when they are called.
+"""
+
+from __future__ import annotations
+
+import copy
+import mmap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flambeau import _core
+from flambeau.core.printing import set_printoptions, tensor_repr
+
+__all__ = ["install", "rebuild_tensor", "set_printoptions", "tensor_repr"]
+
+
+# ------------------------------------------------------------------------------ pickle and copy
+def rebuild_tensor(
+    storage: Any,
+    dtype: Any,
+    offset: int,
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    requires_grad: bool = False,
+) -> Any:
+    """Makes the tensor that `Tensor.__reduce_ex__` described. Bounds are checked."""
+    tensor = _core.tensor_from_storage(storage, dtype, sizes, strides, offset)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def rebuild_subclass(build: Any, arguments: tuple[Any, ...], cls: type, state: Any) -> Any:
+    """Makes a tensor of a subclass and gives it its attributes back."""
+    tensor = build(*arguments).as_subclass(cls)
+    if state:
+        tensor.__dict__.update(state)
+    return tensor
+
+
+def rebuild_meta(dtype: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """Makes a tensor of device meta, which has no bytes to pickle."""
+    return _core.tensor_empty_strided(sizes, strides, dtype, "meta")
+
+
+def _reduce(tensor: Any, protocol: int) -> tuple[Any, ...]:
+    """`Tensor.__reduce_ex__`: geometry over the shared storage, so views stay views."""
+    del protocol
+    if tensor.is_meta:
+        build: Any = rebuild_meta
+        arguments: tuple[Any, ...] = (tensor.dtype, tuple(tensor.shape), tensor.stride())
+    else:
+        build = rebuild_tensor
+        arguments = (
+            tensor.untyped_storage(),
+            tensor.dtype,
+            tensor.storage_offset(),
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.requires_grad and tensor.is_leaf,
+        )
+    if type(tensor) is _core.Tensor and not tensor.__dict__:
+        return build, arguments
+    return rebuild_subclass, (build, arguments, type(tensor), dict(tensor.__dict__))
+
+
+def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
+    """A leaf with its own memory; tensors that shared memory share the copy."""
+    if not self.is_leaf:
+        raise RuntimeError(
+            "[deepcopy] Only Tensors created explicitly by the user (graph leaves) support the "
+            "deepcopy protocol at the moment\nhint: deepcopy x.detach(), or clone() it"
+        )
+    if id(self) in memo:
+        return memo[id(self)]
+    sizes, strides = tuple(self.shape), self.stride()
+    if self.is_meta:
+        result = rebuild_meta(self.dtype, sizes, strides)
+    else:
+        storage = self.untyped_storage()
+        key = ("flambeau storage", storage._cdata)
+        if key not in memo:
+            memo[key] = storage.clone()
+        result = rebuild_tensor(memo[key], self.dtype, self.storage_offset(), sizes, strides)
+    if type(self) is not _core.Tensor:
+        result = result.as_subclass(type(self))
+    if self.requires_grad:
+        result.requires_grad_()
+    memo[id(self)] = result
+    if self.grad is not None:
+        result.grad = copy.deepcopy(self.grad, memo)
+    if self.__dict__:
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return result
+
+
+# ------------------------------------------------------------------------------ shared memory
+def _share_memory(tensor: Any) -> Any:
+    """`Tensor.share_memory_`: moves the storage where forked processes see each other's writes."""
+    storage = tensor.untyped_storage()
+    if storage.is_shared() or storage.nbytes() == 0:
+        return tensor
+    shared = _core.storage_from_buffer(mmap.mmap(-1, storage.nbytes()), shared=True)
+    shared.fill_bytes(storage)
+    geometry = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    _core.tensor_set(tensor, shared, *geometry)
+    return tensor
+
+
+# ------------------------------------------------------------------------------ small operators
+def _iterate(tensor: Any) -> Iterator[Any] | tuple[Any, ...]:
+    """Rows along the first dimension, each a differentiable view."""
+    if hasattr(tensor, "unbind"):
+        rows: tuple[Any, ...] = tuple(tensor.unbind(0))
+        return rows
+    return (tensor[position] for position in range(len(tensor)))
+
+
+def _contains(tensor: Any, element: Any) -> bool:
+    """`element in tensor`: some element equals it."""
+    if not isinstance(element, (_core.Tensor, bool, int, float, complex)):
+        raise RuntimeError(
+            "[contains] Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+            f"{type(element)}\nhint: test `in tensor.tolist()`"
+        )
+    return bool((tensor == element).any())
+
+
+def _positive(tensor: Any) -> Any:
+    """`+tensor`: itself; booleans have no sign."""
+    if tensor.dtype is _core.bool:
+        raise RuntimeError(
+            "[positive] The `+` operator, on a bool tensor is not supported.\n"
+            "hint: convert it to an integer dtype"
+        )
+    return tensor
+
+
+def _reversed(self: Any) -> Any:
+    """`reversed(tensor)`: flipped along the first dimension."""
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def _array_wrap(self: Any, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """NumPy functions applied to a tensor give a tensor."""
+    del self, context, return_scalar
+    return _core.as_tensor(array)
+
+
+def _to_dtype(tensor: Any, dtype: Any) -> Any:
+    return tensor.to(dtype)
+
+
+METHODS: dict[str, Any] = {
+    "__deepcopy__": _deepcopy,
+    "__reversed__": _reversed,
+    "__array_wrap__": _array_wrap,
+    "__array_priority__": 1000,  # prefer Tensor's operators over ndarray's
+}
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "repr": tensor_repr,
+    "reduce_ex": _reduce,
+    "share_memory_": _share_memory,
+    "unbind": _iterate,
+    "contains": _contains,
+    "pos": _positive,
+    "to_dtype": _to_dtype,
+}
+
+
+def install() -> None:
+    """Gives the native type its Python methods; idempotent, runs on import of the package."""
+    for name, value in METHODS.items():
+        setattr(_core.Tensor, name, value)
+    for name, function in OPERATORS.items():
+        _core.set_operator(name, function)
