@@ -1,0 +1,546 @@
+"""Activations: pointwise ones, softmax and its relatives (a row each).
+
+Formulas: Hendrycks & Gimpel 2016 (GELU), Ramachandran et al. 2017 (SiLU), Klambauer et al. 2017
+(SELU), Misra 2019 (Mish), Howard et al. 2019 (hard variants).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.samples import Samples, T, sample, unary_samples
+from flambeau.ir.node import Node
+from flambeau.ops.common import dtype_or, normalise_dim
+
+_HOMES = "nn.functional"
+SQRT_HALF = math.sqrt(0.5)
+
+
+@op(
+    "relu(Tensor self) -> Tensor",
+    where="torch method nn.functional",
+    promote="default",
+    samples=unary_samples(),
+    reference=lambda x: x * (x > 0),
+)
+def relu(self: Node) -> Node:
+    """max(x, 0); the gradient at 0 is 0.
+
+    Shape: any.
+    Example:
+        >>> torch.relu(torch.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
+    value = prims.maximum(self, prims.full_like(0, self))
+    return prims.with_derivative(value, self, rule="relu")
+
+
+prims.register_rule(
+    "relu",
+    lambda grad, out, x: (prims.where(out.inputs[0] > 0, grad, prims.full_like(0, grad)),),
+)
+
+
+@op("relu6(Tensor input) -> Tensor", where=_HOMES, promote="default", samples=unary_samples(-8, 8))
+def relu6(input: Node) -> Node:  # noqa: A002 - PyTorch's name
+    """min(max(x, 0), 6).
+
+    Shape: any.
+    """
+    inside = (input > 0) & (input < 6)
+    value = prims.minimum(
+        prims.maximum(input, prims.full_like(0, input)), prims.full_like(6, input)
+    )
+    return prims.with_derivative(value, input, prims.stop_gradient(inside), rule="gate")
+
+
+prims.register_rule(
+    "gate",
+    lambda grad, out, x, inside: (prims.where(inside, grad, prims.full_like(0, grad)), None),
+)
+
+
+@op(
+    "sigmoid(Tensor self) -> Tensor",
+    where="torch method nn.functional special",
+    aliases="expit",
+    promote="float",
+    samples=unary_samples(-6, 6),
+    reference="scipy.special.expit",
+)
+def sigmoid(self: Node) -> Node:
+    """1 / (1 + exp(-x)).
+
+    Shape: any; integers become the default float dtype.
+    """
+    return prims.sigmoid(self)
+
+
+@op(
+    "gelu(Tensor self, *, str approximate='none') -> Tensor",
+    where=_HOMES,
+    promote="default",
+    samples=unary_samples(-4, 4),
+    reference=lambda x: 0.5 * x * (1 + __import__("scipy.special").special.erf(x * SQRT_HALF)),
+)
+def gelu(self: Node, approximate: str) -> Node:
+    """x Phi(x), Phi the normal distribution function; or its tanh approximation.
+
+    Args:
+        approximate: "none" or "tanh".
+
+    Raises:
+        RuntimeError: another value of `approximate`.
+    """
+    if approximate == "none":
+        return self * 0.5 * (prims.erf(self * SQRT_HALF) + 1.0)
+    if approximate != "tanh":
+        raise RuntimeError(
+            f"[gelu] approximate argument must be either none or tanh, got {approximate!r}\n"
+            "hint: use approximate='tanh'"
+        )
+    inner = (self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)
+    return self * 0.5 * (prims.tanh(inner) + 1.0)
+
+
+@op(
+    "silu(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    samples=unary_samples(-6, 6),
+    inplace=True,
+)
+def silu(self: Node) -> Node:
+    """x * sigmoid(x).
+
+    Shape: any.
+    """
+    return self * prims.sigmoid(self)
+
+
+@op(
+    "mish(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    samples=unary_samples(-6, 6),
+)
+def mish(self: Node) -> Node:
+    """x * tanh(softplus(x)).
+
+    Shape: any.
+    """
+    return self * prims.tanh(_softplus(self))
+
+
+def _softplus(x: Node) -> Node:
+    """log(1 + exp(x)) without overflow."""
+    return prims.maximum(x, prims.full_like(0, x)) + prims.log1p(prims.exp(-prims.abs(x)))
+
+
+@op(
+    "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    participants="self",
+    runtime="beta threshold",
+    samples=unary_samples(-6, 6),
+)
+def softplus(self: Node, beta: Node, threshold: Node) -> Node:
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
+
+    Shape: any.
+    """
+    b, limit = prims.constant(beta, self), prims.constant(threshold, self)
+    scaled = self * b
+    return prims.where(scaled > limit, self, prims.log1p(prims.exp(scaled)) / b)
+
+
+@op(
+    "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    participants="self",
+    runtime="alpha scale input_scale",
+    samples=unary_samples(-3, 3),
+)
+def elu(self: Node, alpha: Node, scale: Node, input_scale: Node) -> Node:
+    """scale * x for x > 0, else scale * alpha * (exp(input_scale * x) - 1).
+
+    Shape: any.
+    """
+    a, s, k = (prims.constant(v, self) for v in (alpha, scale, input_scale))
+    zero = prims.full_like(0, self)
+    negative = prims.minimum(self, zero)
+    return prims.where(self > 0, self * s, prims.expm1(negative * k) * a * s)
+
+
+@op(
+    "selu(Tensor self) -> Tensor",
+    where="torch nn.functional",
+    promote="default",
+    samples=unary_samples(-3, 3),
+)
+def selu(self: Node) -> Node:
+    """Self-normalising ELU with its two fixed constants.
+
+    Shape: any.
+    """
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    negative = prims.minimum(self, prims.full_like(0, self))
+    return prims.where(self > 0, self * scale, prims.expm1(negative) * (alpha * scale))
+
+
+@op(
+    "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
+    where="torch nn.functional",
+    promote="default",
+    participants="self",
+    runtime="alpha",
+    samples=unary_samples(-3, 3),
+)
+def celu(self: Node, alpha: Node) -> Node:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    Shape: any.
+    """
+    a = prims.constant(alpha, self)
+    zero = prims.full_like(0, self)
+    return prims.where(self > 0, self, prims.expm1(prims.minimum(self, zero) / a) * a)
+
+
+@op(
+    "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    participants="self",
+    runtime="negative_slope",
+    samples=unary_samples(-3, 3),
+)
+def leaky_relu(self: Node, negative_slope: Node) -> Node:
+    """x for x > 0, else negative_slope * x.
+
+    Shape: any.
+    """
+    return prims.where(self > 0, self, self * prims.constant(negative_slope, self))
+
+
+@op(
+    "prelu(Tensor self, Tensor weight) -> Tensor",
+    where="torch method nn.functional",
+    promote="none",
+    samples=lambda: iter((sample(T(2, 3, 4), T(3)), sample(T(5), T(1)))),
+)
+def prelu(self: Node, weight: Node) -> Node:
+    """x for x > 0, else weight * x; one weight, or one per channel (dimension 1).
+
+    Raises:
+        RuntimeError: the number of weights fits neither.
+    """
+    if weight.ndim > 1:
+        raise RuntimeError("[prelu] weight must have at most 1 dimension\nhint: flatten it")
+    channels = self.ndim >= 2 and weight.ndim == 1
+    shape = tuple(weight.shape[0] if d == 1 and channels else 1 for d in range(self.ndim))
+    factor = prims.broadcast_to(prims.reshape(weight, shape), self.shape)
+    return prims.where(self > 0, self, self * factor)
+
+
+@op(
+    "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    participants="self",
+    runtime="min_val max_val",
+    samples=unary_samples(-3, 3),
+)
+def hardtanh(self: Node, min_val: Node, max_val: Node) -> Node:
+    """x limited to [min_val, max_val]; no gradient outside and on the border.
+
+    Shape: any.
+    """
+    low, high = prims.constant(min_val, self), prims.constant(max_val, self)
+    inside = (self > low) & (self < high)
+    value = prims.minimum(prims.maximum(self, low), high)
+    return prims.with_derivative(value, self, prims.stop_gradient(inside), rule="gate")
+
+
+@op(
+    "hardsigmoid(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    samples=unary_samples(-5, 5),
+)
+def hardsigmoid(self: Node) -> Node:
+    """relu6(x + 3) / 6.
+
+    Shape: any.
+    """
+    return relu6(self + 3.0) / 6.0
+
+
+@op(
+    "hardswish(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    samples=unary_samples(-5, 5),
+)
+def hardswish(self: Node) -> Node:
+    """x * relu6(x + 3) / 6.
+
+    Shape: any.
+    """
+    return self * relu6(self + 3.0) / 6.0
+
+
+@op(
+    "softsign(Tensor input) -> Tensor",
+    where=_HOMES,
+    promote="float",
+    samples=unary_samples(-3, 3),
+)
+def softsign(input: Node) -> Node:  # noqa: A002
+    """x / (1 + |x|).
+
+    Shape: any.
+    """
+    return input / (prims.abs(input) + 1.0)
+
+
+@op(
+    "tanhshrink(Tensor input) -> Tensor",
+    where=_HOMES,
+    promote="float",
+    samples=unary_samples(-3, 3),
+)
+def tanhshrink(input: Node) -> Node:  # noqa: A002
+    """x - tanh(x).
+
+    Shape: any.
+    """
+    return input - prims.tanh(input)
+
+
+@op(
+    "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    participants="self",
+    runtime="lambd",
+    samples=unary_samples(-3, 3),
+)
+def softshrink(self: Node, lambd: Node) -> Node:
+    """x - lambd above lambd, x + lambd below -lambd, else 0.
+
+    Shape: any.
+    """
+    limit = prims.constant(lambd, self)
+    zero = prims.full_like(0, self)
+    low = prims.where(self < -limit, self + limit, zero)
+    return prims.where(self > limit, self - limit, low)
+
+
+@op(
+    "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    where="torch method nn.functional",
+    promote="default",
+    participants="self",
+    runtime="lambd",
+    inplace=False,
+    samples=unary_samples(-3, 3),
+)
+def hardshrink(self: Node, lambd: Node) -> Node:
+    """x where |x| > lambd, else 0.
+
+    Shape: any.
+    """
+    limit = prims.constant(lambd, self)
+    return prims.where(prims.abs(self) > limit, self, prims.full_like(0, self))
+
+
+@op(
+    "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    where="torch nn.functional",
+    promote="default",
+    participants="self",
+    runtime="threshold value",
+    samples=lambda: iter((sample(T(3, 4), 0.1, 20.0),)),
+)
+def threshold(self: Node, threshold: Node, value: Node) -> Node:
+    """x where x > threshold, else value.
+
+    Shape: any.
+    """
+    limit, other = prims.constant(threshold, self), prims.constant(value, self)
+    return prims.where(self > limit, self, other)
+
+
+@op(
+    "logsigmoid(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="float",
+    samples=unary_samples(-6, 6),
+)
+def logsigmoid(self: Node) -> Node:
+    """log(sigmoid(x)).
+
+    Shape: any.
+    """
+    return prims.minimum(self, prims.full_like(0, self)) - prims.log1p(prims.exp(-prims.abs(self)))
+
+
+@op(
+    "glu(Tensor self, int dim=-1) -> Tensor",
+    where=_HOMES,
+    promote="keep",
+    samples=lambda: iter((sample(T(3, 6)), sample(T(4, 3), 0))),
+)
+def glu(self: Node, dim: int) -> Node:
+    """a * sigmoid(b), the two halves of x along `dim`.
+
+    Raises:
+        RuntimeError: the size along `dim` is odd.
+    """
+    axis = normalise_dim(dim, self.ndim, "glu")
+    extent = self.shape[axis]
+    if isinstance(extent, int) and extent % 2:
+        raise RuntimeError(
+            f"[glu] Halving dimension must be even, but dimension {axis} is size {extent}\n"
+            "hint: choose another dim"
+        )
+    half = extent // 2
+    a = prims.slice(self, axis, 0, 1, half)
+    b = prims.slice(self, axis, half, 1, half)
+    return a * prims.sigmoid(b)
+
+
+# ---------------------------------------------------------------------------- rows
+
+
+def row_max(x: Node, axis: int) -> Node:
+    """Maximum along an axis, kept, without gradient; 0 where it is not finite."""
+    top = prims.reduce_dims("max", x, (axis,), True)
+    finite = prims.where(prims.abs(top) < math.inf, top, prims.full_like(0, top))
+    return prims.stop_gradient(prims.broadcast_to(finite, x.shape))
+
+
+def softmax_value(x: Node, axis: int) -> Node:
+    """Softmax of a float node; its gradient uses only the result."""
+    shifted = prims.exp(x - row_max(x, axis))
+    total = prims.reduce_dims("sum", shifted, (axis,), True)
+    return prims.with_derivative(shifted / total, x, rule="softmax", axis=axis)
+
+
+def _softmax_rule(grad: Node, out: Node, x: Node) -> Any:
+    axis = out.attribute("axis")
+    inner = prims.reduce_dims("sum", grad * out, (axis,), True)
+    return ((grad - inner) * out,)
+
+
+def log_softmax_value(x: Node, axis: int) -> Node:
+    """Logarithm of softmax; its gradient uses only the result."""
+    centred = x - row_max(x, axis)
+    total = prims.reduce_dims("sum", prims.exp(centred), (axis,), True)
+    return prims.with_derivative(centred - prims.log(total), x, rule="log_softmax", axis=axis)
+
+
+def _log_softmax_rule(grad: Node, out: Node, x: Node) -> Any:
+    axis = out.attribute("axis")
+    total = prims.reduce_dims("sum", grad, (axis,), True)
+    return (grad - prims.exp(out) * total,)
+
+
+prims.register_rule("softmax", _softmax_rule)
+prims.register_rule("log_softmax", _log_softmax_rule)
+
+
+def _row_samples() -> Samples:
+    def make() -> Any:
+        yield sample(T(3, 5), 1)
+        yield sample(T(3, 5), 0)
+        yield sample(T(2, 3, 4), -2)
+        yield sample(T(2, 40), -1)
+        yield sample(T(4, 33, layout="transposed"), 1)
+        yield sample(T(0, 3), 1)
+
+    return make
+
+
+def _checked_float(x: Node, name: str, dtype: Any) -> Node:
+    if dtype is not None:
+        return prims.cast(x, dtype_or(dtype))
+    if x.dtype[0] not in "fb" or x.dtype == "bool":
+        raise RuntimeError(
+            f'[{name}] "{name}_lastdim_kernel_impl" not implemented for integers\n'
+            "hint: pass dtype=torch.float32"
+        )
+    return x
+
+
+def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> Node:
+    if dim is None:
+        dim = 0 if x.ndim in (0, 1, 3) else 1
+    axis = normalise_dim(dim, x.ndim, name)
+    x = _checked_float(x, name, dtype)
+    final = x.dtype
+    x = prims.cast(x, "f32") if final in ("f16", "bf16") else x
+    if x.ndim == 0:
+        return prims.reshape(prims.cast(function(prims.reshape(x, (1,)), 0), final), ())
+    return prims.cast(function(x, axis), final)
+
+
+@op(
+    "softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    where=_HOMES,
+    samples=_row_samples(),
+    reference=lambda x, dim: __import__("scipy.special").special.softmax(x, axis=dim),
+)
+def functional_softmax(self: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:
+    """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
+
+    Args:
+        dim: PyTorch's implicit choice when None.
+        dtype: the input is cast to it first.
+    """
+    return _row_op(self, dim, dtype, "softmax", softmax_value)
+
+
+@op("softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", samples=_row_samples())
+def softmax(self: Node, dim: int, dtype: Any) -> Node:
+    """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
+
+    Example:
+        >>> torch.softmax(torch.zeros(2), 0)
+        tensor([0.5000, 0.5000])
+    """
+    return _row_op(self, dim, dtype, "softmax", softmax_value)
+
+
+@op(
+    "log_softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    where=_HOMES,
+    samples=_row_samples(),
+    reference=lambda x, dim: __import__("scipy.special").special.log_softmax(x, axis=dim),
+)
+def functional_log_softmax(
+    self: Node, dim: int | None, _stacklevel: int | None, dtype: Any
+) -> Node:
+    """x - log(sum(exp(x))) along `dim`."""
+    return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
+
+
+@op("log_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", samples=_row_samples())
+def log_softmax(self: Node, dim: int, dtype: Any) -> Node:
+    """x - log(sum(exp(x))) along `dim`."""
+    return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
+
+
+@op(
+    "softmin(Tensor input, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    where=_HOMES,
+    samples=_row_samples(),
+)
+def softmin(input: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:  # noqa: A002
+    """softmax(-x)."""
+    return _row_op(prims.neg(input), dim, dtype, "softmin", softmax_value)

@@ -1,0 +1,115 @@
+"""Table look-ups and dropout.
+
+Embedding gathers rows; its gradient adds rows in the order of the indices, so it is deterministic.
+Dropout draws as PyTorch's CPU generator does (docs/random.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.samples import T, sample
+from flambeau.ir.node import Node
+from flambeau.ops.common import shown
+
+
+def _embedding_samples() -> Any:
+    yield sample(T(2, 3, dtype="i64", low=0, high=7), T(7, 4))
+    yield sample(T(5, dtype="i64", low=0, high=7), T(7, 33))
+    yield sample(T(dtype="i64", low=0, high=7), T(7, 4))
+    yield sample(T(4, dtype="i64", low=0, high=7), T(7, 4), 2)
+
+
+@op(
+    "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
+    "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+    where="nn.functional",
+    promote="none",
+    samples=_embedding_samples,
+)
+def embedding(
+    input: Node,  # noqa: A002
+    weight: Node,
+    padding_idx: int | None,
+    max_norm: float | None,
+    norm_type: float,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Node:
+    """Rows of `weight` at the indices `input`.
+
+    Shape: `(*)` indices, `(V, D)` table -> `(*, D)`.
+
+    Args:
+        padding_idx: this row receives no gradient.
+
+    Raises:
+        IndexError: an index is outside [0, V), found when the call runs.
+        RuntimeError: the indices are no integers.
+        NotImplementedError: max_norm, scale_grad_by_freq or sparse gradients.
+    """
+    if input.dtype not in ("i32", "i64"):
+        raise RuntimeError(
+            "[embedding] Expected tensor for argument #1 'indices' to have one of the following "
+            f"scalar types: Long, Int; but got {input.dtype}\nhint: call .long()"
+        )
+    if weight.ndim != 2:
+        raise RuntimeError(
+            f"[embedding] 'weight' must be 2-D, got {shown(weight.shape)}\nhint: (rows, width)"
+        )
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NotImplementedError(
+            "[embedding] max_norm, scale_grad_by_freq and sparse are not supported\n"
+            "hint: renormalise the weight yourself; use dense gradients"
+        )
+    rows = prims.check_index(input, weight.shape[0], "embedding")
+    value = prims.take(weight, rows, 0)
+    if padding_idx is None:
+        return value
+    padding = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
+    keep = prims.ne(rows, prims.constant(padding, rows))
+    mask = prims.broadcast(keep, value.shape, range(rows.ndim))
+    return prims.with_derivative(value, value, prims.stop_gradient(mask), rule="gate")
+
+
+@op(
+    "_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
+    where="private",
+    promote="keep",
+    runtime="p",
+    inplace=True,
+    samples=lambda: iter((sample(T(3, 4), 0.5),)),
+)
+def random_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
+    """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1)."""
+    from flambeau.ops.random import keep_mask
+
+    kept = keep_mask(input, p, generator)
+    return input * kept
+
+
+@op(
+    "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    where="nn.functional",
+    host=True,
+    samples=lambda: iter((sample(T(3, 4), 0.5, False),)),
+)
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+    """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.
+
+    Raises:
+        ValueError: p is not in [0, 1].
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(
+            f"[dropout] probability has to be between 0 and 1, but got {p}\nhint: 0 <= p <= 1"
+        )
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.mul_(0.0) if inplace else input * 0.0
+    if inplace:
+        return input.copy_(random_dropout.native(input, p))
+    return random_dropout.native(input, p)

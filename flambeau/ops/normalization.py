@@ -1,0 +1,338 @@
+"""Normalisations: layer, RMS, group, instance and batch norm, `normalize`.
+
+Statistics are computed in float32 for half types, in two passes (mean, then squared deviations) over
+a row that stays resident. Sources: Ba et al. 2016, Zhang & Sennrich 2019, Wu & He 2018, Ioffe &
+Szegedy 2015. Gradients are given per norm: they need the normalised row, not the chain of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.layout import same
+from flambeau.core.samples import T, sample
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+from flambeau.ops.common import normalise_dim, shown
+
+
+def _check_shape(name: str, x: Node, normalized: Sequence[Size]) -> tuple[int, ...]:
+    """The normalised dimensions; they must end the input's shape."""
+    count = len(normalized)
+    tail = x.shape[x.ndim - count :] if count <= x.ndim else ()
+    if count == 0 or count > x.ndim or not all(same(a, b) for a, b in zip(tail, normalized)):
+        raise RuntimeError(
+            f"[{name}] Given normalized_shape={shown(normalized)}, expected input with shape "
+            f"[*, {shown(normalized)[1:-1]}], but got input of size {shown(x.shape)}\n"
+            "hint: normalized_shape is the end of the input's shape"
+        )
+    return tuple(range(x.ndim - count, x.ndim))
+
+
+def _mean(x: Node, dims: Sequence[int]) -> Node:
+    count = prod([x.shape[d] for d in dims])
+    total = prims.reduce_dims("sum", x, tuple(dims), True)
+    return total / prims.constant(count, total)
+
+
+def standardised(x: Node, dims: tuple[int, ...], eps: Any) -> tuple[Node, Node, Node]:
+    """(x - mean) / sqrt(var + eps) over `dims`, with mean and 1/sqrt(var + eps) of kept shape."""
+    mean = _mean(x, dims)
+    centred = x - mean
+    variance = _mean(centred * centred, dims)
+    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
+    value = centred * inverse
+    frozen = prims.stop_gradient(inverse)
+    out = prims.with_derivative(value, x, frozen, rule="standardise", dims=dims)
+    return out, mean, inverse
+
+
+def _standardise_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
+    dims = out.attribute("dims")
+    inner = grad - _mean(grad, dims) - out * _mean(grad * out, dims)
+    return inner * inverse, None
+
+
+prims.register_rule("standardise", _standardise_rule)
+
+
+def _affine(x: Node, weight: Node | None, bias: Node | None) -> Node:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias
+
+
+def _layer_samples() -> Any:
+    yield sample(T(3, 5), (5,))
+    yield sample(T(2, 3, 40), (40,), T(40), T(40))
+    yield sample(T(2, 3, 4), (3, 4), T(3, 4), T(3, 4), 1e-3)
+    yield sample(T(2, 3, 4), (4,), T(4))
+    yield sample(T(0, 4), (4,))
+    yield sample(T(6, 4, layout="transposed"), (4,))
+
+
+@op(
+    "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+    "Scalar eps=1e-05, bool cudnn_enable=True) -> Tensor",
+    where="torch nn.functional",
+    promote="keep",
+    runtime="eps",
+    samples=_layer_samples,
+)
+def layer_norm(
+    input: Node,  # noqa: A002
+    normalized_shape: tuple[Size, ...],
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+    cudnn_enable: bool,
+) -> Node:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions (biased variance).
+
+    Args:
+        normalized_shape: sizes of the last dimensions.
+        weight, bias: of that shape.
+
+    Raises:
+        RuntimeError: the shapes do not fit.
+    """
+    dims = _check_shape("layer_norm", input, normalized_shape)
+    value, _, _ = standardised(input, dims, eps)
+    return _affine(value, weight, bias)
+
+
+def _rms_samples() -> Any:
+    yield sample(T(3, 5), (5,))
+    yield sample(T(2, 3, 40), (40,), T(40))
+    yield sample(T(2, 3, 4), (3, 4), T(3, 4), 1e-3)
+
+
+@op(
+    "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+    where="torch nn.functional",
+    promote="keep",
+    samples=_rms_samples,
+)
+def rms_norm(
+    input: Node,  # noqa: A002
+    normalized_shape: tuple[Size, ...],
+    weight: Node | None,
+    eps: float | None,
+) -> Node:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dimensions.
+
+    Args:
+        eps: the machine epsilon of the compute dtype when None.
+    """
+    dims = _check_shape("rms_norm", input, normalized_shape)
+    epsilon = eps if eps is not None else (2.0**-52 if input.dtype == "f64" else 2.0**-23)
+    mean_square = _mean(input * input, dims)
+    inverse = prims.rsqrt(mean_square + epsilon)
+    frozen = prims.stop_gradient(inverse)
+    value = prims.with_derivative(input * inverse, input, frozen, rule="rms", dims=dims)
+    return _affine(value, weight, None)
+
+
+def _rms_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
+    dims = out.attribute("dims")
+    return (grad - out * _mean(grad * out, dims)) * inverse, None
+
+
+prims.register_rule("rms", _rms_rule)
+
+
+def _per_channel(parameter: Node | None, ndim: int) -> Node | None:
+    if parameter is None:
+        return None
+    return prims.reshape(parameter, (1, parameter.shape[0], *([1] * (ndim - 2))))
+
+
+def _group_samples() -> Any:
+    yield sample(T(2, 6), 3)
+    yield sample(T(2, 6, 5), 2, T(6), T(6))
+    yield sample(T(2, 4, 3, 5), 4, T(4), T(4), 1e-3)
+
+
+@op(
+    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+    "Scalar eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+    where="torch nn.functional",
+    promote="keep",
+    runtime="eps",
+    samples=_group_samples,
+)
+def group_norm(
+    input: Node,  # noqa: A002
+    num_groups: int,
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+    cudnn_enabled: bool,
+) -> Node:
+    """Layer norm over each of `num_groups` groups of channels (dimension 1) and all positions.
+
+    Raises:
+        RuntimeError: the channels do not divide by the groups.
+    """
+    channels = input.shape[1] if input.ndim > 1 else 0
+    if isinstance(channels, int) and channels % num_groups:
+        raise RuntimeError(
+            f"[group_norm] Expected number of channels in input to be divisible by num_groups, but "
+            f"got input of shape {shown(input.shape)} and num_groups={num_groups}\n"
+            "hint: choose a divisor of the channels"
+        )
+    rest = prod([channels // num_groups, *input.shape[2:]])
+    grouped = prims.reshape(input, (input.shape[0], num_groups, rest))
+    value = prims.reshape(standardised(grouped, (2,), eps)[0], input.shape)
+    return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
+
+
+@op(
+    "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
+    "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, "
+    "Scalar eps=1e-05) -> Tensor",
+    where="nn.functional",
+    promote="keep",
+    runtime="eps",
+    samples=lambda: iter((sample(T(2, 3, 5)), sample(T(2, 3, 4, 5)))),
+)
+def instance_norm(
+    input: Node,  # noqa: A002
+    running_mean: Node | None,
+    running_var: Node | None,
+    weight: Node | None,
+    bias: Node | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: Any,
+) -> Node:
+    """Each channel of each sample normalised over its positions.
+
+    Raises:
+        NotImplementedError: running statistics are given (use batch_norm on a reshaped input).
+    """
+    if running_mean is not None or not use_input_stats:
+        raise NotImplementedError(
+            "[instance_norm] running statistics are not supported\n"
+            "hint: use track_running_stats=False"
+        )
+    dims = tuple(range(2, input.ndim))
+    value, _, _ = standardised(input, dims, eps)
+    return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
+
+
+def _batch_dims(x: Node) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+@op(
+    "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, Scalar eps) "
+    "-> (Tensor, Tensor, Tensor)",
+    where="private",
+    promote="none",
+    runtime="eps",
+    samples=lambda: iter((sample(T(5, 3), T(3), T(3), 1e-5), sample(T(2, 3, 4), None, None, 1e-3))),
+)
+def batch_norm_train(
+    input: Node,  # noqa: A002
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+) -> tuple[Node, Node, Node]:
+    """Batch norm with the batch's statistics: result, mean, unbiased variance per channel."""
+    x = prims.cast(input, "f32") if input.dtype in ("f16", "bf16") else input
+    weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
+    dims = _batch_dims(x)
+    value, mean, inverse = standardised(x, dims, eps)
+    out = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
+    centred = x - mean
+    total = prims.reduce_dims("sum", centred * centred, dims, False)
+    count = prims.constant(prod([x.shape[d] for d in dims]), total)
+    variance = prims.stop_gradient(total / (count - 1.0))
+    flat_mean = prims.stop_gradient(prims.reshape(mean, (x.shape[1],)))
+    return prims.cast(out, input.dtype), flat_mean, variance
+
+
+@op(
+    "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+    "Tensor? bias, Scalar eps) -> Tensor",
+    where="private",
+    promote="keep",
+    runtime="eps",
+    samples=lambda: iter((sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), 1e-5),)),
+)
+def batch_norm_eval(
+    input: Node,  # noqa: A002
+    running_mean: Node,
+    running_var: Node,
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+) -> Node:
+    """Batch norm with given statistics."""
+    mean, variance = (_per_channel(p, input.ndim) for p in (running_mean, running_var))
+    assert mean is not None and variance is not None
+    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
+    value = (input - mean) * inverse
+    return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
+
+
+@op(
+    "batch_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
+    "Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, "
+    "float eps=1e-05) -> Tensor",
+    where="nn.functional",
+    host=True,
+    samples=lambda: iter((sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3)),)),
+)
+def batch_norm(
+    input: Any,  # noqa: A002
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Normalises each channel (dimension 1) over batch and positions; updates running statistics.
+
+    Raises:
+        ValueError: training with a single value per channel.
+    """
+    if not training:
+        return batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
+    values = 1
+    for d, extent in enumerate(input.shape):
+        values *= extent if d != 1 else 1
+    if values == 1:
+        raise ValueError(
+            "[batch_norm] Expected more than 1 value per channel when training, got input size "
+            f"{list(input.shape)}\nhint: use a larger batch or eval()"
+        )
+    out, mean, variance = batch_norm_train.native(input, weight, bias, eps)
+    if running_mean is not None:
+        from flambeau.autograd import no_grad
+
+        with no_grad():
+            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+            running_var.lerp_(variance.to(running_var.dtype), momentum)
+    return out
+
+
+@op(
+    "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
+    where="nn.functional",
+    promote="keep",
+    samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
+)
+def normalize(input: Node, p: float, dim: int, eps: float) -> Node:  # noqa: A002
+    """x / max(norm_p(x), eps) along `dim`."""
+    from flambeau.ops.linalg_norms import vector_norm
+
+    axis = normalise_dim(dim, input.ndim, "normalize")
+    length = vector_norm(input, p, (axis,), True)
+    return input / prims.maximum(length, prims.full_like(eps, length))
