@@ -30,8 +30,9 @@ from dataclasses import dataclass, replace
 from flambeau import prims
 from flambeau.autograd.partition import choose_saved, split
 from flambeau.autograd.replay import replay
+from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
-from flambeau.ir.size import SizeExpr, free_symbols
+from flambeau.ir.size import SizeExpr
 from flambeau.prims.common import DIFFERENTIABLE, is_constant, show
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES
 
@@ -248,16 +249,3 @@ def _integer_symbols(graph: Graph, order: list[Node], inputs: list[Node]) -> lis
         if current.op != "input":
             used |= symbols_of(current)
     return [name for name in graph.symbols if name in used - bound]
-
-
-def symbols_of(current: Node) -> set[str]:
-    """Names of the symbols in a node's shape and attributes."""
-    found: set[str] = set()
-    stack: list[object] = [current.shape, *(value for _, value in current.attributes)]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, SizeExpr):
-            found |= free_symbols(value)
-        elif isinstance(value, tuple):
-            stack.extend(value)
-    return found

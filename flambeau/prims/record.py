@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from flambeau.ir.graph_grammar import TYPE_RULES
 from flambeau.ir.node import Attributes, Node, attributes, node
 from flambeau.ir.size import Size
 
@@ -68,6 +69,7 @@ def register(primitive: Primitive) -> Primitive:
     if primitive.name in PRIMITIVES:
         raise ValueError(f"[prims] {primitive.name} is defined twice\nhint: choose another name")
     PRIMITIVES[primitive.name] = primitive
+    TYPE_RULES[primitive.name] = primitive.infer
     return primitive
 
 
