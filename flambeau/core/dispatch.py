@@ -78,7 +78,13 @@ def _outputs(
     overload: Overload, variant: str, trace: Trace, results: Sequence[Any]
 ) -> list[GraphOutput]:
     if variant == "inplace":
-        return [_inplace_output(overload, trace, results[0])]
+        return [_inplace_output(overload, trace, results[0], 0)]
+    mutated = _mutated_slots(overload)
+    if mutated:
+        return [
+            _inplace_output(overload, trace, result, slot)
+            for result, slot in zip(results, mutated, strict=True)
+        ]
     return [_output(overload, trace, result) for result in results]
 
 
@@ -100,7 +106,7 @@ def _inplace_output(overload: Overload, trace: Trace, result: Any) -> GraphOutpu
             f"{_sizes(trace, result)}\nhint: the left operand of an in-place op keeps its shape"
         )
     value = prims.cast(result, target.dtype)
-    return GraphOutput(value, target.attribute("strides"), target=0)
+    return GraphOutput(value, target.attribute("strides"), target=slot)
 
 
 def _public(dtype: str) -> str:
