@@ -48,6 +48,12 @@ PyObject* dtype_to_real(PyObject* self, PyObject*) {
   return Py_NewRef(dtype_object(to_real(self_dtype(self))));
 }
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
+  if (is_integral(self_dtype(self))) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[to_complex] Unknown Complex ScalarType for %s\nhint: convert to a floating dtype",
+                 info(self_dtype(self)).name);
+    return nullptr;
+  }
   return Py_NewRef(dtype_object(to_complex(self_dtype(self))));
 }
 PyObject* dtype_get_itemsize(PyObject* self, void*) {
@@ -239,8 +245,11 @@ PyObject* iinfo_min(PyObject* self, void*) {
 }
 PyObject* iinfo_repr(PyObject* self) {
   const DType t = limits_dtype(self);
-  return PyUnicode_FromFormat("iinfo(min=%lld, max=%lld, dtype=%s)", integer_min(t), integer_max(t),
-                              info(t).name);
+  char text[96];
+  PyOS_snprintf(text, sizeof text, "iinfo(min=%g, max=%g, dtype=%s)",
+                static_cast<double>(integer_min(t)), static_cast<double>(integer_max(t)),
+                info(t).name);
+  return PyUnicode_FromString(text);
 }
 PyObject* limits_compare(PyObject* a, PyObject* b, int op) {
   if (Py_TYPE(a) != Py_TYPE(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;

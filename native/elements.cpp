@@ -72,8 +72,11 @@ void store_complex(void* at, DType dtype, double real, double imaginary) {
 bool store_real(void* at, DType dtype, double v) {
   if (dtype == DType::Bool) return put<uint8_t>(at, v != 0), true;
   if (!is_integral(dtype)) return store_complex(at, dtype, v, 0.0), true;
-  // 2^63 itself is not an int64; NaN fails both comparisons.
-  if (!(v >= -9223372036854775808.0 && v < 9223372036854775808.0)) return overflow(dtype);
+  // Compared before truncation, as PyTorch does; 2^63 is no int64; NaN fails every comparison.
+  const int bits = static_cast<int>(8 * item_size(dtype));
+  const double end = std::ldexp(1.0, dtype == DType::U8 ? bits : bits - 1);
+  const bool inside = bits == 64 ? v < end : v <= end - 1;
+  if (!(inside && v >= (dtype == DType::U8 ? 0.0 : -end))) return overflow(dtype);
   return store_integer(at, dtype, static_cast<int64_t>(v));
 }
 

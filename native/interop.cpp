@@ -51,8 +51,12 @@ bool find_shape(const char* op, PyObject* data, Shape* shape) {
     if (!first) return false;
     at = first;
   }
+  const bool text = shape->ndim > 0 && is_text(at);
+  if (text)
+    PyErr_Format(PyExc_ValueError, "[%s] too many dimensions '%s'\nhint: pass numbers", op,
+                 Py_TYPE(at)->tp_name);
   Py_DECREF(at);
-  return true;
+  return !text;
 }
 
 bool cannot_infer(const char* op, PyObject* object) {
@@ -75,11 +79,6 @@ bool infer_dtype(const char* op, PyObject* o, DType* out, int depth) {
   if (PyFloat_Check(o)) return *out = default_dtype(), true;
   if (PyComplex_Check(o)) return *out = to_complex(default_dtype()), true;
   if (is_registered_scalar(o)) return *out = DType::I64, true;
-  if (is_text(o) && depth > 0) {
-    PyErr_Format(PyExc_ValueError, "[%s] too many dimensions '%s'\nhint: pass numbers", op,
-                 Py_TYPE(o)->tp_name);
-    return false;
-  }
   if (!is_sequence(o)) return cannot_infer(op, o);
   if (depth >= kMaxDims) {
     PyErr_Format(PyExc_ValueError, "[%s] too many dimensions: the limit is %d\n"

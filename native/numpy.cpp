@@ -189,14 +189,20 @@ bool check_range(Py_ssize_t length, int64_t item, long long count, long long off
 
 PyObject* py_frombuffer(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"buffer", "dtype", "count", "offset", "requires_grad", nullptr};
-  PyObject *buffer, *dtype_argument;
+  PyObject *buffer, *dtype_argument = nullptr;
   long long count = -1, offset = 0;
   int requires_grad = 0;
   DType dtype;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O$O|LLp", const_cast<char**>(names), &buffer,
-                                   &dtype_argument, &count, &offset, &requires_grad) ||
-      !dtype_from_object(dtype_argument, &dtype))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OLLp", const_cast<char**>(names), &buffer,
+                                   &dtype_argument, &count, &offset, &requires_grad))
     return nullptr;
+  if (!dtype_argument) {
+    PyErr_SetString(PyExc_TypeError,
+                    "[frombuffer] missing required keyword argument 'dtype'\n"
+                    "hint: frombuffer(data, dtype=torch.uint8)");
+    return nullptr;
+  }
+  if (!dtype_from_object(dtype_argument, &dtype)) return nullptr;
   auto view = std::make_unique<Py_buffer>();
   if (PyObject_GetBuffer(buffer, view.get(), PyBUF_SIMPLE) < 0) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return nullptr;

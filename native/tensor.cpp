@@ -101,12 +101,6 @@ PyObject* tensor_legacy_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   Tensor* made = nullptr;
   if (count == 1 && is_tensor(first)) {
-    if (as_tensor(first)->dtype != default_dtype()) {
-      PyErr_Format(PyExc_TypeError,
-                   "[Tensor] expected a tensor of dtype %s: got %s\nhint: use .to(dtype)",
-                   dtype_name(default_dtype()), dtype_name(as_tensor(first)->dtype));
-      return nullptr;
-    }
     made = tensor_detach(as_tensor(first));
   } else if (count == 1 && !PyIndex_Check(first) && !PyObject_TypeCheck(first, SizeType)) {
     const DType dtype = default_dtype();

@@ -92,15 +92,15 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs)
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
     return nullptr;
   const int number = format ? memory_format_number(format) : 0;
-  if (number == 1 || number < 0) {
-    PyErr_Format(number < 0 ? PyExc_TypeError : PyExc_RuntimeError,
+  if (number < 0) {
+    PyErr_Format(PyExc_TypeError,
                  "[is_contiguous] memory_format must be contiguous_format, channels_last or "
                  "channels_last_3d: got %R\nhint: leave it out for row-major",
                  format);
     return nullptr;
   }
   const Tensor* t = as_tensor(self);
-  return PyBool_FromLong(number == 0 ? tensor_contiguous(t) : channels_last(t, number + 2));
+  return PyBool_FromLong(number < 2 ? tensor_contiguous(t) : channels_last(t, number + 2));
 }
 
 // ---------------------------------------------------------------- kind of tensor
