@@ -96,6 +96,7 @@ struct Autograd {               // only for tensors that autograd has touched
   bool retains_grad = false;
   Tensor* base = nullptr;       // owned: differentiable views know their base
   uint32_t view_version = 0;    // storage version at which `node` is valid for a view
+  uint8_t view_creation = 0;    // ViewCreation (tape.h): how a differentiable view came about
   PyObject* hooks = nullptr;    // owned dict id -> callable, tensor hooks
   PyObject* post_accumulate_hooks = nullptr;
 };
@@ -273,6 +274,7 @@ struct Plan {                      // one class of calls; immutable once compile
   uint64_t id = 0;                 // unique; recorded streams refer to it
   bool offset_sensitive = false;   // uses a storage offset other than by adding it to an alias's
   bool has_device = false;         // some output names its own device
+  bool has_views = false;          // some visible output is an Alias
 };
 extern PyTypeObject* PlanType;
 

@@ -1,0 +1,446 @@
+// The Op type: a callable that finds the Instance of a call and runs it, without Python unless the
+// call's class is new. Also what surrounds a run: in-place bookkeeping, the tape, results.
+#include "op_internal.h"
+
+#include <structmember.h>  // after Python.h
+
+namespace fb {
+
+PyTypeObject* OpType = nullptr;
+
+namespace {
+
+constexpr size_t kInlineOutputs = 8;
+
+PyObject* none() { return Py_NewRef(Py_None); }
+
+// Visible outputs, stolen; null becomes None.
+PyObject* take(PyObject** outputs, int32_t k) {
+  PyObject* object = outputs[k];
+  outputs[k] = nullptr;
+  return object ? object : none();
+}
+
+PyObject* wrap_sequence(const Plan* plan, PyObject** outputs) {
+  const Py_ssize_t count = plan->visible;
+  const bool list = plan->returns == ReturnKind::List;
+  PyObject* sequence = list ? PyList_New(count) : PyTuple_New(count);
+  if (!sequence) return nullptr;
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    PyObject* object = take(outputs, static_cast<int32_t>(k));
+    if (list) PyList_SET_ITEM(sequence, k, object);
+    else PyTuple_SET_ITEM(sequence, k, object);
+  }
+  if (plan->returns != ReturnKind::Structseq) return sequence;
+  PyObject* named = PyObject_CallOneArg(plan->return_type, sequence);
+  Py_DECREF(sequence);
+  return named;
+}
+
+// Before an in-place run: may these tensors be written at all?
+bool check_inplace(const Frame& frame) {
+  for (size_t i = 0; i < frame.mutated.size(); ++i) {
+    if (!tape_check_inplace(frame.tensors[frame.mutated[i]])) return false;
+  }
+  return true;
+}
+
+bool finish_inplace(const Frame& frame, const Instance* instance, const Call& call,
+                    PyObject** outputs) {
+  for (size_t i = 0; i < frame.mutated.size(); ++i) {
+    tensor_bump_version(frame.tensors[frame.mutated[i]]);
+  }
+  if (!grad_mode.enabled) return true;
+  for (size_t i = 0; i < frame.mutated.size(); ++i) {
+    Tensor* target = frame.tensors[frame.mutated[i]];
+    if (!tape_after_inplace(target, instance, call, outputs)) return false;
+  }
+  return true;
+}
+
+bool mark_views(const Plan* plan, const Call& call, PyObject** outputs) {
+  for (int32_t k = 0; k < plan->visible; ++k) {
+    const OutputSpec& spec = plan->outputs[k];
+    if (spec.kind != OutputSpec::Alias) continue;
+    if (!tape_mark_view(reinterpret_cast<Tensor*>(outputs[k]), call.tensors[spec.input])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What autograd must know after a successful run.
+bool finish(const Overload* overload, const Frame& frame, const Instance* instance,
+            const Call& call, PyObject** outputs) {
+  if (overload->mutates) return finish_inplace(frame, instance, call, outputs);
+  if (!grad_mode.enabled) return true;
+  const Plan* plan = instance->plan;
+  if (plan->backward && !tape_record(instance, call, outputs)) return false;
+  return !plan->has_views || mark_views(plan, call, outputs);
+}
+
+PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instance,
+                       const Call& run, const Call& record) {
+  const Plan* plan = instance->plan;
+  const size_t count = plan->outputs.size();
+  PyObject* few[kInlineOutputs] = {};
+  std::vector<PyObject*> many;
+  if (count > kInlineOutputs) many.resize(count);
+  PyObject** outputs = count > kInlineOutputs ? many.data() : few;
+  instance_incref(instance);  // a compile, or another thread, may drop the cache entry
+  bool fine = active_recorder ? record_call(instance, run, outputs)
+                              : plan_run(instance, run, outputs);
+  fine = fine && finish(overload, *frame, instance, record, outputs);
+  PyObject* result = fine ? wrap_outputs(plan, outputs) : nullptr;
+  for (size_t k = 0; k < count; ++k) Py_XDECREF(outputs[k]);
+  instance_decref(instance);
+  return result;
+}
+
+PyObject* run_inplace(Op* op, Overload* overload, Frame* frame) {
+  if (!check_inplace(*frame)) return nullptr;
+  StackVector<Tensor*, 16> originals;
+  bool separated = false;
+  if (!separate_overlaps(overload, frame, &originals, &separated)) return nullptr;
+  Instance* instance = find_instance(op, overload, frame);
+  if (!instance) return nullptr;
+  const Call call = frame->call();
+  if (!separated) return run_instance(overload, frame, instance, call, call);
+  Call record = call;  // gradients flow to the tensors the user passed, not to their copies
+  record.tensors = originals.data();
+  return run_instance(overload, frame, instance, call, record);
+}
+
+PyObject* run(Op* op, Overload* overload, Frame* frame) {
+  if (overload->python) return call_python(overload, frame);
+  if (frame->out) return run_out(op, overload, frame);
+  if (overload->mutates) return run_inplace(op, overload, frame);
+  Instance* instance = find_instance(op, overload, frame);
+  if (!instance) return nullptr;
+  const Call call = frame->call();
+  return run_instance(overload, frame, instance, call, call);
+}
+
+// All overloads failed. The one that got furthest explains why.
+__attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_ssize_t count,
+                                             PyObject* kwnames) {
+  if (op->is_operator) Py_RETURN_NOTIMPLEMENTED;
+  Overload* best = nullptr;
+  int furthest = -2;
+  for (const auto& overload : op->overloads) {
+    Frame frame;
+    int reached = -1;
+    if (bind_arguments(op, *overload, &frame, args, count, kwnames) == Outcome::Ok) {
+      parse_arguments(*overload, &frame);
+      reached = frame.bad_argument;
+    }
+    if (reached > furthest) {
+      furthest = reached;
+      best = overload.get();
+    }
+    PyErr_Clear();
+  }
+  Frame frame;
+  if (best && bind_arguments(op, *best, &frame, args, count, kwnames) == Outcome::Ok) {
+    parse_arguments(*best, &frame);
+  }
+  if (best) raise_mismatch(op, *best, frame, count);
+  else PyErr_Format(PyExc_TypeError, "[%s] has no overloads", op->text.c_str());
+  return nullptr;
+}
+
+// An object with __torch_function__ may stand where no schema expects a tensor.
+bool any_override(PyObject* const* args, Py_ssize_t count) {
+  if (torch_function_disabled) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_exact_tensor(args[i]) && has_torch_function(args[i])) return true;
+  }
+  return false;
+}
+
+PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
+  Op* op = reinterpret_cast<Op*>(self);
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (function_mode) [[unlikely]] return call_override(op, args, count, kwnames);
+  Frame frame;
+  for (const auto& overload : op->overloads) {
+    Outcome outcome = bind_arguments(op, *overload, &frame, args, count, kwnames);
+    if (outcome == Outcome::Ok) outcome = parse_arguments(*overload, &frame);
+    if (outcome == Outcome::Ok) [[likely]] {
+      if (frame.overridden) [[unlikely]] return call_override(op, args, count, kwnames);
+      return run(op, overload.get(), &frame);
+    }
+    if (outcome == Outcome::Failed) return nullptr;
+    frame.reset();
+  }
+  const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (any_override(args, all)) return call_override(op, args, count, kwnames);
+  return no_match(op, args, count, kwnames);
+}
+
+// ---- the Python type
+
+PyObject* op_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  PyObject *name, *specs;
+  static const char* names[] = {"name", "overloads", nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO", const_cast<char**>(names), &name, &specs)) {
+    return nullptr;
+  }
+  PyObject* list = PySequence_List(specs);
+  PyObject* object = list ? type->tp_alloc(type, 0) : nullptr;
+  if (!object) {
+    Py_XDECREF(list);
+    return nullptr;
+  }
+  Op* op = reinterpret_cast<Op*>(object);
+  new (&op->text) std::string(PyUnicode_AsUTF8(name));
+  new (&op->overloads) std::vector<std::unique_ptr<Overload>>();
+  op->vectorcall = op_vectorcall;
+  op->name = Py_NewRef(name);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    PyObject* spec = PySequence_Tuple(PyList_GET_ITEM(list, i));
+    op->overloads.push_back(std::make_unique<Overload>());
+    Overload* overload = op->overloads.back().get();
+    const bool fine = spec && overload_parse_spec(spec, overload);
+    op->is_operator |= overload->is_operator;
+    Py_XDECREF(spec);
+    if (fine) continue;
+    Py_DECREF(list);
+    Py_DECREF(object);
+    return nullptr;
+  }
+  Py_DECREF(list);
+  register_op(op);
+  return object;
+}
+
+int op_traverse(PyObject* self, visitproc visit, void* arg) {
+  Op* op = reinterpret_cast<Op*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(op->dict);
+  for (const auto& overload : op->overloads) {
+    Py_VISIT(overload->build);
+    for (const auto& [key, plans] : overload->classes) {
+      for (PyObject* plan : plans) Py_VISIT(plan);
+    }
+  }
+  return 0;
+}
+
+void drop_overload(Overload* overload) {
+  overload->exact.clear();
+  ClassCache classes;
+  classes.swap(overload->classes);
+  for (auto& [key, plans] : classes) {
+    for (PyObject* plan : plans) Py_DECREF(plan);
+  }
+}
+
+int op_clear(PyObject* self) {
+  Op* op = reinterpret_cast<Op*>(self);
+  Py_CLEAR(op->dict);
+  for (const auto& overload : op->overloads) {
+    drop_overload(overload.get());
+    PyObject* build = overload->build;  // stays callable: a cleared op raises, it does not crash
+    overload->build = Py_NewRef(Py_None);
+    Py_XDECREF(build);
+  }
+  return 0;
+}
+
+void op_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  Op* op = reinterpret_cast<Op*>(self);
+  if (op->weakrefs) PyObject_ClearWeakRefs(self);
+  unregister_op(op);
+  op_clear(self);
+  for (const auto& overload : op->overloads) {
+    Py_XDECREF(overload->build);
+    for (Argument& argument : overload->arguments) {
+      Py_XDECREF(argument.name);
+      Py_XDECREF(argument.default_value);
+    }
+  }
+  Py_CLEAR(op->name);
+  PyTypeObject* type = Py_TYPE(self);
+  op->overloads.~vector();
+  op->text.~basic_string();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* op_descr_get(PyObject* self, PyObject* object, PyObject*) {
+  if (!object || object == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, object);
+}
+
+PyObject* op_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<op %U>", reinterpret_cast<Op*>(self)->name);
+}
+
+PyObject* own_attribute(Op* op, const char* name) {  // new reference or null without exception
+  PyObject* found = op->dict ? PyDict_GetItemString(op->dict, name) : nullptr;
+  return Py_XNewRef(found);
+}
+
+PyObject* get_name(PyObject* self, void*) {
+  return Py_NewRef(reinterpret_cast<Op*>(self)->name);
+}
+
+int set_name(PyObject* self, PyObject* value, void*) {
+  if (!value || !PyUnicode_Check(value)) {
+    PyErr_SetString(PyExc_TypeError, "__name__ must be a str");
+    return -1;
+  }
+  Op* op = reinterpret_cast<Op*>(self);
+  Py_XSETREF(op->name, Py_NewRef(value));
+  op->text = PyUnicode_AsUTF8(value);
+  return 0;
+}
+
+PyObject* get_qualname(PyObject* self, void*) {
+  Op* op = reinterpret_cast<Op*>(self);
+  PyObject* own = own_attribute(op, "__qualname__");
+  return own ? own : Py_NewRef(op->name);
+}
+
+int set_qualname(PyObject* self, PyObject* value, void*) {
+  Op* op = reinterpret_cast<Op*>(self);
+  if (!op->dict && !(op->dict = PyDict_New())) return -1;
+  return value ? PyDict_SetItemString(op->dict, "__qualname__", value)
+               : PyDict_DelItemString(op->dict, "__qualname__");
+}
+
+PyObject* get_schemas(PyObject* self, void*) {
+  Op* op = reinterpret_cast<Op*>(self);
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(op->overloads.size()));
+  for (size_t i = 0; tuple && i < op->overloads.size(); ++i) {
+    PyObject* text = PyUnicode_FromString(signature_text(op, *op->overloads[i]).c_str());
+    if (!text) Py_CLEAR(tuple);
+    else PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), text);
+  }
+  return tuple;
+}
+
+// pickle and copy take an op by its name: __module__ says where it lives.
+PyObject* op_reduce(PyObject* self, PyObject*) { return get_qualname(self, nullptr); }
+
+PyMethodDef op_methods[] = {
+    {"__reduce__", op_reduce, METH_NOARGS, "Ops are pickled by name."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef op_getset[] = {
+    {"__name__", get_name, set_name, nullptr, nullptr},
+    {"__qualname__", get_qualname, set_qualname, nullptr, nullptr},
+    {"schemas", get_schemas, nullptr, "The signature of every overload.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef op_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Op, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot op_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(op_create)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(op_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(op_clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(op_descr_get)},
+    {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
+    {Py_tp_methods, op_methods},
+    {Py_tp_getset, op_getset},
+    {Py_tp_members, op_members},
+    {0, nullptr},
+};
+
+PyType_Spec op_spec = {"flambeau._core.Op", sizeof(Op), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                           Py_TPFLAGS_METHOD_DESCRIPTOR,
+                       op_slots};
+
+PyObject* make_structseq(PyObject*, PyObject* args) {
+  PyObject *name, *fields;
+  if (!PyArg_ParseTuple(args, "UO", &name, &fields)) return nullptr;
+  PyObject* tuple = PySequence_Tuple(fields);
+  if (!tuple) return nullptr;
+  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+  // CPython keeps pointers to these texts for as long as the type lives: for ever.
+  auto* entries = new PyStructSequence_Field[static_cast<size_t>(count) + 1]();
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i));
+    if (!text) {
+      Py_DECREF(tuple);
+      delete[] entries;
+      return nullptr;
+    }
+    entries[i].name = strdup(text);
+  }
+  Py_DECREF(tuple);
+  PyStructSequence_Desc description{strdup(PyUnicode_AsUTF8(name)), nullptr, entries,
+                                    static_cast<int>(count)};
+  return reinterpret_cast<PyObject*>(PyStructSequence_NewType(&description));
+}
+
+PyMethodDef functions[] = {
+    {"make_structseq", make_structseq, METH_VARARGS,
+     "make_structseq(name, fields): type of a result with named fields; call it with a tuple."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+PyObject* wrap_outputs(const Plan* plan, PyObject** outputs) {
+  switch (plan->returns) {
+    case ReturnKind::Single: return take(outputs, 0);
+    case ReturnKind::Nothing: return none();
+    default: return wrap_sequence(plan, outputs);
+  }
+}
+
+PyObject* call_python(Overload* overload, Frame* frame) {
+  // Keyword-only arguments are passed by name; lists are tuples even when an int was given.
+  const size_t count = overload->arguments.size();
+  PyObject* names = nullptr;
+  size_t keywords = 0;
+  for (const Argument& argument : overload->arguments) keywords += argument.keyword_only;
+  if (keywords) {
+    names = frame->own(PyTuple_New(static_cast<Py_ssize_t>(keywords)));
+    if (!names) return nullptr;
+  }
+  PyObject* values[kMaxArguments];
+  Py_ssize_t at = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const Argument& argument = overload->arguments[i];
+    values[i] = frame->values[i];
+    const bool list = argument.kind == Kind::IntList || argument.kind == Kind::SymIntList;
+    if (list && PyIndex_Check(values[i])) {
+      values[i] = frame->own(PyTuple_Pack(1, values[i]));
+      if (!values[i]) return nullptr;
+    }
+    if (argument.keyword_only) PyTuple_SET_ITEM(names, at++, Py_NewRef(argument.name));
+  }
+  PyObject* result = PyObject_Vectorcall(overload->build, values, count - keywords, names);
+  if (!result || !frame->out) return result;
+  PyObject* copied = copy_to_out(result, frame->out);
+  Py_DECREF(result);
+  return copied;
+}
+
+PyObject* op_call(PyObject* op, PyObject* const* args, Py_ssize_t count) {
+  return op_vectorcall(op, args, static_cast<size_t>(count), nullptr);
+}
+
+bool init_op(PyObject* module) {
+  OpType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&op_spec));
+  return OpType && PyModule_AddObjectRef(module, "Op", (PyObject*)OpType) == 0 &&
+         PyModule_AddFunctions(module, functions) == 0 && init_op_cache(module) &&
+         init_op_override(module);
+}
+
+}  // namespace fb

@@ -1,0 +1,272 @@
+// What the files of plans, ops and routines share among themselves and nobody else needs.
+#pragma once
+#include <unordered_map>
+
+#include "core.h"
+
+namespace fb {
+
+// ---------------------------------------------------------------- plan.cpp
+const char* ir_dtype_name(DType t);                    // "f32"
+bool dtype_from_ir(PyObject* object, DType* out);      // IR name or dtype object
+
+// ---------------------------------------------------------------- schema
+enum class Kind : uint8_t {
+  Tensor, TensorList, Scalar, TensorOrScalar, SymInt, SymIntList, Int, IntList, Float, FloatList,
+  Bool, BoolList, Str, DType, Device, Generator, MemoryFormat, Layout, Object,
+};
+
+struct Argument {
+  PyObject* name = nullptr;           // owned, interned
+  PyObject* default_value = nullptr;  // owned; null: required
+  Kind kind = Kind::Object;
+  bool optional = false;              // None is allowed
+  bool optional_elements = false;     // Tensor?[]
+  bool keyword_only = false;
+  bool runtime = false;               // a number that is not part of the key
+  bool mutated = false;
+};
+
+constexpr int kMaxArguments = 48;
+
+// ---------------------------------------------------------------- keys and caches
+// A key is a row of 64-bit words. Each value starts with a word whose top byte is its tag, so that
+// the class key and the description handed to Python can be derived by walking the exact key.
+enum class Tag : uint8_t {
+  Header = 1,   // default dtype
+  None,
+  Tensor,       // then sizes, strides unless contiguous, offset if flagged
+  TensorList,   // low 32 bits: length; then Tensor or None each
+  Bool,         // low bit
+  Int,          // one payload word
+  Float,        // one
+  Complex,      // two
+  Str,          // low 32 bits: bytes; then the bytes
+  DType,        // low 8 bits
+  Device,       // kind, index
+  IntList,      // low 32 bits: length; then the values
+  FloatList,
+  BoolList,
+  SymInt,       // one payload word, not part of the class
+  SymIntList,   // length, then values that are not part of the class
+  Runtime,      // low 8 bits: NumberType
+  Generator,
+  Pointer,      // one payload word: identity of a Python object
+};
+inline uint64_t tag_word(Tag tag, uint64_t low = 0) {
+  return static_cast<uint64_t>(tag) << 56 | low;
+}
+inline Tag tag_of(uint64_t word) { return static_cast<Tag>(word >> 56); }
+constexpr uint64_t kKeyRequiresGrad = uint64_t{1} << 32;
+constexpr uint64_t kKeyContiguous = uint64_t{1} << 33;
+constexpr uint64_t kKeyOffset = uint64_t{1} << 34;
+enum class NumberType : uint8_t { Bool = 0, Int = 1, Float = 2, Complex = 3 };
+
+// A growing array that starts on the stack.
+template <typename T, int kInline>
+class StackVector {
+ public:
+  StackVector() = default;
+  ~StackVector() {
+    if (data_ != inline_) PyMem_Free(data_);
+  }
+  StackVector(const StackVector&) = delete;
+  StackVector& operator=(const StackVector&) = delete;
+  // Room for n more; false + MemoryError.
+  bool reserve(size_t n) { return size_ + n <= capacity_ || grow(n); }
+  void push(T value) { data_[size_++] = value; }  // after reserve
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  void clear() { size_ = 0; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  __attribute__((noinline)) bool grow(size_t n) {
+    const size_t wanted = (size_ + n) * 2;
+    T* bigger = static_cast<T*>(PyMem_Malloc(wanted * sizeof(T)));
+    if (!bigger) {
+      PyErr_NoMemory();
+      return false;
+    }
+    std::memcpy(bigger, data_, size_ * sizeof(T));
+    if (data_ != inline_) PyMem_Free(data_);
+    data_ = bigger;
+    capacity_ = wanted;
+    return true;
+  }
+  size_t size_ = 0, capacity_ = kInline;
+  T* data_ = inline_;
+  T inline_[kInline];
+};
+
+struct CacheEntry {
+  uint64_t hash;
+  Instance* instance;              // counted
+  std::vector<uint64_t> words;
+  std::vector<PyObject*> keep;     // owned: objects whose identity is in the key
+};
+
+// Exact keys of one overload: open addressing, at most kMaxEntries, the older half dropped when full.
+class ExactCache {
+ public:
+  ExactCache() = default;
+  ~ExactCache() { clear(); }
+  ExactCache(const ExactCache&) = delete;
+  ExactCache& operator=(const ExactCache&) = delete;
+  Instance* find(const uint64_t* words, size_t count, uint64_t hash) const {
+    if (slots_.empty()) return nullptr;
+    for (size_t at = hash & mask_; slots_[at].entry; at = (at + 1) & mask_) {
+      if (slots_[at].hash != hash) continue;
+      const CacheEntry* e = slots_[at].entry;
+      if (e->words.size() == count &&
+          std::memcmp(e->words.data(), words, count * sizeof(uint64_t)) == 0) {
+        return e->instance;
+      }
+    }
+    return nullptr;
+  }
+  void insert(CacheEntry* entry);  // takes ownership
+  void clear();
+  size_t size() const { return order_.size(); }
+
+ private:
+  struct Slot {
+    uint64_t hash = 0;
+    CacheEntry* entry = nullptr;
+  };
+  void place(CacheEntry* entry);
+  void rebuild(size_t slots);
+  std::vector<Slot> slots_;
+  std::vector<CacheEntry*> order_;  // oldest first
+  size_t mask_ = 0;
+};
+
+struct KeyHash {
+  size_t operator()(const std::vector<uint64_t>& words) const;
+};
+using ClassCache = std::unordered_map<std::vector<uint64_t>, std::vector<PyObject*>, KeyHash>;
+
+struct Overload {
+  std::vector<Argument> arguments;
+  int positional = 0;              // arguments that may be given by position
+  PyObject* build = nullptr;       // owned
+  bool python = false;             // `build` is the implementation
+  bool allows_out = false;
+  bool is_operator = false;
+  bool varargs = false;            // the last positional argument takes the rest
+  bool mutates = false;
+  bool offsets_in_key = false;
+  ExactCache exact;
+  ClassCache classes;              // owns references to Plans
+};
+
+struct Op {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* dict;
+  PyObject* weakrefs;
+  PyObject* name;                  // owned str
+  std::string text;                // the same, for messages
+  std::vector<std::unique_ptr<Overload>> overloads;
+  bool is_operator;                // NotImplemented instead of TypeError
+};
+
+// ---------------------------------------------------------------- one call
+enum class Outcome : uint8_t { Ok, Mismatch, Failed };
+
+struct Frame {
+  PyObject* values[kMaxArguments];         // per argument: given or default; borrowed
+  StackVector<uint64_t, 128> key;
+  StackVector<Tensor*, 16> tensors;        // borrowed
+  StackVector<Scalar, 8> scalars;
+  StackVector<uint8_t, 8> scalar_is_float;
+  StackVector<uint8_t, 8> scalar_types;    // NumberType
+  StackVector<int64_t, 16> integers;       // run-time integers, in order
+  StackVector<PyObject*, 4> objects;       // generators; borrowed
+  StackVector<int32_t, 4> mutated;         // tensor slots
+  StackVector<PyObject*, 8> owned;         // temporaries
+  PyObject* out = nullptr;                 // the `out=` argument
+  bool any_requires_grad = false;
+  bool overridden = false;                 // some argument has its own __torch_function__
+  int bad_argument = -1;                   // of a mismatch
+  PyObject* bad_value = nullptr;
+  const char* problem = nullptr;           // instead of a bad argument
+
+  ~Frame() {
+    for (size_t i = 0; i < owned.size(); ++i) Py_DECREF(owned[i]);
+  }
+  // Keeps a new reference until the call ends; null on failure.
+  PyObject* own(PyObject* object) {
+    if (!object) return nullptr;
+    if (!owned.reserve(1)) {
+      Py_DECREF(object);
+      return nullptr;
+    }
+    owned.push(object);
+    return object;
+  }
+  void reset() {
+    key.clear(), tensors.clear(), scalars.clear(), scalar_is_float.clear(), scalar_types.clear();
+    integers.clear(), objects.clear(), mutated.clear();
+    any_requires_grad = overridden = false;
+    bad_argument = -1, bad_value = nullptr, problem = nullptr, out = nullptr;
+  }
+  Call call() {
+    return {tensors.data(), static_cast<int32_t>(tensors.size()), scalars.data(),
+            scalar_is_float.data(), static_cast<int32_t>(scalars.size()), objects.data(),
+            static_cast<int32_t>(objects.size())};
+  }
+};
+
+// op_arguments.cpp
+bool overload_parse_spec(PyObject* spec, Overload* overload);
+// Distributes a call's arguments over the schema. Mismatch: frame says why.
+Outcome bind_arguments(const Op* op, const Overload& overload, Frame* frame, PyObject* const* args,
+                       Py_ssize_t count, PyObject* kwnames);
+// Checks kinds, converts, and writes the key.
+Outcome parse_arguments(const Overload& overload, Frame* frame);
+void raise_mismatch(const Op* op, const Overload& overload, const Frame& frame,
+                    Py_ssize_t positional);
+std::string signature_text(const Op* op, const Overload& overload);
+
+// op_values.cpp: numbers and lists of Python
+struct Number {
+  NumberType type;
+  Scalar value;
+  double imaginary;
+};
+Outcome read_number(Frame* frame, PyObject* object, Number* out);   // no text, no list
+Outcome read_integer(PyObject* object, int64_t* out);
+bool is_plain_tensor_type(PyTypeObject* type, bool* overrides);      // Tensor or subclass
+bool has_torch_function(PyObject* object);                           // of a type that is no Tensor
+
+// op_cache.cpp
+uint64_t hash_words(const uint64_t* words, size_t count);
+// The instance of a call: exact cache, class cache, or built by Python. Borrowed; null + exception.
+Instance* find_instance(Op* op, Overload* overload, Frame* frame);
+// The call as `build` sees it.
+PyObject* describe_call(const Overload& overload, Frame* frame);
+bool init_op_cache(PyObject* module);
+void register_op(Op* op);
+void unregister_op(Op* op);
+
+// op_override.cpp
+extern constinit FB_THREAD_LOCAL bool torch_function_disabled;
+extern constinit FB_THREAD_LOCAL PyObject* function_mode;
+PyObject* call_override(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* kwnames);
+bool init_op_override(PyObject* module);
+
+// op_out.cpp
+PyObject* run_out(Op* op, Overload* overload, Frame* frame);
+PyObject* copy_to_out(PyObject* result, PyObject* out);               // new reference to out
+bool copy_cast(Tensor* target, Tensor* source);                      // same sizes; converts
+bool separate_overlaps(Overload* overload, Frame* frame, StackVector<Tensor*, 16>* originals,
+                       bool* changed);
+
+// op.cpp
+PyObject* call_python(Overload* overload, Frame* frame);
+PyObject* wrap_outputs(const Plan* plan, PyObject** outputs);        // steals the outputs
+
+}  // namespace fb

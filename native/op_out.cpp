@@ -1,0 +1,357 @@
+// Where an op writes to memory that the user owns: `out=`, and in-place targets that overlap the
+// other operands.
+//
+// `out=` computes straight into the given tensor when its geometry is what the plan makes anyway
+// and no operand shares its memory; otherwise the result is computed aside, then copied with
+// PyTorch's rules: resize with a warning, and only casts that lose no kind of number.
+#include <algorithm>
+#include <complex>
+
+#include "op_internal.h"
+
+namespace fb {
+namespace {
+
+// ---- element conversion, for the rare case that dtypes or strides differ
+
+struct Wide {  // any element
+  std::complex<double> number;
+  int64_t integer;
+  bool exact;  // `integer` is the value
+};
+
+template <typename T>
+T load(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+template <typename T>
+void store(char* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+Wide whole(int64_t value) { return {static_cast<double>(value), value, true}; }
+Wide real(double value) { return {value, 0, false}; }
+
+Wide load_wide(const char* at, DType dtype) {
+  switch (dtype) {
+    case DType::Bool: return whole(load<uint8_t>(at) != 0);
+    case DType::U8: return whole(load<uint8_t>(at));
+    case DType::I8: return whole(load<int8_t>(at));
+    case DType::I16: return whole(load<int16_t>(at));
+    case DType::I32: return whole(load<int32_t>(at));
+    case DType::I64: return whole(load<int64_t>(at));
+    case DType::F16: return real(half_to_float(load<uint16_t>(at)));
+    case DType::BF16: return real(bfloat16_to_float(load<uint16_t>(at)));
+    case DType::F32: return real(load<float>(at));
+    case DType::F64: return real(load<double>(at));
+    case DType::C64: {
+      const auto value = load<std::complex<float>>(at);
+      return {{value.real(), value.imag()}, 0, false};
+    }
+    case DType::C128: return {load<std::complex<double>>(at), 0, false};
+  }
+  return {};
+}
+
+// What x86 does with numbers that do not fit: the most negative integer.
+int64_t to_integer(const Wide& value) {
+  if (value.exact) return value.integer;
+  const double number = value.number.real();
+  return number >= -0x1p63 && number < 0x1p63 ? static_cast<int64_t>(number) : INT64_MIN;
+}
+
+void store_wide(char* at, DType dtype, const Wide& value) {
+  const double number = value.number.real();
+  switch (dtype) {
+    case DType::Bool: store<uint8_t>(at, value.number != 0.0); break;
+    case DType::U8: store(at, static_cast<uint8_t>(to_integer(value))); break;
+    case DType::I8: store(at, static_cast<int8_t>(to_integer(value))); break;
+    case DType::I16: store(at, static_cast<int16_t>(to_integer(value))); break;
+    case DType::I32: store(at, static_cast<int32_t>(to_integer(value))); break;
+    case DType::I64: store(at, to_integer(value)); break;
+    case DType::F16: store(at, float_to_half(static_cast<float>(number))); break;
+    case DType::BF16: store(at, float_to_bfloat16(static_cast<float>(number))); break;
+    case DType::F32:
+      store(at, value.exact ? static_cast<float>(value.integer) : static_cast<float>(number));
+      break;
+    case DType::F64: store(at, number); break;
+    case DType::C64: store(at, std::complex<float>(value.number)); break;
+    case DType::C128: store(at, value.number); break;
+  }
+}
+
+bool can_cast(DType from, DType to) {
+  if (is_complex(from) && !is_complex(to)) return false;
+  if (is_floating(from) && is_integral(to)) return false;
+  return from == DType::Bool || to != DType::Bool;
+}
+
+// ---- overlapping operands
+
+struct Extent {
+  const char *begin, *end;
+};
+
+Extent extent(const Tensor* t) {
+  int64_t low = 0, high = 0;
+  for (int d = 0; d < t->ndim; ++d) {
+    const int64_t reach = (t->sizes()[d] - 1) * t->strides()[d];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t item = item_size(t->dtype);
+  return {t->data() + low * item, t->data() + (high + 1) * item};
+}
+
+bool same_geometry(const Tensor* a, const Tensor* b) {
+  return a->offset == b->offset && a->ndim == b->ndim && a->dtype == b->dtype &&
+         std::equal(a->dims, a->dims + 2 * a->ndim, b->dims);
+}
+
+bool overlaps(const Tensor* target, const Tensor* other) {
+  if (target == other || target->storage != other->storage) return false;
+  if (target->numel == 0 || other->numel == 0 || same_geometry(target, other)) return false;
+  const Extent a = extent(target), b = extent(other);
+  return a.begin < b.end && b.begin < a.end;
+}
+
+bool check_target(const Overload*, const Tensor* target) {
+  if (target->flags & kContiguous) return true;
+  for (int d = 0; d < target->ndim; ++d) {
+    if (target->sizes()[d] > 1 && target->strides()[d] == 0) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "unsupported operation: several elements of the written-to tensor share "
+                      "one memory location\nhint: clone() the tensor first");
+      return false;
+    }
+  }
+  return true;
+}
+
+Tensor* contiguous_copy(Tensor* source) {
+  Tensor* copy = tensor_empty(source->dtype, source->device, source->ndim, source->sizes());
+  if (copy && !copy_cast(copy, source)) Py_CLEAR(copy);
+  return copy;
+}
+
+// ---- out=
+
+const char* type_name(DType t) {
+  static const char* const names[kDTypeCount] = {
+      "Bool",     "Byte",  "Char",   "Short",        "Int",          "Long", "Half",
+      "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
+  return names[static_cast<int>(t)];
+}
+
+bool check_cast(DType from, DType to) {
+  if (can_cast(from, to)) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[out] result type %s can't be cast to the desired output type %s\n"
+               "hint: give an out tensor of the result's dtype",
+               type_name(from), type_name(to));
+  return false;
+}
+
+bool resize_out(Tensor* out, const Tensor* result) {
+  if (out->ndim == result->ndim && std::equal(out->dims, out->dims + out->ndim, result->dims)) {
+    return true;
+  }
+  if (out->numel != 0 &&
+      PyErr_WarnEx(PyExc_UserWarning,
+                   "An output with one or more elements was resized since its shape is not the "
+                   "result's. This is deprecated: outputs should be empty or have the right "
+                   "shape. Reuse an out tensor by out.resize_(0) first.",
+                   1) < 0) {
+    return false;
+  }
+  PyObject* size = size_object(result->ndim, result->sizes());
+  PyObject* done =
+      size ? PyObject_CallMethod(reinterpret_cast<PyObject*>(out), "resize_", "O", size) : nullptr;
+  Py_XDECREF(size);
+  Py_XDECREF(done);
+  return done != nullptr;
+}
+
+bool deliver(Tensor* result, Tensor* out) {
+  if (result == out) return true;
+  if (!check_cast(result->dtype, out->dtype) || !resize_out(out, result)) return false;
+  if (!tensor_materialise(result, "out=") || !tensor_materialise(out, "out=")) return false;
+  if (!copy_cast(out, result)) return false;
+  return true;
+}
+
+// The tensors of `out`: itself, or the elements of a tuple or list. -1 + exception.
+Py_ssize_t collect_outs(const Op* op, PyObject* out, std::vector<Tensor*>* outs) {
+  if (is_tensor(out)) {
+    outs->push_back(reinterpret_cast<Tensor*>(out));
+    return 1;
+  }
+  PyObject* fast = PyTuple_Check(out) || PyList_Check(out) ? PySequence_Fast(out, "") : nullptr;
+  for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    PyObject* element = PySequence_Fast_GET_ITEM(fast, i);
+    if (!is_tensor(element)) Py_CLEAR(fast);
+    else outs->push_back(reinterpret_cast<Tensor*>(element));
+  }
+  if (!fast) {
+    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' must be Tensor or tuple of Tensors, got %s",
+                 op->text.c_str(), Py_TYPE(out)->tp_name);
+    return -1;
+  }
+  Py_DECREF(fast);
+  return static_cast<Py_ssize_t>(outs->size());
+}
+
+bool check_no_grad(const Op* op, const Frame& frame, const std::vector<Tensor*>& outs) {
+  if (!grad_mode.enabled) return true;
+  bool wanted = frame.any_requires_grad;
+  for (const Tensor* out : outs) wanted |= tensor_requires_grad(out);
+  if (!wanted) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[%s] functions with out=... arguments don't support automatic differentiation, "
+               "but one of the arguments requires grad\nhint: call it under torch.no_grad()",
+               op->text.c_str());
+  return false;
+}
+
+bool shares_memory(const Frame& frame, const Tensor* out) {
+  for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    if (frame.tensors[i]->storage == out->storage) return true;
+  }
+  return false;
+}
+
+bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vector<Tensor*>& outs,
+              PyObject** outputs) {
+  for (size_t k = 0; k < outs.size(); ++k) {
+    const OutputSpec& spec = plan->outputs[k];
+    if (spec.kind != OutputSpec::None && !check_cast(spec.dtype, outs[k]->dtype)) return false;
+    const bool direct = spec.kind == OutputSpec::New && !outs[k]->storage->pending &&
+                        !shares_memory(*frame, outs[k]);
+    if (direct) outputs[k] = reinterpret_cast<PyObject*>(outs[k]);
+  }
+  Recorder* recorder = active_recorder;  // memory of the user's is written now, not later
+  if (recorder && !record_flush(recorder, "out=")) {
+    std::fill(outputs, outputs + outs.size(), nullptr);
+    return false;
+  }
+  active_recorder = nullptr;
+  const bool fine = plan_run(instance, frame->call(), outputs);
+  active_recorder = recorder;
+  return fine;
+}
+
+}  // namespace
+
+bool copy_cast(Tensor* target, Tensor* source) {
+  if (!tensor_materialise(source, "copy") || !tensor_materialise(target, "copy")) return false;
+  const int64_t numel = target->numel;
+  if (numel == 0 || target->device.kind == DeviceKind::Meta) return true;
+  const int64_t to_size = item_size(target->dtype), from_size = item_size(source->dtype);
+  const bool same = target->dtype == source->dtype;
+  if (same && (target->flags & kContiguous) && (source->flags & kContiguous)) {
+    std::memmove(target->data(), source->data(), static_cast<size_t>(numel * to_size));
+    return true;
+  }
+  int64_t index[kMaxDims] = {};
+  char* to = target->data();
+  const char* from = source->data();
+  for (int64_t i = 0; i < numel; ++i) {
+    if (same) std::memcpy(to, from, static_cast<size_t>(to_size));
+    else store_wide(to, target->dtype, load_wide(from, source->dtype));
+    for (int d = target->ndim - 1; d >= 0; --d) {
+      to += target->strides()[d] * to_size;
+      from += source->strides()[d] * from_size;
+      if (++index[d] < target->sizes()[d]) break;
+      to -= target->strides()[d] * to_size * index[d];
+      from -= source->strides()[d] * from_size * index[d];
+      index[d] = 0;
+    }
+  }
+  return true;
+}
+
+bool separate_overlaps(Overload* overload, Frame* frame, StackVector<Tensor*, 16>* originals,
+                       bool* changed) {
+  for (size_t m = 0; m < frame->mutated.size(); ++m) {
+    const Tensor* target = frame->tensors[frame->mutated[m]];
+    if (!check_target(overload, target)) return false;
+    for (size_t i = 0; i < overload->arguments.size(); ++i) {
+      PyObject* value = frame->values[i];
+      if (overload->arguments[i].mutated || !value || !is_tensor(value)) continue;
+      Tensor* other = reinterpret_cast<Tensor*>(value);
+      if (!overlaps(target, other)) continue;
+      PyObject* copy = frame->own(reinterpret_cast<PyObject*>(contiguous_copy(other)));
+      if (!copy) return false;
+      frame->values[i] = copy;
+      *changed = true;
+    }
+  }
+  if (!*changed) return true;
+  if (!originals->reserve(frame->tensors.size())) return false;
+  for (size_t i = 0; i < frame->tensors.size(); ++i) originals->push(frame->tensors[i]);
+  frame->reset();
+  return parse_arguments(*overload, frame) == Outcome::Ok;
+}
+
+PyObject* copy_to_out(PyObject* result, PyObject* out) {
+  if (is_tensor(result) && is_tensor(out)) {
+    Tensor* target = reinterpret_cast<Tensor*>(out);
+    if (!deliver(reinterpret_cast<Tensor*>(result), target)) return nullptr;
+    tensor_bump_version(target);
+    return Py_NewRef(out);
+  }
+  PyObject* results = PySequence_Fast(result, "[out] the op returned no sequence");
+  PyObject* outs = results ? PySequence_Fast(out, "[out] must be a tuple of Tensors") : nullptr;
+  bool fine = outs != nullptr;
+  if (fine && PySequence_Fast_GET_SIZE(results) != PySequence_Fast_GET_SIZE(outs)) {
+    PyErr_SetString(PyExc_TypeError, "[out] wrong number of tensors");
+    fine = false;
+  }
+  for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(outs); ++i) {
+    PyObject* copied = copy_to_out(PySequence_Fast_GET_ITEM(results, i),
+                                   PySequence_Fast_GET_ITEM(outs, i));
+    fine = copied != nullptr;
+    Py_XDECREF(copied);
+  }
+  Py_XDECREF(results);
+  Py_XDECREF(outs);
+  return fine ? Py_NewRef(out) : nullptr;
+}
+
+PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
+  std::vector<Tensor*> outs;
+  if (collect_outs(op, frame->out, &outs) < 0 || !check_no_grad(op, *frame, outs)) return nullptr;
+  Instance* instance = find_instance(op, overload, frame);
+  if (!instance) return nullptr;
+  const Plan* plan = instance->plan;
+  if (static_cast<int32_t>(outs.size()) != plan->visible) {
+    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' needs %d tensors, got %zd",
+                 op->text.c_str(), static_cast<int>(plan->visible),
+                 static_cast<Py_ssize_t>(outs.size()));
+    return nullptr;
+  }
+  std::vector<PyObject*> outputs(plan->outputs.size());
+  instance_incref(instance);
+  bool fine = run_into(plan, instance, frame, outs, outputs.data());
+  if (!fine) std::fill(outputs.begin(), outputs.end(), nullptr);
+  for (size_t k = 0; fine && k < outs.size(); ++k) {
+    if (outputs[k]) fine = deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k]);
+    if (fine) tensor_bump_version(outs[k]);
+  }
+  PyObject* result = nullptr;
+  if (fine && plan->returns != ReturnKind::Structseq) {
+    result = Py_NewRef(frame->out);
+  } else if (fine) {
+    for (size_t k = 0; k < outs.size(); ++k) {
+      Py_XSETREF(outputs[k], Py_NewRef(reinterpret_cast<PyObject*>(outs[k])));
+    }
+    result = wrap_outputs(plan, outputs.data());
+  }
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  instance_decref(instance);
+  return result;
+}
+
+}  // namespace fb

@@ -1,0 +1,171 @@
+// Numbers as users write them: Python's, NumPy's scalars and tensors of one element, told apart by
+// the four number types that type promotion knows. Nothing here imports NumPy.
+#include "op_internal.h"
+
+namespace fb {
+namespace {
+
+// What is known about a Python type, keyed by its version: attributes may be added later.
+struct TypeInfo {
+  PyTypeObject* type = nullptr;
+  unsigned int version = 0;
+  bool is_tensor = false;
+  bool overrides = false;
+};
+constexpr size_t kTypeSlots = 64;
+TypeInfo type_infos[kTypeSlots];
+PyObject* torch_function_name = nullptr;
+PyObject* plain_torch_function = nullptr;  // _core._disabled_torch_function, borrowed for ever
+
+bool type_overrides(PyTypeObject* type) {
+  PyObject* found = PyObject_GetAttr(reinterpret_cast<PyObject*>(type), torch_function_name);
+  if (!found) {
+    PyErr_Clear();
+    return false;
+  }
+  const bool overrides = found != plain_torch_function && found != Py_None;
+  Py_DECREF(found);
+  return overrides;
+}
+
+const TypeInfo& look_up(PyTypeObject* type) {
+  const auto bits = reinterpret_cast<uintptr_t>(type);
+  TypeInfo& info = type_infos[(bits >> 4 ^ bits >> 10) % kTypeSlots];
+  const bool versioned = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
+  if (info.type == type && versioned && info.version == type->tp_version_tag) return info;
+  info.type = type;
+  info.is_tensor = PyType_IsSubtype(type, TensorType);
+  info.overrides = type_overrides(type);  // gives the type a version
+  info.version = type->tp_version_tag;
+  return info;
+}
+
+bool named(PyTypeObject* type, const char* name) { return std::strcmp(type->tp_name, name) == 0; }
+
+bool from_numpy_bool(PyObject* object) {
+  return named(Py_TYPE(object), "numpy.bool") || named(Py_TYPE(object), "numpy.bool_");
+}
+
+Outcome read_long(PyObject* object, Number* out) {
+  out->type = NumberType::Int;
+  int overflow = 0;
+  out->value.i = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow) {
+    PyErr_Format(PyExc_RuntimeError, "the number %S does not fit in 64 bits", object);
+    return Outcome::Failed;
+  }
+  return Outcome::Ok;
+}
+
+Outcome read_complex(PyObject* object, Number* out) {
+  const Py_complex value = PyComplex_AsCComplex(object);
+  if (value.real == -1.0 && PyErr_Occurred()) return Outcome::Failed;
+  out->type = NumberType::Complex;
+  out->value.d = value.real;
+  out->imaginary = value.imag;
+  return Outcome::Ok;
+}
+
+Outcome read_item(Frame* frame, Tensor* t, Number* out) {
+  if (t->numel != 1 || t->ndim != 0) return Outcome::Mismatch;
+  PyObject* item = PyObject_CallMethod(reinterpret_cast<PyObject*>(t), "item", nullptr);
+  if (!frame->own(item)) return Outcome::Failed;
+  return read_number(frame, item, out);
+}
+
+Outcome read_foreign(Frame* frame, PyObject* object, Number* out) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (is_tensor(object)) return read_item(frame, reinterpret_cast<Tensor*>(object), out);
+  if (from_numpy_bool(object)) {
+    const int truth = PyObject_IsTrue(object);
+    *out = {NumberType::Bool, {}, 0};
+    out->value.i = truth;
+    return truth < 0 ? Outcome::Failed : Outcome::Ok;
+  }
+  PyNumberMethods* number = type->tp_as_number;
+  if (!number || named(type, "numpy.ndarray")) return Outcome::Mismatch;
+  if (number->nb_index) {
+    PyObject* integer = frame->own(PyNumber_Index(object));
+    return integer ? read_long(integer, out) : Outcome::Failed;
+  }
+  if (named(type, "numpy.complex64")) return read_complex(object, out);
+  if (!number->nb_float) return Outcome::Mismatch;
+  PyObject* real = frame->own(PyNumber_Float(object));
+  if (!real) return Outcome::Failed;
+  out->type = NumberType::Float;
+  out->value.d = PyFloat_AS_DOUBLE(real);
+  return Outcome::Ok;
+}
+
+}  // namespace
+
+bool is_plain_tensor_type(PyTypeObject* type, bool* overrides) {
+  if (!torch_function_name) {
+    torch_function_name = PyUnicode_InternFromString("__torch_function__");
+    PyObject* module = PyImport_ImportModule("flambeau._core");
+    if (module) plain_torch_function = PyObject_GetAttrString(module, "_disabled_torch_function");
+    Py_XDECREF(module);
+    PyErr_Clear();
+  }
+  const TypeInfo& info = look_up(type);
+  *overrides = info.overrides;
+  return info.is_tensor;
+}
+
+bool has_torch_function(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyType_Check(object) || PyLong_Check(object) || PyFloat_Check(object) ||
+      PyUnicode_Check(object) || object == Py_None || PyTuple_CheckExact(object) ||
+      PyList_CheckExact(object)) {
+    return false;
+  }
+  bool overrides = false;
+  is_plain_tensor_type(type, &overrides);
+  return overrides;
+}
+
+Outcome read_number(Frame* frame, PyObject* object, Number* out) {
+  if (PyFloat_Check(object)) {  // includes numpy.float64
+    out->type = NumberType::Float;
+    out->value.d = PyFloat_AS_DOUBLE(object);
+    return Outcome::Ok;
+  }
+  if (PyBool_Check(object)) {
+    out->type = NumberType::Bool;
+    out->value.i = object == Py_True;
+    return Outcome::Ok;
+  }
+  if (PyLong_Check(object)) return read_long(object, out);
+  if (PyComplex_Check(object)) return read_complex(object, out);
+  return read_foreign(frame, object, out);
+}
+
+Outcome read_integer(PyObject* object, int64_t* out) {
+  if (PyLong_Check(object)) {
+    int overflow = 0;
+    *out = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (!overflow) return Outcome::Ok;
+    PyErr_Format(PyExc_RuntimeError, "the number %S does not fit in 64 bits", object);
+    return Outcome::Failed;
+  }
+  if (is_tensor(object)) {
+    const Tensor* t = reinterpret_cast<Tensor*>(object);
+    if (t->numel != 1 || t->ndim != 0 || !is_integral(t->dtype)) return Outcome::Mismatch;
+    PyObject* item = PyObject_CallMethod(object, "item", nullptr);
+    if (!item) return Outcome::Failed;
+    *out = item == Py_True ? 1 : item == Py_False ? 0 : PyLong_AsLongLong(item);
+    Py_DECREF(item);
+    return *out == -1 && PyErr_Occurred() ? Outcome::Failed : Outcome::Ok;
+  }
+  if (PyFloat_Check(object) || !PyIndex_Check(object)) return Outcome::Mismatch;
+  PyObject* integer = PyNumber_Index(object);
+  if (!integer) {  // a NumPy array of several elements has the slot, too
+    PyErr_Clear();
+    return Outcome::Mismatch;
+  }
+  const Outcome outcome = read_integer(integer, out);
+  Py_DECREF(integer);
+  return outcome;
+}
+
+}  // namespace fb

@@ -1,0 +1,546 @@
+// Running a Plan: an Instance is a plan at concrete sizes, with every number a run needs already
+// computed, so that a run is allocations, pointer arithmetic and the kernels themselves.
+#include <algorithm>
+#include <new>
+
+#include "op_internal.h"
+
+namespace fb {
+namespace {
+
+constexpr int64_t kParallelWork = 15000;    // ns: below, waking a worker costs more than it gains
+constexpr int64_t kReleaseWork = 50000;     // ns: above, other Python threads may run meanwhile
+constexpr int64_t kChunkWork = 2000;        // ns: assumed when a plan does not say
+constexpr int64_t kRoutineWork = 100000;
+constexpr int64_t kPieceWork = 5000;        // ns: smallest piece worth handing to a worker
+constexpr int64_t kAlignment = 64;
+constexpr int kInlineBuffers = 24;
+constexpr int kErrorWords = 8;              // one cache line: flag, value, size, dimension
+constexpr const char* kNoMemory = "out of memory";
+
+std::atomic<uint64_t> next_instance_id{1};
+
+int64_t align_up(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+// An array on the stack unless it is unusually long.
+template <typename T, int kInline>
+class SmallArray {
+ public:
+  explicit SmallArray(size_t n) : data_(n <= kInline ? inline_ : new (std::nothrow) T[n]) {}
+  ~SmallArray() {
+    if (data_ != inline_) delete[] data_;
+  }
+  SmallArray(const SmallArray&) = delete;
+  SmallArray& operator=(const SmallArray&) = delete;
+  T* get() { return data_; }
+
+ private:
+  T inline_[kInline];
+  T* data_;
+};
+
+// ---- preparing
+
+bool prepare_geometry(Instance* instance) {
+  const Plan* plan = instance->plan;
+  const int64_t* r = instance->registers.data();
+  size_t words = 0;
+  for (const OutputSpec& out : plan->outputs) words += out.sizes.size() * 2 + 1;
+  instance->geometry.reserve(words);
+  for (const OutputSpec& out : plan->outputs) {
+    for (int32_t s : out.sizes) {
+      if (r[s] < 0) return false;
+      instance->geometry.push_back(r[s]);
+    }
+    for (int32_t s : out.strides) instance->geometry.push_back(r[s]);
+    const int32_t last = out.kind == OutputSpec::Alias ? out.offset : out.nbytes;
+    instance->geometry.push_back(last >= 0 ? r[last] : 0);
+  }
+  return true;
+}
+
+struct Lifetime {
+  size_t buffer;
+  int64_t nbytes;
+  int32_t first, last;
+};
+
+// Launches of one group may run at the same time: a temporary that one of them touches is alive
+// during all of them.
+void widen_to_groups(const std::vector<Launch>& launches, Lifetime* life) {
+  auto same = [&](int32_t a, int32_t b) {
+    return launches[a].group >= 0 && launches[a].group == launches[b].group;
+  };
+  while (life->first > 0 && same(life->first, life->first - 1)) --life->first;
+  const int32_t end = static_cast<int32_t>(launches.size()) - 1;
+  while (life->last < end && same(life->last, life->last + 1)) ++life->last;
+}
+
+// Best fit by lifetime: the largest first, each into the smallest gap between those that are alive
+// at the same time.
+void plan_arena(Instance* instance) {
+  const Plan* plan = instance->plan;
+  instance->arena_offsets.assign(plan->buffers.size(), -1);
+  std::vector<Lifetime> lives;
+  for (size_t i = 0; i < plan->buffers.size(); ++i) {
+    const BufferSpec& b = plan->buffers[i];
+    if (b.kind != BufferSpec::Temporary) continue;
+    const int64_t nbytes = instance->registers[b.nbytes];
+    lives.push_back({i, align_up(nbytes > 0 ? nbytes : 1), b.first, b.last});
+    widen_to_groups(plan->launches, &lives.back());
+  }
+  std::stable_sort(lives.begin(), lives.end(),
+                   [](const Lifetime& a, const Lifetime& b) { return a.nbytes > b.nbytes; });
+  std::vector<std::pair<int64_t, int64_t>> taken;
+  for (size_t k = 0; k < lives.size(); ++k) {
+    const Lifetime& life = lives[k];
+    taken.clear();
+    for (size_t j = 0; j < k; ++j) {
+      if (lives[j].last < life.first || lives[j].first > life.last) continue;
+      const int64_t start = instance->arena_offsets[lives[j].buffer];
+      taken.emplace_back(start, start + lives[j].nbytes);
+    }
+    std::sort(taken.begin(), taken.end());
+    int64_t best = -1, best_gap = INT64_MAX, edge = 0;
+    for (const auto& [start, end] : taken) {
+      const int64_t gap = start - edge;
+      if (gap >= life.nbytes && gap < best_gap) {
+        best = edge;
+        best_gap = gap;
+      }
+      edge = std::max(edge, end);
+    }
+    if (best < 0) best = edge;
+    instance->arena_offsets[life.buffer] = best;
+    instance->arena_bytes = std::max(instance->arena_bytes, best + life.nbytes);
+  }
+}
+
+void resolve_launches(Instance* instance) {
+  const Plan* plan = instance->plan;
+  const int64_t* r = instance->registers.data();
+  size_t words = 0;
+  for (const Launch& launch : plan->launches) {
+    words += launch.sizes.size() + launch.offsets.size() + 1;
+  }
+  std::vector<int64_t>& values = instance->launch_values;
+  values.reserve(words);  // pointers into it are handed out below: it must not grow again
+  for (const Launch& launch : plan->launches) {
+    ReadyLaunch ready{&launch, values.data() + values.size(), nullptr, 0, 0, 0};
+    for (int32_t s : launch.sizes) values.push_back(r[s]);
+    const bool moved = std::any_of(launch.offsets.begin(), launch.offsets.end(),
+                                   [](int32_t o) { return o >= 0; });
+    if (moved) {
+      ready.offsets = values.data() + values.size();
+      for (int32_t o : launch.offsets) values.push_back(o >= 0 ? r[o] : 0);
+    }
+    ready.chunks = launch.chunks >= 0 ? r[launch.chunks] : 1;
+    ready.scratch = launch.scratch >= 0 ? r[launch.scratch] : 0;
+    ready.work = launch.work >= 0 ? std::max<int64_t>(r[launch.work], 0)
+                 : launch.kernel  ? ready.chunks * kChunkWork
+                                  : kRoutineWork;
+    instance->total_work += ready.work;
+    instance->ready.push_back(ready);
+  }
+}
+
+// ---- running (nothing below this line until `run_all` needs the GIL)
+
+struct Execution {
+  const Instance* instance;
+  char* const* bases;       // per plan buffer
+  const Scalar* scalars;
+  const uint8_t* scalar_is_float;
+};
+
+Scalar read_scalar(const Execution& run, const ScalarSource& source) {
+  Scalar out;
+  if (source.kind == ScalarSource::Constant) return source.constant;
+  const Scalar given = run.scalars[source.index];
+  const bool is_float = run.scalar_is_float[source.index];
+  if (source.as_float) out.d = is_float ? given.d : static_cast<double>(given.i);
+  else out.i = is_float ? static_cast<int64_t>(given.d) : given.i;
+  return out;
+}
+
+// A launch with its pointers and scalars, ready to be called on any thread.
+struct BoundLaunch {
+  const ReadyLaunch* ready;
+  char** pointers;
+  Scalar* scalars;
+};
+
+void bind_launch(const Execution& run, const ReadyLaunch& ready, BoundLaunch* bound) {
+  const Launch& launch = *ready.launch;
+  const size_t count = launch.buffers.size();
+  for (size_t i = 0; i < count; ++i) {
+    char* base = run.bases[launch.buffers[i]];
+    bound->pointers[i] = ready.offsets ? base + ready.offsets[i] : base;
+  }
+  for (size_t i = 0; i < launch.scalars.size(); ++i) {
+    bound->scalars[i] = read_scalar(run, launch.scalars[i]);
+  }
+  bound->ready = &ready;
+}
+
+struct Region {  // launches that share one parallel region
+  const BoundLaunch* launches;
+  size_t count;
+  std::atomic<bool> failed{false};
+};
+
+void run_chunks(const BoundLaunch& bound, int64_t begin, int64_t end, int worker, Region* region) {
+  const ReadyLaunch& ready = *bound.ready;
+  char* scratch = nullptr;
+  if (ready.scratch > 0) {
+    scratch = static_cast<char*>(worker_scratch(worker, ready.scratch));
+    if (!scratch) {
+      region->failed = true;
+      return;
+    }
+  }
+  ready.launch->kernel(bound.pointers, ready.sizes, bound.scalars, begin, end, scratch);
+}
+
+void region_body(void* context, int64_t begin, int64_t end, int worker) {
+  Region* region = static_cast<Region*>(context);
+  int64_t start = 0;
+  for (size_t i = 0; i < region->count && start < end; ++i) {
+    const int64_t chunks = region->launches[i].ready->chunks;
+    const int64_t from = std::max(begin, start), to = std::min(end, start + chunks);
+    if (from < to) run_chunks(region->launches[i], from - start, to - start, worker, region);
+    start += chunks;
+  }
+}
+
+const char* run_region(const BoundLaunch* launches, size_t count) {
+  Region region{launches, count, {}};
+  int64_t chunks = 0, work = 0;
+  for (size_t i = 0; i < count; ++i) {
+    chunks += launches[i].ready->chunks;
+    work += launches[i].ready->work;
+  }
+  if (chunks <= 0) return nullptr;
+  if (work < kParallelWork || chunks == 1) {
+    region_body(&region, 0, chunks, 0);
+  } else {
+    const int64_t grain = std::max<int64_t>(1, chunks * kPieceWork / work);
+    parallel_for(chunks, grain, region_body, &region);
+  }
+  return region.failed ? kNoMemory : nullptr;
+}
+
+const char* run_routine(const BoundLaunch& bound) {
+  return bound.ready->launch->routine({bound.pointers, bound.ready->sizes, bound.scalars});
+}
+
+// How many launches from `at` on form one region.
+size_t region_length(const std::vector<ReadyLaunch>& ready, size_t at) {
+  const int32_t group = ready[at].launch->group;
+  size_t length = 1;
+  if (group < 0) return length;
+  while (at + length < ready.size() && ready[at + length].launch->group == group &&
+         ready[at + length].launch->kernel) {
+    ++length;
+  }
+  return length;
+}
+
+// Null or an error text. `name`: the launch that failed.
+const char* run_all(const Execution& run, const char** name) {
+  const std::vector<ReadyLaunch>& ready = run.instance->ready;
+  for (size_t at = 0; at < ready.size();) {
+    const size_t length = ready[at].launch->kernel ? region_length(ready, at) : 1;
+    size_t pointer_count = 0, scalar_count = 0;
+    for (size_t i = at; i < at + length; ++i) {
+      pointer_count += ready[i].launch->buffers.size();
+      scalar_count += ready[i].launch->scalars.size();
+    }
+    SmallArray<char*, kInlineBuffers> pointers(pointer_count);
+    SmallArray<Scalar, 8> scalars(scalar_count);
+    SmallArray<BoundLaunch, 4> bound(length);
+    if (!pointers.get() || !scalars.get() || !bound.get()) return kNoMemory;
+    char** p = pointers.get();
+    Scalar* s = scalars.get();
+    for (size_t i = 0; i < length; ++i) {
+      const Launch& launch = *ready[at + i].launch;
+      bound.get()[i] = {nullptr, p, s};
+      bind_launch(run, ready[at + i], &bound.get()[i]);
+      p += launch.buffers.size();
+      s += launch.scalars.size();
+    }
+    const char* error = ready[at].launch->kernel ? run_region(bound.get(), length)
+                                                 : run_routine(bound.get()[0]);
+    if (error) {
+      *name = ready[at].launch->name.c_str();
+      return error;
+    }
+    at += length;
+  }
+  return nullptr;
+}
+
+// ---- errors
+
+void raise_text(const Plan* plan, const char* text) {
+  if (text == kNoMemory) {
+    PyErr_Format(PyExc_MemoryError, "[%s] out of memory", plan->name.c_str());
+    return;
+  }
+  PyObject* type = PyExc_RuntimeError;
+  if (std::strncmp(text, "index:", 6) == 0) {
+    type = PyExc_IndexError;
+    text += 6;
+    while (*text == ' ') ++text;
+  }
+  PyErr_Format(type, "[%s] %s", plan->name.c_str(), text);
+}
+
+void replace_all(std::string* text, const char* name, int64_t value) {
+  const std::string number = std::to_string(value);
+  for (size_t at; (at = text->find(name)) != std::string::npos;) {
+    text->replace(at, std::strlen(name), number);
+  }
+}
+
+bool check_error_block(const Plan* plan, const std::string& message, const int64_t* block) {
+  if (block[0] == 0) return true;
+  PyObject* type = PyExc_IndexError;
+  std::string text = message;
+  for (const auto& [prefix, other] : {std::pair{"runtime:", PyExc_RuntimeError},
+                                      std::pair{"value:", PyExc_ValueError}}) {
+    if (text.rfind(prefix, 0) != 0) continue;
+    type = other;
+    text.erase(0, std::strlen(prefix));
+    text.erase(0, text.find_first_not_of(' '));
+  }
+  replace_all(&text, "{value}", block[1]);
+  replace_all(&text, "{size}", block[2]);
+  replace_all(&text, "{dimension}", block[3]);
+  if (text.empty() || text[0] != '[') text = "[" + plan->name + "] " + text;
+  PyErr_SetString(type, text.c_str());
+  return false;
+}
+
+// ---- tensors
+
+bool matches(const Tensor* t, DType dtype, size_t ndim, const int64_t* geometry) {
+  return t->dtype == dtype && t->ndim == ndim &&
+         std::memcmp(t->dims, geometry, 2 * ndim * sizeof(int64_t)) == 0;
+}
+
+// Owned outputs made so far are dropped, the presets that follow are only borrowed.
+bool abandon_outputs(size_t made, size_t count, PyObject** outputs) {
+  for (size_t k = 0; k < count; ++k) {
+    if (k < made) Py_CLEAR(outputs[k]);
+    outputs[k] = nullptr;
+  }
+  return false;
+}
+
+bool make_outputs(const Instance* instance, const Call& call, Device device, PyObject** outputs) {
+  const Plan* plan = instance->plan;
+  const int64_t* geometry = instance->geometry.data();
+  for (size_t k = 0; k < plan->outputs.size(); ++k) {
+    const OutputSpec& spec = plan->outputs[k];
+    const size_t ndim = spec.sizes.size();
+    const int rank = static_cast<int>(ndim);
+    Tensor* made = nullptr;
+    switch (spec.kind) {
+      case OutputSpec::New: {
+        if (outputs[k]) {
+          if (matches(reinterpret_cast<Tensor*>(outputs[k]), spec.dtype, ndim, geometry)) {
+            Py_INCREF(outputs[k]);
+            geometry += 2 * ndim + 1;
+            continue;
+          }
+          outputs[k] = nullptr;
+        }
+        const Device where = spec.own_device ? spec.device : device;
+        Storage* storage = storage_new(geometry[2 * ndim], where);
+        if (!storage) return abandon_outputs(k, plan->outputs.size(), outputs);
+        made = tensor_new(storage, spec.dtype, where, rank, geometry, geometry + ndim, 0);
+        break;
+      }
+      case OutputSpec::Alias: {
+        Tensor* source = call.tensors[spec.input];
+        const int64_t offset = geometry[2 * ndim] + (spec.adds_offset ? source->offset : 0);
+        made = tensor_alias(source, spec.dtype, rank, geometry, geometry + ndim, offset);
+        break;
+      }
+      case OutputSpec::Input:
+        made = call.tensors[spec.input];
+        Py_INCREF(made);
+        break;
+      case OutputSpec::None:
+        geometry += 2 * ndim + 1;
+        continue;
+    }
+    if (!made) return abandon_outputs(k, plan->outputs.size(), outputs);
+    outputs[k] = reinterpret_cast<PyObject*>(made);
+    geometry += 2 * ndim + 1;
+  }
+  return true;
+}
+
+Device device_of(const Call& call) {
+  return call.tensor_count > 0 ? call.tensors[0]->device : Device{};
+}
+
+// Base pointer of every buffer; the error blocks are zeroed.
+bool locate_buffers(const Instance* instance, const Call& call, PyObject* const* outputs,
+                    char* arena, int64_t* errors, char** bases) {
+  const Plan* plan = instance->plan;
+  for (size_t i = 0; i < plan->buffers.size(); ++i) {
+    const BufferSpec& buffer = plan->buffers[i];
+    switch (buffer.kind) {
+      case BufferSpec::Input: {
+        Tensor* t = call.tensors[buffer.index];
+        if (t->storage->pending && !tensor_materialise(t, plan->name.c_str())) return false;
+        bases[i] = t->data();
+        break;
+      }
+      case BufferSpec::Output: {
+        Tensor* t = reinterpret_cast<Tensor*>(outputs[buffer.index]);
+        bases[i] = t ? t->data() : nullptr;
+        break;
+      }
+      case BufferSpec::Temporary: bases[i] = arena + instance->arena_offsets[i]; break;
+      case BufferSpec::Generator: {
+        PyObject* object = buffer.index >= 0 && buffer.index < call.object_count
+                               ? call.objects[buffer.index] : nullptr;
+        bases[i] = reinterpret_cast<char*>(generator_of(object));
+        if (!bases[i]) return false;
+        break;
+      }
+      case BufferSpec::Error:
+        std::memset(errors, 0, kErrorWords * sizeof(int64_t));
+        bases[i] = reinterpret_cast<char*>(errors);
+        errors += kErrorWords;
+        break;
+    }
+  }
+  return true;
+}
+
+// Runs with or without the GIL. Without it the inputs' storages are held: another thread may drop
+// a list that a call was given, or resize a tensor.
+const char* run_released(const Execution& run, const Call& call, const char** name) {
+  SmallArray<Storage*, kInlineBuffers> held(static_cast<size_t>(call.tensor_count));
+  if (!held.get()) return kNoMemory;
+  for (int32_t i = 0; i < call.tensor_count; ++i) {
+    held.get()[i] = call.tensors[i]->storage;
+    storage_incref(held.get()[i]);
+  }
+  const char* error;
+  Py_BEGIN_ALLOW_THREADS
+  error = run_all(run, name);
+  Py_END_ALLOW_THREADS
+  for (int32_t i = 0; i < call.tensor_count; ++i) storage_decref(held.get()[i]);
+  return error;
+}
+
+bool check_errors(const Plan* plan, char* const* bases) {
+  for (size_t i = 0; i < plan->buffers.size(); ++i) {
+    if (plan->buffers[i].kind != BufferSpec::Error) continue;
+    const int64_t* block = reinterpret_cast<const int64_t*>(bases[i]);
+    if (!check_error_block(plan, plan->buffers[i].message, block)) return false;
+  }
+  return true;
+}
+
+bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
+  const Plan* plan = instance->plan;
+  size_t error_count = 0;
+  for (const BufferSpec& b : plan->buffers) error_count += b.kind == BufferSpec::Error;
+  SmallArray<char*, kInlineBuffers> bases(plan->buffers.size());
+  alignas(kAlignment) int64_t few_errors[2 * kErrorWords];
+  std::vector<int64_t> many_errors;
+  if (error_count > 2) many_errors.resize(error_count * kErrorWords);
+  int64_t* errors = error_count > 2 ? many_errors.data() : few_errors;
+  char* arena = nullptr;
+  if (instance->arena_bytes > 0) {
+    arena = static_cast<char*>(block_allocate(instance->arena_bytes));
+  }
+  const char* error = nullptr;
+  const char* failed = plan->name.c_str();
+  bool fine = true;
+  if (!bases.get() || (instance->arena_bytes > 0 && !arena)) {
+    error = kNoMemory;
+  } else {
+    fine = locate_buffers(instance, call, outputs, arena, errors, bases.get());
+    if (fine) {
+      const Execution run{instance, bases.get(), call.scalars, call.scalar_is_float};
+      error = instance->total_work > kReleaseWork ? run_released(run, call, &failed)
+                                                  : run_all(run, &failed);
+    }
+  }
+  if (arena) block_free(arena, instance->arena_bytes);
+  if (error) raise_text(plan, error);
+  return fine && !error && (error_count == 0 || check_errors(plan, bases.get()));
+}
+
+void drop_outputs(const Plan* plan, PyObject** outputs) {
+  for (size_t k = 0; k < plan->outputs.size(); ++k) Py_CLEAR(outputs[k]);
+}
+
+}  // namespace
+
+Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {
+  if (count != plan->metadata.inputs) return nullptr;
+  auto instance = std::make_unique<Instance>();
+  instance->registers.resize(static_cast<size_t>(plan->metadata.registers()));
+  std::copy(symbols, symbols + count, instance->registers.begin());
+  if (!plan->metadata.run(instance->registers.data())) return nullptr;
+  for (int32_t guard : plan->guards) {
+    if (!instance->registers[guard]) return nullptr;
+  }
+  instance->plan = plan;
+  if (!prepare_geometry(instance.get())) return nullptr;
+  Py_INCREF(plan);
+  instance->id = next_instance_id.fetch_add(1);
+  return instance.release();
+}
+
+void instance_decref(Instance* instance) {
+  if (--instance->references > 0) return;
+  Py_DECREF(instance->plan);
+  delete instance;
+}
+
+bool instance_prepare(Instance* instance) {
+  if (instance->prepared) return true;
+  Plan* plan = instance->plan;
+  if (!plan_compile(plan)) return false;
+  if (instance->prepared) return true;  // while Python compiled
+  instance->registers.resize(static_cast<size_t>(plan->execution.registers()));
+  if (!plan->execution.run(instance->registers.data())) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] a size overflows 64 bits\nhint: the result would not fit in memory",
+                 plan->name.c_str());
+    return false;
+  }
+  plan_arena(instance);
+  resolve_launches(instance);
+  instance->prepared = true;
+  return true;
+}
+
+bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
+  const Plan* plan = instance->plan;
+  const Device device = device_of(call);
+  bool dry = device.kind == DeviceKind::Meta;
+  if (plan->has_device) {
+    for (const OutputSpec& out : plan->outputs) {
+      if (out.own_device) dry |= out.device.kind == DeviceKind::Meta;
+    }
+  }
+  if (!dry && !instance->prepared && !instance_prepare(instance)) return false;
+  if (!make_outputs(instance, call, device, outputs)) return false;
+  if (dry || instance->ready.empty() || device.kind == DeviceKind::Null) return true;
+  if (execute(instance, call, outputs)) return true;
+  drop_outputs(plan, outputs);
+  return false;
+}
+
+}  // namespace fb
