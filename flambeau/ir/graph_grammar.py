@@ -18,7 +18,7 @@ TypeRule = Callable[[tuple[Node, ...], dict[str, Any]], tuple[str, tuple[Size, .
 
 TYPE_RULES: dict[str, TypeRule] = {}
 LEAVES = frozenset({"input", "scalar"})
-SCALAR_DTYPES = frozenset({"f64", "i64", "bool"})
+SCALAR_DTYPES = frozenset({"f64", "i64", "bool", "c128"})
 QUOTED_LINES = 10
 
 
@@ -108,7 +108,7 @@ def _wrong_with_node(graph: Graph, node: Node, known: set[str]) -> str | None:
         if node not in leaves:
             return f"{node.op} is not one of the graph's"
         if node.op == "scalar" and (node.dtype not in SCALAR_DTYPES or node.shape):
-            return "a run-time scalar is f64, i64 or bool, without dimensions"
+            return "a run-time scalar is f64, i64, bool or c128, without dimensions"
         return None
     if node.op not in TYPE_RULES:
         return f"unknown primitive {node.op!r}"

@@ -85,8 +85,8 @@ def _symbol_lines(graph: Graph, order: Iterable[Node]) -> list[str]:
         for size in graph_grammar.sizes_in((output.strides, output.offset)):
             visit(size)
     for guard in graph.guards:
-        for size in _condition_sizes(guard):
-            visit(size)
+        for side in _condition_sizes(guard):
+            visit(side)
     return [f"{name} = {_symbol(value)}" for name, value in found.items()]
 
 
@@ -229,7 +229,8 @@ class _Primitives:
 
     def __getattr__(self, name: str) -> Callable[..., Node]:
         def build(*operands: Node, **constants: Any) -> Node:
-            dtype, shape = "f32", ()
+            dtype: str = "f32"
+            shape: tuple[Size, ...] = ()
             if name in graph_grammar.TYPE_RULES:
                 dtype, shape = graph_grammar.TYPE_RULES[name](operands, constants)
             return node(name, operands, attributes(**constants), dtype, shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from flambeau.ir.environment import same_shape
 from flambeau.ir.node import DTYPES, Node
@@ -12,6 +12,14 @@ from flambeau.ir.size import Size
 Type = tuple[str, tuple[Size, ...]]
 Infer = Callable[[tuple[Node, ...], dict[str, Any]], Type]
 Gradients = Sequence[Node | None]
+
+
+class AlongAxis(Protocol):
+    """A primitive of one operand and an axis: a reduction or a scan."""
+
+    def __call__(self, x: Node, axis: int) -> Node:
+        """Build the node."""
+
 
 BOOL = frozenset({"bool"})
 INTEGERS = frozenset({"u8", "i8", "i16", "i32", "i64"})

@@ -31,10 +31,19 @@ from flambeau.prims.create import full_like, zeros_like
 from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
 
 REALS = INTEGERS | FLOATS
+Reference = Callable[[list[Any], dict[str, Any]], Any]
 Unary = Callable[[Node], Node]
 Binary = Callable[[Node, Node], Node]
 UnaryRule = Callable[[Node, Node, Node], Node | None]
 BinaryRule = Callable[[Node, Node, Node, Node], tuple[Node | None, Node | None]]
+
+# Rules refer to functions that are defined further down.
+cos: Unary
+cosh: Unary
+digamma: Unary
+complex: Binary
+lt: Binary
+gt: Binary
 
 # Sample values: where a function is smooth, away from kinks and poles, by domain.
 SAMPLES: dict[str, list[list[Any]]] = {
@@ -60,7 +69,7 @@ def _sampler(name: str) -> Callable[[], Iterator[tuple[list[Any], dict[str, Any]
     return samples
 
 
-def _ufunc(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+def _ufunc(name: str) -> Reference:
     """Return the reference `numpy.name`, or `scipy.special.name` when written so."""
 
     def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
@@ -333,7 +342,8 @@ def _pow_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
         first = zeros_like(a) if value == 0 else g * conj(
             a * 2 if value == 2 else pow(a, full_like(value - 1, a)) * value)
     else:
-        zero = eq(b, zeros_like(b))
+        # x**0 is constant, also at 0 and NaN; elsewhere the formula is right without a mask.
+        zero = eq(b, zeros_like(b)) & ~(abs(a) > 0)
         first = where(zero, zeros_like(a), g * conj(b * pow(a, b - 1)))
     base_zero = eq(a, zeros_like(a))
     if b.dtype not in COMPLEX:
@@ -363,7 +373,7 @@ def _copysign_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
     return where(zero, zeros_like(g), g * (y / a)), zeros_like(b)
 
 
-def _numpy_shift(operator: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+def _numpy_shift(operator: str) -> Reference:
     def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
         return arrays[0] << arrays[1] if operator == "<<" else arrays[0] >> arrays[1]
 
@@ -384,7 +394,6 @@ remainder = _binary("remainder", "Remainder with the sign of b.", REALS,
                     lambda g, y, a, b: (g, -(g * floor(a / b))), "remainder", cost=10)
 pow = _binary("pow", "a to the power b.", NUMBERS, _pow_rule, "power", "base and exponent", cost=25)
 atan2 = _binary("atan2", "Angle of the point (b, a).", FLOATS, _atan2_rule, "arctan2", cost=20)
-# Derivatives below look up `lt` and `gt` late, for they are defined further down.
 maximum = _binary("maximum", "Greater of a and b; NaN wins.", REALS,
                   _extreme_rule(lambda a, b: lt(a, b)), "maximum")
 minimum = _binary("minimum", "Lesser of a and b; NaN wins.", REALS,

@@ -17,6 +17,7 @@ from flambeau.prims.common import (
     FLOATS,
     INTEGERS,
     NUMBERS,
+    AlongAxis,
     Gradients,
     Type,
     check_axis,
@@ -116,7 +117,7 @@ def _reduction(
     reference: Callable[..., Any],
     result: str = "same",
     samples: Callable[[], Samples] = _number_samples,
-) -> Callable[[Node, int], Node]:
+) -> AlongAxis:
     register(
         Primitive(
             name,

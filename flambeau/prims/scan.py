@@ -12,6 +12,7 @@ from flambeau.prims.common import (
     FLOATS,
     INTEGERS,
     NUMBERS,
+    AlongAxis,
     Gradients,
     Type,
     check_axis,
@@ -87,7 +88,7 @@ def _scan(
     derivative: Derivative,
     step: Callable[..., Any],
     samples: Callable[[], Samples] = _samples,
-) -> Callable[[Node, int], Node]:
+) -> AlongAxis:
     register(
         Primitive(
             name,

@@ -100,7 +100,10 @@ def _kept(x: Node, weight: Node) -> Node:
 
 
 def _product_rule(g: Node, base: Node, source: Node, read: Read, write: Write) -> tuple[Node, Node]:
-    """Zeros are counted and left out of the product, so that nothing is divided by zero."""
+    """Zeros are counted and left out of the product, so that nothing is divided by zero.
+
+    At zeros only the first derivative is right: the counts are constants to the second.
+    """
     ones = full_like(1, source)
     base_zero, zero = pointwise.eq(base, zeros_like(base)), pointwise.eq(source, zeros_like(source))
     safe_base = pointwise.where(base_zero, full_like(1, base), base)

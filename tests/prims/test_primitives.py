@@ -148,3 +148,123 @@ def test_complex_derivative(name):
     out = prims.bind(name, *nodes)
     grads = PRIMITIVES[name].derivative(prims.conj(weight), out, *nodes)
     check_gradients(scalar_objective(out, weight), nodes, grads, given, 1e-6)
+
+
+@pytest.mark.parametrize("name, k", SMOOTH)
+def test_double_derivative(name, k):
+    """The gradient of a primitive's gradient, by finite differences of the gradient."""
+    from flambeau.autograd.derive import differentiate
+
+    out, nodes, weight, given = with_weight(name, k)
+    wanted = [n for n in nodes if n.dtype == "f64"]
+    if "c128" in {n.dtype for n in (*nodes, out)}:
+        pytest.skip("covered by test_complex_derivative")
+    if name == "scatter" and out.attribute("mode") == "mul" and 0 in given[nodes[-1]]:
+        pytest.skip("products with zeros: the first derivative only, see _product_rule")
+    total = prims.full(0.0, (), "f64")
+    for n, grad in enumerate(differentiate([out], [weight], wanted)):
+        if grad is not None:
+            scale = prims.sin(prims.iota(grad.shape, 0, "f64") + n + 1) if grad.ndim else 0.7
+            total = total + prims.reduce_dims("sum", grad * scale, range(grad.ndim))
+    wanted = [*wanted, weight]
+    second = differentiate([total], [prims.full(1.0, (), "f64")], wanted)
+    check_gradients(total, wanted, second, given, 2e-5)
+
+
+@pytest.mark.parametrize("name, k", [c for c in CASES if PRIMITIVES[c.values[0]].kind == "shape"])
+def test_index_map(name, k):
+    """A shape primitive's reads give its reference's elements."""
+    out, nodes, arrays = sample(name, k)
+    [expected] = run_nodes([out], dict(zip(nodes, arrays)))
+    for place in np.ndindex(*out.shape):
+        for read in PRIMITIVES[name].spelling(out, place):
+            shape = arrays[read.operand].shape
+            if all(0 <= read.index[d] < shape[d] for d in read.bounded):
+                assert arrays[read.operand][read.index] == expected[place]
+                break
+        else:
+            raise AssertionError(f"nothing read at {place}")
+
+
+def test_reshape_index_map_needs_no_division_where_groups_match():
+    from flambeau.ir.size import symbol
+    from flambeau.prims.shape import reshape_groups
+
+    a, b = symbol("a", minimum=2), symbol("b", minimum=2)
+    assert reshape_groups((a, 4, b), (a, 2, 2, b)) == [([0], [0]), ([1], [1, 2]), ([2], [3])]
+    assert reshape_groups((a, b, 3), (a * b, 3)) == [([0, 1], [0]), ([2], [1])]
+    assert reshape_groups((1, a), (a, 1)) == [([0, 1], [0]), ([], [1])]
+    assert reshape_groups((6, 1), (1, 2, 3)) == [([0], [0, 1, 2]), ([1], [])]
+
+
+def test_prod_gradient_with_many_zeros():
+    from flambeau.autograd.derive import differentiate
+
+    for row in ([2.0, 3.0, 4.0], [2.0, 0.0, 4.0], [0.0, 3.0, 0.0], [0.0, 0.0, 0.0]):
+        x = prims.input_node(0, "f64", (3,), (1,))
+        [grad] = differentiate([prims.prod(x, 0)], [prims.full(1.0, (), "f64")], [x])
+        [value] = run_nodes([grad], {x: np.array(row)})
+        others = [row[1] * row[2], row[0] * row[2], row[0] * row[1]]
+        np.testing.assert_array_equal(value, others)
+
+
+@pytest.mark.parametrize("length", [1, 31, 33, 4096, 4097, 10000, 140000])
+def test_canonical_sum(length):
+    """The canonical order, spelled out element by element for the first two levels."""
+    from flambeau.prims.reduce import canonical
+
+    x = np.random.default_rng(length).standard_normal(length).astype("float32")
+
+    def level(values):
+        results = []
+        for start in range(0, len(values), 4096):
+            lanes = [np.float32(0)] * 32
+            for i, v in enumerate(values[start : start + 4096]):
+                lanes[i % 32] = lanes[i % 32] + v
+            for width in (16, 8, 4, 2, 1):
+                lanes = [lanes[i] + lanes[i + width] for i in range(width)]
+            results.append(lanes[0])
+        return results if len(results) == 1 else level(results)
+
+    [expected] = level(list(x))
+    assert canonical(x, 0, np.add, 0) == expected
+
+
+def test_reduce_dims_groups_adjacent_dimensions_innermost_first():
+    x = prims.input_node(0, "f32", (2, 3, 4, 5), (60, 20, 5, 1))
+    out = prims.reduce_dims("sum", x, (0, 2, 3))
+    assert out.shape == (3,) and out.op == "sum" and out.attribute("axis") == 0
+    inner = out.inputs[0]
+    assert inner.op == "sum" and inner.inputs[0].shape == (2, 3, 20)
+    assert prims.reduce_dims("sum", x, (0, 2, 3), keepdim=True).shape == (1, 3, 1, 1)
+    assert prims.reduce_dims("sum", x, ()) is x
+
+
+def test_operators_broadcast_but_do_not_promote():
+    x = prims.input_node(0, "f32", (2, 3), (3, 1))
+    y = prims.input_node(1, "f32", (3,), (1,))
+    assert (x + y).shape == (2, 3) and (2 - y).shape == (3,)
+    assert (x > 1).dtype == "bool"
+    with pytest.raises(TypeError, match="dtypes differ"):
+        x + prims.cast(y, "f64")
+    with pytest.raises(ValueError, match="sizes must be equal"):
+        x + prims.full(1.0, (4,), "f32")
+    with pytest.raises(TypeError, match=r"\[full\] 0.5 is no i64"):
+        prims.iota((3,), 0) * 0.5
+
+
+def test_torch_conventions_of_gradients():
+    """abs at 0 is 0, maximum splits ties, relu written with where, NaN as in PyTorch."""
+    from flambeau.autograd.derive import differentiate
+
+    x = prims.input_node(0, "f64", (3,), (1,))
+    y = prims.input_node(1, "f64", (3,), (1,))
+    one = prims.full(1.0, (3,), "f64")
+    given = {x: np.array([0.0, np.nan, 2.0]), y: np.array([0.0, 1.0, 1.0])}
+
+    def grads(out, wanted):
+        return [v.tolist() for v in run_nodes(differentiate([out], [one], wanted), given)]
+
+    assert grads(prims.abs(x), [x]) == [[0.0, 0.0, 1.0]]
+    assert grads(prims.maximum(x, y), [x, y]) == [[0.5, 1.0, 1.0], [0.5, 1.0, 0.0]]
+    assert grads(prims.atan2(y, y), [y]) == [[0.0, 0.0, 0.0]]
