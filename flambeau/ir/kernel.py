@@ -30,7 +30,7 @@ Forms:
             running value that includes element k. Stores happen at every k.
 
 Values that do not depend on r (in "row": means, inverse deviations; broadcast loads) are row
-scalars: the printer computes them once per row; `symbols_of(value)` tells what one depends on.
+scalars: the printer computes them once per row.
 
 Order: all loads of one vector of elements precede its stores, since a store may go to the memory
 a load of the same index came from (in-place); so no `restrict`. No element of a written buffer is
@@ -50,8 +50,8 @@ Chunks. The kernel function runs chunks [begin, end); `chunk_count` says how man
 Reductions use the canonical order (docs/design.md § 3): over r in "row", over k in "column".
 `argmax` and `argmin` give the first position (i64) along the reduced axis; NaN wins in max, min
 and arg*. A reduction over no elements gives the identity (arg*: 0).
-Scan operations: sum prod max min (NaN propagates), argmax, argmin (the *last* position among
-equals; NaN wins).
+Scan operations: sum prod max min (NaN wins), and linear: the value is `k.pair(a, b)` and the
+running value y becomes a*y + b (rounded twice), b at k = 0.
 
 Element types: `sum`, `prod`, `max`, `min` have the dtype of their value; `any`, `all` take and give
 bool. A store's value has the dtype of its parameter.
@@ -74,7 +74,7 @@ TILE_BLOCK = 64  # edge of the tiles of a transposing map
 REDUCE_BLOCK = 4096  # elements per block of the canonical reduction order
 
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
-SCANS = ("sum", "prod", "max", "min", "argmax", "argmin")
+SCANS = ("sum", "prod", "max", "min", "linear")
 
 ITEM_SIZE = {
     "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
@@ -216,6 +216,11 @@ def kept(name: str, dtype: str) -> Node:
     return node("k.kept", (), (("name", name),), dtype)
 
 
+def pair(a: Node, b: Node) -> Node:
+    """The two values that scan operation `linear` takes at each element."""
+    return node("k.pair", (a, b), (), a.dtype)
+
+
 def carry(name: str, dtype: str) -> Node:
     """Running value of a scan, element k included."""
     return node("k.carry", (), (("name", name),), dtype)
@@ -272,11 +277,12 @@ def statement_values(statement: Statement) -> list[Node]:
 
 def value_expression(value: Node) -> Size | None:
     """The index expression inside a `k.load` or `k.index`; None for other nodes."""
+    expression: Size | None = None
     if value.op == "k.load":
-        return value.attribute("index")
-    if value.op == "k.index":
-        return value.attribute("expression")
-    return None
+        expression = value.attribute("index")
+    elif value.op == "k.index":
+        expression = value.attribute("expression")
+    return expression
 
 
 def chunk_count(kernel: Kernel, sizes: Sequence[Size]) -> Size:

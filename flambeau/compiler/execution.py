@@ -1,0 +1,73 @@
+"""From a schedule to what the native core runs: registers, buffers, launches (grammar 3).
+
+Size expressions become instructions of one register program; its first registers are those of the
+plan's metadata program (the call's symbols, then its code), which the core computed already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flambeau.compiler.schedule.launch import Buffer, Launch, Schedule
+from flambeau.ir.size import Size
+from flambeau.ir.size_program import Program
+
+Execution = dict[str, Any]
+
+
+def build_execution(
+    schedule: Schedule,
+    symbols: tuple[str, ...],
+    registers: int | None,
+    addresses: Mapping[str, int],
+    keepalive: list[Any],
+) -> Execution:
+    """The execution dictionary of docs/design.md § 5.
+
+    Args:
+        schedule: launches and buffers.
+        symbols: names of the first registers.
+        registers: number of registers of the metadata program; None: just the symbols.
+        addresses: address of each kernel's function, by kernel text.
+        keepalive: what must live as long as the addresses are used.
+    """
+    count = len(symbols) if registers is None else registers
+    names = [*symbols, *(f"metadata{i}" for i in range(len(symbols), count))]
+    program = Program(names)
+    buffers = [_buffer(b, program) for b in schedule.buffers]
+    launches = [_launch(launch, program, addresses) for launch in schedule.launches]
+    return {
+        "program": [tuple(map(int, step)) for step in program.instructions],
+        "buffers": buffers,
+        "launches": launches,
+        "keepalive": keepalive,
+    }
+
+
+def _buffer(buffer: Buffer, program: Program) -> tuple[Any, ...]:
+    if buffer.kind == "temporary":
+        return "temporary", program.register(buffer.where), buffer.first, buffer.last
+    return buffer.kind, buffer.where
+
+
+def _optional(expression: Size, program: Program) -> int:
+    """A register, or -1 for what is statically zero."""
+    return -1 if expression == 0 else program.register(expression)
+
+
+def _launch(launch: Launch, program: Program, addresses: Mapping[str, int]) -> dict[str, Any]:
+    kernel = launch.kernel
+    return {
+        "kernel": None if kernel is None else addresses[kernel.text()],
+        "routine": launch.routine,
+        "name": launch.name,
+        "buffers": launch.buffers,
+        "offsets": [_optional(o, program) for o in launch.offsets],
+        "sizes": [program.register(s) for s in launch.sizes],
+        "scalars": launch.scalars,
+        "chunks": -1 if kernel is None else program.register(launch.chunks),
+        "work": program.register(launch.work),
+        "scratch": _optional(launch.scratch, program),
+        "group": launch.group,
+    }

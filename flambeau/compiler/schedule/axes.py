@@ -1,0 +1,206 @@
+"""What becomes row axes, inner axis and reduced axis of a kernel; which axes are one.
+
+Everything is decided from the addresses (affine in the axes, mostly): an axis along which memory is
+dense should be the inner one, neighbours that are dense together become one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from flambeau.compiler.schedule.domain import Domain
+from flambeau.ir.size import Size, SizeExpr, affine_in, free_symbols
+
+Affine = tuple[dict[str, Size], Size]
+FEW_LANES = 8  # a static extent below this is no good vector axis
+
+
+@dataclass
+class Axes:
+    """The loop structure of a kernel.
+
+    Attributes:
+        form: of the kernel.
+        rows: groups of domain axes, outermost first; a group is one row axis.
+        inner: group of the inner axis (may be empty: extent 1).
+        reduced: whether the domain's special axis is `k` ("column", "scan").
+        tiled: see `Kernel.tiled`.
+    """
+
+    form: str
+    rows: list[list[str]]
+    inner: list[str]
+    reduced: bool = False
+    tiled: bool = False
+
+
+@dataclass
+class Accesses:
+    """Addresses and index expressions of a kernel over its domain's axes.
+
+    Attributes:
+        loads: addresses that are read.
+        stores: addresses that are written at every point (not once per row).
+        others: addresses of row stores, and index expressions used as values.
+    """
+
+    domain: Domain
+    loads: list[Size] = field(default_factory=list)
+    stores: list[Size] = field(default_factory=list)
+    others: list[Size] = field(default_factory=list)
+    _affine: dict[Size, Affine | None] = field(default_factory=dict)
+
+    def affine(self, expression: Size) -> Affine | None:
+        """Factors per axis and the rest; None where not affine."""
+        if isinstance(expression, int):
+            return {}, expression
+        if expression not in self._affine:
+            self._affine[expression] = affine_in(expression, self.domain.axes)
+        return self._affine[expression]
+
+    def factor(self, expression: Size, axis: str) -> Size | None:
+        """Stride along an axis; None where unknown."""
+        found = self.affine(expression)
+        return None if found is None else found[0].get(axis, 0)
+
+
+def choose(accesses: Accesses) -> Axes:
+    """Picks form, order and grouping of the axes."""
+    domain = accesses.domain
+    names = [name for name in domain.axes if name != domain.special]
+    if domain.kind == "map":
+        return _choose_map(accesses, names)
+    lane = _lane_axis(accesses, names)
+    if domain.kind == "scan":
+        return _parallel("scan", accesses, names, lane)
+    if lane is None:
+        return Axes("row", _groups(accesses, names), [domain.special] if domain.special else [])
+    return _parallel("column", accesses, names, lane)
+
+
+def _parallel(form: str, accesses: Accesses, names: list[str], lane: str | None) -> Axes:
+    groups = _groups(accesses, names)
+    inner = next((g for g in groups if lane in g), [])
+    rows = [g for g in groups if g is not inner]
+    return Axes(form, rows, inner, reduced=bool(accesses.domain.special))
+
+
+def _lane_axis(accesses: Accesses, names: list[str]) -> str | None:
+    """The axis beside the special one that memory is dense along; None where it is the special
+    one (form "row"), or nothing is dense."""
+    special = accesses.domain.special
+    votes: dict[str, int] = {}
+    for address in (*accesses.loads, *accesses.stores):
+        along = accesses.factor(address, special) if special else 0
+        if along is None or (along == 0 and special):
+            continue
+        if along == 1:
+            votes[special] = votes.get(special, 0) + 1
+            continue
+        for name in names:
+            if accesses.factor(address, name) == 1:
+                votes[name] = votes.get(name, 0) + 1
+    best, most = None, 0
+    for name, number in votes.items():
+        extent = accesses.domain.axes[name]
+        small = isinstance(extent, int) and extent < FEW_LANES
+        if name != special and small and accesses.domain.kind == "reduce":
+            continue
+        if number > most or (number == most and name == special):
+            best, most = name, number
+    return None if best == special else best
+
+
+def _choose_map(accesses: Accesses, names: list[str]) -> Axes:
+    ordered = _store_order(accesses, names)
+    groups = _groups(accesses, ordered)
+    if not groups:
+        return Axes("map", [], [])
+    axes = Axes("map", groups[:-1], groups[-1])
+    _choose_tiles(accesses, axes)
+    return axes
+
+
+def _store_order(accesses: Accesses, names: list[str]) -> list[str]:
+    """Axes from the largest stride of the first store to the smallest."""
+    if len(names) < 2 or not accesses.stores:
+        return names
+    factors = {name: accesses.factor(accesses.stores[0], name) for name in names}
+    if factors[names[-1]] == 1:
+        return names
+    following = next((name for name in names if factors[name] == 1), None)
+    if following is None:
+        return _load_order(accesses, names)
+    remaining = [name for name in names if name != following]
+    ordered = [following]
+    stride: Size = accesses.domain.axes[following]
+    while remaining:
+        found = next((name for name in remaining if factors[name] == stride), None)
+        if found is None:
+            break
+        remaining.remove(found)
+        ordered.append(found)
+        stride = stride * accesses.domain.axes[found]
+    return remaining + ordered[::-1]
+
+
+def _load_order(accesses: Accesses, names: list[str]) -> list[str]:
+    """The axis most loads are dense along goes last."""
+    votes = {
+        name: sum(1 for address in accesses.loads if accesses.factor(address, name) == 1)
+        for name in names
+    }
+    best = max(names, key=lambda name: (votes[name], names.index(name)))
+    return [name for name in names if name != best] + [best] if votes[best] else names
+
+
+def _groups(accesses: Accesses, names: Sequence[str]) -> list[list[str]]:
+    """Merges neighbours that every address steps through as if they were one axis."""
+    groups: list[list[str]] = []
+    expressions = list(dict.fromkeys((*accesses.loads, *accesses.stores, *accesses.others)))
+    for name in names:
+        if groups and _dense_together(accesses, expressions, groups[-1][-1], name):
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return groups
+
+
+def _dense_together(
+    accesses: Accesses, expressions: Iterable[Size], outer: str, inner: str
+) -> bool:
+    extent = accesses.domain.axes[inner]
+    for expression in expressions:
+        if isinstance(expression, int):
+            continue
+        found = accesses.affine(expression)
+        if found is None:
+            symbols = free_symbols(expression)
+            if outer in symbols or inner in symbols:
+                return False
+            continue
+        factors = found[0]
+        if factors.get(outer, 0) != factors.get(inner, 0) * extent:
+            return False
+    special = accesses.domain.special_extent
+    if isinstance(special, SizeExpr):
+        return not {outer, inner} & free_symbols(special)
+    return True
+
+
+def _choose_tiles(accesses: Accesses, axes: Axes) -> None:
+    """Transposes by tiles where a load is dense along a row axis only."""
+    if not axes.rows or not axes.inner:
+        return
+    inner = axes.inner[-1]
+    if not all(accesses.factor(address, inner) == 1 for address in accesses.stores):
+        return
+    for address in accesses.loads:
+        if accesses.factor(address, inner) in (0, 1, None):
+            continue
+        for number, group in enumerate(axes.rows):
+            if accesses.factor(address, group[-1]) == 1:
+                axes.rows.append(axes.rows.pop(number))
+                axes.tiled = True
+                return

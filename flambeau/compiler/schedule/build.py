@@ -1,0 +1,578 @@
+"""From a cluster to its Kernel and the call that launches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flambeau.compiler.schedule.axes import Accesses, Axes, choose
+from flambeau.compiler.schedule.cluster import Cluster, Member
+from flambeau.compiler.schedule.domain import Domain
+from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
+from flambeau.compiler.schedule.views import Shape, address
+from flambeau.ir import kernel as k
+from flambeau.ir.node import Node, node
+from flambeau.ir.size import (
+    Size,
+    SizeExpr,
+    floordiv,
+    free_symbols,
+    maximum,
+    mul,
+    prod,
+    substitute,
+    symbol,
+)
+from flambeau.ir.size_core import from_terms, is_non_negative, rebuild
+from flambeau.prims.record import PRIMITIVES
+
+Memory = tuple[str, int | Node]  # ("input", slot), ("output", number), ("temporary", node)
+CHUNK_ELEMENTS = 8192  # aimed at per chunk
+COST_PER_NANOSECOND = 16
+
+
+class InPlaceConflict(Exception):
+    """A kernel would overwrite what it still has to read; `slot` needs a copy that comes last."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(slot)
+        self.slot = slot
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value is written or read: memory, strides and offset in elements."""
+
+    memory: Memory
+    strides: Shape
+    offset: Size = 0
+
+
+@dataclass
+class Call:
+    """A kernel with the arguments of one launch; sizes are size expressions."""
+
+    kernel: k.Kernel
+    memory: list[Memory]
+    sizes: list[Size]
+    scalars: list[tuple[int, bool]]
+    chunks: Size
+    work: Size
+    scratch: Size
+
+
+class _Sizes:
+    """Size arguments: every part of an expression that no loop changes becomes one n*."""
+
+    def __init__(self) -> None:
+        self.arguments: dict[Size, Size] = {}
+        self._memo: dict[Size, Size] = {}
+
+    def argument(self, expression: Size) -> Size:
+        """An invariant as a constant or size symbol."""
+        if isinstance(expression, int):
+            return expression
+        found = self.arguments.get(expression)
+        if found is None:
+            least = 0 if is_non_negative(expression) else -(1 << 62)
+            found = symbol(f"n{len(self.arguments)}", minimum=least)
+            self.arguments[expression] = found
+        return found
+
+    def abstract(self, expression: Size, loops: frozenset[str]) -> Size:
+        """The expression over loop symbols and size arguments only."""
+        if isinstance(expression, int):
+            return expression
+        found = self._memo.get(expression)
+        if found is None:
+            found = self._memo[expression] = self._abstract(expression, loops)
+        return found
+
+    def _abstract(self, expression: SizeExpr, loops: frozenset[str]) -> Size:
+        if loops.isdisjoint(free_symbols(expression)):
+            return self.argument(expression)
+        if expression.kind == "symbol":
+            return symbol(expression.name)
+        if expression.kind != "sum":
+            operands = tuple([self.abstract(o, loops) for o in expression.operands])
+            return rebuild(expression.kind, operands)
+        invariants: dict[tuple[SizeExpr, ...], dict[tuple[SizeExpr, ...], int]] = {}
+        for monomial, factor in expression.terms.items():
+            looping = tuple(a for a in monomial if not loops.isdisjoint(free_symbols(a)))
+            rest = tuple(a for a in monomial if loops.isdisjoint(free_symbols(a)))
+            terms = invariants.setdefault(looping, {})
+            terms[rest] = terms.get(rest, 0) + factor
+        total: Size = 0
+        for looping in sorted(invariants, key=lambda atoms: [a.key for a in atoms]):
+            part = self.argument(from_terms(invariants[looping]))
+            total = total + prod([part, *(self.abstract(a, loops) for a in looping)])
+        return total
+
+
+class Builder:
+    """Builds the kernel of one cluster.
+
+    Args:
+        cluster: values and domain.
+        stores: per stored member its places.
+        reads: where the memory of a heavy value is.
+    """
+
+    def __init__(
+        self, cluster: Cluster, stores: dict[Node, list[Place]], reads: dict[Node, Place]
+    ) -> None:
+        assert cluster.domain is not None
+        self.domain: Domain = cluster.domain
+        self.members: dict[Node, Member] = cluster.members
+        self.stores = stores
+        self.reads = reads
+        self.sizes = _Sizes()
+        self.parameters: dict[Memory, list[str]] = {}  # -> [dtype, access]
+        self.scalars: dict[int, str] = {}
+        self.names: dict[Node, str] = {}  # reductions and scans
+        self.final: dict[Node, Node] = {}
+        self.levels: dict[Node, int] = {}
+        self.cost = 0
+
+    def build(self) -> Call | None:
+        """The call; None where nothing is left to do (a value already is where it belongs)."""
+        roots = self._roots()
+        self._collect(roots)
+        self.axes = choose(self.accesses)
+        self._name_axes()
+        self._check_in_place()
+        statements = self._statements()
+        if not statements:
+            return None
+        return self._call(statements)
+
+    # ----------------------------------------------------------------------------- collecting
+
+    def _roots(self) -> list[Node]:
+        """Stored members; those that would only write what is there already are dropped."""
+        kept = {}
+        for value, places in self.stores.items():
+            left = [p for p in places if not self._is_there(value, p)]
+            if left:
+                kept[value] = left
+        self.stores = kept
+        return list(kept)
+
+    def _position(self, value: Node, place: Place) -> Size:
+        index = self.domain.position(value.shape, self.members[value].level)
+        return address(index, place.strides, place.offset)
+
+    def _is_there(self, value: Node, place: Place) -> bool:
+        expression = self.members[value].value
+        if expression.op != "s.ref" or expression.inputs or value.op in ("sum", "prod"):
+            return False
+        target = expression.attribute("target")
+        if target in self.members or self.reads[target].memory != place.memory:
+            return False
+        return self._address(expression) == self._position(value, place)
+
+    def _address(self, reference: Node) -> Size:
+        place = self.reads[reference.attribute("target")]
+        return address(reference.attribute("index"), place.strides, place.offset)
+
+    def _is_reduction(self, value: Node) -> bool:
+        return value.op == "s.blocks" or (
+            value.op in PRIMITIVES and PRIMITIVES[value.op].kind in ("reduce", "scan")
+        )
+
+    def _collect(self, roots: Iterable[Node]) -> None:
+        """Finds every value used, operands first, and all addresses."""
+        accesses = Accesses(self.domain)
+        order: list[Node] = []
+        seen: set[Node] = set()
+        stack: list[tuple[Node, bool]] = []
+        for value in reversed(list(roots)):
+            stack.append((self._entry(value), False))
+        while stack:
+            current, expanded = stack.pop()
+            if expanded:
+                order.append(current)
+                continue
+            if current in seen:
+                continue
+            seen.add(current)
+            stack.append((current, True))
+            stack.extend((i, False) for i in reversed(self._below(current)))
+        self.order = order
+        for value in order:
+            if value.op == "s.ref" and value.attribute("target") not in self.members:
+                accesses.loads.append(self._address(value))
+            elif value.op == "k.index":
+                accesses.others.append(value.attribute("expression"))
+        for value in roots:
+            level = self.members[value].level
+            listed = accesses.stores if level == "full" else accesses.others
+            listed.extend(self._position(value, p) for p in self.stores[value])
+        self.accesses = accesses
+
+    def _entry(self, value: Node) -> Node:
+        """The abstract value that stands for a member."""
+        if self._is_reduction(value):
+            return node("s.member", (), (("target", value),), value.dtype)
+        return self.members[value].value
+
+    def _below(self, value: Node) -> tuple[Node, ...]:
+        if value.op == "s.member":
+            return (self.members[value.attribute("target")].value,)
+        if value.op == "s.ref":
+            target = value.attribute("target")
+            if target in self.members:
+                return (self._entry(target),)
+        return value.inputs
+
+    # ----------------------------------------------------------------------------- axes
+
+    def _name_axes(self) -> None:
+        """Kernel symbols for the axes; merged axes step with the factor of their last one."""
+        axes: Axes = self.axes
+        self.symbols: dict[str, Size] = {}
+        for number, group in enumerate(axes.rows):
+            self.symbols[group[-1]] = symbol(f"p{number}")
+        if axes.inner:
+            self.symbols[axes.inner[-1]] = symbol("r")
+        if axes.reduced:
+            self.symbols[self.domain.special] = symbol("k")
+        count = len(axes.rows)
+        self.loops = frozenset(
+            {"r", "k", *(f"p{i}" for i in range(count)), *(f"d{i}" for i in range(8))}
+        )
+        self._rewritten: dict[Size, Size] = {}
+
+    def _rewrite(self, expression: Size) -> Size:
+        if isinstance(expression, int):
+            return expression
+        found = self._rewritten.get(expression)
+        if found is None:
+            found = self._rewritten[expression] = self._rewrite_new(expression)
+        return found
+
+    def _rewrite_new(self, expression: SizeExpr) -> Size:
+        affine = self.accesses.affine(expression)
+        if affine is None:
+            return self.sizes.abstract(substitute(expression, self.symbols), self.loops)
+        factors, rest = affine
+        total: Size = 0
+        for name in self.domain.axes:
+            if name in factors and name in self.symbols:
+                total = total + self.sizes.argument(factors[name]) * self.symbols[name]
+        return total + self.sizes.abstract(rest, self.loops)
+
+    def _extent(self, group: list[str]) -> Size:
+        extent = prod(self.domain.axes[name] for name in group)
+        return self._rewrite(extent)
+
+    # ----------------------------------------------------------------------------- in place
+
+    def _check_in_place(self) -> None:
+        """Written memory that is also read must be read at the very element written."""
+        written: dict[Memory, set[Size]] = {}
+        for value, places in self.stores.items():
+            for place in places:
+                written.setdefault(place.memory, set()).add(self._position(value, place))
+        for value in self.order:
+            if value.op != "s.ref" or value.attribute("target") in self.members:
+                continue
+            memory = self.reads[value.attribute("target")].memory
+            found = written.get(memory)
+            if found is not None and found != {self._address(value)}:
+                assert isinstance(memory[1], int)
+                raise InPlaceConflict(memory[1])
+
+    # ----------------------------------------------------------------------------- values
+
+    def _parameter(self, memory: Memory, dtype: str, access: str) -> int:
+        found = self.parameters.get(memory)
+        if found is None:
+            self.parameters[memory] = [dtype, access]
+        elif access not in found[1]:
+            found[1] = "rw"
+        return list(self.parameters).index(memory)
+
+    def _finish_values(self) -> None:
+        """Kernel values of everything collected, with the pass each is available from."""
+        final, levels = self.final, self.levels
+        for value in self.order:
+            made = self._final(value)
+            final[value] = made
+            if made not in levels:
+                if made.op == "k.reduced":
+                    continue  # set where it was made
+                levels[made] = max((levels[i] for i in made.inputs), default=0)
+
+    def _final(self, value: Node) -> Node:
+        op = value.op
+        final = self.final
+        if op == "s.ref":
+            target = value.attribute("target")
+            if target in self.members:
+                return final[self._entry(target)]
+            return self._load(value, target)
+        if op == "s.member":
+            return self._result(value.attribute("target"))
+        inputs = tuple([final[i] for i in value.inputs])
+        if op == "k.index":
+            return k.index(self._rewrite(value.attribute("expression")), inputs)
+        if op == "k.scalar":
+            slot = value.attribute("slot")
+            self.scalars.setdefault(slot, value.dtype)
+            return k.scalar(list(self.scalars).index(slot), value.dtype)
+        if op == "k.const":
+            return value
+        record = PRIMITIVES.get(op)
+        self.cost += 1 if record is None else record.cost
+        return node(op, inputs, value.attributes, value.dtype)
+
+    def _load(self, value: Node, target: Node) -> Node:
+        self.cost += LOAD_COST
+        inputs = tuple([self.final[i] for i in value.inputs])
+        mask = None
+        if value.attribute("masked"):
+            *rest, mask = inputs
+            inputs = tuple(rest)
+        parameter = self._parameter(self.reads[target].memory, target.dtype, "r")
+        other = k.encode_constant(0, target.dtype)
+        position = self._rewrite(self._address(value))
+        return k.load(parameter, position, target.dtype, inputs, mask, other)
+
+    def _result(self, target: Node) -> Node:
+        """A reduction's or scan's result inside the kernel."""
+        name = f"a{len(self.names)}"
+        self.names[target] = name
+        self.cost += 1
+        operand = self.final[self.members[target].value]
+        level = self.levels[operand]
+        if self.domain.kind == "scan":
+            made = k.carry(name, target.dtype)
+            self.levels[made] = level
+        else:
+            made = k.reduced(name, target.dtype)
+            self.levels[made] = level + 1
+        return made
+
+    # ----------------------------------------------------------------------------- statements
+
+    def _statements(self) -> list[k.Statement]:
+        self._finish_values()
+        stores = self._stores()
+        if not stores:
+            return []
+        kind = self.domain.kind
+        if kind == "map":
+            return [k.Pass(tuple(s for _, _, s in stores))]
+        if kind == "scan":
+            scans = tuple(self._operation(t) for t in self.names)
+            return [k.ScanPass(scans, tuple(s for _, _, s in stores))]
+        reductions: dict[int, list[k.Reduction]] = {}
+        for target in self.names:
+            operation = self._operation(target)
+            reductions.setdefault(self.levels[operation[2]], []).append(operation)
+        last = max([*reductions, *(level for full, level, _ in stores if full)], default=0)
+        points: dict[int, list[k.Store]] = {}
+        once: list[k.Store] = []
+        for full, level, store in stores:
+            if not full:
+                once.append(store)
+                continue
+            in_place = "r" in list(self.parameters.values())[store[0]][1]
+            points.setdefault(last if in_place else level, []).append(store)
+        if self.axes.form == "column":
+            return _column_body(last, reductions, points, once)
+        return _row_body(last, reductions, points, once)
+
+    def _stores(self) -> list[tuple[bool, int, k.Store]]:
+        """(at every point?, earliest pass, store) per destination."""
+        found = []
+        for value, places in self.stores.items():
+            made = self.final[self._entry(value)]
+            full = self.members[value].level == "full"
+            for place in places:
+                parameter = self._parameter(place.memory, value.dtype, "w")
+                position = self._rewrite(self._position(value, place))
+                found.append((full, self.levels[made], (parameter, position, made)))
+        return found
+
+    def _operation(self, target: Node) -> k.Reduction:
+        operation = target.attribute("op") if target.op == "s.blocks" else target.op
+        if self.domain.kind == "scan":
+            operation = "linear" if operation == "linear_scan" else operation[3:]
+        return self.names[target], operation, self.final[self.members[target].value]
+
+    # ----------------------------------------------------------------------------- the call
+
+    def _call(self, body: list[k.Statement]) -> Call:
+        axes = self.axes
+        rows = tuple(self._extent(group) for group in axes.rows)
+        one: Size = 1
+        special = one
+        if self.domain.special:
+            special = self._rewrite(self.domain.special_extent)
+        if axes.form == "row":
+            inner, reduce = special, one
+        else:
+            inner = self._extent(axes.inner) if axes.inner else 1
+            reduce = special if axes.form in ("column", "scan") else one
+        sizes = list(self.sizes.arguments)
+        chunked = not (axes.form == "map" and not rows)
+        kernel = k.Kernel(
+            form=axes.form,
+            parameters=tuple((dtype, access) for dtype, access in self.parameters.values()),
+            size_count=len(sizes) + chunked,
+            scalars=tuple(self.scalars.values()),
+            rows=rows,
+            inner=inner,
+            body=tuple(body),
+            reduce=reduce,
+            tiled=axes.tiled,
+        )
+        if chunked:
+            sizes.append(self._rows_per_chunk())
+        scalars = [(slot, dtype == "f64") for slot, dtype in self.scalars.items()]
+        elements = mul(self.domain.numel, self.cost + 1)
+        return Call(
+            kernel,
+            list(self.parameters),
+            sizes,
+            scalars,
+            k.chunk_count(kernel, sizes),
+            floordiv(elements, COST_PER_NANOSECOND),
+            k.scratch_bytes(kernel, sizes),
+        )
+
+    def _rows_per_chunk(self) -> Size:
+        """So many rows that a chunk has about `CHUNK_ELEMENTS` elements."""
+        axes = self.axes
+        inner = prod(self.domain.axes[name] for name in axes.inner)
+        if self.domain.blocked:
+            return 2
+        if axes.form in ("column", "scan"):
+            per_row = mul(self.domain.special_extent, k.COLUMN_BLOCK)
+        elif axes.tiled:
+            per_row = mul(inner, k.TILE_BLOCK)
+        else:
+            per_row = inner
+        return maximum(1, floordiv(CHUNK_ELEMENTS, maximum(1, per_row)))
+
+
+def _column_body(
+    last: int,
+    reductions: dict[int, list[k.Reduction]],
+    points: dict[int, list[k.Store]],
+    once: list[k.Store],
+) -> list[k.Statement]:
+    body: list[k.Statement] = []
+    for level in range(last + 1):
+        if level in reductions or level in points:
+            reduced = tuple(reductions.get(level, ()))
+            body.append(k.ReducePass(reduced, tuple(points.get(level, ()))))
+    if once:
+        body.append(k.Pass(tuple(once)))
+    return body
+
+
+def _row_body(
+    last: int,
+    reductions: dict[int, list[k.Reduction]],
+    points: dict[int, list[k.Store]],
+    once: list[k.Store],
+) -> list[k.Statement]:
+    body: list[k.Statement] = []
+    for level in range(last + 1):
+        if level in reductions or level in points:
+            reduced = tuple(reductions.get(level, ()))
+            body.append(k.Pass(tuple(points.get(level, ())), reduced))
+    body = keep_dear_values(body)
+    if once:
+        body.append(k.RowStores(tuple(once)))
+    return body
+
+
+# ------------------------------------------------------------------------------- keeping
+
+
+def keep_dear_values(body: list[k.Statement]) -> list[k.Statement]:
+    """Lets a later pass read dear values an earlier one computed, instead of repeating them."""
+    if len(body) < 2:
+        return body
+    keeper = _Keeper()
+    return keeper.run([s for s in body if isinstance(s, k.Pass)])
+
+
+class _Keeper:
+    def __init__(self) -> None:
+        self.first: dict[Node, int] = {}  # pass that computes a value first
+        self.costs: dict[Node, int] = {}
+        self.varies: dict[Node, bool] = {}
+        self.kept: dict[Node, tuple[str, int]] = {}
+
+    def run(self, body: list[k.Pass]) -> list[k.Statement]:
+        """The passes with keeps added and later uses replaced."""
+        replaced: list[k.Pass] = []
+        for number, statement in enumerate(body):
+            memo: dict[Node, Node] = {}
+            reductions = tuple(
+                (name, op, self._use(v, number, memo)) for name, op, v in statement.reductions
+            )
+            stores = tuple((p, i, self._use(v, number, memo)) for p, i, v in statement.stores)
+            replaced.append(k.Pass(stores, reductions))
+        keeps: dict[int, list[k.Keep]] = {}
+        for value, (name, number) in self.kept.items():
+            keeps.setdefault(number, []).append((name, self.computed[number][value]))
+        return [
+            k.Pass(s.stores, s.reductions, tuple(keeps.get(i, ()))) for i, s in enumerate(replaced)
+        ]
+
+    computed: dict[int, dict[Node, Node]]
+
+    def _use(self, root: Node, number: int, memo: dict[Node, Node]) -> Node:
+        """The value as this pass computes it."""
+        if not hasattr(self, "computed"):
+            self.computed = {}
+        self.computed[number] = memo
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            value, expanded = stack.pop()
+            if value in memo:
+                continue
+            if not expanded:
+                if self._is_kept(value, number):
+                    memo[value] = k.kept(self.kept[value][0], value.dtype)
+                    continue
+                stack.append((value, True))
+                stack.extend((i, False) for i in value.inputs)
+                continue
+            inputs = tuple([memo[i] for i in value.inputs])
+            same = inputs == value.inputs
+            memo[value] = value if same else node(value.op, inputs, value.attributes, value.dtype)
+            self._note(value, number)
+        return memo[root]
+
+    def _is_kept(self, value: Node, number: int) -> bool:
+        if value in self.kept:
+            return self.kept[value][1] < number
+        first = self.first.get(value, number)
+        if first >= number or not self.varies[value] or self.costs[value] < DEAR:
+            return False
+        self.kept[value] = (f"v{len(self.kept)}", first)
+        return True
+
+    def _note(self, value: Node, number: int) -> None:
+        if value in self.first:
+            return
+        self.first[value] = number
+        expression = k.value_expression(value)
+        varies = value.op == "k.kept" or (
+            isinstance(expression, SizeExpr) and "r" in free_symbols(expression)
+        )
+        self.varies[value] = varies or any(self.varies.get(i, True) for i in value.inputs)
+        record = PRIMITIVES.get(value.op)
+        own = LOAD_COST if value.op == "k.load" else 0 if record is None else record.cost
+        cost = own + sum(self.costs.get(i, 0) for i in value.inputs)
+        self.costs[value] = cost if self.varies[value] else 0
+
+
+__all__ = ["Builder", "Call", "InPlaceConflict", "Memory", "Place", "keep_dear_values"]

@@ -1,0 +1,347 @@
+"""Which heavy values share a kernel.
+
+Heavy values are visited operands first; each joins the cluster of one of its operands (or one that
+reads the same memory) if its value can be had at the very point the cluster computes, and if no
+launch would then have to come both before and after the kernel. Joining is decided by lowering:
+every reference between members must be to the member's own position, nothing else is fusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from flambeau.compiler.schedule.domain import Domain, depends, reduction_domain
+from flambeau.compiler.schedule.heavy import Analysis
+from flambeau.compiler.schedule.lower import Lowering
+from flambeau.compiler.schedule.views import Index
+from flambeau.ir import kernel as k
+from flambeau.ir.node import Node, node
+
+CANDIDATES = 6  # clusters tried per value
+READERS = 4  # clusters remembered per source, for sharing loads
+MEMORY_LIMIT = 40  # distinct buffers of one kernel
+VALUE_LIMIT = 800  # values of one kernel
+
+
+@dataclass
+class Member:
+    """A heavy value inside a cluster.
+
+    Attributes:
+        level: "full" or "row" (see `domain`).
+        value: its expression; for a reduction or scan the operand's.
+        refs: what the expression reads.
+    """
+
+    level: str
+    value: Node
+    refs: list[Node]
+
+
+@dataclass
+class Cluster:
+    """Heavy values computed by one kernel, or one native routine.
+
+    Attributes:
+        bit: identity in ancestor masks.
+        domain: iteration space; None for a routine.
+        members: in topological order.
+        before: mask of all clusters that must run earlier.
+        sources: nodes whose memory is read.
+    """
+
+    bit: int
+    order: int
+    domain: Domain | None
+    lowering: Lowering | None
+    members: dict[Node, Member] = field(default_factory=dict)
+    before: int = 0
+    sources: set[Node] = field(default_factory=set)
+    size: int = 0
+
+    @property
+    def opaque(self) -> bool:
+        """Whether this is a routine."""
+        return self.domain is None
+
+
+class Clustering:
+    """The assignment of heavy values to clusters.
+
+    Args:
+        analysis: the graph's heavy values.
+    """
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.clusters: list[Cluster] = []
+        self.owners: dict[Node, list[Cluster]] = {}  # several for a concatenation
+        self._readers: dict[Node, list[Cluster]] = {}
+        self._bits = 0
+        self._groups: dict[Node, Cluster] = {}
+
+    def run(self) -> list[Cluster]:
+        """Assigns every heavy value; returns the clusters in order of their first value."""
+        for value, role in self.analysis.roles.items():
+            if role == "input":
+                continue
+            if role == "opaque":
+                self._add_routine(value)
+            elif role == "cat":
+                self.owners[value] = _distinct(
+                    owner for part in value.inputs for owner in self.owners[part]
+                )
+            else:
+                self._place(value)
+        return [c for c in self.clusters if c.members]
+
+    # ----------------------------------------------------------------------------- structure
+
+    def sources_of(self, value: Node) -> list[Node]:
+        """Heavy values (inputs included) that a heavy value's expression reads."""
+        roles = self.analysis.roles
+        found: dict[Node, None] = {}
+        seen: set[Node] = set()
+        stack = list(value.inputs)
+        while stack:
+            current = stack.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if current in roles:
+                found[current] = None
+            else:
+                stack.extend(current.inputs)
+        return list(found)
+
+    def _ancestors(self, clusters: Iterable[Cluster]) -> int:
+        mask = 0
+        for cluster in clusters:
+            mask |= cluster.before | (1 << cluster.bit)
+        return mask
+
+    def _new(self, domain: Domain | None) -> Cluster:
+        lowering = None if domain is None else Lowering(self.analysis.roles)
+        cluster = Cluster(self._bits, self._bits, domain, lowering)
+        self._bits += 1
+        self.clusters.append(cluster)
+        return cluster
+
+    def _add_routine(self, value: Node) -> None:
+        group = value
+        if value.op in ("sort", "sort_indices"):  # two results of one routine
+            group = node("sort", value.inputs, value.attributes)
+        cluster = self._groups.get(group)
+        if cluster is None:
+            cluster = self._groups[group] = self._new(None)
+            sources = self.sources_of(value)
+            cluster.sources.update(sources)
+            cluster.before = self._ancestors(self._owners(sources))
+        cluster.members[value] = Member("full", value, [])
+        self.owners[value] = [cluster]
+
+    def _owners(self, sources: Iterable[Node]) -> list[Cluster]:
+        owners = self.owners
+        return _distinct(c for s in sources for c in owners.get(s, ()))
+
+    # ----------------------------------------------------------------------------- placing
+
+    def _place(self, value: Node) -> None:
+        sources = self.sources_of(value)
+        above = self._owners(sources)
+        alone = value.op == "s.copy" and value.attribute("alone")
+        for cluster in () if alone else self._candidates(sources, above):
+            if self._join(value, cluster, above):
+                break
+        else:
+            cluster = self._start(value, above)
+        self.owners[value] = [cluster]
+        for source in sources:
+            readers = self._readers.setdefault(source, [])
+            if cluster not in readers:
+                readers.append(cluster)
+                del readers[:-READERS]
+        for other in above:
+            if other is not cluster and not other.opaque and other.members:
+                self._merge(other, cluster)
+
+    def _candidates(self, sources: list[Node], above: list[Cluster]) -> list[Cluster]:
+        found = {c.bit: c for c in sorted(above, key=lambda c: -c.order) if not c.opaque}
+        for source in sources:
+            for reader in self._readers.get(source, ()):
+                if reader.members and reader.bit not in found:
+                    found[reader.bit] = reader
+        return list(found.values())[:CANDIDATES]
+
+    def _start(self, value: Node, above: list[Cluster]) -> Cluster:
+        role = self.analysis.roles[value]
+        if role in ("reduce", "scan"):
+            domain = reduction_domain(value)
+        else:
+            domain = Domain("map", value.shape)
+        cluster = self._new(domain)
+        assert cluster.lowering is not None
+        member = fit(value, role, domain, cluster.lowering)
+        assert member is not None
+        self._accept(cluster, {value: member}, above)
+        return cluster
+
+    def _join(self, value: Node, cluster: Cluster, above: list[Cluster]) -> bool:
+        """Puts a value into a cluster if that is possible and right."""
+        if cluster.size > VALUE_LIMIT or len(cluster.sources) > MEMORY_LIMIT:
+            return False
+        others = [c for c in above if c is not cluster]
+        if self._ancestors(others) >> cluster.bit & 1:
+            return False
+        assert cluster.domain is not None and cluster.lowering is not None
+        role = self.analysis.roles[value]
+        if role in ("reduce", "scan") and cluster.domain.kind == "map":
+            return self._convert(value, role, cluster, others)
+        member = fit(value, role, cluster.domain, cluster.lowering)
+        if member is None:
+            return False
+        members = {**cluster.members, value: member}
+        if not consistent(members, [member], cluster.domain):
+            return False
+        self._accept(cluster, {value: member}, others)
+        return True
+
+    def _convert(self, value: Node, role: str, cluster: Cluster, others: list[Cluster]) -> bool:
+        """Turns a map cluster into one over the domain of a reduction of its values."""
+        domain = reduction_domain(value)
+        lowering = Lowering(self.analysis.roles)
+        members = self._refit([*cluster.members, value], domain, lowering)
+        if members is None:
+            return False
+        cluster.domain, cluster.lowering, cluster.size = domain, lowering, 0
+        cluster.members.clear()
+        self._accept(cluster, members, others)
+        return True
+
+    def _refit(
+        self, values: Sequence[Node], domain: Domain, lowering: Lowering
+    ) -> dict[Node, Member] | None:
+        members: dict[Node, Member] = {}
+        for value in values:
+            member = fit(value, self.analysis.roles[value], domain, lowering)
+            if member is None:
+                return None
+            members[value] = member
+        return members if consistent(members, members.values(), domain) else None
+
+    def _merge(self, other: Cluster, cluster: Cluster) -> None:
+        """Moves all members of `other`, which `cluster` reads, into `cluster` where possible."""
+        assert other.domain is not None and cluster.domain is not None
+        if cluster.size + other.size > VALUE_LIMIT or cluster.domain.key != other.domain.key:
+            return
+        if len(cluster.sources | other.sources) > MEMORY_LIMIT:
+            return
+        between = cluster.before & ~(1 << other.bit)
+        for third in self.clusters:
+            if between >> third.bit & 1 and third.before >> other.bit & 1:
+                return
+        lowering = Lowering(self.analysis.roles)
+        members = self._refit([*other.members, *cluster.members], cluster.domain, lowering)
+        if members is None:
+            return
+        cluster.lowering, cluster.size = lowering, 0
+        cluster.members.clear()
+        for value in other.members:
+            self.owners[value] = [cluster]
+        cluster.before = (cluster.before | other.before) & ~(1 << other.bit)
+        cluster.order = min(cluster.order, other.order)
+        for third in self.clusters:
+            if third.before >> other.bit & 1:
+                third.before = (third.before & ~(1 << other.bit)) | 1 << cluster.bit
+        for owners in self.owners.values():
+            if other in owners:
+                owners[owners.index(other)] = cluster
+        other.members = {}
+        self._accept(cluster, members, ())
+
+    def _accept(
+        self, cluster: Cluster, members: dict[Node, Member], above: Iterable[Cluster]
+    ) -> None:
+        cluster.members.update(members)
+        for member in members.values():
+            cluster.size += 1 + len(member.refs)
+            cluster.sources.update(r.attribute("target") for r in member.refs)
+        cluster.sources.difference_update(cluster.members)
+        grown = cluster.before | self._ancestors(above)
+        grown &= ~(1 << cluster.bit)
+        cluster.before = grown
+        for other in self.clusters:
+            if other.before >> cluster.bit & 1 and other.before | grown != other.before:
+                other.before |= grown
+
+
+def _distinct(clusters: Iterable[Cluster]) -> list[Cluster]:
+    return list({c.bit: c for c in clusters}.values())
+
+
+def fit(value: Node, role: str, domain: Domain, lowering: Lowering) -> Member | None:
+    """The value as a member of a cluster over `domain`; None where it has no place there."""
+    if role in ("reduce", "scan"):
+        return _fit_reduction(value, role, domain, lowering)
+    level = domain.level(value.shape)
+    if level is None:
+        return None
+    expression = lowering.expand(value, domain.position(value.shape, level))
+    return Member(level, expression, collect_refs(expression))
+
+
+def _fit_reduction(value: Node, role: str, domain: Domain, lowering: Lowering) -> Member | None:
+    operand = value.inputs[0]
+    if domain.kind != role or domain.level(operand.shape) != "full":
+        return None
+    if domain.blocked != (value.op == "s.blocks"):
+        return None
+    position = domain.position(operand.shape, "full")
+    axis = value.attribute("axis")
+    assert domain.axis is not None
+    if operand.shape != domain.shape or axis != domain.axis:
+        others = (*position[:axis], *position[axis + 1 :])
+        if position[axis] != domain.index[domain.axis] or depends(others, domain.special):
+            return None
+        if operand.shape[axis] != domain.shape[domain.axis]:
+            return None
+    expression = lowering.at(operand, position)
+    if len(value.inputs) == 2:  # linear_scan
+        pair = (expression, lowering.at(value.inputs[1], position))
+        expression = k.pair(*pair)
+    level = "full" if role == "scan" else "row"
+    return Member(level, expression, collect_refs(expression))
+
+
+def collect_refs(value: Node) -> list[Node]:
+    """All `s.ref` nodes below a value."""
+    found: list[Node] = []
+    seen: set[Node] = {value}
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        if current.op == "s.ref":
+            found.append(current)
+        for operand in current.inputs:
+            if operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return found
+
+
+def consistent(members: dict[Node, Member], checked: Iterable[Member], domain: Domain) -> bool:
+    """Whether all references between members are to the member's own position."""
+    for member in checked:
+        for reference in member.refs:
+            target = reference.attribute("target")
+            found = members.get(target)
+            if found is not None and not at_own_position(reference, target, found.level, domain):
+                return False
+    return True
+
+
+def at_own_position(reference: Node, target: Node, level: str, domain: Domain) -> bool:
+    """Whether a reference is to the element of `target` that the kernel's point computes."""
+    index: Index = reference.attribute("index")
+    return index == domain.position(target.shape, level)

@@ -1,0 +1,332 @@
+"""The whole schedule: launches in order, who depends on whom, how long memory lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
+from flambeau.compiler.schedule.cluster import Cluster, Clustering
+from flambeau.compiler.schedule.heavy import analyse
+from flambeau.compiler.schedule.prepare import Destination, Prepared, prepare
+from flambeau.compiler.schedule.routines import RoutineCall, routine_call
+from flambeau.compiler.schedule.views import contiguous, count
+from flambeau.ir.kernel import ITEM_SIZE, Kernel
+from flambeau.ir.node import Graph, Node
+from flambeau.ir.size import Size, mul
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of a schedule.
+
+    Attributes:
+        kind: "input", "output", "temporary", "generator" or "error".
+        where: slot, number, byte count (size expression), generator slot or message.
+        first: index of the first launch that touches it (temporaries).
+        last: index of the last one.
+    """
+
+    kind: str
+    where: Any
+    first: int = 0
+    last: int = 0
+
+
+@dataclass
+class Launch:
+    """One step: a kernel or a native routine.
+
+    Attributes:
+        kernel: the kernel, or None.
+        routine: name of the routine, or None.
+        name: for people.
+        buffers: numbers into `Schedule.buffers`.
+        offsets: bytes to skip per buffer (size expressions).
+        sizes: size arguments.
+        scalars: ("argument", slot, as float) or ("constant", value, as float).
+        chunks: number of chunks of a kernel.
+        work: estimated nanoseconds.
+        scratch: bytes per worker.
+        group: launches of one group in a row are independent; -1: none.
+    """
+
+    kernel: Kernel | None
+    routine: str | None
+    name: str
+    buffers: list[int]
+    offsets: list[Size]
+    sizes: list[Size]
+    scalars: list[tuple[str, Any, bool]]
+    chunks: Size = 0
+    work: Size = 0
+    scratch: Size = 0
+    group: int = -1
+
+
+@dataclass
+class Schedule:
+    """What a graph compiles to, before code is generated."""
+
+    launches: list[Launch] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def text(self) -> str:
+        """The schedule for people: one block per launch, equal kernels printed once."""
+        lines = [f"buffer {i}: {b.kind} {b.where}" for i, b in enumerate(self.buffers)]
+        seen: dict[str, int] = {}
+        for number, launch in enumerate(self.launches):
+            what = launch.routine or "kernel"
+            lines.append(
+                f"launch {number}: {what} {launch.name} buffers {launch.buffers} sizes "
+                f"{launch.sizes} chunks {launch.chunks} group {launch.group}"
+            )
+            if launch.kernel is not None:
+                text = launch.kernel.text()
+                if text in seen:
+                    lines.append(f"  the kernel of launch {seen[text]}")
+                else:
+                    seen[text] = number
+                    lines.extend("  " + line for line in text.splitlines())
+        return "\n".join(lines) + "\n"
+
+
+def schedule(graph: Graph) -> Schedule:
+    """Schedules a (simplified) graph."""
+    indirect: set[int] = set()
+    while True:
+        try:
+            return _Scheduler(graph, indirect).run()
+        except InPlaceConflict as conflict:
+            if conflict.slot in indirect:
+                raise
+            indirect.add(conflict.slot)
+
+
+class _Scheduler:
+    def __init__(self, graph: Graph, indirect: set[int]) -> None:
+        self.graph = graph
+        self.prepared: Prepared = prepare(graph, indirect)
+        self.analysis = analyse(self.prepared)
+        self.result = Schedule()
+        self._places: dict[Node, Place] = {}
+        self._buffers: dict[tuple[str, Any], int] = {}
+        self._lives: dict[int, list[int]] = {}
+
+    def run(self) -> Schedule:
+        """Clusters, orders, builds."""
+        clustering = Clustering(self.analysis)
+        clusters = clustering.run()
+        _order_random(clusters)
+        self._order_in_place(clusters)
+        needed = {s for c in clusters for s in c.sources}
+        steps: list[tuple[Cluster, Launch]] = []
+        for cluster in _in_order(clusters):
+            made = self._launch(cluster, needed)
+            if made is not None:
+                steps.append((cluster, made))
+        self.result.launches = [launch for _, launch in steps]
+        _group(steps)
+        self._finish_lives()
+        return self.result
+
+    # ----------------------------------------------------------------------------- memory
+
+    def place(self, value: Node) -> Place:
+        """Where readers find a heavy value."""
+        found = self._places.get(value)
+        if found is None:
+            found = self._places[value] = self._find_place(value)
+        return found
+
+    def _find_place(self, value: Node) -> Place:
+        if value.op == "input":
+            return Place(("input", value.attribute("slot")), value.attribute("strides"))
+        found = self.prepared.destinations.get(value)
+        if found:
+            return self._destination(found[0])
+        if value.inputs and value.inputs[0].op == "s.base":
+            return Place(("temporary", value), contiguous(value.shape))
+        return Place(("temporary", value), contiguous(value.shape))
+
+    def _destination(self, destination: Destination) -> Place:
+        strides, offset = destination.strides, destination.offset
+        if isinstance(destination.where, Node):
+            owner = self.place(destination.where)
+            return Place(owner.memory, strides, owner.offset + offset)
+        return Place((destination.kind, destination.where), strides, offset)
+
+    def _buffer(self, memory: tuple[str, Any]) -> int:
+        found = self._buffers.get(memory)
+        if found is None:
+            found = self._buffers[memory] = len(self.result.buffers)
+            kind, where = memory
+            if kind == "temporary":
+                where = mul(count(where.shape), ITEM_SIZE[where.dtype])
+            self.result.buffers.append(Buffer(kind, where))
+        return found
+
+    # ----------------------------------------------------------------------------- launches
+
+    def _launch(self, cluster: Cluster, needed: set[Node]) -> Launch | None:
+        if cluster.opaque:
+            call = routine_call(list(cluster.members), self.place)
+            return self._routine(call)
+        stores: dict[Node, list[Place]] = {}
+        for value in cluster.members:
+            destinations = self.prepared.destinations.get(value)
+            if destinations:
+                stores[value] = [self._destination(d) for d in destinations]
+            elif value in needed:
+                stores[value] = [self.place(value)]
+        reads = {s: self.place(s) for s in cluster.sources}
+        made = Builder(cluster, stores, reads).build()
+        return None if made is None else self._kernel(made, cluster)
+
+    def _routine(self, call: RoutineCall) -> Launch:
+        buffers = [self._buffer(m) for m in call.memory]
+        return Launch(
+            kernel=None,
+            routine=call.name,
+            name=call.name,
+            buffers=buffers,
+            offsets=call.offsets,
+            sizes=call.sizes,
+            scalars=call.scalars,
+            work=call.work,
+        )
+
+    def _kernel(self, call: Call, cluster: Cluster) -> Launch:
+        buffers = [self._buffer(m) for m in call.memory]
+        return Launch(
+            kernel=call.kernel,
+            routine=None,
+            name=_name(self.graph, cluster),
+            buffers=buffers,
+            offsets=[0] * len(buffers),
+            sizes=call.sizes,
+            scalars=[("argument", slot, as_float) for slot, as_float in call.scalars],
+            chunks=call.chunks,
+            work=call.work,
+            scratch=call.scratch,
+        )
+
+    # ----------------------------------------------------------------------------- order
+
+    def _order_in_place(self, clusters: list[Cluster]) -> None:
+        """Whoever reads a slot runs before it is overwritten."""
+        slots: dict[Memory, list[Cluster]] = {}
+        for cluster in clusters:
+            for value in cluster.members:
+                for destination in self.prepared.destinations.get(value, ()):
+                    place = self._destination(destination)
+                    if place.memory[0] == "input":
+                        slots.setdefault(place.memory, []).append(cluster)
+        if not slots:
+            return
+        for memory, writers in slots.items():
+            readers = [
+                c
+                for c in clusters
+                if any(s.op == "input" and self.place(s).memory == memory for s in c.sources)
+            ]
+            for writer in writers:
+                for reader in readers:
+                    if reader is writer or (reader in writers and reader.before >> writer.bit & 1):
+                        continue
+                    if not _run_before(reader, writer, clusters):
+                        assert isinstance(memory[1], int)
+                        raise InPlaceConflict(memory[1])
+
+    def _finish_lives(self) -> None:
+        """First and last launch of each temporary, whole groups at a time."""
+        launches = self.result.launches
+        starts, ends = _group_bounds(launches)
+        lives: dict[int, list[int]] = {}
+        for number, launch in enumerate(launches):
+            for buffer in launch.buffers:
+                life = lives.setdefault(buffer, [starts[number], ends[number]])
+                life[1] = max(life[1], ends[number])
+        self.result.buffers = [
+            Buffer(b.kind, b.where, *lives.get(i, (0, 0)))
+            for i, b in enumerate(self.result.buffers)
+        ]
+
+
+def _name(graph: Graph, cluster: Cluster) -> str:
+    ops = dict.fromkeys(v.op for v in cluster.members if not v.op.startswith("s."))
+    return f"{graph.name}: {' '.join(list(ops)[:4])}"
+
+
+def _run_before(first: Cluster, second: Cluster, clusters: Iterable[Cluster]) -> bool:
+    """Adds an order between clusters; False where the opposite order holds already."""
+    if second.before >> first.bit & 1:
+        return True
+    if first.before >> second.bit & 1:
+        return False
+    mask = first.before | 1 << first.bit
+    second.before |= mask
+    for cluster in clusters:
+        if cluster.before >> second.bit & 1:
+            cluster.before |= mask
+    return True
+
+
+def _order_random(clusters: list[Cluster]) -> None:
+    """Draws from one generator happen in the order of their `sequence`."""
+    draws: dict[Any, list[tuple[int, Cluster]]] = {}
+    for cluster in clusters:
+        for value in cluster.members:
+            if value.op == "random":
+                entry = (value.attribute("sequence"), cluster)
+                draws.setdefault(value.attribute("generator"), []).append(entry)
+    for found in draws.values():
+        found.sort(key=lambda entry: entry[0])
+        for (_, first), (_, second) in zip(found, found[1:]):
+            _run_before(first, second, clusters)
+
+
+def _in_order(clusters: list[Cluster]) -> list[Cluster]:
+    """A topological order that stays close to the program's."""
+    by_bit = {c.bit: c for c in clusters}
+    done = 0
+    ordered: list[Cluster] = []
+    for cluster in sorted(clusters, key=lambda c: c.order):
+        missing = (cluster.before & ~done) | 1 << cluster.bit
+        if done >> cluster.bit & 1:
+            continue
+        waiting = [c for bit, c in by_bit.items() if missing >> bit & 1]
+        for entry in sorted(waiting, key=lambda c: (c.before.bit_count(), c.order)):
+            ordered.append(entry)
+            done |= 1 << entry.bit
+    return ordered
+
+
+def _group(steps: list[tuple[Cluster, Launch]]) -> None:
+    """Numbers runs of launches none of which depends on another."""
+    group: list[tuple[Cluster, Launch]] = []
+    number = 0
+    for cluster, launch in [*steps, (None, None)]:
+        mask = 0 if cluster is None else cluster.before
+        if cluster is None or any(mask >> c.bit & 1 for c, _ in group):
+            if len(group) > 1:
+                for _, member in group:
+                    member.group = number
+                number += 1
+            group = []
+        if cluster is not None and launch is not None:
+            group.append((cluster, launch))
+
+
+def _group_bounds(launches: list[Launch]) -> tuple[list[int], list[int]]:
+    """Per launch the first and the last launch of its group."""
+    starts: list[int] = []
+    ends: list[int] = [0] * len(launches)
+    for number, launch in enumerate(launches):
+        same = number and launch.group >= 0 and launches[number - 1].group == launch.group
+        starts.append(starts[-1] if same else number)
+    for number in range(len(launches) - 1, -1, -1):
+        following = number + 1 < len(launches) and starts[number + 1] == starts[number]
+        ends[number] = ends[number + 1] if following else number
+    return starts, ends

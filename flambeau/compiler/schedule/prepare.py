@@ -1,0 +1,343 @@
+"""Rewrites a graph into the form that is clustered: routines see memory, long sums see blocks.
+
+* Operands of routines become the values that own memory; how a routine looks at that memory
+  (strides, offset) moves to its attribute `views`. Transposed or sliced operands cost no copy.
+* A scatter overwrites a copy of its base, `s.base`, made in the memory of its result.
+* A concatenation of more than two becomes `s.cat` of `s.part`s, each written where it belongs.
+* A reduction of everything is cut in blocks (`s.blocks`) that threads can share; the bits stay.
+* Sorting happens along the last dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau.compiler.schedule.views import Shape, contiguous, count, reshape_strides
+from flambeau.ir.kernel import REDUCE_BLOCK
+from flambeau.ir.node import Graph, Node, attributes, node, topological
+from flambeau.ir.size import Size, ceildiv
+from flambeau.prims.record import PRIMITIVES
+
+OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
+SINGLE_LAUNCH = 2 * REDUCE_BLOCK  # static extents up to this are reduced in one launch
+VIEW_OPS = frozenset({"permute", "reshape", "broadcast", "slice"})
+STRIDED = frozenset({"matmul", "scatter"})  # routines that take strides
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Memory that a value is written to.
+
+    Attributes:
+        kind: "output" (number), "input" (slot, in place) or "value" (memory of a node).
+        where: number, slot or node.
+        strides: element strides for the dimensions of the written node.
+        offset: elements to skip.
+    """
+
+    kind: str
+    where: int | Node
+    strides: Shape
+    offset: Size = 0
+
+
+@dataclass
+class Prepared:
+    """A graph ready for clustering: what is written where."""
+
+    destinations: dict[Node, list[Destination]] = field(default_factory=dict)
+
+    def read_strides(self, value: Node) -> Shape:
+        """Strides of the memory that readers of a heavy value read."""
+        if value.op == "input":
+            strides: Shape = value.attribute("strides")
+            return strides
+        found = self.destinations.get(value)
+        return found[0].strides if found else contiguous(value.shape)
+
+
+def is_opaque(value: Node) -> bool:
+    """Whether a native routine computes the value."""
+    record = PRIMITIVES.get(value.op)
+    return record is not None and record.kind in OPAQUE_KINDS
+
+
+def copy_of(value: Node, alone: bool = False) -> Node:
+    """A node that stands for a copy of `value` in memory of its own (`alone`: never fused)."""
+    return node("s.copy", (value,), (("alone", alone),), value.dtype, value.shape)
+
+
+def pushed(value: Node, strides: Shape) -> tuple[Node, Shape]:
+    """Moves an output below permutations and reshapes: the same memory, seen as their operand."""
+    while True:
+        operand = value.inputs[0] if value.inputs else value
+        if value.op == "with_derivative":
+            value = operand
+        elif operand.op == "input":
+            return value, strides
+        elif value.op == "permute":
+            moved: list[Size] = [0] * len(strides)
+            for stride, dimension in zip(strides, value.attribute("order")):
+                moved[dimension] = stride
+            value, strides = operand, tuple(moved)
+        elif value.op == "reshape":
+            found = reshape_strides(value.shape, strides, operand.shape)
+            if found is None:
+                return value, strides
+            value, strides = operand, found
+        else:
+            return value, strides
+
+
+def same_strides(shape: Shape, a: Shape, b: Shape) -> bool:
+    """Whether two stride tuples address a tensor alike; extents 1 do not count."""
+    return all(x == y or extent == 1 for extent, x, y in zip(shape, a, b))
+
+
+def prepare(graph: Graph, indirect: Collection[int] = ()) -> Prepared:
+    """Rewrites the graph; slots in `indirect` are written by a copy that comes last."""
+    wanted: list[tuple[Node, Destination]] = []
+    for number, output in enumerate(graph.outputs):
+        if output.alias is not None or (output.strides is None and output.target is None):
+            continue
+        strides, slot = output.strides, output.target
+        if strides is None:
+            assert slot is not None
+            target = graph.inputs[slot]
+            assert target is not None
+            strides = target.attribute("strides")
+        value, strides = pushed(output.node, strides)
+        if slot is None:
+            wanted.append((value, Destination("output", number, strides)))
+        elif value.op != "input" or value.attribute("slot") != slot:
+            wanted.append((value, Destination("input", slot, strides)))
+    return _Rewriting(wanted, indirect).run()
+
+
+class _Rewriting:
+    def __init__(self, wanted: list[tuple[Node, Destination]], indirect: Collection[int]) -> None:
+        self.prepared = Prepared()
+        self.indirect = indirect
+        self.wanted = wanted
+        self.new: dict[Node, Node] = {}
+        self.by_node: dict[Node, list[Destination]] = {}
+        for value, destination in wanted:
+            self.by_node.setdefault(value, []).append(destination)
+        self.users: dict[Node, list[Node]] = {}
+
+    def run(self) -> Prepared:
+        """Rewrites all nodes, operands first, then lists the destinations of the new ones."""
+        nodes = list(topological(self.by_node))
+        for value in nodes:
+            for operand in value.inputs:
+                self.users.setdefault(operand, []).append(value)
+        for value in nodes:
+            self.new[value] = fresh = self._rewrite(value)
+            found = self.by_node.get(value)
+            if found:
+                self._place(fresh, found)
+        self._place_parts()
+        return self.prepared
+
+    def _place(self, value: Node, found: list[Destination]) -> None:
+        """Records destinations, by way of a copy where the value cannot be written there."""
+        table = self.prepared.destinations
+        only_one = value.op == "s.cat" or is_opaque(value)
+        for destination in found:
+            source = value
+            if destination.kind == "input" and destination.where in self.indirect:
+                source = copy_of(value, alone=True)
+            elif value.op == "input" or (only_one and value in table):
+                source = copy_of(value)
+            elif is_opaque(value) and not _writes(value, destination):
+                source = copy_of(value)
+            table.setdefault(source, []).append(destination)
+
+    def _place_parts(self) -> None:
+        """Where parts of concatenations and bases of scatters go: memory of their owners."""
+        table = self.prepared.destinations
+        for value in list(topological(table)):
+            strides = self.prepared.read_strides(value)
+            if value.op == "s.cat":
+                start: Size = 0
+                d = value.attribute("dimension")
+                for part in value.inputs:
+                    place = Destination("value", value, strides, start * strides[d])
+                    table[part] = [place]
+                    start = start + part.shape[d]
+            elif value.inputs and value.inputs[0].op == "s.base":
+                table[value.inputs[0]] = [Destination("value", value, strides)]
+
+    # ----------------------------------------------------------------------------- rewriting
+
+    def _rewrite(self, value: Node) -> Node:
+        if not value.inputs:
+            return value
+        new = self.new
+        inputs = tuple([new[i] for i in value.inputs])
+        record = PRIMITIVES.get(value.op)
+        kind = "" if record is None else record.kind
+        if kind in OPAQUE_KINDS:
+            return self._routine(value, inputs)
+        if kind == "reduce":
+            return self._reduction(value, inputs[0])
+        if value.op == "cat" and len(inputs) > 2:
+            return _concatenation(value, inputs)
+        if inputs == value.inputs:
+            return value
+        return node(value.op, inputs, value.attributes, value.dtype, value.shape, value.source)
+
+    def _routine(self, value: Node, inputs: tuple[Node, ...]) -> Node:
+        if value.op in ("sort", "sort_indices"):
+            return self._sort(value, inputs[0])
+        if value.op == "random" and value.attribute("distribution") != "bernoulli_each":
+            return value
+        if value.op == "check_index" and inputs[0].dtype != "i64":
+            wide = inputs[0]
+            inputs = (node("cast", (wide,), (("dtype", "i64"),), "i64", wide.shape),)
+        rest = inputs
+        base: tuple[Node, ...] = ()
+        if PRIMITIVES[value.op].kind == "scatter":
+            made = node("s.base", inputs[:1], (("owner", value),), value.dtype, value.shape)
+            base, rest = (made,), inputs[1:]
+        strided = value.op in STRIDED
+        found = [self._operand(x, strided) for x in rest]
+        if value.op == "matmul":
+            found = [self._matrices(x, f) for x, f in zip(rest, found)]
+        views = tuple((strides, offset) for _, strides, offset in found)
+        operands = (*base, *(f[0] for f in found))
+        extra: list[tuple[str, Any]] = [("views", views)]
+        if value.op == "matmul":
+            extra.append(("depth", inputs[0].shape[-1]))
+        elif base:  # the shape of the index operands
+            extra.append(("places", value.inputs[1].shape))
+        packed = tuple(sorted((*value.attributes, *extra)))
+        return node(value.op, operands, packed, value.dtype, value.shape)
+
+    def _sort(self, value: Node, operand: Node) -> Node:
+        axis, last = value.attribute("axis"), operand.ndim - 1
+        order = tuple(d for d in range(operand.ndim) if d != axis) + (axis,)
+        if axis != last:
+            shape = tuple(operand.shape[d] for d in order)
+            operand = node("permute", (operand,), (("order", order),), operand.dtype, shape)
+        base, strides, offset = self._operand(operand, False)
+        constants = attributes(
+            axis=last,
+            descending=value.attribute("descending"),
+            stable=True,
+            views=((strides, offset),),
+        )
+        result = node(value.op, (base,), constants, value.dtype, operand.shape)
+        if axis == last:
+            return result
+        inverse = tuple(order.index(d) for d in range(len(order)))
+        return node("permute", (result,), (("order", inverse),), value.dtype, value.shape)
+
+    def _operand(self, value: Node, strided: bool) -> tuple[Node, Shape, Size]:
+        base, strides, offset = self._geometry(value)
+        if strided or same_strides(value.shape, strides, contiguous(value.shape)):
+            return base, strides, offset
+        # Memory of its own, dense. A value that is heavy for another reason is copied.
+        if base is value:
+            value = copy_of(value)
+        return value, contiguous(value.shape), 0
+
+    def _geometry(self, value: Node) -> tuple[Node, Shape, Size]:
+        """The value that owns the memory, and the strides and offset that see `value` in it."""
+        if value in self.prepared.destinations or value.op not in VIEW_OPS:
+            return value, self.prepared.read_strides(value), 0
+        operand = value.inputs[0]
+        base, strides, offset = self._geometry(operand)
+        if value.op == "permute":
+            return base, tuple(strides[d] for d in value.attribute("order")), offset
+        if value.op == "slice":
+            d = value.attribute("dimension")
+            offset = offset + strides[d] * value.attribute("start")
+            step = strides[d] * value.attribute("step")
+            return base, (*strides[:d], step, *strides[d + 1 :]), offset
+        if value.op == "broadcast":
+            spread: list[Size] = [0] * value.ndim
+            for i, d in enumerate(value.attribute("dimensions")):
+                spread[d] = 0 if operand.shape[i] == 1 else strides[i]
+            return base, tuple(spread), offset
+        found = reshape_strides(operand.shape, strides, value.shape)
+        if found is None:
+            return value, contiguous(value.shape), 0
+        return base, found, offset
+
+    def _matrices(self, value: Node, found: tuple[Node, Shape, Size]) -> tuple[Node, Shape, Size]:
+        """A matmul operand as (batch, row, column) strides."""
+        base, strides, offset = found
+        flat = (count(value.shape[:-2]), *value.shape[-2:])
+        collapsed = reshape_strides(value.shape, strides, flat)
+        if collapsed is not None:
+            return base, _without_ones(flat, collapsed), offset
+        if base is value:
+            value = copy_of(value)
+        return value, contiguous(flat), 0
+
+    def _reduction(self, value: Node, operand: Node) -> Node:
+        axis = value.attribute("axis")
+        extent = operand.shape[axis]
+        static = isinstance(extent, int) and extent <= SINGLE_LAUNCH
+        if static or count(value.shape) != 1 or self._spreads_again(value):
+            return node(value.op, (operand,), value.attributes, value.dtype, value.shape)
+        blocks = ceildiv(extent, REDUCE_BLOCK)
+        shape = (*operand.shape[:axis], blocks, *operand.shape[axis + 1 :])
+
+        def partial(op: str, dtype: str) -> Node:
+            return node("s.blocks", (operand,), attributes(axis=axis, op=op), dtype, shape)
+
+        if value.op not in ("argmax", "argmin"):
+            first = partial(value.op, value.dtype)
+            return node(value.op, (first,), value.attributes, value.dtype, value.shape)
+        best = partial(value.op[3:], operand.dtype)
+        place = partial(value.op, "i64")
+        block = node(value.op, (best,), value.attributes, "i64", value.shape)
+        unit = shape[:axis] + (1,) + shape[axis + 1 :]
+        chosen = node("reshape", (block,), attributes(shape=unit), "i64", unit)
+        inner = node("gather", (place, chosen), attributes(axis=axis), "i64", unit)
+        inner = node("reshape", (inner,), attributes(shape=value.shape), "i64", value.shape)
+        step = attributes(value=REDUCE_BLOCK, shape=value.shape, dtype="i64")
+        start = node(
+            "mul", (block, node("full", (), step, "i64", value.shape)), (), "i64", block.shape
+        )
+        return node("add", (start, inner), (), "i64", value.shape)
+
+    def _spreads_again(self, value: Node) -> bool:
+        """Whether the reduced value is soon used at every element again (softmax, norms): then
+        one kernel that keeps the row beats two launches."""
+        stack, seen = [value], {value}
+        while stack:
+            for user in self.users.get(stack.pop(), ()):
+                if user in seen:
+                    continue
+                if count(user.shape) != 1:
+                    return True
+                seen.add(user)
+                stack.append(user)
+        return False
+
+
+def _without_ones(shape: Shape, strides: Shape) -> Shape:
+    return tuple([0 if extent == 1 else stride for extent, stride in zip(shape, strides)])
+
+
+def _concatenation(value: Node, inputs: tuple[Node, ...]) -> Node:
+    parts = [
+        node("s.part", (x,), (("number", i), ("owner", value)), x.dtype, x.shape)
+        for i, x in enumerate(inputs)
+    ]
+    return node("s.cat", parts, value.attributes, value.dtype, value.shape)
+
+
+def _writes(value: Node, destination: Destination) -> bool:
+    """Whether the routine of an opaque node can write to this memory."""
+    if value.op == "scatter":
+        return True
+    if value.op == "matmul":
+        flat = (count(value.shape[:-2]), *value.shape[-2:])
+        return reshape_strides(value.shape, destination.strides, flat) is not None
+    return same_strides(value.shape, destination.strides, contiguous(value.shape))

@@ -1,0 +1,223 @@
+"""Launches of native routines: their operands by the table in `native/routines.cpp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau.compiler.schedule.build import Memory, Place
+from flambeau.compiler.schedule.views import Shape, count, reshape_strides
+from flambeau.ir.kernel import ITEM_SIZE
+from flambeau.ir.node import Node, node
+from flambeau.ir.size import Size, floordiv, mul, prod
+
+Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
+Reads = Callable[[Node], Place]
+FLOPS_PER_NANOSECOND = 64
+
+
+@dataclass
+class RoutineCall:
+    """Arguments of one launch of a native routine.
+
+    Attributes:
+        name: of the routine.
+        memory: buffers; ("generator", slot) and ("error", message) beside the usual ones.
+        offsets: bytes to skip per buffer.
+        sizes: size expressions.
+        scalars: see `Scalar`.
+        work: estimated nanoseconds.
+    """
+
+    name: str
+    memory: list[tuple[str, Any]] = field(default_factory=list)
+    offsets: list[Size] = field(default_factory=list)
+    sizes: list[Size] = field(default_factory=list)
+    scalars: list[Scalar] = field(default_factory=list)
+    work: Size = 0
+
+    def add(self, memory: tuple[str, Any], offset: Size = 0) -> None:
+        """Appends a buffer."""
+        self.memory.append(memory)
+        self.offsets.append(offset)
+
+
+def routine_call(values: list[Node], reads: Reads) -> RoutineCall:
+    """The launch that computes opaque values (several only for the results of one sort)."""
+    value = values[0]
+    handler = _HANDLERS.get(value.op)
+    if handler is None:
+        raise NotImplementedError(
+            f"[{value.op}] has no native routine for {value.dtype}\n"
+            "hint: express it with other primitives"
+        )
+    return handler(values, reads)
+
+
+def _operand(call: RoutineCall, value: Node, number: int, reads: Reads, view: int) -> Shape:
+    """Adds operand `number`; returns the strides with which the routine sees it."""
+    operand = value.inputs[number]
+    place = reads(operand)
+    strides: Shape
+    strides, offset = value.attribute("views")[view]
+    call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[operand.dtype]))
+    return strides
+
+
+def _result(call: RoutineCall, value: Node, reads: Reads) -> Place:
+    place = reads(value)
+    call.add(place.memory, mul(place.offset, ITEM_SIZE[value.dtype]))
+    return place
+
+
+def _matmul(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    call = RoutineCall(f"matmul_{value.dtype}")
+    strides_a = _operand(call, value, 0, reads, 0)
+    strides_b = _operand(call, value, 1, reads, 1)
+    place = _result(call, value, reads)
+    batch, rows, columns = flat = (count(value.shape[:-2]), *value.shape[-2:])
+    depth = value.attribute("depth")
+    strides = reshape_strides(value.shape, place.strides, flat)
+    assert strides is not None
+    if batch == 1:
+        strides = (0, *strides[1:])
+    call.sizes = [batch, rows, columns, depth, *strides_a, *strides_b, *strides]
+    call.work = floordiv(prod((batch, rows, columns, depth)), FLOPS_PER_NANOSECOND)
+    return call
+
+
+def _sort(values: list[Node], reads: Reads) -> RoutineCall:
+    first = values[0]
+    by_op = {v.op: v for v in values}
+    sorted_values, indices = by_op.get("sort"), by_op.get("sort_indices")
+    operand = first.inputs[0]
+    call = RoutineCall(("argsort_" if sorted_values is None else "sort_") + operand.dtype)
+    _operand(call, first, 0, reads, 0)
+    if sorted_values is not None:
+        _result(call, sorted_values, reads)
+    if indices is not None:
+        _result(call, indices, reads)
+    else:  # the routine writes them all the same
+        unused = node("s.unused", (), (("of", first),), "i64", first.shape)
+        call.add(("temporary", unused))
+    call.sizes = [count(first.shape[:-1]), first.shape[-1], int(first.attribute("descending"))]
+    call.work = mul(count(first.shape), 20)
+    return call
+
+
+def _scatter(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    _, index, source = value.inputs
+    call = RoutineCall(f"scatter_{value.attribute('mode')}_{value.dtype}")
+    place = _result(call, value, reads)
+    strides_index = _operand(call, value, 1, reads, 0)
+    strides_source = _operand(call, value, 2, reads, 1)
+    shape = value.attribute("places")
+    call.sizes = [value.ndim, value.attribute("axis"), *shape, *place.strides]
+    call.sizes += [*strides_index, *strides_source]
+    call.work = mul(count(shape), 2)
+    return call
+
+
+def _put(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    mode = value.attribute("mode", "add")
+    dims = value.attribute("dims", (value.attribute("axis"),))
+    source = 2 if value.op == "take_add" else len(value.inputs) - 1
+    call = RoutineCall(f"{'take' if value.op == 'take_add' else 'put'}_{mode}_{value.dtype}")
+    _result(call, value, reads)
+    for number in (source, *(i for i in range(1, len(value.inputs)) if i != source)):
+        _operand(call, value, number, reads, number - 1)
+    outer, inner = count(value.shape[: dims[0]]), count(value.shape[dims[-1] + 1 :])
+    places = count(value.attribute("places"))
+    call.sizes = [places, outer, inner, len(dims), *(value.shape[d] for d in dims)]
+    call.work = mul(prod((outer, places, inner)), 2)
+    return call
+
+
+def _check_index(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    call = RoutineCall("check_index")
+    _operand(call, value, 0, reads, 0)
+    _result(call, value, reads)
+    name = value.attribute("name")
+    call.add(
+        (
+            "error",
+            f"[{name}] index {{value}} is out of range for a dimension of size {{size}}\n"
+            "hint: indices lie in [-size, size)",
+        )
+    )
+    call.sizes = [count(value.shape), value.attribute("size"), value.attribute("dimension", 0)]
+    call.work = count(value.shape)
+    return call
+
+
+_DISTRIBUTIONS = {
+    "uniform": "random_uniform_{}",
+    "normal": "random_normal_{}",
+    "exponential": "random_exponential_{}",
+    "cauchy": "random_cauchy_{}",
+    "log_normal": "random_log_normal_{}",
+    "geometric": "random_geometric_{}",
+    "bernoulli": "random_bernoulli_{}",
+    "integers": "random_randint_{}",
+    "any_integer": "random_full_{}",
+    "permutation": "randperm",
+}
+
+
+def _random(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    distribution = value.attribute("distribution")
+    if distribution == "bernoulli_each":
+        call = RoutineCall(f"random_bernoulli_from_{value.inputs[0].dtype}_{value.dtype}")
+    elif distribution in _DISTRIBUTIONS:
+        call = RoutineCall(_DISTRIBUTIONS[distribution].format(value.dtype))
+    else:
+        raise NotImplementedError(
+            f"[random] no routine draws {distribution}\nhint: transform another distribution"
+        )
+    _result(call, value, reads)
+    call.add(("generator", value.attribute("generator")))
+    if distribution == "bernoulli_each":
+        _operand(call, value, 0, reads, 0)
+    else:
+        call.scalars = [_scalar(x, distribution != "integers") for x in value.inputs]
+    call.sizes = [count(value.shape)]
+    call.work = mul(count(value.shape), 4)
+    return call
+
+
+def _scalar(value: Node, as_float: bool) -> Scalar:
+    """A scalar argument of a routine: a number, or a run-time number of the call."""
+    while value.op in ("cast", "reshape", "broadcast", "with_derivative"):
+        value = value.inputs[0]
+    if value.op == "full":
+        number = value.attribute("value")
+        return "constant", float(number) if as_float else int(number), as_float
+    if value.op == "neg" and value.inputs[0].op == "full":
+        number = value.inputs[0].attribute("value")
+        return "constant", -float(number) if as_float else -int(number), as_float
+    if value.op == "scalar":
+        return "argument", value.attribute("slot"), as_float
+    raise NotImplementedError(
+        f"[random] a parameter is computed from tensors ({value!r})\n"
+        "hint: pass numbers, or draw standard numbers and transform them"
+    )
+
+
+_HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
+    "matmul": _matmul,
+    "sort": _sort,
+    "sort_indices": _sort,
+    "scatter": _scatter,
+    "put_nd": _put,
+    "take_add": _put,
+    "check_index": _check_index,
+    "random": _random,
+}
+
+__all__ = ["Memory", "RoutineCall", "routine_call"]
