@@ -1,0 +1,490 @@
+"""Native op calls on hand-made plans: parsing, keys, caches, execution, `out=`, overrides.
+
+Kernels come from a few lines of C, so that nothing of the compiler is needed here.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import pickle
+import subprocess
+import threading
+import warnings
+
+import pytest
+
+from flambeau import _core
+
+KERNELS = """
+#include <stdint.h>
+typedef union { double d; int64_t i; } Scalar;
+void add(char *const *p, const int64_t *n, const Scalar *s, int64_t b, int64_t e, char *t) {
+    const float *x = (const float *)p[0], *y = (const float *)p[1]; float *o = (float *)p[2];
+    int64_t end = e * 8192 < n[0] ? e * 8192 : n[0];
+    for (int64_t i = b * 8192; i < end; ++i) o[i] = x[i] + y[i] * (float)s[0].d;
+}
+void put(char *const *p, const int64_t *n, const Scalar *s, int64_t b, int64_t e, char *t) {
+    float *o = (float *)p[0];
+    int64_t end = e * 8192 < n[0] ? e * 8192 : n[0];
+    for (int64_t i = b * 8192; i < end; ++i) o[i] = (float)s[0].d;
+}
+void strided(char *const *p, const int64_t *n, const Scalar *s, int64_t b, int64_t e, char *t) {
+    const float *x = (const float *)p[0]; float *o = (float *)p[1];
+    for (int64_t i = 0; i < n[0]; ++i) o[i * n[2]] += x[i * n[1]];
+}
+void fail(char *const *p, const int64_t *n, const Scalar *s, int64_t b, int64_t e, char *t) {
+    int64_t *error = (int64_t *)p[0];
+    error[1] = 7; error[2] = n[0]; error[3] = 0; error[0] = 1;
+}
+"""
+CONST, ADD, SUB, MUL, FLOORDIV, EQ = 0, 1, 2, 3, 4, 7
+REQUIRED = ()
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """Addresses of the C kernels by name."""
+    folder = tmp_path_factory.mktemp("kernels")
+    (folder / "k.c").write_text(KERNELS)
+    command = ["gcc", "-O2", "-shared", "-fPIC", "-o", folder / "k.so", folder / "k.c"]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(folder / "k.so"))
+    names = ("add", "put", "strided", "fail")
+    found = {n: ctypes.cast(getattr(library, n), ctypes.c_void_p).value for n in names}
+    found["library"] = library
+    return found
+
+
+def tensor(values, dtype=None):
+    return _core.tensor_from_python(values, dtype=dtype or _core.float32)
+
+
+def argument(name, kind, default=REQUIRED, keyword_only=False, runtime=False, mutated=False):
+    return (name, kind, default, keyword_only, runtime, mutated)
+
+
+class AddBuilder:
+    """Plans for `add(self, other, *, alpha)` on contiguous float32 vectors of any length."""
+
+    def __init__(self, kernels, inplace=False):
+        self.kernels, self.inplace, self.calls = kernels, inplace, []
+
+    def __call__(self, call):
+        self.calls.append(call)
+        first, second = call[0], call[1]
+        if first[2] != second[2] and second[2] != ():
+            raise RuntimeError(f"[add] shapes differ: {first[2]} and {second[2]}\nhint: reshape")
+        # symbols: n, stride, offset, m, stride, offset
+        program = [(EQ, 0, 3), (CONST, 4, 0), (MUL, 0, 7), (CONST, 1, 0)]
+        outputs = [("input", 0)] if self.inplace else [("new", "f32", [0], [9], 8)]
+
+        def compile_plan():
+            target = ("input", 0) if self.inplace else ("output", 0)
+            scalar = ("argument", 0, True) if len(call) > 2 else ("constant", 1.0, True)
+            return {
+                "program": [(CONST, 8191, 0), (ADD, 0, 10), (CONST, 8192, 0), (FLOORDIV, 11, 12)],
+                "buffers": [("input", 0), ("input", 1), target],
+                "launches": [
+                    {
+                        "kernel": self.kernels["add"],
+                        "routine": None,
+                        "name": "add",
+                        "buffers": [0, 1, 2],
+                        "offsets": [-1, -1, -1],
+                        "sizes": [0],
+                        "scalars": [scalar],
+                        "chunks": 13,
+                        "work": 0,
+                        "scratch": -1,
+                        "group": -1,
+                    }
+                ],
+                "keepalive": [self.kernels["library"]],
+            }
+
+        return _core.Plan(
+            {
+                "name": "add_" if self.inplace else "add",
+                "program": program,
+                "symbols": 6,
+                "guards": [6],
+                "outputs": outputs,
+                "visible": 1,
+                "mutated": [0] if self.inplace else [],
+                "returns": "single",
+                "backward": None,
+                "graph": None,
+                "compile": compile_plan,
+            }
+        )
+
+
+@pytest.fixture
+def add(kernels):
+    builder = AddBuilder(kernels)
+    arguments = (
+        argument("self", "Tensor"),
+        argument("other", "TensorOrScalar"),
+        argument("alpha", "Scalar", (1,), True, True),
+    )
+    op = _core.Op("add", [(arguments, builder, ("out",))])
+    op.builder = builder
+    return op
+
+
+@pytest.fixture(autouse=True)
+def _fresh_cache():
+    _core.plan_cache_clear()
+
+
+def test_runs_and_caches(add):
+    x, y = tensor([1.0, 2.0, 3.0]), tensor([10.0, 20.0, 30.0])
+    assert add(x, y).tolist() == [11.0, 22.0, 33.0]
+    assert add(x, y, alpha=2).tolist() == [21.0, 42.0, 63.0]
+    assert add(x, other=y, alpha=3).tolist() == [31.0, 62.0, 93.0]
+    assert len(add.builder.calls) == 1
+    longer = tensor([1.0] * 5)
+    assert add(longer, longer).tolist() == [2.0] * 5
+    stats = _core.plan_cache_stats()
+    assert stats == {"exact_hits": 2, "class_hits": 1, "builds": 1, "entries": 2}
+    # The type of a run-time number is part of the key, its value is not.
+    assert add(x, y, alpha=0.5).tolist() == [6.0, 12.0, 18.0]
+    assert add(x, y, alpha=0.25).tolist() == [3.5, 7.0, 10.5]
+    assert len(add.builder.calls) == 2
+
+
+def test_call_description(add):
+    x = tensor([1.0, 2.0])
+    add(x, x, alpha=0.5)
+    first, second, alpha = add.builder.calls[0]
+    assert first[:8] == ("tensor", "f32", (2,), (1,), 0, False, "contiguous", False)
+    assert str(first[8]) == "cpu"
+    assert second == first
+    assert alpha == ("scalar", 0, float, 0.5)
+
+
+def test_large_runs_in_parallel(add):
+    n = 1_000_003
+    x = tensor([1.0]).expand(n).contiguous() if hasattr(_core.Tensor, "expand") else None
+    x = x if x is not None else tensor([1.0] * n)
+    for threads in (1, 2, 3):
+        _core.set_num_threads(threads)
+        assert set(add(x, x).tolist()) == {2.0}
+    _core.set_num_threads(2)
+
+
+def test_errors(add):
+    x = tensor([1.0])
+    with pytest.raises(TypeError, match=r"\[add\] argument 'other' must be Tensor or Number, got"):
+        add(x, "a")
+    with pytest.raises(TypeError, match=r"missing a required argument: 'other'"):
+        add(x)
+    with pytest.raises(TypeError, match=r"at most 2 positional arguments, got 3"):
+        add(x, x, x)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument: 'beta'"):
+        add(x, x, beta=1)
+    with pytest.raises(TypeError, match=r"several values for argument: 'other'"):
+        add(x, x, other=x)
+    with pytest.raises(RuntimeError, match=r"shapes differ") as caught:
+        add(x, tensor([1.0, 2.0]))
+    assert caught.traceback[-1].name == "test_errors"
+
+
+def test_method_and_pickle(add, monkeypatch):
+    monkeypatch.setattr(_core.Tensor, "add_for_test", add, raising=False)
+    x = tensor([1.0])
+    assert x.add_for_test(x).tolist() == [2.0]
+    bound = x.add_for_test
+    assert bound(x).tolist() == [2.0]
+    add.__module__ = __name__
+    add.__qualname__ = "the_op"
+    monkeypatch.setitem(globals(), "the_op", add)
+    assert pickle.loads(pickle.dumps(add)) is add
+    assert copy.deepcopy(add) is add
+    add.__doc__ = "Adds."
+    assert add.__doc__ == "Adds."
+    assert add.__name__ == "add"
+    assert add.schemas == ("add(Tensor self, TensorOrScalar other, *, Scalar alpha=1)",)
+
+
+def test_out(add):
+    x, y = tensor([1.0, 2.0]), tensor([3.0, 4.0])
+    out = tensor([0.0, 0.0])
+    assert add(x, y, out=out) is out
+    assert out.tolist() == [4.0, 6.0]
+    wide = tensor([0.0, 0.0], _core.float64)
+    assert add(x, y, out=wide).tolist() == [4.0, 6.0]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        add(x, y, out=tensor([0, 0], _core.int64))
+    assert add(x, y, out=x) is x
+    assert x.tolist() == [4.0, 6.0]
+    assert add(x, y, out=None).tolist() == [7.0, 10.0]
+
+
+def test_out_resizes(add):
+    x = tensor([1.0, 2.0])
+    if not hasattr(x, "resize_"):
+        pytest.skip("resize_ is an op")
+    out = tensor([1.0, 2.0, 3.0])
+    with pytest.warns(UserWarning, match="resized"):
+        add(x, x, out=out)
+    assert out.tolist() == [2.0, 4.0]
+
+
+def test_inplace_bumps_version(kernels):
+    builder = AddBuilder(kernels, inplace=True)
+    arguments = (argument("self", "Tensor", mutated=True), argument("other", "Tensor"))
+    op = _core.Op("add_", [(arguments, builder, ())])
+    x = tensor([1.0, 2.0])
+    before = x._version
+    assert op(x, x) is x
+    assert x.tolist() == [2.0, 4.0]
+    assert x._version == before + 1
+    base = tensor([1.0, 2.0, 3.0])
+    head = _core.tensor_alias(base, (2,), (1,), 0)
+    tail = _core.tensor_alias(base, (2,), (1,), 1)
+    op(tail, head)  # the other operand is read as it was before the call
+    assert base.tolist() == [1.0, 3.0, 5.0]
+
+
+def test_error_buffer(kernels):
+    def build(call):
+        return _core.Plan(
+            {
+                "name": "take",
+                "program": [(CONST, 1, 0)],
+                "symbols": 3,
+                "outputs": [],
+                "returns": "nothing",
+                "compile": lambda: {
+                    "buffers": [("error", "index {value} is out of bounds, size {size}")],
+                    "launches": [
+                        {"kernel": kernels["fail"], "name": "t", "buffers": [0], "sizes": [0],
+                         "chunks": 3}
+                    ],
+                },
+            }
+        )  # fmt: skip
+
+    op = _core.Op("take", [((argument("self", "Tensor"),), build, ())])
+    with pytest.raises(IndexError, match=r"^\[take\] index 7 is out of bounds, size 3$"):
+        op(tensor([1.0, 2.0, 3.0]))
+
+
+def arena_plan(kernels):
+    """put a constant into a temporary, then add it to the input: two launches, one arena."""
+    launch = {"routine": None, "offsets": None, "work": -1, "scratch": -1}
+    return lambda: {
+        "program": [(CONST, 1, 0)],
+        "buffers": [("input", 0), ("temporary", 4, 0, 1), ("output", 0)],
+        "launches": [
+            {"kernel": kernels["put"], "name": "put", "buffers": [1], "sizes": [0],
+             "scalars": [("constant", 5.0, True)], "chunks": 6, "group": 0, **launch},
+            {"kernel": kernels["add"], "name": "add", "buffers": [0, 1, 2], "sizes": [0],
+             "scalars": [("constant", 2.0, True)], "chunks": 6, "group": 1, **launch},
+        ],
+    }  # fmt: skip
+
+
+def test_arena(kernels):
+    def build(call):
+        program = [(CONST, 4, 0), (MUL, 0, 3), (CONST, 1, 0)]
+        return _core.Plan(
+            {
+                "name": "shift",
+                "program": program,
+                "symbols": 3,
+                "outputs": [("new", "f32", [0], [5], 4)],
+                "returns": "list",
+                "compile": arena_plan(kernels),
+            }
+        )
+
+    op = _core.Op("shift", [((argument("self", "Tensor"),), build, ())])
+    (result,) = op(tensor([1.0, 2.0, 3.0]))
+    assert result.tolist() == [11.0, 12.0, 13.0]
+
+
+def alias_builder(calls):
+    """select(self, index): a view whose offset depends on the input's own offset."""
+
+    def build(call):
+        calls.append(call)
+        # symbols: sizes 0 1, strides 2 3, offset 4, index 5
+        return _core.Plan(
+            {
+                "name": "select",
+                "program": [(MUL, 5, 2), (ADD, 4, 6)],
+                "symbols": 6,
+                "outputs": [("alias", 0, "f32", [1], [3], 7)],
+                "returns": "single",
+            }
+        )
+
+    return build
+
+
+def test_views_do_not_depend_on_offsets():
+    calls = []
+    arguments = (argument("self", "Tensor"), argument("index", "SymInt"))
+    op = _core.Op("select", [(arguments, alias_builder(calls), ())])
+    x = tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    assert [op(x, i).tolist() for i in range(3)] == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    shifted = _core.tensor_alias(x, (2, 2), (2, 1), 2)
+    assert op(shifted, 1).tolist() == [5.0, 6.0]
+    assert op(x, 0).data_ptr() == x.data_ptr()
+    assert len(calls) == 1
+    assert calls[0][1] == ("symint", 0, 0)
+
+
+def test_static_values_and_kinds():
+    seen = []
+
+    def implementation(*args, **kwargs):
+        seen.append((args, kwargs))
+        return len(seen)
+
+    arguments = (
+        argument("self", "Tensor"),
+        argument("dims", "int[]"),
+        argument("mode", "str", ("a",), True),
+    )
+    op = _core.Op("host", [(arguments, implementation, ("python",))])
+    x = tensor([1.0])
+    assert op(x, 1, 2, 3, mode="b") == 1
+    assert op(x, 4) == 2
+    assert op(x, [5, 6]) == 3
+    assert op(input=x, dims=(7,)) == 4
+    assert [(a[1], k["mode"]) for a, k in seen] == [
+        ((1, 2, 3), "b"), ((4,), "a"), ([5, 6], "a"), ((7,), "a")
+    ]  # fmt: skip
+    for wrong in ("x", 1.5, [1.5], None):
+        with pytest.raises(TypeError, match=r"argument 'dims' must be tuple of ints, got"):
+            op(x, wrong)
+
+
+def describe(kind, value, default=REQUIRED, runtime=False):
+    """What the build function is told about one argument."""
+    told = []
+
+    def build(call):
+        told.append(call[0])
+        raise RuntimeError("[stop] enough\nhint: none")
+
+    op = _core.Op("describe", [((argument("v", kind, default, False, runtime),), build, ())])
+    with pytest.raises(RuntimeError, match="stop"):
+        op(value)
+    return told[0]
+
+
+def test_descriptions():
+    assert describe("int", 3) == 3
+    assert describe("float", 3) == 3.0
+    assert describe("int[]", [1, 2]) == (1, 2)
+    assert describe("SymInt[]", (1, 2)) == [("symint", 0, 1), ("symint", 1, 2)]
+    assert describe("bool", True) is True
+    assert describe("str?", None) is None
+    assert describe("str", "mean") == "mean"
+    assert describe("dtype", _core.float16) is _core.float16
+    assert describe("dtype", float) is _core.float64
+    assert str(describe("device?", "cpu")) == "cpu"
+    assert describe("Scalar", 1 + 2j, runtime=True) == 1 + 2j
+    assert describe("Scalar", True, runtime=True) == ("scalar", 0, bool, True)
+    assert describe("Scalar", tensor(2.5), runtime=True) == ("scalar", 0, float, 2.5)
+    assert describe("int", tensor(4, _core.int64)) == 4
+    assert describe("generator?", None) == ("generator", 0)
+    assert describe("float[]", (1, 2.5)) == (1.0, 2.5)
+    x = tensor([[1.0, 2.0], [3.0, 4.0]])
+    turned = _core.tensor_alias(x, (2, 2), (1, 2), 0)
+    assert [t[6] for t in describe("Tensor[]", [x, turned])] == ["contiguous", (1, 0)]
+    row = _core.tensor_alias(x, (3, 2), (0, 1), 0)
+    assert describe("Tensor", row)[6] == "strided"
+
+
+def test_numpy_scalars():
+    np = pytest.importorskip("numpy")
+    assert describe("Scalar", np.float32(0.5), runtime=True) == ("scalar", 0, float, 0.5)
+    assert describe("Scalar", np.int64(5), runtime=True) == ("scalar", 0, int, 5)
+    assert describe("Scalar", np.bool_(True), runtime=True) == ("scalar", 0, bool, True)
+    assert describe("int", np.int32(5)) == 5
+    assert describe("bool", np.bool_(False)) is False
+
+
+def test_operator_flag():
+    op = _core.Op("add", [((argument("self", "Tensor"),), None, ("operator",))])
+    assert op("text") is NotImplemented
+
+
+def test_structseq():
+    kind = _core.make_structseq("torch.return_types.max", ("values", "indices"))
+    made = kind((1, 2))
+    assert made.values == 1
+    assert made.indices == 2
+
+
+def test_torch_function(add):
+    calls = []
+
+    class Logged(_core.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            calls.append((func, types, len(args), kwargs))
+            return _core._disabled_torch_function(func, types, args, kwargs)
+
+    x = tensor([1.0])
+    logged = x.as_subclass(Logged) if hasattr(x, "as_subclass") else None
+    if logged is not None:
+        assert add(x, logged, alpha=2).tolist() == [3.0]
+        assert calls == [(add, (Logged,), 2, {"alpha": 2})]
+
+    class Duck:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "duck"
+
+    assert add(x, Duck()) == "duck"
+
+
+def test_function_mode(add):
+    x = tensor([1.0])
+    seen = []
+
+    def mode(func, types, args, kwargs):
+        seen.append(func.__name__)
+        return func(*args, **kwargs)
+
+    before = _core.set_function_mode(mode)
+    try:
+        assert add(x, x).tolist() == [2.0]
+    finally:
+        assert _core.set_function_mode(before) is mode
+    assert seen == ["add"]
+
+
+def test_many_threads(add):
+    x = tensor([1.0] * 200_000)
+    failures = []
+
+    def work():
+        for _ in range(20):
+            if add(x, x).tolist()[-1] != 2.0:
+                failures.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_cache_is_bounded(add):
+    sizes = 9000
+    x = _core.tensor_empty((sizes,), dtype=_core.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(1, sizes):
+            view = _core.tensor_alias(x, (n,), (1,), 0)
+            add(view, view)
+    assert _core.plan_cache_stats()["entries"] <= 8192
