@@ -88,9 +88,15 @@ def _outputs(
     return [_output(overload, trace, result) for result in results]
 
 
-def _inplace_output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
-    """The result overwrites slot 0: same shape, castable dtype, its own strides."""
-    target = trace.inputs[0]
+def _mutated_slots(overload: Overload) -> list[int]:
+    """Tensor slots of arguments declared `Tensor!`; such an op's results are their new values."""
+    tensors = [a for a in overload.schema.arguments if a.is_tensor]
+    return [slot for slot, argument in enumerate(tensors) if argument.mutated]
+
+
+def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) -> GraphOutput:
+    """The result overwrites a slot: same shape, castable dtype, its own strides."""
+    target = trace.inputs[slot]
     name = overload.name.rstrip("_") + "_"
     if not can_cast(result.dtype, target.dtype):
         raise RuntimeError(
