@@ -36,8 +36,6 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
 
     aligned = overload.options.layout == "follow"
     arguments = overload.schema.arguments
-    if arguments and arguments[0].mutated:
-        variant = "inplace"  # defined as in-place only: `normal_(Tensor! self, ...)`
     placed = [n for n, a in enumerate(arguments) if a.kind == "device?"]
 
     def run(trace: Trace) -> tuple[Trace, Graph]:
