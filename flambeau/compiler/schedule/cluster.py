@@ -49,6 +49,7 @@ class Cluster:
         members: in topological order.
         before: mask of all clusters that must run earlier.
         sources: nodes whose memory is read.
+        alone: nothing may join.
     """
 
     bit: int
@@ -59,6 +60,7 @@ class Cluster:
     before: int = 0
     sources: set[Node] = field(default_factory=set)
     size: int = 0
+    alone: bool = False
 
     @property
     def opaque(self) -> bool:
@@ -156,6 +158,7 @@ class Clustering:
                 break
         else:
             cluster = self._start(value, above)
+            cluster.alone = alone
         self.owners[value] = [cluster]
         for source in sources:
             readers = self._readers.setdefault(source, [])
@@ -189,7 +192,7 @@ class Clustering:
 
     def _join(self, value: Node, cluster: Cluster, above: list[Cluster]) -> bool:
         """Puts a value into a cluster if that is possible and right."""
-        if cluster.size > VALUE_LIMIT or len(cluster.sources) > MEMORY_LIMIT:
+        if cluster.alone or cluster.size > VALUE_LIMIT or len(cluster.sources) > MEMORY_LIMIT:
             return False
         others = [c for c in above if c is not cluster]
         if self._ancestors(others) >> cluster.bit & 1:
@@ -233,7 +236,9 @@ class Clustering:
     def _merge(self, other: Cluster, cluster: Cluster) -> None:
         """Moves all members of `other`, which `cluster` reads, into `cluster` where possible."""
         assert other.domain is not None and cluster.domain is not None
-        if cluster.size + other.size > VALUE_LIMIT or cluster.domain.key != other.domain.key:
+        if cluster.alone or other.alone or cluster.domain.key != other.domain.key:
+            return
+        if cluster.size + other.size > VALUE_LIMIT:
             return
         if len(cluster.sources | other.sources) > MEMORY_LIMIT:
             return

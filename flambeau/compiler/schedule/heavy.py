@@ -59,7 +59,8 @@ def analyse(prepared: Prepared) -> Analysis:
         for operand in dict.fromkeys(value.inputs):
             users.setdefault(operand, []).append(value)
     found = Analysis(prepared, nodes, users)
-    operands = {i for value in nodes if is_opaque(value) for i in value.inputs}
+    apart = [v for v in nodes if is_opaque(v) or v.op == "s.copy" and v.attribute("alone")]
+    operands = {i for value in apart for i in value.inputs}
     _assign_roles(found, operands | prepared.destinations.keys())
     return found
 

@@ -1,0 +1,173 @@
+"""The grammar of kernels, as text and as a check.
+
+    kernel    := form, parameters, sizes, scalars, rows, inner, reduce, statement+
+    form      := map | row | column | scan
+    statement := Pass(reductions, keeps, stores)      map (stores only), row, column (stores only)
+               | RowStores(stores)                    row
+               | ReducePass(reductions, stores)       column
+               | ScanPass(scans, stores)              scan
+    value     := k.load | k.index | k.const | k.scalar | k.reduced | k.kept | k.carry | k.pair
+               | any pointwise primitive of values
+    index     := size over n*, p*, r, k, and d* inside a load or index
+
+`verify` checks what a printer relies on: symbols in scope, types of stores, results used after they
+exist, constants of known text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flambeau.ir import kernel as k
+from flambeau.ir.kernel import Kernel, Pass, ReducePass, RowStores, ScanPass, Statement
+from flambeau.ir.node import DTYPES, Node, topological
+from flambeau.ir.size import Size, free_symbols
+
+ALLOWED: dict[str, tuple[type, ...]] = {
+    "map": (Pass,),
+    "row": (Pass, RowStores),
+    "column": (ReducePass, Pass),
+    "scan": (ScanPass,),
+}
+LEAVES = frozenset({"k.const", "k.scalar", "k.reduced", "k.kept", "k.carry"})
+
+
+class KernelError(ValueError):
+    """A kernel breaks its grammar; the message quotes the kernel."""
+
+
+class _Checker:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.sizes = frozenset(f"n{i}" for i in range(kernel.size_count))
+        self.rows = frozenset(f"p{i}" for i in range(len(kernel.rows)))
+        self.reduced: dict[str, str] = {}  # name -> dtype, of finished statements
+        self.kept: dict[str, str] = {}
+        self.carried: dict[str, str] = {}
+
+    def fail(self, what: str) -> None:
+        raise KernelError(f"[kernel] {what}\nhint: the scheduler built\n{self.kernel.text()}")
+
+    def run(self) -> None:
+        """Checks the header, then each statement."""
+        kernel = self.kernel
+        if kernel.form not in ALLOWED:
+            self.fail(f"unknown form {kernel.form}")
+        for extent in kernel.rows:
+            self.symbols(extent, self.sizes)
+        self.symbols(kernel.inner, self.sizes | self.rows)
+        self.symbols(kernel.reduce, self.sizes | self.rows)
+        if kernel.form in ("map", "row") and kernel.reduce != 1:
+            self.fail(f"form {kernel.form} has no k")
+        if any(d not in DTYPES or a not in ("r", "w", "rw") for d, a in kernel.parameters):
+            self.fail(f"parameters {kernel.parameters}")
+        if not kernel.body:
+            self.fail("no statements")
+        for statement in kernel.body:
+            self.statement(statement)
+
+    def symbols(self, expression: Size, allowed: Iterable[str]) -> None:
+        """Fails unless only allowed symbols occur."""
+        wrong = free_symbols(expression) - frozenset(allowed)
+        if wrong:
+            self.fail(f"symbols {sorted(wrong)} are not in scope in {expression}")
+
+    def statement(self, statement: Statement) -> None:
+        """Checks one statement and defines its results."""
+        kernel = self.kernel
+        if not isinstance(statement, ALLOWED[kernel.form]):
+            self.fail(f"{type(statement).__name__} in form {kernel.form}")
+        scope = self.sizes | self.rows
+        if not isinstance(statement, RowStores):
+            scope = scope | {"r"}
+        if isinstance(statement, (ReducePass, ScanPass)):
+            scope = scope | {"k"}
+        if isinstance(statement, ScanPass):
+            for name, operation, value in statement.scans:
+                if operation not in k.SCANS:
+                    self.fail(f"scan operation {operation}")
+                self.carried[name] = value.dtype
+        for value in topological(k.statement_values(statement)):
+            self.value(value, scope)
+        self.stores(statement.stores, scope)
+        if isinstance(statement, (Pass, ReducePass)):
+            self.reductions(statement)
+        if isinstance(statement, Pass):
+            for name, value in statement.keeps:
+                if kernel.form != "row":
+                    self.fail("only rows keep values")
+                self.kept[name] = value.dtype
+
+    def reductions(self, statement: Pass | ReducePass) -> None:
+        """Checks and defines reductions."""
+        if isinstance(statement, Pass) and statement.reductions and self.kernel.form != "row":
+            self.fail(f"reductions over r in form {self.kernel.form}")
+        for name, operation, value in statement.reductions:
+            if operation not in k.REDUCTIONS:
+                self.fail(f"reduction {operation}")
+            if name in self.reduced:
+                self.fail(f"{name} is reduced twice")
+            position = operation in ("argmax", "argmin")
+            self.reduced[name] = "i64" if position else value.dtype
+
+    def stores(self, stores: Iterable[k.Store], scope: frozenset[str]) -> None:
+        """Checks parameters, types and indices of stores."""
+        for parameter, position, value in stores:
+            if not 0 <= parameter < len(self.kernel.parameters):
+                self.fail(f"store to parameter {parameter}")
+            dtype, access = self.kernel.parameters[parameter]
+            if "w" not in access or dtype != value.dtype:
+                self.fail(f"store of {value.dtype} to parameter {parameter} {access}:{dtype}")
+            self.symbols(position, scope)
+
+    def value(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks one value node."""
+        op = value.op
+        if op == "k.load":
+            self.load(value, scope)
+        elif op == "k.index":
+            self.symbols(value.attribute("expression"), self.with_data(value, scope))
+        elif op in ("k.reduced", "k.kept", "k.carry"):
+            tables = {"k.reduced": self.reduced, "k.kept": self.kept, "k.carry": self.carried}
+            if tables[op].get(value.attribute("name")) != value.dtype:
+                self.fail(f"{value!r} {value.attribute('name')} does not exist yet")
+        elif op == "k.scalar":
+            slot = value.attribute("slot")
+            if slot >= len(self.kernel.scalars) or self.kernel.scalars[slot] != value.dtype:
+                self.fail(f"scalar {slot} is no {value.dtype}")
+        elif op == "k.const":
+            k.decode_constant(value.attribute("value"), value.dtype)
+        elif op.startswith(("s.", "k.")) and op != "k.pair":
+            self.fail(f"{op} is no kernel value")
+        if op in LEAVES and value.inputs:
+            self.fail(f"{op} takes no operands")
+
+    def with_data(self, value: Node, scope: frozenset[str]) -> frozenset[str]:
+        """The scope with the data-dependent symbols that a node's inputs bind."""
+        return scope | {f"d{i}" for i in range(len(value.inputs))}
+
+    def load(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks one load."""
+        parameter = value.attribute("parameter")
+        if not 0 <= parameter < len(self.kernel.parameters):
+            self.fail(f"load from parameter {parameter}")
+        dtype, access = self.kernel.parameters[parameter]
+        if "r" not in access or dtype != value.dtype:
+            self.fail(f"load of {value.dtype} from parameter {parameter} {access}:{dtype}")
+        indices = value.inputs
+        if value.attribute("masked"):
+            indices, mask = value.inputs[:-1], value.inputs[-1]
+            if mask.dtype != "bool":
+                self.fail(f"mask of dtype {mask.dtype}")
+        if any(i.dtype != "i64" for i in indices):
+            self.fail("data-dependent indices are i64")
+        self.symbols(value.attribute("index"), scope | {f"d{i}" for i in range(len(indices))})
+
+
+def verify(kernel: Kernel) -> None:
+    """Checks a kernel.
+
+    Raises:
+        KernelError: naming what is wrong, with the kernel's text.
+    """
+    _Checker(kernel).run()
