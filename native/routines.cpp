@@ -59,19 +59,24 @@
 // random_bernoulli_from_<f32|f64>_<t real>   out, generator, probabilities    numel
 // random_randint_<t real>            out, generator          numel            low, high (integers)
 // random_full_<t real>               out, generator          numel
+// random_from_<t real>               out, generator          numel            low, top (integers;
+//                                                                             top included)
 // random_exponential_<float>         out, generator          numel            lambda
 // random_cauchy_<float>              out, generator          numel            median, sigma
 // random_log_normal_<float>          out, generator          numel            mean, std
 // random_geometric_<t real, no bool> out, generator          numel            probability
+// random_poisson_<float>             out, generator, rates   numel            (rates: f64)
+// random_standard_gamma_<float>      out, generator, shapes  numel            (shapes: f64)
 // randperm                           out, generator          numel            (out: i64)
 //
 // Scalars are doubles unless marked "(integers)". `generator` is a ("generator", slot) buffer;
 // `error` an ("error", message) buffer: int64 {flag, value, size, dimension}, see docs/design.md.
 #include "core.h"
+#include "random_binding.h"
 
 namespace fb {
 
-RoutineFunction find_routine(const char*) { return nullptr; }
+RoutineFunction find_routine(const char* name) { return find_random_routine(name); }
 
 bool init_routines(PyObject*) { return true; }
 
