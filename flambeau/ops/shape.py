@@ -18,7 +18,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal, mod, prod
 from flambeau.ops.common import is_one, normalise_dim, normalise_dims, number_shown, shown
-from flambeau.ops.parts import diagonal
+from flambeau.ops.slices import diagonal
 
 Samples = Iterator[Sample]
 
