@@ -10,7 +10,10 @@ Distributions and their operands (f64 scalars unless said otherwise):
     log_normal   mean, std                geometric    probability
     bernoulli    probability              bernoulli_each   probabilities: f32/f64 of the shape
     integers     low, high (i64; high is not drawn)
+    integers_from  low, top (i64; top may be drawn)
     any_integer  -                        permutation  -  (i64, one dimension)
+    poisson      rates: f64 of the shape  standard_gamma   shapes: f64 of the shape
+    normal_sequential  mean, std: the stream of a tensor that is not dense, see docs/random.md
 """
 
 from __future__ import annotations
@@ -35,10 +38,20 @@ PARAMETERS = {
     "bernoulli": 1,
     "bernoulli_each": 1,
     "integers": 2,
+    "integers_from": 2,
     "any_integer": 0,
+    "poisson": 1,
+    "standard_gamma": 1,
+    "normal_sequential": 2,
     "permutation": 0,
 }
-CONTINUOUS = frozenset({"uniform", "normal", "exponential", "cauchy", "log_normal"})
+CONTINUOUS = frozenset(
+    {"uniform", "normal", "normal_sequential", "exponential", "cauchy", "log_normal"}
+    | {"poisson", "standard_gamma"}
+)
+# One parameter per element, of these dtypes.
+EACH = {"bernoulli_each": {"f32", "f64"}, "poisson": {"f64"}, "standard_gamma": {"f64"}}
+INTEGERS = frozenset({"integers", "integers_from"})
 
 
 def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
@@ -50,10 +63,9 @@ def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
     check_count("random", operands, PARAMETERS[distribution])
     if dtype in COMPLEX or (distribution in CONTINUOUS and dtype not in FLOATS):
         raise TypeError(f"[random] no {distribution} of {dtype}\nhint: draw floats and cast")
-    each = distribution == "bernoulli_each"
-    wanted: tuple[Size, ...] = shape if each else ()
+    wanted: tuple[Size, ...] = shape if distribution in EACH else ()
+    allowed = EACH.get(distribution, {"i64" if distribution in INTEGERS else "f64"})
     for x in operands:
-        allowed = {"f32", "f64"} if each else {"i64" if distribution == "integers" else "f64"}
         if x.dtype not in allowed or not same_shape(x.shape, wanted):
             raise TypeError(
                 f"[random] a parameter of {distribution} is {x!r}\n"
@@ -76,7 +88,9 @@ def _reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
         return generator.integers(0, 100, shape)
     if distribution.startswith("bernoulli"):
         return generator.random(shape) < arrays[0]
-    names = {"log_normal": "lognormal"}
+    if distribution == "integers_from":
+        return generator.integers(arrays[0], arrays[1], shape, endpoint=True)
+    names = {"log_normal": "lognormal", "normal_sequential": "normal"}
     if distribution == "exponential":
         return generator.exponential(1 / arrays[0], shape)
     if distribution == "cauchy":
@@ -115,7 +129,7 @@ def random(
     sequence: int | None = None,
 ) -> Node:
     """Draw numbers; see the module for distributions. `generator` is a slot of the graph."""
-    kind = "i64" if distribution == "integers" else "f64"
+    kind = "i64" if distribution in INTEGERS else "f64"
     operands = [p if isinstance(p, Node) else full(p, (), kind) for p in parameters]
     return bind(
         "random",

@@ -18,6 +18,7 @@ from flambeau.compiler.schedule.views import Shape, contiguous, count, reshape_s
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import Graph, Node, attributes, node, topological
 from flambeau.ir.size import Size, ceildiv
+from flambeau.prims.random import EACH
 from flambeau.prims.record import PRIMITIVES
 
 OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
@@ -192,7 +193,7 @@ class _Rewriting:
     def _routine(self, value: Node, inputs: tuple[Node, ...]) -> Node:
         if value.op in ("sort", "sort_indices"):
             return self._sort(value, inputs[0])
-        if value.op == "random" and value.attribute("distribution") != "bernoulli_each":
+        if value.op == "random" and value.attribute("distribution") not in EACH:
             return value
         if value.op == "check_index" and inputs[0].dtype != "i64":
             wide = inputs[0]

@@ -11,6 +11,7 @@ from flambeau.compiler.schedule.views import Shape, count, reshape_strides
 from flambeau.ir.kernel import ITEM_SIZE
 from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, floordiv, mul, prod
+from flambeau.prims.random import EACH, INTEGERS
 
 Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
 Reads = Callable[[Node], Place]
@@ -164,7 +165,11 @@ _DISTRIBUTIONS = {
     "geometric": "random_geometric_{}",
     "bernoulli": "random_bernoulli_{}",
     "integers": "random_randint_{}",
+    "integers_from": "random_from_{}",
     "any_integer": "random_full_{}",
+    "normal_sequential": "random_normal_sequential_{}",
+    "poisson": "random_poisson_{}",
+    "standard_gamma": "random_standard_gamma_{}",
     "permutation": "randperm",
 }
 
@@ -182,10 +187,10 @@ def _random(values: list[Node], reads: Reads) -> RoutineCall:
         )
     _result(call, value, reads)
     call.add(("generator", value.attribute("generator")))
-    if distribution == "bernoulli_each":
+    if distribution in EACH:
         _operand(call, value, 0, reads, 0)
     else:
-        call.scalars = [_scalar(x, distribution != "integers") for x in value.inputs]
+        call.scalars = [_scalar(x, distribution not in INTEGERS) for x in value.inputs]
     call.sizes = [count(value.shape)]
     call.work = mul(count(value.shape), 4)
     return call
