@@ -13,7 +13,8 @@ PyObject* as_object(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
 // An attribute of the numpy module if the program has imported it; borrowed from a cache.
 PyTypeObject* numpy_type(const char* name, PyTypeObject** cache) {
   if (*cache) return *cache;
-  PyObject* numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
+  static PyObject* key = PyUnicode_InternFromString("numpy");
+  PyObject* numpy = key ? PyDict_GetItemWithError(PyImport_GetModuleDict(), key) : nullptr;
   if (!numpy) return nullptr;
   PyObject* type = PyObject_GetAttrString(numpy, name);
   if (!type || !PyType_Check(type)) {  // a half-initialised module has no such attribute yet

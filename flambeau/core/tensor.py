@@ -25,16 +25,18 @@ def rebuild_tensor(
     offset: int,
     sizes: tuple[int, ...],
     strides: tuple[int, ...],
-    requires_grad: bool = False,
 ) -> Any:
     """Makes the tensor that `Tensor.__reduce_ex__` described. Bounds are checked."""
-    tensor = _core.tensor_from_storage(storage, dtype, sizes, strides, offset)
-    return tensor.requires_grad_() if requires_grad else tensor
+    return _core.tensor_from_storage(storage, dtype, sizes, strides, offset)
 
 
-def rebuild_subclass(build: Any, arguments: tuple[Any, ...], cls: type, state: Any) -> Any:
+def rebuild_subclass(
+    build: Any, arguments: tuple[Any, ...], cls: type, requires_grad: bool, state: Any
+) -> Any:
     """Makes a tensor of a subclass and gives it its attributes back."""
     tensor = build(*arguments).as_subclass(cls)
+    if requires_grad:  # only now: the subclass object itself is the leaf
+        tensor.requires_grad_()
     if state:
         tensor.__dict__.update(state)
     return tensor
@@ -48,6 +50,7 @@ def rebuild_meta(dtype: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -
 def _reduce(tensor: Any, protocol: int) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: geometry over the shared storage, so views stay views."""
     del protocol
+    requires_grad = tensor.requires_grad and tensor.is_leaf
     if tensor.is_meta:
         build: Any = rebuild_meta
         arguments: tuple[Any, ...] = (tensor.dtype, tuple(tensor.shape), tensor.stride())
@@ -59,11 +62,11 @@ def _reduce(tensor: Any, protocol: int) -> tuple[Any, ...]:
             tensor.storage_offset(),
             tuple(tensor.shape),
             tensor.stride(),
-            tensor.requires_grad and tensor.is_leaf,
         )
-    if type(tensor) is _core.Tensor and not tensor.__dict__:
+    if type(tensor) is _core.Tensor and not tensor.__dict__ and not requires_grad:
         return build, arguments
-    return rebuild_subclass, (build, arguments, type(tensor), dict(tensor.__dict__))
+    state = dict(tensor.__dict__)
+    return rebuild_subclass, (build, arguments, type(tensor), requires_grad, state)
 
 
 def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
