@@ -1,0 +1,331 @@
+"""Kernels of forms "column" and "scan" as C: r is vectorised, k is looped.
+
+A kernel function handles blocks of `COLUMN_BLOCK` columns. What a reduction accumulates for the 32
+canonical lanes of each column lies in a small array that stays in the first-level cache, so that
+memory is read row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flambeau.compiler.codegen.c_forms import CANONICAL_LANES, FormPrinter, arg_kind
+from flambeau.compiler.codegen.c_helpers import combine, identity
+from flambeau.compiler.codegen.c_types import signed_kind
+from flambeau.compiler.codegen.c_values import ON_K, ON_R, Scope, c_expression
+from flambeau.ir import kernel as kernels
+from flambeau.ir.kernel import COLUMN_BLOCK, REDUCE_BLOCK, Pass, ReducePass, ScanPass, Store
+from flambeau.ir.node import Node, topological
+
+_ORDERED = ("sum", "prod")  # the others give the same bits in any order: one lane will do
+
+Body = Callable[[Scope], None]
+
+
+class ColumnPrinter(FormPrinter):
+    """Form "column"."""
+
+    def axes(self) -> list[tuple[str, str]]:
+        """The row axes, then the blocks of columns."""
+        blocks = f"({c_expression(self.kernel.inner)} + {COLUMN_BLOCK - 1}) / {COLUMN_BLOCK}"
+        return [*super().axes(), ("block", blocks)]
+
+    def body(self) -> None:
+        """Fills the row scope."""
+        self.row.add(f"const long long r0 = block * {COLUMN_BLOCK};")
+        rest = f"{c_expression(self.kernel.inner)} - r0"
+        self.row.add(f"const long long w = {rest} < {COLUMN_BLOCK} ? {rest} : {COLUMN_BLOCK};")
+        self.row.add(f"const long long extent = {c_expression(self.kernel.reduce)};")
+        for statement in self.kernel.body:
+            self.statement(statement)
+
+    def statement(self, statement: kernels.Statement) -> None:
+        """One statement of the body."""
+        if isinstance(statement, ReducePass):
+            self._reduce_pass(statement)
+        else:
+            assert isinstance(statement, Pass)
+            roots = [value for _, _, value in statement.stores]
+            self.row.lines += self.column_loop(
+                roots, self.row, lambda scope: self._stores(statement.stores, scope)
+            )
+
+    def _stores(self, stores: Sequence[Store], scope: Scope) -> None:
+        self.values.emit([value for _, _, value in stores], scope)
+        for parameter, index, value in stores:
+            self.values.store(parameter, index, value, scope)
+
+    # --------------------------------------------------------------------------- loops
+
+    def column_loop(self, roots: Sequence[Node], parent: Scope, body: Body) -> list[str]:
+        """The loop over the vectors of a block of columns; the parent's lines come before it."""
+        count, outer = self.lanes.count, parent.indent
+        lines = [f"{outer}{{", f"{outer}  long long c = 0;"]
+        shape: list[tuple[str | None, str]] = [("m", "c < w")]
+        if self.is_small(roots, 3):
+            shape.insert(0, (None, f"c + {count} <= w"))
+        for active, condition in shape:
+            scope = Scope(self.lanes, ON_R | ON_K, parent, outer + "    ", active=active)
+            scope.add("const long long r = r0 + c;")
+            if active:
+                scope.add("const long long m = w - c;")
+            body(scope)
+            lines.append(f"{outer}  for (; {condition}; c += {count}) {{")
+            lines += [*scope.lines, f"{outer}  }}"]
+        return [*lines, f"{outer}}}"]
+
+    def k_scope(self) -> Scope:
+        """Scalars that vary along k."""
+        return Scope(self.values.scalars, ON_K, self.row, self.row.indent + "    ")
+
+    def hoist(self, roots: Sequence[Node]) -> None:
+        """Computes what varies along r only before the k loop, into arrays."""
+        levels, found = self.values.levels, dict[Node, None]()
+        for node in topological(roots):
+            operands = node.inputs if levels[node] == ON_R | ON_K else ()
+            for operand in operands:
+                if levels[operand] == ON_R and operand.op not in ("k.reduced", "k.load"):
+                    found[operand] = None
+        nodes = [node for node in found if node not in self.row.names]
+        if not nodes:
+            return
+        names = {}
+        for node in nodes:
+            names[node] = name = self.values.new_name("h")
+            self.row.add(f"{self.lanes.kind(node.dtype)}x1 {name}[{COLUMN_BLOCK}] FB_ALIGNED;")
+
+        def body(scope: Scope) -> None:
+            self.values.emit(nodes, scope)
+            for node in nodes:
+                kind = self.lanes.type(node.dtype)
+                value = self.values.name(node, scope)
+                scope.add(f"*({kind} *)({names[node]} + c) = {value};")
+
+        self.row.lines += self.column_loop(nodes, self.row, body)
+        self.values.hoisted.update(names)
+
+    # --------------------------------------------------------------------------- reductions
+
+    def _reduce_pass(self, statement: ReducePass) -> None:
+        roots = kernels.statement_values(statement)
+        self.hoist(roots)
+        split = self.several_blocks(self.kernel.reduce)
+        reductions = [_ColumnReduction(self, *item, split) for item in statement.reductions]
+        for reduction in reductions:
+            reduction.declare()
+        scope = self.k_scope()
+        scope.add("const int l = (int)(k & 31);")
+
+        def body(inner: Scope) -> None:
+            self.values.emit(roots, inner)
+            for reduction in reductions:
+                reduction.step(inner)
+            for parameter, index, value in statement.stores:
+                self.values.store(parameter, index, value, inner)
+
+        loop = self.column_loop(roots, scope, body)
+        outer = self.row.indent
+        if split:
+            self.row.add(
+                f"for (long long k0 = 0, j = 0; k0 == 0 || k0 < extent; k0 += {REDUCE_BLOCK}, ++j) {{"
+            )
+            edge = f"extent - k0 < {REDUCE_BLOCK} ? extent : k0 + {REDUCE_BLOCK}"
+        else:
+            self.row.add("{ const long long k0 = 0;")
+            edge = "extent"
+        self.row.add(f"  const long long edge = {edge};")
+        for reduction in reductions:
+            self.row.lines += [outer + "  " + line for line in reduction.start()]
+        self.row.add("  for (long long k = k0; k < edge; ++k) {")
+        self.row.lines += [*scope.lines, *loop, outer + "  }"]
+        for reduction in reductions:
+            self.row.lines += [outer + "  " + line for line in reduction.end()]
+        self.row.add("}")
+        for reduction in reductions:
+            reduction.conclude()
+
+
+class _ColumnReduction:
+    """One reduction along k for every column of a block."""
+
+    def __init__(
+        self, form: ColumnPrinter, name: str, operation: str, value: Node, split: bool
+    ) -> None:
+        self.form, self.name, self.operation, self.value = form, name, operation, value
+        self.is_arg = operation.startswith("arg")
+        lanes = form.lanes
+        self.kind = arg_kind(lanes, value.dtype) if self.is_arg else lanes.kind(value.dtype)
+        self.vector = f"{self.kind}x{lanes.count}"
+        self.position = f"{signed_kind(self.kind)}x{lanes.count}"
+        self.ordered = operation in _ORDERED
+        self.split = split and self.ordered
+        self.array = form.values.new_name("a")
+        self.result = form.values.new_name("t")
+
+    def declare(self) -> None:
+        """Row scope: arrays, and the start of what is not accumulated by blocks."""
+        row, t, lanes = self.form.row, f"{self.kind}x1", CANONICAL_LANES if self.ordered else 1
+        row.add(f"{t} {self.array}[{lanes}][{COLUMN_BLOCK}] FB_ALIGNED;")
+        start = identity(self.operation, self.kind)
+        if self.is_arg:
+            p = f"{signed_kind(self.kind)}x1"
+            row.add(f"{p} {self.array}at[{COLUMN_BLOCK}] FB_ALIGNED;")
+            row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}at[c] = -1;")
+        if not self.ordered:
+            row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}[0][c] = {start};")
+        if self.split:
+            up = f"{self.result}up"
+            row.add(f"{t} {up}[{COLUMN_BLOCK}][3][32];")
+            fill = f"for (int l = 0; l < {COLUMN_BLOCK * 96}; ++l) (({t} *){up})[l] = {start};"
+            row.add(f"if (extent > {REDUCE_BLOCK}) {fill}")
+
+    def start(self) -> list[str]:
+        """Start of a block: lanes beyond the extent would only add identities."""
+        if not self.ordered:
+            return []
+        start = identity(self.operation, self.kind)
+        lanes, count = f"{self.array}n", self.form.lanes.count
+        vector = f"*({self.vector} *)({self.array}[l] + c) = fb_splat_{self.vector}({start});"
+        return [
+            f"int {lanes} = 32;",
+            f"while ({lanes} > 1 && {lanes} / 2 >= edge - k0) {lanes} /= 2;",
+            f"for (int l = 0; l < {lanes}; ++l)",
+            f"  for (int c = 0; c < {COLUMN_BLOCK}; c += {count}) {vector}",
+        ]
+
+    def step(self, scope: Scope) -> None:
+        """Adds one vector of columns of one k."""
+        name = self.form.values.name(self.value, scope)
+        if self.form.lanes.kind(self.value.dtype) != self.kind:
+            name = f"fb_to_{self.vector}({name}{' & 1' if self.value.dtype == 'bool' else ''})"
+        count = self.form.lanes.count
+        if self.is_arg:
+            position = f"fb_splat_{self.position}(({signed_kind(self.kind)}x1)k)"
+            scope.add(
+                f"fb_{self.operation}_{self.vector}(({self.vector} *)({self.array}[0] + c), "
+                f"({self.position} *)({self.array}at + c), {name}, {position});"
+            )
+            return
+        lane = "l" if self.ordered else "0"
+        target = f"*({self.vector} *)({self.array}[{lane}] + c)"
+        scope.add(f"{target} = {combine(self.operation, self.kind, count, target, name)};")
+
+    def end(self) -> list[str]:
+        """End of a block: the tree over the lanes, then the levels above."""
+        if not self.ordered:
+            return []
+        lanes, count = f"{self.array}n", self.form.lanes.count
+        left = f"*({self.vector} *)({self.array}[l] + c)"
+        right = f"*({self.vector} *)({self.array}[l + s] + c)"
+        lines = [
+            f"for (int s = {lanes} / 2; s; s /= 2)",
+            f"  for (int l = 0; l < s; ++l) for (int c = 0; c < {COLUMN_BLOCK}; c += {count})",
+            f"    {left} = {combine(self.operation, self.kind, count, left, right)};",
+        ]
+        if self.split:
+            push = f"fb_push{self.operation}_{self.kind}x1"
+            lines.append(
+                f"if (extent > {REDUCE_BLOCK}) for (int c = 0; c < w; ++c) "
+                f"{self.array}[0][c] = {push}({self.result}up[c], j, {self.array}[0][c], edge == extent);"
+            )
+        return lines
+
+    def conclude(self) -> None:
+        """After the last block: an array with one result per column."""
+        row, form = self.form.row, self.form
+        form.values.arrays[self.name] = f"{self.array}[0]"
+        dtype = form.reduced_dtypes.get(self.name)
+        if self.is_arg:
+            row.add(f"i64x1 {self.result}[{COLUMN_BLOCK}] FB_ALIGNED;")
+            at = f"{self.array}at[c]"
+            row.add(
+                f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.result}[c] = {at} < 0 ? 0 : {at};"
+            )
+            form.values.arrays[self.name] = self.result
+        elif dtype in ("f16", "bf16"):
+            rounded = form.values.spellers[form.lanes.count].round_half("*v", dtype)
+            row.add(
+                f"for (int c = 0; c < {COLUMN_BLOCK}; c += {form.lanes.count}) {{ {self.vector} *v = "
+                f"({self.vector} *)({self.array}[0] + c); *v = {rounded}; }}"
+            )
+
+
+class ScanPrinter(ColumnPrinter):
+    """Form "scan"."""
+
+    def statement(self, statement: kernels.Statement) -> None:
+        """The one ScanPass."""
+        assert isinstance(statement, ScanPass)
+        roots = [value for _, _, value in statement.scans]
+        self.hoist(kernels.statement_values(statement))
+        dtypes = {
+            node.attribute("name"): node.dtype
+            for node in topological(self.kernel.roots())
+            if node.op == "k.carry"
+        }
+        scans = [_Scan(self, *item, dtypes) for item in statement.scans]
+        scope = self.k_scope()
+
+        def body(inner: Scope) -> None:
+            self.values.emit(roots, inner)
+            for scan in scans:
+                scan.step(inner)
+            self._stores(statement.stores, inner)
+
+        loop = self.column_loop(kernels.statement_values(statement), scope, body)
+        self.row.add("for (long long k = 0; k < extent; ++k) {")
+        self.row.lines += [*scope.lines, *loop, self.row.indent + "}"]
+
+
+class _Scan:
+    """One running value for every column of a block."""
+
+    def __init__(
+        self, form: ScanPrinter, name: str, operation: str, value: Node, dtypes: dict[str, str]
+    ) -> None:
+        self.form, self.name, self.operation, self.value = form, name, operation, value
+        self.dtype = dtypes.get(name, value.dtype)
+        self.kind = form.lanes.kind(value.dtype)
+        self.vector = f"{self.kind}x{form.lanes.count}"
+        self.array = form.values.new_name("a")
+        row, start = form.row, identity(operation, self.kind)
+        row.add(f"{self.kind}x1 {self.array}[{COLUMN_BLOCK}] FB_ALIGNED;")
+        row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}[c] = {start};")
+        if operation.startswith("arg"):
+            row.add(f"i64x1 {self.array}at[{COLUMN_BLOCK}] FB_ALIGNED;")
+            row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}at[c] = 0;")
+
+    def step(self, scope: Scope) -> None:
+        """Advances by one k and names the new running value."""
+        form, count = self.form, self.form.lanes.count
+        value = form.values.name(self.value, scope)
+        running = f"*({self.vector} *)({self.array} + c)"
+        name = form.values.new_name("w")
+        if self.operation in ("sum", "prod"):
+            scope.add(
+                f"{self.vector} {name} = "
+                f"{combine(self.operation, self.kind, count, running, value)};"
+            )
+        else:
+            self._extremum(scope, value, name, running)
+        if self.dtype in ("f16", "bf16"):
+            scope.add(f"{name} = {form.values.spellers[count].round_half(name, self.dtype)};")
+        scope.add(f"{running} = {name};")
+        if self.operation.startswith("arg"):
+            at = f"*(i64x{count} *)({self.array}at + c)"
+            wide = f"fb_to_i64x{count}({name}on)"
+            position = f"fb_splat_i64x{count}(k)"
+            scope.add(f"i64x{count} {name}at = fb_select_i64x{count}({wide}, {position}, {at});")
+            scope.add(f"{at} = {name}at;")
+            name = f"{name}at"
+        scope.names[kernels.carry(self.name, self.dtype)] = name
+
+    def _extremum(self, scope: Scope, value: str, name: str, running: str) -> None:
+        """The later one of equals wins, and NaN wins over everything, for good."""
+        count, mask = self.form.lanes.count, f"{signed_kind(self.kind)}x{self.form.lanes.count}"
+        order = "ge" if self.operation.endswith("max") else "le"
+        wins = f"({mask})fb_{order}_x{count}({value}, {running})"
+        if self.kind[0] == "f":
+            wins = f"{wins} | ({mask})fb_ne_x{count}({value}, {value})"
+        scope.add(f"{mask} {name}on = {wins};")
+        scope.add(f"{self.vector} {name} = fb_select_{self.vector}({name}on, {value}, {running});")

@@ -1,0 +1,397 @@
+"""C text of the helper functions of kernels: partial and strided memory access, reductions' trees.
+
+Every helper is named `fb_<stem>_<kind>x<lanes>`; `helper(stem, kind, lanes)` gives its text, which
+may call other helpers. The translation unit collects what is needed by name (`c_unit`).
+
+Arguments: `p` points to elements, `m` is how many lanes are active (1 or more; more than there are
+lanes counts as all), `s` is a stride in elements. No function touches memory of inactive lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flambeau.compiler.codegen.c_types import kind_bits, signed_kind
+
+Builder = Callable[[str, int], str]
+
+# (bits of an element, lanes) -> AVX-512 builtin's suffix, its pointer's type, its vector's kind.
+# float and integer vectors of one width share the integer instruction: the bits are the same.
+_MASKED = {
+    (32, 16): ("dqusi512", "int", "i32"),
+    (64, 8): ("dqudi512", "long long", "i64"),
+    (16, 16): ("dquhi256", "short", "i16"),
+    (8, 16): ("dquqi128", "char", "i8"),
+    (32, 8): ("dqusi256", "int", "i32"),
+    (16, 8): ("dquhi128", "short", "i16"),
+}
+
+_FULL = "__builtin_expect(m >= {L}, 1)"
+
+
+def _union(kind: str, lanes: int, name: str = "u") -> str:
+    return f"union {{ {kind}x{lanes} v; {kind}x1 t[{lanes}]; }} {name}"
+
+
+def _lane_mask(lanes: int) -> str:
+    mask_type = "unsigned short" if lanes == 16 else "unsigned char"
+    return f"({mask_type})((1u << m) - 1u)"
+
+
+def _load_m(kind: str, lanes: int) -> str:
+    """The vector at p, zeros in inactive lanes."""
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
+    head = f"static inline {v} fb_loadm_{v}(const {t} *p, long long m) {{\n"
+    full = f"  if ({_FULL.format(L=lanes)}) return *(const {v} *)p;\n"
+    plain = f"  return fb_loadpart_{v}(p, m);\n}}\n"
+    if lanes == 1:
+        return head + "  return *p;\n}\n"
+    masked = _MASKED.get((kind_bits(kind), lanes))
+    if masked is None:
+        return head + full + plain
+    suffix, pointer, integer = masked
+    w = f"{integer}x{lanes}"
+    builtin = f"__builtin_ia32_load{suffix}_mask((const {pointer} *)p, ({w}){{0}}, "
+    return (
+        head + full + "#ifdef __AVX512VL__\n"
+        f"  return ({v}){builtin}{_lane_mask(lanes)});\n#else\n{plain[:-2]}#endif\n}}\n"
+    )
+
+
+def _load_part(kind: str, lanes: int) -> str:
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
+    return (
+        f"static __attribute__((noinline)) {v} fb_loadpart_{v}(const {t} *p, long long m) {{\n"
+        f"  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) u.t[l] = p[l];\n  return u.v;\n}}\n"
+    )
+
+
+def _store_m(kind: str, lanes: int) -> str:
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
+    head = f"static inline void fb_storem_{v}({t} *p, {v} v, long long m) {{\n"
+    full = f"  if ({_FULL.format(L=lanes)}) {{ *({v} *)p = v; return; }}\n"
+    plain = f"  fb_storepart_{v}(p, v, m);\n"
+    if lanes == 1:
+        return head + "  *p = v;\n}\n"
+    masked = _MASKED.get((kind_bits(kind), lanes))
+    if masked is None:
+        return head + full + plain + "}\n"
+    suffix, pointer, integer = masked
+    builtin = f"__builtin_ia32_store{suffix}_mask(({pointer} *)p, ({integer}x{lanes})v, "
+    return (
+        head + full + "#ifdef __AVX512VL__\n"
+        f"  {builtin}{_lane_mask(lanes)});\n#else\n{plain}#endif\n}}\n"
+    )
+
+
+def _store_part(kind: str, lanes: int) -> str:
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
+    return (
+        f"static __attribute__((noinline)) void fb_storepart_{v}({t} *p, {v} v, long long m) {{\n"
+        f"  {_union(kind, lanes)} = {{ v }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) p[l] = u.t[l];\n}}\n"
+    )
+
+
+def _listed(kind: str, lanes: int, element: Callable[[int], str]) -> str | None:
+    """A vector written lane by lane; compilers turn that into inserts, not a trip to memory."""
+    if kind == "u128":
+        return None
+    return f"({kind}x{lanes}){{{', '.join(element(i) for i in range(lanes))}}}"
+
+
+def _gather(kind: str, lanes: int) -> str:
+    """Elements p[0], p[s], p[2 s], ..."""
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
+    head = f"static inline {v} fb_gather_{v}(const {t} *p, long long s) {{\n"
+    listed = _listed(kind, lanes, lambda i: f"p[{i} * s]")
+    if lanes == 1:
+        return head + "  return *p;\n}\n"
+    return head + (
+        f"  return {listed};\n}}\n" if listed else f"  return fb_gatherm_{v}(p, s, {lanes});\n}}\n"
+    )
+
+
+def _gather_m(kind: str, lanes: int) -> str:
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
+    head = f"static inline {v} fb_gatherm_{v}(const {t} *p, long long s, long long m) {{\n"
+    if lanes == 1:
+        return head + "  return *p;\n}\n"
+    full = "" if kind == "u128" else f"  if ({_FULL.format(L=lanes)}) return fb_gather_{v}(p, s);\n"
+    return (
+        f"{head}{full}  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) u.t[l] = p[l * s];\n  return u.v;\n}}\n"
+    )
+
+
+def _scatter_m(kind: str, lanes: int) -> str:
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
+    return (
+        f"static inline void fb_scatterm_{v}({t} *p, long long s, {v} v, long long m) {{\n"
+        f"  {_union(kind, lanes)} = {{ v }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) p[l * s] = u.t[l];\n}}\n"
+    )
+
+
+def _take_m(kind: str, lanes: int) -> str:
+    """Elements p[i[0]], p[i[1]], ..."""
+    v, t, i = f"{kind}x{lanes}", f"{kind}x1", f"i64x{lanes}"
+    head = f"static inline {v} fb_takem_{v}(const {t} *p, {i} i, long long m) {{\n"
+    if lanes == 1:
+        return head + "  return p[i];\n}\n"
+    listed = _listed(kind, lanes, lambda l: f"p[i[{l}]]")
+    full = f"  if ({_FULL.format(L=lanes)}) return {listed};\n" if listed else ""
+    return (
+        f"{head}{full}  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
+        f"  {_union('i64', lanes, 'j')} = {{ i }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) u.t[l] = p[j.t[l]];\n  return u.v;\n}}\n"
+    )
+
+
+def _give_m(kind: str, lanes: int) -> str:
+    """p[i[0]], p[i[1]], ... = v"""
+    v, t, i = f"{kind}x{lanes}", f"{kind}x1", f"i64x{lanes}"
+    return (
+        f"static inline void fb_givem_{v}({t} *p, {i} i, {v} v, long long m) {{\n"
+        f"  {_union(kind, lanes)} = {{ v }};\n  {_union('i64', lanes, 'j')} = {{ i }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) p[j.t[l]] = u.t[l];\n}}\n"
+    )
+
+
+def _take_if(kind: str, lanes: int, mask: str) -> str:
+    """As takem; lanes where the mask is false are `other` and not read."""
+    v, t, i = f"{kind}x{lanes}", f"{kind}x1", f"i64x{lanes}"
+    return (
+        f"static inline {v} fb_takeif{mask[1:]}_{v}"
+        f"(const {t} *p, {i} i, {mask}x{lanes} mask, {v} other, long long m) {{\n"
+        f"  {_union(kind, lanes)} = {{ other }};\n  {_union('i64', lanes, 'j')} = {{ i }};\n"
+        f"  {_union(mask, lanes, 'k')} = {{ mask }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) if (k.t[l]) u.t[l] = p[j.t[l]];\n"
+        f"  return u.v;\n}}\n"
+    )
+
+
+def _load_if(kind: str, lanes: int, mask: str) -> str:
+    """The vector at p (stride s); lanes where the mask is false are `other` and not read."""
+    v, t, k = f"{kind}x{lanes}", f"{kind}x1", f"{mask}x{lanes}"
+    head = (
+        f"static inline {v} fb_loadif{mask[1:]}_{v}"
+        f"(const {t} *p, long long s, {k} mask, {v} other, long long m) {{\n"
+    )
+    if lanes == 1:
+        return head + "  return mask ? *p : other;\n}\n"
+    fast = f"  if (s == 1 && m >= {lanes} && !fb_any_{k}(~mask)) return *(const {v} *)p;\n"
+    loop = (
+        f"  if (!fb_any_{k}(mask)) return other;\n"
+        f"  {_union(kind, lanes)} = {{ other }};\n  {_union(mask, lanes, 'k')} = {{ mask }};\n"
+        f"  for (int l = 0; l < {lanes} && l < m; ++l) if (k.t[l]) u.t[l] = p[l * s];\n"
+        f"  return u.v;\n}}\n"
+    )
+    return head + fast + loop
+
+
+# ------------------------------------------------------------------------------- reductions
+
+
+def _tail(kind: str, lanes: int) -> str:
+    """Mask of the active lanes, for vectors of this kind."""
+    i = f"{signed_kind(kind)}x{lanes}"
+    head = f"static inline {i} fb_tail_{kind}x{lanes}(long long m) {{\n"
+    if lanes == 1:
+        return head + "  return -(m > 0);\n}\n"
+    steps = ", ".join(str(l) for l in range(lanes))
+    short = signed_kind(kind)
+    return (
+        f"{head}  {short}x1 limit = m < {lanes} ? ({short}x1)m : {lanes};\n"
+        f"  return ({i})(({i}){{{steps}}} < limit);\n}}\n"
+    )
+
+
+def combine(operation: str, kind: str, lanes: int, a: str, x: str) -> str:
+    """C expression that adds the element `x` to the running value `a`."""
+    if operation in ("sum", "prod"):
+        sign = "+" if operation == "sum" else "*"
+        return f"({kind}x{lanes})({a} {sign} {x})"
+    if operation in ("any", "all"):
+        return f"({a} {'|' if operation == 'any' else '&'} {x})"
+    return f"fb_{operation}_{kind}x{lanes}({a}, {x})"
+
+
+def identity(operation: str, kind: str) -> str:
+    """C constant that changes nothing when combined."""
+    bits = kind_bits(kind)
+    if operation in ("sum", "any"):
+        return "0"
+    if operation == "prod":
+        return "1"
+    if operation == "all":
+        return "-1"
+    largest = operation in ("min", "argmin")
+    if kind[0] == "f":
+        value = "__builtin_inff()" if bits == 32 else "__builtin_inf()"
+        return value if largest else f"-{value}"
+    if kind[0] == "u":
+        return str((1 << bits) - 1) + "u" * (bits >= 32) if largest else "0"
+    top = (1 << (bits - 1)) - 1
+    suffix = "ll" if bits == 64 else ""
+    return f"{top}{suffix}" if largest else f"(-{top}{suffix} - 1)"
+
+
+def _extremum(operation: str) -> Builder:
+    """Running maximum or minimum: NaN stays, and +0 counts as larger than -0 in any order."""
+    sign, merge = (">", "&") if operation == "max" else ("<", "|")
+
+    def build(kind: str, lanes: int) -> str:
+        v, i = f"{kind}x{lanes}", f"{signed_kind(kind)}x{lanes}"
+        head = f"static inline {v} fb_{operation}_{v}({v} a, {v} x) {{\n"
+        name = "gt" if operation == "max" else "lt"
+        wins = f"({i})fb_{name}_x{lanes}(x, a)"
+        if kind[0] != "f":
+            return f"{head}  return fb_select_{v}({wins}, x, a);\n}}\n"
+        return (
+            f"{head}  {v} equal = fb_as_{v}(fb_as_{i}(a) {merge} fb_as_{i}(x));\n"
+            f"  {i} wins = {wins} | ({i})fb_ne_x{lanes}(x, x);\n"
+            f"  {v} other = fb_select_{v}(({i})fb_eq_x{lanes}(x, a), equal, a);\n"
+            f"  return fb_select_{v}(wins, x, other);\n}}\n"
+        )
+
+    return build
+
+
+def _tree(operation: str) -> Builder:
+    """Combines 32 lanes, kept in 32 / lanes vectors, in the canonical tree."""
+
+    def build(kind: str, lanes: int) -> str:
+        v = f"{kind}x{lanes}"
+        vectors = 32 // lanes
+        if lanes == 1:
+            step = combine(operation, kind, 1, "a[l]", "a[l + s]")
+            return (
+                f"static __attribute__((noinline)) {v} fb_tree{operation}_{v}({v} *a) {{\n"
+                f"  for (int s = 16; s; s /= 2) for (int l = 0; l < s; ++l) a[l] = {step};\n"
+                f"  return a[0];\n}}\n"
+            )
+        lines = [f"static inline {kind}x1 fb_tree{operation}_{v}({v} *a) {{"]
+        step = vectors // 2
+        while step:
+            lines += [
+                f"  a[{i}] = {combine(operation, kind, lanes, f'a[{i}]', f'a[{i + step}]')};"
+                for i in range(step)
+            ]
+            step //= 2
+        lines.append(f"  {v} b = a[0];")
+        step = lanes // 2
+        while step:
+            order = [(l + step) % lanes for l in range(lanes)]
+            shifted = _shuffle(kind, lanes, order)
+            lines.append(f"  b = {combine(operation, kind, lanes, 'b', shifted)};")
+            step //= 2
+        return "\n".join([*lines, "  return b[0];\n}\n"])
+
+    return build
+
+
+def _shuffle(kind: str, lanes: int, order: list[int]) -> str:
+    return f"FB_SHUFFLE({kind}x{lanes}, b, {', '.join(map(str, order))})"
+
+
+def _push(operation: str) -> Builder:
+    """Adds result `j` of a block of 4096 to the levels above it (lanes: [3][32], identities).
+
+    After the last one (`last`) the incomplete blocks of all levels are closed; returns the result.
+    """
+
+    def build(kind: str, lanes: int) -> str:
+        t = f"{kind}x1"
+        return (
+            f"static __attribute__((noinline)) {t} fb_push{operation}_{t}"
+            f"({t} (*lane)[32], long long j, {t} x, int last) {{\n"
+            f"  for (;; ++lane, j >>= 12) {{\n"
+            f"    {t} *a = &(*lane)[j & 31];\n"
+            f"    *a = {combine(operation, kind, 1, '*a', 'x')};\n"
+            f"    if (last ? j == 0 : (j & 4095) != 4095) return x;\n"
+            f"    x = fb_tree{operation}_{t}(*lane);\n"
+            f"    for (int l = 0; l < 32; ++l) (*lane)[l] = {identity(operation, kind)};\n"
+            f"  }}\n}}\n"
+        )
+
+    return build
+
+
+def _arg_step(operation: str) -> Builder:
+    """Keeps the first position of the extremum of every lane; NaN is the extremum of extrema."""
+
+    def build(kind: str, lanes: int) -> str:
+        v, i = f"{kind}x{lanes}", f"{signed_kind(kind)}x{lanes}"
+        name = "gt" if operation == "argmax" else "lt"
+        wins = f"({i})fb_{name}_x{lanes}(x, *a)"
+        if kind[0] == "f":
+            nan = f"(({i})fb_ne_x{lanes}(x, x) & ({i})fb_eq_x{lanes}(*a, *a))"
+            wins = f"({wins} | {nan})"
+        return (
+            f"static inline void fb_{operation}_{v}({v} *a, {i} *at, {v} x, {i} position) {{\n"
+            f"  {i} wins = {wins} | ({i})fb_lt_x{lanes}(*at, ({i}){{0}});\n"
+            f"  *a = fb_select_{v}(wins, x, *a);\n"
+            f"  *at = fb_select_{i}(wins, position, *at);\n}}\n"
+        ).replace("({i}){0}", "0")
+
+    return build
+
+
+def _arg_tree(operation: str) -> Builder:
+    """First position of the extremum over all lanes; -1 marks lanes that saw nothing."""
+
+    def build(kind: str, lanes: int) -> str:
+        v, i = f"{kind}x{lanes}", f"{signed_kind(kind)}x{lanes}"
+        t, count = f"{kind}x1", 32
+        sign = ">" if operation == "argmax" else "<"
+        better = f"value[l] {sign} best"
+        nan = "value[l] != value[l]" if kind[0] == "f" else "0"
+        best_nan = "best != best" if kind[0] == "f" else "0"
+        return (
+            f"static __attribute__((noinline)) long long fb_tree{operation}_{v}"
+            f"({v} *a, {i} *at, {t} *result) {{\n"
+            f"  const {t} *value = (const {t} *)a;\n"
+            f"  const {signed_kind(kind)}x1 *position = (const {signed_kind(kind)}x1 *)at;\n"
+            f"  {t} best = value[0];\n  long long where = position[0];\n"
+            f"  for (int l = 1; l < {count}; ++l) {{\n"
+            f"    if (position[l] < 0) continue;\n"
+            f"    int nan = {nan}, best_nan = {best_nan};\n"
+            f"    int wins = where < 0 || (nan ? !best_nan || position[l] < where : !best_nan &&\n"
+            f"      ({better} || (value[l] == best && position[l] < where)));\n"
+            f"    if (wins) {{ best = value[l]; where = position[l]; }}\n"
+            f"  }}\n  *result = best;\n  return where;\n}}\n"
+        )
+
+    return build
+
+
+MEMORY: dict[str, Builder] = {
+    "loadm": _load_m,
+    "loadpart": _load_part,
+    "storem": _store_m,
+    "storepart": _store_part,
+    "gather": _gather,
+    "gatherm": _gather_m,
+    "scatterm": _scatter_m,
+    "takem": _take_m,
+    "givem": _give_m,
+    "takeif32": lambda kind, lanes: _take_if(kind, lanes, "i32"),
+    "takeif64": lambda kind, lanes: _take_if(kind, lanes, "i64"),
+    "loadif32": lambda kind, lanes: _load_if(kind, lanes, "i32"),
+    "loadif64": lambda kind, lanes: _load_if(kind, lanes, "i64"),
+}
+
+REDUCTION: dict[str, Builder] = {
+    "tail": _tail,
+    "max": _extremum("max"),
+    "min": _extremum("min"),
+    "argmax": _arg_step("argmax"),
+    "argmin": _arg_step("argmin"),
+    "treeargmax": _arg_tree("argmax"),
+    "treeargmin": _arg_tree("argmin"),
+}
+for _operation in ("sum", "prod", "max", "min", "any", "all"):
+    REDUCTION[f"tree{_operation}"] = _tree(_operation)
+    REDUCTION[f"push{_operation}"] = _push(_operation)

@@ -1,0 +1,142 @@
+"""Translation units: the C text of kernels together with exactly the helpers they call.
+
+Kernels call vector types' helpers and elementary functions by name, `fb_<stem>_<kind>x<lanes>`.
+`render` looks every such name up, with what it calls in turn, and puts definitions before uses, so
+that a unit holds nothing that it does not need: text costs compile time.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+
+from flambeau.compiler.codegen import cmath
+from flambeau.compiler.codegen.c_arithmetic import ARITHMETIC
+from flambeau.compiler.codegen.c_forms import SYMBOL
+from flambeau.compiler.codegen.c_helpers import MEMORY, REDUCTION, Builder
+from flambeau.compiler.codegen.c_tiled import transpose
+
+_LIBRARY: dict[str, Builder] = MEMORY | REDUCTION | ARITHMETIC | {"transpose": transpose}
+_NAME = re.compile(r"\bfb_[a-z]\w*\b")
+_PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
+_LANE_COUNTS = (1, 4, 8, 16)
+
+_HEAD = """\
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+#if __has_builtin(__builtin_shufflevector)
+#define FB_SHUFFLE(type, v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#else
+#define FB_SHUFFLE(type, v, ...) \\
+  __builtin_shuffle(v, (__typeof__((v) == (v))){__VA_ARGS__})
+#endif
+#define FB_ALIGNED __attribute__((aligned(64)))
+typedef union { double d; long long i; } fb_scalar;
+typedef unsigned __int128 u128x1 __attribute__((aligned(8), may_alias));
+"""
+
+
+@functools.cache
+def _prelude_definitions(lanes: int) -> tuple[str, dict[str, str]]:
+    """The prelude of a lane count: its types, and helper definitions by name."""
+    types: list[str] = []
+    definitions: dict[str, str] = {}
+    pending: list[str] = []
+    for line in _own_part(lanes):
+        if pending or line.startswith("static inline"):
+            pending.append(line)
+            if line == "}" or (len(pending) == 1 and line.endswith("}")):
+                text = "\n".join(pending) + "\n"
+                definitions[_NAME.findall(pending[0])[0]] = text
+                pending = []
+        elif line.startswith("#define fb_"):
+            definitions[_NAME.findall(line)[0]] = line + "\n"
+        elif line.startswith("typedef"):
+            types.append(line)
+    vector = f"vector_size({16 * lanes})"
+    if lanes > 1:
+        types.append(
+            f"typedef unsigned long long u128x{lanes} "
+            f"__attribute__(({vector}, aligned(8), may_alias));"
+        )
+    return "\n".join(types) + "\n", definitions
+
+
+def _own_part(lanes: int) -> list[str]:
+    text = cmath.prelude(lanes)
+    marker = f"#define FB_PRELUDE_X{lanes}\n"
+    return text[text.index(marker) + len(marker) :].split("\n")
+
+
+@functools.cache
+def definition(name: str) -> str | None:
+    """C text of one helper or elementary function; None if the name is something else."""
+    parts = _PARTS.match(name)
+    if parts is None or int(parts[3]) not in _LANE_COUNTS:
+        return None
+    lanes = int(parts[3])
+    found = _prelude_definitions(lanes)[1].get(name)
+    if found is not None:
+        return found
+    stem, kind = name[3:].rsplit("_", 1)[0], parts[2]
+    if kind and stem in _LIBRARY:
+        return _LIBRARY[stem](kind, lanes)
+    if kind and stem in cmath.FUNCTIONS:
+        try:
+            return cmath.function_source(stem, kind, lanes)
+        except KeyError:
+            raise NotImplementedError(
+                f"[codegen] no C text for {stem!r} of {kind}\nhint: compute it in another dtype"
+            ) from None
+    return None
+
+
+def helpers(texts: Iterable[str]) -> list[str]:
+    """Definitions of everything that `texts` call, callees first."""
+    ordered: list[str] = []
+    done: set[str] = set()
+    stack = [(name, False) for text in texts for name in _NAME.findall(text)]
+    stack.reverse()
+    while stack:
+        name, ready = stack.pop()
+        if ready:
+            text = definition(name)
+            assert text is not None
+            ordered.append(text)
+            continue
+        if name in done:
+            continue
+        done.add(name)
+        text = definition(name)
+        if text is None:
+            continue
+        stack.append((name, True))
+        stack.extend((inner, False) for inner in _NAME.findall(text) if inner not in done)
+    return ordered
+
+
+def render(kernels: Sequence[tuple[str, str]]) -> str:
+    """One translation unit.
+
+    Args:
+        kernels: (symbol, text of `print_kernel`) of each.
+    """
+    bodies = [text.replace(f"{SYMBOL}(", f"{symbol}(", 1) for symbol, text in kernels]
+    definitions = helpers(text for _, text in kernels)
+    used = "\n".join([*definitions, *bodies])
+    found = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}
+    types = [_prelude_definitions(lanes)[0] for lanes in sorted(found)]
+    scalars = "".join(
+        f"typedef {c} _c_{kind};\n"
+        for kind, c in (
+            ("f32", "float"), ("f64", "double"), ("i8", "signed char"), ("u8", "unsigned char"),
+            ("i16", "short"), ("u16", "unsigned short"), ("i32", "int"), ("u32", "unsigned int"),
+            ("i64", "long long"), ("u64", "unsigned long long"),
+        )
+    )  # fmt: skip
+    return "\n".join([_HEAD + scalars, *types, *definitions, *bodies])

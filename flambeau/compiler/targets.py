@@ -1,0 +1,99 @@
+"""What kernels are compiled for: instruction sets, their vector width and compiler flags.
+
+A target is part of every kernel's key. Results have the same bits on every target: the canonical
+reductions have 32 lanes whatever the register width.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from flambeau.runtime import settings
+
+# No contraction of a*b + c and no errno (the promise about numbers); wrapping integers; buffers of
+# one memory are read as several types. Stack protectors and unwind tables only cost time here.
+COMMON_FLAGS = (
+    "-O2",
+    "-fPIC",
+    "-std=gnu11",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One instruction set.
+
+    Attributes:
+        name: "avx512", "avx2" or "generic".
+        vector_bytes: width of a vector register.
+        flags: compiler flags that select it.
+    """
+
+    name: str
+    vector_bytes: int
+    flags: tuple[str, ...]
+
+    def lanes(self, element_bytes: int) -> int:
+        """Lanes of a vector whose largest element has this size: 4, 8 or 16."""
+        return max(4, min(16, self.vector_bytes // max(element_bytes, 4)))
+
+    @property
+    def all_flags(self) -> tuple[str, ...]:
+        """Every compiler flag that changes code."""
+        return COMMON_FLAGS + self.flags
+
+
+_AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mpopcnt")
+_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512")
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target("avx512", 64, _AVX2 + _AVX512),
+        Target("avx2", 32, _AVX2),
+        Target("generic", 16, ()),
+    )
+}
+
+_NEEDED = {
+    "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c", "bmi2"},
+    "avx2": {"avx2", "fma", "f16c", "bmi2"},
+}
+
+
+def _processor_flags() -> frozenset[str]:
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            for line in lines:
+                if line.startswith("flags"):
+                    return frozenset(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return frozenset()
+
+
+@functools.cache
+def detect() -> str:
+    """Name of the best target that this machine runs."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return "generic"
+    available = _processor_flags()
+    for name, needed in _NEEDED.items():
+        if needed <= available:
+            return name
+    return "generic"
+
+
+def current() -> Target:
+    """The target kernels are built for: FLAMBEAU_TARGET, or what this machine runs."""
+    return TARGETS[settings.get("TARGET") or detect()]

@@ -1,0 +1,121 @@
+"""The C compiler that kernels go through: finding it, knowing its version, running it.
+
+Any of gcc, clang or `cc` will do, else the `ziglang` wheel's `python -m ziglang cc`. What a
+compiler is costs a process to find out, so it is remembered on disk under its path, size and time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from flambeau.compiler import cache
+from flambeau.compiler.targets import Target
+from flambeau.runtime import settings
+
+LINK_FLAGS = ("-shared", "-nostartfiles", "-w", "-x", "c", "-")
+
+
+class CompileError(RuntimeError):
+    """The C compiler refused a kernel: an error of Flambeau, its source is kept."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler.
+
+    Attributes:
+        command: the program and its leading arguments.
+        identity: family and version; part of every kernel's key.
+    """
+
+    command: tuple[str, ...]
+    identity: str
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether this is the `ziglang` wheel's compiler, which takes other target flags."""
+        return "ziglang" in self.command
+
+    def arguments(self, target: Target) -> list[str]:
+        """Command line that compiles standard input to a shared library, `-o` still missing."""
+        flags = list(target.all_flags)
+        if self.is_zig:
+            flags = [f for f in flags if not f.startswith(("-mprefer", "-fno-asynchronous"))]
+        if "clang" in self.identity or self.is_zig:
+            flags.append("-Wno-unknown-warning-option")
+        return [*self.command, *flags, *LINK_FLAGS, "-lm"]
+
+    def compile(self, source: str, target: Target, output: Path) -> None:
+        """Compiles C text to a shared library.
+
+        Raises:
+            CompileError: with the path of the source, which is kept, and what the compiler said.
+        """
+        command = [*self.arguments(target), "-o", str(output)]
+        result = subprocess.run(
+            command, input=source, capture_output=True, text=True, close_fds=False, check=False
+        )
+        if result.returncode == 0 and output.exists():
+            return
+        name = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+        kept = cache.directory() / "failed" / f"{name}.c"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(source)
+        said = "\n".join(result.stderr.strip().splitlines()[:12])
+        raise CompileError(
+            f"[codegen] the C compiler failed ({result.returncode}): {kept}\n{said}\n"
+            f"hint: run `{shlex.join(command[:-3])} -o kernel.so < {kept}`; please report the file"
+        )
+
+
+@functools.cache
+def find() -> Compiler:
+    """The compiler: FLAMBEAU_CC, else the first of gcc, clang, cc, `python -m ziglang cc`.
+
+    Raises:
+        RuntimeError: where there is none.
+    """
+    chosen = settings.get("CC")
+    commands = [tuple(shlex.split(chosen))] if chosen else [("gcc",), ("clang",), ("cc",)]
+    for command in commands:
+        path = shutil.which(command[0])
+        if path is not None:
+            return Compiler((path, *command[1:]), _identity((path, *command[1:]), Path(path)))
+    if not chosen:
+        wheel = importlib.util.find_spec("ziglang")
+        if wheel is not None and wheel.origin is not None:
+            command = (sys.executable, "-m", "ziglang", "cc")
+            return Compiler(command, _identity(command, Path(wheel.origin)))
+    raise RuntimeError(
+        f"[codegen] no C compiler found{f': {chosen}' if chosen else ''}\n"
+        "hint: install gcc or clang, or `pip install ziglang`, or set FLAMBEAU_CC"
+    )
+
+
+def _identity(command: tuple[str, ...], file: Path) -> str:
+    """Family and version, remembered under the file's path, size and time."""
+    state = os.stat(os.path.realpath(file))
+    text = f"compiler {command} {os.path.realpath(file)} {state.st_size} {state.st_mtime_ns}"
+    key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    known = cache.get_blob(key)
+    if known is not None:
+        return known.decode()
+    result = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    first = (result.stdout or result.stderr).splitlines()
+    if result.returncode != 0 or not first:
+        raise RuntimeError(
+            f"[codegen] {shlex.join(command)} --version failed: {result.stderr.strip()[:200]}\n"
+            "hint: set FLAMBEAU_CC to a working C compiler"
+        )
+    identity = ("zig " if "ziglang" in command else "") + first[0].strip()
+    cache.put_blob(key, identity.encode())
+    return identity
