@@ -21,7 +21,7 @@ from flambeau.ir.node import Node, node
 CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
-VALUE_LIMIT = 800  # values of one kernel
+VALUE_LIMIT = 600  # values of one kernel
 
 
 @dataclass
@@ -32,11 +32,13 @@ class Member:
         level: "full" or "row" (see `domain`).
         value: its expression; for a reduction or scan the operand's.
         refs: what the expression reads.
+        size: number of values in it.
     """
 
     level: str
     value: Node
     refs: list[Node]
+    size: int = 1
 
 
 @dataclass
@@ -270,7 +272,7 @@ class Clustering:
     ) -> None:
         cluster.members.update(members)
         for member in members.values():
-            cluster.size += 1 + len(member.refs)
+            cluster.size += member.size
             cluster.sources.update(r.attribute("target") for r in member.refs)
         cluster.sources.difference_update(cluster.members)
         grown = cluster.before | self._ancestors(above)
@@ -293,7 +295,7 @@ def fit(value: Node, role: str, domain: Domain, lowering: Lowering) -> Member | 
     if level is None:
         return None
     expression = lowering.expand(value, domain.position(value.shape, level))
-    return Member(level, expression, collect_refs(expression))
+    return Member(level, expression, *collect_refs(expression))
 
 
 def _fit_reduction(value: Node, role: str, domain: Domain, lowering: Lowering) -> Member | None:
@@ -316,11 +318,11 @@ def _fit_reduction(value: Node, role: str, domain: Domain, lowering: Lowering) -
         pair = (expression, lowering.at(value.inputs[1], position))
         expression = k.pair(*pair)
     level = "full" if role == "scan" else "row"
-    return Member(level, expression, collect_refs(expression))
+    return Member(level, expression, *collect_refs(expression))
 
 
-def collect_refs(value: Node) -> list[Node]:
-    """All `s.ref` nodes below a value."""
+def collect_refs(value: Node) -> tuple[list[Node], int]:
+    """All `s.ref` nodes below a value, and the number of nodes there."""
     found: list[Node] = []
     seen: set[Node] = {value}
     stack = [value]
@@ -332,7 +334,7 @@ def collect_refs(value: Node) -> list[Node]:
             if operand not in seen:
                 seen.add(operand)
                 stack.append(operand)
-    return found
+    return found, len(seen)
 
 
 def consistent(members: dict[Node, Member], checked: Iterable[Member], domain: Domain) -> bool:
@@ -343,6 +345,8 @@ def consistent(members: dict[Node, Member], checked: Iterable[Member], domain: D
             found = members.get(target)
             if found is not None and not at_own_position(reference, target, found.level, domain):
                 return False
+            if target.op == "s.cat" and any(part in members for part in target.inputs):
+                return False  # complete only when all its parts are written
     return True
 
 

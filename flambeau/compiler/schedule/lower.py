@@ -17,6 +17,7 @@ from flambeau.compiler.schedule.views import Index, reshape_index
 from flambeau.ir import kernel as k
 from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, free_symbols, substitute, symbol
+from flambeau.prims.record import PRIMITIVES
 
 Handler = Callable[["Lowering", Node, Index, Node | None], Node]
 
@@ -60,6 +61,8 @@ class Lowering:
     def expand(self, value: Node, index: Index, mask: Node | None = None) -> Node:
         """The value at an index in terms of the node's operands, heavy or not."""
         handler = HANDLERS.get(value.op)
+        if handler is None and callable(PRIMITIVES[value.op].spelling):
+            handler = _by_record
         if handler is not None:
             return handler(self, value, index, mask)
         at = self.at
@@ -224,6 +227,16 @@ def _windows(lowering: Lowering, value: Node, index: Index, mask: Node | None) -
     d = value.attribute("dimension")
     place = index[d] * value.attribute("step") + index[-1] * value.attribute("dilation")
     return lowering.at(value.inputs[0], (*index[:d], place, *index[d + 1 : -1]), mask)
+
+
+def _by_record(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
+    """Other shape primitives, by the index map in their record."""
+    reads = PRIMITIVES[value.op].spelling(value, index)
+    if len(reads) != 1 or reads[0].bounded:
+        raise NotImplementedError(
+            f"[{value.op}] its index map has several sources\nhint: write it with pad or cat"
+        )
+    return lowering.at(value.inputs[reads[0].operand], reads[0].index, mask)
 
 
 # ------------------------------------------------------------------------------- index
