@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+// Declarations are hidden too, not only definitions: calls between files then need no PLT.
+#pragma GCC visibility push(hidden)
 namespace fb {
 
 // ---------------------------------------------------------------- dtypes and devices
@@ -297,6 +299,7 @@ struct Instance {                  // a plan at concrete sizes; counted (under t
   std::vector<ReadyLaunch> ready;
   std::vector<int64_t> launch_values;  // what ReadyLaunch points into
   int64_t total_work = 0;
+  bool simple = false;             // one short kernel on inputs and outputs: no arena, no threads
 };
 // Runs the metadata program on `symbols`; null without exception when it overflows or a guard fails.
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count);
@@ -366,3 +369,4 @@ bool init_tape(PyObject* module);
 bool init_record(PyObject* module);
 
 }  // namespace fb
+#pragma GCC visibility pop

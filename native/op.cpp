@@ -130,7 +130,7 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
   for (const auto& overload : op->overloads) {
     Frame frame;
     int reached = -1;
-    if (bind_arguments(op, *overload, &frame, args, count, kwnames) == Outcome::Ok) {
+    if (bind_arguments(*overload, &frame, args, count, kwnames) == Outcome::Ok) {
       parse_arguments(*overload, &frame);
       reached = frame.bad_argument;
     }
@@ -141,7 +141,7 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
     PyErr_Clear();
   }
   Frame frame;
-  if (best && bind_arguments(op, *best, &frame, args, count, kwnames) == Outcome::Ok) {
+  if (best && bind_arguments(*best, &frame, args, count, kwnames) == Outcome::Ok) {
     parse_arguments(*best, &frame);
   }
   if (best) raise_mismatch(op, *best, frame, count);
@@ -164,7 +164,7 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyO
   if (function_mode) [[unlikely]] return call_override(op, args, count, kwnames);
   Frame frame;
   for (const auto& overload : op->overloads) {
-    Outcome outcome = bind_arguments(op, *overload, &frame, args, count, kwnames);
+    Outcome outcome = bind_arguments(*overload, &frame, args, count, kwnames);
     if (outcome == Outcome::Ok) outcome = parse_arguments(*overload, &frame);
     if (outcome == Outcome::Ok) [[likely]] {
       if (frame.overridden) [[unlikely]] return call_override(op, args, count, kwnames);

@@ -128,7 +128,7 @@ Outcome mismatch(Frame* frame, int position, PyObject* object) {
   return Outcome::Mismatch;
 }
 
-inline bool add_tensor(const Overload& overload, Frame* frame, Tensor* t, bool mutated) {
+__attribute__((always_inline)) inline bool add_tensor(const Overload& overload, Frame* frame, Tensor* t, bool mutated) {
   const size_t ndim = t->ndim;
   if (!frame->tensors.reserve(1) || !frame->key.reserve(2 * ndim + 2)) return false;
   uint64_t word = tag_word(Tag::Tensor) | static_cast<uint64_t>(t->dtype) |
@@ -476,8 +476,8 @@ Outcome bind_varargs(const Overload& overload, Frame* frame, PyObject* const* ar
 
 }  // namespace
 
-Outcome bind_arguments(const Op*, const Overload& overload, Frame* frame, PyObject* const* args,
-                       Py_ssize_t count, PyObject* kwnames) {
+Outcome bind_any(const Overload& overload, Frame* frame, PyObject* const* args, Py_ssize_t count,
+                 PyObject* kwnames) {
   const int total = static_cast<int>(overload.arguments.size());
   Py_ssize_t given = count;
   if (count > overload.positional) {
@@ -556,6 +556,7 @@ bool overload_parse_spec(PyObject* spec, Overload* overload) {
     Argument& argument = overload->arguments[i];
     if (!read_argument(PyTuple_GET_ITEM(arguments, i), &argument)) return false;
     if (!argument.keyword_only) overload->positional = static_cast<int>(i) + 1;
+    if (!argument.default_value) overload->required = static_cast<int>(i) + 1;
     overload->mutates |= argument.mutated;
   }
   if (overload->positional > 0) {

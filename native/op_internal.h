@@ -1,5 +1,6 @@
 // What the files of plans, ops and routines share among themselves and nobody else needs.
 #pragma once
+#include <algorithm>
 #include <unordered_map>
 
 #include "core.h"
@@ -120,8 +121,7 @@ class ExactCache {
     for (size_t at = hash & mask_; slots_[at].entry; at = (at + 1) & mask_) {
       if (slots_[at].hash != hash) continue;
       const CacheEntry* e = slots_[at].entry;
-      if (e->words.size() == count &&
-          std::memcmp(e->words.data(), words, count * sizeof(uint64_t)) == 0) {
+      if (e->words.size() == count && std::equal(words, words + count, e->words.data())) {
         return e->instance;
       }
     }
@@ -151,6 +151,7 @@ using ClassCache = std::unordered_map<std::vector<uint64_t>, std::vector<PyObjec
 struct Overload {
   std::vector<Argument> arguments;
   int positional = 0;              // arguments that may be given by position
+  int required = 0;                // position after the last argument without a default
   PyObject* build = nullptr;       // owned
   bool python = false;             // `build` is the implementation
   bool allows_out = false;
@@ -223,8 +224,19 @@ struct Frame {
 // op_arguments.cpp
 bool overload_parse_spec(PyObject* spec, Overload* overload);
 // Distributes a call's arguments over the schema. Mismatch: frame says why.
-Outcome bind_arguments(const Op* op, const Overload& overload, Frame* frame, PyObject* const* args,
-                       Py_ssize_t count, PyObject* kwnames);
+Outcome bind_any(const Overload& overload, Frame* frame, PyObject* const* args, Py_ssize_t count,
+                 PyObject* kwnames);
+inline Outcome bind_arguments(const Overload& overload, Frame* frame, PyObject* const* args,
+                              Py_ssize_t count, PyObject* kwnames) {
+  if (kwnames || count < overload.required || count > overload.positional) [[unlikely]] {
+    return bind_any(overload, frame, args, count, kwnames);
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) frame->values[i] = args[i];
+  const Argument* arguments = overload.arguments.data();
+  const Py_ssize_t total = static_cast<Py_ssize_t>(overload.arguments.size());
+  for (Py_ssize_t i = count; i < total; ++i) frame->values[i] = arguments[i].default_value;
+  return Outcome::Ok;
+}
 // Checks kinds, converts, and writes the key.
 Outcome parse_arguments(const Overload& overload, Frame* frame);
 void raise_mismatch(const Op* op, const Overload& overload, const Frame& frame,

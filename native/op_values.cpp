@@ -125,6 +125,7 @@ bool has_torch_function(PyObject* object) {
 }
 
 Outcome read_number(Frame* frame, PyObject* object, Number* out) {
+  if (PyLong_CheckExact(object)) return read_long(object, out);
   if (PyFloat_Check(object)) {  // includes numpy.float64
     out->type = NumberType::Float;
     out->value.d = PyFloat_AS_DOUBLE(object);

@@ -15,6 +15,7 @@ constexpr int64_t kRoutineWork = 100000;
 constexpr int64_t kPieceWork = 5000;        // ns: smallest piece worth handing to a worker
 constexpr int64_t kAlignment = 64;
 constexpr int kInlineBuffers = 24;
+constexpr int kInlineScalars = 8;
 constexpr int kErrorWords = 8;              // one cache line: flag, value, size, dimension
 constexpr const char* kNoMemory = "out of memory";
 
@@ -144,6 +145,22 @@ void resolve_launches(Instance* instance) {
   }
 }
 
+// Most eager calls are one short kernel that reads inputs and writes outputs: plan_run has a
+// straight path for them.
+bool is_simple(const Instance* instance) {
+  if (instance->ready.size() != 1 || instance->arena_bytes > 0) return false;
+  const ReadyLaunch& ready = instance->ready[0];
+  if (!ready.launch->kernel || ready.scratch > 0 || ready.offsets) return false;
+  if (ready.launch->buffers.size() > kInlineBuffers) return false;
+  if (ready.launch->scalars.size() > kInlineScalars) return false;
+  if (ready.work >= kParallelWork && ready.chunks > 1) return false;
+  const std::vector<BufferSpec>& buffers = instance->plan->buffers;
+  return ready.work <= kReleaseWork &&
+         std::all_of(buffers.begin(), buffers.end(), [](const BufferSpec& b) {
+           return b.kind == BufferSpec::Input || b.kind == BufferSpec::Output;
+         });
+}
+
 // ---- running (nothing below this line until `run_all` needs the GIL)
 
 struct Execution {
@@ -153,11 +170,12 @@ struct Execution {
   const uint8_t* scalar_is_float;
 };
 
-Scalar read_scalar(const Execution& run, const ScalarSource& source) {
+inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,
+                          const ScalarSource& source) {
   Scalar out;
   if (source.kind == ScalarSource::Constant) return source.constant;
-  const Scalar given = run.scalars[source.index];
-  const bool is_float = run.scalar_is_float[source.index];
+  const Scalar given = scalars[source.index];
+  const bool is_float = scalar_is_float[source.index];
   if (source.as_float) out.d = is_float ? given.d : static_cast<double>(given.i);
   else out.i = is_float ? static_cast<int64_t>(given.d) : given.i;
   return out;
@@ -178,7 +196,7 @@ void bind_launch(const Execution& run, const ReadyLaunch& ready, BoundLaunch* bo
     bound->pointers[i] = ready.offsets ? base + ready.offsets[i] : base;
   }
   for (size_t i = 0; i < launch.scalars.size(); ++i) {
-    bound->scalars[i] = read_scalar(run, launch.scalars[i]);
+    bound->scalars[i] = read_scalar(run.scalars, run.scalar_is_float, launch.scalars[i]);
   }
   bound->ready = &ready;
 }
@@ -257,7 +275,7 @@ const char* run_all(const Execution& run, const char** name) {
       scalar_count += ready[i].launch->scalars.size();
     }
     SmallArray<char*, kInlineBuffers> pointers(pointer_count);
-    SmallArray<Scalar, 8> scalars(scalar_count);
+    SmallArray<Scalar, kInlineScalars> scalars(scalar_count);
     SmallArray<BoundLaunch, 4> bound(length);
     if (!pointers.get() || !scalars.get() || !bound.get()) return kNoMemory;
     char** p = pointers.get();
@@ -480,6 +498,31 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   return fine && !error && (error_count == 0 || check_errors(plan, bases.get()));
 }
 
+bool run_simple(const Instance* instance, const Call& call, PyObject* const* outputs) {
+  const ReadyLaunch& ready = instance->ready[0];
+  const Launch& launch = *ready.launch;
+  const BufferSpec* buffers = instance->plan->buffers.data();
+  char* pointers[kInlineBuffers];
+  Scalar scalars[kInlineScalars];
+  const size_t count = launch.buffers.size();
+  for (size_t i = 0; i < count; ++i) {
+    const BufferSpec& buffer = buffers[launch.buffers[i]];
+    Tensor* t = buffer.kind == BufferSpec::Input ? call.tensors[buffer.index]
+                                                 : reinterpret_cast<Tensor*>(outputs[buffer.index]);
+    if (t->storage->pending) [[unlikely]] {
+      if (!tensor_materialise(t, instance->plan->name.c_str())) return false;
+    }
+    pointers[i] = t->data();
+  }
+  for (size_t i = 0; i < launch.scalars.size(); ++i) {
+    scalars[i] = read_scalar(call.scalars, call.scalar_is_float, launch.scalars[i]);
+  }
+  if (ready.chunks > 0) {
+    launch.kernel(pointers, ready.sizes, scalars, 0, ready.chunks, nullptr);
+  }
+  return true;
+}
+
 void drop_outputs(const Plan* plan, PyObject** outputs) {
   for (size_t k = 0; k < plan->outputs.size(); ++k) Py_CLEAR(outputs[k]);
 }
@@ -522,6 +565,7 @@ bool instance_prepare(Instance* instance) {
   }
   plan_arena(instance);
   resolve_launches(instance);
+  instance->simple = is_simple(instance);
   instance->prepared = true;
   return true;
 }
@@ -538,7 +582,9 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   if (!dry && !instance->prepared && !instance_prepare(instance)) return false;
   if (!make_outputs(instance, call, device, outputs)) return false;
   if (dry || instance->ready.empty() || device.kind == DeviceKind::Null) return true;
-  if (execute(instance, call, outputs)) return true;
+  if (instance->simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) {
+    return true;
+  }
   drop_outputs(plan, outputs);
   return false;
 }
