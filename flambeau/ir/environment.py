@@ -29,6 +29,8 @@ class Environment(Protocol):
 
 
 _stack: ContextVar[tuple[tuple[Any, Iterator[int]], ...]] = ContextVar("environments", default=())
+# The user's "file:line" that new nodes are stamped with.
+source_line: ContextVar[str | None] = ContextVar("source_line", default=None)
 _orphans = itertools.count(1 << 40)  # draws outside of any program
 
 
@@ -106,10 +108,9 @@ def hint(size: Size, default: int = 64) -> int:
     if isinstance(size, int):
         return size
     current = current_environment()
-    if current is not None:
-        return int(current.hint(size))
-    names = free_symbols(size)
     try:
-        return evaluate(size, dict.fromkeys(names, default))
-    except ZeroDivisionError:
+        if current is not None:
+            return int(current.hint(size))
+        return evaluate(size, dict.fromkeys(free_symbols(size), default))
+    except (KeyError, ZeroDivisionError):
         return default

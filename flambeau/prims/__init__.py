@@ -27,6 +27,21 @@ from flambeau.prims.helpers import (
     unsqueeze,
 )
 from flambeau.prims.index import check_index, gather, index_nd, take
+from flambeau.prims.linear_algebra import (
+    adjoint,
+    cholesky,
+    diagonal,
+    eig,
+    eigh,
+    lower_triangle,
+    lu,
+    qr,
+    solve,
+    svd,
+    triangular_solve,
+    upper_triangle,
+    with_diagonal,
+)
 from flambeau.prims.pointwise import (
     abs,
     acos,
@@ -107,7 +122,7 @@ from flambeau.prims.reduce import argmax, argmin, reduce_dims, spread, sum
 from flambeau.prims.reduce import max_ as max
 from flambeau.prims.reduce import min_ as min
 from flambeau.prims.reduce import prod_ as prod
-from flambeau.prims.routine import matmul, sort
+from flambeau.prims.routine import fft, matmul, searchsorted, sort
 from flambeau.prims.scan import cummax, cummin, cumprod, cumsum, extreme_index, linear_scan
 from flambeau.prims.scatter import put_nd, scatter, take_add
 from flambeau.prims.shape import (
@@ -130,6 +145,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "adjoint",
     "all",
     "any",
     "argmax",
@@ -154,6 +170,7 @@ __all__ = [
     "cat",
     "ceil",
     "check_index",
+    "cholesky",
     "complex",
     "conj",
     "constant",
@@ -165,9 +182,12 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "diagonal",
     "digamma",
     "dilate",
     "div",
+    "eig",
+    "eigh",
     "eq",
     "erf",
     "erfc",
@@ -176,6 +196,7 @@ __all__ = [
     "exp2",
     "expm1",
     "extreme_index",
+    "fft",
     "flip",
     "floor",
     "floor_div",
@@ -199,7 +220,9 @@ __all__ = [
     "log10",
     "log1p",
     "log2",
+    "lower_triangle",
     "lt",
+    "lu",
     "matmul",
     "max",
     "maximum",
@@ -218,6 +241,7 @@ __all__ = [
     "PRIMITIVES",
     "prod",
     "put_nd",
+    "qr",
     "random",
     "Read",
     "real",
@@ -229,6 +253,7 @@ __all__ = [
     "rsqrt",
     "scalar_node",
     "scatter",
+    "searchsorted",
     "shift_left",
     "shift_right",
     "sigmoid",
@@ -238,6 +263,7 @@ __all__ = [
     "sinh",
     "size",
     "slice",
+    "solve",
     "sort",
     "spread",
     "sqrt",
@@ -246,17 +272,21 @@ __all__ = [
     "sub",
     "sum",
     "sum_to_shape",
+    "svd",
     "take",
     "take_add",
     "tan",
     "tanh",
     "transpose",
+    "triangular_solve",
     "trigamma",
     "trunc",
     "unsqueeze",
+    "upper_triangle",
     "where",
     "windows",
     "with_derivative",
+    "with_diagonal",
     "zeros_like",
 ]
 

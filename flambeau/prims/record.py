@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from flambeau.ir.environment import source_line
 from flambeau.ir.graph_grammar import TYPE_RULES
 from flambeau.ir.node import Attributes, Node, attributes, node
 from flambeau.ir.size import Size
@@ -77,4 +78,4 @@ def bind(name: str, /, *operands: Node, **constants: Any) -> Node:
     """Builds the node of primitive `name`; its type comes from the record."""
     dtype, shape = PRIMITIVES[name].infer(operands, constants)
     packed: Attributes = attributes(**constants)
-    return node(name, operands, packed, dtype, shape)
+    return node(name, operands, packed, dtype, shape, source_line.get())

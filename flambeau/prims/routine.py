@@ -1,4 +1,4 @@
-"""Primitives that native routines compute: matrix products and sorting."""
+"""Primitives that native routines compute: matrix products, sorting, Fourier transforms."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from flambeau.ir.node import Node
 from flambeau.prims import pointwise, shape
 from flambeau.prims.common import (
     BOOL,
+    COMPLEX,
     FLOATS,
     INTEGERS,
     NUMBERS,
@@ -162,3 +163,109 @@ def sort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> t
     """Sorted values and their indices; NaN counts as greatest."""
     constants = {"axis": axis, "descending": descending, "stable": stable}
     return bind("sort", x, **constants), bind("sort_indices", x, **constants)
+
+
+# ------------------------------------------------------------------------------------ Fourier
+
+
+def _infer_fft(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("fft", operands, 1)
+    [x] = operands
+    check_dtype("fft", x, COMPLEX)
+    check_axis("fft", constants["axis"], x.ndim)
+    return x.dtype, x.shape
+
+
+def _fft_rule(g: Node, y: Node, x: Node) -> Gradients:
+    return (fft(g, y.attribute("axis"), not y.attribute("inverse")),)
+
+
+def _numpy_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    axis = constants["axis"]
+    if constants["inverse"]:
+        return numpy.fft.ifft(arrays[0], axis=axis, norm="forward")
+    return numpy.fft.fft(arrays[0], axis=axis)
+
+
+def _fft_samples() -> Samples:
+    row = [1.0 + 0.5j, -0.3 + 2.0j, 0.7 - 1.0j]
+    yield [row], {"axis": 0, "inverse": False}
+    yield [[row, row[::-1]]], {"axis": 1, "inverse": True}
+
+
+register(
+    Primitive(
+        "fft",
+        "routine",
+        _infer_fft,
+        _fft_rule,
+        spelling="fft",
+        cost=32,
+        reference=_numpy_fft,
+        samples=_fft_samples,
+    )
+)
+
+
+def fft(x: Node, axis: int, inverse: bool = False) -> Node:
+    """Discrete Fourier transform along an axis, not normalised in either direction.
+
+    Sum over k of x[k] * exp(-2 pi i j k / n), with + for the inverse. Transforms of real values are
+    written with it: cast to complex, keep the first n // 2 + 1 results.
+    """
+    return bind("fft", x, axis=axis, inverse=inverse)
+
+
+# ------------------------------------------------------------------------------------ searching
+
+
+def _infer_search(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("searchsorted", operands, 2)
+    boundaries, values = operands
+    check_dtype("searchsorted", values, frozenset({boundaries.dtype}))
+    if boundaries.ndim != 1 and not same_shape(boundaries.shape[:-1], values.shape[:-1]):
+        raise ValueError(
+            f"[searchsorted] {show(boundaries.shape)} and {show(values.shape)} have other rows\n"
+            "hint: all but the last size must agree, or the boundaries have one dimension"
+        )
+    return "i64", values.shape
+
+
+def _numpy_search(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    boundaries, values = arrays
+    side: Any = "right" if constants["right"] else "left"
+    if boundaries.ndim == 1:
+        return numpy.searchsorted(boundaries, values, side)
+    rows = zip(boundaries.reshape(-1, boundaries.shape[-1]), values.reshape(-1, values.shape[-1]))
+    return numpy.stack([numpy.searchsorted(b, v, side) for b, v in rows]).reshape(values.shape)
+
+
+def _search_samples() -> Samples:
+    yield [[1.0, 2.0, 2.0, 5.0], [[0.5, 2.0], [3.0, 9.0]]], {"right": False}
+    yield [[[1.0, 2.0], [3.0, 4.0]], [[2.0], [3.5]]], {"right": True}
+
+
+register(
+    Primitive(
+        "searchsorted",
+        "routine",
+        _infer_search,
+        NOT_DIFFERENTIABLE,
+        spelling="searchsorted",
+        cost=16,
+        reference=_numpy_search,
+        samples=_search_samples,
+    )
+)
+
+
+def searchsorted(boundaries: Node, values: Node, right: bool = False) -> Node:
+    """Where to insert values so that the (rows of) boundaries stay sorted; before equals, or after.
+
+    Boundaries: [N], or [*B, N] for values [*B, K].
+    """
+    return bind("searchsorted", boundaries, values, right=right)

@@ -1,0 +1,535 @@
+"""Factorisations and solvers over batches of matrices, for LAPACK.
+
+Operands are [*B, M, N] with equal batch dimensions. A factorisation has one node per result, told
+apart by the attribute `result`; the routine runs once for all of them. Derivatives: Giles (2008),
+"An extended collection of matrix derivative results"; for complex matrices and for LU, QR and
+eigenvectors the same method with conjugates. Each result's rule gives its share of the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flambeau.ir.environment import same_shape, same_size
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, known_equal, known_less, minimum
+from flambeau.prims import pointwise, reduce, shape
+from flambeau.prims.common import (
+    COMPLEX,
+    TO_COMPLEX,
+    TO_REAL,
+    Gradients,
+    Type,
+    check_count,
+    check_dtype,
+    show,
+)
+from flambeau.prims.create import full_like, iota, zeros_like
+from flambeau.prims.record import Primitive, bind, register
+from flambeau.prims.routine import matmul
+from flambeau.prims.scatter import scatter
+
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+Reference = Callable[[list[Any], dict[str, Any]], Any]
+LAPACK = frozenset({"f32", "f64", "c64", "c128"})
+RESULTS = {
+    "cholesky": ("factor", "info"),
+    "lu": ("packed", "pivots", "permutation", "info"),
+    "qr": ("q", "r"),
+    "eigh": ("values", "vectors"),
+    "eig": ("values", "vectors"),
+    "svd": ("u", "s", "vh"),
+}
+
+# ------------------------------------------------------------------------------------ helpers
+
+
+def adjoint(x: Node) -> Node:
+    """Conjugate transpose of the matrices."""
+    order = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]
+    return shape.permute(pointwise.conj(x), order)
+
+
+def _mask(x: Node, test: Callable[[Node, Node], Node]) -> Node:
+    """A test of (row, column) for each place of the matrices."""
+    return test(iota(x.shape, x.ndim - 2), iota(x.shape, x.ndim - 1))
+
+
+def lower_triangle(x: Node, strict: bool = False) -> Node:
+    """The lower triangle, zeros elsewhere."""
+    test = pointwise.gt if strict else pointwise.ge
+    return pointwise.where(_mask(x, test), x, zeros_like(x))
+
+
+def upper_triangle(x: Node) -> Node:
+    """The upper triangle, zeros elsewhere."""
+    return pointwise.where(_mask(x, pointwise.le), x, zeros_like(x))
+
+
+def diagonal(x: Node) -> Node:
+    """The diagonals [*B, N] of square matrices."""
+    kept = pointwise.where(_mask(x, pointwise.eq), x, zeros_like(x))
+    return reduce.sum(kept, axis=x.ndim - 1)
+
+
+def with_diagonal(x: Node, values: Node) -> Node:
+    """Square matrices with their diagonals replaced by `values` [*B, N]."""
+    return pointwise.where(_mask(x, pointwise.eq), _columns(values, x), x)
+
+
+def _columns(values: Node, like: Node) -> Node:
+    """values[*B, N] for every row: element [i, j] is values[j]."""
+    return shape.broadcast(values, like.shape, [*range(like.ndim - 2), like.ndim - 1])
+
+
+def _rows(values: Node, like: Node) -> Node:
+    """values[*B, M] for every column: element [i, j] is values[i]."""
+    return shape.broadcast(values, like.shape, [*range(like.ndim - 2), like.ndim - 2])
+
+
+def _halved_diagonal(x: Node) -> Node:
+    return with_diagonal(x, diagonal(x) * 0.5)
+
+
+def _like(values: Node, like: Node) -> Node:
+    return pointwise.cast(values, like.dtype)
+
+
+# ------------------------------------------------------------------------------------ type rules
+
+
+def _check_square(name: str, x: Node) -> None:
+    if x.ndim < 2 or not same_size(x.shape[-1], x.shape[-2]):
+        raise ValueError(
+            f"[{name}] matrices are not square: {show(x.shape)}\n"
+            "hint: the last two sizes must agree"
+        )
+
+
+def _check_result(name: str, result: str) -> None:
+    if result not in RESULTS[name]:
+        raise ValueError(f"[{name}] no result {result!r}\nhint: one of {', '.join(RESULTS[name])}")
+
+
+def _infer_solve(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("solve", operands, 2)
+    a, b = operands
+    check_dtype("solve", a, LAPACK)
+    check_dtype("solve", b, frozenset({a.dtype}))
+    _check_square("solve", a)
+    if not same_shape(a.shape[:-1], b.shape[:-1]):
+        raise ValueError(
+            f"[solve] right sides {show(b.shape)} do not fit matrices {show(a.shape)}\n"
+            "hint: both are batches of matrices of as many rows"
+        )
+    return b.dtype, b.shape
+
+
+def _infer_factorisation(name: str, square: bool) -> Any:
+    def infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+        check_count(name, operands, 1)
+        [x] = operands
+        check_dtype(name, x, LAPACK)
+        _check_result(name, constants["result"])
+        if square:
+            _check_square(name, x)
+        elif x.ndim < 2:
+            raise ValueError(f"[{name}] {show(x.shape)} is no batch of matrices\nhint: unsqueeze")
+        return _SHAPES[name](x, constants)
+
+    return infer
+
+
+def _cholesky_shape(x: Node, constants: dict[str, Any]) -> Type:
+    return (x.dtype, x.shape) if constants["result"] == "factor" else ("i32", x.shape[:-2])
+
+
+def _lu_shape(x: Node, constants: dict[str, Any]) -> Type:
+    batch, (m, n) = x.shape[:-2], x.shape[-2:]
+    types: dict[str, Type] = {
+        "packed": (x.dtype, x.shape),
+        "pivots": ("i32", (*batch, minimum(m, n))),
+        "permutation": ("i64", (*batch, m)),
+        "info": ("i32", batch),
+    }
+    return types[constants["result"]]
+
+
+def _qr_shape(x: Node, constants: dict[str, Any]) -> Type:
+    batch, (m, n) = x.shape[:-2], x.shape[-2:]
+    inner = m if constants["complete"] else minimum(m, n)
+    return x.dtype, (*batch, m, inner) if constants["result"] == "q" else (*batch, inner, n)
+
+
+def _eigh_shape(x: Node, constants: dict[str, Any]) -> Type:
+    if constants["result"] == "vectors":
+        return x.dtype, x.shape
+    return TO_REAL.get(x.dtype, x.dtype), x.shape[:-1]
+
+
+def _eig_shape(x: Node, constants: dict[str, Any]) -> Type:
+    dtype = TO_COMPLEX.get(x.dtype, x.dtype)
+    return dtype, x.shape if constants["result"] == "vectors" else x.shape[:-1]
+
+
+def _svd_shape(x: Node, constants: dict[str, Any]) -> Type:
+    batch, (m, n) = x.shape[:-2], x.shape[-2:]
+    k = minimum(m, n)
+    full = constants["full_matrices"]
+    sizes: dict[str, tuple[Size, ...]] = {
+        "u": (*batch, m, m if full else k),
+        "s": (*batch, k),
+        "vh": (*batch, n if full else k, n),
+    }
+    real = TO_REAL.get(x.dtype, x.dtype)
+    return real if constants["result"] == "s" else x.dtype, sizes[constants["result"]]
+
+
+_SHAPES: dict[str, Callable[[Node, dict[str, Any]], Type]] = {
+    "cholesky": _cholesky_shape,
+    "lu": _lu_shape,
+    "qr": _qr_shape,
+    "eigh": _eigh_shape,
+    "eig": _eig_shape,
+    "svd": _svd_shape,
+}
+
+# ------------------------------------------------------------------------------------ derivatives
+
+
+def _solve_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
+    of_b = solve(adjoint(a), g)
+    return -matmul(of_b, adjoint(y)), of_b
+
+
+def _triangular_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
+    is_upper, adjointed, unit = (y.attribute(k) for k in ("upper", "adjointed", "unit"))
+    of_b = triangular_solve(a, g, is_upper, not adjointed, unit)
+    of_a = -(matmul(y, adjoint(of_b)) if adjointed else matmul(of_b, adjoint(y)))
+    kept = upper_triangle(of_a) if is_upper else lower_triangle(of_a)
+    if unit:
+        kept = with_diagonal(kept, full_like(0, diagonal(kept)))
+    return kept, of_b
+
+
+def _cholesky_rule(g: Node, y: Node, a: Node) -> Gradients:
+    if y.attribute("result") != "factor":
+        return (None,)
+    phi = _halved_diagonal(lower_triangle(matmul(adjoint(y), g)))
+    left = triangular_solve(y, phi, False, True)
+    both = adjoint(triangular_solve(y, adjoint(left), False, True))
+    return ((both + adjoint(both)) * 0.5,)
+
+
+def _lu_rule(g: Node, y: Node, a: Node) -> Gradients:
+    if y.attribute("result") != "packed":
+        return (None,)
+    if known_equal(a.shape[-1], a.shape[-2]) is not True:
+        raise NotImplementedError(
+            f"[lu] derivative for matrices {show(a.shape)} that are not square\nhint: use qr"
+        )
+    triangle = lower_triangle(
+        matmul(adjoint(_unit_lower(y)), lower_triangle(g, strict=True)), strict=True
+    )
+    inner = triangle + upper_triangle(matmul(upper_triangle(g), adjoint(upper_triangle(y))))
+    # With the adjoint of L from the left, with that of U from the right.
+    left = triangular_solve(y, inner, False, True, unit=True)
+    permuted = adjoint(triangular_solve(y, adjoint(left), True, False))
+    order = lu(a)[2]
+    return (scatter(zeros_like(a), _rows(order, a), permuted, a.ndim - 2, "set"),)
+
+
+def _unit_lower(packed: Node) -> Node:
+    return with_diagonal(lower_triangle(packed), full_like(1, diagonal(packed)))
+
+
+def _qr_rule(g: Node, y: Node, a: Node) -> Gradients:
+    m, n = a.shape[-2:]
+    if known_less(m, n) is not False or (y.attribute("complete") and known_equal(m, n) is not True):
+        raise NotImplementedError(
+            f"[qr] derivative for matrices {show(a.shape)}\n"
+            "hint: only for as many rows as columns or more, in reduced form"
+        )
+    q, r = qr(a, y.attribute("complete"))
+    if y.attribute("result") == "q":
+        inner = -matmul(adjoint(q), g)
+    else:
+        inner = matmul(g, adjoint(r))
+    triangle = upper_triangle(inner)
+    whole = triangle + adjoint(triangle)
+    total = matmul(q, _halved_diagonal(whole))
+    if y.attribute("result") == "q":
+        total = total + g
+    return (adjoint(triangular_solve(r, adjoint(total), True, False)),)
+
+
+def _differences(values: Node, like: Node) -> Node:
+    """values[j] - values[i] with ones on the diagonal."""
+    return with_diagonal(_columns(values, like) - _rows(values, like), full_like(1, values))
+
+
+def _eigh_rule(g: Node, y: Node, a: Node) -> Gradients:
+    values, vectors = eigh(a)
+    if y.attribute("result") == "values":
+        inner = with_diagonal(zeros_like(a), _like(g, a))
+    else:
+        projected = matmul(adjoint(vectors), g)
+        inner = projected / _differences(_like(values, a), a)
+        inner = with_diagonal(inner, zeros_like(diagonal(inner)))
+    return (matmul(matmul(vectors, inner), adjoint(vectors)),)
+
+
+def _eig_rule(g: Node, y: Node, a: Node) -> Gradients:
+    values, vectors = eig(a)
+    if y.attribute("result") == "values":
+        inner = with_diagonal(zeros_like(vectors), g)
+    else:
+        # The norm of a vector is fixed: what would change it has no effect.
+        projected = matmul(adjoint(vectors), g)
+        radial = _like(pointwise.real(diagonal(projected)), g)
+        gram = matmul(adjoint(vectors), vectors)
+        free = projected - gram * _columns(radial, projected)
+        inner = free / pointwise.conj(_differences(values, projected))
+        inner = with_diagonal(inner, zeros_like(values))
+    total = solve(adjoint(vectors), matmul(inner, adjoint(vectors)))
+    return (total if a.dtype in COMPLEX else pointwise.real(total),)
+
+
+def _svd_rule(g: Node, y: Node, a: Node) -> Gradients:
+    m, n = a.shape[-2:]
+    if y.attribute("full_matrices") and known_equal(m, n) is not True:
+        raise NotImplementedError(
+            f"[svd] derivative with full_matrices for {show(a.shape)}\nhint: full_matrices=False"
+        )
+    u, s, vh = svd(a, y.attribute("full_matrices"))
+    result = y.attribute("result")
+    if result == "s":
+        inner = _columns(_like(g, a), u)
+        return (matmul(u * inner, vh),)
+    scale = _like(s, a)
+    if result == "u":
+        return (_svd_vectors(g, u, scale, vh, a.dtype in COMPLEX),)
+    transposed = _svd_vectors(adjoint(g), adjoint(vh), scale, adjoint(u), False)
+    return (adjoint(transposed),)
+
+
+def _svd_vectors(g: Node, u: Node, s: Node, vh: Node, with_phase: bool) -> Node:
+    """Share of the left vectors; the right ones' is the adjoint, with roles swapped.
+
+    The phase that both vectors of a complex pair share counts once, with the left vectors.
+    """
+    projected = matmul(adjoint(u), g)
+    skew = projected - adjoint(projected)
+    squares = _differences(s * s, skew)
+    inner = skew / squares * _columns(s, skew)
+    phase = diagonal(skew) / (s * 2) if with_phase else zeros_like(s)
+    inner = with_diagonal(inner, phase)
+    total = matmul(matmul(u, inner), vh)
+    outside = g - matmul(u, projected)  # zero where u is square
+    return total + matmul(outside / _columns(s, outside), vh)
+
+
+# ------------------------------------------------------------------------------------ references
+
+
+def _numpy_solve(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    return numpy.linalg.solve(*arrays)
+
+
+def _batched(function: Callable[..., Any], *arrays: Any) -> Any:
+    import numpy
+
+    batch = arrays[0].shape[:-2]
+    if not batch:
+        return function(*arrays)
+    flat = [x.reshape(-1, *x.shape[-2:]) for x in arrays]
+    results = [function(*parts) for parts in zip(*flat)]
+    return numpy.stack(results).reshape(*batch, *numpy.shape(results[0]))
+
+
+def _numpy_triangular(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import scipy.linalg  # type: ignore[import-untyped]
+
+    is_upper, adjointed, unit = (constants[k] for k in ("upper", "adjointed", "unit"))
+
+    def one(a: Any, b: Any) -> Any:
+        return scipy.linalg.solve_triangular(
+            a, b, lower=not is_upper, trans=2 if adjointed else 0, unit_diagonal=unit
+        )
+
+    return _batched(one, *arrays)
+
+
+def _numpy_cholesky(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    if constants["result"] == "info":
+        return numpy.zeros(arrays[0].shape[:-2])
+    return numpy.linalg.cholesky(arrays[0])
+
+
+def _numpy_lu(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+    import scipy.linalg  # type: ignore[import-untyped]
+
+    def one(a: Any) -> Any:
+        packed, pivots = scipy.linalg.lu_factor(a)
+        order = numpy.arange(a.shape[0])
+        for i, p in enumerate(pivots):
+            order[[i, p]] = order[[p, i]]
+        found = {"packed": packed, "pivots": pivots + 1, "permutation": order, "info": 0}
+        return found[constants["result"]]
+
+    return _batched(one, arrays[0])
+
+
+def _numpy_qr(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    mode: Any = "complete" if constants["complete"] else "reduced"
+    return numpy.linalg.qr(arrays[0], mode)[constants["result"] == "r"]
+
+
+def _numpy_eig(name: str) -> Reference:
+    def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+        import numpy
+
+        return getattr(numpy.linalg, name)(arrays[0])[constants["result"] == "vectors"]
+
+    return reference
+
+
+def _numpy_svd(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    found = numpy.linalg.svd(arrays[0], full_matrices=constants["full_matrices"])
+    return found[RESULTS["svd"].index(constants["result"])]
+
+
+# ------------------------------------------------------------------------------------ samples
+
+SQUARE = [[4.0, 1.0, 0.5], [1.0, 3.0, -0.7], [0.5, -0.7, 5.0]]
+GENERAL = [[0.3, 1.2, -0.5], [2.0, 0.4, 0.9], [-0.6, 1.1, 1.7]]
+TALL = [[0.3, 1.2], [2.0, 0.4], [-0.6, 1.1]]
+
+
+def _pair_samples() -> Samples:
+    yield [GENERAL, TALL], {}
+    yield [[GENERAL, SQUARE], [TALL, TALL]], {}
+
+
+def _triangular_samples() -> Samples:
+    for flags in ((False, False, False), (True, False, False), (False, True, True)):
+        packed = dict(zip(("upper", "adjointed", "unit"), flags))
+        yield [SQUARE, TALL], packed
+
+
+def _factor_samples(name: str) -> Callable[[], Samples]:
+    def samples() -> Samples:
+        matrices = [SQUARE] if name in ("cholesky", "eigh") else [GENERAL]
+        if name in ("qr", "svd"):
+            matrices.append(TALL)
+        extra = {"qr": {"complete": False}, "svd": {"full_matrices": False}}.get(name, {})
+        for matrix in matrices:
+            for result in RESULTS[name]:
+                yield [matrix], {"result": result, **extra}
+
+    return samples
+
+
+def _routine(
+    name: str, infer: Any, derivative: Any, reference: Reference, samples: Callable[[], Samples]
+) -> None:
+    register(
+        Primitive(
+            name,
+            "routine",
+            infer,
+            derivative,
+            spelling=name,
+            cost=256,
+            reference=reference,
+            samples=samples,
+        )
+    )
+
+
+_routine("solve", _infer_solve, _solve_rule, _numpy_solve, _pair_samples)
+_routine("triangular_solve", _infer_solve, _triangular_rule, _numpy_triangular, _triangular_samples)
+for _name, _rule, _reference in (
+    ("cholesky", _cholesky_rule, _numpy_cholesky),
+    ("lu", _lu_rule, _numpy_lu),
+    ("qr", _qr_rule, _numpy_qr),
+    ("eigh", _eigh_rule, _numpy_eig("eigh")),
+    ("eig", _eig_rule, _numpy_eig("eig")),
+    ("svd", _svd_rule, _numpy_svd),
+):
+    _infer = _infer_factorisation(_name, square=_name not in ("lu", "qr", "svd"))
+    _routine(_name, _infer, _rule, _reference, _factor_samples(_name))
+
+# ------------------------------------------------------------------------------------ constructors
+
+
+def solve(a: Node, b: Node) -> Node:
+    """X with A X = B, for square matrices A [*B, N, N] and B [*B, N, K]."""
+    return bind("solve", a, b)
+
+
+def triangular_solve(
+    a: Node, b: Node, upper: bool, adjointed: bool = False, unit: bool = False
+) -> Node:
+    """X with T X = B (or T^H X = B), T being the upper or lower triangle of A."""
+    return bind("triangular_solve", a, b, upper=upper, adjointed=adjointed, unit=unit)
+
+
+def cholesky(a: Node) -> tuple[Node, Node]:
+    """L, lower, with A = L L^H; and info (i32): 0, or the order of the minor not positive."""
+    return bind("cholesky", a, result="factor"), bind("cholesky", a, result="info")
+
+
+def lu(a: Node) -> tuple[Node, Node, Node, Node]:
+    """Packed L and U, LAPACK's pivots (i32, from 1), rows order (A[order] = L U), and info."""
+    packed, pivots, order, info = (bind("lu", a, result=r) for r in RESULTS["lu"])
+    return packed, pivots, order, info
+
+
+def qr(a: Node, complete: bool = False) -> tuple[Node, Node]:
+    """Q with orthonormal columns and R upper triangular with A = Q R."""
+    q, r = (bind("qr", a, result=k, complete=complete) for k in RESULTS["qr"])
+    return q, r
+
+
+def eigh(a: Node) -> tuple[Node, Node]:
+    """Ascending eigenvalues and eigenvectors (columns) of the Hermitian lower triangle of A."""
+    return bind("eigh", a, result="values"), bind("eigh", a, result="vectors")
+
+
+def eig(a: Node) -> tuple[Node, Node]:
+    """Complex eigenvalues and eigenvectors (columns of norm 1) of a general matrix."""
+    return bind("eig", a, result="values"), bind("eig", a, result="vectors")
+
+
+def svd(a: Node, full_matrices: bool = False) -> tuple[Node, Node, Node]:
+    """U, descending singular values S and V^H with A = U diag(S) V^H."""
+    u, s, vh = (bind("svd", a, result=k, full_matrices=full_matrices) for k in RESULTS["svd"])
+    return u, s, vh
+
+
+__all__ = [
+    "adjoint",
+    "cholesky",
+    "diagonal",
+    "eig",
+    "eigh",
+    "lower_triangle",
+    "lu",
+    "qr",
+    "solve",
+    "svd",
+    "triangular_solve",
+    "upper_triangle",
+    "with_diagonal",
+]
