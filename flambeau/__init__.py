@@ -6,18 +6,40 @@ if _os.environ.get("FLAMBEAU_NATIVE_DIR"):  # another build of the core, e.g. wi
     __path__.insert(0, _os.environ["FLAMBEAU_NATIVE_DIR"])
 
 from flambeau import _core
-from flambeau._core import Size, Tensor, device, dtype
+from flambeau import ops as _ops  # noqa: F401 - defines every operator
+from flambeau._core import (
+    Generator,
+    Size,
+    Tensor,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    default_generator,
+    device,
+    dtype,
+    finfo,
+    get_default_device,
+    get_num_threads,
+    iinfo,
+    layout,
+    memory_format,
+    preserve_format,
+    set_default_device,
+    set_num_threads,
+    strided,
+)
 from flambeau.core import dtypes as _dtypes
+from flambeau.core import tensor as _tensor
 from flambeau.core.dtypes import get_default_dtype, set_default_dtype
 from flambeau.core.install import install as _install
 from flambeau.core.install import namespace as _namespace
-from flambeau import ops  # noqa: F401  isort: skip
 
 for _ir_name, _public in _dtypes.PUBLIC_NAMES.items():
     globals()[_public] = _dtypes.DTYPE_OBJECTS[_ir_name]
-half, float, double, bfloat16 = float16, float32, float64, bfloat16  # noqa: F821, A001
-short, int, long = int16, int32, int64  # noqa: F821, A001
-cfloat, cdouble = complex64, complex128  # noqa: F821
+half, float, double = _core.float16, _core.float32, _core.float64  # noqa: A001
+short, int, long = _core.int16, _core.int32, _core.int64  # noqa: A001
+cfloat, cdouble = _core.complex64, _core.complex128
 
 _install()
+_tensor.install()
 globals().update(_namespace("torch"))
