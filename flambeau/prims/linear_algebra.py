@@ -373,7 +373,7 @@ def _numpy_cholesky(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 def _numpy_lu(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
-    import scipy.linalg  # type: ignore[import-untyped]
+    import scipy.linalg
 
     def one(a: Any) -> Any:
         packed, pivots = scipy.linalg.lu_factor(a)
