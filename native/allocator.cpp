@@ -9,8 +9,8 @@
 //   never more than 1.25x its request; neighbours coalesce when they are freed.
 //
 // Memory goes back to the system only through `empty_cache()`, or when the bytes held in reserve
-// exceed the limit set by `set_memory_cache_limit` (default: no limit), or when the system refuses a
-// request. Fresh mmaps cost page faults that made pointwise chains 3.5x slower, hence the cache.
+// exceed the limit set by `set_memory_cache_limit` (default: no limit), or when the system refuses
+// a request. Fresh mmaps cost page faults that made pointwise chains 3.5x slower, hence the cache.
 //
 // One spin lock per pool: an uncontended pair of allocate and free costs about 10 ns, and all
 // counters, peaks included, stay exact. fork() takes both locks, so a child finds them free.
@@ -42,10 +42,10 @@ namespace fb {
 namespace {
 
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
-constexpr int64_t kSegmentStep = int64_t{2} << 20;     // one huge page
+constexpr int64_t kSegmentStep = int64_t{2} << 20;      // one huge page
 constexpr int64_t kMinimumSegment = int64_t{16} << 20;  // shared by several blocks and slabs
 constexpr int64_t kLargeStep = 4096;
-constexpr int64_t kRequestLimit = int64_t{1} << 47;    // beyond the address space
+constexpr int64_t kRequestLimit = int64_t{1} << 47;  // beyond the address space
 
 class SpinLock {
  public:
@@ -113,9 +113,9 @@ struct LargePool {
   std::unordered_map<char*, Block*> used;
   std::map<char*, Block*> segments;  // segment start -> its first block
   PoolStats stats;
-  Counter mapped, mappings;     // of both pools: what the system gave
-  int64_t slab_bytes = 0;       // the part of it that the small pool reserved
-  int64_t cached = 0;           // bytes of free blocks
+  Counter mapped, mappings;  // of both pools: what the system gave
+  int64_t slab_bytes = 0;    // the part of it that the small pool reserved
+  int64_t cached = 0;        // bytes of free blocks
   int64_t retries = 0, failures = 0;
   std::atomic<int64_t> cache_limit{INT64_MAX};
 
@@ -150,8 +150,8 @@ Block* LargePool::take_free(int64_t size) {
 }
 
 void LargePool::split(Block* block, int64_t size) {
-  auto* rest = new Block{block->at + size, block->size - size, block->segment, block, block->next,
-                         0,                false,              false};
+  auto* rest = new Block{
+      block->at + size, block->size - size, block->segment, block, block->next, 0, false, false};
   if (rest->next) rest->next->previous = rest;
   block->next = rest;
   block->size = size;
@@ -168,8 +168,8 @@ void LargePool::merge_next(Block* block) {
 }
 
 Block* LargePool::grow(int64_t size) {
-  const int64_t bytes = round_up(std::max(size, size < kMinimumSegment / 2 ? kMinimumSegment : size),
-                                 kSegmentStep);
+  const int64_t bytes =
+      round_up(std::max(size, size < kMinimumSegment / 2 ? kMinimumSegment : size), kSegmentStep);
   // Over-allocate by one step to align the segment to huge pages, then give the ends back.
   const auto total = static_cast<size_t>(bytes + kSegmentStep);
   void* raw = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -184,8 +184,7 @@ Block* LargePool::grow(int64_t size) {
 #ifdef MADV_HUGEPAGE
   madvise(at, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 #endif
-  auto* block =
-      new Block{at, bytes, new Segment{at, bytes}, nullptr, nullptr, 0, false, false};
+  auto* block = new Block{at, bytes, new Segment{at, bytes}, nullptr, nullptr, 0, false, false};
   segments.emplace(at, block);
   mapped.add(bytes);
   mappings.add(1);
@@ -431,12 +430,13 @@ bool put(PyObject* dict, const std::string& key, int64_t value) {
 bool put_counter(PyObject* dict, const char* what, const char* pool, const Counter& c) {
   const std::string prefix = std::string(what) + "." + pool + ".";
   return put(dict, prefix + "current", c.current) && put(dict, prefix + "peak", c.peak) &&
-         put(dict, prefix + "allocated", c.allocated) && put(dict, prefix + "freed", c.allocated - c.current);
+         put(dict, prefix + "allocated", c.allocated) &&
+         put(dict, prefix + "freed", c.allocated - c.current);
 }
 
 struct NamedCounter {
   const char* name;
-  Counter PoolStats::*member;
+  Counter PoolStats::* member;
 };
 constexpr NamedCounter kCounters[] = {{"allocated_bytes", &PoolStats::allocated},
                                       {"requested_bytes", &PoolStats::requested},
@@ -473,8 +473,9 @@ PyObject* py_set_cache_limit(PyObject*, PyObject* object) {
     limit = PyLong_AsLongLong(object);
     if (limit == -1 && PyErr_Occurred()) return nullptr;
     if (limit < 0) {
-      PyErr_SetString(PyExc_ValueError,
-                      "[set_memory_cache_limit] the limit is negative\nhint: pass None for no limit");
+      PyErr_SetString(
+          PyExc_ValueError,
+          "[set_memory_cache_limit] the limit is negative\nhint: pass None for no limit");
       return nullptr;
     }
   }
@@ -604,11 +605,12 @@ PyObject* memory_snapshot(PyObject*, PyObject*) {
     if (!list) break;
     if (record.first) {
       blocks = PyList_New(0);
-      PyObject* segment = blocks ? Py_BuildValue("{s:K,s:s,s:O}", "address",
-                                                 static_cast<unsigned long long>(
-                                                     reinterpret_cast<uintptr_t>(record.at)),
-                                                 "device", "cpu", "blocks", blocks)
-                                 : nullptr;
+      PyObject* segment =
+          blocks ? Py_BuildValue(
+                       "{s:K,s:s,s:O}", "address",
+                       static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(record.at)),
+                       "device", "cpu", "blocks", blocks)
+                 : nullptr;
       Py_XDECREF(blocks);
       if (!segment || PyList_Append(list, segment) < 0) Py_CLEAR(list);
       Py_XDECREF(segment);

@@ -8,15 +8,15 @@ namespace fb {
 namespace {
 
 // The first three stand in the order of DeviceKind.
-constexpr const char* kNames[] = {
-    "cpu",  "meta", "null",     "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep",       "hip",
-    "ve",   "fpga", "maia",     "xla",  "lazy", "vulkan", "mps", "hpu",   "mtia",   "privateuseone"};
+constexpr const char* kNames[] = {"cpu",    "meta",   "null",         "cuda",  "ipu",    "xpu",
+                                  "mkldnn", "opengl", "opencl",       "ideep", "hip",    "ve",
+                                  "fpga",   "maia",   "xla",          "lazy",  "vulkan", "mps",
+                                  "hpu",    "mtia",   "privateuseone"};
 constexpr int kNameCount = static_cast<int>(sizeof kNames / sizeof *kNames);
 constexpr int kUsable = 3;
 
 struct DeviceObject {
-  PyObject_HEAD
-  uint8_t name;  // index into kNames
+  PyObject_HEAD uint8_t name;  // index into kNames
   int8_t index;
 };
 PyTypeObject* device_type;

@@ -121,9 +121,10 @@ PyObject* export_capsule(Tensor* t, bool versioned, bool copied) {
                            0};
   exported->plain = {tensor, exported, delete_plain};
   exported->versioned = {1, 0, exported, delete_versioned, copied ? kCopied : 0, tensor};
-  void* pointer = versioned ? static_cast<void*>(&exported->versioned)
-                            : static_cast<void*>(&exported->plain);
-  PyObject* capsule = PyCapsule_New(pointer, versioned ? kVersionedName : kName, capsule_destructor);
+  void* pointer =
+      versioned ? static_cast<void*>(&exported->versioned) : static_cast<void*>(&exported->plain);
+  PyObject* capsule =
+      PyCapsule_New(pointer, versioned ? kVersionedName : kName, capsule_destructor);
   if (!capsule) {
     delete exported;
     return nullptr;
@@ -154,8 +155,8 @@ bool check_device(PyObject* device) {
   if (!PyArg_ParseTuple(device, "ii", &type, &index)) return false;
   if (type == kCpu && index == 0) return true;
   PyErr_Format(PyExc_BufferError,
-               "[__dlpack__] cannot export a cpu tensor to device (%d, %d)\nhint: copy it there", type,
-               index);
+               "[__dlpack__] cannot export a cpu tensor to device (%d, %d)\nhint: copy it there",
+               type, index);
   return false;
 }
 
@@ -167,7 +168,8 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   Tensor* t = as_tensor(self);
   if (stream != Py_None && !(PyLong_Check(stream) && PyLong_AsLong(stream) == -1)) {
-    PyErr_SetString(PyExc_BufferError, "[__dlpack__] stream must be None on cpu\nhint: leave it out");
+    PyErr_SetString(PyExc_BufferError,
+                    "[__dlpack__] stream must be None on cpu\nhint: leave it out");
     return nullptr;
   }
   if (!exportable(t) || !check_device(device)) return nullptr;
@@ -186,8 +188,9 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
 }
 PyObject* method_dlpack_device(PyObject* self, PyObject*) {
   if (as_tensor(self)->device.kind != DeviceKind::CPU) {
-    PyErr_SetString(PyExc_ValueError,
-                    "[__dlpack_device__] DLPack knows no meta device\nhint: make the tensor on cpu");
+    PyErr_SetString(
+        PyExc_ValueError,
+        "[__dlpack_device__] DLPack knows no meta device\nhint: make the tensor on cpu");
     return nullptr;
   }
   return Py_BuildValue("(ii)", kCpu, 0);
@@ -212,11 +215,14 @@ bool describe(const DLTensor& source, DType* dtype, int64_t* strides, int64_t* b
     return false;
   }
   if (source.ndim < 0 || source.ndim > kMaxDims) {
-    PyErr_Format(PyExc_BufferError, "[from_dlpack] %d dimensions: the limit is %d\n"
-                 "hint: merge some dimensions", source.ndim, kMaxDims);
+    PyErr_Format(PyExc_BufferError,
+                 "[from_dlpack] %d dimensions: the limit is %d\n"
+                 "hint: merge some dimensions",
+                 source.ndim, kMaxDims);
     return false;
   }
-  if (!from_dl(source.dtype, dtype) || !check_sizes("from_dlpack", *dtype, source.ndim, source.shape))
+  if (!from_dl(source.dtype, dtype) ||
+      !check_sizes("from_dlpack", *dtype, source.ndim, source.shape))
     return false;
   int64_t dense = 1;
   for (int i = source.ndim - 1; i >= 0; --i) {
@@ -245,7 +251,8 @@ PyObject* import_capsule(PyObject* capsule) {
                  modern->major, modern->minor);
     return nullptr;
   }
-  const DLTensor source = versioned ? modern->tensor : static_cast<DLManagedTensor*>(pointer)->tensor;
+  const DLTensor source =
+      versioned ? modern->tensor : static_cast<DLManagedTensor*>(pointer)->tensor;
   if (versioned && (modern->flags & kReadOnly) &&
       PyErr_WarnEx(PyExc_UserWarning,
                    "The given DLPack tensor is not writable, and flambeau does not support "

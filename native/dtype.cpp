@@ -19,17 +19,16 @@ struct DTypeInfo {
   bool is_signed;
 };
 constexpr DTypeInfo kInfo[kDTypeCount] = {
-    {"bool", nullptr, "b8", false},        {"uint8", nullptr, "u8", false},
-    {"int8", nullptr, "i8", true},         {"int16", "short", "i16", true},
-    {"int32", "int", "i32", true},         {"int64", "long", "i64", true},
-    {"float16", "half", "f16", true},      {"bfloat16", nullptr, "bf16", true},
-    {"float32", "float", "f32", true},     {"float64", "double", "f64", true},
-    {"complex64", "cfloat", "c64", true},  {"complex128", "cdouble", "c128", true},
+    {"bool", nullptr, "b8", false},       {"uint8", nullptr, "u8", false},
+    {"int8", nullptr, "i8", true},        {"int16", "short", "i16", true},
+    {"int32", "int", "i32", true},        {"int64", "long", "i64", true},
+    {"float16", "half", "f16", true},     {"bfloat16", nullptr, "bf16", true},
+    {"float32", "float", "f32", true},    {"float64", "double", "f64", true},
+    {"complex64", "cfloat", "c64", true}, {"complex128", "cdouble", "c128", true},
 };
 
 struct DTypeObject {
-  PyObject_HEAD
-  DType value;
+  PyObject_HEAD DType value;
 };
 DTypeObject* dtype_table[kDTypeCount];
 PyTypeObject* dtype_type;
@@ -49,9 +48,10 @@ PyObject* dtype_to_real(PyObject* self, PyObject*) {
 }
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
   if (is_integral(self_dtype(self))) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "[to_complex] Unknown Complex ScalarType for %s\nhint: convert to a floating dtype",
-                 info(self_dtype(self)).name);
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "[to_complex] Unknown Complex ScalarType for %s\nhint: convert to a floating dtype",
+        info(self_dtype(self)).name);
     return nullptr;
   }
   return Py_NewRef(dtype_object(to_complex(self_dtype(self))));
@@ -96,15 +96,13 @@ PyType_Slot dtype_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
                              {Py_tp_methods, dtype_methods},
                              {Py_tp_getset, dtype_attributes},
                              {0, nullptr}};
-PyType_Spec dtype_spec = {"flambeau.dtype", sizeof(DTypeObject), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
-                              Py_TPFLAGS_IMMUTABLETYPE,
-                          dtype_slots};
+PyType_Spec dtype_spec = {
+    "flambeau.dtype", sizeof(DTypeObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, dtype_slots};
 
 // ---------------------------------------------------------------- layouts and memory formats
 struct NamedObject {  // an interned constant that is only its name
-  PyObject_HEAD
-  const char* name;
+  PyObject_HEAD const char* name;
 };
 const char* named_name(PyObject* self) { return reinterpret_cast<NamedObject*>(self)->name; }
 PyObject* named_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", named_name(self)); }
@@ -114,14 +112,12 @@ PyMethodDef named_methods[] = {{"__reduce__", named_reduce, METH_NOARGS, nullptr
 PyType_Slot named_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(named_repr)},
                              {Py_tp_methods, named_methods},
                              {0, nullptr}};
-PyType_Spec layout_spec = {"flambeau.layout", sizeof(NamedObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
-                               Py_TPFLAGS_IMMUTABLETYPE,
-                           named_slots};
-PyType_Spec memory_format_spec = {"flambeau.memory_format", sizeof(NamedObject), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
-                                      Py_TPFLAGS_IMMUTABLETYPE,
-                                  named_slots};
+PyType_Spec layout_spec = {
+    "flambeau.layout", sizeof(NamedObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, named_slots};
+PyType_Spec memory_format_spec = {
+    "flambeau.memory_format", sizeof(NamedObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, named_slots};
 
 constexpr const char* kLayouts[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
                                     "sparse_bsr", "sparse_bsc", "jagged",     "_mkldnn"};
@@ -162,15 +158,18 @@ struct FloatLimits {
 };
 FloatLimits float_limits(DType t) {
   switch (t) {
-    case DType::F16: return {9.765625e-4, 65504.0, 6.103515625e-05, 1e-3};
-    case DType::BF16: return {7.8125e-3, 3.3895313892515355e38, FLT_MIN, 1e-2};
-    case DType::F64: return {DBL_EPSILON, DBL_MAX, DBL_MIN, 1e-15};
-    default: return {FLT_EPSILON, FLT_MAX, FLT_MIN, 1e-6};
+    case DType::F16:
+      return {9.765625e-4, 65504.0, 6.103515625e-05, 1e-3};
+    case DType::BF16:
+      return {7.8125e-3, 3.3895313892515355e38, FLT_MIN, 1e-2};
+    case DType::F64:
+      return {DBL_EPSILON, DBL_MAX, DBL_MIN, 1e-15};
+    default:
+      return {FLT_EPSILON, FLT_MAX, FLT_MIN, 1e-6};
   }
 }
 struct LimitsObject {
-  PyObject_HEAD
-  DType value;
+  PyObject_HEAD DType value;
 };
 DType limits_dtype(PyObject* self) { return reinterpret_cast<LimitsObject*>(self)->value; }
 
@@ -190,8 +189,8 @@ PyObject* limits_new(PyTypeObject* type, PyObject* args, PyObject* kwargs, bool 
   if (object && !dtype_from_object(object, &dtype)) return nullptr;
   if (floating) dtype = to_real(dtype);
   if (floating ? !is_floating(dtype) : (!is_integral(dtype) || dtype == DType::Bool)) {
-    PyErr_Format(PyExc_TypeError, "[%s] %s() requires %s input type: got torch.%s\nhint: use %s", op,
-                 op, floating ? "a floating point" : "an integer", info(dtype).name,
+    PyErr_Format(PyExc_TypeError, "[%s] %s() requires %s input type: got torch.%s\nhint: use %s",
+                 op, op, floating ? "a floating point" : "an integer", info(dtype).name,
                  floating ? "iinfo for integers" : "finfo for floating point dtypes");
     return nullptr;
   }
@@ -495,8 +494,7 @@ bool init_dtype(PyObject* module) {
   if (!finfo || !iinfo || PyModule_AddObjectRef(module, "finfo", finfo) < 0 ||
       PyModule_AddObjectRef(module, "iinfo", iinfo) < 0)
     return false;
-  return init_named(module) && init_device(module) &&
-         PyModule_AddFunctions(module, functions) == 0;
+  return init_named(module) && init_device(module) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace fb

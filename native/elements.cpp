@@ -31,7 +31,9 @@ bool overflow(DType dtype) {
 // Values from minus the maximum wrap into unsigned types, as in C and in PyTorch.
 bool store_integer(void* at, DType dtype, int64_t v) {
   switch (dtype) {
-    case DType::Bool: put<uint8_t>(at, v != 0); return true;
+    case DType::Bool:
+      put<uint8_t>(at, v != 0);
+      return true;
     case DType::U8:
       if (v < -255 || v > 255) return overflow(dtype);
       put(at, static_cast<uint8_t>(v));
@@ -48,17 +50,27 @@ bool store_integer(void* at, DType dtype, int64_t v) {
       if (v < INT32_MIN || v > INT32_MAX) return overflow(dtype);
       put(at, static_cast<int32_t>(v));
       return true;
-    default: put(at, v); return true;
+    default:
+      put(at, v);
+      return true;
   }
 }
 
 void store_complex(void* at, DType dtype, double real, double imaginary) {
   char* c = static_cast<char*>(at);
   switch (dtype) {
-    case DType::F16: put(at, float_to_half(static_cast<float>(real))); break;
-    case DType::BF16: put(at, float_to_bfloat16(static_cast<float>(real))); break;
-    case DType::F32: put(at, static_cast<float>(real)); break;
-    case DType::F64: put(at, real); break;
+    case DType::F16:
+      put(at, float_to_half(static_cast<float>(real)));
+      break;
+    case DType::BF16:
+      put(at, float_to_bfloat16(static_cast<float>(real)));
+      break;
+    case DType::F32:
+      put(at, static_cast<float>(real));
+      break;
+    case DType::F64:
+      put(at, real);
+      break;
     case DType::C64:
       put(c, static_cast<float>(real));
       put(c + 4, static_cast<float>(imaginary));
@@ -89,16 +101,36 @@ Value load_value(const void* at, DType dtype) {
   Value v;
   const char* c = static_cast<const char*>(at);
   switch (dtype) {
-    case DType::Bool: v.integer = get<uint8_t>(at) != 0; break;
-    case DType::U8: v.integer = get<uint8_t>(at); break;
-    case DType::I8: v.integer = get<int8_t>(at); break;
-    case DType::I16: v.integer = get<int16_t>(at); break;
-    case DType::I32: v.integer = get<int32_t>(at); break;
-    case DType::I64: v.integer = get<int64_t>(at); break;
-    case DType::F16: v.real = static_cast<double>(half_to_float(get<uint16_t>(at))); break;
-    case DType::BF16: v.real = static_cast<double>(bfloat16_to_float(get<uint16_t>(at))); break;
-    case DType::F32: v.real = static_cast<double>(get<float>(at)); break;
-    case DType::F64: v.real = get<double>(at); break;
+    case DType::Bool:
+      v.integer = get<uint8_t>(at) != 0;
+      break;
+    case DType::U8:
+      v.integer = get<uint8_t>(at);
+      break;
+    case DType::I8:
+      v.integer = get<int8_t>(at);
+      break;
+    case DType::I16:
+      v.integer = get<int16_t>(at);
+      break;
+    case DType::I32:
+      v.integer = get<int32_t>(at);
+      break;
+    case DType::I64:
+      v.integer = get<int64_t>(at);
+      break;
+    case DType::F16:
+      v.real = static_cast<double>(half_to_float(get<uint16_t>(at)));
+      break;
+    case DType::BF16:
+      v.real = static_cast<double>(bfloat16_to_float(get<uint16_t>(at)));
+      break;
+    case DType::F32:
+      v.real = static_cast<double>(get<float>(at));
+      break;
+    case DType::F64:
+      v.real = get<double>(at);
+      break;
     case DType::C64:
       v.real = static_cast<double>(get<float>(c));
       v.imaginary = static_cast<double>(get<float>(c + 4));
@@ -114,12 +146,24 @@ Value load_value(const void* at, DType dtype) {
 // Integers wrap and floats saturate to the 64-bit range: a cast between tensors never fails.
 void cast_integer(void* at, DType dtype, int64_t v) {
   switch (dtype) {
-    case DType::Bool: put<uint8_t>(at, v != 0); break;
-    case DType::U8: put(at, static_cast<uint8_t>(v)); break;
-    case DType::I8: put(at, static_cast<int8_t>(v)); break;
-    case DType::I16: put(at, static_cast<int16_t>(v)); break;
-    case DType::I32: put(at, static_cast<int32_t>(v)); break;
-    default: put(at, v); break;
+    case DType::Bool:
+      put<uint8_t>(at, v != 0);
+      break;
+    case DType::U8:
+      put(at, static_cast<uint8_t>(v));
+      break;
+    case DType::I8:
+      put(at, static_cast<int8_t>(v));
+      break;
+    case DType::I16:
+      put(at, static_cast<int16_t>(v));
+      break;
+    case DType::I32:
+      put(at, static_cast<int32_t>(v));
+      break;
+    default:
+      put(at, v);
+      break;
   }
 }
 int64_t truncate(double v) {
@@ -191,7 +235,8 @@ uint16_t float_to_half(float value) {
 float half_to_float(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+  if (magnitude >= 0x7c00u)
+    return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
   if (magnitude >= 0x400u) return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
   const float small = static_cast<float>(magnitude) * 0x1p-24f;
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(small));
@@ -229,8 +274,10 @@ bool store_scalar(void* at, DType dtype, PyObject* value) {
     const Py_complex c = PyComplex_AsCComplex(value);
     if (dtype == DType::Bool) return put<uint8_t>(at, c.real != 0 || c.imag != 0), true;
     if (!is_complex(dtype)) {
-      PyErr_Format(PyExc_TypeError, "[tensor] must be real number, not complex\n"
-                   "hint: dtype %s has no imaginary part", dtype_name(dtype));
+      PyErr_Format(PyExc_TypeError,
+                   "[tensor] must be real number, not complex\n"
+                   "hint: dtype %s has no imaginary part",
+                   dtype_name(dtype));
       return false;
     }
     store_complex(at, dtype, c.real, c.imag);

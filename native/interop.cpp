@@ -81,8 +81,10 @@ bool infer_dtype(const char* op, PyObject* o, DType* out, int depth) {
   if (is_registered_scalar(o)) return *out = DType::I64, true;
   if (!is_sequence(o)) return cannot_infer(op, o);
   if (depth >= kMaxDims) {
-    PyErr_Format(PyExc_ValueError, "[%s] too many dimensions: the limit is %d\n"
-                 "hint: a list inside itself?", op, kMaxDims);
+    PyErr_Format(PyExc_ValueError,
+                 "[%s] too many dimensions: the limit is %d\n"
+                 "hint: a list inside itself?",
+                 op, kMaxDims);
     return false;
   }
   PyObject* items = PySequence_Fast(o, "not a sequence");
@@ -270,8 +272,8 @@ PyObject* py_tensor_empty(PyObject*, PyObject* args, PyObject* kwargs) {
   return ndim < 0 ? nullptr : as_object(tensor_empty(dtype, device, ndim, sizes));
 }
 
-bool parse_geometry(const char* op, PyObject* sizes_argument, PyObject* strides_argument,
-                    int* ndim, int64_t* sizes, int64_t* strides) {
+bool parse_geometry(const char* op, PyObject* sizes_argument, PyObject* strides_argument, int* ndim,
+                    int64_t* sizes, int64_t* strides) {
   *ndim = parse_sizes(op, sizes_argument, sizes);
   const int count = *ndim < 0 ? -1 : parse_sizes(op, strides_argument, strides);
   if (count < 0) return false;
@@ -284,7 +286,8 @@ bool parse_geometry(const char* op, PyObject* sizes_argument, PyObject* strides_
 }
 PyObject* py_tensor_empty_strided(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"sizes", "strides", "dtype", "device", nullptr};
-  PyObject *sizes_argument, *strides_argument, *dtype_argument = nullptr, *device_argument = nullptr;
+  PyObject *sizes_argument, *strides_argument, *dtype_argument = nullptr,
+                                               *device_argument = nullptr;
   DType dtype;
   Device device;
   int64_t sizes[kMaxDims], strides[kMaxDims];
@@ -345,7 +348,8 @@ PyObject* py_tensor_from_storage(PyObject*, PyObject* args, PyObject* kwargs) {
                                    &storage_argument, &dtype_argument, &sizes_argument,
                                    &strides_argument, &offset) ||
       !dtype_from_object(dtype_argument, &dtype) ||
-      !parse_geometry("tensor_from_storage", sizes_argument, strides_argument, &ndim, sizes, strides))
+      !parse_geometry("tensor_from_storage", sizes_argument, strides_argument, &ndim, sizes,
+                      strides))
     return nullptr;
   Storage* storage = untyped_storage_target(storage_argument);
   if (!storage || !fits("tensor_from_storage", storage, dtype, ndim, sizes, strides, offset))
@@ -412,9 +416,10 @@ PyObject* py_tensor_fill_bytes(PyObject*, PyObject* args) {
   const int64_t step = item_size(t->dtype);
   bool good = has_data("tensor_fill_bytes", t);
   if (good && view.len != t->numel * step) {
-    PyErr_Format(PyExc_ValueError,
-                 "[tensor_fill_bytes] the tensor has %lld bytes: got %zd\nhint: check dtype and shape",
-                 static_cast<long long>(t->numel * step), view.len);
+    PyErr_Format(
+        PyExc_ValueError,
+        "[tensor_fill_bytes] the tensor has %lld bytes: got %zd\nhint: check dtype and shape",
+        static_cast<long long>(t->numel * step), view.len);
     good = false;
   }
   if (good && t->numel > 0) {
@@ -448,7 +453,8 @@ PyMethodDef functions[] = {
      "tensor_alias(tensor, sizes, strides, offset=None): bounds-checked as_strided, no autograd."},
     {"tensor_from_storage", with_keywords(py_tensor_from_storage), kKeywords,
      "tensor_from_storage(storage, dtype, sizes, strides, offset=0)."},
-    {"tensor_set", py_tensor_set, METH_VARARGS, "tensor_set(tensor, storage, sizes, strides, offset)."},
+    {"tensor_set", py_tensor_set, METH_VARARGS,
+     "tensor_set(tensor, storage, sizes, strides, offset)."},
     {"tensor_bytes", py_tensor_bytes, METH_O, "The elements in row-major order, as bytes."},
     {"tensor_fill_bytes", py_tensor_fill_bytes, METH_VARARGS,
      "tensor_fill_bytes(tensor, bytes): the reverse of tensor_bytes."},

@@ -32,10 +32,10 @@ struct KindSize {
   const char* text;  // the array-protocol type string without its byte order
   DType dtype;
 };
-constexpr KindSize kTypes[] = {
-    {"b1", DType::Bool}, {"u1", DType::U8},  {"i1", DType::I8},  {"i2", DType::I16},
-    {"i4", DType::I32},  {"i8", DType::I64}, {"f2", DType::F16}, {"f4", DType::F32},
-    {"f8", DType::F64},  {"c8", DType::C64}, {"c16", DType::C128}};
+constexpr KindSize kTypes[] = {{"b1", DType::Bool}, {"u1", DType::U8},   {"i1", DType::I8},
+                               {"i2", DType::I16},  {"i4", DType::I32},  {"i8", DType::I64},
+                               {"f2", DType::F16},  {"f4", DType::F32},  {"f8", DType::F64},
+                               {"c8", DType::C64},  {"c16", DType::C128}};
 
 const char* numpy_name(DType dtype) {
   for (const KindSize& k : kTypes) {
@@ -54,15 +54,19 @@ bool check_strides(const char* op, const Py_buffer* view) {
   const char* problem = nullptr;
   for (int i = 0; i < view->ndim; ++i) {
     if (view->strides && view->strides[i] < 0) {
-      problem = "At least one stride in the given numpy array is negative, and tensors with "
-                 "negative strides are not currently supported. (You can probably work around this "
-                 "by making a copy of your array with array.copy().)";
+      problem =
+          "At least one stride in the given numpy array is negative, and tensors with "
+          "negative strides are not currently supported. (You can probably work around this "
+          "by making a copy of your array with array.copy().)";
     } else if (view->strides && view->strides[i] % view->itemsize != 0) {
-      problem = "given numpy array strides not a multiple of the element byte size. Copy the numpy "
-                 "array to reallocate the memory.";
+      problem =
+          "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+          "array to reallocate the memory.";
     }
   }
-  if (reinterpret_cast<uintptr_t>(view->buf) % static_cast<uintptr_t>(view->itemsize > 8 ? 8 : view->itemsize) != 0 &&
+  if (reinterpret_cast<uintptr_t>(view->buf) %
+              static_cast<uintptr_t>(view->itemsize > 8 ? 8 : view->itemsize) !=
+          0 &&
       view->len > 0)
     problem = "the data of the given numpy array is not aligned to its element size.";
   if (!problem) return true;
@@ -96,9 +100,10 @@ bool exportable(Tensor* t, bool force) {
     return false;
   }
   if (!numpy_name(t->dtype)) {
-    PyErr_Format(PyExc_TypeError,
-                 "[numpy] Got unsupported ScalarType %s\nhint: NumPy has no such dtype; use float()",
-                 t->dtype == DType::BF16 ? "BFloat16" : dtype_name(t->dtype));
+    PyErr_Format(
+        PyExc_TypeError,
+        "[numpy] Got unsupported ScalarType %s\nhint: NumPy has no such dtype; use float()",
+        t->dtype == DType::BF16 ? "BFloat16" : dtype_name(t->dtype));
     return false;
   }
   return tensor_materialise(t, "numpy()");
@@ -120,8 +125,9 @@ PyObject* to_numpy(Tensor* t, bool force) {
   } else if (shape && strides) {
     PyObject* owner = untyped_storage(t->storage);
     if (owner)
-      result = PyObject_CallMethod(numpy, "ndarray", "OsOLO", shape, numpy_name(t->dtype), owner,
-                                   static_cast<long long>(t->offset * item_size(t->dtype)), strides);
+      result =
+          PyObject_CallMethod(numpy, "ndarray", "OsOLO", shape, numpy_name(t->dtype), owner,
+                              static_cast<long long>(t->offset * item_size(t->dtype)), strides);
     Py_XDECREF(owner);
   }
   Py_XDECREF(shape);
@@ -143,8 +149,8 @@ PyObject* method_array(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   PyObject* array = to_numpy(as_tensor(self), false);
   if (array && dtype != Py_None) {  // positional: dtype, order, casting, subok, copy
-    PyObject* converted = PyObject_CallMethod(array, "astype", "OssOO", dtype, "K", "unsafe",
-                                              Py_True, Py_False);
+    PyObject* converted =
+        PyObject_CallMethod(array, "astype", "OssOO", dtype, "K", "unsafe", Py_True, Py_False);
     Py_SETREF(array, converted);
   }
   if (array && copy == Py_True) Py_SETREF(array, PyObject_CallMethod(array, "copy", nullptr));
@@ -173,15 +179,17 @@ bool check_range(Py_ssize_t length, int64_t item, long long count, long long off
                  "length (%zd bytes) minus 1\nhint: offset counts bytes",
                  offset, length);
   } else if (count < 0 && (length - offset) % item != 0) {
-    PyErr_Format(PyExc_ValueError,
-                 "[frombuffer] buffer length (%zd bytes) after offset (%lld bytes) must be a multiple "
-                 "of element size (%lld)\nhint: pass count",
-                 length, offset, static_cast<long long>(item));
+    PyErr_Format(
+        PyExc_ValueError,
+        "[frombuffer] buffer length (%zd bytes) after offset (%lld bytes) must be a multiple "
+        "of element size (%lld)\nhint: pass count",
+        length, offset, static_cast<long long>(item));
   } else if (count > 0 && count > (length - offset) / item) {
-    PyErr_Format(PyExc_ValueError,
-                 "[frombuffer] requested buffer length (%lld * %lld bytes) after offset (%lld bytes) "
-                 "must not be greater than actual buffer length (%zd bytes)\nhint: lower count",
-                 count, static_cast<long long>(item), offset, length);
+    PyErr_Format(
+        PyExc_ValueError,
+        "[frombuffer] requested buffer length (%lld * %lld bytes) after offset (%lld bytes) "
+        "must not be greater than actual buffer length (%zd bytes)\nhint: lower count",
+        count, static_cast<long long>(item), offset, length);
   } else {
     return true;
   }
@@ -223,7 +231,8 @@ PyObject* py_frombuffer(PyObject*, PyObject* args, PyObject* kwargs) {
                    1) < 0)
     good = false;
   char* data = static_cast<char*>(view->buf) + offset;
-  if (good && reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(item > 8 ? 8 : item) != 0) {
+  if (good &&
+      reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(item > 8 ? 8 : item) != 0) {
     PyErr_Format(PyExc_ValueError,
                  "[frombuffer] the data at offset %lld is not aligned for %s\n"
                  "hint: copy the bytes that follow the offset",
@@ -319,11 +328,12 @@ bool numpy_dtype_of(const char* op, PyObject* object, DType* out) {
                    op);
       good = false;
     } else if (!good) {
-      PyErr_Format(PyExc_TypeError,
-                   "[%s] can't convert np.ndarray of type %S. The only supported types are: float64, "
-                   "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and "
-                   "bool.\nhint: convert with array.astype",
-                   op, dtype);
+      PyErr_Format(
+          PyExc_TypeError,
+          "[%s] can't convert np.ndarray of type %S. The only supported types are: float64, "
+          "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and "
+          "bool.\nhint: convert with array.astype",
+          op, dtype);
     }
   }
   Py_XDECREF(text);

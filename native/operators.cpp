@@ -14,23 +14,25 @@ namespace {
 
 constexpr int kOperators = static_cast<int>(Operator::Count);
 constexpr const char* kNames[kOperators] = {
-    "add",    "radd",   "sub",       "rsub",      "mul",  "rmul",   "truediv", "rtruediv",
-    "floordiv", "rfloordiv", "mod",  "rmod",      "pow",  "rpow",   "matmul",  "rmatmul",
-    "and",    "rand",   "or",        "ror",       "xor",  "rxor",   "lshift",  "rlshift",
-    "rshift", "rrshift", "iadd", "isub",   "imul",    "itruediv",
-    "ifloordiv", "imod", "ipow",     "imatmul",   "iand", "ior",    "ixor",    "ilshift",
-    "irshift", "neg",   "pos",       "abs",       "invert", "lt",   "le",      "eq",
-    "ne",     "gt",     "ge",        "getitem",   "setitem", "contains", "unbind", "alias",
-     "share_memory_", "repr",  "reduce_ex", "to_dtype"};
+    "add",       "radd",      "sub",      "rsub",     "mul",
+    "rmul",      "truediv",   "rtruediv", "floordiv", "rfloordiv",
+    "mod",       "rmod",      "pow",      "rpow",     "matmul",
+    "rmatmul",   "and",       "rand",     "or",       "ror",
+    "xor",       "rxor",      "lshift",   "rlshift",  "rshift",
+    "rrshift",   "iadd",      "isub",     "imul",     "itruediv",
+    "ifloordiv", "imod",      "ipow",     "imatmul",  "iand",
+    "ior",       "ixor",      "ilshift",  "irshift",  "neg",
+    "pos",       "abs",       "invert",   "lt",       "le",
+    "eq",        "ne",        "gt",       "ge",       "getitem",
+    "setitem",   "contains",  "unbind",   "alias",    "share_memory_",
+    "repr",      "reduce_ex", "to_dtype"};
 PyObject* table[kOperators];
 std::vector<PyTypeObject*>& scalar_types() {
   static std::vector<PyTypeObject*> types;
   return types;
 }
 
-Operator reflected(Operator which) {
-  return static_cast<Operator>(static_cast<int>(which) + 1);
-}
+Operator reflected(Operator which) { return static_cast<Operator>(static_cast<int>(which) + 1); }
 
 PyObject* call(PyObject* callable, PyObject* a, PyObject* b) {
   PyObject* args[3] = {nullptr, a, b};
@@ -79,7 +81,8 @@ PyObject* unary(PyObject* a) {
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
   if (!is_tensor(b) && !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
-  PyObject* callable = operator_required(static_cast<Operator>(static_cast<int>(Operator::Lt) + op));
+  PyObject* callable =
+      operator_required(static_cast<Operator>(static_cast<int>(Operator::Lt) + op));
   return callable ? call(callable, a, b) : nullptr;
 }
 static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5);
@@ -136,8 +139,8 @@ PyObject* iterate(PyObject* self) {
 }
 PyObject* repr(PyObject* self) {
   if (PyObject* callable = operator_object(Operator::Repr)) return call(callable, self);
-  PyObject* shape = size_object(reinterpret_cast<Tensor*>(self)->ndim,
-                                reinterpret_cast<Tensor*>(self)->sizes());
+  PyObject* shape =
+      size_object(reinterpret_cast<Tensor*>(self)->ndim, reinterpret_cast<Tensor*>(self)->sizes());
   if (!shape) return nullptr;
   PyObject* text = PyUnicode_FromFormat("tensor(..., size=%R, dtype=%R)", shape,
                                         dtype_object(reinterpret_cast<Tensor*>(self)->dtype));
@@ -222,8 +225,10 @@ int operator_index(const char* name) {
   for (int i = 0; i < kOperators; ++i) {
     if (std::strcmp(kNames[i], name) == 0) return i;
   }
-  PyErr_Format(PyExc_ValueError, "[set_operator] unknown operator name: '%s'\n"
-               "hint: see _core.operator_names()", name);
+  PyErr_Format(PyExc_ValueError,
+               "[set_operator] unknown operator name: '%s'\n"
+               "hint: see _core.operator_names()",
+               name);
   return -1;
 }
 PyObject* set_operator(PyObject*, PyObject* args) {

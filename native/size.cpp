@@ -160,7 +160,8 @@ bool init_size(PyObject* module) {
   if (!bases) return false;
   SizeType = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&spec, bases));
   Py_DECREF(bases);
-  return SizeType && PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(SizeType)) == 0;
+  return SizeType &&
+         PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(SizeType)) == 0;
 }
 
 }  // namespace fb

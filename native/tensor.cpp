@@ -4,13 +4,12 @@
 // Tensors of the exact type are recycled through a free list and tracked by the cycle collector
 // only once they can be part of a cycle (autograd state or a __dict__), so making one costs about
 // as much as making a Python float.
-#include "core.h"
-
 #include <structmember.h>
 
 #include <algorithm>
 #include <new>
 
+#include "core.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -96,7 +95,8 @@ PyObject* tensor_legacy_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   Device device;
   PyObject* device_argument = kwargs ? PyDict_GetItemString(kwargs, "device") : nullptr;
-  if (device_argument && device_argument != Py_None && !device_from_object(device_argument, &device))
+  if (device_argument && device_argument != Py_None &&
+      !device_from_object(device_argument, &device))
     return nullptr;
   PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   Tensor* made = nullptr;
@@ -183,14 +183,16 @@ bool overflow_error(const char* op, int ndim, const int64_t* sizes) {
   std::string text;
   for (int i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
   PyErr_Format(PyExc_RuntimeError,
-               "[%s] Storage size calculation overflowed with sizes=[%s]\nhint: check the sizes", op,
-               text.c_str());
+               "[%s] Storage size calculation overflowed with sizes=[%s]\nhint: check the sizes",
+               op, text.c_str());
   return false;
 }
 
 }  // namespace
 
-bool is_tensor(PyObject* o) { return Py_TYPE(o) == TensorType || PyObject_TypeCheck(o, TensorType); }
+bool is_tensor(PyObject* o) {
+  return Py_TYPE(o) == TensorType || PyObject_TypeCheck(o, TensorType);
+}
 
 void tensor_track(Tensor* t) {
   auto* object = reinterpret_cast<PyObject*>(t);
@@ -286,26 +288,29 @@ int64_t checked_numel(int ndim, const int64_t* sizes) {
       return -1;
     }
     empty = empty || sizes[i] == 0;
-    overflow = overflow || __builtin_mul_overflow(numel, sizes[i], &numel);
+    // A size of 0 does not end the count: the strides of an empty tensor must fit as well.
+    overflow = overflow || __builtin_mul_overflow(numel, sizes[i] > 0 ? sizes[i] : 1, &numel);
   }
-  if (empty) return 0;
   if (overflow) {
     overflow_error("empty", ndim, sizes);
     return -1;
   }
-  return numel;
+  return empty ? 0 : numel;
 }
 
 bool check_sizes(const char* op, DType dtype, int ndim, const int64_t* sizes) {
   if (ndim > kMaxDims) {
-    PyErr_Format(PyExc_RuntimeError, "[%s] too many dimensions: got %d, the limit is %d\n"
-                 "hint: merge some dimensions", op, ndim, kMaxDims);
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] too many dimensions: got %d, the limit is %d\n"
+                 "hint: merge some dimensions",
+                 op, ndim, kMaxDims);
     return false;
   }
   const int64_t numel = checked_numel(ndim, sizes);
   int64_t bytes;
   if (numel < 0) return false;
-  if (__builtin_mul_overflow(numel, item_size(dtype), &bytes)) return overflow_error(op, ndim, sizes);
+  if (__builtin_mul_overflow(numel, item_size(dtype), &bytes))
+    return overflow_error(op, ndim, sizes);
   return true;
 }
 
@@ -339,7 +344,8 @@ int64_t required_bytes(const char* op, DType dtype, int ndim, const int64_t* siz
     }
     int64_t reach = 0;
     if (sizes[i] == 0) empty = true;
-    overflow = overflow || __builtin_mul_overflow(std::max<int64_t>(sizes[i] - 1, 0), strides[i], &reach) ||
+    overflow = overflow ||
+               __builtin_mul_overflow(std::max<int64_t>(sizes[i] - 1, 0), strides[i], &reach) ||
                __builtin_add_overflow(last, reach, &last);
   }
   if (empty) return 0;
@@ -356,8 +362,7 @@ int64_t required_bytes(const char* op, DType dtype, int ndim, const int64_t* siz
 Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes,
                      const int64_t* strides, int64_t offset) {
   storage_incref(source->storage);
-  Tensor* alias =
-      tensor_new(source->storage, dtype, source->device, ndim, sizes, strides, offset);
+  Tensor* alias = tensor_new(source->storage, dtype, source->device, ndim, sizes, strides, offset);
   if (alias) alias->flags |= source->flags & kInference;
   return alias;
 }
@@ -385,9 +390,10 @@ bool tensor_materialise(Tensor* t, const char* reason) {
   if (!storage->pending) return true;
   if (!record_flush(storage->recorder, reason)) return false;
   if (!storage->pending) return true;
-  PyErr_SetString(PyExc_RuntimeError,
-                  "[flush] a recorded tensor was not computed\nhint: the recording that owes it was "
-                  "dropped; compute the value inside the compiled region");
+  PyErr_SetString(
+      PyExc_RuntimeError,
+      "[flush] a recorded tensor was not computed\nhint: the recording that owes it was "
+      "dropped; compute the value inside the compiled region");
   return false;
 }
 

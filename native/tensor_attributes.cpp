@@ -14,10 +14,11 @@ bool wrap_dim(PyObject* argument, int ndim, int* out) {
   if (dim == -1 && PyErr_Occurred()) return false;
   const int limit = ndim > 0 ? ndim : 1;
   if (dim < -limit || dim >= limit || ndim == 0) {
-    PyErr_Format(PyExc_IndexError,
-                 "[dim] Dimension out of range (expected to be in range of [%d, %d], but got %lld)\n"
-                 "hint: the tensor has %d dimensions",
-                 -limit, limit - 1, dim, ndim);
+    PyErr_Format(
+        PyExc_IndexError,
+        "[dim] Dimension out of range (expected to be in range of [%d, %d], but got %lld)\n"
+        "hint: the tensor has %d dimensions",
+        -limit, limit - 1, dim, ndim);
     return false;
   }
   *out = static_cast<int>(dim < 0 ? dim + ndim : dim);
@@ -104,7 +105,9 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs)
 }
 
 // ---------------------------------------------------------------- kind of tensor
-PyObject* get_dtype(PyObject* self, void*) { return Py_NewRef(dtype_object(as_tensor(self)->dtype)); }
+PyObject* get_dtype(PyObject* self, void*) {
+  return Py_NewRef(dtype_object(as_tensor(self)->dtype));
+}
 PyObject* get_device(PyObject* self, void*) { return device_object(as_tensor(self)->device); }
 PyObject* get_layout(PyObject*, void*) { return Py_NewRef(strided_layout()); }
 PyObject* get_is_meta(PyObject* self, void*) {
@@ -265,7 +268,8 @@ PyObject* get_grad(PyObject* self, void*) {
 const char* grad_mismatch(const Tensor* t, const Tensor* grad) {
   if (t == grad) return "can't assign Variable as its own grad";
   if (t->dtype != grad->dtype) return "assigned grad has data of a different type";
-  if (t->device.kind != grad->device.kind) return "assigned grad has data located on a different device";
+  if (t->device.kind != grad->device.kind)
+    return "assigned grad has data located on a different device";
   if (t->ndim != grad->ndim ||
       std::memcmp(t->sizes(), grad->sizes(), sizeof(int64_t) * t->ndim) != 0)
     return "assigned grad has data of a different size";
@@ -285,8 +289,10 @@ int set_grad(PyObject* self, PyObject* value, void*) {
     return -1;
   }
   if (const char* problem = grad_mismatch(t, as_tensor(value))) {
-    PyErr_Format(PyExc_RuntimeError, "[grad] %s\nhint: the gradient must match its tensor in "
-                 "dtype, device and shape", problem);
+    PyErr_Format(PyExc_RuntimeError,
+                 "[grad] %s\nhint: the gradient must match its tensor in "
+                 "dtype, device and shape",
+                 problem);
     return -1;
   }
   Autograd* a = tensor_autograd(t);
@@ -355,7 +361,8 @@ bool subclass_argument(const char* op, PyObject* cls) {
   if (PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), TensorType))
     return true;
   PyErr_Format(PyExc_TypeError,
-               "[%s] cls must be a type that inherits from Tensor\nhint: class MyTensor(Tensor)", op);
+               "[%s] cls must be a type that inherits from Tensor\nhint: class MyTensor(Tensor)",
+               op);
   return false;
 }
 PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {

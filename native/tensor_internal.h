@@ -6,38 +6,92 @@ namespace fb {
 
 // ---------------------------------------------------------------- dtype.cpp, device.cpp
 bool init_device(PyObject* module);
-PyObject* strided_layout();                     // borrowed
-int memory_format_number(PyObject* object);     // 0 contiguous, 1 preserve, 2/3 channels last; or -1
+PyObject* strided_layout();                  // borrowed
+int memory_format_number(PyObject* object);  // 0 contiguous, 1 preserve, 2/3 channels last; or -1
 
 // ---------------------------------------------------------------- operators (operators.cpp)
 // Slots of the table that `_core.set_operator(name, callable)` fills.
 enum class Operator : uint8_t {
-  Add, RAdd, Sub, RSub, Mul, RMul, TrueDiv, RTrueDiv, FloorDiv, RFloorDiv, Mod, RMod, Pow, RPow,
-  MatMul, RMatMul, And, RAnd, Or, ROr, Xor, RXor, LShift, RLShift, RShift, RRShift,
-  IAdd, ISub, IMul, ITrueDiv, IFloorDiv, IMod, IPow, IMatMul, IAnd, IOr, IXor, ILShift, IRShift,
-  Neg, Pos, Abs, Invert, Lt, Le, Eq, Ne, Gt, Ge,
-  GetItem, SetItem, Contains, Unbind, Alias, ShareMemory, Repr, Reduce, ToDType, Count
+  Add,
+  RAdd,
+  Sub,
+  RSub,
+  Mul,
+  RMul,
+  TrueDiv,
+  RTrueDiv,
+  FloorDiv,
+  RFloorDiv,
+  Mod,
+  RMod,
+  Pow,
+  RPow,
+  MatMul,
+  RMatMul,
+  And,
+  RAnd,
+  Or,
+  ROr,
+  Xor,
+  RXor,
+  LShift,
+  RLShift,
+  RShift,
+  RRShift,
+  IAdd,
+  ISub,
+  IMul,
+  ITrueDiv,
+  IFloorDiv,
+  IMod,
+  IPow,
+  IMatMul,
+  IAnd,
+  IOr,
+  IXor,
+  ILShift,
+  IRShift,
+  Neg,
+  Pos,
+  Abs,
+  Invert,
+  Lt,
+  Le,
+  Eq,
+  Ne,
+  Gt,
+  Ge,
+  GetItem,
+  SetItem,
+  Contains,
+  Unbind,
+  Alias,
+  ShareMemory,
+  Repr,
+  Reduce,
+  ToDType,
+  Count
 };
-PyObject* operator_object(Operator which);      // borrowed, null when none is registered
-PyObject* operator_required(Operator which);    // the same, NotImplementedError when null
-extern PyType_Slot operator_slots[];            // number protocol etc. of the Tensor type
+PyObject* operator_object(Operator which);    // borrowed, null when none is registered
+PyObject* operator_required(Operator which);  // the same, NotImplementedError when null
+extern PyType_Slot operator_slots[];          // number protocol etc. of the Tensor type
 extern int operator_slot_count;
 bool init_operators(PyObject* module);
-bool is_number(PyObject* object);               // Python, NumPy or registered scalar
-bool is_registered_scalar(PyObject* object);    // a type given to _core.register_scalar_type
+bool is_number(PyObject* object);             // Python, NumPy or registered scalar
+bool is_registered_scalar(PyObject* object);  // a type given to _core.register_scalar_type
 
 // ---------------------------------------------------------------- tensor.cpp
-PyObject* tensor_alloc(PyTypeObject* type);     // empty shell: storage null
+PyObject* tensor_alloc(PyTypeObject* type);  // empty shell: storage null
 // Fills a shell. Steals `storage`.
 bool tensor_fill(Tensor* t, Storage* storage, DType dtype, Device device, int ndim,
                  const int64_t* sizes, const int64_t* strides, int64_t offset);
 Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source);
-inline void tensor_drop(Tensor** t) {           // releases a reference and forgets it
+inline void tensor_drop(Tensor** t) {  // releases a reference and forgets it
   Tensor* old = *t;
   *t = nullptr;
   Py_XDECREF(reinterpret_cast<PyObject*>(old));
 }
-void tensor_track(Tensor* t);                   // the cycle collector must now see it
+void tensor_track(Tensor* t);  // the cycle collector must now see it
 // Number of bytes from storage start that the geometry needs; -1 + RuntimeError on overflow,
 // negative sizes, strides or offset.
 int64_t required_bytes(const char* op, DType dtype, int ndim, const int64_t* sizes,
@@ -45,23 +99,23 @@ int64_t required_bytes(const char* op, DType dtype, int ndim, const int64_t* siz
 // Size list from Python: sequence of ints. -1 + exception on failure, else ndim.
 int parse_sizes(const char* op, PyObject* object, int64_t* out);
 bool check_sizes(const char* op, DType dtype, int ndim, const int64_t* sizes);
-extern PyMethodDef attribute_methods[];         // tensor_attributes.cpp
+extern PyMethodDef attribute_methods[];  // tensor_attributes.cpp
 extern PyGetSetDef attribute_getset[];
-extern PyMethodDef interop_methods[];           // interop.cpp: numpy, __array__, __dlpack__, ...
+extern PyMethodDef interop_methods[];  // interop.cpp: numpy, __array__, __dlpack__, ...
 
 // ---------------------------------------------------------------- untyped storages
-PyObject* untyped_storage(Storage* storage);    // new reference
+PyObject* untyped_storage(Storage* storage);        // new reference
 Storage* untyped_storage_target(PyObject* object);  // borrowed; null + TypeError
 bool storage_is_shared(const Storage* storage);
 bool storage_resize(Storage* storage, int64_t nbytes);  // keeps what fits
 bool init_untyped_storage(PyObject* module);
-extern PyTypeObject* SizeType;                   // size.cpp
+extern PyTypeObject* SizeType;  // size.cpp
 bool init_size(PyObject* module);
-bool init_allocator(PyObject* module);          // allocator.cpp
-PyObject* out_of_memory_error();                // borrowed: RuntimeError and MemoryError
+bool init_allocator(PyObject* module);  // allocator.cpp
+PyObject* out_of_memory_error();        // borrowed: RuntimeError and MemoryError
 
 // ---------------------------------------------------------------- interop.cpp, elements.cpp
-PyObject* tensor_item(Tensor* t);               // one element as a Python number
+PyObject* tensor_item(Tensor* t);  // one element as a Python number
 PyObject* tensor_to_list(Tensor* t);
 // A copy of any data, with the rules of torch.tensor; dtype null: inferred.
 Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype);
@@ -88,8 +142,8 @@ void for_each_element(Tensor* t, Body body) {
 }
 
 // ---------------------------------------------------------------- numpy.cpp, dlpack.cpp
-bool numpy_array(PyObject* object);             // an ndarray; never imports NumPy
-bool is_numpy_scalar(PyObject* object);         // a numpy.generic
+bool numpy_array(PyObject* object);      // an ndarray; never imports NumPy
+bool is_numpy_scalar(PyObject* object);  // a numpy.generic
 bool numpy_dtype_of(const char* op, PyObject* object, DType* out);  // of an array or scalar
 Tensor* tensor_from_numpy(const char* op, PyObject* array);         // shares the memory
 bool init_numpy(PyObject* module);

@@ -10,8 +10,7 @@ namespace fb {
 namespace {
 
 struct StorageObject {
-  PyObject_HEAD
-  Storage* storage;  // owned
+  PyObject_HEAD Storage* storage;  // owned
 };
 PyTypeObject* storage_type;
 Storage* target(PyObject* self) { return reinterpret_cast<StorageObject*>(self)->storage; }
@@ -65,7 +64,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   static char nothing;  // consumers expect an address even for zero bytes
   Storage* s = target(self);
   if (s->pending) {
-    PyErr_SetString(PyExc_BufferError, "[buffer] the data is not computed yet\nhint: read it first");
+    PyErr_SetString(PyExc_BufferError,
+                    "[buffer] the data is not computed yet\nhint: read it first");
     return -1;
   }
   if (s->nbytes > 0 && !s->data) {
@@ -174,7 +174,8 @@ PyObject* storage_from_buffer(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"buffer", "shared", nullptr};
   PyObject* object;
   int shared = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &object, &shared))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &object,
+                                   &shared))
     return nullptr;
   auto held = std::make_unique<Held>();
   held->shared = shared != 0;
@@ -219,7 +220,8 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(storage_python_new)},
                        {0, nullptr}};
 PyType_Spec spec = {"flambeau.UntypedStorage", sizeof(StorageObject), 0, Py_TPFLAGS_DEFAULT, slots};
 PyMethodDef functions[] = {
-    {"storage_from_buffer", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(storage_from_buffer)),
+    {"storage_from_buffer",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(storage_from_buffer)),
      METH_VARARGS | METH_KEYWORDS,
      "storage_from_buffer(buffer, shared=False): a storage over foreign memory, not a copy."},
     {"_storage_from_bytes", storage_from_bytes, METH_O, "Rebuilds a pickled storage."},
@@ -258,16 +260,18 @@ PyObject* untyped_storage(Storage* storage) {
 
 Storage* untyped_storage_target(PyObject* object) {
   if (Py_TYPE(object) == storage_type) return target(object);
-  PyErr_Format(PyExc_TypeError, "[storage] expected an UntypedStorage: got %s\nhint: "
-               "t.untyped_storage()", Py_TYPE(object)->tp_name);
+  PyErr_Format(PyExc_TypeError,
+               "[storage] expected an UntypedStorage: got %s\nhint: "
+               "t.untyped_storage()",
+               Py_TYPE(object)->tp_name);
   return nullptr;
 }
 
 bool init_untyped_storage(PyObject* module) {
   storage_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return storage_type &&
-         PyModule_AddObjectRef(module, "UntypedStorage", reinterpret_cast<PyObject*>(storage_type)) ==
-             0 &&
+         PyModule_AddObjectRef(module, "UntypedStorage",
+                               reinterpret_cast<PyObject*>(storage_type)) == 0 &&
          PyModule_AddFunctions(module, functions) == 0;
 }
 

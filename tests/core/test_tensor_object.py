@@ -79,9 +79,12 @@ def test_too_many_dimensions() -> None:
         _core.tensor_alias(make(1.0), [1] * 65, [1] * 65)
 
 
-def test_zero_sizes_ignore_overflow_of_the_others() -> None:
-    t = _core.tensor_empty((2**62, 2**62, 0))
-    assert t.numel() == 0 and t.nbytes == 0 and t.tolist is not None
+def test_empty_tensors_of_large_sizes() -> None:
+    t = _core.tensor_empty((2**32, 0, 2**30))
+    assert t.numel() == 0 and t.nbytes == 0 and t.stride() == (2**30, 2**30, 1)
+    for overflowing in ((2**62, 2**62, 0), (0, 2**62, 2**62)):
+        with pytest.raises(RuntimeError, match="overflow"):
+            _core.tensor_empty(overflowing)
 
 
 def test_allocation_failure_is_a_runtime_and_memory_error() -> None:
