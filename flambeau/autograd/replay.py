@@ -53,16 +53,7 @@ def replay(
         elif current.op == "scalar":
             values[current] = scalar_nodes[current.attribute("slot")]
         elif current.op == "random":
-            slot = current.attribute("generator")
-            changed = dict(current.attributes) | {
-                "sequence": sequences[current],
-                "generator": slot if generators is None else generators[slot],
-                "shape": sizes.tuple(current.shape),
-            }
-            operands = tuple(_present(values[x], x, sizes) for x in current.inputs)
-            values[current] = node(
-                "random", operands, attributes(**changed), current.dtype, changed["shape"]
-            )
+            values[current] = _draw(current, values, sizes, sequences[current], generators)
         else:
             values[current] = _rebuild(current, values, sizes)
     return [values[output.node] for output in graph.outputs]
@@ -152,6 +143,23 @@ def _rebuild(current: Node, values: Mapping[Node, Operand], sizes: _Sizes) -> Op
         return current
     present: Any = operands
     return node(current.op, present, constants, current.dtype, shape, current.source)
+
+
+def _draw(
+    current: Node,
+    values: Mapping[Node, Operand],
+    sizes: _Sizes,
+    sequence: int,
+    generators: Sequence[int] | None,
+) -> Node:
+    slot = current.attribute("generator")
+    changed = dict(current.attributes) | {
+        "sequence": sequence,
+        "generator": slot if generators is None else generators[slot],
+        "shape": sizes.tuple(current.shape),
+    }
+    operands = tuple(_present(values[x], x, sizes) for x in current.inputs)
+    return node("random", operands, attributes(**changed), current.dtype, changed["shape"])
 
 
 def _present(value: Operand, old: Node, sizes: _Sizes) -> Node:
