@@ -1,0 +1,80 @@
+"""What host operators may do with real tensors: the native constructors, under typed names.
+
+Only `core` and `runtime` know the native module; operators written in Python over real tensors
+reach it through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import _core
+
+Tensor = _core.Tensor
+Generator = _core.Generator
+default_generator = _core.default_generator
+contiguous_format = _core.contiguous_format
+preserve_format = _core.preserve_format
+channels_last = _core.channels_last
+channels_last_3d = _core.channels_last_3d
+strided = _core.strided
+
+from_numpy: Callable[[Any], Any] = _core.from_numpy
+frombuffer: Callable[..., Any] = _core.frombuffer
+from_dlpack: Callable[..., Any] = _core.from_dlpack
+from_python: Callable[..., Any] = _core.tensor_from_python
+shared: Callable[..., Any] = _core.as_tensor
+
+
+def empty(sizes: Sequence[int], dtype: Any = None, device: Any = None) -> Any:
+    """An uninitialised row-major tensor; the defaults of new tensors where None."""
+    return _core.tensor_empty(sizes, dtype, device)
+
+
+def empty_strided(
+    sizes: Sequence[int], strides: Sequence[int], dtype: Any = None, device: Any = None
+) -> Any:
+    """An uninitialised tensor with these strides."""
+    return _core.tensor_empty_strided(sizes, strides, dtype, device)
+
+
+def reinterpreted(
+    tensor: Any, dtype: Any, sizes: Sequence[int], strides: Sequence[int], offset: int
+) -> Any:
+    """Another view of a tensor's memory, outside of the autograd graph."""
+    return _core.tensor_from_storage(tensor.untyped_storage(), dtype, sizes, strides, offset)
+
+
+def set_geometry(
+    tensor: Any, storage: Any, sizes: Sequence[int], strides: Sequence[int], offset: int
+) -> Any:
+    """Makes a tensor look at this memory from now on; no autograd."""
+    return _core.tensor_set(tensor, storage, sizes, strides, offset)
+
+
+def take_over(tensor: Any, other: Any) -> Any:
+    """Makes a tensor what `other` is: its geometry and its place in the autograd graph."""
+    return _core.tensor_take_over(tensor, other)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value, Tensor)
+
+
+def as_device(device: Any) -> Any:
+    """A device object; the default of new tensors where None."""
+    if device is None:
+        return _core.get_default_device()
+    return device if isinstance(device, _core.device) else _core.device(device)
+
+
+def define_attribute(name: str, getter: Callable[[Any], Any], doc: str) -> None:
+    """Gives tensors a read-only attribute that is computed by an operator."""
+    setattr(_core.Tensor, name, property(getter, doc=doc))
+
+
+def define_method(name: str, function: Callable[..., Any]) -> None:
+    """Gives tensors a method."""
+    setattr(_core.Tensor, name, function)
