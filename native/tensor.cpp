@@ -4,12 +4,15 @@
 // Tensors of the exact type are recycled through a free list and tracked by the cycle collector
 // only once they can be part of a cycle (autograd state or a __dict__), so making one costs about
 // as much as making a Python float.
+#include "core.h"  // first: it includes Python.h, which structmember.h needs
+
+// clang-format off
 #include <structmember.h>
+// clang-format on
 
 #include <algorithm>
 #include <new>
 
-#include "core.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -409,9 +412,13 @@ Autograd* tensor_autograd(Tensor* t) {
   return t->autograd;
 }
 
+// A view without history of its own needs a gradient when its base does.
 bool tensor_requires_grad(const Tensor* t) {
   const Autograd* a = t->autograd;
-  return a && (a->requires_grad || a->node);
+  if (!a) return false;
+  if (a->requires_grad || a->node) return true;
+  const Autograd* base = a->base ? a->base->autograd : nullptr;
+  return base && (base->requires_grad || base->node);
 }
 
 void tensor_bump_version(Tensor* t) { ++t->storage->version; }
