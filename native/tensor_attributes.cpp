@@ -221,7 +221,7 @@ PyObject* get_retains_grad(PyObject* self, void*) {
 }
 PyObject* get_grad_fn(PyObject* self, void*) {
   const Autograd* a = as_tensor(self)->autograd;
-  if (!a || !a->node) Py_RETURN_NONE;
+  if (!a || (!a->node && !a->base)) Py_RETURN_NONE;
   uint32_t index;
   Node* node = tape_gradient_node(as_tensor(self), &index);  // a stale view gets a new one
   if (!node && PyErr_Occurred()) return nullptr;

@@ -5,21 +5,12 @@
 #define FB_WEAK __attribute__((weak))
 namespace fb {
 
-FB_WEAK FB_THREAD_LOCAL GradMode grad_mode;
 FB_WEAK FB_THREAD_LOCAL Recorder* active_recorder = nullptr;
 FB_WEAK bool record_flush(Recorder*, const char*) {
   PyErr_SetString(PyExc_NotImplementedError, "[flush] recording is not built in");
   return false;
 }
 FB_WEAK void record_tensor_dead(Tensor*) {}
-FB_WEAK Node* tape_gradient_node(Tensor* t, uint32_t* output_index) {
-  *output_index = t->autograd ? t->autograd->output_index : 0;
-  return t->autograd ? t->autograd->node : nullptr;
-}
-FB_WEAK bool tape_record(const Instance*, const Call&, PyObject**) { return true; }
-FB_WEAK bool tape_check_inplace(Tensor*) { return true; }
-FB_WEAK bool tape_after_inplace(Tensor*, const Instance*, const Call&, PyObject**) { return true; }
-FB_WEAK bool tape_mark_view(Tensor*, Tensor*) { return true; }
 FB_WEAK bool record_call(Instance*, const Call&, PyObject**) {
   PyErr_SetString(PyExc_NotImplementedError, "[record] recording is not built in");
   return false;
@@ -34,7 +25,6 @@ FB_WEAK bool init_plan(PyObject*) { return true; }
 FB_WEAK bool init_op(PyObject*) { return true; }
 FB_WEAK bool init_routines(PyObject*) { return true; }
 FB_WEAK bool init_random(PyObject*) { return true; }
-FB_WEAK bool init_tape(PyObject*) { return true; }
 FB_WEAK bool init_record(PyObject*) { return true; }
 
 }  // namespace fb

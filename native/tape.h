@@ -1,0 +1,174 @@
+// What the files of autograd share: the Node type and the small pieces it is made of.
+//
+// A Node is one recorded call. It keeps the Instance (hence the Plan and every integer of the
+// call), the tensors its backward reads, and edges to the nodes that made its inputs. Nothing in it
+// points at an output of its own call, so a graph is freed by counting; outputs that backward needs
+// are kept as aliases and get their history back when they are unpacked.
+#pragma once
+#include "core.h"
+#include "tensor_internal.h"
+
+namespace fb {
+
+enum class NodeKind : uint8_t {
+  Plan,        // backward of an op: calls BackwardSpec::op
+  Accumulate,  // adds into the .grad of a leaf
+  Function,    // autograd.Function: a Python subclass of Node with `apply`
+  CopySlices,  // in-place write through a view: splits the base's gradient
+  AsStrided,   // history of a view whose base was written
+  Constant,    // overwritten without reading (zero_, copy_ of a constant): passes no gradient
+};
+
+enum class ViewCreation : uint8_t { Default = 0, NoGrad = 1, MultiOutput = 2, InFunction = 3 };
+
+struct Edge {
+  Node* node;      // owned; null: no gradient wanted
+  uint64_t index;  // which output of `node`
+};
+
+struct Saved {
+  PyObject* object;  // owned: a Tensor, or what the pack hook returned; null: absent or released
+  uint32_t version;
+  uint16_t output;   // 1 + number of the node's own output, 0: an input
+  uint16_t packed;   // 1 + index into NodeExtras::packed, 0: `object` is the tensor
+};
+
+struct SavedScalar {
+  Scalar value;
+  uint64_t is_float;
+};
+
+union Cell {  // edges first, then saved tensors, then scalars
+  Edge edge;
+  Saved saved;
+  SavedScalar scalar;
+};
+static_assert(sizeof(Cell) == 16);
+
+struct Packed {      // a tensor that went through saved_tensors_hooks
+  PyObject* unpack;  // owned
+  Edge edge;         // history of the tensor (its own node for outputs: null, restored on unpack)
+  bool requires_grad;
+};
+
+struct OutputMetadata {
+  DType dtype;
+  Device device;
+  bool differentiable;
+  std::vector<int64_t> sizes;
+};
+
+struct ViewGeometry {  // CopySlices, AsStrided
+  OutputMetadata base, view;
+  std::vector<int64_t> base_strides, view_strides;
+  int64_t base_offset, view_offset;
+  uint32_t inner_output;  // CopySlices: which output of the inner node the view was
+  size_t inner_target;    // and which of its results belongs to the overwritten value
+};
+
+struct RetainedOutput {
+  uint32_t index;
+  PyObject* reference;  // owned weak reference to the tensor
+};
+
+struct NodeExtras {  // what few nodes have
+  PyObject* metadata = nullptr;                // dict
+  PyObject* prehooks = nullptr;                // OrderedDict: before the node, on output gradients
+  PyObject* posthooks = nullptr;               // OrderedDict: after the node
+  std::vector<PyObject*> tensor_hooks;         // per output: OrderedDict or null
+  std::vector<RetainedOutput> retained;
+  std::vector<Packed> packed;
+  std::vector<OutputMetadata> outputs;         // where the Plan does not tell
+  std::unique_ptr<ViewGeometry> view;
+};
+
+struct GraphTask;
+constexpr int kInlineCells = 8;
+
+struct Node {
+  PyObject_HEAD
+  NodeKind kind;
+  bool released;           // its saved tensors were freed
+  bool wide;               // cells on the heap
+  uint16_t saved_count, scalar_count;
+  uint32_t edge_count;
+  uint32_t output_count;   // gradients it takes
+  uint32_t task_index;     // its place in `task`
+  uint64_t sequence;
+  Instance* instance;      // owned; Plan and Constant nodes
+  PyObject* object;        // owned; Accumulate: the leaf; CopySlices: the inner node
+  NodeExtras* extras;
+  GraphTask* task;         // the running backward that uses task_index
+  Node* next_dead;         // see node_dealloc
+  PyObject* weakrefs;
+  Cell* cells;
+  Cell inline_cells[kInlineCells];
+
+  Edge& edge(size_t i) { return cells[i].edge; }
+  Saved& saved(size_t i) { return cells[edge_count + i].saved; }
+  SavedScalar& scalar(size_t i) { return cells[edge_count + saved_count + i].scalar; }
+};
+
+extern PyTypeObject* NodeType;
+
+inline PyObject* object_of(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
+inline PyObject* object_of(Node* n) { return reinterpret_cast<PyObject*>(n); }
+inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<Tensor*>(o); }
+inline Node* node_of(PyObject* o) { return reinterpret_cast<Node*>(o); }
+inline bool is_node(PyObject* o) { return PyObject_TypeCheck(o, NodeType); }
+
+// ---------------------------------------------------------------- node.cpp
+constexpr uint64_t kAccumulateSequence = UINT64_MAX;
+// Cells are zeroed. The collector sees the node at once. Null + exception on failure.
+Node* node_new(NodeKind kind, size_t edges, size_t saved, size_t scalars);
+bool node_reserve(Node* node, size_t edges, size_t saved, size_t scalars);  // only while empty
+NodeExtras* node_extras(Node* node);              // creates on demand; null + MemoryError
+std::string node_name(const Node* node);
+PyObject* node_hooks_dict(PyObject** slot);       // borrowed OrderedDict, made on demand
+// Shape and dtype that the gradient of output `index` must have. False: unknown (no exception).
+bool node_output_metadata(const Node* node, uint32_t index, OutputMetadata* out);
+void node_release_saved(Node* node);              // frees saved tensors (and the inner node's)
+bool init_node(PyObject* module);
+
+// ---------------------------------------------------------------- tape.cpp
+// The edge along which a tensor's gradient flows; out->node is a new reference or null.
+bool gradient_edge(Tensor* t, Edge* out);
+Node* accumulator_of(Tensor* leaf);               // new reference
+void set_history(Tensor* t, Node* node, uint32_t index);  // takes its own reference
+bool rebase_history(Tensor* target, Node* node, uint32_t index, size_t target_edge);
+bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output);
+Tensor* unpack_saved(Node* node, size_t position);  // new reference; null + exception
+OutputMetadata metadata_of(const Tensor* t);
+bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation);
+bool check_inplace_on(Tensor* target, bool will_record);
+extern PyObject* anomaly_recorder;                // called with each new node, or null
+
+// ---------------------------------------------------------------- engine.cpp
+extern PyMethodDef engine_functions[];
+// A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").
+PyObject* tensor_method(const char* name);        // borrowed, cached; null + exception
+PyObject* call_helper(const char* module, const char* name, PyObject* const* args,
+                      Py_ssize_t count);
+
+// ---------------------------------------------------------------- engine_nodes.cpp
+PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count);
+// *slot = value (stolen); false when value is null.
+bool replace_tensor(Tensor** slot, PyObject* value);
+bool add_gradient(Tensor** slot, Tensor* grad);   // *slot += grad (stolen)
+bool run_pre_hooks(Node* node, Tensor** grads);   // tensor hooks, then retained gradients
+// Hooks, backward, checks. grads: output_count entries, results: edge_count entries (null before).
+bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph);
+bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted, Tensor** grad);
+std::string sizes_text(const int64_t* sizes, size_t ndim);
+bool same_shape(const Tensor* a, const Tensor* b);
+void report_failure(Node* node);                  // anomaly mode: names the forward line
+
+// ---------------------------------------------------------------- modes.cpp, function.cpp
+struct SavedHooks {
+  PyObject *pack, *unpack;  // borrowed from the thread's stack
+};
+bool saved_hooks_active(SavedHooks* out);
+bool init_modes(PyObject* module);
+bool init_function(PyObject* module);
+
+}  // namespace fb
