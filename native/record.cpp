@@ -473,7 +473,10 @@ Instance* find_instance(const Recorder* r, const std::vector<int32_t>& live) {
 
 bool allocate(Storage* storage) {
   if (!storage->pending) return true;
-  return storage_allocate(storage);
+  if (storage->data == nullptr && !storage_allocate(storage)) return false;
+  storage->pending = false;
+  storage->recorder = nullptr;
+  return true;
 }
 
 Tensor* tensor_of_value(const Recorder* r, const Value& v) {
@@ -553,16 +556,12 @@ bool run_records(Recorder* r) {
   return ok;
 }
 
-void settle(Recorder* r, bool ok) {
+// After an error the fresh storages stay pending without a recorder: reading one raises.
+void abandon(Recorder* r) {
   for (StorageState& state : r->states) {
-    if (!state.fresh || !state.storage->pending) continue;
-    if (ok && state.storage->data == nullptr && state.storage->references.load() > 1 &&
-        state.storage->nbytes > 0)
-      continue;  // cannot happen: live storages were allocated
-    if (ok) {
-      state.storage->pending = false;
-      state.storage->recorder = nullptr;
-    }
+    if (!state.fresh) continue;
+    state.storage->pending = true;
+    state.storage->recorder = nullptr;
   }
 }
 
@@ -599,7 +598,7 @@ bool record_flush(Recorder* r, const char* reason) {
     if (instance != nullptr) instance_decref(instance);
   }
   const size_t records = r->records.size();
-  settle(r, ok);
+  if (!ok) abandon(r);
   forget_stream(r);
   if (ok) ok = observe(reason, records, builds == stream_builds);
   active_recorder = previous;
