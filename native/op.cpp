@@ -47,9 +47,8 @@ bool check_inplace(const Frame& frame) {
 
 bool finish_inplace(const Frame& frame, const Instance* instance, const Call& call,
                     PyObject** outputs) {
-  for (size_t i = 0; i < frame.mutated.size(); ++i) {
-    tensor_bump_version(frame.tensors[frame.mutated[i]]);
-  }
+  // A class of calls may leave alone what its schema says it writes (batch_norm in eval mode).
+  for (int32_t slot : instance->plan->mutated) tensor_bump_version(call.tensors[slot]);
   if (!grad_mode.enabled) return true;
   for (size_t i = 0; i < frame.mutated.size(); ++i) {
     Tensor* target = frame.tensors[frame.mutated[i]];
@@ -73,8 +72,10 @@ bool mark_views(const Plan* plan, const Call& call, PyObject** outputs) {
 bool finish(const Overload* overload, const Frame& frame, const Instance* instance,
             const Call& call, PyObject** outputs) {
   if (overload->mutates) return finish_inplace(frame, instance, call, outputs);
-  if (!grad_mode.enabled) return true;
   const Plan* plan = instance->plan;
+  if (!grad_mode.enabled) {  // a view made now still belongs to its base: writes to it are checked
+    return !plan->has_views || grad_mode.inference || mark_views(plan, call, outputs);
+  }
   if (plan->backward && !tape_record(instance, call, outputs)) return false;
   return !plan->has_views || mark_views(plan, call, outputs);
 }
