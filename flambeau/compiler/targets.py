@@ -23,6 +23,7 @@ COMMON_FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fwrapv",
+    "-flax-vector-conversions",
     "-fno-strict-aliasing",
     "-fno-stack-protector",
     "-fno-asynchronous-unwind-tables",

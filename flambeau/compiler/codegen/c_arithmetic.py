@@ -264,3 +264,27 @@ ARITHMETIC: dict[str, Builder] = {
     "toint64": _to_int(64),
     "cselect": _select_u128,
 }
+
+
+def _check_index(kind: str, lanes: int) -> str:
+    """Wraps negative indices; the first index out of [-size, size) goes to the error record.
+
+    The record is {flag, value, size, dimension}; the lane goes on with index 0.
+    """
+    v = f"i64x{lanes}"
+    report = "{ e[1] = t[l]; e[2] = size; e[3] = dimension; e[0] = 1; break; }"
+    return (
+        f"static inline {v} fb_checkindex_{v}"
+        f"({v} a, long long size, long long dimension, i64x1 *e, long long m) {{\n"
+        f"  {v} wrapped = fb_select_{v}(({v})fb_lt_x{lanes}(a, 0), ({v})(a + size), a);\n"
+        f"  {v} good = ({v})fb_ge_x{lanes}(wrapped, 0) & ({v})fb_lt_x{lanes}(wrapped, size);\n"
+        f"  if (__builtin_expect(fb_any_{v}(~good), 0)) {{\n"
+        f"    const i64x1 *t = (const i64x1 *)&a;\n"
+        f"    for (int l = 0; l < {lanes} && l < m && !e[0]; ++l)\n"
+        f"      if (t[l] < -size || t[l] >= size) {report}\n"
+        f"    wrapped = wrapped & good;\n  }}\n"
+        f"  return wrapped;\n}}\n"
+    )
+
+
+ARITHMETIC["checkindex"] = _check_index
