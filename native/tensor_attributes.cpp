@@ -403,6 +403,7 @@ PyObject* method_as_subclass(PyObject* self, PyObject* cls) {
       to->output_index = from->output_index;
       to->base = as_tensor(Py_XNewRef(as_object(from->base)));
       to->view_version = from->view_version;
+      to->view_creation = from->view_creation;
     }
   }
   Py_DECREF(alias);
