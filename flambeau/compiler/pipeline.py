@@ -6,7 +6,6 @@ runs them; `stages` runs them and tells how long each took and what it made.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,9 +16,7 @@ from flambeau.compiler.schedule import Schedule, schedule
 from flambeau.compiler.simplify import simplify
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import Graph
-
-# Checks every kernel against its grammar; tests set it (`FLAMBEAU_VERIFY=1`).
-verify_kernels = os.environ.get("FLAMBEAU_VERIFY", "") not in ("", "0")
+from flambeau.runtime import settings
 
 
 @dataclass
@@ -57,7 +54,7 @@ def _schedule(state: State) -> None:
 
 
 def _verify(state: State) -> None:
-    if not verify_kernels:
+    if not settings.get("VERIFY"):
         return
     from flambeau.ir.kernel_grammar import verify
 

@@ -183,7 +183,10 @@ class Memory:
 def run_schedule(schedule, graph, storages, scalars, sizes):
     """Runs all launches; `storages` maps ("input", slot) and ("output", number) to flat arrays."""
     memory = Memory(schedule, storages, sizes)
-    for launch in schedule.launches:
+    for number, launch in enumerate(schedule.launches):
+        for buffer in (schedule.buffers[b] for b in launch.buffers):
+            if buffer.kind == "temporary":
+                assert buffer.first <= number <= buffer.last
         arguments = [evaluate(s, sizes) for s in launch.sizes]
         numbers = [
             scalars[where] if kind == "argument" else where for kind, where, _ in launch.scalars

@@ -571,7 +571,9 @@ class _Keeper:
         self.varies[value] = varies or any(self.varies.get(i, True) for i in value.inputs)
         record = PRIMITIVES.get(value.op)
         own = LOAD_COST if value.op == "k.load" else 0 if record is None else record.cost
-        cost = own + sum(self.costs.get(i, 0) for i in value.inputs)
+        cost = own + sum(
+            LOAD_COST if i in self.kept else self.costs.get(i, 0) for i in value.inputs
+        )
         self.costs[value] = cost if self.varies[value] else 0
 
 

@@ -201,6 +201,8 @@ class Clustering:
             return False
         assert cluster.domain is not None and cluster.lowering is not None
         role = self.analysis.roles[value]
+        if role == cluster.domain.kind == "scan" and cluster in above:
+            return False  # a scan of a scan is a loop of its own
         if role in ("reduce", "scan") and cluster.domain.kind == "map":
             return self._convert(value, role, cluster, others)
         member = fit(value, role, cluster.domain, cluster.lowering)
@@ -239,6 +241,8 @@ class Clustering:
         """Moves all members of `other`, which `cluster` reads, into `cluster` where possible."""
         assert other.domain is not None and cluster.domain is not None
         if cluster.alone or other.alone or cluster.domain.key != other.domain.key:
+            return
+        if cluster.domain.kind == "scan":
             return
         if cluster.size + other.size > VALUE_LIMIT:
             return

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from flambeau.compiler.schedule.prepare import Prepared, is_opaque
 from flambeau.compiler.schedule.views import count
 from flambeau.ir.node import Node, topological
+from flambeau.ir.size import Size
 from flambeau.prims.record import PRIMITIVES
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
@@ -68,42 +69,72 @@ def analyse(prepared: Prepared) -> Analysis:
 def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
     """One pass, operands first: roles, and costs of what is not heavy."""
     roles, cost = analysis.roles, analysis.cost
-    depth: dict[Node, int] = {}
-    size: dict[Node, int] = {}
+    extents = _Extents(roles)
     for value in analysis.nodes:
         if value.op == "input":
             roles[value] = "input"
-            cost[value], depth[value], size[value] = LOAD_COST, 0, 1
+            cost[value] = LOAD_COST
             continue
+        extents.add(value)
+        cost[value] = _cost(value, roles, cost)
         role = _role(value)
-        own = _own_cost(value)
-        below = [_reach(i, roles, cost, depth, size) for i in value.inputs]
-        cost[value] = own + sum(b[0] for b in below)
-        depth[value] = 1 + max((b[1] for b in below), default=0)
-        size[value] = 1 + sum(b[2] for b in below)
+        if role == "reduce":
+            operand = value.inputs[0]
+            if operand not in roles and extents.follows_reduction(operand):
+                roles[operand] = "root"  # one value per row: cheaper stored than its parts
         if role is None and value in needed and not _is_number(value):
             role = "root"
-        if role is None and _is_dear(value, analysis):
+        if role is None and (_is_dear(value, analysis) or extents.too_large(value)):
             role = "root"
-        if role is None and (depth[value] > DEPTH_LIMIT or size[value] > SIZE_LIMIT):
-            exact = _exact_size(value, roles)
-            size[value] = exact
-            if depth[value] > DEPTH_LIMIT or exact > SIZE_LIMIT:
-                role = "root"
         if role is not None:
             roles[value] = role
+    analysis.roles = {value: roles[value] for value in analysis.nodes if value in roles}
 
 
-def _reach(
-    operand: Node,
-    roles: dict[Node, str],
-    cost: dict[Node, int],
-    depth: dict[Node, int],
-    size: dict[Node, int],
-) -> tuple[int, int, int]:
-    if operand in roles:
-        return LOAD_COST, 0, 1
-    return cost[operand], depth[operand], size[operand]
+def _cost(value: Node, roles: dict[Node, str], cost: dict[Node, int]) -> int:
+    """Cost of one element from heavy values. What a broadcast repeats is computed once per row or
+    is a heavy value: it counts like a load."""
+    below = sum([LOAD_COST if i in roles else cost[i] for i in value.inputs])
+    if value.op == "broadcast":
+        return min(below, LOAD_COST)
+    return below + _own_cost(value)
+
+
+class _Extents:
+    """How much would be inlined below each value."""
+
+    def __init__(self, roles: dict[Node, str]) -> None:
+        self.roles = roles
+        self.depth: dict[Node, int] = {}
+        self.size: dict[Node, int] = {}
+        self.rows: dict[Node, Size] = {}  # element count of a reduction inlined below
+
+    def add(self, value: Node) -> None:
+        """Notes a value whose operands are noted."""
+        depth, size = 0, 1
+        for operand in value.inputs:
+            role = self.roles.get(operand)
+            if role is None:
+                depth = max(depth, self.depth[operand])
+                size += self.size[operand]
+                if operand in self.rows:
+                    self.rows[value] = self.rows[operand]
+            elif role == "reduce":
+                self.rows[value] = count(operand.shape)
+        self.depth[value], self.size[value] = depth + 1, size
+
+    def follows_reduction(self, value: Node) -> bool:
+        """Whether a value has one element per result of a reduction it is computed from."""
+        return value in self.rows and self.rows[value] == count(value.shape)
+
+    def too_large(self, value: Node) -> bool:
+        """Whether so much is below that this value should be one to load."""
+        if self.depth[value] > DEPTH_LIMIT:
+            return True
+        if self.size[value] <= SIZE_LIMIT:
+            return False
+        self.size[value] = _exact_size(value, self.roles)  # shared parts were counted twice
+        return self.size[value] > SIZE_LIMIT
 
 
 def _exact_size(value: Node, roles: dict[Node, str]) -> int:
@@ -150,10 +181,16 @@ def _is_dear(value: Node, analysis: Analysis) -> bool:
         return False
     if len(users) > 1:
         return True
-    return any(user.op in REPEATING and _repeats(value, user, analysis) for user in users)
+    return any(user.op in REPEATING and _repeats(value, user) for user in users)
 
 
-def _repeats(value: Node, user: Node, analysis: Analysis) -> bool:
-    if user.op == "broadcast":
-        return count(value.shape) != count(user.shape)
-    return True
+def _repeats(value: Node, user: Node) -> bool:
+    """Whether a user would compute the value again and again. What does not change along the last
+    dimension is computed once per row."""
+    if user.op != "broadcast":
+        return True
+    if count(value.shape) == count(user.shape):
+        return False
+    dimensions = user.attribute("dimensions")
+    last = max(d for d, extent in enumerate(user.shape) if extent != 1)
+    return any(d == last and extent != 1 for d, extent in zip(dimensions, user.inputs[0].shape))
