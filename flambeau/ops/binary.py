@@ -1,14 +1,18 @@
-"""Operators of two and three operands: arithmetic, powers, bits, logic."""
+"""Arithmetic of two and three operands; powers, bits and logic are in `powers.py`, `bits.py`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.samples import binary_samples
+from flambeau.core.promotion import CATEGORY
+from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import apply
+from flambeau.ops.broadcasting import apply, as_node, is_complex, together, unsupported
+
+Value = Any  # a Node or a Python number
 
 
 @op(
@@ -47,11 +51,7 @@ def _scaled(name: str, self: Node, other: Any, alpha: Any) -> Any:
     _check_alpha(name, self.dtype, alpha)
     if self.dtype == "bool":
         return apply(name, prims.bitwise_and, prims.cast(other, "bool"), alpha)
-    return apply(name, prims.mul, _in(other, self.dtype), _in(alpha, self.dtype))
-
-
-def _in(value: Any, dtype: str) -> Any:
-    return prims.cast(value, dtype) if isinstance(value, Node) else prims.full(value, (), dtype)
+    return apply(name, prims.mul, as_node(other, self.dtype), as_node(alpha, self.dtype))
 
 
 def _check_alpha(name: str, dtype: str, alpha: Any) -> None:
@@ -71,6 +71,16 @@ _BOOL_SUB = (
     "[sub] Subtraction, the `-` operator, with {} is not supported. If you are trying to invert a "
     "mask, use the `~` or `logical_not()` operator instead.\nhint: use ~mask, or mask ^ other"
 )
+_BOOL_RSUB = (
+    "[rsub] Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+    "`logical_xor()` operator instead.\nhint: use mask ^ other"
+)
+
+
+def _bool_errors() -> Iterator[ErrorSample]:
+    mask = T(3, dtype="bool")
+    yield ErrorSample(sample(mask, mask), RuntimeError, "Subtraction, the `-` operator")
+    yield ErrorSample(sample(T(3), T(4)), RuntimeError, "The size of tensor a (3) must match")
 
 
 @op(
@@ -78,6 +88,7 @@ _BOOL_SUB = (
     promote="default",
     runtime="other",
     aliases="subtract",
+    errors=_bool_errors,
     samples=binary_samples(),
     reference="numpy.subtract",
 )
@@ -124,7 +135,7 @@ def rsub(self: Node, other: Any) -> Node:
         tensor([ 0., -1.])
     """
     if self.dtype == "bool":
-        raise RuntimeError(_BOOL_SUB.format("two bool tensors"))
+        raise RuntimeError(_BOOL_RSUB)
     return apply("rsub", lambda a, b: prims.sub(b, a), self, other)
 
 
@@ -159,14 +170,15 @@ def mul(self: Node, other: Any) -> Node:
     "div(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="float",
     runtime="other",
-    aliases="divide",
-    samples=binary_samples(low=0.5),
+    aliases="divide true_divide",
+    samples=lambda: _division_samples(),
     reference="numpy.true_divide",
 )
 def div(self: Node, other: Any) -> Node:
     """`self / other`, optionally rounded ("trunc" towards zero, "floor" down).
 
     Without `rounding_mode` integers divide to the default float dtype; with it they stay integers.
+    The gradient of a rounded quotient is zero.
 
     Raises:
         RuntimeError: sizes do not broadcast, or an unknown `rounding_mode`.
@@ -176,3 +188,313 @@ def div(self: Node, other: Any) -> Node:
         tensor([ 3, -4])
     """
     return apply("div", prims.div, self, other)
+
+
+def _division_samples() -> Iterator[Sample]:
+    yield from binary_samples(low=0.5)()
+    for mode in ("trunc", "floor", None):
+        yield sample(T(3, 4, low=-9, high=9), T(4, low=0.5, high=3), rounding_mode=mode)
+        yield sample(T(3, 4, low=-9, high=9), -2.0, rounding_mode=mode)
+
+
+@div.overload(
+    "div.mode(Tensor self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
+    runtime="other",
+    promote="none",
+)
+def _div_mode(self: Node, other: Any, rounding_mode: str | None) -> Node:
+    if rounding_mode is None:
+        return div(self, other)
+    if rounding_mode == "floor":
+        return _div_floor(self, other)
+    if rounding_mode == "trunc":
+        return _div_trunc(self, other)
+    raise RuntimeError(
+        "[div] div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+        f"'{rounding_mode}'\nhint: leave it out for the exact quotient"
+    )
+
+
+def _flat(value: Node, a: Node, b: Node) -> Node:
+    return prims.with_derivative(value, a, b, rule="flat")
+
+
+prims.register_rule("flat", lambda g, y, *xs: [prims.zeros_like(x) for x in xs])
+
+
+@op(
+    "_div_floor(Tensor self, Tensor|Scalar other) -> Tensor",
+    where="method",
+    promote="default",
+    runtime="other",
+)
+def _div_floor(self: Node, other: Any) -> Node:
+    """`div` rounded down."""
+    a, b = _real_pair("div", self, other)
+    value = prims.floor_div(a, b)
+    return _flat(value, a, b) if CATEGORY[a.dtype] == 2 else value
+
+
+@op(
+    "_div_trunc(Tensor self, Tensor|Scalar other) -> Tensor",
+    where="method",
+    promote="default",
+    runtime="other",
+)
+def _div_trunc(self: Node, other: Any) -> Node:
+    """`div` rounded towards zero."""
+    a, b = _real_pair("div", self, other)
+    if CATEGORY[a.dtype] == 2:
+        return _flat(prims.trunc(a / b), a, b)
+    return prims.floor_div(a - prims.fmod(a, b), b)  # an exact multiple: down is towards zero
+
+
+def _real_pair(name: str, *values: Any) -> tuple[Node, ...]:
+    """Operands of an operator that is defined for integers and real floats; bools count as u8."""
+    nodes = together(name, *values)
+    if is_complex(nodes[0]):
+        raise unsupported(name, nodes[0], "apply it to the real and imaginary parts")
+    if nodes[0].dtype == "bool":
+        return tuple(prims.cast(x, "u8") for x in nodes)
+    return nodes
+
+
+@op(
+    "_rdiv(Tensor self, Tensor|Scalar other) -> Tensor",
+    where="method",
+    promote="float",
+    runtime="other",
+    inplace=False,
+)
+def _rdiv(self: Node, other: Any) -> Node:
+    """`other / self`: division with the operands exchanged."""
+    return apply("div", lambda a, b: prims.div(b, a), self, other)
+
+
+def _division_pairs() -> Iterator[Sample]:
+    for shape in ((), (7,), (3, 4), (0, 3)):
+        yield sample(T(*shape, low=-9, high=9), T(*shape, low=0.5, high=3))
+        yield sample(T(*shape, low=-9, high=9), -2.0)
+    yield sample(T(3, 1, low=-9, high=9), T(4, low=0.5, high=3))
+
+
+@op(
+    "floor_divide(Tensor self, Tensor|Scalar other) -> Tensor",
+    promote="default",
+    runtime="other",
+    samples=_division_pairs,
+    reference="numpy.floor_divide",
+)
+def floor_divide(self: Node, other: Any) -> Node:
+    """`self // other`: the quotient rounded down, as in Python.
+
+    Raises:
+        RuntimeError: an integer division by zero ("ZeroDivisionError").
+
+    Example:
+        >>> torch.floor_divide(torch.tensor([7.0, -7.0]), 2)
+        tensor([ 3., -4.])
+    """
+    return prims.floor_div(*_real_pair("floor_divide", self, other))
+
+
+@op(
+    "_rfloordiv(Tensor self, Tensor|Scalar other) -> Tensor",
+    where="method",
+    promote="default",
+    runtime="other",
+    inplace=False,
+)
+def _rfloordiv(self: Node, other: Any) -> Node:
+    """`other // self`."""
+    a, b = _real_pair("floor_divide", self, other)
+    return prims.floor_div(b, a)
+
+
+@op(
+    "remainder(Tensor self, Tensor|Scalar other) -> Tensor",
+    promote="default",
+    runtime="other",
+    samples=_division_pairs,
+    reference="numpy.remainder",
+)
+def remainder(self: Node, other: Any) -> Node:
+    """`self % other`: the remainder with the sign of `other`, as in Python.
+
+    Example:
+        >>> torch.remainder(torch.tensor([7.0, -7.0]), 4)
+        tensor([3., 1.])
+    """
+    return prims.remainder(*_real_pair("remainder", self, other))
+
+
+@remainder.overload(
+    "remainder.Scalar(Scalar self, Tensor other) -> Tensor", runtime="self", inplace=False
+)
+def _scalar_remainder(self: Any, other: Node) -> Node:
+    return prims.remainder(*_real_pair("remainder", as_node(self, other.dtype), other))
+
+
+@op(
+    "_rmod(Tensor self, Tensor|Scalar other) -> Tensor",
+    where="method",
+    promote="default",
+    runtime="other",
+    inplace=False,
+)
+def _rmod(self: Node, other: Any) -> Node:
+    """`other % self`."""
+    a, b = _real_pair("remainder", self, other)
+    return prims.remainder(b, a)
+
+
+@op(
+    "fmod(Tensor self, Tensor|Scalar other) -> Tensor",
+    promote="default",
+    runtime="other",
+    samples=_division_pairs,
+    reference="numpy.fmod",
+)
+def fmod(self: Node, other: Any) -> Node:
+    """The remainder with the sign of `self`, as C's fmod.
+
+    Example:
+        >>> torch.fmod(torch.tensor([7.0, -7.0]), 4)
+        tensor([ 3., -3.])
+    """
+    return prims.fmod(*_real_pair("fmod", self, other))
+
+
+# ------------------------------------------------------------------------------------ extremes
+
+
+def _extreme(name: str, text: str, relation: str, reference: str) -> Any:
+    logical = prims.bitwise_or if relation == "ge" else prims.bitwise_and
+
+    def body(self: Node, other: Node) -> Node:
+        a, b = together(name, self, other)
+        if a.dtype == "bool":
+            return logical(a, b)
+        if is_complex(a):
+            raise unsupported(name, a, "complex numbers have no order")
+        if name in ("maximum", "minimum") or CATEGORY[a.dtype] < 2:
+            return (prims.maximum if relation == "ge" else prims.minimum)(a, b)
+        wins = a >= b if relation == "ge" else a <= b
+        return prims.where(wins | prims.isnan(b), a, b)
+
+    body.__doc__ = f"""{text}
+
+    Operands broadcast and promote. Raises NotImplementedError for complex tensors.
+
+    Example:
+        >>> torch.{name}(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 2.0])).shape
+        torch.Size([2])
+    """
+    return op(
+        f"{name}(Tensor self, Tensor other) -> Tensor",
+        promote="default",
+        inplace=False,
+        samples=binary_samples(scalar=None),
+        reference=reference,
+    )(body)
+
+
+maximum = _extreme(
+    "maximum", "The greater of two elements; NaN wins, ties share the gradient.", "ge",
+    "numpy.maximum",
+)  # fmt: skip
+minimum = _extreme(
+    "minimum", "The lesser of two elements; NaN wins, ties share the gradient.", "le",
+    "numpy.minimum",
+)  # fmt: skip
+fmax = _extreme("fmax", "The greater of two elements; NaN loses.", "ge", "numpy.fmax")
+fmin = _extreme("fmin", "The lesser of two elements; NaN loses.", "le", "numpy.fmin")
+
+
+# ------------------------------------------------------------------------------------ combinations
+
+
+def _lerp_samples() -> Iterator[Sample]:
+    for shape in ((), (7,), (3, 4), (0, 3)):
+        yield sample(T(*shape), T(*shape), 0.3)
+        yield sample(T(*shape), T(*shape), T(*shape, low=-0.5, high=1.5))
+    yield sample(T(3, 1), T(4), 0.75)
+
+
+@op(
+    "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
+    promote="default",
+    participants="self end",
+    runtime="weight",
+    samples=_lerp_samples,
+)
+def lerp(self: Node, end: Node, weight: Any) -> Node:
+    """`self + weight * (end - self)`, written so that weight 1 gives exactly `end`.
+
+    Raises:
+        NotImplementedError: integer or bool tensors.
+
+    Example:
+        >>> torch.lerp(torch.tensor([0.0, 2.0]), torch.tensor([4.0, 4.0]), 0.25)
+        tensor([1.0000, 2.5000])
+    """
+    if CATEGORY[self.dtype] < 2:
+        raise unsupported("lerp", self, "convert to a floating-point type first")
+    a, b, w = together("lerp", self, end, weight)
+    size = prims.abs(w) if is_complex(w) else prims.maximum(w, prims.neg(w))
+    return prims.where(size < 0.5, a + w * (b - a), b - (b - a) * (1 - w))
+
+
+def _triple_samples(low: float = -2.0) -> Any:
+    def make() -> Iterator[Sample]:
+        for shape in ((), (7,), (3, 4), (0, 3)):
+            yield sample(T(*shape), T(*shape), T(*shape, low=low))
+            yield sample(T(*shape), T(*shape), T(*shape, low=low), value=0.5)
+        yield sample(T(3, 4), T(3, 1), T(4, low=low), value=-2)
+
+    return make
+
+
+@op(
+    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    promote="default",
+    participants="self tensor1 tensor2",
+    runtime="value",
+    samples=_triple_samples(),
+)
+def addcmul(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
+    """`self + value * tensor1 * tensor2`, with broadcasting.
+
+    Example:
+        >>> torch.addcmul(torch.ones(2), torch.ones(2), torch.ones(2), value=0.5)
+        tensor([1.5000, 1.5000])
+    """
+    a, b, c = together("addcmul", self, tensor1, tensor2)
+    return a + as_node(value, a.dtype) * b * c
+
+
+@op(
+    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+    promote="default",
+    participants="self tensor1 tensor2",
+    runtime="value",
+    samples=_triple_samples(0.5),
+)
+def addcdiv(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
+    """`self + value * tensor1 / tensor2`, with broadcasting.
+
+    Raises:
+        RuntimeError: integer tensors only.
+
+    Example:
+        >>> torch.addcdiv(torch.ones(2), torch.ones(2), torch.ones(2), value=0.5)
+        tensor([1.5000, 1.5000])
+    """
+    if CATEGORY[self.dtype] < 2:
+        raise RuntimeError(
+            "[addcdiv] Integer division with addcdiv is no longer supported\n"
+            "hint: convert to float, or add value * torch.div(tensor1, tensor2, "
+            "rounding_mode='trunc')"
+        )
+    a, b, c = together("addcdiv", self, tensor1, tensor2)
+    return a + as_node(value, a.dtype) * b / c

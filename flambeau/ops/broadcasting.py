@@ -1,4 +1,4 @@
-"""Operands of pointwise operators: numbers become nodes, shapes become one, errors are PyTorch's."""
+"""Operands of pointwise operators: numbers become nodes, shapes become one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.promotion import default_dtype, number_dtype
+from flambeau.core.dtypes import PUBLIC_NAMES
+from flambeau.core.promotion import CATEGORY, default_dtype, number_dtype
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
 from flambeau.ops.common import is_one, number_shown
@@ -78,3 +79,21 @@ def together(name: str, *values: Value) -> tuple[Node, ...]:
 def apply(name: str, function: Callable[..., Node], *values: Value) -> Node:
     """A strict primitive on operands that broadcast."""
     return function(*together(name, *values))
+
+
+def is_float(x: Node) -> bool:
+    """Whether the elements are real floating-point numbers."""
+    return CATEGORY[x.dtype] == 2
+
+
+def is_complex(x: Node) -> bool:
+    """Whether the elements are complex numbers."""
+    return CATEGORY[x.dtype] == 3
+
+
+def unsupported(name: str, x: Node | str, advice: str) -> NotImplementedError:
+    """The error of an operator that a dtype has no meaning for."""
+    dtype = x if isinstance(x, str) else x.dtype
+    return NotImplementedError(
+        f"[{name}] not implemented for {PUBLIC_NAMES[dtype]}\nhint: {advice}"
+    )
