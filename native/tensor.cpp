@@ -276,6 +276,7 @@ Tensor* tensor_new(Storage* storage, DType dtype, Device device, int ndim, const
     Py_DECREF(object);
     return nullptr;
   }
+  if (grad_mode.inference) t->flags |= kInference;
   return t;
 }
 
@@ -366,7 +367,10 @@ Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes
                      const int64_t* strides, int64_t offset) {
   storage_incref(source->storage);
   Tensor* alias = tensor_new(source->storage, dtype, source->device, ndim, sizes, strides, offset);
-  if (alias) alias->flags |= source->flags & kInference;
+  // A view made under inference mode is what its base is.
+  if (alias)
+    alias->flags =
+        static_cast<uint8_t>((alias->flags & ~kInference) | (source->flags & kInference));
   return alias;
 }
 
@@ -391,7 +395,7 @@ bool tensor_contiguous(const Tensor* t) { return (t->flags & kContiguous) != 0; 
 bool tensor_materialise(Tensor* t, const char* reason) {
   Storage* storage = t->storage;
   if (!storage->pending) return true;
-  if (!record_flush(storage->recorder, reason)) return false;
+  if (storage->recorder && !record_flush(storage->recorder, reason)) return false;
   if (!storage->pending) return true;
   PyErr_SetString(
       PyExc_RuntimeError,
