@@ -16,7 +16,7 @@ from typing import Any
 KINDS = frozenset(
     "Tensor Tensor? Tensor[] Tensor?[] Scalar Scalar? TensorOrScalar TensorOrScalar? "
     "SymInt SymInt? SymInt[] SymInt[]? int int? int[] int[]? float float? float[]? bool bool? bool[] "
-    "str str? dtype dtype? device? generator? memory_format? layout? object".split()
+    "str str? dtype dtype? device device? generator? memory_format memory_format? layout? object".split()
 )
 REQUIRED = object()  # default of an argument that has none
 
@@ -92,7 +92,9 @@ def _parse_argument(text: str, keyword_only: bool, runtime: frozenset[str]) -> A
     mutated = kind.endswith("!")
     kind = kind.rstrip("!").replace("Tensor|Scalar", "TensorOrScalar")
     if kind not in KINDS:
-        raise ValueError(f"[schema] unknown kind {kind!r} in {text!r}\nhint: one of {sorted(KINDS)}")
+        raise ValueError(
+            f"[schema] unknown kind {kind!r} in {text!r}\nhint: one of {sorted(KINDS)}"
+        )
     default = ast.literal_eval(default_text.strip()) if default_text else REQUIRED
     return Argument(name, kind, default, keyword_only, name in runtime, mutated)
 

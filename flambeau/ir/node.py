@@ -20,7 +20,7 @@ DTYPES = ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", 
 
 # Operator overloading (`a + b` in an op's body) is installed by `flambeau.prims`, which knows the
 # primitives; the node class itself only looks the name up here.
-OPERATORS: dict[str, Callable[..., Any]] = {}
+OPERATORS: dict[str, Callable[..., Node]] = {}
 
 _table: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 
@@ -38,7 +38,7 @@ class Node:
         shape: sizes, ints or size expressions; `()` for scalars.
     """
 
-    __slots__ = ("__weakref__", "_hash", "attributes", "dtype", "inputs", "op", "shape", "source")
+    __slots__ = ("__weakref__", "attributes", "dtype", "inputs", "op", "shape", "source")
 
     op: str
     inputs: tuple[Node, ...]
@@ -46,13 +46,9 @@ class Node:
     dtype: str
     shape: tuple[Size, ...]
     source: str | None  # user's "file:line", not part of identity
-    _hash: int
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    __hash__ = object.__hash__  # equality is identity: nodes are hash-consed
+    __eq__ = object.__eq__
 
     @property
     def ndim(self) -> int:
@@ -111,7 +107,6 @@ def node(
     new = Node()
     new.op, new.inputs, new.attributes, new.dtype, new.shape = key
     new.source = source
-    new._hash = hash(key)
     _table[key] = new
     return new
 
