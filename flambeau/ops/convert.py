@@ -67,7 +67,7 @@ def contiguous(self: Node) -> Node:
 
 
 @contiguous.overload(
-    "contiguous.format(Tensor self, *, memory_format memory_format) -> Tensor",
+    "contiguous.format(Tensor self, *, memory_format? memory_format) -> Tensor",
     host=True,
     samples=None,
 )

@@ -1,0 +1,309 @@
+"""New tensors from Python data, NumPy arrays and raw memory, and uninitialised ones.
+
+These are ordinary functions over real tensors: what they do is allocate and copy, at once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.core import tensors
+from flambeau.core.definition import op
+from flambeau.ops.creation import check_layout
+
+DATA = "object data, *, dtype? dtype=None, device? device=None, bool requires_grad=False"
+
+
+def _placed(result: Any, device: Any) -> Any:
+    """The tensor on `device` (or the default one)."""
+    target = tensors.as_device(device)
+    return result if target.type == "cpu" else result.to(target)
+
+
+@op(f"tensor({DATA}, bool pin_memory=False) -> Tensor", where="torch", host=True)
+def tensor(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
+    """A tensor with a copy of data: numbers, nested sequences, arrays, tensors.
+
+    Without dtype: bool, int64, the default float or complex dtype, as the data needs; arrays and
+    tensors keep theirs.
+
+    Raises:
+        ValueError, TypeError: nested sequences of different lengths, or data that is no number.
+
+    Example:
+        >>> torch.tensor([[1, 2], [3, 4]])
+        tensor([[1, 2],
+                [3, 4]])
+    """
+    if tensors.is_tensor(data):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach()."
+            "clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch."
+            "tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+    result = _placed(tensors.from_python(data, dtype), device)
+    return result.requires_grad_() if requires_grad else result
+
+
+@op(
+    "as_tensor(object data, dtype? dtype=None, device? device=None) -> Tensor",
+    where="torch",
+    host=True,
+)
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of data, sharing memory with tensors and arrays where dtype and device allow.
+
+    Example:
+        >>> torch.as_tensor([1., 2.])
+        tensor([1., 2.])
+    """
+    result = tensors.shared(data, dtype)
+    return result if device is None and tensors.is_tensor(data) else _placed(result, device)
+
+
+@op(
+    "asarray(object obj, *, dtype? dtype=None, device? device=None, bool? copy=None, "
+    "bool requires_grad=False) -> Tensor",
+    where="torch",
+    host=True,
+)
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Any:
+    """A tensor of any object: tensor, array, DLPack exporter, buffer, number or sequence.
+
+    Args:
+        copy: True always copies, False never does, None copies when it must.
+
+    Raises:
+        ValueError: copy=False where memory cannot be shared.
+
+    Example:
+        >>> torch.asarray([1, 2])
+        tensor([1, 2])
+    """
+    shares = tensors.is_tensor(obj) or hasattr(obj, "__array_interface__")
+    if copy and tensors.is_tensor(obj):
+        result = obj.detach().clone() if dtype is None else obj.detach().to(dtype, copy=True)
+    elif copy or not shares:
+        if copy is False:
+            raise ValueError(
+                "[asarray] can't alias arbitrary sequence into a tensor.\nhint: leave copy out"
+            )
+        result = tensors.from_python(obj, dtype)
+    else:
+        result = tensors.shared(obj, dtype)
+    result = _placed(result, device)
+    return result.requires_grad_() if requires_grad else result
+
+
+op("from_numpy(object ndarray) -> Tensor", where="torch", host=True)(tensors.from_numpy)
+op("frombuffer(object buffer, *, dtype dtype) -> Tensor", where="torch", host=True)(
+    tensors.frombuffer
+)
+op("from_dlpack(object ext_tensor) -> Tensor", where="torch", host=True)(tensors.from_dlpack)
+
+
+def _sizes(size: tuple[Any, ...], named: Any = None) -> Sequence[int]:
+    if named is not None:
+        size = (named,)
+    if len(size) == 1 and not isinstance(size[0], int):
+        only = size[0]
+        return only if isinstance(only, (tuple, list)) else (int(only),)
+    return size
+
+
+@op(
+    "empty(SymInt[] size, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
+    "memory_format? memory_format=None) -> Tensor",
+    where="torch",
+    host=True,
+)
+def empty(
+    *sizes: Any,
+    size: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    """A tensor whose elements are whatever the memory held.
+
+    Args:
+        size: sizes, as one sequence or as arguments (also `size=`).
+        memory_format: `channels_last` puts the channels of an image last in memory.
+
+    Raises:
+        RuntimeError: a negative size, or a memory format of another rank.
+
+    Example:
+        >>> torch.empty(2, 3).shape
+        torch.Size([2, 3])
+    """
+    check_layout(layout, "empty")
+    shape = _sizes(sizes, size)
+    if out is not None:
+        return out.resize_(shape)
+    if memory_format in (tensors.channels_last, tensors.channels_last_3d):
+        result = _channels_last(shape, dtype, device, memory_format)
+    else:
+        result = tensors.empty(shape, dtype, device)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _channels_last(sizes: Sequence[int], dtype: Any, device: Any, memory_format: Any) -> Any:
+    ndim = 5 if memory_format is tensors.channels_last_3d else 4
+    if len(sizes) != ndim:
+        raise RuntimeError(
+            f"[empty] required rank {ndim} tensor to use {memory_format} format\n"
+            "hint: channels_last is for images (N, C, H, W)"
+        )
+    outer = tensors.empty((sizes[0], *sizes[2:], sizes[1]), dtype, device)
+    return outer.permute(0, ndim - 1, *range(1, ndim - 1))
+
+
+@op(
+    "empty_like(Tensor self, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
+    "memory_format? memory_format=None) -> Tensor",
+    where="torch",
+    host=True,
+)
+def empty_like(
+    input: Any,  # noqa: A002 - the public name
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    """An uninitialised tensor with the shape, dtype, device and memory order of another.
+
+    Example:
+        >>> torch.empty_like(torch.zeros(2, 3)).shape
+        torch.Size([2, 3])
+    """
+    check_layout(layout, "empty_like")
+    kind = input.dtype if dtype is None else dtype
+    place = input.device if device is None else device
+    if memory_format in (tensors.channels_last, tensors.channels_last_3d):
+        result = _channels_last(input.shape, kind, place, memory_format)
+    elif memory_format is tensors.contiguous_format or input.is_contiguous():
+        result = tensors.empty(input.shape, kind, place)
+    else:
+        result = tensors.empty_strided(input.shape, _dense_strides(input), kind, place)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _dense_strides(x: Any) -> Sequence[int]:
+    """Strides of a dense tensor whose dimensions lie in memory in the order of x's."""
+    if 0 in x.stride():
+        order = list(range(x.ndim))
+    else:
+        order = sorted(range(x.ndim), key=lambda d: x.stride(d), reverse=True)
+    strides, step = [1] * x.ndim, 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= max(x.shape[d], 1)
+    return strides
+
+
+@op(
+    "empty_strided(SymInt[] size, SymInt[] stride, *, dtype? dtype=None, device? device=None, "
+    "bool requires_grad=False) -> Tensor",
+    where="torch",
+    host=True,
+)
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
+    """An uninitialised tensor with these sizes and strides.
+
+    Example:
+        >>> torch.empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+    """
+    check_layout(layout, "empty_strided")
+    result = tensors.empty_strided(size, stride, dtype, device)
+    return result.requires_grad_() if requires_grad else result
+
+
+@op("new_empty(Tensor self, SymInt[] size) -> Tensor", where="method", host=True)
+def new_empty(
+    self: Any,
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
+    """An uninitialised tensor of this one's dtype and device.
+
+    Example:
+        >>> torch.zeros(1).new_empty(2, 3).shape
+        torch.Size([2, 3])
+    """
+    check_layout(layout, "new_empty")
+    kind = self.dtype if dtype is None else dtype
+    result = tensors.empty(_sizes(sizes, size), kind, self.device if device is None else device)
+    return result.requires_grad_() if requires_grad else result
+
+
+@op("new_empty_strided(Tensor self, int[] size, int[] stride) -> Tensor", where="method", host=True)
+def new_empty_strided(
+    self: Any, size: Sequence[int], stride: Sequence[int], dtype: Any = None, **options: Any
+) -> Any:
+    """An uninitialised tensor with these strides, of this one's dtype and device."""
+    kind = self.dtype if dtype is None else dtype
+    return empty_strided(size, stride, dtype=kind, **{"device": self.device, **options})
+
+
+@op("new_tensor(Tensor self, object data) -> Tensor", where="method", host=True)
+def new_tensor(
+    self: Any,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Any:
+    """A copy of data in this tensor's dtype and on its device.
+
+    Example:
+        >>> torch.zeros(1).new_tensor([1, 2])
+        tensor([1., 2.])
+    """
+    kind = self.dtype if dtype is None else dtype
+    result = _placed(tensors.from_python(data, kind), self.device if device is None else device)
+    return result.requires_grad_() if requires_grad else result
