@@ -64,6 +64,11 @@ class Accesses:
         found = self.affine(expression)
         return None if found is None else found[0].get(axis, 0)
 
+    def rank(self, expression: Size) -> int:
+        """Number of axes an address depends on."""
+        found = self.affine(expression)
+        return 0 if found is None else len(found[0])
+
 
 def choose(accesses: Accesses) -> Axes:
     """Picks form, order and grouping of the axes."""
@@ -95,12 +100,13 @@ def _lane_axis(accesses: Accesses, names: list[str]) -> str | None:
         along = accesses.factor(address, special) if special else 0
         if along is None or (along == 0 and special):
             continue
+        weight = 4 ** accesses.rank(address)  # a vector per row weighs little beside a matrix
         if along == 1:
-            votes[special] = votes.get(special, 0) + 1
+            votes[special] = votes.get(special, 0) + weight
             continue
         for name in names:
             if accesses.factor(address, name) == 1:
-                votes[name] = votes.get(name, 0) + 1
+                votes[name] = votes.get(name, 0) + weight
     best, most = None, 0
     for name, number in votes.items():
         extent = accesses.domain.axes[name]
@@ -118,8 +124,30 @@ def _choose_map(accesses: Accesses, names: list[str]) -> Axes:
     if not groups:
         return Axes("map", [], [])
     axes = Axes("map", groups[:-1], groups[-1])
+    if _is_short(accesses, axes.inner):
+        _lengthen(accesses, axes)
     _choose_tiles(accesses, axes)
     return axes
+
+
+def _is_short(accesses: Accesses, group: list[str]) -> bool:
+    extents = [accesses.domain.axes[name] for name in group]
+    return len(extents) == 1 and isinstance(extents[0], int) and extents[0] < FEW_LANES
+
+
+def _lengthen(accesses: Accesses, axes: Axes) -> None:
+    """Trades a short inner axis for a long one that loads are dense along: scattered stores cost
+    less than a loop of a few elements."""
+    votes = [
+        0
+        if _is_short(accesses, group)
+        else sum(1 for address in accesses.loads if accesses.factor(address, group[-1]) == 1)
+        for group in axes.rows
+    ]
+    best = max(votes, default=0)
+    if best:
+        number = votes.index(best)
+        axes.rows[number], axes.inner = axes.inner, axes.rows[number]
 
 
 def _store_order(accesses: Accesses, names: list[str]) -> list[str]:

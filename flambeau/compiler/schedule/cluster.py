@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flambeau.compiler.schedule.domain import Domain, depends, reduction_domain
-from flambeau.compiler.schedule.heavy import Analysis
+from flambeau.compiler.schedule.heavy import Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
-from flambeau.compiler.schedule.views import Index
+from flambeau.compiler.schedule.views import Index, Shape, refined
 from flambeau.ir import kernel as k
 from flambeau.ir.node import Node, node
 
@@ -22,6 +22,7 @@ CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
 VALUE_LIMIT = 600  # values of one kernel
+_PASSING = frozenset({"s.copy", "s.part", "s.base"})
 
 
 @dataclass
@@ -184,13 +185,30 @@ class Clustering:
         if role in ("reduce", "scan"):
             domain = reduction_domain(value)
         else:
-            domain = Domain("map", value.shape)
+            domain = Domain("map", self._map_shape(value))
         cluster = self._new(domain)
         assert cluster.lowering is not None
         member = fit(value, role, domain, cluster.lowering)
         assert member is not None
         self._accept(cluster, {value: member}, above)
         return cluster
+
+    def _map_shape(self, value: Node) -> Shape:
+        """The value's shape, split as finely as the reshapes between it and what it reads."""
+        shape = value.shape
+        roles = self.analysis.roles
+        stack, seen = [value], {value}
+        while stack:
+            current = stack.pop()
+            if current.op == "reshape":
+                shape = refined(shape, current.inputs[0].shape)
+            elif current.op not in _PASSING and kind_of(current) != "pointwise":
+                continue
+            for operand in current.inputs:
+                if operand not in seen and operand not in roles:
+                    seen.add(operand)
+                    stack.append(operand)
+        return shape
 
     def _join(self, value: Node, cluster: Cluster, above: list[Cluster]) -> bool:
         """Puts a value into a cluster if that is possible and right."""

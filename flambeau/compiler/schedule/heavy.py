@@ -93,10 +93,10 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
 
 def _cost(value: Node, roles: dict[Node, str], cost: dict[Node, int]) -> int:
     """Cost of one element from heavy values. What a broadcast repeats is computed once per row or
-    is a heavy value: it counts like a load."""
+    is a heavy value that stays in the cache."""
     below = sum([LOAD_COST if i in roles else cost[i] for i in value.inputs])
     if value.op == "broadcast":
-        return min(below, LOAD_COST)
+        return min(below, 1)
     return below + _own_cost(value)
 
 

@@ -133,6 +133,15 @@ def reshape_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
     return tuple(result)
 
 
+def refined(shape: Shape, other: Shape) -> Shape:
+    """The shape with dimensions split where `other` splits them: neither needs a division then."""
+    found: list[Size] = []
+    for first, second in reshape_groups(shape, other):
+        split = len(first) == 1 and len(second) > 1
+        found.extend(other[d] for d in second) if split else found.extend(shape[d] for d in first)
+    return tuple(found)
+
+
 def span(shape: Shape, strides: Shape) -> Size:
     """Number of elements from the first to one past the last of a non-empty strided tensor."""
     last: Size = 1
