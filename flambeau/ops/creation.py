@@ -581,15 +581,8 @@ def _fill_tensor(self: Node, value: Node) -> Node:
     return prims.broadcast_to(prims.cast(value, self.dtype), self.shape)
 
 
-@op(
-    "zero(Tensor self) -> Tensor",
-    where="method",
-    layout="follow",
-    inplace=True,
-    out=False,
-    samples=_like_samples,
-)
-def zero(self: Node) -> Node:
+@op("zero_(Tensor! self) -> Tensor", out=False, samples=_like_samples)
+def zero_(self: Node) -> Node:
     """Zeros in every place.
 
     Example:

@@ -82,7 +82,8 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
             operand = value.inputs[0]
             if operand not in roles and extents.follows_reduction(operand):
                 roles[operand] = "root"  # one value per row: cheaper stored than its parts
-        if role is None and value in needed and not _is_number(value):
+        written = value in analysis.prepared.destinations
+        if role is None and value in needed and (written or not _is_number(value)):
             role = "root"
         if role is None and (_is_dear(value, analysis) or extents.too_large(value)):
             role = "root"
