@@ -1,0 +1,270 @@
+"""The base of all optimizers: groups, state, hooks, checkpoints, and the recorded step.
+
+A step is many small updates. They are recorded as one region (`capture.regions.record`), so whatever
+an optimizer's `update` does runs as one Plan, also when nothing else is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+
+from flambeau import Tensor, _core
+from flambeau.autograd import enable_grad, no_grad
+from flambeau.capture import regions
+
+Closure = Callable[[], Any]
+required = object()
+
+
+class Optimizer:
+    """Base class.
+
+    Args:
+        params: parameters, or dicts of groups with a "params" entry; `(name, parameter)` pairs too.
+        defaults: options of groups that do not set them.
+
+    Raises:
+        TypeError: `params` is a tensor or holds something that is no tensor.
+        ValueError: no parameters, a parameter twice, a parameter that is no leaf.
+    """
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "[optim] params argument given to the optimizer should be an iterable of Tensors or "
+                "dicts, but got a Tensor\nhint: pass [tensor]"
+            )
+        self.defaults = defaults
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        self._step_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._step_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        groups = list(params)
+        if not groups:
+            raise ValueError(
+                "[optim] optimizer got an empty parameter list\nhint: model.parameters()"
+            )
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(dict(group))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Wraps a subclass's `step` so that hooks run around it."""
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults,
+            "state": self.state,
+            "param_groups": self.param_groups,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._step_pre_hooks = OrderedDict()
+        self._step_post_hooks = OrderedDict()
+
+    def __repr__(self) -> str:
+        lines = [self.__class__.__name__ + " ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join(lines) + "\n)"
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group; options it lacks come from the defaults."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"[optim] param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        params = [params] if isinstance(params, Tensor) else params
+        if isinstance(params, set):
+            raise TypeError("[optim] optimizer parameters need to be ordered\nhint: use a list")
+        params = list(params)
+        if params and isinstance(params[0], tuple):
+            param_group["param_names"] = [name for name, _ in params]
+            params = [parameter for _, parameter in params]
+        for parameter in params:
+            _check_parameter(parameter)
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"[optim] parameter group didn't specify a value of {name}")
+            param_group.setdefault(name, default)
+        known = set(chain.from_iterable(g["params"] for g in self.param_groups))
+        if len(params) != len(set(params)):
+            raise ValueError("[optim] a parameter group contains duplicate parameters")
+        if not known.isdisjoint(params):
+            raise ValueError("[optim] some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group | {"params": params})
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients, or sets them to zero."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if set_to_none:
+                    parameter.grad = None
+                else:
+                    with no_grad():
+                        parameter.grad.detach_().zero_()
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Updates the parameters once.
+
+        Args:
+            closure: evaluates the model again and returns the loss.
+        """
+        raise NotImplementedError(
+            "[optim] an optimizer defines step()\nhint: subclass and override"
+        )
+
+    def _closure_loss(self, closure: Closure | None) -> Any:
+        if closure is None:
+            return None
+        with enable_grad():
+            return closure()
+
+    def _run(self, update: Callable[[dict[str, Any]], None], closure: Closure | None) -> Any:
+        """The usual step: loss of the closure, then `update` of every group as one Plan."""
+        loss = self._closure_loss(closure)
+        with no_grad():
+            regions.record(self._update_groups, (update,), {})
+        return loss
+
+    def _update_groups(self, update: Callable[[dict[str, Any]], None]) -> None:
+        for group in self.param_groups:
+            update(group)
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and groups, parameters replaced by their numbers."""
+        numbers = {
+            p: k for k, p in enumerate(chain.from_iterable(g["params"] for g in self.param_groups))
+        }
+        groups = [
+            {k: v for k, v in group.items() if k != "params"}
+            | {"params": [numbers[p] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        return {
+            "state": {numbers[p]: dict(s) for p, s in self.state.items()},
+            "param_groups": groups,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over state and options of `state_dict`.
+
+        Raises:
+            ValueError: groups or their sizes differ.
+        """
+        saved = state_dict["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise ValueError("[optim] loaded state dict has a different number of parameter groups")
+        if any(len(g["params"]) != len(s["params"]) for g, s in zip(self.param_groups, saved)):
+            raise ValueError(
+                "[optim] loaded state dict contains a parameter group that doesn't match the size of "
+                "optimizer's group"
+            )
+        mine = chain.from_iterable(g["params"] for g in self.param_groups)
+        parameters = dict(zip(chain.from_iterable(s["params"] for s in saved), mine))
+        state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        for number, values in state_dict["state"].items():
+            parameter = parameters[number]
+            state[parameter] = {k: _adopt(k, v, parameter) for k, v in values.items()}
+        self.state = state
+        self.param_groups = [
+            deepcopy({k: v for k, v in s.items() if k != "params"}) | {"params": g["params"]}
+            for g, s in zip(self.param_groups, saved)
+        ]
+
+    # ------------------------------------------------------------------ hooks
+
+    def register_step_pre_hook(self, hook: Any) -> Any:
+        """`hook(optimizer, args, kwargs)` runs before every step."""
+        return _Handle(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Any) -> Any:
+        """`hook(optimizer, args, kwargs)` runs after every step."""
+        return _Handle(self._step_post_hooks, hook)
+
+
+class _Handle:
+    """Removes a hook again."""
+
+    _count = 0
+
+    def __init__(self, hooks: OrderedDict[int, Any], hook: Any) -> None:
+        _Handle._count += 1
+        self._hooks, self._id = hooks, _Handle._count
+        hooks[self._id] = hook
+
+    def remove(self) -> None:
+        """Takes the hook out."""
+        self._hooks.pop(self._id, None)
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(step)
+    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        for hook in self._step_pre_hooks.values():
+            changed = hook(self, args, kwargs)
+            if changed is not None:
+                args, kwargs = changed
+        result = step(self, *args, **kwargs)
+        for hook in self._step_post_hooks.values():
+            hook(self, args, kwargs)
+        return result
+
+    return wrapped
+
+
+def _check_parameter(parameter: Any) -> None:
+    if not isinstance(parameter, Tensor):
+        raise TypeError(
+            f"[optim] optimizer can only optimize Tensors, but one of the params is {type(parameter)}"
+        )
+    if not (parameter.is_leaf or parameter.retains_grad):
+        raise ValueError(
+            "[optim] can't optimize a non-leaf Tensor\nhint: pass the leaf it came from"
+        )
+
+
+def _adopt(key: str, value: Any, parameter: Tensor) -> Any:
+    """A saved state entry as this parameter's: copied, floats in the parameter's dtype."""
+    if not isinstance(value, Tensor):
+        return deepcopy(value)
+    if key == "step" or not parameter.is_floating_point():
+        return value.clone()
+    return value.detach().clone().to(parameter.dtype)
+
+
+def gradients(group: dict[str, Any]) -> Iterable[tuple[Tensor, Tensor]]:
+    """Parameters of a group that have a gradient, with it.
+
+    Raises:
+        RuntimeError: a gradient is sparse.
+    """
+    for parameter in group["params"]:
+        if parameter.grad is not None:
+            yield parameter, parameter.grad
+
+
+def private(name: str) -> Any:
+    """The native op of a private definition (`_adam_step`, ...)."""
+    from flambeau.core.definition import REGISTRY
+
+    return REGISTRY["private." + name].native
+
+
+def is_recording() -> bool:
+    """Whether a compiled region is active."""
+    return bool(_core.is_recording())
