@@ -168,7 +168,17 @@ struct Execution {
   char* const* bases;       // per plan buffer
   const Scalar* scalars;
   const uint8_t* scalar_is_float;
+  const int64_t* errors;    // error blocks
+  size_t error_count;
 };
+
+// After a bad index nothing may run that relies on it.
+bool flagged(const Execution& run) {
+  for (size_t i = 0; i < run.error_count; ++i) {
+    if (run.errors[i * kErrorWords]) return true;
+  }
+  return false;
+}
 
 inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,
                           const ScalarSource& source) {
@@ -293,6 +303,7 @@ const char* run_all(const Execution& run, const char** name) {
       *name = ready[at].launch->name.c_str();
       return error;
     }
+    if (run.error_count && flagged(run)) return nullptr;
     at += length;
   }
   return nullptr;
@@ -488,7 +499,8 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   } else {
     fine = locate_buffers(instance, call, outputs, arena, errors, bases.get());
     if (fine) {
-      const Execution run{instance, bases.get(), call.scalars, call.scalar_is_float};
+      const Execution run{instance,    bases.get(), call.scalars, call.scalar_is_float,
+                          errors, error_count};
       error = instance->total_work > kReleaseWork ? run_released(run, call, &failed)
                                                   : run_all(run, &failed);
     }

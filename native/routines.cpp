@@ -58,6 +58,8 @@
 // random_bernoulli_<t real>          out, generator          numel            probability
 // random_bernoulli_from_<f32|f64>_<t real>   out, generator, probabilities    numel
 // random_randint_<t real>            out, generator          numel            low, high (integers)
+// random_range_<t real>              out, generator          numel            low, count (integers;
+//                                                                             count 0: 2**64 values)
 // random_full_<t real>               out, generator          numel
 // random_from_<t real>               out, generator          numel            low, top (integers;
 //                                                                             top included)
@@ -66,18 +68,173 @@
 // random_log_normal_<float>          out, generator          numel            mean, std
 // random_geometric_<t real, no bool> out, generator          numel            probability
 // random_poisson_<float>             out, generator, rates   numel            (rates: f64)
+// random_gamma_<f32|f64>             out, generator, shapes  numel            (shapes: f64)
+// random_poisson_<float>             out, generator, rates   numel            (rates: f64)
 // random_standard_gamma_<float>      out, generator, shapes  numel            (shapes: f64)
 // randperm                           out, generator          numel            (out: i64)
 //
 // Scalars are doubles unless marked "(integers)". `generator` is a ("generator", slot) buffer;
 // `error` an ("error", message) buffer: int64 {flag, value, size, dimension}, see docs/design.md.
-#include "core.h"
-#include "random_binding.h"
+#include <unordered_map>
+
+#include "op_internal.h"
+#include "routines_internal.h"
 
 namespace fb {
+namespace {
 
-RoutineFunction find_routine(const char* name) { return find_random_routine(name); }
+const std::unordered_map<std::string, RoutineFunction>& registry() {
+  static const auto* const table = [] {
+    RoutineList list;
+    add_matmul_routines(&list);
+    add_integer_routines(&list);
+    add_sort_routines(&list);
+    add_search_routines(&list);
+    add_scatter_routines(&list);
+    add_random_routines(&list);
+    auto* made = new std::unordered_map<std::string, RoutineFunction>();
+    for (const RoutineEntry& entry : list) made->emplace(entry.name, entry.function);
+    return made;
+  }();
+  return *table;
+}
 
-bool init_routines(PyObject*) { return true; }
+std::unordered_map<std::string, void*>& foreign_functions() {
+  static auto* const table = new std::unordered_map<std::string, void*>();
+  return *table;
+}
+
+// ---- calling a routine from Python (host ops)
+
+bool read_pointers(PyObject* tensors, std::vector<char*>* pointers, std::vector<Storage*>* held) {
+  PyObject* fast = PySequence_Fast(tensors, "[call_routine] tensors must be a sequence");
+  if (!fast) return false;
+  bool fine = true;
+  for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    PyObject* object = PySequence_Fast_GET_ITEM(fast, i);
+    if (is_tensor(object)) {
+      Tensor* t = reinterpret_cast<Tensor*>(object);
+      fine = tensor_materialise(t, "a host op");
+      if (!fine) break;
+      storage_incref(t->storage);
+      held->push_back(t->storage);
+      pointers->push_back(t->data());
+      continue;
+    }
+    Generator* generator = generator_of(object);
+    fine = generator != nullptr;
+    pointers->push_back(reinterpret_cast<char*>(generator));
+  }
+  Py_DECREF(fast);
+  return fine;
+}
+
+bool read_sizes(PyObject* sizes, std::vector<int64_t>* out) {
+  PyObject* fast = PySequence_Fast(sizes, "[call_routine] sizes must be a sequence");
+  if (!fast) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    out->push_back(PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast, i)));
+  }
+  Py_DECREF(fast);
+  return !PyErr_Occurred();
+}
+
+bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
+  PyObject* fast = PySequence_Fast(scalars, "[call_routine] scalars must be a sequence");
+  if (!fast) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    PyObject* object = PySequence_Fast_GET_ITEM(fast, i);
+    Scalar value;
+    if (PyLong_Check(object)) value.i = PyLong_AsLongLong(object);
+    else value.d = PyFloat_AsDouble(object);
+    out->push_back(value);
+  }
+  Py_DECREF(fast);
+  return !PyErr_Occurred();
+}
+
+PyObject* call_routine(PyObject*, PyObject* args) {
+  const char* name;
+  PyObject *tensors, *sizes, *scalars = nullptr;
+  if (!PyArg_ParseTuple(args, "sOO|O", &name, &tensors, &sizes, &scalars)) return nullptr;
+  const RoutineFunction routine = find_routine(name);
+  if (!routine) {
+    PyErr_Format(PyExc_NotImplementedError, "[%s] no native routine has this name", name);
+    return nullptr;
+  }
+  std::vector<char*> pointers;
+  std::vector<Storage*> held;
+  std::vector<int64_t> n;
+  std::vector<Scalar> s;
+  const char* error = nullptr;
+  const bool fine = read_pointers(tensors, &pointers, &held) && read_sizes(sizes, &n) &&
+                    (!scalars || read_scalars(scalars, &s));
+  if (fine) {
+    Py_BEGIN_ALLOW_THREADS
+    error = routine({pointers.data(), n.data(), s.data()});
+    Py_END_ALLOW_THREADS
+  }
+  for (Storage* storage : held) storage_decref(storage);
+  if (!fine) return nullptr;
+  if (error) {
+    const bool index = std::strncmp(error, "index:", 6) == 0;
+    PyErr_Format(index ? PyExc_IndexError : PyExc_RuntimeError, "[%s] %s", name,
+                 index ? error + 7 : error);
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* routine_names(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  for (const auto& [name, function] : registry()) {
+    PyObject* text = PyUnicode_FromString(name.c_str());
+    if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
+    Py_XDECREF(text);
+    if (!list) return nullptr;
+  }
+  if (PyList_Sort(list) < 0) Py_CLEAR(list);
+  return list;
+}
+
+PyObject* register_blas(PyObject*, PyObject* functions) {
+  if (!PyDict_Check(functions)) {
+    PyErr_SetString(PyExc_TypeError, "[register_blas] expected a dict of name to address");
+    return nullptr;
+  }
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(functions, &at, &key, &value)) {
+    const char* name = PyUnicode_AsUTF8(key);
+    if (!name) return nullptr;
+    void* address = PyLong_AsVoidPtr(value);
+    if (!address && PyErr_Occurred()) return nullptr;
+    foreign_functions()[name] = address;
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"call_routine", call_routine, METH_VARARGS,
+     "call_routine(name, tensors and generators, sizes, scalars=()): runs a native routine."},
+    {"routine_names", routine_names, METH_NOARGS, "Names of all native routines, sorted."},
+    {"register_blas", register_blas, METH_O,
+     "register_blas({name: address}): functions of a BLAS and LAPACK library."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+RoutineFunction find_routine(const char* name) {
+  const auto found = registry().find(name);
+  return found == registry().end() ? nullptr : found->second;
+}
+
+void* foreign_function(const char* name) {
+  const auto found = foreign_functions().find(name);
+  return found == foreign_functions().end() ? nullptr : found->second;
+}
+
+bool init_routines(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
 
 }  // namespace fb

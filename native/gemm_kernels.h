@@ -1,0 +1,200 @@
+// The innermost loops of the matrix product, compiled once per instruction set: this file is
+// included several times by routines_gemm.cpp, each time with
+//   FB_ISA      namespace of this copy
+//   FB_TARGET   function attribute that switches the instruction set on
+//   FB_LEVEL    0 portable, 1 AVX2 and FMA, 2 AVX-512
+// Every element of the result is one chain of FMAs in increasing k, whatever the vector width or
+// the tile: all copies give the same bits.
+
+namespace fb::FB_ISA {
+
+#if FB_LEVEL == 2
+template <typename T> struct Vector;
+template <> struct Vector<float> {
+  using V = __m512;
+  static constexpr int lanes = 16;
+  FB_TARGET static V zero() { return _mm512_setzero_ps(); }
+  FB_TARGET static V load(const float* p) { return _mm512_loadu_ps(p); }
+  FB_TARGET static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
+  FB_TARGET static V all(float x) { return _mm512_set1_ps(x); }
+  FB_TARGET static V add(V a, V b) { return _mm512_add_ps(a, b); }
+  FB_TARGET static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  FB_TARGET static V fnma(V a, V b, V c) { return _mm512_fnmadd_ps(a, b, c); }
+};
+template <> struct Vector<double> {
+  using V = __m512d;
+  static constexpr int lanes = 8;
+  FB_TARGET static V zero() { return _mm512_setzero_pd(); }
+  FB_TARGET static V load(const double* p) { return _mm512_loadu_pd(p); }
+  FB_TARGET static void store(double* p, V v) { _mm512_storeu_pd(p, v); }
+  FB_TARGET static V all(double x) { return _mm512_set1_pd(x); }
+  FB_TARGET static V add(V a, V b) { return _mm512_add_pd(a, b); }
+  FB_TARGET static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
+  FB_TARGET static V fnma(V a, V b, V c) { return _mm512_fnmadd_pd(a, b, c); }
+};
+constexpr int kRows = 14, kComplexRows = 6;
+#elif FB_LEVEL == 1
+template <typename T> struct Vector;
+template <> struct Vector<float> {
+  using V = __m256;
+  static constexpr int lanes = 8;
+  FB_TARGET static V zero() { return _mm256_setzero_ps(); }
+  FB_TARGET static V load(const float* p) { return _mm256_loadu_ps(p); }
+  FB_TARGET static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
+  FB_TARGET static V all(float x) { return _mm256_set1_ps(x); }
+  FB_TARGET static V add(V a, V b) { return _mm256_add_ps(a, b); }
+  FB_TARGET static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  FB_TARGET static V fnma(V a, V b, V c) { return _mm256_fnmadd_ps(a, b, c); }
+};
+template <> struct Vector<double> {
+  using V = __m256d;
+  static constexpr int lanes = 4;
+  FB_TARGET static V zero() { return _mm256_setzero_pd(); }
+  FB_TARGET static V load(const double* p) { return _mm256_loadu_pd(p); }
+  FB_TARGET static void store(double* p, V v) { _mm256_storeu_pd(p, v); }
+  FB_TARGET static V all(double x) { return _mm256_set1_pd(x); }
+  FB_TARGET static V add(V a, V b) { return _mm256_add_pd(a, b); }
+  FB_TARGET static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+  FB_TARGET static V fnma(V a, V b, V c) { return _mm256_fnmadd_pd(a, b, c); }
+};
+constexpr int kRows = 6, kComplexRows = 4;
+#else
+// One "vector" of four numbers; compilers turn the loops into what the machine has.
+template <typename T> struct Vector {
+  struct V {
+    T x[4];
+  };
+  static constexpr int lanes = 4;
+  static V zero() { return {}; }
+  static V load(const T* p) { return {{p[0], p[1], p[2], p[3]}}; }
+  static void store(T* p, V v) {
+    for (int i = 0; i < 4; ++i) p[i] = v.x[i];
+  }
+  static V all(T x) { return {{x, x, x, x}}; }
+  static V add(V a, V b) {
+    for (int i = 0; i < 4; ++i) a.x[i] += b.x[i];
+    return a;
+  }
+  static V fma(V a, V b, V c) {
+    for (int i = 0; i < 4; ++i) c.x[i] = std::fma(a.x[i], b.x[i], c.x[i]);
+    return c;
+  }
+  static V fnma(V a, V b, V c) {
+    for (int i = 0; i < 4; ++i) c.x[i] = std::fma(-a.x[i], b.x[i], c.x[i]);
+    return c;
+  }
+};
+constexpr int kRows = 4, kComplexRows = 2;
+#endif
+
+// c[rows][2 vectors] (+)= sum over k of a[k][rows] * b[k][2 vectors].
+template <typename T, int kHeight>
+FB_TARGET void micro(int64_t depth, const T* a, const T* b, int64_t b_step, T* c, int64_t c_step,
+                     bool accumulate) {
+  using X = Vector<T>;
+  typename X::V sum[kHeight][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < kHeight; ++i) sum[i][0] = sum[i][1] = X::zero();
+  for (int64_t k = 0; k < depth; ++k) {
+    const typename X::V left = X::load(b), right = X::load(b + X::lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kHeight; ++i) {
+      const typename X::V x = X::all(a[i]);
+      sum[i][0] = X::fma(x, left, sum[i][0]);
+      sum[i][1] = X::fma(x, right, sum[i][1]);
+    }
+    a += kHeight;
+    b += b_step;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kHeight; ++i) {
+    if (accumulate) {
+      sum[i][0] = X::add(X::load(c), sum[i][0]);
+      sum[i][1] = X::add(X::load(c + X::lanes), sum[i][1]);
+    }
+    X::store(c, sum[i][0]);
+    X::store(c + X::lanes, sum[i][1]);
+    c += c_step;
+  }
+}
+
+// Complex numbers with real and imaginary parts apart: a row of b is `lanes` real parts, then as
+// many imaginary ones; a row of a is kHeight real parts, then imaginary ones; c like b.
+// re = fma(-ai, bi, fma(ar, br, re)), im = fma(ai, br, fma(ar, bi, im)).
+template <typename T, int kHeight>
+FB_TARGET void micro_complex(int64_t depth, const T* a, const T* b, int64_t b_step, T* c,
+                             int64_t c_step, bool accumulate) {
+  using X = Vector<T>;
+  typename X::V real[kHeight], imaginary[kHeight];
+#pragma GCC unroll 16
+  for (int i = 0; i < kHeight; ++i) real[i] = imaginary[i] = X::zero();
+  for (int64_t k = 0; k < depth; ++k) {
+    const typename X::V br = X::load(b), bi = X::load(b + X::lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kHeight; ++i) {
+      const typename X::V ar = X::all(a[i]), ai = X::all(a[kHeight + i]);
+      real[i] = X::fnma(ai, bi, X::fma(ar, br, real[i]));
+      imaginary[i] = X::fma(ai, br, X::fma(ar, bi, imaginary[i]));
+    }
+    a += 2 * kHeight;
+    b += b_step;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kHeight; ++i) {
+    if (accumulate) {
+      real[i] = X::add(X::load(c), real[i]);
+      imaginary[i] = X::add(X::load(c + X::lanes), imaginary[i]);
+    }
+    X::store(c, real[i]);
+    X::store(c + X::lanes, imaginary[i]);
+    c += c_step;
+  }
+}
+
+template <typename T, int... kHeights>
+GemmKernels<T> make_kernels(std::integer_sequence<int, kHeights...>) {
+  GemmKernels<T> kernels{kRows, 2 * Vector<T>::lanes, {}};
+  ((kernels.micro[kHeights + 1] = micro<T, kHeights + 1>), ...);
+  return kernels;
+}
+
+template <typename T, int... kHeights>
+GemmKernels<T> make_complex_kernels(std::integer_sequence<int, kHeights...>) {
+  GemmKernels<T> kernels{kComplexRows, Vector<T>::lanes, {}};
+  ((kernels.micro[kHeights + 1] = micro_complex<T, kHeights + 1>), ...);
+  return kernels;
+}
+
+template <typename T>
+GemmKernels<T> kernels(bool complex) {
+  return complex ? make_complex_kernels<T>(std::make_integer_sequence<int, kComplexRows>())
+                 : make_kernels<T>(std::make_integer_sequence<int, kRows>());
+}
+
+#if FB_LEVEL > 0
+// out[k * step + j] = in[j * stride + k] for an 8x8 block.
+FB_TARGET inline void transpose8(const float* in, int64_t stride, float* out, int64_t step) {
+  __m256 r[8], t[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(in + i * stride);
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(out + i * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(out + (i + 4) * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+#endif
+
+}  // namespace fb::FB_ISA

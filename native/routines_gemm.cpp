@@ -1,0 +1,455 @@
+// Matrix products of floating and complex numbers.
+//
+// The sum over K has one canonical order (docs/design.md, the promise about numbers): K is cut into
+// chunks of 256; a chunk is one chain of FMAs in increasing k that starts at +0; the chunks are
+// added in increasing order. Nothing else decides about bits: not M, N, the batch, strides, tiles,
+// threads or the instruction set. Half types are widened when packed and rounded once at the end.
+//
+// The shape of the computation is BLIS's: B in slabs of two vectors' columns, A in panels of as
+// many rows as registers hold, both packed so that the inner loop reads memory in order.
+#include <cmath>
+#include <complex>
+#include <utility>
+
+#include "routines_internal.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace fb {
+namespace {
+
+constexpr int kMaxRows = 14;
+
+template <typename T>
+struct GemmKernels {
+  int rows;     // largest panel height
+  int columns;  // of a slab
+  // By panel height: (depth, a, b, step of b, c, step of c, accumulate).
+  void (*micro[kMaxRows + 1])(int64_t, const T*, const T*, int64_t, T*, int64_t, bool);
+};
+
+}  // namespace
+}  // namespace fb
+
+// A kernel's internal linkage would be lost in a header of its own namespace: the anonymous
+// namespace above is this file's, and so are these copies.
+#define FB_ISA portable
+#define FB_TARGET
+#define FB_LEVEL 0
+#include "gemm_kernels.h"
+#undef FB_ISA
+#undef FB_TARGET
+#undef FB_LEVEL
+#if defined(__x86_64__)
+#define FB_ISA avx2
+#define FB_TARGET __attribute__((target("avx2,fma")))
+#define FB_LEVEL 1
+#include "gemm_kernels.h"
+#undef FB_ISA
+#undef FB_TARGET
+#undef FB_LEVEL
+#define FB_ISA avx512
+#define FB_TARGET __attribute__((target("avx512f,avx2,fma")))
+#define FB_LEVEL 2
+#include "gemm_kernels.h"
+#undef FB_ISA
+#undef FB_TARGET
+#undef FB_LEVEL
+#endif
+
+namespace fb {
+namespace {
+
+constexpr int64_t kChunk = 256;         // of K: part of the semantics
+constexpr int64_t kSuperChunk = 2048;   // of K: packed at once; a multiple of kChunk
+constexpr int64_t kPanels = 10;         // panels of A per tile
+constexpr int64_t kTileColumns = 256;
+constexpr int64_t kSmall = 1 << 20;     // multiply-adds: below, one thread is faster
+constexpr int64_t kPieceWork = 1 << 19;  // multiply-adds worth handing to another thread
+
+int instruction_level() {
+#if defined(__x86_64__)
+  static const int level = __builtin_cpu_supports("avx512f")                                  ? 2
+                           : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1
+                                                                                              : 0;
+  return level;
+#else
+  return 0;
+#endif
+}
+
+template <typename T>
+GemmKernels<T> select_kernels(bool complex) {
+#if defined(__x86_64__)
+  if (instruction_level() == 2) return avx512::kernels<T>(complex);
+  if (instruction_level() == 1) return avx2::kernels<T>(complex);
+#endif
+  return portable::kernels<T>(complex);
+}
+
+// ---- element types: how they are read, accumulated and written
+
+template <typename T>
+struct RealElement {
+  using Stored = T;
+  using Number = T;
+  static constexpr int planes = 1;
+  static constexpr bool direct = true;  // the accumulator has the stored form
+  static void read(const Stored& x, Number* out, int64_t) { *out = x; }
+  static Stored write(const Number* x, int64_t) { return *x; }
+};
+template <typename T>
+struct HalfElement {
+  using Stored = T;
+  using Number = float;
+  static constexpr int planes = 1;
+  static constexpr bool direct = false;
+  static void read(const Stored& x, Number* out, int64_t) { *out = to_float(x); }
+  static Stored write(const Number* x, int64_t) {
+    if constexpr (std::is_same_v<T, Half>) return to_half(*x);
+    else return to_bfloat16(*x);
+  }
+};
+template <typename T>
+struct ComplexElement {
+  using Stored = std::complex<T>;
+  using Number = T;
+  static constexpr int planes = 2;
+  static constexpr bool direct = false;
+  static void read(const Stored& x, Number* out, int64_t plane) {
+    out[0] = x.real();
+    out[plane] = x.imag();
+  }
+  static Stored write(const Number* x, int64_t plane) { return {x[0], x[plane]}; }
+};
+
+template <typename E>
+struct Matrix {
+  typename E::Stored* data;
+  int64_t row, column;  // strides
+  Matrix at(int64_t i, int64_t j) const { return {data + i * row + j * column, row, column}; }
+};
+
+// ---- packing
+
+// out[k][rows] (planes after each other) = a[rows][depth].
+template <typename E>
+void pack_panel(const Matrix<E>& a, int64_t rows, int64_t depth, typename E::Number* out) {
+  const int64_t step = rows * E::planes;
+  if (a.column == 1) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const typename E::Stored* from = a.data + i * a.row;
+      for (int64_t k = 0; k < depth; ++k) E::read(from[k], out + k * step + i, rows);
+    }
+    return;
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    const typename E::Stored* from = a.data + k * a.column;
+    for (int64_t i = 0; i < rows; ++i) E::read(from[i * a.row], out + k * step + i, rows);
+  }
+}
+
+#if defined(__x86_64__)
+// A float slab whose K runs along memory (the usual weight of a linear layer): 8x8 transposes.
+int64_t pack_transposed(const Matrix<RealElement<float>>& b, int64_t depth, int64_t columns,
+                        float* out) {
+  const int64_t whole = depth / 8 * 8;
+  const bool wide = instruction_level() == 2;
+  for (int64_t j = 0; j < columns; j += 8) {
+    for (int64_t k = 0; k < whole; k += 8) {
+      const float* from = b.data + j * b.column + k;
+      if (wide) avx512::transpose8(from, b.column, out + k * columns + j, columns);
+      else avx2::transpose8(from, b.column, out + k * columns + j, columns);
+    }
+  }
+  return whole;
+}
+#endif
+
+// out[k][columns] (planes after each other) = b[depth][used columns], zero beyond `used`.
+template <typename E>
+void pack_slab(const Matrix<E>& b, int64_t depth, int64_t used, int64_t columns,
+               typename E::Number* out) {
+  const int64_t step = columns * E::planes;
+  if (used < columns) std::memset(out, 0, sizeof(*out) * static_cast<size_t>(depth * step));
+  if (b.row == 1 && b.column != 1) {
+    int64_t first = 0;
+#if defined(__x86_64__)
+    if constexpr (std::is_same_v<E, RealElement<float>>) {
+      if (used == columns && instruction_level() > 0) {
+        first = pack_transposed(b, depth, columns, out);
+      }
+    }
+#endif
+    for (int64_t j = 0; j < used; ++j) {
+      const typename E::Stored* from = b.data + j * b.column;
+      for (int64_t k = first; k < depth; ++k) E::read(from[k], out + k * step + j, columns);
+    }
+    return;
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    const typename E::Stored* from = b.data + k * b.row;
+    typename E::Number* to = out + k * step;
+    if (b.column == 1) {
+      for (int64_t j = 0; j < used; ++j) E::read(from[j], to + j, columns);
+    } else {
+      for (int64_t j = 0; j < used; ++j) E::read(from[j * b.column], to + j, columns);
+    }
+  }
+}
+
+// ---- one product
+
+template <typename E>
+class Product {
+ public:
+  using Number = typename E::Number;
+  Product(const GemmKernels<Number>& kernels, int64_t m, int64_t n, int64_t k, Matrix<E> a,
+          Matrix<E> b, Matrix<E> c)
+      : kernels_(kernels), m_(m), n_(n), k_(k), a_(a), b_(b), c_(c) {}
+
+  // Small: everything on this thread, packing as it goes. False: no memory.
+  bool run_small() const { return tiles(0, tile_count(), 0, k_, nullptr, nullptr); }
+
+  // Large: packs in parallel what several tiles share, then the tiles in parallel.
+  bool run_large() const {
+    const int64_t super = needs_tile() ? k_ : kSuperChunk;
+    const bool share_b = m_ > 2 * kernels_.rows, share_a = n_ > kTileColumns;
+    const int64_t depth = std::min(super, k_);
+    Block packed_b(share_b ? slabs() * depth * slab_width() * (int64_t)sizeof(Number) : 0);
+    Block packed_a(share_a ? m_ * E::planes * depth * (int64_t)sizeof(Number) : 0);
+    if (!packed_a.ok() || !packed_b.ok()) return false;
+    std::atomic<bool> fine{true};
+    for (int64_t begin = 0; begin < k_; begin += super) {
+      const int64_t end = std::min(k_, begin + super);
+      Number* b = share_b ? packed_b.as<Number>() : nullptr;
+      Number* a = share_a ? packed_a.as<Number>() : nullptr;
+      if (b) pack_all_slabs(begin, end, b);
+      if (a) pack_all_panels(begin, end, a);
+      const int64_t tile_work = std::min(m_, tile_rows()) * kTileColumns * (end - begin);
+      parallel(tile_count(), std::max<int64_t>(1, kPieceWork / tile_work),
+               [&](int64_t first, int64_t last) {
+                 if (!tiles(first, last, begin, end, a, b)) fine = false;
+               });
+    }
+    return fine;
+  }
+
+ private:
+  bool needs_tile() const { return !E::direct || c_.column != 1; }
+  int64_t tile_rows() const { return kPanels * kernels_.rows; }
+  int64_t row_tiles() const { return (m_ + tile_rows() - 1) / tile_rows(); }
+  int64_t column_tiles() const { return (n_ + kTileColumns - 1) / kTileColumns; }
+  int64_t tile_count() const { return row_tiles() * column_tiles(); }
+  int64_t slabs() const { return (n_ + kernels_.columns - 1) / kernels_.columns; }
+  int64_t slab_width() const { return kernels_.columns * E::planes; }
+
+  void pack_all_slabs(int64_t begin, int64_t end, Number* out) const {
+    const int64_t depth = end - begin, columns = kernels_.columns;
+    parallel(slabs(), std::max<int64_t>(1, (1 << 16) / (depth * columns)),
+             [&](int64_t first, int64_t last) {
+               for (int64_t s = first; s < last; ++s) {
+                 const int64_t j = s * columns;
+                 pack_slab<E>(b_.at(begin, j), depth, std::min(columns, n_ - j), columns,
+                              out + s * depth * slab_width());
+               }
+             });
+  }
+
+  void pack_all_panels(int64_t begin, int64_t end, Number* out) const {
+    const int64_t depth = end - begin, rows = kernels_.rows;
+    parallel((m_ + rows - 1) / rows, std::max<int64_t>(1, (1 << 16) / (depth * rows)),
+             [&](int64_t first, int64_t last) {
+               for (int64_t p = first; p < last; ++p) {
+                 const int64_t i = p * rows;
+                 pack_panel<E>(a_.at(i, begin), std::min(rows, m_ - i), depth,
+                               out + i * E::planes * depth);
+               }
+             });
+  }
+
+  // Where the operands of one chunk come from.
+  struct Sources {
+    const Number* a;  // packed panels of this tile, first panel's start
+    int64_t a_step;   // numbers per row of a panel: panel i starts at i0 * a_step
+    const Number* b;  // null: pack into scratch
+    int64_t b_depth;
+    int64_t offset;   // first k of the chunk within the packed range
+  };
+
+  // Workspace of a thread: [panels of A][one slab][edge tile][tile of C].
+  struct Workspace {
+    Number *a, *slab, *edge, *tile;
+  };
+  bool workspace(Workspace* w, bool own_a) const {
+    const int64_t depth = std::min(k_, kChunk);
+    const int64_t a = own_a ? tile_rows() * E::planes * depth : 0;
+    const int64_t slab = slab_width() * depth, edge = kMaxRows * slab_width();
+    const int64_t tile = needs_tile() ? tile_rows() * tile_width() : 0;
+    auto align = [](int64_t n) { return (n + 15) / 16 * 16; };
+    const int64_t total = align(a) + align(slab) + align(edge) + align(tile);
+    Number* base = static_cast<Number*>(worker_scratch(0, total * (int64_t)sizeof(Number)));
+    if (!base) return false;
+    *w = {base, base + align(a), base + align(a) + align(slab),
+          base + align(a) + align(slab) + align(edge)};
+    return true;
+  }
+  int64_t tile_width() const {
+    return (kTileColumns / kernels_.columns) * slab_width();
+  }
+
+  bool tiles(int64_t first, int64_t last, int64_t begin, int64_t end, const Number* a,
+             const Number* b) const {
+    Workspace w;
+    if (!workspace(&w, !a)) return false;
+    for (int64_t t = first; t < last; ++t) {
+      const int64_t i = t % row_tiles() * tile_rows(), j = t / row_tiles() * kTileColumns;
+      const int64_t rows = std::min(tile_rows(), m_ - i), columns = std::min(kTileColumns, n_ - j);
+      for (int64_t k = begin; k < end; k += kChunk) {
+        const int64_t depth = std::min(kChunk, end - k);
+        Sources s{w.a, E::planes * depth, nullptr, end - begin, k - begin};
+        if (a) {
+          s.a = a + i * E::planes * (end - begin);
+          s.a_step = E::planes * (end - begin);
+        } else {
+          for (int64_t p = 0; p < rows; p += kernels_.rows) {
+            const int64_t height = std::min<int64_t>(kernels_.rows, rows - p);
+            pack_panel<E>(a_.at(i + p, k), height, depth, w.a + p * s.a_step);
+          }
+        }
+        if (b) s.b = b + j / kernels_.columns * slab_width() * (end - begin);
+        chunk(s, w, i, j, rows, columns, k, depth, a != nullptr);
+      }
+      if (needs_tile()) write_tile(w.tile, i, j, rows, columns);
+    }
+    return true;
+  }
+
+  void chunk(const Sources& s, const Workspace& w, int64_t i, int64_t j, int64_t rows,
+             int64_t columns, int64_t k, int64_t depth, bool shared_a) const {
+    const int64_t width = kernels_.columns;
+    for (int64_t q = 0; q < columns; q += width) {
+      const int64_t used = std::min(width, columns - q);
+      const Number* b = w.slab;
+      int64_t b_step = slab_width();
+      if (s.b) {
+        b = s.b + q / width * slab_width() * s.b_depth + s.offset * slab_width();
+      } else if (readable_in_place(rows, used)) {
+        b = reinterpret_cast<const Number*>(b_.at(k, j + q).data);
+        b_step = b_.row;
+      } else {
+        pack_slab<E>(b_.at(k, j + q), depth, used, width, w.slab);
+      }
+      for (int64_t p = 0; p < rows; p += kernels_.rows) {
+        const int64_t height = std::min<int64_t>(kernels_.rows, rows - p);
+        const Number* a = s.a + p * s.a_step;
+        if (shared_a) a += s.offset * height * E::planes;
+        auto* micro = kernels_.micro[height];
+        if (needs_tile()) {
+          Number* c = w.tile + p * tile_width() + q * E::planes;
+          micro(depth, a, b, b_step, c, tile_width(), k > 0);
+          continue;
+        }
+        Number* c = reinterpret_cast<Number*>(c_.at(i + p, j + q).data);
+        if (used == width) {
+          micro(depth, a, b, b_step, c, c_.row, k > 0);
+          continue;
+        }
+        micro(depth, a, b, b_step, w.edge, slab_width(), false);
+        for (int64_t r = 0; r < height; ++r) {
+          for (int64_t x = 0; x < used; ++x) {
+            const Number part = w.edge[r * slab_width() + x];
+            Number& sum = c[r * c_.row + x];
+            sum = k > 0 ? sum + part : part;
+          }
+        }
+      }
+    }
+  }
+
+  // Few rows and rows of B along memory: packing would cost more than it saves.
+  bool readable_in_place(int64_t rows, int64_t used) const {
+    return E::direct && b_.column == 1 && used == kernels_.columns && rows <= 2 * kernels_.rows;
+  }
+
+  void write_tile(const Number* tile, int64_t i, int64_t j, int64_t rows, int64_t columns) const {
+    const int64_t width = kernels_.columns;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t x = 0; x < columns; ++x) {
+        const Number* from =
+            tile + r * tile_width() + x / width * slab_width() + x % width;
+        *c_.at(i + r, j + x).data = E::write(from, width);
+      }
+    }
+  }
+
+  const GemmKernels<Number>& kernels_;
+  int64_t m_, n_, k_;
+  Matrix<E> a_, b_, c_;
+};
+
+// ---- the routine
+
+struct Arguments {
+  int64_t batch, m, n, k;
+  const int64_t *a, *b, *c;  // strides: batch, row, column
+};
+
+template <typename E>
+void fill_zero(const RoutineContext& context, const Arguments& x) {
+  auto* out = pointer<typename E::Stored>(context, 2);
+  for (int64_t b = 0; b < x.batch; ++b) {
+    for (int64_t i = 0; i < x.m; ++i) {
+      for (int64_t j = 0; j < x.n; ++j) out[b * x.c[0] + i * x.c[1] + j * x.c[2]] = {};
+    }
+  }
+}
+
+template <typename E>
+const char* matmul(const RoutineContext& context) {
+  using Stored = typename E::Stored;
+  const int64_t* n = context.n;
+  const Arguments x{n[0], n[1], n[2], n[3], n + 4, n + 7, n + 10};
+  if (x.batch <= 0 || x.m <= 0 || x.n <= 0) return nullptr;
+  if (x.k <= 0) {
+    fill_zero<E>(context, x);
+    return nullptr;
+  }
+  static const GemmKernels<typename E::Number> kernels =
+      select_kernels<typename E::Number>(E::planes == 2);
+  auto product = [&](int64_t b) {
+    return Product<E>(kernels, x.m, x.n, x.k,
+                      {pointer<Stored>(context, 0) + b * x.a[0], x.a[1], x.a[2]},
+                      {pointer<Stored>(context, 1) + b * x.b[0], x.b[1], x.b[2]},
+                      {pointer<Stored>(context, 2) + b * x.c[0], x.c[1], x.c[2]});
+  };
+  const int64_t work = x.m * x.n * x.k;
+  std::atomic<bool> fine{true};
+  if (work <= kSmall) {
+    parallel(x.batch, std::max<int64_t>(1, kPieceWork / work), [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        if (!product(b).run_small()) fine = false;
+      }
+    });
+  } else {
+    for (int64_t b = 0; b < x.batch && fine; ++b) {
+      if (!product(b).run_large()) fine = false;
+    }
+  }
+  return fine ? nullptr : kOutOfMemory;
+}
+
+}  // namespace
+
+void add_matmul_routines(RoutineList* list) {
+  list->push_back({"matmul_f32", matmul<RealElement<float>>});
+  list->push_back({"matmul_f64", matmul<RealElement<double>>});
+  list->push_back({"matmul_f16", matmul<HalfElement<Half>>});
+  list->push_back({"matmul_bf16", matmul<HalfElement<BFloat16>>});
+  list->push_back({"matmul_c64", matmul<ComplexElement<float>>});
+  list->push_back({"matmul_c128", matmul<ComplexElement<double>>});
+}
+
+}  // namespace fb

@@ -1,0 +1,93 @@
+// What the routine files share: the registry's entries and access to a launch's arguments.
+#pragma once
+#include <string>
+
+#include "core.h"
+
+namespace fb {
+
+struct RoutineEntry {
+  std::string name;
+  RoutineFunction function;
+};
+using RoutineList = std::vector<RoutineEntry>;
+void add_matmul_routines(RoutineList* list);    // routines_gemm.cpp
+void add_integer_routines(RoutineList* list);   // routines_matmul.cpp
+void add_sort_routines(RoutineList* list);      // routines_sort.cpp
+void add_search_routines(RoutineList* list);    // routines_search.cpp
+void add_scatter_routines(RoutineList* list);   // routines_scatter.cpp
+void add_random_routines(RoutineList* list);    // routines_random.cpp
+
+// A function handed to `_core.register_blas`; null when there is none of this name.
+void* foreign_function(const char* name);
+
+constexpr const char* kOutOfMemory = "out of memory: a native routine got no workspace";
+
+template <typename T>
+T* pointer(const RoutineContext& c, int i) {
+  return reinterpret_cast<T*>(c.p[i]);
+}
+
+// The half types as distinct C++ types: their bits alone do not say how to compare or add them.
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+inline float to_float(BFloat16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline float to_float(Half x) {
+  // The exponent moves by a multiplication, which also normalises subnormals.
+  uint32_t bits = static_cast<uint32_t>(x.bits & 0x7fff) << 13;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  value *= 0x1p112f;
+  std::memcpy(&bits, &value, sizeof bits);
+  if ((x.bits & 0x7c00) == 0x7c00) bits |= 0x7f800000;
+  bits |= static_cast<uint32_t>(x.bits & 0x8000) << 16;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline BFloat16 to_bfloat16(float x) { return {float_to_bfloat16(x)}; }
+inline Half to_half(float x) { return {float_to_half(x)}; }
+
+// parallel_for over a C++ callable (begin, end).
+template <typename Body>
+void parallel(int64_t count, int64_t grain, const Body& body) {
+  parallel_for(
+      count, grain,
+      [](void* context, int64_t begin, int64_t end, int) {
+        (*static_cast<const Body*>(context))(begin, end);
+      },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+// A block from the caching allocator, given back at the end of its scope.
+class Block {
+ public:
+  explicit Block(int64_t nbytes) : nbytes_(nbytes > 0 ? nbytes : 64) {
+    data_ = block_allocate(nbytes_);
+  }
+  ~Block() {
+    if (data_) block_free(data_, nbytes_);
+  }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  bool ok() const { return data_ != nullptr; }
+
+ private:
+  void* data_;
+  int64_t nbytes_;
+};
+
+}  // namespace fb
