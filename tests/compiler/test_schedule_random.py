@@ -116,18 +116,68 @@ class Program:
             return None
         return prims.take(x, prims.full(1, (2,), "i64"), d)
 
-    def graph(self, steps):
+    def matmul(self, x):
+        if x.ndim < 2:
+            return None
+        order = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]
+        small = x * 0.1
+        if self.random.random() < 0.5:
+            return prims.matmul(prims.permute(small, order), x)
+        return prims.matmul(small, prims.permute(x, order))
+
+    def sort(self, x):
+        if not x.ndim:
+            return None
+        values, indices = prims.sort(x, self.random.randrange(x.ndim))
+        return self.random.choice([values, prims.cast(indices, "f32")])
+
+    def best(self, x):
+        if not x.ndim:
+            return None
+        d = self.random.randrange(x.ndim)
+        return prims.cast(prims.argmax(x, d), "f32")
+
+    def gather(self, x):
+        if not x.ndim:
+            return None
+        d = self.random.randrange(x.ndim)
+        places = prims.argmin(x, d)
+        kept = (*x.shape[:d], 1, *x.shape[d + 1 :])
+        return prims.gather(prims.sin(x), prims.reshape(places, kept), d)
+
+    def scatter(self, x):
+        if not x.ndim:
+            return None
+        d = self.random.randrange(x.ndim)
+        _, places = prims.sort(x, d)
+        mode = self.random.choice(["set", "add", "max"])
+        return prims.scatter(prims.tanh(x), places, x * 2, d, mode)
+
+    def where(self, x):
+        return prims.where(x > 0.5, x, prims.neg(x))
+
+    def round(self, x):
+        return prims.cast(prims.cast(x, "f16"), "f32")
+
+    def graph(self, steps, in_place=False):
         for _ in range(steps):
             self.step()
         candidates = [x for x in self.pool if x.op != "input"] or self.pool
         count = min(len(candidates), self.random.randint(1, 4))
         chosen = [candidates[-1], *self.random.sample(candidates, count)]
-        outputs = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in chosen)
+        free = {i: x for i, x in enumerate(self.inputs) if in_place}
+        outputs = []
+        for x in chosen:
+            slot = next((i for i, y in free.items() if y.shape == x.shape), None)
+            free.pop(slot, None)
+            outputs.append(GraphOutput(x, prims.contiguous_strides(x.shape), target=slot))
+        outputs = tuple(outputs)
         return Graph(tuple(SIZES), tuple(self.inputs), (), outputs, len(outputs))
 
 
 STEPS = ["unary", "binary", "binary", "reduce", "softmax", "permute", "flatten", "unsqueeze"]
-STEPS += ["slice", "pad", "flip", "cat", "scan", "take"]
+STEPS += ["slice", "pad", "flip", "cat", "scan", "take", "where", "round"]
+STEPS += ["matmul", "sort", "best", "gather", "scatter"]
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
@@ -135,3 +185,9 @@ STEPS += ["slice", "pad", "flip", "cat", "scan", "take"]
 def test_random_programs(seed, symbolic):
     program = Program(seed, symbolic)
     check_graph(program.graph(4 + seed % 13), program.arrays, sizes=SIZES)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_in_place(seed):
+    program = Program(seed, bool(seed % 2))
+    check_graph(program.graph(3 + seed % 7, in_place=True), program.arrays, sizes=SIZES)

@@ -11,7 +11,7 @@ from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
 from flambeau.compiler.schedule.views import Shape, address
 from flambeau.ir import kernel as k
-from flambeau.ir.node import Node, node
+from flambeau.ir.node import Node, node, topological
 from flambeau.ir.size import (
     Size,
     SizeExpr,
@@ -164,7 +164,7 @@ class Builder:
 
     def _is_there(self, value: Node, place: Place) -> bool:
         expression = self.members[value].value
-        if expression.op != "s.ref" or expression.inputs or value.op in ("sum", "prod"):
+        if expression.op != "s.ref" or expression.inputs or self._is_reduction(value):
             return False
         target = expression.attribute("target")
         if target in self.members or self.reads[target].memory != place.memory:
@@ -374,15 +374,32 @@ class Builder:
         last = max([*reductions, *(level for full, level, _ in stores if full)], default=0)
         points: dict[int, list[k.Store]] = {}
         once: list[k.Store] = []
+        memory = list(self.parameters)
         for full, level, store in stores:
             if not full:
                 once.append(store)
                 continue
-            in_place = "r" in list(self.parameters.values())[store[0]][1]
+            # Memory of the caller may be read under another name too: write it last.
+            in_place = memory[store[0]][0] == "input"
             points.setdefault(last if in_place else level, []).append(store)
+        self._check_once(points, once, memory)
         if self.axes.form == "column":
             return _column_body(last, reductions, points, once)
         return _row_body(last, reductions, points, once)
+
+    def _check_once(
+        self, points: dict[int, list[k.Store]], once: list[k.Store], memory: list[Memory]
+    ) -> None:
+        """Row stores come last: they must not load what the passes overwrite."""
+        written = {s[0] for stores in points.values() for s in stores}
+        written = {p for p in written if memory[p][0] == "input"}
+        if not written:
+            return
+        for value in topological([store[2] for store in once]):
+            if value.op == "k.load" and value.attribute("parameter") in written:
+                slot = memory[value.attribute("parameter")][1]
+                assert isinstance(slot, int)
+                raise InPlaceConflict(slot)
 
     def _stores(self) -> list[tuple[bool, int, k.Store]]:
         """(at every point?, earliest pass, store) per destination."""

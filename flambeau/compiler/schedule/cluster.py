@@ -136,7 +136,7 @@ class Clustering:
     def _add_routine(self, value: Node) -> None:
         group = value
         if value.op in ("sort", "sort_indices"):  # two results of one routine
-            group = node("sort", value.inputs, value.attributes)
+            group = node("sort", value.inputs, value.attributes, "f32", value.shape)
         cluster = self._groups.get(group)
         if cluster is None:
             cluster = self._groups[group] = self._new(None)
