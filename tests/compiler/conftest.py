@@ -21,10 +21,10 @@ def golden(request):
 
     def compare(name, text):
         path = GOLDEN / name
-        if request.config.getoption("--update-golden"):
+        if request.config.getoption("--update-golden", default=False):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
-        assert path.exists(), f"{path} is missing\nhint: run pytest --update-golden"
+        assert path.exists(), f"{path} is missing\nhint: run pytest tests/compiler --update-golden"
         assert text == path.read_text(), "differs\nhint: pytest --update-golden, then read the diff"
 
     return compare

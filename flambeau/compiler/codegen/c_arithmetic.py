@@ -208,6 +208,28 @@ def _to_f16(kind: str, lanes: int) -> str:
     return head + body + "}\n"
 
 
+def _next_half(half: str) -> Builder:
+    """nextafter on the bits of a half type; operands and result are float32."""
+
+    def build(kind: str, lanes: int) -> str:
+        f, i = f"f32x{lanes}", f"i32x{lanes}"
+        sign = f"(fb_as_{i}(fb_as_{i}(b) >> 16) & 0x8000)"
+        to, back = f"fb_to{half}_u16x{lanes}", f"fb_from{half}_u16x{lanes}"
+        return (
+            f"static inline {f} fb_next{half}_{f}({f} a, {f} b) {{\n"
+            f"  {i} bits = fb_to_{i}({to}(a));\n"
+            f"  {i} grow = ~(({i})fb_lt_x{lanes}(a, b) ^ ({i})fb_gt_x{lanes}(a, 0));\n"
+            f"  bits = bits + 1 + ((~grow) & -2);\n"
+            f"  bits = fb_select_{i}(({i})fb_eq_x{lanes}(a, 0), {sign} | 1, bits);\n"
+            f"  {f} next = {back}(fb_to_u16x{lanes}(bits));\n"
+            f"  next = fb_select_{f}(({i})fb_eq_x{lanes}(a, b), b, next);\n"
+            f"  {i} nan = ({i})fb_ne_x{lanes}(a, a) | ({i})fb_ne_x{lanes}(b, b);\n"
+            f"  return fb_select_{f}(nan, a + b, next);\n}}\n"
+        )
+
+    return build
+
+
 # ------------------------------------------------------------------------------- casts
 
 
@@ -260,6 +282,8 @@ ARITHMETIC: dict[str, Builder] = {
     "tobf16": _to_bf16,
     "fromf16": _from_f16,
     "tof16": _to_f16,
+    "nextf16": _next_half("f16"),
+    "nextbf16": _next_half("bf16"),
     "toint32": _to_int(32),
     "toint64": _to_int(64),
     "cselect": _select_u128,

@@ -147,6 +147,8 @@ class Speller:
         if node.op == "where":
             return self._where(node, operands)
         first = node.inputs[0].dtype
+        if node.op == "nextafter" and first in HALVES:
+            return f"fb_next{first}_f32x{self.lanes.count}({operands[0]}, {operands[1]})"
         template = _template(node.op, dtype_class(first), first)
         kind = self.lanes.kind(first)
         count = self.lanes.count

@@ -20,7 +20,7 @@ from flambeau.compiler.codegen.c_tiled import transpose
 _LIBRARY: dict[str, Builder] = MEMORY | REDUCTION | ARITHMETIC | {"transpose": transpose}
 _NAME = re.compile(r"\bfb_[a-z]\w*\b")
 _PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
-_LANE_COUNTS = (1, 4, 8, 16)
+_LANE_COUNTS = (1, 2, 4, 8, 16)
 
 _HEAD = """\
 #if defined(__GNUC__) && !defined(__clang__)
@@ -68,9 +68,11 @@ def _prelude_definitions(lanes: int) -> tuple[str, dict[str, str]]:
 
 
 def _own_part(lanes: int) -> list[str]:
-    text = cmath.prelude(lanes)
+    """Lines that define one lane count; those of 2 lanes come with the prelude of 4."""
+    text = cmath.prelude(max(lanes, 4) if lanes > 1 else 1)
     marker = f"#define FB_PRELUDE_X{lanes}\n"
-    return text[text.index(marker) + len(marker) :].split("\n")
+    own = text[text.index(marker) + len(marker) :]
+    return own.split("#ifndef FB_PRELUDE_X")[0].split("\n")
 
 
 @functools.cache
