@@ -2,8 +2,9 @@
 // `_core.set_operator(name, callable)` registered. The definitions themselves live in Python.
 //
 // `2 - x` calls operator "rsub" with (x, 2). Where no reflected operator is registered, the plain
-// one is called with (2, x). Operands that are neither tensors nor numbers give NotImplemented, so
-// that Python tries the other side or reports the TypeError in its own words.
+// one is called with (2, x), or with (x, 2) if it is commutative. NumPy arrays count as tensors
+// over their memory. Operands that are neither tensors nor numbers give NotImplemented, so that
+// Python tries the other side or reports the TypeError in its own words.
 #include <iterator>
 
 #include "core.h"
@@ -43,15 +44,45 @@ PyObject* call(PyObject* callable, PyObject* a) {
   return PyObject_Vectorcall(callable, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
+// What an op takes for a foreign operand, a new reference: Python numbers as they are, NumPy
+// scalars as Python numbers, arrays as tensors over their memory. Null without exception: not an
+// operand.
+PyObject* operand(PyObject* object) {
+  if (PyFloat_CheckExact(object) || PyLong_Check(object) || PyComplex_CheckExact(object) ||
+      is_registered_scalar(object))
+    return Py_NewRef(object);
+  if (is_numpy_scalar(object)) return PyObject_CallMethod(object, "item", nullptr);
+  if (numpy_array(object))
+    return reinterpret_cast<PyObject*>(tensor_from_numpy("as_tensor", object));
+  return is_number(object) ? Py_NewRef(object) : nullptr;
+}
+PyObject* not_an_operand() {
+  if (PyErr_Occurred()) return nullptr;
+  Py_RETURN_NOTIMPLEMENTED;
+}
+
+constexpr bool commutative(Operator which) {
+  return which == Operator::Add || which == Operator::Mul || which == Operator::And ||
+         which == Operator::Or || which == Operator::Xor;
+}
+
+// `tensor op foreign`, or `foreign op tensor` when `swapped`.
+PyObject* mixed(Operator which, PyObject* tensor, PyObject* foreign, bool swapped) {
+  PyObject* other = operand(foreign);
+  if (!other) return not_an_operand();
+  const bool plain = !swapped || is_tensor(other) || !operator_object(reflected(which));
+  PyObject* callable = plain ? operator_required(which) : operator_object(reflected(which));
+  const bool exchange = swapped && plain && (is_tensor(other) || !commutative(which));
+  PyObject* result = nullptr;
+  if (callable) result = exchange ? call(callable, other, tensor) : call(callable, tensor, other);
+  Py_DECREF(other);
+  return result;
+}
+
 template <Operator which>
 PyObject* binary(PyObject* a, PyObject* b) {
-  if (is_tensor(a)) {
-    if (!is_tensor(b) && !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
-    PyObject* callable = operator_required(which);
-    return callable ? call(callable, a, b) : nullptr;
-  }
-  if (!is_number(a)) Py_RETURN_NOTIMPLEMENTED;
-  if (PyObject* callable = operator_object(reflected(which))) return call(callable, b, a);
+  if (!is_tensor(a)) return mixed(which, b, a, true);
+  if (!is_tensor(b)) return mixed(which, a, b, false);
   PyObject* callable = operator_required(which);
   return callable ? call(callable, a, b) : nullptr;
 }
@@ -66,8 +97,8 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
 template <Operator which>
 PyObject* inplace(PyObject* a, PyObject* b) {
   PyObject* callable = operator_object(which);
-  if (!callable || (!is_tensor(b) && !is_number(b))) Py_RETURN_NOTIMPLEMENTED;
-  return call(callable, a, b);
+  if (!callable) Py_RETURN_NOTIMPLEMENTED;
+  return is_tensor(b) ? call(callable, a, b) : mixed(which, a, b, false);
 }
 PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) {
   return inplace<Operator::IPow>(a, b);
@@ -80,9 +111,9 @@ PyObject* unary(PyObject* a) {
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
-  if (!is_tensor(b) && !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
-  PyObject* callable =
-      operator_required(static_cast<Operator>(static_cast<int>(Operator::Lt) + op));
+  const auto which = static_cast<Operator>(static_cast<int>(Operator::Lt) + op);
+  if (!is_tensor(b)) return mixed(which, a, b, false);
+  PyObject* callable = operator_required(which);
   return callable ? call(callable, a, b) : nullptr;
 }
 static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5);

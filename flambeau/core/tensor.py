@@ -152,6 +152,11 @@ def _array_wrap(self: Any, array: Any, context: Any = None, return_scalar: bool 
     return _core.as_tensor(array)
 
 
+def _alias(tensor: Any) -> Any:
+    """The whole tensor as a differentiable view of itself."""
+    return tensor.view(tensor.shape)
+
+
 def _to_dtype(tensor: Any, dtype: Any) -> Any:
     return tensor.to(dtype)
 
@@ -169,6 +174,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "unbind": _iterate,
     "contains": _contains,
     "pos": _positive,
+    "alias": _alias,
     "to_dtype": _to_dtype,
 }
 

@@ -269,6 +269,24 @@ def test_as_tensor_shares_what_it_can() -> None:
     assert _core.as_tensor([1, 2], _core.int8).dtype is _core.int8
 
 
+def test_operators_take_arrays_and_numpy_scalars() -> None:
+    saved = {name: _core.get_operator(name) for name in ("sub", "rsub", "mul", "eq")}
+    try:
+        for name in saved:
+            _core.set_operator(name, lambda *args, name=name: (name, *args))
+        t, array = make([1.0, 2.0]), np.ones(2)
+        name, left, right = t - array
+        assert name == "sub" and left is t and right.data_ptr() == array.ctypes.data
+        name, left, right = array - t
+        assert name == "sub" and right is t and left.data_ptr() == array.ctypes.data
+        assert np.float32(2.5) - t == ("rsub", t, 2.5)
+        assert np.float64(2.5) * t == ("mul", t, 2.5) and type((t * np.int8(2))[2]) is int
+        assert (t == array)[0] == "eq"
+    finally:
+        for name, function in saved.items():
+            _core.set_operator(name, function)
+
+
 # ------------------------------------------------------------------------------ buffers, bytes
 def test_frombuffer() -> None:
     data = bytearray(struct.pack("<4h", 1, 2, 3, 4))

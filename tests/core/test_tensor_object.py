@@ -344,7 +344,9 @@ def test_operators_dispatch_in_order(operators: None) -> None:
     for name in ("add", "sub", "rsub", "isub", "eq", "lt", "neg", "getitem", "matmul", "pow"):
         _core.set_operator(name, lambda *args, name=name: (name, *args))
     _core.set_operator("radd", None)
-    assert t + 2 == ("add", t, 2) and 2 + t == ("add", 2, t)
+    _core.set_operator("rpow", None)
+    assert t + 2 == ("add", t, 2) and 2 + t == ("add", t, 2)  # commutative
+    assert 2**t == ("pow", 2, t)
     assert t - 2 == ("sub", t, 2) and 2 - t == ("rsub", t, 2)
     assert (t == 3)[0] == "eq" and (3 > t)[0] == "lt"
     assert (-t)[0] == "neg" and t[1:][0] == "getitem"
