@@ -97,3 +97,12 @@ def unsupported(name: str, x: Node | str, advice: str) -> NotImplementedError:
     return NotImplementedError(
         f"[{name}] not implemented for {PUBLIC_NAMES[dtype]}\nhint: {advice}"
     )
+
+
+def participant(value: Value) -> tuple[str, str]:
+    """What a value contributes to type promotion: its dtype and its class."""
+    if not isinstance(value, Node):
+        return number_dtype(type(value)), "number"
+    if value.op == "scalar":
+        return default_dtype() if value.dtype == "f64" else value.dtype, "number"
+    return value.dtype, "tensor" if value.shape else "zero_dim"
