@@ -1,1 +1,25 @@
-"""From a traced graph to a plan: stages, scheduling, code generation, cache."""
+"""From a traced graph to a plan: stages, scheduling, code generation, cache.
+
+Also PyTorch's `torch.compiler` namespace; those names live in `flambeau.capture` and are looked up
+on first use, so that nothing here imports what stands above it.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {
+    "compile": "flambeau.capture.regions",
+    "disable": "flambeau.capture.regions",
+    "explain": "flambeau.capture.regions",
+    "is_compiling": "flambeau.capture.regions",
+    "reset": "flambeau.capture.regions",
+    "stages": "flambeau.capture.stages",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    if name == "cache":
+        return import_module("flambeau.compiler.cache")
+    raise AttributeError(f"module 'flambeau.compiler' has no attribute {name!r}")

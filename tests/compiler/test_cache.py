@@ -1,0 +1,221 @@
+"""The kernel cache: hits, damage, several processes, limits, export and import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_reference import N0, R, const, op, run
+
+from flambeau.compiler import cache, codegen, toolchain
+from flambeau.ir import kernel as K
+from flambeau.ir.kernel import Kernel, Pass
+from flambeau.runtime import settings
+
+HERE = Path(__file__).parent
+
+
+def scale_kernel(factor):
+    value = op("mul", K.load(0, R, "f32"), const(factor))
+    store = Pass(stores=((1, R, value),))
+    return Kernel("map", (("f32", "r"), ("f32", "w")), 1, (), (), N0, (store,))
+
+
+def check(factor):
+    x = np.arange(20, dtype=np.float32)
+    out = np.zeros_like(x)
+    run(scale_kernel(factor), [x, out], [20])
+    np.testing.assert_array_equal(out, x * np.float32(factor))
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """An empty cache directory and a process that has loaded nothing."""
+    with settings.override(CACHE_DIR=tmp_path / "cache"):
+        forget()
+        yield tmp_path / "cache"
+    forget()
+
+
+def forget():
+    codegen._handles.clear()
+    cache._libraries.clear()
+    cache._levels.clear()
+    cache.statistics.__init__()
+
+
+def test_a_kernel_is_compiled_once(fresh):
+    check(3.0)
+    assert cache.stats()["misses"] == 1 and cache.stats()["kernels"] == 1
+    check(3.0)
+    forget()
+    check(3.0)
+    assert cache.statistics.hits == 1 and cache.statistics.misses == 0
+    assert len(cache.list()) == 1
+    cache.clear()
+    forget()
+    check(3.0)
+    assert cache.statistics.misses == 1
+
+
+def test_many_kernels_go_into_at_most_one_unit_per_job(fresh):
+    kernels = [scale_kernel(float(i)) for i in range(6)]
+    with settings.override(COMPILE_JOBS=2):
+        handles = codegen.build([*kernels, kernels[0]])
+    assert handles[0] is handles[6] and len({h.address for h in handles}) == 6
+    assert cache.stats()["bundles"] == 2 and cache.stats()["kernels"] == 6
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "delete"])
+def test_damage_is_noticed_and_repaired(fresh, damage):
+    check(5.0)
+    (bundle,) = (fresh / "bundles").glob("*.so")
+    content = bundle.read_bytes()
+    forget()
+    # A new file, as a process that is still running has the old one mapped.
+    bundle.unlink()
+    if damage == "truncate":
+        bundle.write_bytes(content[: len(content) // 2])
+    elif damage == "flip":
+        bundle.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
+    elif damage == "empty":
+        bundle.write_bytes(b"")
+    check(5.0)
+    assert cache.statistics.misses == 1
+    forget()
+    check(5.0)
+    assert cache.statistics.hits == 1
+
+
+def test_large_bundles_are_checked_once_and_again_when_changed(fresh, monkeypatch):
+    monkeypatch.setattr(cache, "_SMALL", 0)
+    check(5.5)
+    assert len(list((fresh / "verified").iterdir())) == 1
+    (bundle,) = (fresh / "bundles").glob("*.so")
+    content = bundle.read_bytes()
+    bundle.unlink()
+    bundle.write_bytes(content[:-1] + b"x")
+    forget()
+    check(5.5)
+    assert cache.statistics.damaged == 1 and cache.statistics.misses == 1
+
+
+def test_a_damaged_entry_counts_as_absent(fresh):
+    check(6.0)
+    (entry,) = (fresh / "index").glob("*/*")
+    entry.write_text("nonsense")
+    forget()
+    check(6.0)
+    assert cache.statistics.misses == 1
+
+
+def test_blobs(fresh):
+    assert cache.get_blob("ab12") is None
+    cache.put_blob("ab12", b"hello")
+    assert cache.get_blob("ab12") == b"hello"
+    path = fresh / "blobs" / "ab" / "ab12"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert cache.get_blob("ab12") is None and not path.exists()
+
+
+def test_export_and_import(fresh, tmp_path):
+    for factor in (1.0, 2.0):
+        check(factor)
+    assert cache.export(tmp_path / "exported") == 2
+    (tmp_path / "exported").rename(tmp_path / "moved")
+    with settings.override(CACHE_DIR=tmp_path / "other"):
+        forget()
+        assert cache.import_(tmp_path / "moved") == 2
+        assert cache.import_(tmp_path / "moved") == 0
+        check(1.0)
+        assert cache.statistics.hits == 1 and cache.statistics.misses == 0
+
+
+def test_the_prefilled_level_serves_kernels_of_its_own_compiler(fresh, tmp_path, monkeypatch):
+    check(8.0)
+    level = tmp_path / "kernels"
+    cache.export(level)
+    (level / "compiler").write_text(toolchain.find().identity)
+    monkeypatch.setattr(cache, "PREFILLED", level)
+    codegen._prefilled_identity.cache_clear()
+    with settings.override(CACHE_DIR=tmp_path / "empty"):
+        forget()
+        check(8.0)
+        assert cache.statistics.prefilled_hits == 1 and cache.statistics.misses == 0
+    codegen._prefilled_identity.cache_clear()
+
+
+def test_the_oldest_go_first_beyond_the_limit(fresh):
+    for i, factor in enumerate((1.0, 2.0, 3.0)):
+        check(factor)
+        for bundle in (fresh / "bundles").glob("*.so"):
+            if not (bundle.stat().st_mtime < 100):
+                os.utime(bundle, (i, i))
+    sizes = [bundle.stat().st_size for bundle in (fresh / "bundles").glob("*.so")]
+    assert cache.evict(sum(sizes) - 1) >= 1
+    forget()
+    check(3.0)
+    assert cache.statistics.hits == 1
+    check(1.0)
+    assert cache.statistics.misses == 1
+
+
+def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    with settings.override(CACHE_DIR=blocked / "cache"):
+        forget()
+        check(9.0)
+    forget()
+
+
+def test_a_failing_compile_keeps_its_source(fresh):
+    with pytest.raises(toolchain.CompileError) as caught:
+        compiler = toolchain.find()
+        compiler.compile("int broken(", codegen.targets.current(), fresh / "out.so")
+    path = Path(str(caught.value).split(": ", 1)[1].split("\n")[0])
+    assert path.read_text() == "int broken("
+
+
+WORKER = """
+import sys
+sys.path[:0] = [{here!r}]
+from test_cache import check
+for factor in {factors!r}:
+    check(float(factor))
+print("done")
+"""
+
+
+def worker(cache_dir, factors):
+    code = WORKER.format(here=str(HERE), factors=factors)
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(cache_dir)}
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
+
+
+def test_several_processes_fill_one_cache(tmp_path):
+    workers = [worker(tmp_path, [1, 2, 3]) for _ in range(3)]
+    assert all(w.communicate()[0] == b"done\n" for w in workers)
+    assert not list(tmp_path.glob("**/*.tmp"))
+    with settings.override(CACHE_DIR=tmp_path):
+        forget()
+        check(1.0)
+        check(3.0)
+        assert cache.statistics.misses == 0
+    forget()
+
+
+def test_killed_processes_leave_a_usable_cache(tmp_path):
+    for delay in (0.3, 0.5, 0.7):
+        victim = worker(tmp_path, [1, 2, 3, 4])
+        time.sleep(delay)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+    survivor = worker(tmp_path, [1, 2, 3, 4])
+    assert survivor.communicate()[0] == b"done\n"
