@@ -57,7 +57,8 @@ struct GraphTask {
 
 namespace {
 
-FB_THREAD_LOCAL GraphTask* current_task = nullptr;
+constinit FB_THREAD_LOCAL GraphTask* current_task = nullptr;
+constinit FB_THREAD_LOCAL Node* current_node = nullptr;
 
 // ---------------------------------------------------------------- the graph of a run
 uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
@@ -168,7 +169,9 @@ bool execute(GraphTask* task, uint32_t index) {
   std::vector<Tensor*> many;
   if (node->edge_count > kInlineCells) many.resize(node->edge_count, nullptr);
   Tensor** results = node->edge_count > kInlineCells ? many.data() : few;
+  Node* outer = std::exchange(current_node, node);
   bool fine = call_node(node, grads, results, task->keep_graph);
+  current_node = outer;
   for (uint32_t i = 0; i < node->output_count; ++i)
     if (Tensor* used = std::exchange(grads[i], nullptr)) Py_DECREF(object_of(used));
   fine = fine && distribute(task, node, results);
@@ -455,6 +458,29 @@ PyObject* current_graph_task_id(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(current_task->id);
 }
 
+PyObject* current_autograd_node(PyObject*, PyObject*) {
+  return Py_NewRef(current_node ? object_of(current_node) : Py_None);
+}
+
+// Whether the running backward will reach this node.
+PyObject* will_execute_node(PyObject*, PyObject* object) {
+  if (!current_task || !is_node(object)) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[will_execute_node] expects a node while a backward is running\n"
+                    "hint: call it from a hook");
+    return nullptr;
+  }
+  Node* node = node_of(object);
+  uint32_t index = node->task_index;
+  if (node->task != current_task) {
+    const auto found = current_task->contested.find(node);
+    if (found == current_task->contested.end()) Py_RETURN_FALSE;
+    index = found->second;
+  }
+  const NodeState& state = current_task->states[index];
+  return PyBool_FromLong(state.needed || state.capture >= 0);
+}
+
 // Zeros like output `index` of a node, for autograd.Function's materialised gradients.
 PyObject* node_zeros(PyObject*, PyObject* args) {
   PyObject* node;
@@ -472,6 +498,8 @@ PyMethodDef engine_functions[] = {
      "run_backward(tensors, gradients, keep_graph, create_graph, inputs, allow_unused, accumulate)."},
     {"queue_callback", queue_callback, METH_O, "Calls it when the running backward is done."},
     {"current_graph_task_id", current_graph_task_id, METH_NOARGS, "Id of the running backward; -1."},
+    {"current_autograd_node", current_autograd_node, METH_NOARGS, "The node being run, or None."},
+    {"will_execute_node", will_execute_node, METH_O, "Whether the running backward reaches it."},
     {"node_zeros", node_zeros, METH_VARARGS, "Zeros like an output of a node, or None."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -178,14 +178,6 @@ PyObject* get_metadata(PyObject* self, void*) {
   return Py_XNewRef(extras->metadata);
 }
 
-PyObject* get_variable(PyObject* self, void*) {
-  Node* n = node_of(self);
-  if (n->kind == NodeKind::Accumulate) return Py_NewRef(n->object);
-  PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'",
-               node_name(n).c_str());
-  return nullptr;
-}
-
 PyObject* get_saved(PyObject* self, void*) {
   Node* n = node_of(self);
   PyObject* tuple = PyTuple_New(n->saved_count);
@@ -220,9 +212,14 @@ PyObject* saved_by_name(Node* n, const char* name) {
 PyObject* node_getattro(PyObject* self, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(self, name);
   Node* n = node_of(self);
-  if (found || n->kind != NodeKind::Plan || !PyErr_ExceptionMatches(PyExc_AttributeError))
+  if (found || n->kind == NodeKind::Function || !PyErr_ExceptionMatches(PyExc_AttributeError))
     return found;
   const char* text = PyUnicode_AsUTF8(name);
+  if (n->kind == NodeKind::Accumulate && n->object && text && !std::strcmp(text, "variable")) {
+    PyErr_Clear();
+    return Py_NewRef(n->object);
+  }
+  if (n->kind != NodeKind::Plan) return nullptr;
   if (!text || std::strncmp(text, "_saved_", 7) != 0 || !n->instance->plan->backward)
     return nullptr;
   PyObject *type, *value, *traceback;
@@ -299,7 +296,6 @@ PyMethodDef methods[] = {
 PyGetSetDef getset[] = {
     {"next_functions", get_next_functions, nullptr, "((node | None, input number), ...).", nullptr},
     {"metadata", get_metadata, nullptr, "A dict for whatever users want to attach.", nullptr},
-    {"variable", get_variable, nullptr, "The leaf of an AccumulateGrad node.", nullptr},
     {"_saved_tensors", get_saved, nullptr, "The tensors kept for backward.", nullptr},
     {"_input_metadata", get_input_metadata, nullptr, "(shape, dtype) per gradient taken.", nullptr},
     {"_output_count", get_output_count, nullptr, "Number of gradients it takes.", nullptr},

@@ -317,6 +317,11 @@ bool is_mutated(const Plan* plan, int32_t slot) {
   return std::find(plan->mutated.begin(), plan->mutated.end(), slot) != plan->mutated.end();
 }
 
+bool was_written(const Tensor* t, const Plan* plan, const Call& call) {
+  return std::any_of(plan->mutated.begin(), plan->mutated.end(),
+                     [&](int32_t slot) { return call.tensors[slot] == t; });
+}
+
 // While the node of an in-place call is built, its inputs count as not yet written.
 class BeforeWrite {
  public:
@@ -597,7 +602,9 @@ bool tape_check_inplace(Tensor* target) {
 bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& call,
                         PyObject** outputs) {
   const Plan* plan = instance->plan;
-  if (!plan->backward) return overwrite_history(target, instance);
+  if (!plan->backward) {
+    return !was_written(target, plan, call) || overwrite_history(target, instance);
+  }
   if (recorded_already(target, plan, call, outputs)) return true;
   Node* node;
   {

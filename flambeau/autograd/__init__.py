@@ -1,0 +1,260 @@
+"""Differentiation by reverse mode: `backward`, `grad`, gradient modes, hooks, custom functions.
+
+Operations record themselves on a native tape (`flambeau._core`); this package is its public face.
+How an operation's backward comes about is `derive.py`'s matter. Nothing here imports the operator
+library when it is loaded: that library needs `derive` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _core
+from flambeau.autograd import anomaly, grad_mode, graph
+from flambeau.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from flambeau.autograd.function import Function, once_differentiable
+from flambeau.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
+from flambeau.autograd.gradcheck import gradcheck, gradgradcheck
+from flambeau.autograd.graph import GradientEdge, RemovableHandle
+
+Tensor = Any
+
+__all__ = [
+    "Function",
+    "anomaly",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "once_differentiable",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
+]
+
+
+def _tuple(values: Any) -> tuple[Any, ...]:
+    if isinstance(values, (_core.Tensor, GradientEdge)):
+        return (values,)
+    return tuple(values)
+
+
+def _gradients(name: str, roots: Sequence[Any], given: Any) -> tuple[Any, ...]:
+    """One gradient or None per root."""
+    if given is None:
+        return (None,) * len(roots)
+    values = (given,) if isinstance(given, _core.Tensor) else tuple(given)
+    if len(values) != len(roots):
+        raise RuntimeError(
+            f"[{name}] got {len(roots)} tensors and {len(values)} gradients\n"
+            "hint: give one gradient (or None) per tensor"
+        )
+    for value in values:
+        if value is not None and not isinstance(value, _core.Tensor):
+            raise TypeError(
+                f"[{name}] gradients can be either Tensors or None, but got "
+                f"{type(value).__name__}\nhint: pass tensors"
+            )
+    return values
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor] | GradientEdge | Sequence[GradientEdge],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Tensor | Sequence[Tensor | None] | None = None,
+    inputs: Tensor | Sequence[Tensor] | GradientEdge | None = None,
+) -> None:
+    """Add the gradients of the sum of *tensors* to the `.grad` of the leaves.
+
+    Args:
+        tensors: what is differentiated.
+        grad_tensors: per tensor, the gradient to start from (its shape); None for a tensor of one
+            element means 1.
+        retain_graph: keep what backward needs, for a second backward; default: *create_graph*.
+        create_graph: record the backward itself, for higher derivatives.
+        grad_variables: the old name of *grad_tensors*.
+        inputs: only these tensors get gradients; default: all leaves.
+
+    Raises:
+        RuntimeError: nothing requires a gradient, shapes differ, the graph was freed, or a saved
+            tensor was written in place.
+    """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "[backward] `grad_tensors` and `grad_variables` (deprecated) arguments both passed "
+                "to `backward()`\nhint: use `grad_tensors`"
+            )
+        grad_tensors = grad_variables
+    wanted = None if inputs is None else _tuple(inputs)
+    if wanted is not None:
+        if not wanted:
+            raise RuntimeError(
+                "[backward] `inputs` argument to `backward()` cannot be empty\n"
+                "hint: leave it out for all leaves"
+            )
+        for item in wanted:
+            if isinstance(item, _core.Tensor) and item.requires_grad and not item.is_leaf:
+                _core.retain_grad(item)
+    roots = _tuple(tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    grads = _gradients("backward", roots, grad_tensors)
+    _core.run_backward(roots, grads, keep, create_graph, wanted, True, True)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor] | GradientEdge | Sequence[GradientEdge],
+    inputs: Tensor | Sequence[Tensor] | GradientEdge | Sequence[GradientEdge],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]:
+    """Return the gradients of the sum of *outputs* with respect to *inputs*.
+
+    Args:
+        outputs: what is differentiated.
+        inputs: leaves or interior tensors.
+        grad_outputs: per output, the gradient to start from; None for one element means 1.
+        retain_graph: keep what backward needs; default: *create_graph*.
+        create_graph: record the backward itself, for higher derivatives.
+        only_inputs: must be True (the `.grad` of leaves is never touched).
+        allow_unused: return None for inputs that the outputs do not depend on, instead of raising;
+            default: *materialize_grads*.
+        is_grads_batched: not supported.
+        materialize_grads: zeros instead of None for unused inputs.
+
+    Returns:
+        One tensor (or None) per input.
+    """
+    if not only_inputs:
+        raise NotImplementedError(
+            "[grad] only_inputs=False is not supported\nhint: use autograd.backward"
+        )
+    if is_grads_batched:
+        raise NotImplementedError(
+            "[grad] is_grads_batched=True is not supported\nhint: call grad once per row"
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "[grad] Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False.\nhint: leave allow_unused out"
+        )
+    roots, wanted = _tuple(outputs), _tuple(inputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    unused = materialize_grads if allow_unused is None else allow_unused
+    grads = _gradients("grad", roots, grad_outputs)
+    if not wanted:
+        raise ValueError("[grad] grad requires non-empty inputs.\nhint: pass what to derive by")
+    found = _core.run_backward(roots, grads, keep, create_graph, wanted, unused, False)
+    if not materialize_grads or not any(f is None for f in found):
+        return tuple(found)
+    return tuple(_zeros_for(i) if f is None else f for f, i in zip(found, wanted, strict=True))
+
+
+def _zeros_for(item: Any) -> Tensor:
+    if isinstance(item, GradientEdge):
+        return _core.node_zeros(item.node, item.output_nr)
+    return item.new_zeros(item.shape).requires_grad_()
+
+
+# ---------------------------------------------------------------- methods of Tensor
+
+
+def _tensor_backward(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Sequence[Tensor] | None = None,
+) -> None:
+    """Add the gradient of this tensor to the `.grad` of the leaves; see `autograd.backward`."""
+    if inputs is None and (gradient is None or isinstance(gradient, _core.Tensor)):
+        keep = create_graph if retain_graph is None else retain_graph
+        _core.run_backward((self,), (gradient,), keep, create_graph, None, True, True)
+    else:
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def _register_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Call *hook* with the gradient of this tensor when it is computed.
+
+    Args:
+        hook: hook(grad) -> Tensor or None; a tensor replaces the gradient.
+
+    Returns:
+        A handle that removes the hook.
+    """
+    return graph._add_hook(_core.tensor_hooks(self), hook)
+
+
+def _register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Call hook(tensor) after the `.grad` of this leaf was added to."""
+    return graph._add_hook(_core.post_accumulate_hooks(self), hook)
+
+
+def _retain_grad(self: Tensor) -> None:
+    """Keep the gradient of this interior tensor in its `.grad`."""
+    _core.retain_grad(self)
+
+
+class _Engine:
+    """What code that calls `Variable._execution_engine` expects."""
+
+    @staticmethod
+    def queue_callback(callback: Any) -> None:
+        """Call *callback* when the running backward is done."""
+        _core.queue_callback(callback)
+
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, other: object) -> bool:
+        return isinstance(other, _core.Tensor)
+
+
+class Variable(metaclass=_VariableMeta):
+    """The old name of a tensor that autograd knows: `Variable(tensor)` returns the tensor."""
+
+    _execution_engine = _Engine
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]
+        """Return an alias of *data*."""
+        alias = data.detach()
+        return alias.requires_grad_() if requires_grad else alias
+
+
+def _install() -> None:
+    """Gives Tensor its autograd methods."""
+    methods = {
+        "backward": _tensor_backward,
+        "register_hook": _register_hook,
+        "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook,
+        "retain_grad": _retain_grad,
+    }
+    for name, method in methods.items():
+        method.__name__ = name
+        method.__qualname__ = f"Tensor.{name}"
+        setattr(_core.Tensor, name, method)
+
+
+_install()
+from flambeau.autograd import variable  # noqa: E402 - needs Variable

@@ -1,0 +1,136 @@
+"""Anomaly mode: says which line of the forward pass made the operation whose backward went wrong.
+
+While it is on, every node keeps the stack of the call that made it. A backward that raises, or a
+gradient with NaN in it, is reported with that stack.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _core
+
+__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
+           "set_detect_anomaly"]  # fmt: skip
+
+TRACEBACK_KEY = "traceback_"
+PARENT_KEY = "parent_"
+
+
+class _State:
+    enabled = False
+    check_nan = True
+
+
+def _record(node: Any) -> None:
+    """Keeps the user's stack on a new node, and the node whose backward made it."""
+    node.metadata[TRACEBACK_KEY] = traceback.format_stack()[:-1]
+    parent = _core.current_autograd_node()
+    if parent is not None:
+        node.metadata[PARENT_KEY] = parent
+
+
+def _apply(enabled: bool, check_nan: bool) -> None:
+    _State.enabled, _State.check_nan = enabled, check_nan
+    _core.set_anomaly_recorder(_record if enabled else None)
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on."""
+    return _State.enabled
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly mode looks for NaN in gradients."""
+    return _State.check_nan
+
+
+class set_detect_anomaly:  # noqa: N801 - PyTorch's name
+    """Turns anomaly mode on or off, for good or for a `with` block.
+
+    Args:
+        mode: on or off.
+        check_nan: whether a NaN in a gradient is an error.
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._before = (_State.enabled, _State.check_nan)
+        _apply(mode, check_nan)
+
+    def __enter__(self) -> None:
+        """The constructor did it."""
+
+    def __exit__(self, *exception: object) -> None:
+        _apply(*self._before)
+
+
+class detect_anomaly:  # noqa: N801 - PyTorch's name
+    """Anomaly mode within a `with` block. Slow: for debugging only.
+
+    Args:
+        check_nan: whether a NaN in a gradient is an error.
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._check_nan = check_nan
+        self._before = (False, True)
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self._before = (_State.enabled, _State.check_nan)
+        _apply(True, self._check_nan)
+
+    def __exit__(self, *exception: object) -> None:
+        _apply(*self._before)
+
+
+def check_gradients(node: Any, gradients: Sequence[Any]) -> None:
+    """Called by the engine after each node while anomaly mode is on.
+
+    Raises:
+        RuntimeError: a gradient holds NaN.
+    """
+    if not _State.check_nan:
+        return
+    for index, grad in enumerate(gradients):
+        if grad is None:
+            continue
+        with _core.no_grad():
+            bad = bool((grad != grad).any())
+        if bad:
+            raise RuntimeError(
+                f"[backward] Function '{node.name()}' returned nan values in its {index}th output."
+                "\nhint: the warning above shows the line of the forward pass"
+            )
+
+
+def report_error(node: Any, _results: object) -> None:
+    """Called by the engine when a node failed: warns with the forward stack of the node."""
+    stack = node.metadata.get(TRACEBACK_KEY)
+    if stack is None:
+        warnings.warn(
+            f"Error detected in {node.name()}. No forward pass information available. Enable "
+            "detect anomaly during forward pass for more information.",
+            stacklevel=2,
+        )
+        return
+    warnings.warn(
+        f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
+        + "".join(stack),
+        stacklevel=2,
+    )
+    parent = node.metadata.get(PARENT_KEY)
+    while parent is not None:
+        warnings.warn(
+            f"Previous calculation was induced by {parent.name()}. Traceback of forward call that "
+            "induced the previous calculation:\n" + "".join(parent.metadata.get(TRACEBACK_KEY, [])),
+            stacklevel=2,
+        )
+        parent = parent.metadata.get(PARENT_KEY)
