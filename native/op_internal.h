@@ -11,6 +11,9 @@ namespace fb {
 const char* ir_dtype_name(DType t);                    // "f32"
 bool dtype_from_ir(PyObject* object, DType* out);      // IR name or dtype object
 
+// ---------------------------------------------------------------- plan_run.cpp
+void raise_routine_error(const char* op, const char* text);
+
 // ---------------------------------------------------------------- schema
 enum class Kind : uint8_t {
   Tensor, TensorList, Scalar, TensorOrScalar, SymInt, SymIntList, Int, IntList, Float, FloatList,

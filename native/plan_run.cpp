@@ -311,20 +311,6 @@ const char* run_all(const Execution& run, const char** name) {
 
 // ---- errors
 
-void raise_text(const Plan* plan, const char* text) {
-  if (text == kNoMemory) {
-    PyErr_Format(PyExc_MemoryError, "[%s] out of memory", plan->name.c_str());
-    return;
-  }
-  PyObject* type = PyExc_RuntimeError;
-  if (std::strncmp(text, "index:", 6) == 0) {
-    type = PyExc_IndexError;
-    text += 6;
-    while (*text == ' ') ++text;
-  }
-  PyErr_Format(type, "[%s] %s", plan->name.c_str(), text);
-}
-
 void replace_all(std::string* text, const char* name, int64_t value) {
   const std::string number = std::to_string(value);
   for (size_t at; (at = text->find(name)) != std::string::npos;) {
@@ -506,7 +492,7 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
     }
   }
   if (arena) block_free(arena, instance->arena_bytes);
-  if (error) raise_text(plan, error);
+  if (error) raise_routine_error(plan->name.c_str(), error);
   return fine && !error && (error_count == 0 || check_errors(plan, bases.get()));
 }
 
@@ -540,6 +526,18 @@ void drop_outputs(const Plan* plan, PyObject** outputs) {
 }
 
 }  // namespace
+
+void raise_routine_error(const char* op, const char* text) {
+  PyObject* type = PyExc_RuntimeError;
+  if (std::strncmp(text, "out of memory", 13) == 0) type = PyExc_MemoryError;
+  if (std::strncmp(text, "index:", 6) == 0) {
+    type = PyExc_IndexError;
+    text += 6;
+    while (*text == ' ') ++text;
+  }
+  if (text[0] == '[') PyErr_SetString(type, text);
+  else PyErr_Format(type, "[%s] %s", op, text);
+}
 
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {
   if (count != plan->metadata.inputs) return nullptr;

@@ -58,8 +58,7 @@
 // random_bernoulli_<t real>          out, generator          numel            probability
 // random_bernoulli_from_<f32|f64>_<t real>   out, generator, probabilities    numel
 // random_randint_<t real>            out, generator          numel            low, high (integers)
-// random_range_<t real>              out, generator          numel            low, count (integers;
-//                                                                             count 0: 2**64 values)
+// random_from_<t real>               out, generator          numel            low, largest value
 // random_full_<t real>               out, generator          numel
 // random_from_<t real>               out, generator          numel            low, top (integers;
 //                                                                             top included)
@@ -68,7 +67,7 @@
 // random_log_normal_<float>          out, generator          numel            mean, std
 // random_geometric_<t real, no bool> out, generator          numel            probability
 // random_poisson_<float>             out, generator, rates   numel            (rates: f64)
-// random_gamma_<f32|f64>             out, generator, shapes  numel            (shapes: f64)
+// random_standard_gamma_<f32|f64>    out, generator, shapes  numel            (shapes: f64)
 // random_poisson_<float>             out, generator, rates   numel            (rates: f64)
 // random_standard_gamma_<float>      out, generator, shapes  numel            (shapes: f64)
 // randperm                           out, generator          numel            (out: i64)
@@ -78,6 +77,7 @@
 #include <unordered_map>
 
 #include "op_internal.h"
+#include "random_binding.h"
 #include "routines_internal.h"
 
 namespace fb {
@@ -91,7 +91,6 @@ const std::unordered_map<std::string, RoutineFunction>& registry() {
     add_sort_routines(&list);
     add_search_routines(&list);
     add_scatter_routines(&list);
-    add_random_routines(&list);
     auto* made = new std::unordered_map<std::string, RoutineFunction>();
     for (const RoutineEntry& entry : list) made->emplace(entry.name, entry.function);
     return made;
@@ -177,9 +176,7 @@ PyObject* call_routine(PyObject*, PyObject* args) {
   for (Storage* storage : held) storage_decref(storage);
   if (!fine) return nullptr;
   if (error) {
-    const bool index = std::strncmp(error, "index:", 6) == 0;
-    PyErr_Format(index ? PyExc_IndexError : PyExc_RuntimeError, "[%s] %s", name,
-                 index ? error + 7 : error);
+    raise_routine_error(name, error);
     return nullptr;
   }
   Py_RETURN_NONE;
@@ -227,7 +224,7 @@ PyMethodDef methods[] = {
 
 RoutineFunction find_routine(const char* name) {
   const auto found = registry().find(name);
-  return found == registry().end() ? nullptr : found->second;
+  return found == registry().end() ? find_random_routine(name) : found->second;
 }
 
 void* foreign_function(const char* name) {

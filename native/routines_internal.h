@@ -16,7 +16,6 @@ void add_integer_routines(RoutineList* list);   // routines_matmul.cpp
 void add_sort_routines(RoutineList* list);      // routines_sort.cpp
 void add_search_routines(RoutineList* list);    // routines_search.cpp
 void add_scatter_routines(RoutineList* list);   // routines_scatter.cpp
-void add_random_routines(RoutineList* list);    // routines_random.cpp
 
 // A function handed to `_core.register_blas`; null when there is none of this name.
 void* foreign_function(const char* name);
