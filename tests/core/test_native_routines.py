@@ -1,0 +1,287 @@
+"""Native routines against NumPy, called by name, and the promise about the bits of products."""
+
+from __future__ import annotations
+
+import pytest
+
+from flambeau import _core
+
+np = pytest.importorskip("numpy")
+
+DTYPES = {
+    "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32,
+    "i64": np.int64, "u8": np.uint8, "bool": np.bool_, "c64": np.complex64, "c128": np.complex128,
+    "f16": np.float16,
+}  # fmt: skip
+SORTABLE = ("f32", "f64", "f16", "i8", "i16", "i32", "i64", "u8", "bool")
+
+
+def shared(array):
+    """A tensor over an array's memory."""
+    return _core.from_numpy(array)
+
+
+def matmul(dtype, a, b, out=None):
+    """The routine on arrays of [batch, rows, columns] with any strides."""
+    (batch, m, k), n = a.shape, b.shape[2]
+    out = np.empty((batch, m, n), a.dtype) if out is None else out
+    strides = [s // a.itemsize for x in (a, b, out) for s in x.strides]
+    sizes = [batch, m, n, k, *strides]
+    _core.call_routine(f"matmul_{dtype}", [shared(a), shared(b), shared(out)], sizes)
+    return out
+
+
+def random(dtype, shape, seed=0):
+    generator = np.random.default_rng(seed)
+    kind = np.dtype(DTYPES[dtype])
+    if kind.kind in "iub":
+        return generator.integers(0 if kind.kind != "i" else -5, 6, shape).astype(kind)
+    values = generator.standard_normal(shape)
+    if kind.kind == "c":
+        values = values + 1j * generator.standard_normal(shape)
+    return values.astype(kind)
+
+
+SHAPES = [
+    (1, 1, 1, 1), (2, 3, 4, 5), (1, 1, 70, 300), (1, 15, 33, 257), (3, 14, 32, 16),
+    (1, 150, 300, 520), (2, 29, 65, 0), (1, 0, 3, 4), (1, 64, 1, 64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_matmul(dtype, shape):
+    batch, m, n, k = shape
+    a, b = random(dtype, (batch, m, k)), random(dtype, (batch, k, n), 1)
+    got = matmul(dtype, a, b)
+    if dtype == "bool":
+        expected = (a.astype(int) @ b.astype(int)) > 0
+    elif dtype in ("f32", "f16"):
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+    elif dtype == "c64":
+        expected = a.astype(np.complex128) @ b.astype(np.complex128)
+    else:
+        expected = a @ b
+    if np.dtype(DTYPES[dtype]).kind in "fc":
+        tolerance = {"f32": 1e-5, "c64": 1e-5, "f16": 2e-3}.get(dtype, 1e-13)
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * (k + 1) ** 0.5)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "c64"])
+def test_matmul_strides_do_not_change_bits(dtype):
+    a, b = random(dtype, (2, 33, 600)), random(dtype, (2, 600, 70), 1)
+    expected = matmul(dtype, a, b)
+    a_turned = np.ascontiguousarray(a.transpose(0, 2, 1)).transpose(0, 2, 1)
+    b_turned = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
+    wide = np.zeros((2, 66, 1200), a.dtype)
+    wide[:, ::2, ::2] = a
+    for left in (a, a_turned, wide[:, ::2, ::2]):
+        for right in (b, b_turned):
+            assert (matmul(dtype, left, right) == expected).all()
+    out = np.empty((2, 70, 33), a.dtype).transpose(0, 2, 1)
+    assert (matmul(dtype, a, b, out) == expected).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
+def test_one_row_equals_the_row_in_a_batch(dtype):
+    a, b = random(dtype, (1, 300, 700)), random(dtype, (1, 700, 290), 1)
+    b_turned = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
+    whole = matmul(dtype, a, b)
+    for right in (b, b_turned):
+        for rows in (1, 2, 13, 15, 141):
+            part = matmul(dtype, np.ascontiguousarray(a[:, :rows]), right)
+            assert (part == whole[:, :rows]).all()
+        for columns in (1, 31, 33, 257):
+            assert (matmul(dtype, a, right[:, :, :columns]) == whole[:, :, :columns]).all()
+
+
+def test_threads_do_not_change_bits():
+    a, b = random("f32", (1, 400, 2500)), random("f32", (1, 2500, 400), 1)
+    before = _core.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 5):
+            _core.set_num_threads(threads)
+            results.append(matmul("f32", a, b))
+    finally:
+        _core.set_num_threads(before)
+    assert (results[0] == results[1]).all()
+    assert (results[0] == results[2]).all()
+
+
+def test_matmul_order_of_the_sum():
+    """Chunks of 256, each a chain of fused multiply-adds, added in order."""
+    a, b = random("f64", (1, 1, 700)), random("f64", (1, 700, 1), 1)
+    exact = [0.0] * 3
+    for k in range(700):  # a product of two float32 values is exact in float64
+        x, y = np.float32(a[0, 0, k]), np.float32(b[0, k, 0])
+        total = np.longdouble(x) * np.longdouble(y) + np.longdouble(np.float32(exact[k // 256]))
+        exact[k // 256] = np.float32(total)
+    expected = np.float32(np.float32(exact[0]) + np.float32(exact[1])) + np.float32(exact[2])
+    assert matmul("f32", a.astype(np.float32), b.astype(np.float32))[0, 0, 0] == expected
+
+
+def sort(dtype, x, descending):
+    values, indices = np.empty_like(x), np.empty(x.shape, np.int64)
+    sizes = [x.shape[0], x.shape[1], int(descending)]
+    _core.call_routine(f"sort_{dtype}", [shared(x), shared(values), shared(indices)], sizes)
+    return values, indices
+
+
+@pytest.mark.parametrize("dtype", SORTABLE)
+@pytest.mark.parametrize("length", [1, 7, 100, 511, 3000])
+def test_sort(dtype, length):
+    x = random(dtype, (3, length))
+    if dtype in ("f32", "f64", "f16"):
+        x = np.round(x * 4) / 4  # ties
+        x[1, ::5] = np.nan
+        x[2, ::3] = -0.0
+    values, indices = sort(dtype, x, False)
+    expected = np.argsort(x, axis=1, kind="stable")
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, 1))
+    values, indices = sort(dtype, x, True)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, 1)[:, ::-1])
+    keys = np.take_along_axis(x, indices, 1)
+    same = (keys[:, 1:] == keys[:, :-1]) | (np.isnan(keys[:, 1:]) & np.isnan(keys[:, :-1]))
+    assert (indices[:, 1:] > indices[:, :-1])[same].all()
+
+
+def test_topk_kthvalue_mode():
+    x = random("i32", (4, 900))
+    for largest in (0, 1):
+        for k in (1, 5, 500):
+            values, indices = np.empty((4, k), np.int32), np.empty((4, k), np.int64)
+            buffers = [shared(x), shared(values), shared(indices)]
+            _core.call_routine("topk_i32", buffers, [4, 900, k, largest])
+            everything = sort("i32", x, largest)
+            np.testing.assert_array_equal(values, everything[0][:, :k])
+            np.testing.assert_array_equal(indices, everything[1][:, :k])
+    value, index = np.empty(4, np.int32), np.empty(4, np.int64)
+    _core.call_routine("kthvalue_i32", [shared(x), shared(value), shared(index)], [4, 900, 300])
+    np.testing.assert_array_equal(value, np.sort(x, axis=1)[:, 299])
+    np.testing.assert_array_equal(index, np.argsort(x, axis=1, kind="stable")[:, 299])
+    _core.call_routine("mode_i32", [shared(x), shared(value), shared(index)], [4, 900])
+    for row in range(4):
+        numbers, counts = np.unique(x[row], return_counts=True)
+        assert value[row] == numbers[counts.argmax()]
+        assert index[row] == np.flatnonzero(x[row] == value[row])[-1]
+
+
+def test_searchsorted():
+    rows = np.sort(random("f32", (3, 50)), axis=1)
+    values = random("f32", (3, 20), 1)
+    values[:, :5] = rows[:, 10:15]
+    out = np.empty((3, 20), np.int64)
+    for right in (0, 1):
+        buffers = [shared(rows), shared(values), shared(out)]
+        _core.call_routine("searchsorted_f32", buffers, [3, 50, 20, right, 50, 0])
+        for r in range(3):
+            side = "right" if right else "left"
+            np.testing.assert_array_equal(out[r], np.searchsorted(rows[r], values[r], side))
+
+
+def test_nonzero():
+    x = random("i8", (5, 6, 7))
+    x[x > 1] = 0
+    count = np.empty(1, np.int64)
+    _core.call_routine("nonzero_count_i8", [shared(x), shared(count)], [x.size])
+    expected = np.argwhere(x)
+    assert count[0] == len(expected)
+    out = np.empty(expected.shape, np.int64)
+    _core.call_routine("nonzero_fill_i8", [shared(x), shared(out)], [3, 5, 6, 7])
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("mode", ["set", "add", "mul", "max", "min"])
+def test_scatter(axis, mode):
+    base, index = random("f32", (5, 6, 7)), random("u8", (4, 5, 6)).astype(np.int64) % 5
+    source = random("f32", (4, 5, 6), 1)
+    expected = base.copy()
+    for i in np.ndindex(*index.shape):
+        at = (*i[:axis], index[i], *i[axis + 1 :])
+        old, new = expected[at], source[i]
+        expected[at] = {"set": new, "add": old + new, "mul": old * new, "max": max(old, new),
+                        "min": min(old, new)}[mode]  # fmt: skip
+    strides = [s // x.itemsize for x in (base, index, source) for s in x.strides]
+    out = base.copy()
+    buffers = [shared(out), shared(index), shared(source)]
+    _core.call_routine(f"scatter_{mode}_f32", buffers, [3, axis, 4, 5, 6, *strides])
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("inner", [1, 3, 200])
+@pytest.mark.parametrize("outer", [1, 6])
+def test_put(inner, outer):
+    count = 3000
+    base = random("f32", (outer, 4, 5, inner))
+    source = random("f32", (outer, count, inner), 1)
+    generator = np.random.default_rng(2)
+    rows, columns = generator.integers(0, 4, count), generator.integers(0, 5, count)
+    expected = base.copy()
+    for i in range(count):
+        expected[:, rows[i], columns[i]] += source[:, i]
+    out = base.copy()
+    buffers = [shared(out), shared(source), shared(rows), shared(columns)]
+    _core.call_routine("put_add_f32", buffers, [count, outer, inner, 2, 4, 5])
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_check_index():
+    index = np.array([0, -1, 4, -5, 2])
+    out, error = np.empty(5, np.int64), np.zeros(4, np.int64)
+    buffers = [shared(index), shared(out), shared(error)]
+    _core.call_routine("check_index", buffers, [5, 5, 3])
+    np.testing.assert_array_equal(out, [0, 4, 4, 0, 2])
+    assert error[0] == 0
+    index[3] = 9
+    _core.call_routine("check_index", buffers, [5, 5, 3])
+    assert error.tolist() == [1, 9, 5, 3]
+    assert out[3] == 0
+
+
+def test_unique():
+    x = random("i64", (200,))
+    order = np.argsort(x, kind="stable")
+    values, inverse, counts = np.empty(200, np.int64), np.empty(200, np.int64), np.empty(200, int)
+    total = np.empty(1, np.int64)
+    buffers = [x[order], order, values, inverse, counts, total]
+    _core.call_routine("unique_i64", [shared(b) for b in buffers], [200, 1])
+    expected = np.unique(x, return_inverse=True, return_counts=True)
+    assert total[0] == len(expected[0])
+    for got, wanted in zip((values, inverse, counts), expected, strict=True):
+        np.testing.assert_array_equal(got[: len(wanted)], wanted)
+
+
+def test_bincount_and_histc():
+    x = random("u8", (500,)).astype(np.int64)
+    out = np.empty(6, np.int64)
+    _core.call_routine("bincount", [shared(x), shared(out)], [500, 6])
+    np.testing.assert_array_equal(out, np.bincount(x, minlength=6))
+    with pytest.raises(IndexError, match="bincount"):
+        _core.call_routine("bincount", [shared(x), shared(out)], [500, 2])
+    values = random("f64", (500,))
+    counts = np.empty(10)
+    _core.call_routine("histc_f64", [shared(values), shared(counts)], [500, 10], [-1.0, 1.0])
+    np.testing.assert_array_equal(counts, np.histogram(values, 10, (-1, 1))[0])
+
+
+def test_masked():
+    x, mask = random("f32", (50,)), random("bool", (50,))
+    out = np.empty(int(mask.sum()), np.float32)
+    _core.call_routine("masked_select_f32", [shared(x), shared(mask), shared(out)], [50])
+    np.testing.assert_array_equal(out, x[mask])
+    target, error = np.zeros(50, np.float32), np.zeros(4, np.int64)
+    buffers = [shared(target), shared(mask), shared(out), shared(error)]
+    _core.call_routine("masked_scatter_f32", buffers, [50, out.size])
+    np.testing.assert_array_equal(target, np.where(mask, x, 0))
+    _core.call_routine("masked_scatter_f32", buffers, [50, out.size - 1])
+    assert error[0] == 1
+
+
+def test_unknown_routine():
+    with pytest.raises(NotImplementedError, match="no native routine"):
+        _core.call_routine("matmul_f8", [], [])
