@@ -43,3 +43,16 @@ cfloat, cdouble = _core.complex64, _core.complex128
 _install()
 _tensor.install()
 globals().update(_namespace("torch"))
+
+from flambeau import autograd, optim  # noqa: E402 - they use the names above
+from flambeau import compiler as compiler  # noqa: E402
+from flambeau.autograd import (  # noqa: E402
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+)
+from flambeau.capture import regions as _regions  # noqa: E402
+from flambeau.capture.regions import compile  # noqa: A004, E402
+
+_regions.install()
