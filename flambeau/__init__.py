@@ -49,6 +49,8 @@ from flambeau import compiler as compiler  # noqa: E402
 from flambeau.autograd import (  # noqa: E402
     enable_grad,
     inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
 )

@@ -369,10 +369,10 @@ class Backward {  // one call of run_backward
     for (size_t i = 0; tuple && i < inputs_.size(); ++i) {
       Tensor* value = capture_of_[i] < 0 ? nullptr : task_.captures[capture_of_[i]].value;
       if (!value && !allow_unused) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "[grad] One of the differentiated Tensors appears to not have been used in "
-                        "the graph. Set allow_unused=True if this is the desired behavior.\n"
-                        "hint: or materialize_grads=True for zeros");
+        PyErr_Format(PyExc_RuntimeError,
+                     "[grad] The differentiated Tensor at index %zu appears to not have been used "
+                     "in the graph. Set allow_unused=True if this is the desired behavior.\n"
+                     "hint: or materialize_grads=True for zeros", i);
         Py_CLEAR(tuple);
         break;
       }

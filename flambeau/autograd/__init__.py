@@ -17,6 +17,8 @@ from flambeau.autograd.function import Function, once_differentiable
 from flambeau.autograd.grad_mode import (
     enable_grad,
     inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
     set_multithreading_enabled,
@@ -38,6 +40,8 @@ __all__ = [
     "gradgradcheck",
     "graph",
     "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
     "no_grad",
     "once_differentiable",
     "set_detect_anomaly",

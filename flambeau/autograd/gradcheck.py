@@ -223,8 +223,8 @@ def _check_determinism(
                 ):
                     raise GradcheckError(
                         "[gradcheck] Backward is not reentrant, i.e., running backward with same "
-                        f"input and grad_output multiple times gives different values (output {j}). "
-                        f"The tolerance for nondeterminism was {options.nondet_tol}.\n"
+                        f"input and grad_output multiple times gives different values (output {j})."
+                        f" The tolerance for nondeterminism was {options.nondet_tol}.\n"
                         "hint: does the function draw random numbers?"
                     )
 

@@ -104,7 +104,9 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
         ...     y = model(x)
     """
 
-    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]):
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
@@ -138,7 +140,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
 
 
 class _MutationStore:
-    """Copies of saved tensors that were written to: what `allow_mutation_on_saved_tensors` yields."""
+    """What `allow_mutation_on_saved_tensors` yields; kept for its `clear`."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[Tensor, int, Tensor]] = []
