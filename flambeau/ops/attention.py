@@ -17,6 +17,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.ops.activation import softmax_value
 from flambeau.ops.common import shown
+from flambeau.ops.embedding import keep_mask
 
 
 def _linear_samples() -> Any:
@@ -85,7 +86,8 @@ def _causal(scores: Node) -> Node:
 
 @op(
     "_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-    "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False) -> Tensor",
+    "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False, "
+    "generator? generator=None) -> Tensor",
     where="private",
     promote="keep",
     samples=_attention_samples,
@@ -99,6 +101,7 @@ def attention(
     is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
+    generator: int,
 ) -> Node:
     """softmax(Q K^T * scale + mask) V with static choices already made."""
     from flambeau.ops.common import static_size
@@ -123,9 +126,7 @@ def attention(
         kept = prims.broadcast_to(any_kept, weights.shape)
         weights = prims.where(kept, weights, prims.full_like(0, weights))
     if dropout_p > 0.0:
-        from flambeau.ops.random import keep_mask
-
-        weights = weights * keep_mask(weights, dropout_p, 0)
+        weights = weights * keep_mask(weights, dropout_p, generator)
     return prims.matmul(weights, value)
 
 
@@ -143,7 +144,7 @@ def _repeat_heads(query: Node, x: Node) -> Node:
 @op(
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
     "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, "
-    "bool enable_gqa=False) -> Tensor",
+    "bool enable_gqa=False, generator? generator=None) -> Tensor",
     where="nn.functional",
     promote="keep",
     samples=_attention_samples,
@@ -157,6 +158,7 @@ def scaled_dot_product_attention(
     is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
+    generator: int,
 ) -> Node:
     """softmax(Q K^T * scale + mask) V.
 
@@ -176,4 +178,6 @@ def scaled_dot_product_attention(
             "[scaled_dot_product_attention] explicit attn_mask should not be set when "
             "is_causal=True\nhint: fold the causal mask into attn_mask"
         )
-    return attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    return attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, generator
+    )

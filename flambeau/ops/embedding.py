@@ -74,6 +74,13 @@ def embedding(
     return prims.with_derivative(value, value, prims.stop_gradient(mask), rule="gate")
 
 
+def keep_mask(x: Node, p: Any, generator: int) -> Node:
+    """1 / (1 - p) with probability 1 - p, else 0, for every element of x."""
+    kept_share = 1.0 - (prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64"))
+    drawn = prims.random("bernoulli", x.shape, x.dtype, kept_share, generator=generator)
+    return drawn / prims.constant(kept_share, drawn)
+
+
 @op(
     "_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
     where="private",
@@ -84,10 +91,7 @@ def embedding(
 )
 def random_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
     """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1)."""
-    from flambeau.ops.random import keep_mask
-
-    kept = keep_mask(input, p, generator)
-    return input * kept
+    return input * keep_mask(input, p, generator)
 
 
 @op(

@@ -1,0 +1,579 @@
+"""Losses. Each is one program, so a mean over elements is one fused reduction.
+
+`reduction` is "none", "mean" or "sum"; the legacy flags `size_average` and `reduce` are read as PyTorch
+reads them. Formulas: Szegedy et al. 2016 (label smoothing), Huber 1964, Girshick 2015 (smooth L1).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.layout import same
+from flambeau.core.samples import T, sample
+from flambeau.ir.node import Node
+from flambeau.ops.activation import log_softmax_value
+from flambeau.ops.common import shown
+
+_F = "nn.functional"
+_LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+
+
+def reduction_of(name: str, size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction, legacy flags applied.
+
+    Raises:
+        ValueError: not one of the three.
+    """
+    if size_average is not None or reduce is not None:
+        if reduce is False:
+            return "none"
+        return "sum" if size_average is False else "mean"
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(
+            f"[{name}] {reduction} is not a valid value for reduction\n"
+            "hint: use 'none', 'mean' or 'sum'"
+        )
+    return reduction
+
+
+def reduced(value: Node, reduction: str) -> Node:
+    """`value`, its mean or its sum."""
+    if reduction == "none":
+        return value
+    total = prims.reduce_dims("sum", value, tuple(range(value.ndim)))
+    if reduction == "sum":
+        return total
+    count: Any = 1
+    for size in value.shape:
+        count = count * size
+    return total / prims.constant(count, total)
+
+
+def _pair_samples() -> Any:
+    for options in ({}, {"reduction": "sum"}, {"reduction": "none"}):
+        yield sample(T(3, 5), T(3, 5), **options)
+    yield sample(T(), T())
+    yield sample(T(70), T(70))
+
+
+def _unit_samples() -> Any:
+    for reduction in ("mean", "sum", "none"):
+        yield sample(
+            T(3, 5, low=0.1, high=0.9), T(3, 5, low=0.1, high=0.9, grad=False), reduction=reduction
+        )
+
+
+@op(
+    f"mse_loss(Tensor input, Tensor target, {_LEGACY}, Tensor? weight=None) -> Tensor",
+    where=_F,
+    promote="default",
+    participants="input target",
+    layout="contiguous",
+    inplace=False,
+    samples=_pair_samples,
+)
+def mse_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+    weight: Node | None,
+) -> Node:
+    """(input - target)^2.
+
+    Shape: broadcastable.
+    """
+    difference = input - target
+    value = difference * difference
+    if weight is not None:
+        value = value * weight
+        if reduction == "mean":
+            spread = prims.broadcast_to(weight, value.shape)
+            return reduced(value, "sum") / reduced(spread, "sum")
+    return reduced(value, reduction_of("mse_loss", size_average, reduce, reduction))
+
+
+@op(
+    f"l1_loss(Tensor input, Tensor target, {_LEGACY}, Tensor? weight=None) -> Tensor",
+    where=_F,
+    promote="default",
+    participants="input target",
+    layout="contiguous",
+    inplace=False,
+    samples=_pair_samples,
+)
+def l1_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+    weight: Node | None,
+) -> Node:
+    """|input - target|.
+
+    Shape: broadcastable.
+    """
+    value = prims.abs(input - target)
+    if weight is not None:
+        value = value * weight
+        if reduction == "mean":
+            spread = prims.broadcast_to(weight, value.shape)
+            return reduced(value, "sum") / reduced(spread, "sum")
+    return reduced(value, reduction_of("l1_loss", size_average, reduce, reduction))
+
+
+@op(
+    f"smooth_l1_loss(Tensor input, Tensor target, {_LEGACY}, float beta=1.0) -> Tensor",
+    where=_F,
+    promote="default",
+    participants="input target",
+    layout="contiguous",
+    inplace=False,
+    samples=_pair_samples,
+)
+def smooth_l1_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+    beta: float,
+) -> Node:
+    """d^2 / (2 beta) for |d| < beta, else |d| - beta / 2.
+
+    Raises:
+        RuntimeError: beta is negative.
+    """
+    if beta < 0:
+        raise RuntimeError("[smooth_l1_loss] does not support negative values for beta")
+    distance = prims.abs(input - target)
+    kind = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
+    if beta == 0:
+        return reduced(distance, kind)
+    inside = distance * distance * 0.5 / beta
+    return reduced(prims.where(distance < beta, inside, distance - 0.5 * beta), kind)
+
+
+@op(
+    "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
+    "Tensor? weight=None) -> Tensor",
+    where=_F,
+    promote="default",
+    participants="input target",
+    layout="contiguous",
+    inplace=False,
+    samples=_pair_samples,
+)
+def huber_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    reduction: str,
+    delta: float,
+    weight: Node | None,
+) -> Node:
+    """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2).
+
+    Raises:
+        RuntimeError: delta is not positive.
+    """
+    if delta <= 0:
+        raise RuntimeError("[huber_loss] does not support non-positive values for delta")
+    distance = prims.abs(input - target)
+    inside = distance * distance * 0.5
+    value = prims.where(distance < delta, inside, (distance - 0.5 * delta) * delta)
+    value = value if weight is None else value * weight
+    return reduced(value, reduction_of("huber_loss", None, None, reduction))
+
+
+@op(
+    f"binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_LEGACY}) -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=lambda: iter(
+        sample(s.args[0], s.args[1], reduction=s.kwargs["reduction"]) for s in _unit_samples()
+    ),
+)
+def binary_cross_entropy(
+    input: Node,  # noqa: A002
+    target: Node,
+    weight: Node | None,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """-(t log p + (1 - t) log(1 - p)), logarithms not below -100.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _same_shape("binary_cross_entropy", input, target)
+    floor = prims.full_like(-100.0, input)
+    positive = prims.maximum(prims.log(input), floor)
+    negative = prims.maximum(prims.log1p(-input), floor)
+    value = (target - 1.0) * negative - target * positive
+    value = prims.with_derivative(value, input, target, rule="bce")
+    value = value if weight is None else value * weight
+    kind = reduction_of("binary_cross_entropy", size_average, reduce, reduction)
+    return reduced(value, kind)
+
+
+def _bce_rule(grad: Node, out: Node, p: Node, target: Node) -> Any:
+    spread = prims.maximum((1.0 - p) * p, prims.full_like(1e-12, p))
+    return grad * (p - target) / spread, grad * (prims.log1p(-p) - prims.log(p))
+
+
+prims.register_rule("bce", _bce_rule)
+
+
+def _same_shape(name: str, a: Node, b: Node) -> None:
+    if a.ndim != b.ndim or not all(same(x, y) for x, y in zip(a.shape, b.shape, strict=True)):
+        raise ValueError(
+            f"[{name}] Target size ({shown(b.shape)}) must be the same as input size "
+            f"({shown(a.shape)})\nhint: reshape the target"
+        )
+
+
+@op(
+    "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
+    "bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) "
+    "-> Tensor",
+    where=_F,
+    promote="keep",
+    samples=lambda: iter(
+        sample(T(3, 5), T(3, 5, low=0, high=1), reduction=r) for r in ("mean", "sum", "none")
+    ),
+)
+def binary_cross_entropy_with_logits(
+    input: Node,  # noqa: A002
+    target: Node,
+    weight: Node | None,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+    pos_weight: Node | None,
+) -> Node:
+    """(1 - t) x - log sigmoid(x), weighted by `pos_weight` on the positive part.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    log_sigmoid = prims.minimum(input, prims.full_like(0, input)) - prims.log1p(
+        prims.exp(-prims.abs(input))
+    )
+    if pos_weight is None:
+        value = (1.0 - target) * input - log_sigmoid
+    else:
+        value = (1.0 - target) * input - ((pos_weight - 1.0) * target + 1.0) * log_sigmoid
+    value = value if weight is None else value * weight
+    kind = reduction_of("binary_cross_entropy_with_logits", size_average, reduce, reduction)
+    return reduced(value, kind)
+
+
+@op(
+    f"kl_div(Tensor input, Tensor target, {_LEGACY}, bool log_target=False) -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_unit_samples,
+)
+def kl_div(
+    input: Node,  # noqa: A002
+    target: Node,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+    log_target: bool,
+) -> Node:
+    """t (log t - input), input being log-probabilities; "batchmean" divides the sum by the batch."""
+    if log_target:
+        value = prims.exp(target) * (target - input)
+    else:
+        input, target = prims.broadcast_all(input, target)
+        zero = prims.full_like(0, target)
+        safe = prims.where(target > 0, target, prims.full_like(1, target))
+        term = prims.where(target > 0, target * prims.log(safe), target * zero)
+        value = term - target * input
+    if reduction == "batchmean":
+        total = reduced(value, "sum")
+        return total / prims.constant(value.shape[0], total)
+    return reduced(value, reduction_of("kl_div", size_average, reduce, reduction))
+
+
+# ---------------------------------------------------------------------------- classes
+
+
+def _class_samples() -> Any:
+    for reduction in ("mean", "sum", "none"):
+        yield sample(T(4, 5), T(4, dtype="i64", low=0, high=5), reduction=reduction)
+    yield sample(T(4, 5), T(4, dtype="i64", low=0, high=5), T(5, low=0.5, grad=False))
+    yield sample(T(2, 5, 3), T(2, 3, dtype="i64", low=0, high=5))
+    yield sample(T(5), T(dtype="i64", low=0, high=5))
+    yield sample(T(6, 40), T(6, dtype="i64", low=0, high=5), ignore_index=2)
+
+
+def _picked(
+    log_probabilities: Node, target: Node, weight: Node | None, ignore_index: int
+) -> tuple[Node, Node]:
+    """-w[t] log p[t] per target (0 where ignored) and w[t] itself."""
+    x = log_probabilities
+    axis = 0 if x.ndim == 1 else 1
+    if target.dtype not in ("i64", "u8"):
+        raise RuntimeError(
+            f"[nll_loss] expected scalar type Long but found {target.dtype}\nhint: call .long()"
+        )
+    keep = prims.ne(target, prims.full_like(ignore_index, target))
+    safe = prims.where(keep, target, prims.full_like(0, target))
+    index = prims.check_index(safe, x.shape[axis], "nll_loss")
+    wide = prims.unsqueeze(index, axis) if target.ndim < x.ndim else index
+    chosen = prims.gather(x, wide, axis)
+    chosen = prims.reshape(chosen, target.shape)
+    zero = prims.full_like(0, chosen)
+    factor = prims.full_like(1, chosen) if weight is None else prims.take(weight, index, 0)
+    factor = prims.where(keep, factor, zero)
+    return prims.where(keep, -chosen * factor, zero), factor
+
+
+def _check_classes(name: str, x: Node, target: Node) -> None:
+    spatial = x.shape[:1] + x.shape[2:] if x.ndim > 1 else ()
+    fits = target.ndim == len(spatial) and all(
+        same(a, b) for a, b in zip(target.shape, spatial, strict=True)
+    )
+    if not fits and x.ndim > 1 and target.ndim >= 1 and not same(x.shape[0], target.shape[0]):
+        raise ValueError(
+            f"[{name}] Expected input batch_size ({shown(x.shape[:1])[1:-1]}) to match target "
+            f"batch_size ({shown(target.shape[:1])[1:-1]})\nhint: input is (N, C), target is (N)"
+        )
+    if not fits:
+        raise RuntimeError(
+            f"[{name}] Expected target size {shown(spatial)}, got {shown(target.shape)}\n"
+            "hint: the target has the input's shape without the class dimension 1"
+        )
+
+
+def _averaged(value: Node, factor: Node, reduction: str) -> Node:
+    if reduction != "mean":
+        return reduced(value, reduction)
+    return reduced(value, "sum") / reduced(factor, "sum")
+
+
+@op(
+    "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
+    "int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_class_samples,
+)
+def nll_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    weight: Node | None,
+    size_average: bool | None,
+    ignore_index: int,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """-w[t] input[t], input being log-probabilities (N, C, *); "mean" divides by the weights.
+
+    Raises:
+        IndexError: a class is outside [0, C), found when the call runs.
+        RuntimeError, ValueError: shapes or dtypes do not fit.
+    """
+    _check_classes("nll_loss", input, target)
+    value, factor = _picked(input, target, weight, ignore_index)
+    return _averaged(value, factor, reduction_of("nll_loss", size_average, reduce, reduction))
+
+
+@op(
+    "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
+    "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) "
+    "-> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_class_samples,
+)
+def cross_entropy(
+    input: Node,  # noqa: A002
+    target: Node,
+    weight: Node | None,
+    size_average: bool | None,
+    ignore_index: int,
+    reduce: bool | None,
+    reduction: str,
+    label_smoothing: float,
+) -> Node:
+    """Negative log likelihood of softmax(input); the target is classes or probabilities.
+
+    Shape: `(C)`, `(N, C)` or `(N, C, *)` logits; targets without the class dimension, or
+    probabilities of the logits' shape.
+
+    Raises:
+        IndexError: a class is outside [0, C), found when the call runs.
+        RuntimeError, ValueError: shapes, dtypes or `label_smoothing` do not fit.
+    """
+    kind = reduction_of("cross_entropy", size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(
+            f"[cross_entropy] label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
+        )
+    axis = 0 if input.ndim == 1 else 1
+    x = log_softmax_value(input, axis)
+    if target.dtype[0] == "f" or target.dtype == "bf16":
+        _same_shape("cross_entropy", input, target)
+        return _soft_cross_entropy(x, target, weight, kind, label_smoothing, axis)
+    _check_classes("cross_entropy", input, target)
+    value, factor = _picked(x, target, weight, ignore_index)
+    loss = _averaged(value, factor, kind)
+    if label_smoothing == 0.0:
+        return loss
+    smooth = -x if weight is None else -x * _along(weight, x, axis)
+    keep = prims.ne(target, prims.full_like(ignore_index, target))
+    per_target = prims.reduce_dims("sum", smooth, (axis,))
+    per_target = prims.where(keep, per_target, prims.full_like(0, per_target))
+    uniform = _averaged(per_target, factor, kind)
+    classes = prims.constant(x.shape[axis], uniform)
+    return loss * (1.0 - label_smoothing) + uniform * label_smoothing / classes
+
+
+def _along(weight: Node, x: Node, axis: int) -> Node:
+    shape = tuple(weight.shape[0] if d == axis else 1 for d in range(x.ndim))
+    return prims.broadcast_to(prims.reshape(weight, shape), x.shape)
+
+
+def _soft_cross_entropy(
+    x: Node, target: Node, weight: Node | None, kind: str, smoothing: float, axis: int
+) -> Node:
+    if smoothing > 0.0:
+        target = target * (1.0 - smoothing) + smoothing / prims.constant(x.shape[axis], target)
+    value = -x * target if weight is None else -x * target * _along(weight, x, axis)
+    per_target = prims.reduce_dims("sum", value, (axis,))
+    if kind != "mean":
+        return reduced(per_target, kind)
+    total = reduced(value, "sum")
+    batch: Any = 1
+    for d, size in enumerate(x.shape):
+        batch = batch * size if d != axis else batch
+    return total / prims.constant(batch, total)
+
+
+@op(
+    f"soft_margin_loss(Tensor input, Tensor target, {_LEGACY}) -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_pair_samples,
+)
+def soft_margin_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """log(1 + exp(-target * input))."""
+    value = prims.log1p(prims.exp(-target * input))
+    return reduced(value, reduction_of("soft_margin_loss", size_average, reduce, reduction))
+
+
+@op(
+    f"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_LEGACY}) -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_pair_samples,
+)
+def hinge_embedding_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    margin: float,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    zero = prims.full_like(0, input)
+    far = prims.maximum(margin - input, zero)
+    one = prims.full_like(1, target)
+    value = prims.where(prims.ne(target, one), far, zero) + prims.where(
+        prims.ne(target, -one), input, zero
+    )
+    return reduced(value, reduction_of("hinge_embedding_loss", size_average, reduce, reduction))
+
+
+@op(
+    "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+    "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=lambda: iter((sample(T(5), T(5), T(5)),)),
+)
+def margin_ranking_loss(
+    input1: Node,
+    input2: Node,
+    target: Node,
+    margin: float,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """max(0, -target (input1 - input2) + margin)."""
+    value = -target * (input1 - input2) + margin
+    value = prims.maximum(value, prims.full_like(0, value))
+    return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
+
+
+@op(
+    "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
+    "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)),
+)
+def poisson_nll_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    log_input: bool,
+    full: bool,
+    size_average: bool | None,
+    eps: float,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """exp(input) - target * input, with Stirling's term when `full`."""
+    value = (
+        prims.exp(input) - target * input if log_input else input - target * prims.log(input + eps)
+    )
+    if full:
+        stirling = target * prims.log(target) - target + prims.log(target * (2 * math.pi)) * 0.5
+        value = value + prims.where(target > 1, stirling, prims.full_like(0, value))
+    return reduced(value, reduction_of("poisson_nll_loss", size_average, reduce, reduction))
+
+
+@op(
+    "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float eps=1e-06, "
+    "str reduction='mean') -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=lambda: iter((sample(T(5), T(5), T(5, low=0.1)),)),
+)
+def gaussian_nll_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    var: Node,
+    full: bool,
+    eps: float,
+    reduction: str,
+) -> Node:
+    """(log var + (input - target)^2 / var) / 2, var not below eps."""
+    if var.ndim == input.ndim - 1:
+        var = prims.unsqueeze(var, -1)
+    floor = prims.stop_gradient(prims.maximum(var, prims.full_like(eps, var)))
+    safe = prims.with_derivative(floor, var, rule="straight")
+    value = (prims.log(safe) + (input - target) * (input - target) / safe) * 0.5
+    value = value + 0.5 * math.log(2 * math.pi) if full else value
+    return reduced(value, reduction_of("gaussian_nll_loss", None, None, reduction))
+
+
+prims.register_rule("straight", lambda grad, out, x: (grad,))
