@@ -112,3 +112,29 @@ def test_constants_keep_signs_and_types():
         assert repr(k.decode_constant(text, dtype)) == repr(value)
     assert k.const(0.0, "f32") is not k.const(-0.0, "f32")
     assert k.const(float("nan"), "f32") is k.const(float("nan"), "f32")
+
+
+def test_every_primitive_has_a_lowering():
+    from flambeau.compiler.schedule.lower import HANDLERS
+    from flambeau.compiler.schedule.routines import HANDLERS as ROUTINES
+    from flambeau.prims.record import PRIMITIVES
+
+    for name, record in PRIMITIVES.items():
+        if record.kind in ("create", "index"):
+            assert name in HANDLERS, name
+        elif record.kind == "shape":
+            assert name in HANDLERS or callable(record.spelling), name
+        elif record.kind in ("scatter", "random", "routine"):
+            assert name in ROUTINES, name
+
+
+def test_all_results_of_a_routine_come_from_one_launch():
+    def function(x):
+        u, _, vh = prims.svd(x)
+        return prims.matmul(u, vh), prims.fft(prims.cast(x, "c64"), 0)
+
+    made = schedule(make_graph(function, ["f32"], [(4, 3)]))
+    names = [launch.routine for launch in made.launches if launch.routine]
+    assert names.count("svd_f32") == 1 and "fft_c64" in names
+    [svd] = [launch for launch in made.launches if launch.routine == "svd_f32"]
+    assert len(svd.buffers) == 4 and svd.sizes == [1, 4, 3, 0]

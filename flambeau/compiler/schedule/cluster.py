@@ -137,6 +137,9 @@ class Clustering:
         group = value
         if value.op in ("sort", "sort_indices"):  # two results of one routine
             group = node("sort", value.inputs, value.attributes, "f32", value.shape)
+        elif value.attribute("result") is not None:
+            rest = tuple(a for a in value.attributes if a[0] != "result")
+            group = node(value.op, value.inputs, rest)
         cluster = self._groups.get(group)
         if cluster is None:
             cluster = self._groups[group] = self._new(None)

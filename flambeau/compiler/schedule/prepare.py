@@ -191,8 +191,8 @@ class _Rewriting:
         return node(value.op, inputs, value.attributes, value.dtype, value.shape, value.source)
 
     def _routine(self, value: Node, inputs: tuple[Node, ...]) -> Node:
-        if value.op in ("sort", "sort_indices"):
-            return self._sort(value, inputs[0])
+        if value.op in ("sort", "sort_indices", "fft"):
+            return self._along_last(value, inputs[0])
         if value.op == "random" and value.attribute("distribution") not in EACH:
             return value
         if value.op == "check_index" and inputs[0].dtype != "i64":
@@ -214,23 +214,21 @@ class _Rewriting:
             extra.append(("depth", inputs[0].shape[-1]))
         elif base:  # the shape of the index operands
             extra.append(("places", value.inputs[1].shape))
+        else:
+            extra.append(("shapes", tuple(x.shape for x in value.inputs)))
         packed = tuple(sorted((*value.attributes, *extra)))
         return node(value.op, operands, packed, value.dtype, value.shape)
 
-    def _sort(self, value: Node, operand: Node) -> Node:
+    def _along_last(self, value: Node, operand: Node) -> Node:
+        """A routine along one axis, as one along the last."""
         axis, last = value.attribute("axis"), operand.ndim - 1
         order = tuple(d for d in range(operand.ndim) if d != axis) + (axis,)
         if axis != last:
             shape = tuple(operand.shape[d] for d in order)
             operand = node("permute", (operand,), (("order", order),), operand.dtype, shape)
         base, strides, offset = self._operand(operand, False)
-        constants = attributes(
-            axis=last,
-            descending=value.attribute("descending"),
-            stable=True,
-            views=((strides, offset),),
-        )
-        result = node(value.op, (base,), constants, value.dtype, operand.shape)
+        constants = dict(value.attributes) | {"axis": last, "views": ((strides, offset),)}
+        result = node(value.op, (base,), attributes(**constants), value.dtype, operand.shape)
         if axis == last:
             return result
         inverse = tuple(order.index(d) for d in range(len(order)))

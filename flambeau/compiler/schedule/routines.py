@@ -1,4 +1,18 @@
-"""Launches of native routines: their operands by the table in `native/routines.cpp`."""
+"""Launches of native routines: their operands by the table in `native/routines.cpp`.
+
+Linear algebra and Fourier transforms are of the same kind; all operands and results are dense,
+batches of row-major matrices, and all results are written whether used or not:
+
+    name                   p (buffers)                               n (sizes)
+    solve_<t>              a, b, out                                 batch, N, columns of b
+    triangular_solve_<t>   a, b, out                    batch, N, columns, upper, adjointed, unit
+    cholesky_<t>           a, factor, info(i32)                      batch, N
+    lu_<t>                 a, packed, pivots(i32), order(i64), info(i32)   batch, M, N
+    qr_<t>                 a, q, r                                   batch, M, N, complete
+    eigh_<t>, eig_<t>      a, values, vectors                        batch, N
+    svd_<t>                a, u, s, vh                               batch, M, N, full
+    fft_<c64|c128>         x, out         rows, length, inverse (along the last axis, not scaled)
+"""
 
 from __future__ import annotations
 
@@ -11,7 +25,9 @@ from flambeau.compiler.schedule.views import Shape, count, reshape_strides
 from flambeau.ir.kernel import ITEM_SIZE
 from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, floordiv, mul, prod
+from flambeau.prims.linear_algebra import RESULTS
 from flambeau.prims.random import EACH, INTEGERS
+from flambeau.prims.record import PRIMITIVES
 
 Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
 Reads = Callable[[Node], Place]
@@ -47,7 +63,7 @@ class RoutineCall:
 def routine_call(values: list[Node], reads: Reads) -> RoutineCall:
     """The launch that computes opaque values (several only for the results of one sort)."""
     value = values[0]
-    handler = _HANDLERS.get(value.op)
+    handler = HANDLERS.get(value.op)
     if handler is None:
         raise NotImplementedError(
             f"[{value.op}] has no native routine for {value.dtype}\n"
@@ -156,6 +172,66 @@ def _check_index(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
+def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    boundaries, wanted = value.attribute("shapes")
+    call = RoutineCall(f"searchsorted_{value.inputs[0].dtype}")
+    _operand(call, value, 0, reads, 0)
+    _operand(call, value, 1, reads, 1)
+    _result(call, value, reads)
+    length = boundaries[-1]
+    if len(boundaries) == 1:
+        rows, per_row, stride = 1, count(wanted), 0
+    else:
+        rows, per_row, stride = count(wanted[:-1]), wanted[-1], length
+    call.sizes = [rows, length, per_row, int(value.attribute("right")), stride, 0]
+    call.work = mul(count(wanted), 20)
+    return call
+
+
+def _fft(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    call = RoutineCall(f"fft_{value.dtype}")
+    _operand(call, value, 0, reads, 0)
+    _result(call, value, reads)
+    call.sizes = [count(value.shape[:-1]), value.shape[-1], int(value.attribute("inverse"))]
+    call.work = mul(count(value.shape), 16)
+    return call
+
+
+_FLAGS = ("upper", "adjointed", "unit", "complete", "full_matrices")
+
+
+def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    shapes: tuple[Shape, ...] = value.attribute("shapes")
+    call = RoutineCall(f"{value.op}_{value.inputs[0].dtype}")
+    for number in range(len(value.inputs)):
+        _operand(call, value, number, reads, number)
+    for name in RESULTS.get(value.op, ("",)):
+        made = next((v for v in values if v.attribute("result", "") == name), None)
+        if made is None:
+            call.add(("temporary", _unused_result(value, name)))
+        else:
+            _result(call, made, reads)
+    rows, columns = shapes[0][-2:]
+    square = value.op not in ("lu", "qr", "svd")
+    call.sizes = [count(shapes[0][:-2]), rows, *(() if square else (columns,))]
+    call.sizes.extend(shape[-1] for shape in shapes[1:])
+    given: dict[str, Any] = dict(value.attributes)
+    call.sizes.extend(int(given[flag]) for flag in _FLAGS if flag in given)
+    call.work = prod((count(shapes[0]), columns))
+    return call
+
+
+def _unused_result(value: Node, name: str) -> Node:
+    """Stands for a result that nobody reads: memory the routine writes all the same."""
+    operand = node("s.like", (), (), value.inputs[0].dtype, value.attribute("shapes")[0])
+    constants = dict(value.attributes) | {"result": name}
+    dtype, shape = PRIMITIVES[value.op].infer((operand,), constants)
+    return node("s.unused", (), (("of", value), ("result", name)), dtype, shape)
+
+
 _DISTRIBUTIONS = {
     "uniform": "random_uniform_{}",
     "normal": "random_normal_{}",
@@ -214,7 +290,7 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
     )
 
 
-_HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
+HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
     "matmul": _matmul,
     "sort": _sort,
     "sort_indices": _sort,
@@ -223,6 +299,9 @@ _HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
     "take_add": _put,
     "check_index": _check_index,
     "random": _random,
+    "searchsorted": _searchsorted,
+    "fft": _fft,
+    **dict.fromkeys(("solve", "triangular_solve", *RESULTS), _linear_algebra),
 }
 
 __all__ = ["Memory", "RoutineCall", "routine_call"]
