@@ -106,7 +106,7 @@ def cost(node: Node) -> int:
         return 2 if node.dtype in HALVES else 1
     if node.op in ("div", "sqrt", "round", "floor", "ceil", "trunc", "k.index", "bitcast"):
         return 2
-    return 24
+    return 64
 
 
 def unsupported(op: str, dtype: str) -> NotImplementedError:

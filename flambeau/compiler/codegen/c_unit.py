@@ -20,6 +20,7 @@ from flambeau.compiler.codegen.c_tiled import transpose
 _LIBRARY: dict[str, Builder] = MEMORY | REDUCTION | ARITHMETIC | {"transpose": transpose}
 _NAME = re.compile(r"\bfb_[a-z]\w*\b")
 _PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
+_LONG = 3000
 _LANE_COUNTS = (1, 2, 4, 8, 16)
 
 _HEAD = """\
@@ -35,6 +36,7 @@ _HEAD = """\
 #define FB_SHUFFLE(type, v, ...) \\
   __builtin_shuffle(v, (__typeof__((v) == (v))){__VA_ARGS__})
 #endif
+#define FB_ALWAYS __attribute__((always_inline))
 #define FB_ALIGNED __attribute__((aligned(64)))
 typedef union { double d; long long i; } fb_scalar;
 typedef unsigned __int128 u128x1 __attribute__((aligned(8), may_alias));
@@ -77,7 +79,18 @@ def _own_part(lanes: int) -> list[str]:
 
 @functools.cache
 def definition(name: str) -> str | None:
-    """C text of one helper or elementary function; None if the name is something else."""
+    """C text of one helper or elementary function; None if the name is something else.
+
+    Small ones are always inlined: left to itself the compiler decides by the size of the unit, so
+    that a kernel's speed would depend on its neighbours.
+    """
+    text = _find(name)
+    if text is None or len(text) > _LONG:
+        return text
+    return text.replace("static inline ", "static inline FB_ALWAYS ")
+
+
+def _find(name: str) -> str | None:
     parts = _PARTS.match(name)
     if parts is None or int(parts[3]) not in _LANE_COUNTS:
         return None
