@@ -28,7 +28,7 @@ from flambeau.prims.record import PRIMITIVES
 
 Memory = tuple[str, int | Node]  # ("input", slot), ("output", number), ("temporary", node)
 CHUNK_ELEMENTS = 8192  # aimed at per chunk
-COST_PER_NANOSECOND = 16
+COST_PER_NANOSECOND = 32
 
 
 class InPlaceConflict(Exception):

@@ -3,7 +3,8 @@
 * Operands of routines become the values that own memory; how a routine looks at that memory
   (strides, offset) moves to its attribute `views`. Transposed or sliced operands cost no copy.
 * A scatter overwrites a copy of its base, `s.base`, made in the memory of its result.
-* A concatenation of more than two becomes `s.cat` of `s.part`s, each written where it belongs.
+* A concatenation of more than two, or one that is a result, becomes `s.cat` of `s.part`s, each
+  written where it belongs.
 * A reduction of everything is cut in blocks (`s.blocks`) that threads can share; the bits stay.
 * Sorting happens along the last dimension.
 """
@@ -184,7 +185,7 @@ class _Rewriting:
             return self._routine(value, inputs)
         if kind == "reduce":
             return self._reduction(value, inputs[0])
-        if value.op == "cat" and len(inputs) > 2:
+        if value.op == "cat" and self._is_written(value):
             return _concatenation(value, inputs)
         if inputs == value.inputs:
             return value
@@ -218,6 +219,13 @@ class _Rewriting:
             extra.append(("shapes", tuple(x.shape for x in value.inputs)))
         packed = tuple(sorted((*value.attributes, *extra)))
         return node(value.op, operands, packed, value.dtype, value.shape)
+
+    def _is_written(self, value: Node) -> bool:
+        """Whether a concatenation gets memory: parts are then written one by one. Two operands that
+        only feed further arithmetic are selected from on the fly."""
+        if len(value.inputs) > 2 or value in self.by_node:
+            return True
+        return any(is_opaque(user) for user in self.users.get(value, ()))
 
     def _along_last(self, value: Node, operand: Node) -> Node:
         """A routine along one axis, as one along the last."""
@@ -307,17 +315,29 @@ class _Rewriting:
 
     def _spreads_again(self, value: Node) -> bool:
         """Whether the reduced value is soon used at every element again (softmax, norms): then
-        one kernel that keeps the row beats two launches."""
+        one kernel that keeps the row beats two launches. A value that waits for other reductions
+        (the norm of many gradients) is none of these."""
+        elements = count(value.inputs[0].shape)
         stack, seen = [value], {value}
         while stack:
-            for user in self.users.get(stack.pop(), ()):
+            current = stack.pop()
+            for user in self.users.get(current, ()):
                 if user in seen:
                     continue
-                if count(user.shape) != 1:
+                extent = count(user.shape)
+                if extent == elements:
                     return True
                 seen.add(user)
-                stack.append(user)
+                if extent == 1 and all(i is current or _is_simple(i) for i in user.inputs):
+                    stack.append(user)
         return False
+
+
+def _is_simple(value: Node) -> bool:
+    """Whether a value needs no computation to speak of."""
+    while value.op in ("cast", "reshape", "broadcast", "neg"):
+        value = value.inputs[0]
+    return not value.inputs
 
 
 def _without_ones(shape: Shape, strides: Shape) -> Shape:

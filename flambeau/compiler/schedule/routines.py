@@ -179,12 +179,11 @@ def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
     _operand(call, value, 0, reads, 0)
     _operand(call, value, 1, reads, 1)
     _result(call, value, reads)
-    length = boundaries[-1]
+    length, right = boundaries[-1], int(value.attribute("right"))
     if len(boundaries) == 1:
-        rows, per_row, stride = 1, count(wanted), 0
+        call.sizes = [1, length, count(wanted), right, 0, 0]
     else:
-        rows, per_row, stride = count(wanted[:-1]), wanted[-1], length
-    call.sizes = [rows, length, per_row, int(value.attribute("right")), stride, 0]
+        call.sizes = [count(wanted[:-1]), length, wanted[-1], right, length, 0]
     call.work = mul(count(wanted), 20)
     return call
 
