@@ -1,0 +1,1 @@
+"""Benchmarks side by side with PyTorch: `./go bench [part ...]`. See `bench/harness.py`."""

@@ -1,0 +1,22 @@
+"""`python -m bench [part ...]`: runs the named parts, or all of them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+PARTS = ("dispatch", "first_call", "throughput", "compile_time", "demo_model", "footprint")
+
+
+def main() -> None:
+    """Runs each part in turn."""
+    chosen = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in chosen if name not in PARTS]
+    if unknown:
+        raise SystemExit(f"[bench] unknown part {unknown[0]!r}\nhint: one of {', '.join(PARTS)}")
+    for name in chosen:
+        importlib.import_module(f"bench.{name}").main()
+
+
+if __name__ == "__main__":
+    main()
