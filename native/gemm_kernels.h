@@ -87,6 +87,8 @@ template <typename T> struct Vector {
 constexpr int kRows = 4, kComplexRows = 2;
 #endif
 
+constexpr int64_t kPrefetch = 12;  // rows of b
+
 // c[rows][2 vectors] (+)= sum over k of a[k][rows] * b[k][2 vectors].
 template <typename T, int kHeight>
 FB_TARGET void micro(int64_t depth, const T* a, const T* b, int64_t b_step, T* c, int64_t c_step,
@@ -97,6 +99,9 @@ FB_TARGET void micro(int64_t depth, const T* a, const T* b, int64_t b_step, T* c
   for (int i = 0; i < kHeight; ++i) sum[i][0] = sum[i][1] = X::zero();
   for (int64_t k = 0; k < depth; ++k) {
     const typename X::V left = X::load(b), right = X::load(b + X::lanes);
+    // Rows of an unpacked b lie a page apart: no hardware prefetcher follows them.
+    __builtin_prefetch(b + kPrefetch * b_step);
+    __builtin_prefetch(b + kPrefetch * b_step + X::lanes);
 #pragma GCC unroll 16
     for (int i = 0; i < kHeight; ++i) {
       const typename X::V x = X::all(a[i]);
@@ -115,6 +120,38 @@ FB_TARGET void micro(int64_t depth, const T* a, const T* b, int64_t b_step, T* c
     X::store(c, sum[i][0]);
     X::store(c + X::lanes, sum[i][1]);
     c += c_step;
+  }
+}
+
+// sum[columns] = one row of a times b, in memory: a product with few rows is as fast as b can be
+// read, and whole rows of it read fastest. Four steps of the chain per pass over `sum`.
+// a_step: from one k of the row to the next; columns: a multiple of the vector's lanes.
+template <typename T>
+FB_TARGET void row_sums(int64_t depth, const T* a, int64_t a_step, const T* b, int64_t b_step,
+                        T* sum, int64_t columns) {
+  using X = Vector<T>;
+  for (int64_t j = 0; j < columns; j += X::lanes) X::store(sum + j, X::zero());
+  int64_t k = 0;
+  for (; k + 4 <= depth; k += 4) {
+    const typename X::V x0 = X::all(a[0]), x1 = X::all(a[a_step]);
+    const typename X::V x2 = X::all(a[2 * a_step]), x3 = X::all(a[3 * a_step]);
+    const T *b0 = b, *b1 = b + b_step, *b2 = b + 2 * b_step, *b3 = b + 3 * b_step;
+    for (int64_t j = 0; j < columns; j += X::lanes) {
+      typename X::V s = X::fma(x0, X::load(b0 + j), X::load(sum + j));
+      s = X::fma(x1, X::load(b1 + j), s);
+      s = X::fma(x2, X::load(b2 + j), s);
+      X::store(sum + j, X::fma(x3, X::load(b3 + j), s));
+    }
+    a += 4 * a_step;
+    b += 4 * b_step;
+  }
+  for (; k < depth; ++k) {
+    const typename X::V x = X::all(*a);
+    for (int64_t j = 0; j < columns; j += X::lanes) {
+      X::store(sum + j, X::fma(x, X::load(b + j), X::load(sum + j)));
+    }
+    a += a_step;
+    b += b_step;
   }
 }
 
@@ -153,14 +190,14 @@ FB_TARGET void micro_complex(int64_t depth, const T* a, const T* b, int64_t b_st
 
 template <typename T, int... kHeights>
 GemmKernels<T> make_kernels(std::integer_sequence<int, kHeights...>) {
-  GemmKernels<T> kernels{kRows, 2 * Vector<T>::lanes, {}};
+  GemmKernels<T> kernels{kRows, 2 * Vector<T>::lanes, {}, row_sums<T>};
   ((kernels.micro[kHeights + 1] = micro<T, kHeights + 1>), ...);
   return kernels;
 }
 
 template <typename T, int... kHeights>
 GemmKernels<T> make_complex_kernels(std::integer_sequence<int, kHeights...>) {
-  GemmKernels<T> kernels{kComplexRows, Vector<T>::lanes, {}};
+  GemmKernels<T> kernels{kComplexRows, Vector<T>::lanes, {}, nullptr};
   ((kernels.micro[kHeights + 1] = micro_complex<T, kHeights + 1>), ...);
   return kernels;
 }
@@ -176,7 +213,10 @@ GemmKernels<T> kernels(bool complex) {
 FB_TARGET inline void transpose8(const float* in, int64_t stride, float* out, int64_t step) {
   __m256 r[8], t[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(in + i * stride);
+  for (int i = 0; i < 8; ++i) {
+    r[i] = _mm256_loadu_ps(in + i * stride);
+    __builtin_prefetch(in + (i + 8) * stride);
+  }
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
     t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);

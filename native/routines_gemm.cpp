@@ -28,6 +28,8 @@ struct GemmKernels {
   int columns;  // of a slab
   // By panel height: (depth, a, b, step of b, c, step of c, accumulate).
   void (*micro[kMaxRows + 1])(int64_t, const T*, const T*, int64_t, T*, int64_t, bool);
+  // (depth, a, step of a, b, step of b, sum, columns)
+  void (*row_sums)(int64_t, const T*, int64_t, const T*, int64_t, T*, int64_t);
 };
 
 }  // namespace
@@ -66,6 +68,8 @@ constexpr int64_t kChunk = 256;         // of K: part of the semantics
 constexpr int64_t kSuperChunk = 2048;   // of K: packed at once; a multiple of kChunk
 constexpr int64_t kPanels = 10;         // panels of A per tile
 constexpr int64_t kTileColumns = 256;
+constexpr int64_t kRowColumns = 2048;   // of a tile where B is read as it lies
+constexpr int64_t kFewRows = 2;         // so few that reading B is all the work
 constexpr int64_t kSmall = 1 << 20;     // multiply-adds: below, one thread is faster
 constexpr int64_t kPieceWork = 1 << 19;  // multiply-adds worth handing to another thread
 
@@ -216,7 +220,7 @@ class Product {
   // Large: packs in parallel what several tiles share, then the tiles in parallel.
   bool run_large() const {
     const int64_t super = needs_tile() ? k_ : kSuperChunk;
-    const bool share_b = m_ > 2 * kernels_.rows, share_a = n_ > kTileColumns;
+    const bool share_b = m_ > 2 * kernels_.rows, share_a = n_ > kTileColumns && m_ > kFewRows;
     const int64_t depth = std::min(super, k_);
     Block packed_b(share_b ? slabs() * depth * slab_width() * (int64_t)sizeof(Number) : 0);
     Block packed_a(share_a ? m_ * E::planes * depth * (int64_t)sizeof(Number) : 0);
@@ -228,7 +232,7 @@ class Product {
       Number* a = share_a ? packed_a.as<Number>() : nullptr;
       if (b) pack_all_slabs(begin, end, b);
       if (a) pack_all_panels(begin, end, a);
-      const int64_t tile_work = std::min(m_, tile_rows()) * kTileColumns * (end - begin);
+      const int64_t tile_work = std::min(m_, tile_rows()) * tile_columns() * (end - begin);
       parallel(tile_count(), std::max<int64_t>(1, kPieceWork / tile_work),
                [&](int64_t first, int64_t last) {
                  if (!tiles(first, last, begin, end, a, b)) fine = false;
@@ -239,9 +243,12 @@ class Product {
 
  private:
   bool needs_tile() const { return !E::direct || c_.column != 1; }
+  // Few rows, and those of B lie along memory: B is read once, as it lies.
+  bool reads_rows() const { return m_ <= kFewRows && readable_in_place(m_) && !needs_tile(); }
+  int64_t tile_columns() const { return reads_rows() ? kRowColumns : kTileColumns; }
   int64_t tile_rows() const { return kPanels * kernels_.rows; }
   int64_t row_tiles() const { return (m_ + tile_rows() - 1) / tile_rows(); }
-  int64_t column_tiles() const { return (n_ + kTileColumns - 1) / kTileColumns; }
+  int64_t column_tiles() const { return (n_ + tile_columns() - 1) / tile_columns(); }
   int64_t tile_count() const { return row_tiles() * column_tiles(); }
   int64_t slabs() const { return (n_ + kernels_.columns - 1) / kernels_.columns; }
   int64_t slab_width() const { return kernels_.columns * E::planes; }
@@ -287,7 +294,9 @@ class Product {
     const int64_t depth = std::min(k_, kChunk);
     const int64_t a = own_a ? tile_rows() * E::planes * depth : 0;
     const int64_t slab = slab_width() * depth, edge = kMaxRows * slab_width();
-    const int64_t tile = needs_tile() ? tile_rows() * tile_width() : 0;
+    const int64_t tile = needs_tile()   ? tile_rows() * tile_width()
+                         : reads_rows() ? kRowColumns
+                                        : 0;
     auto align = [](int64_t n) { return (n + 15) / 16 * 16; };
     const int64_t total = align(a) + align(slab) + align(edge) + align(tile);
     Number* base = static_cast<Number*>(worker_scratch(0, total * (int64_t)sizeof(Number)));
@@ -305,8 +314,8 @@ class Product {
     Workspace w;
     if (!workspace(&w, !a)) return false;
     for (int64_t t = first; t < last; ++t) {
-      const int64_t i = t % row_tiles() * tile_rows(), j = t / row_tiles() * kTileColumns;
-      const int64_t rows = std::min(tile_rows(), m_ - i), columns = std::min(kTileColumns, n_ - j);
+      const int64_t i = t % row_tiles() * tile_rows(), j = t / row_tiles() * tile_columns();
+      const int64_t rows = std::min(tile_rows(), m_ - i), columns = std::min(tile_columns(), n_ - j);
       for (int64_t k = begin; k < end; k += kChunk) {
         const int64_t depth = std::min(kChunk, end - k);
         Sources s{w.a, E::planes * depth, nullptr, end - begin, k - begin};
@@ -330,13 +339,23 @@ class Product {
   void chunk(const Sources& s, const Workspace& w, int64_t i, int64_t j, int64_t rows,
              int64_t columns, int64_t k, int64_t depth, bool shared_a) const {
     const int64_t width = kernels_.columns;
-    for (int64_t q = 0; q < columns; q += width) {
+    int64_t q = 0;
+    if (reads_rows()) {
+      q = columns / width * width;
+      for (int64_t r = 0; r < rows && q > 0; ++r) {
+        const Number* b = reinterpret_cast<const Number*>(b_.at(k, j).data);
+        kernels_.row_sums(depth, s.a + r, rows, b, b_.row, w.tile, q);
+        Number* c = reinterpret_cast<Number*>(c_.at(i + r, j).data);
+        for (int64_t x = 0; x < q; ++x) c[x] = k > 0 ? c[x] + w.tile[x] : w.tile[x];
+      }
+    }
+    for (; q < columns; q += width) {
       const int64_t used = std::min(width, columns - q);
       const Number* b = w.slab;
       int64_t b_step = slab_width();
       if (s.b) {
         b = s.b + q / width * slab_width() * s.b_depth + s.offset * slab_width();
-      } else if (readable_in_place(rows, used)) {
+      } else if (used == width && readable_in_place(rows)) {
         b = reinterpret_cast<const Number*>(b_.at(k, j + q).data);
         b_step = b_.row;
       } else {
@@ -370,8 +389,8 @@ class Product {
   }
 
   // Few rows and rows of B along memory: packing would cost more than it saves.
-  bool readable_in_place(int64_t rows, int64_t used) const {
-    return E::direct && b_.column == 1 && used == kernels_.columns && rows <= 2 * kernels_.rows;
+  bool readable_in_place(int64_t rows) const {
+    return E::direct && b_.column == 1 && rows <= 2 * kernels_.rows;
   }
 
   void write_tile(const Number* tile, int64_t i, int64_t j, int64_t rows, int64_t columns) const {
