@@ -309,6 +309,25 @@ const char* bernoulli_from_f64(const RoutineContext& c) {
   return nullptr;
 }
 
+// Whether the type holds low and the largest value drawn. Floating types round the others.
+template <RandomType type>
+const char* check_range(int64_t low, int64_t top) {
+  constexpr int64_t kLimits[10] = {1, 255, 127, 32767, 2147483647, INT64_MAX, 65504, 0, 0, 0};
+  constexpr int64_t limit = kLimits[static_cast<int>(type)];
+  if constexpr (limit != 0 && limit != INT64_MAX) {
+    constexpr bool is_signed = type != RandomType::kBool && type != RandomType::kUInt8;
+    const int64_t least = !is_signed ? 0 : type == RandomType::kFloat16 ? -limit : -limit - 1;
+    const bool first = low < least || low > limit;
+    if (first || top < least || top > limit) {
+      return failure("[random_] %s is out of bounds for the dtype: %lld is not in [%lld, %lld]\n"
+                     "hint: choose a wider dtype",
+                     first ? "from" : "to - 1", static_cast<long long>(first ? low : top),
+                     static_cast<long long>(least), static_cast<long long>(limit));
+    }
+  }
+  return nullptr;
+}
+
 template <RandomType type>
 const char* randint(const RoutineContext& c) {
   const int64_t low = c.s[0].i, high = c.s[1].i;
@@ -317,6 +336,7 @@ const char* randint(const RoutineContext& c) {
                    "to=%lld\nhint: the range is [from, to)",
                    static_cast<long long>(low), static_cast<long long>(high));
   }
+  if (const char* error = check_range<type>(low, high - 1)) return error;
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
   fill_randint(g, c.p[0], type, c.n[0], low, high);

@@ -45,6 +45,18 @@ def _integer(value: Any) -> Any:
     return prims.cast(value, "i64") if isinstance(value, Node) else int(value)
 
 
+def _no_gamma_gradient(grad: Node, out: Node, *operands: Node) -> tuple[Node, ...]:
+    raise NotImplementedError(
+        "[_standard_gamma] the derivative of a gamma sample by its shape is not written yet\n"
+        "hint: detach() the concentration"
+    )
+
+
+# A draw depends on its parameters in steps, if at all: its gradient is zero, as in PyTorch.
+prims.register_rule("draw", lambda grad, out, *xs: tuple(prims.zeros_like(x) for x in xs))
+prims.register_rule("gamma draw", _no_gamma_gradient)
+
+
 def check_floating(dtype: str, name: str) -> None:
     """Raises NotImplementedError for dtypes that hold no fractions."""
     if dtype not in FLOATS:
@@ -365,7 +377,7 @@ def _define_fill(
             raise NotImplementedError(
                 f"[{name}] not implemented for {self.dtype}\nhint: fill torch.view_as_real(x)"
             )
-        if floats:
+        if floats or self.dtype == "bool":
             check_floating(self.dtype, name)
         numbers = [_number(p) for p in parameters]
         return drawn_like(self, distribution, *numbers, generator=generator)
@@ -477,9 +489,7 @@ def _probabilities(p: Node, name: str) -> Node:
 
 @op(
     f"bernoulli(Tensor self, *, {GENERATOR}) -> Tensor",
-    layout="follow",
     out=False,
-    differentiable=False,
     samples=lambda: iter(
         [
             sample(T(3, 8, low=0.0, high=1.0)),
@@ -499,12 +509,19 @@ def bernoulli(self: Node, generator: Any) -> Node:
         tensor([1., 1.])
     """
     p = _probabilities(self, "bernoulli")
-    return drawn_like(self, "bernoulli_each", p, generator=generator, dense=True)
+    draw = prims.random("bernoulli_each", self.shape, self.dtype, p, generator=_slot(generator))
+    return prims.with_derivative(draw, self, rule="draw")
 
 
-@bernoulli.overload(f"bernoulli.p(Tensor self, Scalar p, *, {GENERATOR}) -> Tensor", runtime="p")
+@bernoulli.overload(
+    f"bernoulli.p(Tensor self, Scalar p, *, {GENERATOR}) -> Tensor",
+    runtime="p",
+    layout="follow",
+    samples=None,
+)
 def _bernoulli_p(self: Node, p: Any, generator: Any) -> Node:
-    return drawn_like(self, "bernoulli", _number(p), generator=generator, dense=True)
+    draw = drawn_like(self, "bernoulli", _number(p), generator=generator, dense=True)
+    return prims.with_derivative(draw, self, rule="draw")
 
 
 @op(
@@ -550,7 +567,6 @@ def _bernoulli_fill(self: Node, p: Any, generator: Any) -> Node:
             sample(1.0, 2.0, (4, 5)),
         ]
     ),
-    differentiable=False,
 )
 def normal(mean: Node, std: Node, generator: Any) -> Node:
     """Normal numbers; mean and std are tensors, numbers, or one of each.
@@ -568,7 +584,8 @@ def normal(mean: Node, std: Node, generator: Any) -> Node:
     shape = prims.broadcast_shapes(mean.shape, std.shape)
     draw = prims.random("normal", shape, mean.dtype, 0.0, 1.0, generator=_slot(generator))
     width = prims.broadcast_to(prims.cast(std, mean.dtype), shape)
-    return draw * width + prims.broadcast_to(mean, shape)
+    value = draw * width + prims.broadcast_to(mean, shape)
+    return prims.with_derivative(value, mean, std, rule="draw")
 
 
 @normal.overload(
@@ -578,7 +595,7 @@ def _normal_mean(mean: Node, std: Any, generator: Any) -> Node:
     check_floating(mean.dtype, "normal")
     width = _number(std)
     draw = prims.random("normal", mean.shape, mean.dtype, 0.0, width, generator=_slot(generator))
-    return draw + mean
+    return prims.with_derivative(draw + mean, mean, rule="draw")
 
 
 @normal.overload(
@@ -587,7 +604,7 @@ def _normal_mean(mean: Node, std: Any, generator: Any) -> Node:
 def _normal_std(mean: Any, std: Node, generator: Any) -> Node:
     check_floating(std.dtype, "normal")
     draw = prims.random("normal", std.shape, std.dtype, 0.0, 1.0, generator=_slot(generator))
-    return draw * std + prims.constant(mean, std)
+    return prims.with_derivative(draw * std + prims.constant(mean, std), std, rule="draw")
 
 
 @normal.overload(
@@ -619,7 +636,9 @@ def _define_each(name: str, distribution: str, text: str, parameter: str) -> Non
         check_floating(self.dtype, name)
         values = prims.cast(self, "f64")
         slot = _slot(generator)
-        return prims.random(distribution, self.shape, self.dtype, values, generator=slot)
+        draw = prims.random(distribution, self.shape, self.dtype, values, generator=slot)
+        rule = "gamma draw" if distribution == "standard_gamma" else "draw"
+        return prims.with_derivative(draw, self, rule=rule)
 
     body.__doc__ = f"""Numbers of the {text} distribution; the tensor holds each one's {parameter}.
 
@@ -635,8 +654,7 @@ def _define_each(name: str, distribution: str, text: str, parameter: str) -> Non
         f"{name}(Tensor self, {GENERATOR}) -> Tensor",
         where="torch",
         out=False,
-        differentiable=False,
-        samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0))]),
+        samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0, grad=False))]),
     )(body)
 
 
