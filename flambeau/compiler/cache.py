@@ -205,14 +205,14 @@ def _intact(path: str, digest: str) -> bool:
         return False
     if state.st_size > _SMALL:
         with contextlib.suppress(OSError):
-            _write(marker, stamp.encode())
+            write(marker, stamp.encode())
     return True
 
 
 # ------------------------------------------------------------------------------- writing
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     """Writes a file that appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
@@ -237,9 +237,9 @@ def store(content: bytes, symbols: dict[str, str], root: Path | None = None) -> 
     global _stores
     level = user_level() if root is None else Level(root, writable=True)
     digest = digest_of(content)
-    _write(Path(level.bundle(digest)), content)
+    write(Path(level.bundle(digest)), content)
     for key, symbol in symbols.items():
-        _write(level.root / "index" / key[:2] / key, f"{digest} {symbol}\n".encode())
+        write(level.root / "index" / key[:2] / key, f"{digest} {symbol}\n".encode())
         level.entries[key] = (digest, symbol)
     statistics.stored += len(symbols)
     _stores += 1
@@ -306,7 +306,7 @@ def get_blob(key: str) -> bytes | None:
 def put_blob(key: str, value: bytes) -> None:
     """Stores bytes under `key`, a hexadecimal digest. A directory that cannot be written is fine."""
     with contextlib.suppress(OSError):
-        _write(_blob_path(key), hashlib.blake2b(value, digest_size=16).digest() + value)
+        write(_blob_path(key), hashlib.blake2b(value, digest_size=16).digest() + value)
 
 
 # ------------------------------------------------------------------------------- maintenance
@@ -350,9 +350,9 @@ def export(path: str | os.PathLike[str], level: Level | None = None) -> int:
     entries = sorted(level.all_entries())
     for digest in sorted({digest for _, digest, _ in entries}):
         content = Path(level.bundle(digest)).read_bytes()
-        _write(target / "bundles" / f"{digest}.so", content)
+        write(target / "bundles" / f"{digest}.so", content)
     lines = "".join(f"{key} {digest} {symbol}\n" for key, digest, symbol in entries)
-    _write(target / "packed", lines.encode())
+    write(target / "packed", lines.encode())
     return len(entries)
 
 
@@ -363,7 +363,7 @@ def import_(path: str | os.PathLike[str]) -> int:
         if level.find(key) is not None or not _intact(source.bundle(digest), digest):
             continue
         if not os.path.exists(level.bundle(digest)):
-            _write(Path(level.bundle(digest)), Path(source.bundle(digest)).read_bytes())
-        _write(level.root / "index" / key[:2] / key, f"{digest} {symbol}\n".encode())
+            write(Path(level.bundle(digest)), Path(source.bundle(digest)).read_bytes())
+        write(level.root / "index" / key[:2] / key, f"{digest} {symbol}\n".encode())
         count += 1
     return count

@@ -1,0 +1,267 @@
+"""Fills `flambeau/_kernels`, the cache level that is installed with the package.
+
+    python -m flambeau.compiler.prefill [--directory D] [--seconds N] [--jobs N]
+
+Calls every public operator on its own samples, forward and backward, while kernels are collected
+instead of compiled; then compiles what is not there yet, in a few large bundles. What does not fit
+into the time is left to the first call that needs it, so that this is an optimisation and never a
+condition. Calls run in forked children: with kernels that compute nothing, a native routine may
+well crash on the values that it gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from flambeau.compiler import cache, codegen, targets, toolchain
+
+BUNDLE = 40  # kernels in one translation unit
+FIRST = "f32"
+# Operators whose kernels are wanted for other dtypes too; floating ones besides f32 for a few.
+OTHERS = ("i64", "bool", "bf16", "f64")
+SHORT_LIST = frozenset(
+    "add sub mul div neg abs eq ne lt le gt ge where sum mean amax amin argmax argmin any all "
+    "clone copy_ zero_ fill_ to cat stack softmax nn.functional.softmax relu exp log sqrt pow "
+    "clamp maximum minimum index_select embedding nn.functional.embedding nn.functional.gelu "
+    "nn.functional.layer_norm nn.functional.silu arange masked_fill full zeros ones".split()
+)
+TORCH_DTYPE = {
+    "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i64": "int64", "bool": "bool",
+    "f16": "float16", "i32": "int32", "u8": "uint8", "i8": "int8", "i16": "int16",
+    "c64": "complex64", "c128": "complex128",
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- collecting
+
+
+def calls() -> list[tuple[str, str]]:
+    """(operator, dtype) of what is called, the most useful first."""
+    from flambeau.core.definition import REGISTRY
+
+    sampled = [name for name, op in REGISTRY.items() if _samples(op) is not None]
+    first = [(name, FIRST) for name in sampled]
+    others = [(name, d) for d in OTHERS for name in sampled if name in SHORT_LIST]
+    first.sort(key=lambda call: call[0] not in SHORT_LIST)
+    return first + others
+
+
+def _samples(definition: Any) -> Any:
+    for overload in definition.overloads:
+        if overload.options.samples is not None:
+            return overload.options
+    return None
+
+
+def _tensor(spec: Any, dtype: str) -> Any:
+    """A tensor as the sample describes it, without running a kernel."""
+    import flambeau
+
+    dtype = spec.dtype or dtype
+    kind = getattr(flambeau, TORCH_DTYPE[dtype])
+    grad = spec.grad and dtype[0] in "fb" and dtype != "bool"
+    if spec.values is not None:
+        return flambeau.tensor(spec.values, dtype=kind, requires_grad=grad)
+    shape = list(spec.shape)
+    if spec.layout == "transposed" and len(shape) > 1:
+        shape[-1], shape[-2] = shape[-2], shape[-1]
+        made = flambeau.empty(*shape, dtype=kind).transpose(-1, -2)
+    elif spec.layout == "sliced" and shape:
+        shape[-1] *= 2
+        made = flambeau.empty(*shape, dtype=kind)[..., ::2]
+    elif spec.layout == "expanded" and shape:
+        made = flambeau.empty(1, *shape[1:], dtype=kind).expand(*shape)
+    else:
+        made = flambeau.empty(shape, dtype=kind)
+    return made.requires_grad_() if grad else made
+
+
+def _argument(value: Any, dtype: str) -> Any:
+    from flambeau.core.samples import TensorSpec
+
+    if isinstance(value, TensorSpec):
+        return _tensor(value, dtype)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_argument(item, dtype) for item in value)
+    return value
+
+
+def _call(name: str, dtype: str) -> None:
+    """Runs one operator on all its samples, and what it recorded backward."""
+    from flambeau.core.definition import REGISTRY
+
+    definition = REGISTRY[name]
+    for sample in _samples(definition).samples():
+        with suppress(Exception):
+            args = [_argument(value, dtype) for value in sample.args]
+            kwargs = {key: _argument(value, dtype) for key, value in sample.kwargs.items()}
+            result = definition.native(*args, **kwargs)
+            for output in result if isinstance(result, (list, tuple)) else [result]:
+                if getattr(output, "requires_grad", False):
+                    output.backward(output.detach(), retain_graph=True)
+
+
+def _child(todo: Sequence[tuple[str, str]], start: int, pipe: int) -> None:
+    """Calls `todo[start:]` and writes every new kernel's key and C text to the pipe."""
+    import flambeau
+
+    flambeau.set_num_threads(1)
+    target, identity = targets.current(), toolchain.find().identity
+    seen: set[str] = set()
+    with open(pipe, "w") as stream, open(os.devnull, "w") as quiet:
+        os.dup2(quiet.fileno(), 2)
+        for position in range(start, len(todo)):
+            stream.write(f"call {position}\n")
+            stream.flush()
+            with codegen.collect() as kernels:
+                _call(*todo[position])
+            for kernel in kernels:
+                key = codegen.key_of(kernel, target, identity)
+                if key in seen:
+                    continue
+                seen.add(key)
+                with suppress(NotImplementedError):
+                    text = codegen.print_kernel(kernel, target)
+                    stream.write(f"kernel {key} {len(text)}\n{text}\n")
+        stream.write("end\n")
+
+
+def collect(todo: Sequence[tuple[str, str]], deadline: float) -> Iterator[tuple[str, str]]:
+    """(key, C text) of the kernels that these calls need."""
+    start = 0
+    while start < len(todo) and time.monotonic() < deadline:
+        reading, writing = os.pipe()
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            try:
+                _child(todo, start, writing)
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with open(reading) as stream:
+            for line in stream:
+                word, *rest = line.split()
+                if word == "call":
+                    start = int(rest[0]) + 1  # if it crashes: go on after it
+                elif word == "kernel":
+                    yield rest[0], stream.read(int(rest[1]) + 1)[:-1]
+                elif word == "end":
+                    start = len(todo)
+        os.waitpid(child, 0)
+
+
+# ------------------------------------------------------------------------------- compiling
+
+
+class Progress:
+    """One line that says how far it is; tqdm's where that is installed."""
+
+    def __init__(self, total: int) -> None:
+        """Starts at 0 of `total`."""
+        self.total, self.done, self.bar = total, 0, None
+        with suppress(ImportError):
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=total, desc="kernels", unit="kernel")
+
+    def advance(self, count: int) -> None:
+        """Counts finished kernels."""
+        self.done += count
+        if self.bar is not None:
+            self.bar.update(count)
+        elif sys.stderr.isatty():
+            print(f"\r[prefill] {self.done}/{self.total} kernels", end="", file=sys.stderr)
+
+    def close(self) -> None:
+        """Ends the line."""
+        if self.bar is not None:
+            self.bar.close()
+        elif sys.stderr.isatty():
+            print(file=sys.stderr)
+
+
+def compile_all(
+    texts: dict[str, str], entries: dict[str, tuple[str, str]], root: Path, jobs: int,
+    deadline: float,
+) -> None:  # fmt: skip
+    """Compiles kernels in bundles, two or more at a time; `entries` grows by what got ready."""
+    target = targets.current()
+    keys = list(texts)
+    units = [{key: texts[key] for key in keys[i : i + BUNDLE]} for i in range(0, len(keys), BUNDLE)]
+    progress = Progress(len(texts))
+
+    def one(unit: dict[str, str]) -> tuple[dict[str, str], bytes]:
+        return unit, codegen.compile_units([unit], target)[0]
+
+    with ThreadPoolExecutor(jobs) as pool:
+        pending: set[Future[tuple[dict[str, str], bytes]]] = set()
+        while units or pending:
+            while units and len(pending) < jobs and time.monotonic() < deadline:
+                pending.add(pool.submit(one, units.pop(0)))
+            if not pending:
+                break
+            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in finished:
+                unit, content = future.result()
+                digest = cache.digest_of(content)
+                cache.write(root / "bundles" / f"{digest}.so", content)
+                entries.update({key: (digest, codegen.symbol_of(key)) for key in unit})
+                progress.advance(len(unit))
+    progress.close()
+
+
+def write_level(root: Path, entries: dict[str, tuple[str, str]]) -> None:
+    """Writes the index of a level and removes bundles that nothing refers to."""
+    lines = [f"{key} {digest} {symbol}\n" for key, (digest, symbol) in sorted(entries.items())]
+    cache.write(root / "packed", "".join(lines).encode())
+    used = {digest for digest, _ in entries.values()}
+    for path in (root / "bundles").glob("*.so"):
+        if path.stem not in used:
+            path.unlink()
+
+
+def fill(root: Path, seconds: float, jobs: int) -> tuple[int, int]:
+    """Brings a level up to date; returns (kernels in it, kernels that were compiled now)."""
+    began = time.monotonic()
+    identity = toolchain.find().identity
+    level = cache.Level(root, writable=True)
+    if level.compiler() != identity:
+        for name in ("bundles", "packed"):
+            path = root / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        cache.write(root / "compiler", identity.encode())
+    present = {key: (digest, symbol) for key, digest, symbol in level.all_entries()}
+    wanted = dict(collect(calls(), began + seconds / 2))
+    entries = {key: present[key] for key in wanted if key in present}
+    missing = {key: text for key, text in wanted.items() if key not in entries}
+    compile_all(missing, entries, root, jobs, began + seconds)
+    write_level(root, entries)
+    return len(entries), len(missing.keys() & entries.keys())
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="Fill the cache of compiled kernels.")
+    parser.add_argument("--directory", type=Path, default=cache.PREFILLED)
+    parser.add_argument("--seconds", type=float, default=75.0, help="start no compiler later")
+    parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
+    options = parser.parse_args()
+    began = time.monotonic()
+    total, new = fill(options.directory, options.seconds, options.jobs)
+    took = time.monotonic() - began
+    print(f"[prefill] {total} kernels ({new} new) in {options.directory}, {took:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
