@@ -219,9 +219,6 @@ def _flat(value: Node, a: Node, b: Node) -> Node:
     return prims.with_derivative(value, a, b, rule="flat")
 
 
-prims.register_rule("flat", lambda g, y, *xs: [prims.zeros_like(x) for x in xs])
-
-
 @op(
     "_div_floor(Tensor self, Tensor|Scalar other) -> Tensor",
     where="method",
