@@ -553,8 +553,22 @@ def new_full(
 # ------------------------------------------------------------------------------------ filling
 
 
+def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
+    """A number, or a tensor without dimensions, in every place.
+
+    Raises:
+        RuntimeError: a tensor with dimensions.
+    """
+    if isinstance(value, Node) and value.ndim:
+        raise RuntimeError(
+            f"[{name}] {name} only supports 0-dimension value tensor but got tensor with "
+            f"{value.ndim} dimensions.\nhint: copy_ and where take whole tensors"
+        )
+    return filled(value, shape, dtype)
+
+
 @op(
-    "fill(Tensor self, Scalar value) -> Tensor",
+    "fill(Tensor self, Tensor|Scalar value) -> Tensor",
     runtime="value",
     layout="follow",
     inplace=True,
@@ -568,17 +582,7 @@ def fill(self: Node, value: Any) -> Node:
         >>> torch.zeros(2).fill_(3)
         tensor([3., 3.])
     """
-    return filled(value, self.shape, self.dtype)
-
-
-@fill.overload("fill.tensor(Tensor self, Tensor value) -> Tensor")
-def _fill_tensor(self: Node, value: Node) -> Node:
-    if value.ndim:
-        raise RuntimeError(
-            "[fill_] fill_ only supports 0-dimension value tensor but got tensor with "
-            f"{value.ndim} dimensions.\nhint: copy_ writes a whole tensor"
-        )
-    return prims.broadcast_to(prims.cast(value, self.dtype), self.shape)
+    return number(value, self.shape, self.dtype, "fill_")
 
 
 @op("zero_(Tensor! self) -> Tensor", out=False, samples=_like_samples)

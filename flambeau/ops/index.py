@@ -1,0 +1,751 @@
+"""Reading and writing at places that are data: gather, scatter, index_*, masked_*, take, put.
+
+Indices are wrapped and checked by the primitive `check_index`, which raises IndexError at run time.
+Writes are sequential, so results are the same for any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import layout, tensors
+from flambeau.core.definition import op
+from flambeau.core.promotion import result_type
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+from flambeau.ops.common import is_one, normalise_dim, shown
+from flambeau.ops.convert import broadcast_source
+from flambeau.ops.creation import filled, number
+
+Samples = Iterator[Sample]
+
+
+def I(*shape: int, high: int) -> Any:  # noqa: E743, N802 - beside T in samples
+    """A tensor of indices below `high`, for samples."""
+    return T(*shape, dtype="i64", low=0, high=high, grad=False)
+
+
+def check_integer(index: Node, name: str, kinds: Sequence[str] = ("i64", "i32")) -> Node:
+    """The index tensor, which must hold integers.
+
+    Raises:
+        RuntimeError: of another dtype.
+    """
+    if index.dtype not in kinds:
+        raise RuntimeError(
+            f"[{name}] {name}(): Expected dtype int32/int64 for index, got {index.dtype}\n"
+            "hint: convert it with long()"
+        )
+    return index
+
+
+def wrapped(index: Node, extent: Size, name: str) -> Node:
+    """Indices in [0, extent), checked at run time, as int64."""
+    return prims.check_index(index, extent, name)
+
+
+def _at_least_1d(x: Node) -> Node:
+    return prims.reshape(x, (1,)) if x.ndim == 0 else x
+
+
+def _cut(x: Node, shape: Sequence[Size], axis: int) -> Node:
+    """The leading part of x with the sizes of `shape` beside the axis."""
+    for d, n in enumerate(shape):
+        if d != axis and not layout.same(x.shape[d], n):
+            x = prims.slice(x, d, 0, n)
+    return x
+
+
+# ------------------------------------------------------------------------------------ gather
+
+
+def _gather_samples() -> Samples:
+    yield sample(T(3, 4), 1, I(3, 2, high=4))
+    yield sample(T(3, 4), 0, I(2, 3, high=3))
+    yield sample(T(3, 4), -1, I(2, 6, high=4))
+    yield sample(T(4), 0, I(high=4))
+
+
+def _gather_errors() -> Iterator[ErrorSample]:
+    index = T(2, dtype="i64", values=[0, 4], grad=False)
+    yield ErrorSample(sample(T(4), 0, index), (IndexError, RuntimeError), "out of bounds")  # type: ignore[arg-type]
+
+
+def _check_ranks(self: Node, index: Node, d: int, name: str) -> None:
+    if self.ndim != index.ndim:
+        raise RuntimeError(
+            f"[{name}] Index tensor must have the same number of dimensions as input tensor: "
+            f"{index.ndim} and {self.ndim}\nhint: unsqueeze the index"
+        )
+    for axis in range(self.ndim):
+        if axis != d and less(self.shape[axis], index.shape[axis]):
+            raise RuntimeError(
+                f"[{name}] Size does not match at dimension {axis} expected index "
+                f"{shown(index.shape)} to be no larger than self {shown(self.shape)} apart from "
+                f"dimension {d}\nhint: only the indexed dimension may be larger"
+            )
+
+
+@op(
+    "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    samples=_gather_samples,
+)
+def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
+    """`out[i][j] = input[i][index[i][j]]` for dim 1; the shape is that of index.
+
+    Raises:
+        RuntimeError: index has another rank, or is larger beside `dim`, or no integer dtype.
+        IndexError: an index outside of the dimension.
+
+    Example:
+        >>> torch.tensor([[1, 2], [3, 4]]).gather(1, torch.tensor([[0, 0], [1, 0]]))
+        tensor([[1, 1],
+                [4, 3]])
+    """
+    d = normalise_dim(dim, self.ndim, "gather")
+    check_integer(index, "gather")
+    x, places = _at_least_1d(self), _at_least_1d(index)
+    _check_ranks(x, places, d, "gather")
+    if any(isinstance(n, int) and n == 0 for n in index.shape):
+        return prims.full(0, index.shape, self.dtype)
+    result = prims.gather(_cut(x, places.shape, d), wrapped(places, x.shape[d], "gather"), d)
+    return prims.reshape(result, index.shape)
+
+
+@op(
+    "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+    samples=lambda: iter(
+        [sample(T(3, 4), I(3, 2, high=4), 1), sample(T(3, 4), I(1, 4, high=3), 0)]
+    ),
+)
+def take_along_dim(self: Node, indices: Node, dim: int | None) -> Node:
+    """`gather` after broadcasting input and indices beside `dim` (None: both flattened).
+
+    Example:
+        >>> torch.tensor([[1, 2]]).take_along_dim(torch.tensor([[1]]), 1)
+        tensor([[2]])
+    """
+    if dim is None:
+        flat = prims.reshape(self, (prod(self.shape),))
+        return gather(flat, 0, prims.reshape(indices, (prod(indices.shape),)))  # type: ignore[no-any-return]
+    d = normalise_dim(dim, self.ndim, "take_along_dim")
+    if self.ndim != indices.ndim:
+        raise RuntimeError(
+            "[take_along_dim] torch.take_along_dim(): input and indices should have the same "
+            f"number of dimensions, but got {self.ndim} dimensions for input, and {indices.ndim} "
+            "dimensions for indices\nhint: unsqueeze one of them"
+        )
+    one = (1,)
+    beside = prims.broadcast_shapes(
+        self.shape[:d] + one + self.shape[d + 1 :], indices.shape[:d] + one + indices.shape[d + 1 :]
+    )
+    x = prims.broadcast_to(self, beside[:d] + self.shape[d : d + 1] + beside[d + 1 :])
+    at = prims.broadcast_to(indices, beside[:d] + indices.shape[d : d + 1] + beside[d + 1 :])
+    return prims.gather(x, wrapped(check_integer(at, "take_along_dim"), x.shape[d], "gather"), d)
+
+
+# ------------------------------------------------------------------------------------ scatter
+
+REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max"}
+REDUCTIONS["amin"] = "min"
+
+
+def _scatter_samples() -> Samples:
+    index = T(2, 3, dtype="i64", values=[[0, 2, 1], [3, 0, 2]], grad=False)
+    yield sample(T(2, 4), 1, index, T(2, 3))
+    yield sample(T(2, 4), 1, index, 1.5)
+    yield sample(T(2, 4), -1, index, T(2, 5, grad=False))
+
+
+def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name: str) -> Node:
+    d = normalise_dim(dim, self.ndim, name)
+    check_integer(index, name)
+    if source.dtype != self.dtype:
+        raise RuntimeError(
+            f"[{name}] Expected self.dtype to be equal to src.dtype: {self.dtype} and "
+            f"{source.dtype}\nhint: convert src"
+        )
+    if any(isinstance(n, int) and n == 0 for n in index.shape):
+        return self
+    x, at, values = (_at_least_1d(v) for v in (self, index, source))
+    _check_ranks(x, at, d, name)
+    if values.ndim != at.ndim or any(
+        less(n, m) for n, m in zip(values.shape, at.shape, strict=True)
+    ):
+        raise RuntimeError(
+            f"[{name}] Expected index {shown(at.shape)} to be no larger than src "
+            f"{shown(values.shape)}\nhint: one source element per index"
+        )
+    result = prims.scatter(x, wrapped(at, x.shape[d], name), _cut(values, at.shape, -1), d, mode)
+    return prims.reshape(result, self.shape)
+
+
+@op(
+    "scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+    inplace=True,
+    samples=_scatter_samples,
+)
+def scatter(self: Node, dim: int, index: Node, src: Node) -> Node:
+    """A copy with `out[i][index[i][j]] = src[i][j]` for dim 1; of equal indices the last wins.
+
+    Args:
+        src: a tensor of the same dtype (also named `value` for a number).
+        reduce: "add" or "multiply" instead of overwriting.
+
+    Raises:
+        RuntimeError: dtypes differ, index larger than src, or than self beside `dim`.
+        IndexError: an index outside of the dimension.
+
+    Example:
+        >>> torch.zeros(3).scatter(0, torch.tensor([2]), torch.tensor([5.]))
+        tensor([0., 0., 5.])
+    """
+    return _scattered(self, dim, index, src, "set", "scatter")
+
+
+@scatter.overload(
+    "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+    runtime="value",
+    samples=None,
+)
+def _scatter_value(self: Node, dim: int, index: Node, value: Any) -> Node:
+    return _scattered(self, dim, index, filled(value, index.shape, self.dtype), "set", "scatter")
+
+
+def _mode(reduce: str, name: str) -> str:
+    if reduce not in REDUCTIONS:
+        raise RuntimeError(
+            f"[{name}] reduce argument must be one of {', '.join(REDUCTIONS)}: got {reduce}\n"
+            "hint: check the spelling"
+        )
+    return REDUCTIONS[reduce]
+
+
+@scatter.overload(
+    "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+    samples=None,
+)
+def _scatter_mode(self: Node, dim: int, index: Node, src: Node, reduce: str) -> Node:
+    return _scattered(self, dim, index, src, _mode(reduce, "scatter"), "scatter")
+
+
+@scatter.overload(
+    "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)"
+    " -> Tensor",
+    runtime="value",
+    samples=None,
+)
+def _scatter_value_mode(self: Node, dim: int, index: Node, value: Any, reduce: str) -> Node:
+    source = filled(value, index.shape, self.dtype)
+    return _scattered(self, dim, index, source, _mode(reduce, "scatter"), "scatter")
+
+
+@op(
+    "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+    inplace=True,
+    samples=lambda: iter(
+        [sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)), sample(T(5), 0, I(9, high=5), T(9))]
+    ),
+)
+def scatter_add(self: Node, dim: int, index: Node, src: Node) -> Node:
+    """A copy with `out[i][index[i][j]] += src[i][j]` for dim 1, in increasing order of j.
+
+    Example:
+        >>> torch.zeros(2).scatter_add(0, torch.tensor([1, 1]), torch.ones(2))
+        tensor([0., 2.])
+    """
+    return _scattered(self, dim, index, src, "add", "scatter_add")
+
+
+def _reduce_samples() -> Samples:
+    for kind in ("sum", "prod", "amax", "amin", "mean"):
+        yield sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6), kind)
+        yield sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6), kind, include_self=False)
+
+
+@op(
+    "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
+    "bool include_self=True) -> Tensor",
+    inplace=True,
+    samples=_reduce_samples,
+)
+def scatter_reduce(
+    self: Node, dim: int, index: Node, src: Node, reduce: str, include_self: bool
+) -> Node:
+    """Combines src into a copy of the tensor at `index`: sum, prod, mean, amax or amin.
+
+    Args:
+        include_self: whether the tensor's own element takes part where something is written.
+
+    Raises:
+        RuntimeError: unknown reduction; shapes and dtypes as in `scatter`.
+
+    Example:
+        >>> x, index = torch.ones(2), torch.tensor([0, 0])
+        >>> x.scatter_reduce(0, index, torch.tensor([2., 3.]), "sum")
+        tensor([6., 1.])
+    """
+    name = "scatter_reduce"
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"[{name}] reduce argument must be either sum, prod, mean, amax or amin, got {reduce}\n"
+            "hint: check the spelling"
+        )
+
+    def write(base: Node, source: Node, mode: str) -> Node:
+        return _scattered(base, dim, index, source, mode, name)
+
+    mode = "add" if reduce == "mean" else REDUCTIONS[reduce]
+    return combined(self, src, mode, reduce == "mean", include_self, write)
+
+
+def _neutral(mode: str, dtype: str) -> float:
+    """The number that changes nothing when a mode combines it with another."""
+    if mode in ("add", "mul"):
+        return 0 if mode == "add" else 1
+    bits = {"bool": 1, "u8": 8, "i8": 7, "i16": 15, "i32": 31, "i64": 63}.get(dtype)
+    if bits is None:
+        return -math.inf if mode == "max" else math.inf
+    if mode == "min":
+        return (1 << bits) - 1
+    return 0 if dtype in ("bool", "u8") else -(1 << bits)
+
+
+def combined(
+    self: Node, source: Node, mode: str, mean: bool, include_self: bool, write: Any
+) -> Node:
+    """`source` written into the tensor by `write(base, source, mode)`, with `include_self`."""
+    base = self
+    if not include_self:
+        start = prims.full(_neutral(mode, self.dtype), source.shape, source.dtype)
+        base = write(base, start, "set")
+    result = write(base, source, mode)
+    if not mean:
+        return result
+    own = prims.full(1, self.shape, self.dtype)
+    ones = prims.full(1, source.shape, source.dtype)
+    if not include_self:
+        own = write(own, prims.full(0, source.shape, source.dtype), "set")
+    count = write(own, ones, "add")
+    if self.dtype in ("f16", "bf16", "f32", "f64", "c64", "c128"):
+        return prims.div(result, count)
+    return prims.floor_div(result, count)
+
+
+# ------------------------------------------------------------------------------------ index_*
+
+
+def _vector(index: Node, name: str) -> Node:
+    if index.ndim > 1:
+        raise IndexError(
+            f"[{name}] {name}(): Index is supposed to be a vector, but got dim: {index.ndim}\n"
+            "hint: ravel() it"
+        )
+    return _at_least_1d(check_integer(index, name))
+
+
+@op(
+    "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+    samples=lambda: iter(
+        [
+            sample(T(3, 4), 1, I(5, high=4)),
+            sample(T(3, 4), 0, I(0, high=3)),
+            sample(T(4), 0, I(high=4)),
+        ]
+    ),
+)
+def index_select(self: Node, dim: int, index: Node) -> Node:
+    """The slices of a dimension that a vector of indices names.
+
+    Raises:
+        IndexError: an index outside of the dimension, or an index tensor of several dimensions.
+        RuntimeError: no integer dtype.
+
+    Example:
+        >>> torch.tensor([1, 2, 3]).index_select(0, torch.tensor([2, 0]))
+        tensor([3, 1])
+    """
+    d = normalise_dim(dim, self.ndim, "index_select")
+    x = _at_least_1d(self)
+    result = prims.take(x, wrapped(_vector(index, "index_select"), x.shape[d], "index_select"), d)
+    return prims.reshape(result, ()) if self.ndim == 0 else result
+
+
+def _written(self: Node, dim: int, index: Node, source: Node, mode: str, name: str) -> Node:
+    """`source` written to the slices that a vector of indices names."""
+    d = normalise_dim(dim, self.ndim, name)
+    if source.dtype != self.dtype:
+        raise RuntimeError(
+            f"[{name}] self ({self.dtype}) and source ({source.dtype}) expected to have the same "
+            "dtype\nhint: convert the source"
+        )
+    x, values = _at_least_1d(self), _at_least_1d(source)
+    at = _vector(index, name)
+    expected = (*x.shape[:d], at.shape[0], *x.shape[d + 1 :])
+    if values.ndim != x.ndim or not all(
+        layout.same(a, b) for a, b in zip(values.shape, expected, strict=True)
+    ):
+        raise (IndexError if name == "index_copy" else RuntimeError)(
+            f"[{name}] source has shape {shown(values.shape)}, the indexed slices have "
+            f"{shown(expected)}\nhint: one slice per index"
+        )
+    result = prims.put_nd(x, (wrapped(at, x.shape[d], name),), values, (d,), mode)
+    return prims.reshape(result, self.shape)
+
+
+def _write_samples() -> Samples:
+    index = T(2, dtype="i64", values=[2, 0], grad=False)
+    yield sample(T(3, 4), 0, index, T(2, 4))
+    yield sample(T(3, 4), 1, index, T(3, 2))
+    yield sample(T(3), 0, index, T(2))
+
+
+@op(
+    "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    inplace=True,
+    runtime="alpha",
+    samples=_write_samples,
+)
+def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> Node:
+    """A copy with `alpha * source` added to the slices of `dim` that index names.
+
+    Raises:
+        RuntimeError: dtypes or shapes differ.
+        IndexError: an index outside of the dimension.
+
+    Example:
+        >>> torch.zeros(2).index_add(0, torch.tensor([1, 1]), torch.ones(2))
+        tensor([0., 2.])
+    """
+    scaled = source
+    if not (isinstance(alpha, (int, float)) and alpha == 1):
+        scaled = source * prims.constant(alpha, source)
+    return _written(self, dim, index, scaled, "add", "index_add")
+
+
+@op(
+    "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+    inplace=True,
+    samples=_write_samples,
+)
+def index_copy(self: Node, dim: int, index: Node, source: Node) -> Node:
+    """A copy with the slices of `dim` that index names replaced by those of source.
+
+    Example:
+        >>> torch.zeros(3).index_copy(0, torch.tensor([2]), torch.ones(1))
+        tensor([0., 0., 1.])
+    """
+    return _written(self, dim, index, source, "set", "index_copy")
+
+
+@op(
+    "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+    inplace=True,
+    runtime="value",
+    samples=lambda: iter([sample(T(3, 4), 1, I(2, high=4), 1.5), sample(T(3), 0, I(high=3), 2)]),
+)
+def index_fill(self: Node, dim: int, index: Node, value: Any) -> Node:
+    """A copy with the slices of `dim` that index names filled with a number.
+
+    Example:
+        >>> torch.zeros(3).index_fill(0, torch.tensor([0, 2]), 1)
+        tensor([1., 0., 1.])
+    """
+    d = normalise_dim(dim, self.ndim, "index_fill")
+    x = _at_least_1d(self)
+    at = wrapped(_vector(index, "index_fill"), x.shape[d], "index_fill")
+    source = number(value, (*x.shape[:d], at.shape[0], *x.shape[d + 1 :]), self.dtype, "index_fill")
+    return prims.reshape(prims.put_nd(x, (at,), source, (d,), "set"), self.shape)
+
+
+def _index_reduce_samples() -> Samples:
+    for kind in ("prod", "amax", "amin", "mean"):
+        yield sample(T(3, 4), 1, I(6, high=4), T(3, 6), kind)
+
+
+@op(
+    "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
+    "bool include_self=True) -> Tensor",
+    inplace=True,
+    samples=_index_reduce_samples,
+)
+def index_reduce(
+    self: Node, dim: int, index: Node, source: Node, reduce: str, include_self: bool
+) -> Node:
+    """Combines slices of source into a copy of the tensor: prod, mean, amax or amin.
+
+    Example:
+        >>> torch.ones(2).index_reduce(0, torch.tensor([1]), torch.tensor([3.]), "amax")
+        tensor([1., 3.])
+    """
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            "[index_reduce] reduce argument must be either prod, mean, amax or amin, got "
+            f"{reduce}\nhint: index_add sums"
+        )
+
+    def write(base: Node, values: Node, mode: str) -> Node:
+        return _written(base, dim, index, values, mode, "index_reduce")
+
+    mode = "add" if reduce == "mean" else REDUCTIONS[reduce]
+    return combined(self, source, mode, reduce == "mean", include_self, write)
+
+
+# ------------------------------------------------------------------------------------ masks
+
+
+def _mask_samples() -> Samples:
+    mask = T(3, 4, dtype="bool", low=0, high=2, grad=False)
+    yield sample(T(3, 4), mask, 1.5)
+    yield sample(T(3, 4), T(4, dtype="bool", low=0, high=2, grad=False), -1)
+    yield sample(T(3, 4), mask, T())
+
+
+def check_mask(mask: Node, name: str) -> None:
+    """Raises RuntimeError unless the mask is boolean."""
+    if mask.dtype != "bool":
+        raise RuntimeError(
+            f"[{name}] {name} only supports boolean masks, but got mask with dtype {mask.dtype}\n"
+            "hint: compare, or convert with bool()"
+        )
+
+
+@op(
+    "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
+    inplace=True,
+    runtime="value",
+    layout="follow",
+    samples=_mask_samples,
+    errors=lambda: iter(
+        [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")]
+    ),
+)
+def masked_fill(self: Node, mask: Node, value: Any) -> Node:
+    """The tensor with a number where the mask is true; mask and tensor broadcast.
+
+    Raises:
+        RuntimeError: a mask that is not boolean, or that does not broadcast.
+
+    Example:
+        >>> torch.zeros(2).masked_fill(torch.tensor([True, False]), 5)
+        tensor([5., 0.])
+    """
+    check_mask(mask, "masked_fill")
+    if isinstance(value, Node) and value.op == "scalar" and value.dtype == "f64":
+        if self.dtype in ("i64", "i32", "i16", "i8", "u8", "bool"):
+            raise RuntimeError(
+                f"[masked_fill] value cannot be converted to type {self.dtype} without overflow\n"
+                "hint: fill with an integer, or convert the tensor"
+            )
+    chosen, other = prims.broadcast_all(mask, self)
+    return prims.where(chosen, number(value, other.shape, self.dtype, "masked_fill_"), other)
+
+
+def _where_samples() -> Samples:
+    condition = T(3, 4, dtype="bool", low=0, high=2, grad=False)
+    yield sample(condition, T(3, 4), T(3, 4))
+    yield sample(condition, T(4), T(3, 1))
+    yield sample(condition, T(3, 4), 1.5)
+    yield sample(condition, 2, T(3, 4))
+    yield sample(condition, 1.0, 2.0)
+
+
+@op(
+    "where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor",
+    where="torch",
+    layout="follow",
+    runtime="input other",
+    samples=_where_samples,
+    reference="numpy.where",
+)
+def where(condition: Node, input: Any, other: Any) -> Node:  # noqa: A002 - the public name
+    """`input` where the condition is true, else `other`, in their common dtype; all broadcast.
+
+    With the condition alone: `nonzero(as_tuple=True)`.
+
+    Raises:
+        RuntimeError: a condition that is not boolean, or shapes that do not broadcast.
+
+    Example:
+        >>> torch.where(torch.tensor([True, False]), 1, 2)
+        tensor([1, 2])
+    """
+    if condition.dtype not in ("bool", "u8"):
+        raise RuntimeError(
+            "[where] where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype}\nhint: compare, or convert with bool()"
+        )
+    common = result_type(_participant(x) for x in (input, other))
+    values = [
+        prims.cast(x, common) if isinstance(x, Node) else prims.full(x, (), common)
+        for x in (input, other)
+    ]
+    mask, a, b = prims.broadcast_all(prims.cast(condition, "bool"), *values)
+    return prims.where(mask, a, b)
+
+
+def _participant(value: Any) -> tuple[str, str]:
+    from flambeau.core.promotion import default_dtype, number_dtype
+
+    if not isinstance(value, Node):
+        return number_dtype(type(value)), "number"
+    if value.op == "scalar":
+        return (default_dtype() if value.dtype == "f64" else value.dtype), "number"
+    return value.dtype, "tensor" if value.shape else "zero_dim"
+
+
+@where.overload("where.places(Tensor condition) -> (Tensor...)", host=True, samples=None)
+def _where_places(condition: Any) -> Any:
+    return condition.nonzero(as_tuple=True)
+
+
+def _where_method(self: Any, condition: Any, other: Any) -> Any:
+    """`torch.where(condition, self, other)`."""
+    return where(condition, self, other)
+
+
+tensors.define_method("where", _where_method)
+
+
+# ------------------------------------------------------------------------------------ take, put
+
+
+@op(
+    "take(Tensor self, Tensor index) -> Tensor",
+    samples=lambda: iter([sample(T(3, 4), I(2, 3, high=12)), sample(T(5), I(0, high=5))]),
+)
+def take(self: Node, index: Node) -> Node:
+    """Elements of the flattened tensor; the shape is that of index.
+
+    Raises:
+        RuntimeError: index is not int64.
+        IndexError: an index outside of the tensor.
+
+    Example:
+        >>> torch.tensor([[1, 2], [3, 4]]).take(torch.tensor([3, 0]))
+        tensor([4, 1])
+    """
+    check_integer(index, "take", ("i64",))
+    flat = prims.reshape(self, (prod(self.shape),))
+    return prims.take(flat, wrapped(index, flat.shape[0], "take"), 0)
+
+
+@op(
+    "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
+    inplace=True,
+    samples=lambda: iter(
+        [
+            sample(T(3, 4), T(2, dtype="i64", values=[3, 7], grad=False), T(2)),
+            sample(T(3, 4), I(5, high=12), T(5), True),
+        ]
+    ),
+)
+def put(self: Node, index: Node, source: Node, accumulate: bool) -> Node:
+    """A copy with source written (or added) at places of the flattened tensor.
+
+    Raises:
+        RuntimeError: dtypes or numbers of elements differ.
+
+    Example:
+        >>> torch.zeros(3).put(torch.tensor([1]), torch.tensor([5.]))
+        tensor([0., 5., 0.])
+    """
+    check_integer(index, "put_", ("i64",))
+    if source.dtype != self.dtype or not layout.same(prod(source.shape), prod(index.shape)):
+        raise RuntimeError(
+            f"[put_] put_(): self and source expected to have the same dtype, index and source the "
+            f"same number of elements: {self.dtype}, {source.dtype}, {shown(index.shape)}, "
+            f"{shown(source.shape)}\nhint: convert the source"
+        )
+    count = prod(index.shape)
+    flat = prims.reshape(self, (prod(self.shape),))
+    places = wrapped(prims.reshape(index, (count,)), flat.shape[0], "put_")
+    values = prims.reshape(source, (count,))
+    mode = "add" if accumulate else "set"
+    return prims.reshape(prims.put_nd(flat, (places,), values, (0,), mode), self.shape)
+
+
+# ------------------------------------------------------------------------------------ writing parts
+
+
+@op(
+    "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
+    samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
+)
+def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
+    """A copy with `select(dim, index)` replaced by src.
+
+    Example:
+        >>> torch.zeros(2, 2).select_scatter(torch.ones(2), 0, 1)
+        tensor([[0., 0.],
+                [1., 1.]])
+    """
+    d = normalise_dim(dim, self.ndim, "select_scatter")
+    at = index + self.shape[d] if isinstance(index, int) and index < 0 else index
+    source = prims.unsqueeze(src, d)
+    return _replaced(self, prims.cast(source, self.dtype), d, at, 1, 1)
+
+
+@op(
+    "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
+    "SymInt step=1) -> Tensor",
+    samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
+)
+def slice_scatter(
+    self: Node, src: Node, dim: int, start: Size | None, end: Size | None, step: Size
+) -> Node:
+    """A copy with the slice `start:end:step` of a dimension replaced by src.
+
+    Example:
+        >>> torch.zeros(3).slice_scatter(torch.ones(2), 0, 1)
+        tensor([0., 1., 1.])
+    """
+    from flambeau.ops.slices import slice_of
+
+    d = normalise_dim(dim, self.ndim, "slice_scatter")
+    part = slice_of(self, d, start, end, step)
+    first = part.attribute("start") if part.op == "slice" else 0
+    source = prims.broadcast_to(prims.cast(src, self.dtype), part.shape)
+    return _replaced(self, source, d, first, part.shape[d], step)
+
+
+def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Size) -> Node:
+    """`x` with every `step`-th element of a dimension from `start` on replaced."""
+    places = prims.iota((length,), 0)
+    if not is_one(step):
+        places = places * prims.constant(step, places)
+    places = places + prims.constant(start, places)
+    return prims.put_nd(x, (places,), source, (d,), "set")
+
+
+@op(
+    "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
+)
+def diagonal_scatter(self: Node, src: Node, offset: int, dim1: int, dim2: int) -> Node:
+    """A copy with a diagonal replaced by src.
+
+    Example:
+        >>> torch.zeros(2, 2).diagonal_scatter(torch.ones(2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    from flambeau.ops.slices import diagonal
+
+    a = normalise_dim(dim1, self.ndim, "diagonal_scatter")
+    b = normalise_dim(dim2, self.ndim, "diagonal_scatter")
+    rest = [d for d in range(self.ndim) if d not in (a, b)]
+    order = [*rest, a, b]
+    x = prims.permute(self, order)
+    part = diagonal(self, offset, dim1, dim2)
+    source = broadcast_source(src, part, "diagonal_scatter")
+    places = prims.iota((part.shape[-1],), 0)
+    rows = places + prims.constant(max(-offset, 0), places)
+    columns = places + prims.constant(max(offset, 0), places)
+    written = prims.put_nd(x, (rows, columns), source, (len(rest), len(rest) + 1), "set")
+    return prims.permute(written, sorted(range(self.ndim), key=order.__getitem__))
