@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,9 @@ struct Autograd {               // only for tensors that autograd has touched
   uint8_t view_creation = 0;    // ViewCreation (tape.h): how a differentiable view came about
   PyObject* hooks = nullptr;    // owned dict id -> callable, tensor hooks
   PyObject* post_accumulate_hooks = nullptr;
+  // Recycled (tape.cpp): every recorded result gets one.
+  static void* operator new(size_t bytes, const std::nothrow_t&) noexcept;
+  static void operator delete(void* block) noexcept;
 };
 
 enum TensorFlags : uint8_t {

@@ -260,7 +260,7 @@ bool check_root_gradient(Tensor* root, Tensor** grad, Py_ssize_t i) {
   if (!same_shape(t, root)) {
     PyErr_Format(PyExc_RuntimeError,
                  "[backward] Mismatch in shape: grad_output[%zd] has a shape of torch.Size(%s) and "
-                 "output[%zd] has a shape of torch.Size(%s)\nhint: a gradient has its output's shape",
+                 "output[%zd] has a shape of torch.Size(%s).\nhint: a gradient has its output's shape",
                  i, sizes_text(t->sizes(), t->ndim).c_str(), i,
                  sizes_text(root->sizes(), root->ndim).c_str());
     return false;

@@ -96,7 +96,7 @@ PyObject* values_of(PyObject* hooks) {  // list: hooks may remove themselves
 bool check_hook_result(const Tensor* before, PyObject* after) {
   if (!is_tensor(after)) {
     PyErr_Format(PyExc_TypeError,
-                 "[hook] expected Tensor, but hook returned '%s'\nhint: return a tensor or None",
+                 "[hook] expected Variable, but hook returned '%s'\nhint: return a tensor or None",
                  Py_TYPE(after)->tp_name);
     return false;
   }
@@ -496,9 +496,9 @@ bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wa
       return false;
     }
     PyObject* sizes = geometry_argument(wanted.sizes);
-    PyObject* sum = sizes ? tensor_method("sum_to_size") : nullptr;
     PyObject* args[2] = {object_of(*grad), sizes};
-    const bool fine = sum && replace_tensor(grad, invoke(sum, args, 2));
+    const bool fine =
+        sizes && replace_tensor(grad, call_helper("flambeau.autograd.views", "reduce_to", args, 2));
     Py_XDECREF(sizes);
     if (!fine) return false;
     t = *grad;

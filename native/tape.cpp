@@ -46,7 +46,8 @@ class NoGrad {
 bool pack_tensor(Node* node, Saved* saved, Tensor* t, const SavedHooks& hooks) {
   NodeExtras* extras = node_extras(node);
   if (!extras) return false;
-  Packed packed{Py_NewRef(hooks.unpack), {nullptr, 0}, tensor_requires_grad(t)};
+  // An output has no history yet: it will be that of this node.
+  Packed packed{Py_NewRef(hooks.unpack), {nullptr, 0}, saved->output || tensor_requires_grad(t)};
   if (!saved->output && packed.requires_grad && !gradient_edge(t, &packed.edge)) {
     Py_DECREF(packed.unpack);
     return false;
@@ -99,7 +100,7 @@ void raise_modified(Node* node, const Saved& saved, const Tensor* t) {
   }
   PyErr_Format(PyExc_RuntimeError,
                "[backward] one of the variables needed for gradient computation has been modified "
-               "by an inplace operation: [%s %s]%s is at version %u; expected version %u instead\n"
+               "by an inplace operation: [torch.%s %s]%s is at version %u; expected version %u instead\n"
                "hint: use the out-of-place operation or clone() the value first; "
                "autograd.set_detect_anomaly(True) names the line that computed it (%s)",
                legacy_type_name(t->dtype), sizes_text(t).c_str(), origin.c_str(),
@@ -437,6 +438,18 @@ bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) 
 }  // namespace
 
 // ---------------------------------------------------------------- shared with other files
+constexpr int kSpareAutograds = 1024;
+static void* spare_autograds[kSpareAutograds];
+static int spare_autograd_count = 0;
+
+void* Autograd::operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return spare_autograd_count > 0 ? spare_autograds[--spare_autograd_count] : PyMem_Malloc(bytes);
+}
+void Autograd::operator delete(void* block) noexcept {
+  if (spare_autograd_count < kSpareAutograds) spare_autograds[spare_autograd_count++] = block;
+  else PyMem_Free(block);
+}
+
 OutputMetadata metadata_of(const Tensor* t) {
   return {t->dtype, t->device, true, std::vector<int64_t>(t->sizes(), t->sizes() + t->ndim)};
 }

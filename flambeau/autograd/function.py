@@ -128,10 +128,9 @@ class BackwardCFunction(FunctionCtx):
             if value is None:
                 continue
             if not isinstance(value, _core.Tensor):
-                raise TypeError(
-                    f"[backward] function {name} returned an object of type "
-                    f"{type(value).__name__} as gradient {index}, but expected a Tensor or None\n"
-                    "hint: return a tensor"
+                raise RuntimeError(
+                    f"[backward] expected Variable or None (got {type(value).__name__}): gradient "
+                    f"{index} of {name}\nhint: return a tensor"
                 )
         return values
 

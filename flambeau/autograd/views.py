@@ -1,4 +1,4 @@
-"""Gradients through views whose base was written in place.
+"""Gradients through views whose base was written in place, and of broadcast values.
 
 The native engine calls these when a view's history has to be expressed by geometry: the view is a
 window (sizes, strides, offset) into the memory of its base. They use public operations only, so
@@ -102,3 +102,11 @@ def close_window(whole: Tensor, window: Tensor, inner: Tensor | None) -> Tensor:
     else:
         window.copy_(inner)
     return whole
+
+
+def reduce_to(grad: Tensor, sizes: Sizes) -> Tensor:
+    """Sums a gradient over the dimensions along which a value of these sizes was broadcast."""
+    lead = grad.dim() - len(sizes)
+    wanted = [1] * lead + list(sizes)
+    dims = [d for d, size in enumerate(wanted) if size == 1 and grad.shape[d] != 1]
+    return (grad.sum(dims, keepdim=True) if dims else grad).reshape(tuple(sizes))
