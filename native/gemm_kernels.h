@@ -209,14 +209,44 @@ GemmKernels<T> kernels(bool complex) {
 }
 
 #if FB_LEVEL > 0
-// out[k * step + j] = in[j * stride + k] for an 8x8 block.
-FB_TARGET inline void transpose8(const float* in, int64_t stride, float* out, int64_t step) {
-  __m256 r[8], t[8];
+// A square block of `kTranspose` vectors, transposed in registers.
+#if FB_LEVEL == 2
+constexpr int kTranspose = 16;  // a whole cache line of every column: strides of 4 KB conflict
+using Block = __m512[16];
+__attribute__((always_inline)) FB_TARGET inline void transpose(Block r) {
+  __m512 t[16];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    r[i] = _mm256_loadu_ps(in + i * stride);
-    __builtin_prefetch(in + (i + 8) * stride);
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
   }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {  // r[i + m]: lane L holds k = 4 L + m of four columns
+    r[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+    r[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
+    r[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int m = 0; m < 4; ++m) {
+    t[m] = _mm512_shuffle_f32x4(r[m], r[4 + m], 0x88);
+    t[4 + m] = _mm512_shuffle_f32x4(r[m], r[4 + m], 0xdd);
+    t[8 + m] = _mm512_shuffle_f32x4(r[8 + m], r[12 + m], 0x88);
+    t[12 + m] = _mm512_shuffle_f32x4(r[8 + m], r[12 + m], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int m = 0; m < 4; ++m) {
+    r[m] = _mm512_shuffle_f32x4(t[m], t[8 + m], 0x88);
+    r[4 + m] = _mm512_shuffle_f32x4(t[4 + m], t[12 + m], 0x88);
+    r[8 + m] = _mm512_shuffle_f32x4(t[m], t[8 + m], 0xdd);
+    r[12 + m] = _mm512_shuffle_f32x4(t[4 + m], t[12 + m], 0xdd);
+  }
+}
+#else
+constexpr int kTranspose = 8;
+using Block = __m256[8];
+__attribute__((always_inline)) FB_TARGET inline void transpose(Block r) {
+  __m256 t[8];
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
     t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
@@ -231,9 +261,54 @@ FB_TARGET inline void transpose8(const float* in, int64_t stride, float* out, in
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(out + i * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(out + (i + 4) * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+    t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
   }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) r[i] = t[i];
+}
+#endif
+
+// Reads one block of columns (each along memory), `in` at k, and turns it.
+__attribute__((always_inline)) FB_TARGET inline void load_turned(const float* in, int64_t stride,
+                                                                 Block r) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kTranspose; ++i) {
+    r[i] = Vector<float>::load(in + i * stride);
+    __builtin_prefetch(in + i * stride + 4 * kTranspose);
+  }
+  transpose(r);
+}
+
+// out[k * step + j] = in[j * stride + k]
+FB_TARGET inline void transpose_block(const float* in, int64_t stride, float* out, int64_t step) {
+  Block r;
+  load_turned(in, stride, r);
+#pragma GCC unroll 16
+  for (int i = 0; i < kTranspose; ++i) Vector<float>::store(out + i * step, r[i]);
+}
+
+// Products of few rows with kTranspose columns that lie along memory, turned on the way.
+// sum[rows][kTranspose]; depth: a multiple of kTranspose.
+template <int kHeight>
+FB_TARGET void column_sums(int64_t depth, const float* a, const float* b, int64_t stride,
+                           float* sum) {
+  using X = Vector<float>;
+  X::V total[kHeight];
+#pragma GCC unroll 4
+  for (int h = 0; h < kHeight; ++h) total[h] = X::zero();
+  for (int64_t k = 0; k < depth; k += kTranspose) {
+    Block r;
+    load_turned(b + k, stride, r);
+#pragma GCC unroll 16
+    for (int i = 0; i < kTranspose; ++i) {
+#pragma GCC unroll 4
+      for (int h = 0; h < kHeight; ++h) total[h] = X::fma(X::all(a[h]), r[i], total[h]);
+      a += kHeight;
+    }
+  }
+#pragma GCC unroll 4
+  for (int h = 0; h < kHeight; ++h) X::store(sum + h * kTranspose, total[h]);
 }
 #endif
 

@@ -14,7 +14,11 @@
 #include "routines_internal.h"
 
 #if defined(__x86_64__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12's own header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #endif
 
 namespace fb {
@@ -156,19 +160,39 @@ void pack_panel(const Matrix<E>& a, int64_t rows, int64_t depth, typename E::Num
 }
 
 #if defined(__x86_64__)
-// A float slab whose K runs along memory (the usual weight of a linear layer): 8x8 transposes.
+// A float slab whose K runs along memory (the usual weight of a linear layer): square transposes.
+// Returns how many k are done.
 int64_t pack_transposed(const Matrix<RealElement<float>>& b, int64_t depth, int64_t columns,
                         float* out) {
-  const int64_t whole = depth / 8 * 8;
   const bool wide = instruction_level() == 2;
-  for (int64_t j = 0; j < columns; j += 8) {
-    for (int64_t k = 0; k < whole; k += 8) {
+  const int64_t block = wide ? avx512::kTranspose : avx2::kTranspose;
+  const int64_t whole = depth / block * block;
+  for (int64_t j = 0; j < columns; j += block) {
+    for (int64_t k = 0; k < whole; k += block) {
       const float* from = b.data + j * b.column + k;
-      if (wide) avx512::transpose8(from, b.column, out + k * columns + j, columns);
-      else avx2::transpose8(from, b.column, out + k * columns + j, columns);
+      if (wide) avx512::transpose_block(from, b.column, out + k * columns + j, columns);
+      else avx2::transpose_block(from, b.column, out + k * columns + j, columns);
     }
   }
   return whole;
+}
+
+// Sums of one chunk for few rows (a: packed) and a block of columns that lie along memory.
+void column_sums(int64_t rows, int64_t depth, const float* a, const float* b, int64_t stride,
+                 float* sum) {
+  const bool wide = instruction_level() == 2;
+  const int64_t block = wide ? avx512::kTranspose : avx2::kTranspose;
+  const int64_t whole = depth / block * block;
+  auto* kernel = wide ? (rows == 1 ? avx512::column_sums<1> : avx512::column_sums<2>)
+                      : (rows == 1 ? avx2::column_sums<1> : avx2::column_sums<2>);
+  kernel(whole, a, b, stride, sum);
+  for (int64_t k = whole; k < depth; ++k) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t x = 0; x < block; ++x) {
+        sum[r * block + x] = std::fma(a[k * rows + r], b[x * stride + k], sum[r * block + x]);
+      }
+    }
+  }
 }
 #endif
 
@@ -245,7 +269,15 @@ class Product {
   bool needs_tile() const { return !E::direct || c_.column != 1; }
   // Few rows, and those of B lie along memory: B is read once, as it lies.
   bool reads_rows() const { return m_ <= kFewRows && readable_in_place(m_) && !needs_tile(); }
-  int64_t tile_columns() const { return reads_rows() ? kRowColumns : kTileColumns; }
+  // The same where its columns lie along memory: they are turned in registers.
+  bool turns_columns() const {
+    return std::is_same_v<E, RealElement<float>> && m_ <= kFewRows && b_.row == 1 &&
+           b_.column != 1 && c_.column == 1 && instruction_level() > 0;
+  }
+  int64_t turned_columns() const { return instruction_level() == 2 ? 16 : 8; }
+  int64_t tile_columns() const {
+    return reads_rows() ? kRowColumns : turns_columns() ? turned_columns() : kTileColumns;
+  }
   int64_t tile_rows() const { return kPanels * kernels_.rows; }
   int64_t row_tiles() const { return (m_ + tile_rows() - 1) / tile_rows(); }
   int64_t column_tiles() const { return (n_ + tile_columns() - 1) / tile_columns(); }
@@ -349,6 +381,12 @@ class Product {
         for (int64_t x = 0; x < q; ++x) c[x] = k > 0 ? c[x] + w.tile[x] : w.tile[x];
       }
     }
+    if constexpr (std::is_same_v<E, RealElement<float>>) {
+      if (turns_columns() && columns == turned_columns()) {
+        turned_chunk(s, w, i, j, rows, k, depth);
+        return;
+      }
+    }
     for (; q < columns; q += width) {
       const int64_t used = std::min(width, columns - q);
       const Number* b = w.slab;
@@ -386,6 +424,20 @@ class Product {
         }
       }
     }
+  }
+
+  void turned_chunk(const Sources& s, const Workspace& w, int64_t i, int64_t j, int64_t rows,
+                    int64_t k, int64_t depth) const {
+#if defined(__x86_64__)
+    const int64_t block = turned_columns();
+    column_sums(rows, depth, s.a, b_.at(k, j).data, b_.column, w.edge);
+    for (int64_t r = 0; r < rows; ++r) {
+      Number* c = c_.at(i + r, j).data;
+      for (int64_t x = 0; x < block; ++x) {
+        c[x] = k > 0 ? c[x] + w.edge[r * block + x] : w.edge[r * block + x];
+      }
+    }
+#endif
   }
 
   // Few rows and rows of B along memory: packing would cost more than it saves.
