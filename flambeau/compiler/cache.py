@@ -219,6 +219,7 @@ def write(path: Path, content: bytes) -> None:
     try:
         with open(descriptor, "wb") as file:
             file.write(content)
+            os.fchmod(file.fileno(), 0o644)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from flambeau.compiler.codegen.c_forms import CANONICAL_LANES, FormPrinter, arg_kind
+from flambeau.compiler.codegen.c_forms import CANONICAL_LANES, Accumulation, FormPrinter
 from flambeau.compiler.codegen.c_helpers import combine, identity
 from flambeau.compiler.codegen.c_types import signed_kind
 from flambeau.compiler.codegen.c_values import ON_K, ON_R, Scope, c_expression
@@ -154,7 +154,8 @@ class _ColumnReduction:
         self.form, self.name, self.operation, self.value = form, name, operation, value
         self.is_arg = operation.startswith("arg")
         lanes = form.lanes
-        self.kind = arg_kind(lanes, value.dtype) if self.is_arg else lanes.kind(value.dtype)
+        self.accumulation = Accumulation.of(lanes, operation, value.dtype)
+        self.kind, self.identity = self.accumulation.kind, self.accumulation.identity
         self.vector = f"{self.kind}x{lanes.count}"
         self.position = f"{signed_kind(self.kind)}x{lanes.count}"
         self.ordered = operation in _ORDERED
@@ -166,7 +167,7 @@ class _ColumnReduction:
         """Row scope: arrays, and the start of what is not accumulated by blocks."""
         row, t, lanes = self.form.row, f"{self.kind}x1", CANONICAL_LANES if self.ordered else 1
         row.add(f"{t} {self.array}[{lanes}][{COLUMN_BLOCK}] FB_ALIGNED;")
-        start = identity(self.operation, self.kind)
+        start = self.identity
         if self.is_arg:
             p = f"{signed_kind(self.kind)}x1"
             row.add(f"{p} {self.array}at[{COLUMN_BLOCK}] FB_ALIGNED;")
@@ -183,7 +184,7 @@ class _ColumnReduction:
         """Start of a block: lanes beyond the extent would only add identities."""
         if not self.ordered:
             return []
-        start = identity(self.operation, self.kind)
+        start = self.identity
         lanes, count = f"{self.array}n", self.form.lanes.count
         vector = f"*({self.vector} *)({self.array}[l] + c) = fb_splat_{self.vector}({start});"
         return [
@@ -196,9 +197,8 @@ class _ColumnReduction:
     def step(self, scope: Scope) -> None:
         """Adds one vector of columns of one k."""
         name = self.form.values.name(self.value, scope)
-        if self.form.lanes.kind(self.value.dtype) != self.kind:
-            name = f"fb_to_{self.vector}({name}{' & 1' if self.value.dtype == 'bool' else ''})"
         count = self.form.lanes.count
+        name = self.accumulation.enter(name, count)
         if self.is_arg:
             position = f"fb_splat_{self.position}(({signed_kind(self.kind)}x1)k)"
             scope.add(
@@ -242,6 +242,13 @@ class _ColumnReduction:
                 f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.result}[c] = {at} < 0 ? 0 : {at};"
             )
             form.values.arrays[self.name] = self.result
+        elif self.accumulation.ordered:
+            value = f"{self.accumulation.value_kind}x{form.lanes.count}"
+            result = self.accumulation.leave("*v", form.lanes.count)
+            row.add(
+                f"for (int c = 0; c < {COLUMN_BLOCK}; c += {form.lanes.count}) {{ {self.vector} *v = "
+                f"({self.vector} *)({self.array}[0] + c); *({value} *)v = {result}; }}"
+            )
         elif dtype in ("f16", "bf16"):
             rounded = form.values.spellers[form.lanes.count].round_half("*v", dtype)
             row.add(

@@ -8,8 +8,9 @@ printed once, in the second manner, where the checks cost nothing: it halves the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from flambeau.compiler.codegen.c_helpers import combine, identity
+from flambeau.compiler.codegen.c_helpers import combine, identity, order_identity
 from flambeau.compiler.codegen.c_spelling import cost
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, Lanes, kind_bits, signed_kind
 from flambeau.compiler.codegen.c_values import ON_K, ON_R, Scope, Values, c_expression
@@ -46,10 +47,50 @@ def varying(kernel: Kernel) -> list[Node]:
     return [node for node, level in values.levels.items() if level & ON_R]
 
 
-def arg_kind(lanes: Lanes, dtype: str) -> str:
-    """Kind in which argmax and argmin compare: positions need at least 16 bits a lane."""
-    kind = lanes.kind(dtype)
-    return "i32" if kind_bits(kind) < 32 or dtype == "bool" else kind
+@dataclass(frozen=True)
+class Accumulation:
+    """What a reduction accumulates: the kind, and the way of values into it and out of it."""
+
+    operation: str
+    kind: str
+    value_kind: str
+    is_bool: bool
+
+    @staticmethod
+    def of(lanes: Lanes, operation: str, dtype: str) -> Accumulation:
+        """The accumulation of values of a dtype."""
+        value_kind = kind = lanes.kind(dtype)
+        if operation.startswith("arg") and (kind_bits(kind) < 32 or dtype == "bool"):
+            kind = "i32"  # positions need more bits than the values have
+        elif operation in ("max", "min") and kind[0] == "f":
+            kind = signed_kind(kind)  # by their order
+        return Accumulation(operation, kind, value_kind, dtype == "bool")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether floats are accumulated as integers of the same order."""
+        return self.kind[0] == "i" and self.value_kind[0] == "f"
+
+    @property
+    def identity(self) -> str:
+        """C constant that changes nothing."""
+        if self.ordered:
+            return order_identity(self.operation, kind_bits(self.kind))
+        return identity(self.operation, self.kind)
+
+    def enter(self, name: str, lanes: int) -> str:
+        """A value, as it is accumulated."""
+        if self.ordered:
+            return f"fb_order{self.operation}_{self.value_kind}x{lanes}({name})"
+        if self.kind == self.value_kind:
+            return name
+        return f"fb_to_{self.kind}x{lanes}({name}{' & 1' if self.is_bool else ''})"
+
+    def leave(self, name: str, lanes: int) -> str:
+        """The result, as a value."""
+        if self.ordered:
+            return f"fb_unorder{self.operation}_{self.value_kind}x{lanes}({name})"
+        return name
 
 
 class FormPrinter:
@@ -305,7 +346,8 @@ class _Accumulator:
         self.form, self.name, self.operation, self.value = form, name, operation, value
         self.is_arg = operation.startswith("arg")
         lanes = form.lanes
-        self.kind = arg_kind(lanes, value.dtype) if self.is_arg else lanes.kind(value.dtype)
+        self.accumulation = Accumulation.of(lanes, operation, value.dtype)
+        self.kind, self.identity = self.accumulation.kind, self.accumulation.identity
         self.vector = f"{self.kind}x{lanes.count}"
         self.position = f"{signed_kind(self.kind)}x{lanes.count}"
         self.array = form.values.new_name("a")
@@ -314,7 +356,7 @@ class _Accumulator:
     def declare(self, split: bool, extent: str) -> list[str]:
         """Row scope: the result, and the levels above the blocks."""
         indent, t = self.form.row.indent, f"{self.kind}x1"
-        start = identity(self.operation, self.kind)
+        start = self.identity
         if self.is_arg:
             return [f"{indent}{t} {self.result}best = {start}; i64x1 {self.result} = -1;"]
         lines = [f"{indent}{t} {self.result} = {start};"]
@@ -327,7 +369,7 @@ class _Accumulator:
     def start(self) -> list[str]:
         """Start of a block."""
         vectors = self.form.vectors
-        first = f"fb_splat_{self.vector}({identity(self.operation, self.kind)})"
+        first = f"fb_splat_{self.vector}({self.identity})"
         filled = ", ".join([first] * vectors)
         lines = [f"{self.vector} {self.array}[{vectors}] = {{ {filled} }};"]
         if self.is_arg:
@@ -337,10 +379,7 @@ class _Accumulator:
 
     def _reduced_value(self, scope: Scope) -> str:
         name = self.form.values.name(self.value, scope)
-        kind = self.form.lanes.kind(self.value.dtype)
-        if kind == self.kind:
-            return name
-        return f"fb_to_{self.vector}({name}{' & 1' if self.value.dtype == 'bool' else ''})"
+        return self.accumulation.enter(name, self.form.lanes.count)
 
     def _positions(self, start: str) -> str:
         count = self.form.lanes.count
@@ -357,7 +396,7 @@ class _Accumulator:
             self._arg_tail(scope, value, name, u)
             return
         scope.add(f"{self.vector} {name} = {value};")
-        replaced = f"fb_splat_{self.vector}({identity(self.operation, self.kind)})"
+        replaced = f"fb_splat_{self.vector}({self.identity})"
         masked = f"fb_select_{self.vector}(fb_tail_{self.vector}(m), {name}, {replaced})"
         scope.add(f"if (__builtin_expect(m < {count}, 0)) {name} = {masked};")
         target = f"{self.array}[{u}]"
@@ -437,6 +476,10 @@ class _Accumulator:
             return
         if self.is_arg:
             row.add(f"if ({self.result} < 0) {self.result} = 0;")
+        elif self.accumulation.ordered:
+            value = self.accumulation.leave(self.result, 1)
+            self.result = form.values.new_name()
+            row.add(f"const {self.accumulation.value_kind}x1 {self.result} = {value};")
         elif dtype in ("f16", "bf16"):
             rounded = form.values.spellers[1].round_half(self.result, dtype)
             row.add(f"{self.result} = {rounded};")

@@ -239,24 +239,73 @@ def identity(operation: str, kind: str) -> str:
 
 
 def _extremum(operation: str) -> Builder:
-    """Running maximum or minimum: NaN stays, and +0 counts as larger than -0 in any order."""
-    sign, merge = (">", "&") if operation == "max" else ("<", "|")
+    """Running maximum or minimum of integers; floats take part by their order (`_order`)."""
 
     def build(kind: str, lanes: int) -> str:
-        v, i = f"{kind}x{lanes}", f"{signed_kind(kind)}x{lanes}"
+        v = f"{kind}x{lanes}"
+        sign = ">" if operation == "max" else "<"
         head = f"static inline {v} fb_{operation}_{v}({v} a, {v} x) {{\n"
-        name = "gt" if operation == "max" else "lt"
-        wins = f"({i})fb_{name}_x{lanes}(x, a)"
-        if kind[0] != "f":
-            return f"{head}  return fb_select_{v}({wins}, x, a);\n}}\n"
+        if lanes == 1:
+            return head + f"  return x {sign} a ? x : a;\n}}\n"
+        # gcc makes one instruction of the loop, but not of comparing and selecting.
         return (
-            f"{head}  {v} equal = fb_as_{v}(fb_as_{i}(a) {merge} fb_as_{i}(x));\n"
-            f"  {i} wins = {wins} | ({i})fb_ne_x{lanes}(x, x);\n"
-            f"  {v} other = fb_select_{v}(({i})fb_eq_x{lanes}(x, a), equal, a);\n"
-            f"  return fb_select_{v}(wins, x, other);\n}}\n"
+            f"{head}#if __has_builtin(__builtin_elementwise_{operation})\n"
+            f"  return __builtin_elementwise_{operation}(x, a);\n#else\n"
+            f"  for (int l = 0; l < {lanes}; ++l) a[l] = x[l] {sign} a[l] ? x[l] : a[l];\n"
+            f"  return a;\n#endif\n}}\n"
         )
 
     return build
+
+
+def nan_order(operation: str, bits: int) -> int:
+    """The number that stands for NaN: beyond both infinities, on the winning side."""
+    quiet = 0x1FF << (bits - 10) if bits == 32 else 0xFFF << (bits - 13)
+    return quiet if operation == "max" else -quiet - 1
+
+
+def _order(operation: str) -> Builder:
+    """Floats as integers in the same order: -0 below +0, every NaN as `nan_order`.
+
+    So extrema are those of integers, the same in any order of evaluation.
+    """
+
+    def build(kind: str, lanes: int) -> str:
+        v, i, bits = f"{kind}x{lanes}", f"{signed_kind(kind)}x{lanes}", kind_bits(kind)
+        low = f"{(1 << (bits - 1)) - 1}{'ll' if bits == 64 else ''}"
+        nan = f"{nan_order(operation, bits)}{'ll' if bits == 64 else ''}"
+        return (
+            f"static inline {i} fb_order{operation}_{v}({v} x) {{\n"
+            f"  {i} b = fb_as_{i}(x), ordered = b ^ ((b >> {bits - 1}) & {low});\n"
+            f"  return fb_select_{i}(({i})fb_ne_x{lanes}(x, x), fb_splat_{i}({nan}), ordered);\n}}\n"
+        )
+
+    return build
+
+
+def _unorder(operation: str) -> Builder:
+    """The float that `_order` turned into an integer."""
+
+    def build(kind: str, lanes: int) -> str:
+        v, i, bits = f"{kind}x{lanes}", f"{signed_kind(kind)}x{lanes}", kind_bits(kind)
+        suffix = "ll" if bits == 64 else ""
+        low = f"{(1 << (bits - 1)) - 1}{suffix}"
+        nan = '__builtin_nanf("")' if bits == 32 else '__builtin_nan("")'
+        is_nan = f"({i})fb_eq_x{lanes}(b, {nan_order(operation, bits)}{suffix})"
+        return (
+            f"static inline {v} fb_unorder{operation}_{v}({i} b) {{\n"
+            f"  {v} x = fb_as_{v}(b ^ ((b >> {bits - 1}) & {low}));\n"
+            f"  return fb_select_{v}({is_nan}, fb_splat_{v}({nan}), x);\n}}\n"
+        )
+
+    return build
+
+
+def order_identity(operation: str, bits: int) -> str:
+    """The order of the infinity that changes nothing."""
+    infinity = 0xFF << 23 if bits == 32 else 0x7FF << 52
+    number = infinity if operation == "min" else -infinity - 1
+    return f"({number}{'ll' if bits == 64 else ''})"
 
 
 def _tree(operation: str) -> Builder:
@@ -387,6 +436,10 @@ REDUCTION: dict[str, Builder] = {
     "tail": _tail,
     "max": _extremum("max"),
     "min": _extremum("min"),
+    "ordermax": _order("max"),
+    "ordermin": _order("min"),
+    "unordermax": _unorder("max"),
+    "unordermin": _unorder("min"),
     "argmax": _arg_step("argmax"),
     "argmin": _arg_step("argmin"),
     "treeargmax": _arg_tree("argmax"),

@@ -9,8 +9,8 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     const long long r0 = block * 64;
     const long long w = n1 - r0 < 64 ? n1 - r0 : 64;
     const long long extent = n0;
-    f32x1 a1[1][64] FB_ALIGNED;
-    for (int c = 0; c < 64; ++c) a1[0][c] = -__builtin_inff();
+    i32x1 a1[1][64] FB_ALIGNED;
+    for (int c = 0; c < 64; ++c) a1[0][c] = (-2139095041);
     for (long long k0 = 0, j = 0; k0 == 0 || k0 < extent; k0 += 4096, ++j) {
       const long long edge = extent - k0 < 4096 ? extent : k0 + 4096;
       for (long long k = k0; k < edge; ++k) {
@@ -21,17 +21,18 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
           for (; c + 16 <= w; c += 16) {
             const long long r = r0 + c;
             const f32x16 v4 = *(const f32x16 *)(b3 + r);
-            *(f32x16 *)(a1[0] + c) = fb_max_f32x16(*(f32x16 *)(a1[0] + c), v4);
+            *(i32x16 *)(a1[0] + c) = fb_max_i32x16(*(i32x16 *)(a1[0] + c), fb_ordermax_f32x16(v4));
           }
           for (; c < w; c += 16) {
             const long long r = r0 + c;
             const long long m = w - c;
             const f32x16 v5 = fb_loadm_f32x16(b3 + r, m);
-            *(f32x16 *)(a1[0] + c) = fb_max_f32x16(*(f32x16 *)(a1[0] + c), v5);
+            *(i32x16 *)(a1[0] + c) = fb_max_i32x16(*(i32x16 *)(a1[0] + c), fb_ordermax_f32x16(v5));
           }
         }
       }
     }
+    for (int c = 0; c < 64; c += 16) { i32x16 *v = (i32x16 *)(a1[0] + c); *(f32x16 *)v = fb_unordermax_f32x16(*v); }
     f32x1 a6[32][64] FB_ALIGNED;
     f32x1 t7up[64][3][32];
     if (extent > 4096) for (int l = 0; l < 6144; ++l) ((f32x1 *)t7up)[l] = 0;

@@ -7,27 +7,27 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
   long long p0 = row;
   for (; row < stop; ++row) {
     const long long inner = n0;
-    f32x1 t2 = -__builtin_inff();
-    f32x1 t2up[3][32];
-    if (inner > 4096) for (int l = 0; l < 96; ++l) t2up[l / 32][l % 32] = -__builtin_inff();
+    i32x1 t2 = (-2139095041);
+    i32x1 t2up[3][32];
+    if (inner > 4096) for (int l = 0; l < 96; ++l) t2up[l / 32][l % 32] = (-2139095041);
     const f32x1 *b3 = (const f32x1 *)p[0] + (n0*p0);
     long long blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
       long long q = block;
-      f32x16 a1[2] = { fb_splat_f32x16(-__builtin_inff()), fb_splat_f32x16(-__builtin_inff()) };
-      f32x16 a1_0 = a1[0];
-      f32x16 a1_1 = a1[1];
+      i32x16 a1[2] = { fb_splat_i32x16((-2139095041)), fb_splat_i32x16((-2139095041)) };
+      i32x16 a1_0 = a1[0];
+      i32x16 a1_1 = a1[1];
       for (; q + 32 <= edge; q += 32) {
         {
           const long long r = q + 0;
           const f32x16 v4 = *(const f32x16 *)(b3 + r);
-          a1_0 = fb_max_f32x16(a1_0, v4);
+          a1_0 = fb_max_i32x16(a1_0, fb_ordermax_f32x16(v4));
         }
         {
           const long long r = q + 16;
           const f32x16 v5 = *(const f32x16 *)(b3 + r);
-          a1_1 = fb_max_f32x16(a1_1, v5);
+          a1_1 = fb_max_i32x16(a1_1, fb_ordermax_f32x16(v5));
         }
       }
       a1[0] = a1_0;
@@ -36,53 +36,54 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
         const long long r = q, m = edge - q;
         const int u = (int)((q - block) / 16) & 1;
         const f32x16 v6 = fb_loadm_f32x16(b3 + r, m);
-        f32x16 y7 = v6;
-        if (__builtin_expect(m < 16, 0)) y7 = fb_select_f32x16(fb_tail_f32x16(m), y7, fb_splat_f32x16(-__builtin_inff()));
-        a1[u] = fb_max_f32x16(a1[u], y7);
+        i32x16 y7 = fb_ordermax_f32x16(v6);
+        if (__builtin_expect(m < 16, 0)) y7 = fb_select_i32x16(fb_tail_i32x16(m), y7, fb_splat_i32x16((-2139095041)));
+        a1[u] = fb_max_i32x16(a1[u], y7);
       }
-      t2 = fb_treemax_f32x16(a1);
-      if (inner > 4096) t2 = fb_pushmax_f32x1(t2up, blocks, t2, edge == inner);
+      t2 = fb_treemax_i32x16(a1);
+      if (inner > 4096) t2 = fb_pushmax_i32x1(t2up, blocks, t2, edge == inner);
       ++blocks;
     }
-    f32x1 *const kept8 = (f32x1 *)(scratch);
-    f32x1 t10 = 0;
-    f32x1 t10up[3][32];
-    if (inner > 4096) for (int l = 0; l < 96; ++l) t10up[l / 32][l % 32] = 0;
-    const f32x16 s12 = fb_splat_f32x16(t2);
+    const f32x1 v8 = fb_unordermax_f32x1(t2);
+    f32x1 *const kept9 = (f32x1 *)(scratch);
+    f32x1 t11 = 0;
+    f32x1 t11up[3][32];
+    if (inner > 4096) for (int l = 0; l < 96; ++l) t11up[l / 32][l % 32] = 0;
+    const f32x16 s13 = fb_splat_f32x16(v8);
     blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
       long long q = block;
-      f32x16 a9[2] = { fb_splat_f32x16(0), fb_splat_f32x16(0) };
+      f32x16 a10[2] = { fb_splat_f32x16(0), fb_splat_f32x16(0) };
       for (; q < edge; q += 16) {
         const long long r = q, m = edge - q;
         const int u = (int)((q - block) / 16) & 1;
-        const f32x16 v11 = fb_loadm_f32x16(b3 + r, m);
-        const f32x16 v13 = v11 - s12;
-        const f32x16 v14 = fb_exp_f32x16(v13);
-        *(f32x16 *)(kept8 + r) = v14;
-        f32x16 y15 = v14;
-        if (__builtin_expect(m < 16, 0)) y15 = fb_select_f32x16(fb_tail_f32x16(m), y15, fb_splat_f32x16(0));
-        a9[u] = (f32x16)(a9[u] + y15);
+        const f32x16 v12 = fb_loadm_f32x16(b3 + r, m);
+        const f32x16 v14 = v12 - s13;
+        const f32x16 v15 = fb_exp_f32x16(v14);
+        *(f32x16 *)(kept9 + r) = v15;
+        f32x16 y16 = v15;
+        if (__builtin_expect(m < 16, 0)) y16 = fb_select_f32x16(fb_tail_f32x16(m), y16, fb_splat_f32x16(0));
+        a10[u] = (f32x16)(a10[u] + y16);
       }
-      t10 = fb_treesum_f32x16(a9);
-      if (inner > 4096) t10 = fb_pushsum_f32x1(t10up, blocks, t10, edge == inner);
+      t11 = fb_treesum_f32x16(a10);
+      if (inner > 4096) t11 = fb_pushsum_f32x1(t11up, blocks, t11, edge == inner);
       ++blocks;
     }
-    const f32x16 s17 = fb_splat_f32x16(t10);
-    f32x1 *b19 = (f32x1 *)p[1] + (n0*p0);
+    const f32x16 s18 = fb_splat_f32x16(t11);
+    f32x1 *b20 = (f32x1 *)p[1] + (n0*p0);
     {
       long long r = 0;
       for (; r + 16 <= inner; r += 16) {
-        const f32x16 v16 = *(const f32x16 *)(kept8 + r);
-        const f32x16 v18 = v16 / s17;
-        *(f32x16 *)(b19 + r) = v18;
+        const f32x16 v17 = *(const f32x16 *)(kept9 + r);
+        const f32x16 v19 = v17 / s18;
+        *(f32x16 *)(b20 + r) = v19;
       }
       for (; r < inner; r += 16) {
         const long long m = inner - r;
-        const f32x16 v20 = *(const f32x16 *)(kept8 + r);
-        const f32x16 v21 = v20 / s17;
-        fb_storem_f32x16(b19 + r, v21, m);
+        const f32x16 v21 = *(const f32x16 *)(kept9 + r);
+        const f32x16 v22 = v21 / s18;
+        fb_storem_f32x16(b20 + r, v22, m);
       }
     }
     ++p0;
