@@ -274,3 +274,19 @@ def test_long_chains_are_cut():
     graph = make_graph(function, ["f32"], [(7,)])
     schedule(graph)
     check_graph(graph, [draw((7,))])
+
+
+def test_attention_over_heads():
+    def heads(x):
+        return prims.permute(prims.reshape(x, (2, 5, 3, 4)), (0, 2, 1, 3))
+
+    def function(q, k, v):
+        q, k, v = heads(q * 2.0), heads(k), heads(v + 1)
+        p = softmax(prims.matmul(q, prims.permute(k, (0, 1, 3, 2))))
+        o = prims.reshape(prims.permute(prims.matmul(p, v), (0, 2, 1, 3)), (2, 5, 12))
+        back = prims.matmul(prims.permute(p, (0, 1, 3, 2)), q)
+        return o, back, prims.matmul(prims.permute(q, (0, 1, 3, 2)), v)
+
+    graph = make_graph(function, ["f64"] * 3, [(2, 5, 12)] * 3)
+    made = check_graph(graph, [draw((2, 5, 12), seed=i) for i in range(3)])
+    assert len(made.launches) <= 9

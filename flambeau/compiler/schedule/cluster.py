@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from flambeau.compiler.schedule.domain import Domain, depends, reduction_domain
+from flambeau.compiler.schedule.domain import Domain, depends
 from flambeau.compiler.schedule.heavy import Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
-from flambeau.compiler.schedule.views import Index, Shape, refined
+from flambeau.compiler.schedule.views import Index, Shape, refined, reshape_groups
 from flambeau.ir import kernel as k
 from flambeau.ir.node import Node, node
+from flambeau.ir.size import Size
 
 CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
@@ -186,7 +187,7 @@ class Clustering:
     def _start(self, value: Node, above: list[Cluster]) -> Cluster:
         role = self.analysis.roles[value]
         if role in ("reduce", "scan"):
-            domain = reduction_domain(value)
+            domain = self._reduction_domain(value)
         else:
             domain = Domain("map", self._map_shape(value))
         cluster = self._new(domain)
@@ -195,6 +196,26 @@ class Clustering:
         assert member is not None
         self._accept(cluster, {value: member}, above)
         return cluster
+
+    def _reduction_domain(self, value: Node) -> Domain:
+        """The domain of a reduction or scan; other dimensions are split as `_map_shape` does."""
+        operand, axis = value.inputs[0], value.attribute("axis")
+        kind = "scan" if self.analysis.roles[value] == "scan" else "reduce"
+        blocked = value.op == "s.blocks"
+        shape = operand.shape
+        computed = self.analysis.roles.get(operand, "root") == "root"
+        fine = self._map_shape(operand) if computed else shape
+        if fine == shape or shape[axis] == 1:
+            return Domain(kind, shape, axis, blocked)
+        split: list[Size] = []
+        place = 0
+        for first, second in reshape_groups(shape, fine):
+            if axis in first:
+                place = len(split)
+                split.append(shape[axis])
+            else:
+                split.extend(fine[d] for d in second)
+        return Domain(kind, tuple(split), place, blocked)
 
     def _map_shape(self, value: Node) -> Shape:
         """The value's shape, split as finely as the reshapes between it and what it reads."""
@@ -237,7 +258,7 @@ class Clustering:
 
     def _convert(self, value: Node, role: str, cluster: Cluster, others: list[Cluster]) -> bool:
         """Turns a map cluster into one over the domain of a reduction of its values."""
-        domain = reduction_domain(value)
+        domain = self._reduction_domain(value)
         lowering = Lowering(self.analysis.roles)
         members = self._refit([*cluster.members, value], domain, lowering)
         if members is None:

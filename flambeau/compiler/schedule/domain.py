@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from flambeau.compiler.schedule.views import Index, Shape, count, reshape_index
 from flambeau.ir.kernel import REDUCE_BLOCK
-from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr, ceildiv, free_symbols, minimum, sub, symbol
-from flambeau.prims.record import PRIMITIVES
 
 
 class Domain:
@@ -97,15 +95,6 @@ class Domain:
             source = (self.index, self.shape) if full else (tuple(self._row), self.row_shape)
             found = self._positions[key] = reshape_index(source[0], source[1], shape)
         return found
-
-
-def reduction_domain(value: Node) -> Domain:
-    """The domain of a reduction or scan node, from its operand."""
-    operand = value.inputs[0]
-    if value.op == "s.blocks":
-        return Domain("reduce", operand.shape, value.attribute("axis"), blocked=True)
-    kind = PRIMITIVES[value.op].kind
-    return Domain(kind, operand.shape, value.attribute("axis"))
 
 
 def depends(index: Index, name: str) -> bool:

@@ -187,9 +187,27 @@ class _Rewriting:
             return self._reduction(value, inputs[0])
         if value.op == "cat" and self._is_written(value):
             return _concatenation(value, inputs)
+        if value.op == "permute" and value.inputs[0].op == "matmul":
+            turned = self._turned_product(value)
+            if turned is not None:
+                return turned
         if inputs == value.inputs:
             return value
         return node(value.op, inputs, value.attributes, value.dtype, value.shape, value.source)
+
+    def _turned_product(self, value: Node) -> Node | None:
+        """The permutation of a product that is only used so, as the product of the transposes
+        (same bits): its memory then has the order in which it is read."""
+        product, order = value.inputs[0], value.attribute("order")
+        rows, columns = product.ndim - 2, product.ndim - 1
+        alone = len(self.users[product]) == 1 and product not in self.by_node
+        if not alone or order.index(rows) < order.index(columns) or value.dtype[0] == "c":
+            return None
+        swap = (*range(rows), columns, rows)
+        a, b = (_permuted(self.new[x], swap) for x in product.inputs)
+        shape = tuple(product.shape[d] for d in swap)
+        turned = self._routine(node("matmul", (b, a), (), value.dtype, shape), (b, a))
+        return _permuted(turned, tuple(swap[d] for d in order))
 
     def _routine(self, value: Node, inputs: tuple[Node, ...]) -> Node:
         if value.op in ("sort", "sort_indices", "fft"):
@@ -282,8 +300,14 @@ class _Rewriting:
         if collapsed is not None:
             return base, _without_ones(flat, collapsed), offset
         if base is value:
-            value = copy_of(value)
-        return value, contiguous(flat), 0
+            return copy_of(value), contiguous(flat), 0
+        if strides[-2] != 1:
+            return value, contiguous(flat), 0
+        # Keep the copy in the order of memory: it is then often one that exists already.
+        batch, dense = flat[0], contiguous((flat[0], flat[2], flat[1]))
+        order = (*range(value.ndim - 2), value.ndim - 1, value.ndim - 2)
+        turned = _without_ones((batch, *flat[1:]), (dense[0], dense[2], dense[1]))
+        return _permuted(value, order), turned, 0
 
     def _reduction(self, value: Node, operand: Node) -> Node:
         axis = value.attribute("axis")
@@ -331,6 +355,17 @@ class _Rewriting:
                 if extent == 1 and all(i is current or _is_simple(i) for i in user.inputs):
                     stack.append(user)
         return False
+
+
+def _permuted(value: Node, order: tuple[int, ...]) -> Node:
+    """`value` with its dimensions in another order, permutations merged."""
+    if value.op == "permute":
+        inner = value.attribute("order")
+        value, order = value.inputs[0], tuple(inner[d] for d in order)
+    if order == tuple(range(len(order))):
+        return value
+    shape = tuple(value.shape[d] for d in order)
+    return node("permute", (value,), (("order", order),), value.dtype, shape)
 
 
 def _is_simple(value: Node) -> bool:
