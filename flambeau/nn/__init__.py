@@ -1,0 +1,11 @@
+"""Neural networks: modules, parameters, functions, initialisation."""
+
+from flambeau.nn import functional, init, parameter
+from flambeau.nn import modules, utils  # isort: skip
+from flambeau.nn.modules import *  # noqa: F403
+from flambeau.nn.parameter import (
+    Buffer,
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+)

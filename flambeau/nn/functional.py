@@ -1,0 +1,418 @@
+"""`nn.functional`: the operators whose home is here, and the few functions around them.
+
+Operators come straight from the registry (`flambeau/ops`). What is written here has arguments that an
+operator has not: `inplace`, old ones such as `size_average`, or a choice between operators.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import flambeau as torch
+from flambeau import _core
+from flambeau._core import Tensor
+from flambeau.core.install import namespace
+from flambeau.nn.modules.messages import problem
+
+_operators = namespace("nn.functional")
+_functions = namespace("torch")
+_private = ("grad_fn",)
+globals().update({name: op for name, op in _operators.items() if name not in globals()})
+
+_SHARED = (
+    "sigmoid", "tanh", "relu_", "selu_", "celu_", "threshold_", "rrelu_", "bilinear", "celu",
+    "selu", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "conv_tbc", "avg_pool1d", "adaptive_avg_pool1d", "adaptive_max_pool1d",
+    "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "hardshrink", "prelu", "pdist",
+    "pairwise_distance", "cosine_similarity", "one_hot", "max_pool1d", "max_pool2d", "max_pool3d",
+    "max_pool1d_with_indices", "group_norm", "layer_norm", "batch_norm", "rms_norm", "softmax",
+    "log_softmax", "relu", "alpha_dropout", "feature_alpha_dropout", "native_channel_shuffle",
+)  # fmt: skip
+globals().update(
+    {n: _functions[n] for n in _SHARED if n in _functions and n not in globals()}
+)
+
+
+def _missing(name: str) -> Any:
+    raise NotImplementedError(
+        problem(name, "this function is not supported yet", "see flambeau/ops for what there is")
+    )
+
+
+# ------------------------------------------------------------------------------ activations
+def _with_inplace(name: str) -> tuple[Any, Any]:
+    """An operator and its in-place variant."""
+    op = _operators.get(name, _functions.get(name))
+    variant = name + "_"
+    return op, _operators.get(variant, _functions.get(variant))
+
+
+_relu, _relu_ = _with_inplace("relu")
+_relu6, _relu6_ = _with_inplace("relu6")
+_silu, _silu_ = _with_inplace("silu")
+_mish, _mish_ = _with_inplace("mish")
+_selu, _selu_ = _with_inplace("selu")
+_celu, _celu_ = _with_inplace("celu")
+_elu, _elu_ = _with_inplace("elu")
+_leaky_relu, _leaky_relu_ = _with_inplace("leaky_relu")
+_hardtanh, _hardtanh_ = _with_inplace("hardtanh")
+_hardsigmoid, _hardsigmoid_ = _with_inplace("hardsigmoid")
+_hardswish, _hardswish_ = _with_inplace("hardswish")
+_threshold, _threshold_ = _with_inplace("threshold")
+
+
+def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """max(x, 0)."""
+    return _relu_(input) if inplace else _relu(input)
+
+
+def relu6(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """min(max(x, 0), 6)."""
+    return _relu6_(input) if inplace else _relu6(input)
+
+
+def silu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """x * sigmoid(x)."""
+    return _silu_(input) if inplace else _silu(input)
+
+
+def mish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """x * tanh(softplus(x))."""
+    return _mish_(input) if inplace else _mish(input)
+
+
+def selu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """Self-normalising ELU."""
+    return _selu_(input) if inplace else _selu(input)
+
+
+def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    return _celu_(input, alpha) if inplace else _celu(input, alpha)
+
+
+def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
+    """x for x > 0, else alpha * (exp(x) - 1)."""
+    return _elu_(input, alpha) if inplace else _elu(input, alpha)
+
+
+def elu_(input: Any, alpha: float = 1.0) -> Any:  # noqa: A002
+    """`elu` in place."""
+    return _elu_(input, alpha)
+
+
+def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002
+    """x for x > 0, else negative_slope * x."""
+    return _leaky_relu_(input, negative_slope) if inplace else _leaky_relu(input, negative_slope)
+
+
+def hardtanh(
+    input: Any,  # noqa: A002
+    min_val: float = -1.0,
+    max_val: float = 1.0,
+    inplace: bool = False,
+) -> Any:
+    """x limited to [min_val, max_val].
+
+    Raises:
+        ValueError: min_val is larger than max_val.
+    """
+    if min_val > max_val:
+        raise ValueError(
+            problem("hardtanh", "min_val cannot be greater than max_val", f"{min_val} > {max_val}")
+        )
+    return _hardtanh_(input, min_val, max_val) if inplace else _hardtanh(input, min_val, max_val)
+
+
+def hardsigmoid(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """relu6(x + 3) / 6."""
+    return _hardsigmoid_(input) if inplace else _hardsigmoid(input)
+
+
+def hardswish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
+    """x * relu6(x + 3) / 6."""
+    return _hardswish_(input) if inplace else _hardswish(input)
+
+
+def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:  # noqa: A002
+    """x where x > threshold, else value."""
+    return _threshold_(input, threshold, value) if inplace else _threshold(input, threshold, value)
+
+
+def rrelu(
+    input: Any,  # noqa: A002
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Any:
+    """x for x > 0, else slope * x; the slope is random in [lower, upper] when training.
+
+    One float64 number is drawn per element that is not positive.
+    """
+    if lower > upper:
+        text = "Lower bound should be less than or equal to the upper bound"
+        raise RuntimeError(problem("rrelu", text, f"lower={lower}, upper={upper}"))
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slopes = torch.ones_like(input).detach()
+    negative = input.detach() <= 0
+    count = int(negative.sum())
+    drawn = torch.empty(count, dtype=_core.float64).uniform_(lower, upper)
+    slopes[negative] = drawn.to(slopes.dtype)
+    return input.mul_(slopes) if inplace else input * slopes
+
+
+def _implicit_dim(name: str, ndim: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=3,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+_softmax, _log_softmax = _operators.get("softmax"), _operators.get("log_softmax")
+
+
+def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:  # noqa: A002
+    """exp(x) / sum of exp(x) along `dim`."""
+    if dim is None:
+        dim = _implicit_dim("softmax", input.dim())
+    return _softmax(input, dim) if dtype is None else _softmax(input, dim, dtype=dtype)
+
+
+def log_softmax(
+    input: Any,  # noqa: A002
+    dim: int | None = None,
+    _stacklevel: int = 3,
+    dtype: Any = None,
+) -> Any:
+    """Logarithm of `softmax`, computed without overflow."""
+    if dim is None:
+        dim = _implicit_dim("log_softmax", input.dim())
+    return _log_softmax(input, dim) if dtype is None else _log_softmax(input, dim, dtype=dtype)
+
+
+def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:  # noqa: A002
+    """`softmax` of -x."""
+    if dim is None:
+        dim = _implicit_dim("softmin", input.dim())
+    return softmax(-input, dim, dtype=dtype)
+
+
+def gumbel_softmax(
+    logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Any:
+    """A sample of the Gumbel-softmax distribution (Jang et al. 2017).
+
+    Args:
+        tau: temperature.
+        hard: one-hot forward, soft gradient.
+    """
+    noise = -torch.empty_like(logits).detach().exponential_().log()
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    return torch.zeros_like(logits).detach().scatter_(dim, index, 1.0) - soft.detach() + soft
+
+
+# ------------------------------------------------------------------------------ dropout
+def _check_probability(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        text = f"dropout probability has to be between 0 and 1, but got {p}"
+        raise ValueError(problem("dropout", text, "0 <= p <= 1"))
+
+
+def _feature_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:  # noqa: A002
+    """Dropout with one draw per sample and channel."""
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.zero_() if inplace else input * torch.zeros_like(input)
+    shape = (*input.shape[:2], *([1] * (input.dim() - 2)))
+    mask = torch.empty(shape, dtype=input.dtype).bernoulli_(1 - p).div_(1 - p)
+    return input.mul_(mask) if inplace else input * mask
+
+
+def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+    """Dropout of whole channels of `(N, C, L)` or `(C, L)`.
+
+    Raises:
+        RuntimeError: another number of dimensions.
+    """
+    _check_probability(p)
+    if input.dim() not in (2, 3):
+        text = f"Expected 2D or 3D input, but received a {input.dim()}D input."
+        raise RuntimeError(problem("dropout1d", text, "reshape it to (N, C, L)"))
+    return _batched_feature_dropout(input, input.dim() == 3, p, training, inplace)
+
+
+def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+    """Dropout of whole channels of `(N, C, H, W)`."""
+    _check_probability(p)
+    if input.dim() not in (3, 4):
+        warnings.warn(
+            f"dropout2d: Received a {input.dim()}-D input to dropout2d, which is deprecated and "
+            "will result in an error in a future release. To retain the behavior and silence this "
+            "warning, please use dropout instead.",
+            stacklevel=2,
+        )
+    return _feature_dropout(input, p, training, inplace)
+
+
+def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+    """Dropout of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    _check_probability(p)
+    return _batched_feature_dropout(input, input.dim() == 5, p, training, inplace)
+
+
+def _batched_feature_dropout(
+    input: Any,  # noqa: A002
+    batched: bool,
+    p: float,
+    training: bool,
+    inplace: bool,
+) -> Any:
+    if batched:
+        return _feature_dropout(input, p, training, inplace)
+    result = _feature_dropout(input.unsqueeze(0), p, training, inplace)
+    return input if inplace else result.squeeze(0)
+
+
+def _alpha_dropout(input: Any, p: float, inplace: bool, shape: Any) -> Any:  # noqa: A002
+    """Zeroed elements take SELU's lower limit; then mean and variance are restored."""
+    lowest = 1.7580993408473766
+    factor = 1.0 / math.sqrt((lowest * lowest * p + 1) * (1 - p))
+    kept = torch.empty(shape, dtype=input.dtype).bernoulli_(1 - p)
+    shift = (kept - 1) * (lowest * factor) + lowest * factor * p
+    scale = kept * factor
+    if inplace:
+        return input.mul_(scale).add_(shift)
+    return input * scale + shift
+
+
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:  # noqa: A002
+    """Dropout for SELU networks: keeps mean and variance (Klambauer et al. 2017)."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.mul_(0) if inplace else input * 0
+    return _alpha_dropout(input, p, inplace, input.shape)
+
+
+def feature_alpha_dropout(
+    input: Any,  # noqa: A002
+    p: float = 0.5,
+    training: bool = False,
+    inplace: bool = False,
+) -> Any:
+    """`alpha_dropout` of whole channels."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.mul_(0) if inplace else input * 0
+    shape = (*input.shape[:2], *([1] * (input.dim() - 2)))
+    return _alpha_dropout(input, p, inplace, shape)
+
+
+# ------------------------------------------------------------------------------ normalisation
+_group_norm, _layer_norm = _operators.get("group_norm"), _operators.get("layer_norm")
+
+
+def local_response_norm(
+    input: Any,  # noqa: A002
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    k: float = 1.0,
+) -> Any:
+    """x / (k + alpha * mean of squares of `size` neighbouring channels)^beta.
+
+    Krizhevsky et al. 2012. Raises ValueError for fewer than 3 dimensions.
+    """
+    dims = input.dim()
+    if dims < 3:
+        text = f"Expected 3D or higher dimensionality input (got {dims} dimensions)"
+        raise ValueError(problem("local_response_norm", text, "add dimensions"))
+    if input.numel() == 0:
+        return input
+    before = (size // 2, (size - 1) // 2)
+    squares = pad(input * input, (0, 0) * (dims - 2) + before)
+    channels = input.size(1)
+    total = squares.narrow(1, 0, channels)
+    for shift in range(1, size):
+        total = total + squares.narrow(1, shift, channels)
+    return input / (total / size * alpha + k).pow(beta)
+
+
+# ------------------------------------------------------------------------------ distances
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`."""
+    op = _operators.get("cosine_similarity")
+    if op is not None:
+        return op(x1, x2, dim, eps)
+    a, b = torch.broadcast_tensors(x1, x2)
+    lengths = ((a * a).sum(dim), (b * b).sum(dim))
+    first, second = (v.clamp_min(eps * eps).sqrt() for v in lengths)
+    return (a * b).sum(dim) / (first * second)
+
+
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    """The p-norm of x1 - x2 + eps over the last dimension."""
+    op = _operators.get("pairwise_distance")
+    if op is not None:
+        return op(x1, x2, p, eps, keepdim)
+    difference = x1 - x2 + eps
+    return torch.norm(difference, p, dim=-1, keepdim=keepdim)
+
+
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    """x1^T A x2 + b for each matrix A of `weight`.
+
+    Shape: `(*, I)`, `(*, J)`, `(O, I, J)` -> `(*, O)`.
+    """
+    op = _operators.get("bilinear")
+    if op is not None:
+        return op(input1, input2, weight, bias)
+    outputs, inner1, inner2 = weight.shape
+    left = torch.matmul(input1, weight.permute(1, 0, 2).reshape(inner1, outputs * inner2))
+    left = left.reshape(*input1.shape[:-1], outputs, inner2)
+    result = (left * input2.unsqueeze(-2)).sum(-1)
+    return result if bias is None else result + bias
+
+
+def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+    """1 at the class, 0 elsewhere, in a new last dimension (int64).
+
+    Args:
+        tensor: class indices (int64).
+        num_classes: the largest index + 1 when -1.
+
+    Raises:
+        RuntimeError: not int64, negative classes, or classes beyond `num_classes`.
+    """
+    if tensor.dtype is not _core.int64:
+        text = f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}"
+        raise RuntimeError(problem("one_hot", text, "call .long()"))
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            text = "Can not infer total number of classes from empty tensor."
+            raise RuntimeError(problem("one_hot", text, "give num_classes"))
+        return torch.zeros((*tensor.shape, num_classes), dtype=_core.int64)
+    if int(tensor.min()) < 0:
+        raise RuntimeError(problem("one_hot", "Class values must be non-negative.", "shift them"))
+    largest = int(tensor.max())
+    if num_classes == -1:
+        num_classes = largest + 1
+    elif num_classes <= largest:
+        text = "Class values must be smaller than num_classes."
+        raise RuntimeError(problem("one_hot", text, f"num_classes={largest + 1}"))
+    return (tensor.unsqueeze(-1) == torch.arange(num_classes)).to(_core.int64)

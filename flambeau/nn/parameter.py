@@ -1,0 +1,125 @@
+"""`Parameter` and `Buffer`: tensors that a module registers when they are assigned to it."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from flambeau import _core
+from flambeau._core import Tensor
+from flambeau.nn.modules.messages import problem
+
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "is_lazy",
+]
+
+
+class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
+    """A tensor of another subclass counts as a parameter when it is marked `_is_param`."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        if cls is not Parameter or not isinstance(instance, Tensor):
+            return False
+        return bool(getattr(instance, "_is_param", False))
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
+    """A tensor that is a parameter of the module it is assigned to.
+
+    Args:
+        data: the values; an empty tensor when None. The storage is shared.
+        requires_grad: whether gradients are wanted (True).
+
+    Example:
+        >>> nn.Parameter(torch.zeros(2))
+        Parameter containing:
+        tensor([0., 0.], requires_grad=True)
+    """
+
+    __torch_function__ = _core._disabled_torch_function
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        if data is None:
+            data = _core.tensor_empty((0,))
+        if type(data) is Tensor or type(data) is Parameter:
+            return Tensor._make_subclass(cls, data, requires_grad)
+        if not isinstance(data, Tensor):
+            raise TypeError(
+                problem(
+                    "Parameter",
+                    f"data must be a Tensor, but got {type(data).__name__}",
+                    "nn.Parameter(torch.tensor(data))",
+                )
+            )
+        marked = data.detach().as_subclass(type(data)).requires_grad_(requires_grad)
+        marked._is_param = True
+        return marked
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + Tensor.__repr__(self)
+
+
+class _BufferMeta(type(Tensor)):  # type: ignore[misc]
+    """A tensor of another subclass counts as a buffer when it is marked `_is_buffer`."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        if cls is not Buffer or not isinstance(instance, Tensor):
+            return False
+        return bool(getattr(instance, "_is_buffer", False))
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
+    """A tensor that becomes a buffer of the module it is assigned to.
+
+    Args:
+        data: the values; an empty tensor when None.
+        persistent: whether it is part of `state_dict()`.
+    """
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        if data is None:
+            data = _core.tensor_empty((0,))
+        marked = data.detach().requires_grad_(data.requires_grad)
+        marked.persistent = persistent
+        marked._is_buffer = True
+        return marked
+
+    __torch_function__ = _core._disabled_torch_function
+
+
+def _no_lazy(name: str) -> NoReturn:
+    raise NotImplementedError(
+        problem(
+            name,
+            "lazy modules and uninitialised parameters are not supported",
+            "give the sizes and use the module without 'Lazy'",
+        )
+    )
+
+
+class UninitializedParameter(Parameter):
+    """A parameter without a shape; not supported."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        _no_lazy(cls.__name__)
+
+
+class UninitializedBuffer(Buffer):
+    """A buffer without a shape; not supported."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        _no_lazy(cls.__name__)
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether a tensor waits for its shape."""
+    return isinstance(param, (UninitializedParameter, UninitializedBuffer))
+
+

@@ -1,0 +1,1 @@
+"""Helpers around modules: gradient clipping, packed sequences, parametrizations."""
