@@ -290,3 +290,23 @@ def test_attention_over_heads():
     graph = make_graph(function, ["f64"] * 3, [(2, 5, 12)] * 3)
     made = check_graph(graph, [draw((2, 5, 12), seed=i) for i in range(3)])
     assert len(made.launches) <= 9
+
+
+def test_routines_in_place():
+    graph = make_graph(prims.matmul, ["f64"] * 2, [(3, 3)] * 2, targets=[0])
+    made = check_graph(graph, [draw((3, 3)), draw((3, 3), seed=1)])
+    assert len(made.launches) == 2
+
+    def scatter(x, index, source):
+        return prims.scatter(x, index, source, 1, "add")
+
+    graph = make_graph(scatter, ["f32", "i64", "f32"], [(2, 3), (2, 3), (2, 3)], targets=[0])
+    arrays = [draw((2, 3)), np.array([[0, 2, 2]] * 2), draw((2, 3), seed=1)]
+    made = check_graph(graph, arrays)
+    assert [launch.routine for launch in made.launches] == ["scatter_add_f32"]
+
+    def from_itself(x, index):
+        return prims.scatter(x, index, prims.slice(x, 1, 0, 2, 1), 1, "add")
+
+    graph = make_graph(from_itself, ["f32", "i64"], [(2, 3), (2, 2)], targets=[0])
+    check_graph(graph, [draw((2, 3)), np.array([[0, 0], [1, 2]])])

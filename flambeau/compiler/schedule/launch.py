@@ -231,13 +231,9 @@ class _Scheduler:
                 for c in clusters
                 if any(s.op == "input" and self.place(s).memory == memory for s in c.sources)
             ]
-            for writer in writers:
-                for reader in readers:
-                    if reader is writer or (reader in writers and reader.before >> writer.bit & 1):
-                        continue
-                    if not _run_before(reader, writer, clusters):
-                        assert isinstance(memory[1], int)
-                        raise InPlaceConflict(memory[1])
+            if not _readers_first(readers, writers, clusters):
+                assert isinstance(memory[1], int)
+                raise InPlaceConflict(memory[1])
 
     def _finish_lives(self) -> None:
         """First and last launch of each temporary, whole groups at a time."""
@@ -257,6 +253,20 @@ class _Scheduler:
 def _name(graph: Graph, cluster: Cluster) -> str:
     ops = dict.fromkeys(v.op for v in cluster.members if not v.op.startswith("s."))
     return f"{graph.name}: {' '.join(list(ops)[:4])}"
+
+
+def _readers_first(readers: list[Cluster], writers: list[Cluster], clusters: list[Cluster]) -> bool:
+    """Orders readers of a slot before its writers; False where that cannot be."""
+    for writer in writers:
+        for reader in readers:
+            if reader is writer:
+                if writer.opaque:  # a routine reads and writes in an order of its own
+                    return False
+            elif reader in writers and reader.before >> writer.bit & 1:
+                continue
+            elif not _run_before(reader, writer, clusters):
+                return False
+    return True
 
 
 def _run_before(first: Cluster, second: Cluster, clusters: Iterable[Cluster]) -> bool:
