@@ -1,0 +1,373 @@
+"""Places of elements: nonzero, masks turned into places, and binary search.
+
+How many places there are is data: these operators read that number first (which ends a recorded
+stream) and compute the rest in one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import layout
+from flambeau.core.definition import op
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.environment import hint, less
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+from flambeau.ops.common import shown
+from flambeau.ops.creation import filled
+from flambeau.ops.index import check_mask
+
+Samples = Iterator[Sample]
+
+
+def _truth(x: Node) -> Node:
+    return x if x.dtype == "bool" else prims.ne(x, prims.zeros_like(x))
+
+
+def _ranks(mask: Node) -> Node:
+    """How many true elements precede each place of a flat mask."""
+    ones = prims.cast(mask, "i64")
+    return prims.cumsum(ones, 0) - ones
+
+
+def _places(mask: Node, total: Size) -> Node:
+    """Places of the true elements of a flat mask, in order; there are `total` of them."""
+    spare = prims.constant(total, prims.iota(mask.shape, 0))
+    slots = prims.where(mask, _ranks(mask), spare)  # false elements go to one slot too many
+    base = prims.full(0, (total + 1,), "i64")
+    written = prims.put_nd(base, (slots,), prims.iota(mask.shape, 0), (0,), "set")
+    return prims.slice(written, 0, 0, total)
+
+
+# ------------------------------------------------------------------------------------ nonzero
+
+
+@op("_count_nonzero(Tensor self) -> Tensor", where="torch", out=False, differentiable=False)
+def _count(self: Node) -> Node:
+    """Number of elements that are not zero, int64."""
+    flat = prims.reshape(self, (prod(self.shape),))
+    return prims.sum(prims.cast(_truth(flat), "i64"), axis=0)
+
+
+@op(
+    "_nonzero(Tensor self, SymInt total) -> Tensor",
+    where="torch",
+    out=False,
+    differentiable=False,
+)
+def _nonzero(self: Node, total: Size) -> Node:
+    """Index vectors of the elements that are not zero, shape (ndim, total)."""
+    linear = _places(_truth(prims.reshape(self, (prod(self.shape),))), total)
+    rows: list[Node] = []
+    for extent in reversed(self.shape):
+        size = prims.constant(extent, linear)
+        rows.append(prims.reshape(prims.remainder(linear, size), (1, total)))
+        linear = prims.floor_div(linear, size)
+    return prims.cat(list(reversed(rows)), 0)
+
+
+def _nonzero_samples() -> Samples:
+    yield sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))
+    yield sample(T(3, 4, dtype="bool", low=0, high=2, grad=False), as_tuple=True)
+    yield sample(T(5, grad=False))
+    yield sample(T(grad=False))
+    yield sample(T(0, 3, grad=False))
+
+
+@op(
+    "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
+    host=True,
+    samples=_nonzero_samples,
+)
+def nonzero(input: Any, *, out: Any = None, as_tuple: bool = False) -> Any:  # noqa: A002
+    """Places of the elements that are not zero, in row-major order.
+
+    Args:
+        as_tuple: one index vector per dimension instead of a matrix (count, ndim).
+
+    Example:
+        >>> torch.tensor([0, 5, 6]).nonzero(as_tuple=True)
+        (tensor([1, 2]),)
+    """
+    if as_tuple:
+        x = input if input.ndim else input.unsqueeze(0)
+        return tuple(_coordinates(x).unbind(0))
+    result = _coordinates(input).t()
+    return result if out is None else out.copy_(result)
+
+
+def _coordinates(x: Any) -> Any:
+    """Index vectors of the elements that are not zero, shape (ndim, count)."""
+    total = int(_count(x).item()) if x.numel() else 0
+    if total == 0 or x.ndim == 0:
+        return x.new_zeros((x.ndim, total), dtype=_int64())
+    return _nonzero(x, total)
+
+
+def _int64() -> Any:
+    from flambeau.core.dtypes import object_of
+
+    return object_of("i64")
+
+
+@op(
+    "argwhere(Tensor self) -> Tensor",
+    host=True,
+    samples=lambda: iter([sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))]),
+)
+def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
+    """`nonzero(input)`: places of the elements that are not zero, shape (count, ndim).
+
+    Example:
+        >>> torch.argwhere(torch.tensor([0, 5]))
+        tensor([[1]])
+    """
+    return nonzero(input)
+
+
+# ------------------------------------------------------------------------------------ masks
+
+
+@op("_masked_select(Tensor self, Tensor mask, SymInt total) -> Tensor", where="torch", out=False)
+def _masked_select(self: Node, mask: Node, total: Size) -> Node:
+    """The elements where the mask is true, in order; mask and tensor broadcast."""
+    chosen, x = prims.broadcast_all(mask, self)
+    count = prod(x.shape)
+    places = _places(prims.reshape(chosen, (count,)), total)
+    return prims.take(prims.reshape(x, (count,)), places, 0)
+
+
+@op("_count_mask(Tensor self, Tensor mask) -> Tensor", where="torch", out=False)
+def _count_mask(self: Node, mask: Node) -> Node:
+    """Number of true elements of a mask, broadcast with a tensor."""
+    check_mask(mask, "masked_select")
+    shape = prims.broadcast_shapes(self.shape, mask.shape)
+    flat = prims.reshape(prims.broadcast_to(mask, shape), (prod(shape),))
+    return prims.sum(prims.cast(flat, "i64"), axis=0)
+
+
+def _mask(*shape: int) -> Any:
+    return T(*shape, dtype="bool", low=0, high=2, grad=False)
+
+
+@op(
+    "masked_select(Tensor input, Tensor mask) -> Tensor",
+    host=True,
+    samples=lambda: iter(
+        [sample(T(3, 4), _mask(3, 4)), sample(T(3, 4), _mask(4)), sample(T(3, 1), _mask(4))]
+    ),
+)
+def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A002
+    """The elements where the mask is true, as a vector; mask and tensor broadcast.
+
+    Raises:
+        RuntimeError: a mask that is not boolean.
+
+    Example:
+        >>> torch.tensor([1, 2, 3]).masked_select(torch.tensor([True, False, True]))
+        tensor([1, 3])
+    """
+    total = int(_count_mask(input.detach(), mask).item())
+    result = _masked_select(input, mask, total)
+    return result if out is None else out.copy_(result)
+
+
+@op(
+    "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
+    inplace=True,
+    samples=lambda: iter([sample(T(3, 4), _mask(3, 4), T(12)), sample(T(3, 4), _mask(4), T(3, 5))]),
+)
+def masked_scatter(self: Node, mask: Node, source: Node) -> Node:
+    """A copy with the elements where the mask is true taken from source, in order.
+
+    Raises:
+        RuntimeError: a mask that is not boolean, or dtypes that differ.
+        IndexError: source has fewer elements than the mask has true ones.
+
+    Example:
+        >>> x, mask = torch.zeros(3), torch.tensor([True, False, True])
+        >>> x.masked_scatter(mask, torch.tensor([5., 6.]))
+        tensor([5., 0., 6.])
+    """
+    check_mask(mask, "masked_scatter")
+    if source.dtype != self.dtype:
+        raise RuntimeError(
+            f"[masked_scatter] masked_scatter: expected self and source to have same dtypes but got"
+            f" {self.dtype} and {source.dtype}\nhint: convert the source"
+        )
+    chosen, x = prims.broadcast_all(mask, self)
+    count, available = prod(x.shape), prod(source.shape)
+    flat = prims.reshape(chosen, (count,))
+    rank = prims.where(flat, _ranks(flat), prims.full(0, flat.shape, "i64"))
+    if isinstance(available, int) and available == 0:
+        return x
+    places = prims.check_index(rank, available, "masked_scatter")
+    values = prims.take(prims.reshape(source, (available,)), places, 0)
+    return prims.where(chosen, prims.reshape(values, x.shape), x)
+
+
+# ------------------------------------------------------------------------------------ search
+
+
+def _search(ordered: Node, values: Node, right: bool, sorter: Node | None) -> Node:
+    """First places whose elements are not less (`right`: greater) than the values.
+
+    Powers of two are added to the place while the element before it is less: as many steps as
+    the length has binary digits, for all values at once.
+    """
+    n = ordered.shape[-1]
+    flat = prims.reshape(ordered, (prod(ordered.shape),))
+    order = None if sorter is None else prims.reshape(sorter, (prod(sorter.shape),))
+    place = prims.full(0, values.shape, "i64")
+    row = prims.full(0, values.shape, "i64")
+    if ordered.ndim > 1:
+        for d in range(ordered.ndim - 1):
+            extent = prims.constant(ordered.shape[d], row)
+            row = row * extent + prims.iota(values.shape, d)
+        row = row * prims.constant(n, row)
+    if isinstance(n, int) and n == 0:
+        return place
+    limit = prims.constant(n, place)
+    step = 1 << (hint(n).bit_length() - 1)
+    while not less(n, 2 * step):  # holds already: the guard ties the program to this length
+        step *= 2
+    while step:
+        ahead = place + step
+        inside = prims.le(ahead, limit)
+        at = row + prims.where(inside, ahead - 1, prims.full(0, place.shape, "i64"))
+        if order is not None:
+            at = prims.take(order, at, 0)
+            at = at + row
+        element = prims.take(flat, at, 0)
+        beyond = prims.gt(element, values) if right else prims.ge(element, values)
+        place = prims.where(inside & prims.bitwise_not(beyond), ahead, place)
+        step //= 2
+    return place
+
+
+def _check_search(ordered: Node, values: Node, scalar: bool) -> None:
+    if scalar and ordered.ndim != 1:
+        raise RuntimeError(
+            "[searchsorted] torch.searchsorted(): input value can be a scalar only when boundaries "
+            f"tensor dimension is 1, but we got boundaries tensor dim({ordered.ndim})\n"
+            "hint: pass a tensor of values"
+        )
+    lead = ordered.shape[:-1]
+    fits = ordered.ndim == 1 or (
+        values.ndim == ordered.ndim
+        and all(layout.same(a, b) for a, b in zip(lead, values.shape[:-1], strict=True))
+    )
+    if not fits:
+        raise RuntimeError(
+            "[searchsorted] torch.searchsorted(): boundaries tensor should be 1 dimension or the "
+            "first N-1 dimensions of boundaries tensor and input value tensor must match, but we "
+            f"got boundaries tensor {shown(ordered.shape)} and input value tensor "
+            f"{shown(values.shape)}\nhint: expand the boundaries"
+        )
+
+
+def _searched(
+    ordered: Node, values: Any, out_int32: bool, right: bool, side: str | None, sorter: Node | None
+) -> Node:
+    scalar = not (isinstance(values, Node) and values.op != "scalar")
+    if scalar:
+        kind = "f64" if ordered.dtype in ("f16", "bf16", "f32", "f64") else None
+        number = values.dtype if isinstance(values, Node) else "f64"
+        values = filled(values, (), kind or number)
+    _check_search(ordered, values, scalar)
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise RuntimeError(
+            f"[searchsorted] side and right can't be set to opposites, got side of {side} while "
+            f"right was {right}\nhint: side='right' alone"
+        )
+    if ordered.dtype != values.dtype:
+        common = "f64" if "f64" in (ordered.dtype, values.dtype) or scalar else None
+        common = common or max(ordered.dtype, values.dtype, key=_width)
+        ordered, values = prims.cast(ordered, common), prims.cast(values, common)
+    result = _search(ordered, values, right or side == "right", sorter)
+    return prims.cast(result, "i32") if out_int32 else result
+
+
+def _width(dtype: str) -> int:
+    from flambeau.ir.node import DTYPES
+
+    return DTYPES.index(dtype)
+
+
+def _search_samples() -> Samples:
+    ordered = T(5, values=[-1.5, -0.5, 0.0, 0.5, 1.5], grad=False)
+    rows = T(2, 3, values=[[-1.0, 0.0, 1.0], [0.0, 0.5, 1.0]], grad=False)
+    yield sample(ordered, T(3, 4, grad=False))
+    yield sample(ordered, T(7, grad=False), right=True)
+    yield sample(rows, T(2, 4, grad=False), side="right")
+    yield sample(ordered, 0.5, out_int32=True)
+
+
+@op(
+    "searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, "
+    "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+    where="torch",
+    runtime="input",
+    differentiable=False,
+    samples=_search_samples,
+    reference="numpy.searchsorted",
+)
+def searchsorted(
+    sorted_sequence: Node,
+    input: Any,  # noqa: A002 - the public name
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: Node | None,
+) -> Node:
+    """Places where values would be inserted so that the last dimension stays sorted.
+
+    Args:
+        right: after equal elements instead of before (also `side="right"`).
+        sorter: indices that sort the sequence.
+
+    Raises:
+        RuntimeError: leading dimensions that differ, or a number for several sequences.
+
+    Example:
+        >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 4]))
+        tensor([1, 2])
+    """
+    return _searched(sorted_sequence, input, out_int32, right, side, sorter)
+
+
+@op(
+    "bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) "
+    "-> Tensor",
+    runtime="input",
+    differentiable=False,
+    samples=lambda: iter(
+        [
+            sample(T(3, 4, grad=False), T(3, values=[-1.0, 0.0, 1.0], grad=False)),
+            sample(T(3, grad=False), T(3, values=[-1.0, 0.0, 1.0], grad=False), right=True),
+        ]
+    ),
+    errors=lambda: iter([ErrorSample(sample(T(3), T(2, 2)), RuntimeError, "must be 1 dimension")]),
+)
+def bucketize(input: Any, boundaries: Node, out_int32: bool, right: bool) -> Node:  # noqa: A002
+    """Numbers of the intervals between sorted boundaries that values fall into.
+
+    Args:
+        right: intervals [a, b) instead of (a, b].
+
+    Raises:
+        RuntimeError: boundaries of several dimensions.
+
+    Example:
+        >>> torch.bucketize(torch.tensor([0.5, 2.5]), torch.tensor([1., 2.]))
+        tensor([0, 2])
+    """
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            "[bucketize] boundaries tensor must be 1 dimension, but got dim"
+            f"({boundaries.ndim})\nhint: searchsorted takes several sequences"
+        )
+    return _searched(boundaries, input, out_int32, right, None, None)
