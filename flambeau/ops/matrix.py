@@ -1,80 +1,98 @@
-"""Products of vectors and matrices, and what is made of them."""
+"""Products of vectors and matrices, and sums with them.
+
+Products never promote dtypes. Half types accumulate in float32 and round once per product; a sum
+with a product rounds again, as its own operation would.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.definition import op
-from flambeau.core.samples import Sample, T, sample
+from flambeau.core.definition import OpDefinition, op
+from flambeau.core.dtypes import PUBLIC_NAMES
+from flambeau.core.promotion import compute_dtype
+from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import broadcast_sizes
-from flambeau.ops.common import shown
+from flambeau.ir.size import Size
+from flambeau.ops.broadcasting import as_node, broadcast_sizes, together, unsupported
+from flambeau.ops.common import normalise_dim, number_shown, same_sizes, shown, static_size
 
-
-def _matmul_samples() -> Iterator[Sample]:
-    shapes = [
-        ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
-        ((5, 2, 3), (5, 3, 4)), ((2, 1, 2, 3), (5, 3, 4)), ((5, 2, 3), (3,)), ((0, 3), (3, 4)),
-        ((2, 0), (0, 3)), ((33, 17), (17, 40)),
-    ]  # fmt: skip
-    for a, b in shapes:
-        yield sample(T(*a), T(*b))
-    yield sample(T(4, 6, layout="transposed"), T(4, 3))
+Value = Any  # a Node or a Python number
 
 
 def check_same_dtype(name: str, a: Node, b: Node) -> None:
     """Raise unless both operands of a product have one dtype."""
     if a.dtype != b.dtype:
         raise RuntimeError(
-            f"[{name}] expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}\n"
+            f"[{name}] expected m1 and m2 to have the same dtype, but got: "
+            f"{PUBLIC_NAMES[a.dtype]} != {PUBLIC_NAMES[b.dtype]}\n"
             "hint: convert one operand; products do not promote dtypes"
         )
 
 
-def check_inner(name: str, a: Node, b: Node) -> None:
-    """Raise unless the last size of `a` is the last but one of `b`."""
-    if not layout.same(a.shape[-1], b.shape[-2]):
+def check_rank(name: str, x: Node, ndim: int, argument: str) -> None:
+    """Raise unless an operand has so many dimensions."""
+    if x.ndim != ndim:
+        kind = {1: "vector", 2: "matrix", 3: "batch of matrices (3D tensor)"}[ndim]
         raise RuntimeError(
-            f"[{name}] mat1 and mat2 shapes cannot be multiplied: inner dimensions differ: "
-            f"{shown(a.shape)} and {shown(b.shape)}\n"
-            "hint: transpose mat2, or check the order of its dimensions"
+            f"[{name}] {argument} must be a {kind}, but it has {x.ndim} dimensions: "
+            f"{shown(x.shape)}\nhint: matmul takes all ranks"
         )
 
 
 def product(name: str, a: Node, b: Node) -> Node:
-    """Matrix product of equal batches, checked; halves accumulate in float32 and round once."""
+    """Matrix product of equal batches, checked."""
     check_same_dtype(name, a, b)
-    check_inner(name, a, b)
-    if a.dtype == "bool":
+    if not layout.same(a.shape[-1], b.shape[-2]):
         raise RuntimeError(
-            f"[{name}] \"addmm_impl_cpu_\" not implemented for 'Bool'\nhint: convert to int or float"
+            f"[{name}] inner dimensions differ: mat1 and mat2 shapes cannot be multiplied "
+            f"({shown(a.shape)} and {shown(b.shape)}: {number_shown(a.shape[-1])} != "
+            f"{number_shown(b.shape[-2])})\n"
+            "hint: transpose mat2, or check the order of its dimensions"
         )
+    if a.dtype == "bool":
+        raise unsupported(name, a, "convert to an integer or floating-point type first")
     return prims.matmul(a, b)
 
 
-@op("mm(Tensor self, Tensor mat2) -> Tensor", reference="numpy.matmul")
-def mm(self: Node, mat2: Node) -> Node:
-    """Product of two matrices: (n, k) x (k, m) -> (n, m); no broadcasting, no promotion.
+def batched(name: str, a: Node, b: Node) -> Node:
+    """Matrix products with broadcast batches; many rows times one matrix are one product."""
+    if b.ndim == 2 and a.ndim > 2:
+        rows = layout.numel(a.shape[:-1])
+        flat = product(name, prims.reshape(a, (rows, a.shape[-1])), b)
+        return prims.reshape(flat, (*a.shape[:-1], b.shape[-1]))
+    batch = broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
+    a = prims.broadcast_to(a, (*batch, *a.shape[-2:]))
+    b = prims.broadcast_to(b, (*batch, *b.shape[-2:]))
+    return product(name, a, b)
 
-    Raises:
-        RuntimeError: not matrices, inner sizes or dtypes differ.
 
-    Example:
-        >>> torch.mm(torch.ones(2, 3), torch.ones(3, 2))
-        tensor([[3., 3.],
-                [3., 3.]])
-    """
-    for x, which in ((self, "self"), (mat2, "mat2")):
-        if x.ndim != 2:
-            raise RuntimeError(f"[mm] {which} must be a matrix\nhint: use matmul for other ranks")
-    return product("mm", self, mat2)
+def _matmul_samples() -> Iterator[Sample]:
+    shapes = [
+        ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
+        ((5, 2, 3), (5, 3, 4)), ((2, 1, 2, 3), (5, 3, 4)), ((5, 2, 3), (3,)), ((3,), (5, 3, 4)),
+        ((0, 3), (3, 4)), ((2, 0), (0, 3)), ((33, 17), (17, 40)),
+    ]  # fmt: skip
+    for a, b in shapes:
+        yield sample(T(*a), T(*b))
+    yield sample(T(4, 6, layout="transposed"), T(6, 3))
+    yield sample(T(4, 6), T(6, 3, layout="transposed"))
+
+
+def _matmul_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(2, 3), T(4, 5)), RuntimeError, "inner dimensions differ")
+    yield ErrorSample(sample(T(), T(4)), RuntimeError, "both arguments to matmul need")
+    yield ErrorSample(sample(T(2, 2, 3), T(4, 3, 5)), RuntimeError, "The size of tensor a (2)")
 
 
 @op(
     "matmul(Tensor self, Tensor other) -> Tensor",
+    where="torch method linalg",
     samples=_matmul_samples,
+    errors=_matmul_errors,
     reference="numpy.matmul",
 )
 def matmul(self: Node, other: Node) -> Node:
@@ -98,21 +116,455 @@ def matmul(self: Node, other: Node) -> Node:
         )
     a = prims.unsqueeze(self, 0) if self.ndim == 1 else self
     b = prims.unsqueeze(other, 1) if other.ndim == 1 else other
-    result = batched(a, b)
+    result = batched("matmul", a, b)
     if self.ndim == 1:
-        result = prims.squeeze(result, -2)
-    return prims.squeeze(result, -1) if other.ndim == 1 else result
+        result = prims.squeeze(result, result.ndim - 2)
+    return prims.squeeze(result, result.ndim - 1) if other.ndim == 1 else result
 
 
-def batched(a: Node, b: Node) -> Node:
-    """Matrix products with broadcast batches; many rows times one matrix are one product."""
-    check_same_dtype("matmul", a, b)
-    check_inner("matmul", a, b)
-    if b.ndim == 2 and a.ndim > 2:
-        rows = layout.numel(a.shape[:-1])
-        flat = product("matmul", prims.reshape(a, (rows, a.shape[-1])), b)
-        return prims.reshape(flat, (*a.shape[:-1], b.shape[-1]))
-    batch = broadcast_sizes("matmul", a.shape[:-2], b.shape[:-2])
-    a = prims.broadcast_to(a, (*batch, *a.shape[-2:]))
-    b = prims.broadcast_to(b, (*batch, *b.shape[-2:]))
-    return product("matmul", a, b)
+@op("_rmatmul(Tensor self, Tensor other) -> Tensor", where="method")
+def _rmatmul(self: Node, other: Node) -> Node:
+    """`other @ self`."""
+    return matmul(other, self)
+
+
+def _pair_samples(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
+    return lambda: iter([sample(T(*a), T(*b)) for a, b in shapes])
+
+
+@op(
+    "mm(Tensor self, Tensor mat2) -> Tensor",
+    samples=_pair_samples(((2, 3), (3, 4)), ((0, 3), (3, 2)), ((17, 33), (33, 5))),
+    errors=lambda: iter([ErrorSample(sample(T(2), T(2, 3)), RuntimeError, "must be a matrix")]),
+    reference="numpy.matmul",
+)
+def mm(self: Node, mat2: Node) -> Node:
+    """Product of two matrices: (n, k) x (k, m) -> (n, m); no broadcasting, no promotion.
+
+    Raises:
+        RuntimeError: not matrices, inner sizes or dtypes differ.
+
+    Example:
+        >>> torch.mm(torch.ones(2, 3), torch.ones(3, 2))
+        tensor([[3., 3.],
+                [3., 3.]])
+    """
+    check_rank("mm", self, 2, "self")
+    check_rank("mm", mat2, 2, "mat2")
+    return product("mm", self, mat2)
+
+
+@op(
+    "bmm(Tensor self, Tensor mat2) -> Tensor",
+    samples=_pair_samples(((5, 2, 3), (5, 3, 4)), ((0, 2, 3), (0, 3, 4)), ((2, 3, 0), (2, 0, 4))),
+    reference="numpy.matmul",
+)
+def bmm(self: Node, mat2: Node) -> Node:
+    """Products of two equal batches of matrices: (b, n, k) x (b, k, m) -> (b, n, m).
+
+    Raises:
+        RuntimeError: not three dimensions; batches, inner sizes or dtypes differ.
+
+    Example:
+        >>> torch.bmm(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).shape
+        torch.Size([2, 3, 5])
+    """
+    check_rank("bmm", self, 3, "batch1")
+    check_rank("bmm", mat2, 3, "batch2")
+    _check_batches("bmm", self, mat2)
+    return product("bmm", self, mat2)
+
+
+def _check_batches(name: str, a: Node, b: Node) -> None:
+    if not layout.same(a.shape[0], b.shape[0]):
+        raise RuntimeError(
+            f"[{name}] Expected size for first two dimensions of batch2 tensor to be: "
+            f"[{number_shown(a.shape[0])}, {number_shown(a.shape[2])}] but got: "
+            f"{shown(b.shape[:2])}\nhint: batches must be equal; matmul broadcasts them"
+        )
+
+
+@op(
+    "mv(Tensor self, Tensor vec) -> Tensor",
+    samples=_pair_samples(((2, 3), (3,)), ((0, 3), (3,)), ((3, 0), (0,))),
+    reference="numpy.matmul",
+)
+def mv(self: Node, vec: Node) -> Node:
+    """Product of a matrix and a vector: (n, k) x (k) -> (n).
+
+    Raises:
+        RuntimeError: not a matrix and a vector, inner sizes or dtypes differ.
+
+    Example:
+        >>> torch.mv(torch.ones(2, 3), torch.ones(3))
+        tensor([3., 3.])
+    """
+    check_rank("mv", self, 2, "self")
+    check_rank("mv", vec, 1, "vec")
+    return prims.squeeze(product("mv", self, prims.unsqueeze(vec, 1)), 1)
+
+
+# ------------------------------------------------------------------------------- inner products
+
+
+def _dot(name: str, a: Node, b: Node, conjugate: bool = False) -> Node:
+    check_rank(name, a, 1, "self")
+    check_rank(name, b, 1, "tensor")
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"[{name}] dot : expected both vectors to have same dtype, but found "
+            f"{PUBLIC_NAMES[a.dtype]} and {PUBLIC_NAMES[b.dtype]}\nhint: convert one operand"
+        )
+    if not layout.same(a.shape[0], b.shape[0]):
+        raise RuntimeError(
+            f"[{name}] inconsistent tensor size, expected tensor {shown(a.shape)} and src "
+            f"{shown(b.shape)} to have the same number of elements\nhint: check the lengths"
+        )
+    if a.dtype == "bool":
+        raise unsupported(name, a, "convert to an integer or floating-point type first")
+    wide = compute_dtype(a.dtype)
+    left, right = prims.cast(a, wide), prims.cast(b, wide)
+    if conjugate and wide in ("c64", "c128"):
+        left = prims.complex(prims.real(left), -prims.imag(left))
+    return prims.cast(prims.sum(left * right, 0), a.dtype)
+
+
+@op(
+    "dot(Tensor self, Tensor tensor) -> Tensor",
+    samples=_pair_samples(((3,), (3,)), ((0,), (0,)), ((4200,), (4200,))),
+    errors=lambda: iter([ErrorSample(sample(T(2), T(3)), RuntimeError, "inconsistent tensor")]),
+    reference="numpy.dot",
+)
+def dot(self: Node, tensor: Node) -> Node:
+    """The sum of products of two vectors.
+
+    Raises:
+        RuntimeError: not two vectors of one size and dtype.
+
+    Example:
+        >>> torch.dot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+        tensor(11.)
+    """
+    return _dot("dot", self, tensor)
+
+
+@op(
+    "vdot(Tensor self, Tensor other) -> Tensor",
+    samples=_pair_samples(((3,), (3,))),
+    reference="numpy.vdot",
+)
+def vdot(self: Node, other: Node) -> Node:
+    """The sum of products of two vectors, the first conjugated.
+
+    Example:
+        >>> torch.vdot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+        tensor(11.)
+    """
+    return _dot("vdot", self, other, True)
+
+
+@op(
+    "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+    where="linalg",
+    samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3, 4), T(4)), sample(T(3), T(3))]),
+)
+def vecdot(x: Node, y: Node, dim: int) -> Node:
+    """Sums of products along `dim`, the first operand conjugated; operands broadcast.
+
+    Example:
+        >>> torch.linalg.vecdot(torch.ones(2, 3), torch.ones(3))
+        tensor([3., 3.])
+    """
+    check_same_dtype("vecdot", x, y)
+    a, b = together("vecdot", x, y)
+    axis = normalise_dim(dim, a.ndim, "vecdot")
+    wide = compute_dtype(a.dtype)
+    a, b = prims.cast(a, wide), prims.cast(b, wide)
+    if wide in ("c64", "c128"):
+        a = prims.complex(prims.real(a), -prims.imag(a))
+    return prims.cast(prims.sum(a * b, axis), x.dtype)
+
+
+@op(
+    "inner(Tensor self, Tensor other) -> Tensor",
+    samples=_pair_samples(((3,), (3,)), ((2, 3), (4, 3)), ((2, 3), (3,)), ((), (3,))),
+    reference="numpy.inner",
+)
+def inner(self: Node, other: Node) -> Node:
+    """Sums of products along the last dimensions: [*A, K] and [*B, K] give [*A, *B].
+
+    Raises:
+        RuntimeError: the last sizes or the dtypes differ.
+
+    Example:
+        >>> torch.inner(torch.ones(2, 3), torch.ones(3))
+        tensor([3., 3.])
+    """
+    if self.ndim == 0 or other.ndim == 0:
+        a, b = together("inner", self, other)
+        return prims.cast(
+            prims.cast(a, compute_dtype(a.dtype)) * prims.cast(b, compute_dtype(a.dtype)), a.dtype
+        )
+    if self.ndim == 1 and other.ndim == 1:
+        return _dot("inner", self, other)
+    last = self.shape[-1]
+    a = prims.reshape(self, (layout.numel(self.shape[:-1]), last))
+    b = prims.reshape(other, (layout.numel(other.shape[:-1]), other.shape[-1]))
+    flat = product("inner", a, prims.permute(b, (1, 0)))
+    return prims.reshape(flat, (*self.shape[:-1], *other.shape[:-1]))
+
+
+@op(
+    "outer(Tensor self, Tensor vec2) -> Tensor",
+    promote="default",
+    layout="contiguous",
+    inplace=False,
+    aliases="ger",
+    samples=_pair_samples(((3,), (4,)), ((0,), (4,))),
+    reference="numpy.outer",
+)
+def outer(self: Node, vec2: Node) -> Node:
+    """All products of the elements of two vectors: (n) and (m) give (n, m).
+
+    Raises:
+        RuntimeError: not two vectors.
+
+    Example:
+        >>> torch.outer(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+        tensor([[3., 4.],
+                [6., 8.]])
+    """
+    check_rank("outer", self, 1, "self")
+    check_rank("outer", vec2, 1, "vec2")
+    a, b = prims.unsqueeze(self, 1), prims.unsqueeze(vec2, 0)
+    return a & b if self.dtype == "bool" else a * b
+
+
+# ------------------------------------------------------------------------------- sums of products
+
+
+def _is(value: Value, number: int) -> bool:
+    return not isinstance(value, Node) and value == number
+
+
+def _scaled_sum(name: str, self: Node, found: Node, beta: Value, alpha: Value) -> Node:
+    """beta * self + alpha * found; beta 0 leaves `self` out, even its NaN."""
+    if self.dtype != found.dtype:
+        raise RuntimeError(
+            f"[{name}] self and mat2 must have the same dtype, but got {PUBLIC_NAMES[self.dtype]} "
+            f"and {PUBLIC_NAMES[found.dtype]}\nhint: convert one of them"
+        )
+    shape = found.shape
+    whole = broadcast_sizes(name, self.shape, shape)
+    if not same_sizes(whole, shape):
+        raise RuntimeError(
+            f"[{name}] The expanded size of the tensor {shown(shape)} must match the existing size "
+            f"{shown(self.shape)}\nhint: the first operand broadcasts to the product's shape"
+        )
+    wide = compute_dtype(found.dtype)
+    base = prims.broadcast_to(prims.cast(self, wide), shape)
+    total = prims.cast(found, wide)
+    if not _is(alpha, 1):
+        total = total * as_node(alpha, wide)
+    if not _is(beta, 1):
+        factor = as_node(beta, wide)
+        none = prims.broadcast_to(prims.eq(factor, prims.zeros_like(factor)), shape)
+        base = prims.where(none, prims.zeros_like(base), base * factor)
+    return prims.cast(base + total, found.dtype)
+
+
+def _addmm(self: Node, mat1: Node, mat2: Node) -> Node:
+    check_rank("addmm", mat1, 2, "mat1")
+    check_rank("addmm", mat2, 2, "mat2")
+    return product("addmm", mat1, mat2)
+
+
+def _addmv(self: Node, mat: Node, vec: Node) -> Node:
+    return mv(mat, vec)
+
+
+def _baddbmm(self: Node, batch1: Node, batch2: Node) -> Node:
+    return bmm(batch1, batch2)
+
+
+def _addbmm(self: Node, batch1: Node, batch2: Node) -> Node:
+    """One product over batch and inner dimension together."""
+    check_rank("addbmm", batch1, 3, "batch1")
+    check_rank("addbmm", batch2, 3, "batch2")
+    _check_batches("addbmm", batch1, batch2)
+    count, rows, size = batch1.shape
+    left = prims.reshape(prims.permute(batch1, (1, 0, 2)), (rows, count * size))
+    right = prims.reshape(batch2, (batch2.shape[0] * batch2.shape[1], batch2.shape[2]))
+    return product("addbmm", left, right)
+
+
+def _addr(self: Node, vec1: Node, vec2: Node) -> Node:
+    return outer(vec1, vec2)
+
+
+_SHAPES = {
+    "addmm": ((2, 4), (2, 3), (3, 4), (4,)),
+    "addmv": ((2,), (2, 3), (3,), ()),
+    "addbmm": ((2, 4), (5, 2, 3), (5, 3, 4), (4,)),
+    "baddbmm": ((5, 2, 4), (5, 2, 3), (5, 3, 4), (2, 4)),
+    "addr": ((3, 4), (3,), (4,), (4,)),
+}
+
+
+def _sum_samples(name: str) -> Iterator[Sample]:
+    whole, left, right, part = (T(*shape) for shape in _SHAPES[name])
+    yield sample(whole, left, right)
+    yield sample(part, left, right)
+    yield sample(whole, left, right, beta=2, alpha=3)
+    yield sample(whole, left, right, beta=0)
+
+
+def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition:
+    first, second = names.split()
+
+    def plain(self: Node, left: Node, right: Node) -> Node:
+        return _scaled_sum(name, self, product_of(self, left, right), 1, 1)
+
+    def scaled(self: Node, left: Node, right: Node, beta: Value, alpha: Value) -> Node:
+        return _scaled_sum(name, self, product_of(self, left, right), beta, alpha)
+
+    plain.__doc__ = f"""`beta * self + alpha * {text}`; `self` broadcasts to the product.
+
+    beta 0 leaves `self` out, even where it is NaN.
+
+    Raises:
+        RuntimeError: ranks, inner sizes or dtypes do not fit.
+    """
+    tensors = f"Tensor self, Tensor {first}, Tensor {second}"
+    definition = op(
+        f"{name}({tensors}) -> Tensor", inplace=True, samples=lambda: _sum_samples(name)
+    )(plain)
+    return definition.overload(
+        f"{name}.scaled({tensors}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        runtime="beta alpha",
+    )(scaled)
+
+
+addmm = _sum_with("addmm", "mat1 mat2", "mat1 @ mat2", _addmm)
+addmv = _sum_with("addmv", "mat vec", "mat @ vec", _addmv)
+addbmm = _sum_with("addbmm", "batch1 batch2", "sum of batch1[i] @ batch2[i]", _addbmm)
+baddbmm = _sum_with("baddbmm", "batch1 batch2", "batch1 @ batch2", _baddbmm)
+addr = _sum_with("addr", "vec1 vec2", "outer(vec1, vec2)", _addr)
+
+
+# ------------------------------------------------------------------------------------ others
+
+
+@op(
+    "kron(Tensor self, Tensor other) -> Tensor",
+    promote="default",
+    layout="contiguous",
+    inplace=False,
+    samples=_pair_samples(((2, 3), (4, 5)), ((2,), (3, 2)), ((2, 2, 2), (2, 3)), ((), (3,))),
+    reference="numpy.kron",
+)
+def kron(self: Node, other: Node) -> Node:
+    """The Kronecker product: every element of `self` times all of `other`, as blocks.
+
+    Example:
+        >>> torch.kron(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
+        tensor([1., 1., 2., 2.])
+    """
+    ndim = max(self.ndim, other.ndim)
+    left = (1,) * (ndim - self.ndim) + self.shape
+    right = (1,) * (ndim - other.ndim) + other.shape
+    pairs_a: list[Size] = [n for a in left for n in (a, 1)]
+    pairs_b: list[Size] = [n for b in right for n in (1, b)]
+    a, b = prims.reshape(self, tuple(pairs_a)), prims.reshape(other, tuple(pairs_b))
+    blocks = a & b if self.dtype == "bool" else a * b
+    return prims.reshape(blocks, tuple(m * n for m, n in zip(left, right, strict=True)))
+
+
+def _cross_product(name: str, a: Node, b: Node, dim: int) -> Node:
+    a, b = together(name, a, b)
+    axis = normalise_dim(dim, a.ndim, name)
+    if a.ndim == 0 or not layout.same(a.shape[axis], 3):
+        raise RuntimeError(
+            f"[{name}] linalg.cross: inputs dimension {dim} must have length 3, but the inputs are "
+            f"{shown(a.shape)}\nhint: the cross product is of vectors in space"
+        )
+    x, y = ([prims.slice(v, axis, i, 1) for i in range(3)] for v in (a, b))
+    parts = [x[i] * y[(i + 1) % 3] - x[(i + 1) % 3] * y[i] for i in (1, 2, 0)]
+    return prims.cat(parts, axis)
+
+
+def _cross_samples() -> Iterator[Sample]:
+    yield sample(T(4, 3), T(4, 3))
+    yield sample(T(3), T(3))
+    yield sample(T(3, 5), T(3, 5), dim=0)
+
+
+@op(
+    "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
+    promote="default",
+    layout="contiguous",
+    inplace=False,
+    samples=_cross_samples,
+)
+def cross(self: Node, other: Node, dim: int | None) -> Node:
+    """Cross products of vectors of three elements along `dim` (the first of size 3 by default).
+
+    Raises:
+        RuntimeError: no dimension of size 3, or sizes that do not broadcast.
+
+    Example:
+        >>> torch.cross(torch.tensor([1.0, 0, 0]), torch.tensor([0.0, 1, 0]))
+        tensor([0., 0., 1.])
+    """
+    if dim is None:
+        dim = next((d for d, n in enumerate(self.shape) if static_size(n) == 3), None)
+        if dim is None:
+            raise RuntimeError("[cross] no dimension of size 3 in input\nhint: pass dim")
+    return _cross_product("cross", self, other, dim)
+
+
+@op(
+    "cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    where="linalg",
+    promote="default",
+    layout="contiguous",
+    inplace=False,
+    samples=lambda: iter([sample(T(4, 3), T(4, 3)), sample(T(4, 3), T(1, 3))]),
+)
+def linalg_cross(self: Node, other: Node, dim: int) -> Node:
+    """Cross products of vectors of three elements along `dim`.
+
+    Raises:
+        RuntimeError: the dimension has not size 3, or sizes do not broadcast.
+
+    Example:
+        >>> torch.linalg.cross(torch.tensor([1.0, 0, 0]), torch.tensor([0.0, 1, 0]))
+        tensor([0., 0., 1.])
+    """
+    return _cross_product("cross", self, other, dim)
+
+
+@op(
+    "trace(Tensor self) -> Tensor",
+    samples=lambda: iter([sample(T(3, 4)), sample(T(4, 3)), sample(T(0, 3))]),
+    reference="numpy.trace",
+)
+def trace(self: Node) -> Node:
+    """The sum of the diagonal of a matrix; integers sum in int64.
+
+    Raises:
+        RuntimeError: not a matrix.
+
+    Example:
+        >>> torch.trace(torch.ones(3, 3))
+        tensor(3.)
+    """
+    from flambeau.ops.reduce import sum as total
+
+    if self.ndim != 2:
+        raise RuntimeError(
+            f"[trace] trace: expected a matrix, but got tensor with dim {self.ndim}\nhint: 2D"
+        )
+    diagonal = prims.eq(prims.iota(self.shape, 0), prims.iota(self.shape, 1))
+    zero = prims.full_like(0, self)
+    return total(prims.where(diagonal, self, zero))
