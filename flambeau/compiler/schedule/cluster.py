@@ -86,6 +86,8 @@ class Clustering:
         self._readers: dict[Node, list[Cluster]] = {}
         self._bits = 0
         self._groups: dict[Node, Cluster] = {}
+        self._joined: list[list[Cluster]] = []  # owners of concatenations
+        self._followed = 0  # mask of clusters that others must come after
 
     def run(self) -> list[Cluster]:
         """Assigns every heavy value; returns the clusters in order of their first value."""
@@ -95,9 +97,9 @@ class Clustering:
             if role == "opaque":
                 self._add_routine(value)
             elif role == "cat":
-                self.owners[value] = _distinct(
-                    owner for part in value.inputs for owner in self.owners[part]
-                )
+                owners = _distinct(o for part in value.inputs for o in self.owners[part])
+                self.owners[value] = owners
+                self._joined.append(owners)
             else:
                 self._place(value)
         return [c for c in self.clusters if c.members]
@@ -147,6 +149,7 @@ class Clustering:
             sources = self.sources_of(value)
             cluster.sources.update(sources)
             cluster.before = self._ancestors(self._owners(sources))
+            self._followed |= cluster.before
         cluster.members[value] = Member("full", value, [])
         self.owners[value] = [cluster]
 
@@ -304,12 +307,13 @@ class Clustering:
             self.owners[value] = [cluster]
         cluster.before = (cluster.before | other.before) & ~(1 << other.bit)
         cluster.order = min(cluster.order, other.order)
+        self._followed |= 1 << cluster.bit
         for third in self.clusters:
             if third.before >> other.bit & 1:
                 third.before = (third.before & ~(1 << other.bit)) | 1 << cluster.bit
-        for owners in self.owners.values():
+        for owners in self._joined:
             if other in owners:
-                owners[owners.index(other)] = cluster
+                owners[:] = _distinct(cluster if o is other else o for o in owners)
         other.members = {}
         self._accept(cluster, members, ())
 
@@ -324,6 +328,9 @@ class Clustering:
         grown = cluster.before | self._ancestors(above)
         grown &= ~(1 << cluster.bit)
         cluster.before = grown
+        self._followed |= grown
+        if not self._followed >> cluster.bit & 1:
+            return
         for other in self.clusters:
             if other.before >> cluster.bit & 1 and other.before | grown != other.before:
                 other.before |= grown

@@ -225,13 +225,13 @@ class _Scheduler:
                         slots.setdefault(place.memory, []).append(cluster)
         if not slots:
             return
+        readers: dict[Memory, list[Cluster]] = {}
+        for cluster in clusters:
+            for source in cluster.sources:
+                if source.op == "input":
+                    readers.setdefault(self.place(source).memory, []).append(cluster)
         for memory, writers in slots.items():
-            readers = [
-                c
-                for c in clusters
-                if any(s.op == "input" and self.place(s).memory == memory for s in c.sources)
-            ]
-            if not _readers_first(readers, writers, clusters):
+            if not _readers_first(readers.get(memory, []), writers, clusters):
                 assert isinstance(memory[1], int)
                 raise InPlaceConflict(memory[1])
 
@@ -306,7 +306,13 @@ def _in_order(clusters: list[Cluster]) -> list[Cluster]:
         missing = (cluster.before & ~done) | 1 << cluster.bit
         if done >> cluster.bit & 1:
             continue
-        waiting = [c for bit, c in by_bit.items() if missing >> bit & 1]
+        waiting: list[Cluster] = []
+        while missing:
+            lowest = missing & -missing
+            missing ^= lowest
+            found = by_bit.get(lowest.bit_length() - 1)
+            if found is not None:
+                waiting.append(found)
         for entry in sorted(waiting, key=lambda c: (c.before.bit_count(), c.order)):
             ordered.append(entry)
             done |= 1 << entry.bit
