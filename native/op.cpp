@@ -102,7 +102,7 @@ PyObject* run_inplace(Op* op, Overload* overload, Frame* frame) {
   if (!check_inplace(*frame)) return nullptr;
   StackVector<Tensor*, 16> originals;
   bool separated = false;
-  if (!separate_overlaps(overload, frame, &originals, &separated)) return nullptr;
+  if (!separate_overlaps(op, overload, frame, &originals, &separated)) return nullptr;
   Instance* instance = find_instance(op, overload, frame);
   if (!instance) return nullptr;
   const Call call = frame->call();

@@ -277,8 +277,8 @@ bool init_op_override(PyObject* module);
 PyObject* run_out(Op* op, Overload* overload, Frame* frame);
 PyObject* copy_to_out(PyObject* result, PyObject* out);               // new reference to out
 bool copy_cast(Tensor* target, Tensor* source);                      // same sizes; converts
-bool separate_overlaps(Overload* overload, Frame* frame, StackVector<Tensor*, 16>* originals,
-                       bool* changed);
+bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
+                       StackVector<Tensor*, 16>* originals, bool* changed);
 
 // op.cpp
 PyObject* call_python(Overload* overload, Frame* frame);

@@ -8,6 +8,7 @@
 #include <complex>
 
 #include "op_internal.h"
+#include "tensor_internal.h"
 
 namespace fb {
 namespace {
@@ -117,13 +118,14 @@ bool overlaps(const Tensor* target, const Tensor* other) {
   return a.begin < b.end && b.begin < a.end;
 }
 
-bool check_target(const Overload*, const Tensor* target) {
+bool check_target(const Op* op, const Tensor* target) {
   if (target->flags & kContiguous) return true;
   for (int d = 0; d < target->ndim; ++d) {
     if (target->sizes()[d] > 1 && target->strides()[d] == 0) {
-      PyErr_SetString(PyExc_RuntimeError,
-                      "unsupported operation: several elements of the written-to tensor share "
-                      "one memory location\nhint: clone() the tensor first");
+      PyErr_Format(PyExc_RuntimeError,
+                   "[%s] unsupported operation: more than one element of the written-to tensor "
+                   "refers to a single memory location\nhint: clone() the tensor first",
+                   op->text.c_str());
       return false;
     }
   }
@@ -166,12 +168,12 @@ bool resize_out(Tensor* out, const Tensor* result) {
                    1) < 0) {
     return false;
   }
-  PyObject* size = size_object(result->ndim, result->sizes());
-  PyObject* done =
-      size ? PyObject_CallMethod(reinterpret_cast<PyObject*>(out), "resize_", "O", size) : nullptr;
-  Py_XDECREF(size);
-  Py_XDECREF(done);
-  return done != nullptr;
+  if (!tensor_materialise(out, "out=")) return false;
+  const int64_t nbytes = (out->offset + result->numel) * item_size(out->dtype);
+  if (nbytes > out->storage->nbytes && !storage_resize(out->storage, nbytes)) return false;
+  storage_incref(out->storage);  // tensor_fill takes one
+  return tensor_fill(out, out->storage, out->dtype, out->device, result->ndim, result->sizes(),
+                     nullptr, out->offset);
 }
 
 bool deliver(Tensor* result, Tensor* out) {
@@ -272,11 +274,11 @@ bool copy_cast(Tensor* target, Tensor* source) {
   return true;
 }
 
-bool separate_overlaps(Overload* overload, Frame* frame, StackVector<Tensor*, 16>* originals,
+bool separate_overlaps(const Op* op, Overload* overload, Frame* frame, StackVector<Tensor*, 16>* originals,
                        bool* changed) {
   for (size_t m = 0; m < frame->mutated.size(); ++m) {
     const Tensor* target = frame->tensors[frame->mutated[m]];
-    if (!check_target(overload, target)) return false;
+    if (!check_target(op, target)) return false;
     for (size_t i = 0; i < overload->arguments.size(); ++i) {
       PyObject* value = frame->values[i];
       if (overload->arguments[i].mutated || !value || !is_tensor(value)) continue;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import os
 import pickle
 import subprocess
 import threading
@@ -224,12 +225,12 @@ def test_out(add):
 
 def test_out_resizes(add):
     x = tensor([1.0, 2.0])
-    if not hasattr(x, "resize_"):
-        pytest.skip("resize_ is an op")
     out = tensor([1.0, 2.0, 3.0])
     with pytest.warns(UserWarning, match="resized"):
         add(x, x, out=out)
     assert out.tolist() == [2.0, 4.0]
+    empty = _core.tensor_empty((0,), dtype=_core.float32)
+    assert add(x, x, out=empty).tolist() == [2.0, 4.0]
 
 
 def test_inplace_bumps_version(kernels):
@@ -246,6 +247,24 @@ def test_inplace_bumps_version(kernels):
     tail = _core.tensor_alias(base, (2,), (1,), 1)
     op(tail, head)  # the other operand is read as it was before the call
     assert base.tolist() == [1.0, 3.0, 5.0]
+
+
+def test_inplace_needs_separate_elements(kernels):
+    builder = AddBuilder(kernels, inplace=True)
+    arguments = (argument("self", "Tensor", mutated=True), argument("other", "Tensor"))
+    op = _core.Op("add_", [(arguments, builder, ())])
+    spread = _core.tensor_alias(tensor([1.0]), (3,), (0,), 0)
+    with pytest.raises(RuntimeError, match=r"\[add_\] unsupported operation"):
+        op(spread, tensor([1.0, 2.0, 3.0]))
+
+
+def test_forked_child_has_threads_of_its_own(add):
+    x = tensor([1.0] * 300_000)
+    add(x, x)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if add(x, x).tolist()[-1] == 2.0 else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_error_buffer(kernels):
