@@ -22,6 +22,7 @@ OPERATORS = {
     "rsub": "rsub", "rtruediv": "_rdiv", "rfloordiv": "_rfloordiv", "rmod": "_rmod",
     "rpow": "_rpow", "rlshift": "_rlshift", "rrshift": "_rrshift",
     "rmatmul": "_rmatmul", "getitem": "_getitem", "setitem": "_setitem",
+    "contains": "_contains", "unbind": "unbind", "alias": "alias", "to_dtype": "to",
 }  # fmt: skip
 INPLACE_OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import layout
+from flambeau.core import layout, tensors
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import hint, less
@@ -126,6 +126,21 @@ def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
         tensor([[1]])
     """
     return nonzero(input)
+
+
+@op("_contains(Tensor self, object value) -> Tensor", where="torch", host=True)
+def contains(self: Any, value: Any) -> bool:
+    """`value in self`: whether some element is equal to a number or tensor.
+
+    Raises:
+        RuntimeError: a value of another kind.
+    """
+    if not tensors.is_tensor(value) and not isinstance(value, (bool, int, float, complex)):
+        raise RuntimeError(
+            "[contains] Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+            f"{type(value)}.\nhint: compare with a number"
+        )
+    return bool((self == value).any().item())
 
 
 # ------------------------------------------------------------------------------------ masks

@@ -171,6 +171,12 @@ def reshape(self: Node, shape: Sequence[Size]) -> Node:
     return prims.reshape(self, infer_shape(prod(self.shape), shape, "reshape"))
 
 
+@op("alias(Tensor self) -> Tensor", where="torch", view=True)
+def alias(self: Node) -> Node:
+    """Another tensor of the same memory and geometry."""
+    return self
+
+
 def _pair_samples() -> Samples:
     yield sample(T(2, 6), T(3, 4, grad=False))
     yield sample(T(0, 3), T(3, 0, grad=False))
