@@ -303,7 +303,7 @@ struct Instance {                  // a plan at concrete sizes; counted (under t
   std::vector<ReadyLaunch> ready;
   std::vector<int64_t> launch_values;  // what ReadyLaunch points into
   int64_t total_work = 0;
-  bool simple = false;             // one short kernel on inputs and outputs: no arena, no threads
+  bool simple = false;             // few short kernels: no threads, no allocation
 };
 // Runs the metadata program on `symbols`; null without exception when it overflows or a guard fails.
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count);

@@ -16,6 +16,7 @@ constexpr int64_t kPieceWork = 5000;        // ns: smallest piece worth handing 
 constexpr int64_t kAlignment = 64;
 constexpr int kInlineBuffers = 24;
 constexpr int kInlineScalars = 8;
+constexpr int64_t kStackArena = 2048;       // bytes of temporaries that live on the stack
 constexpr int kErrorWords = 8;              // one cache line: flag, value, size, dimension
 constexpr const char* kNoMemory = "out of memory";
 
@@ -145,20 +146,20 @@ void resolve_launches(Instance* instance) {
   }
 }
 
-// Most eager calls are one short kernel that reads inputs and writes outputs: plan_run has a
-// straight path for them.
+// Most eager calls are one or a few short kernels: plan_run has a straight path for them, without
+// threads, groups or allocations beside the outputs.
 bool is_simple(const Instance* instance) {
-  if (instance->ready.size() != 1 || instance->arena_bytes > 0) return false;
-  const ReadyLaunch& ready = instance->ready[0];
-  if (!ready.launch->kernel || ready.scratch > 0 || ready.offsets) return false;
-  if (ready.launch->buffers.size() > kInlineBuffers) return false;
-  if (ready.launch->scalars.size() > kInlineScalars) return false;
-  if (ready.work >= kParallelWork && ready.chunks > 1) return false;
   const std::vector<BufferSpec>& buffers = instance->plan->buffers;
-  return ready.work <= kReleaseWork &&
-         std::all_of(buffers.begin(), buffers.end(), [](const BufferSpec& b) {
-           return b.kind == BufferSpec::Input || b.kind == BufferSpec::Output;
-         });
+  if (instance->total_work >= kParallelWork || instance->arena_bytes > kStackArena) return false;
+  if (buffers.size() > kInlineBuffers) return false;
+  for (const BufferSpec& b : buffers) {
+    if (b.kind == BufferSpec::Generator || b.kind == BufferSpec::Error) return false;
+  }
+  for (const ReadyLaunch& ready : instance->ready) {
+    if (!ready.launch->kernel || ready.launch->buffers.size() > kInlineBuffers) return false;
+    if (ready.launch->scalars.size() > kInlineScalars) return false;
+  }
+  return true;
 }
 
 // ---- running (nothing below this line until `run_all` needs the GIL)
@@ -497,26 +498,31 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
 }
 
 bool run_simple(const Instance* instance, const Call& call, PyObject* const* outputs) {
-  const ReadyLaunch& ready = instance->ready[0];
-  const Launch& launch = *ready.launch;
-  const BufferSpec* buffers = instance->plan->buffers.data();
-  char* pointers[kInlineBuffers];
+  alignas(kAlignment) char arena[kStackArena];
+  char *bases[kInlineBuffers], *pointers[kInlineBuffers];
   Scalar scalars[kInlineScalars];
-  const size_t count = launch.buffers.size();
-  for (size_t i = 0; i < count; ++i) {
-    const BufferSpec& buffer = buffers[launch.buffers[i]];
-    Tensor* t = buffer.kind == BufferSpec::Input ? call.tensors[buffer.index]
-                                                 : reinterpret_cast<Tensor*>(outputs[buffer.index]);
-    if (t->storage->pending) [[unlikely]] {
-      if (!tensor_materialise(t, instance->plan->name.c_str())) return false;
+  if (!locate_buffers(instance, call, outputs, arena, nullptr, bases)) return false;
+  for (const ReadyLaunch& ready : instance->ready) {
+    const Launch& launch = *ready.launch;
+    const int32_t* buffers = launch.buffers.data();
+    const size_t count = launch.buffers.size();
+    for (size_t i = 0; i < count; ++i) pointers[i] = bases[buffers[i]];
+    if (ready.offsets) {
+      for (size_t i = 0; i < count; ++i) pointers[i] += ready.offsets[i];
     }
-    pointers[i] = t->data();
-  }
-  for (size_t i = 0; i < launch.scalars.size(); ++i) {
-    scalars[i] = read_scalar(call.scalars, call.scalar_is_float, launch.scalars[i]);
-  }
-  if (ready.chunks > 0) {
-    launch.kernel(pointers, ready.sizes, scalars, 0, ready.chunks, nullptr);
+    for (size_t i = 0; i < launch.scalars.size(); ++i) {
+      scalars[i] = read_scalar(call.scalars, call.scalar_is_float, launch.scalars[i]);
+    }
+    if (ready.chunks <= 0) continue;
+    char* scratch = nullptr;
+    if (ready.scratch > 0) {
+      scratch = static_cast<char*>(worker_scratch(0, ready.scratch));
+      if (!scratch) {
+        PyErr_NoMemory();
+        return false;
+      }
+    }
+    launch.kernel(pointers, ready.sizes, scalars, 0, ready.chunks, scratch);
   }
   return true;
 }
