@@ -53,6 +53,9 @@ and arg*. A reduction over no elements gives the identity (arg*: 0).
 Scan operations: sum prod max min (NaN wins), and linear: the value is `k.pair(a, b)` and the
 running value y becomes a*y + b (rounded twice), b at k = 0.
 
+`check_index` (size, dimension, parameter) of an i64 value wraps it into [0, size); where it lies
+outside [-size, size) it is reported to the parameter, of dtype "error", and goes on as 0.
+
 Element types: `sum`, `prod`, `max`, `min` have the dtype of their value; `any`, `all` take and give
 bool. A store's value has the dtype of its parameter.
 """
@@ -127,7 +130,8 @@ class Kernel:
 
     Attributes:
         form: "map", "row", "column" or "scan".
-        parameters: per buffer its element type and access "r", "w" or "rw".
+        parameters: per buffer its element type ("error": an error record) and access "r", "w" or
+            "rw".
         size_count: number of size arguments, n0 .. n{size_count - 1}.
         scalars: per run-time scalar its dtype: "f64" is read as `.d`, "i64" and "bool" as `.i`.
         rows: extents of the parallel row axes p0 .. (may be empty).

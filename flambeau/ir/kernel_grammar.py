@@ -7,7 +7,7 @@
                | ReducePass(reductions, stores)       column
                | ScanPass(scans, stores)              scan
     value     := k.load | k.index | k.const | k.scalar | k.reduced | k.kept | k.carry | k.pair
-               | any pointwise primitive of values
+               | check_index | any pointwise primitive of values
     index     := size over n*, p*, r, k, and d* inside a load or index
 
 `verify` checks what a printer relies on: symbols in scope, types of stores, results used after they
@@ -59,7 +59,8 @@ class _Checker:
         self.symbols(kernel.reduce, self.sizes | self.rows)
         if kernel.form in ("map", "row") and kernel.reduce != 1:
             self.fail(f"form {kernel.form} has no k")
-        if any(d not in DTYPES or a not in ("r", "w", "rw") for d, a in kernel.parameters):
+        known = {*DTYPES, "error"}
+        if any(d not in known or a not in ("r", "w", "rw") for d, a in kernel.parameters):
             self.fail(f"parameters {kernel.parameters}")
         if not kernel.body:
             self.fail("no statements")
@@ -137,6 +138,11 @@ class _Checker:
                 self.fail(f"scalar {slot} is no {value.dtype}")
         elif op == "k.const":
             k.decode_constant(value.attribute("value"), value.dtype)
+        elif op == "check_index":
+            error = self.kernel.parameters[value.attribute("parameter")]
+            if error != ("error", "w") or value.dtype != "i64":
+                self.fail(f"an index is checked into parameter {error}")
+            self.symbols(value.attribute("size"), self.sizes)
         elif op.startswith(("s.", "k.")) and op != "k.pair":
             self.fail(f"{op} is no kernel value")
         if op in LEAVES and value.inputs:

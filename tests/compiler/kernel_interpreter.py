@@ -84,6 +84,13 @@ class _Row:
             return store(self.scalars[value.attribute("slot")], value.dtype)
         if op in ("k.reduced", "k.kept"):
             return self.results[op, value.attribute("name")]
+        if op == "check_index":
+            index, size = values[value.inputs[0]], evaluate(value.attribute("size"), symbols)
+            wrong = (index < -size) | (index >= size)
+            if np.any(wrong):
+                record = self.buffers[value.attribute("parameter")]
+                record[:] = 1, index[wrong].flat[0], size, value.attribute("dimension")
+            return np.where(wrong, 0, index + (index < 0) * size)
         if op == "k.pair":
             return values[value.inputs[0]]
         if op == "k.index":
@@ -172,6 +179,8 @@ class Memory:
         buffer = self.schedule.buffers[number]
         if buffer.kind in ("input", "output"):
             return self.storages[buffer.kind, buffer.where]
+        if dtype == "error":
+            return self.arrays.setdefault(number, np.zeros(4, "int64"))
         if number not in self.arrays:
             count = evaluate(buffer.where, self.sizes) // k.ITEM_SIZE[dtype]
             made = np.empty(count, NUMPY[dtype])

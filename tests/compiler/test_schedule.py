@@ -310,3 +310,14 @@ def test_routines_in_place():
 
     graph = make_graph(from_itself, ["f32", "i64"], [(2, 3), (2, 2)], targets=[0])
     check_graph(graph, [draw((2, 3)), np.array([[0, 0], [1, 2]])])
+
+
+def test_embedding_is_one_kernel():
+    def function(weight, places):
+        return prims.take(weight, prims.check_index(places, weight.shape[0], "embedding"), 0)
+
+    graph = make_graph(function, ["f32", "i32"], [(S0, S1), (S2, 3)], ("s0", "s1", "s2"))
+    places = np.array([[0, -1, 4], [1, 2, -5]])
+    made = check_graph(graph, [draw((5, 4)), places])
+    assert len(made.launches) == 1
+    assert [b.kind for b in made.buffers].count("error") == 1

@@ -98,7 +98,7 @@ def _lane_axis(accesses: Accesses, names: list[str]) -> str | None:
     votes: dict[str, int] = {}
     for address in (*accesses.loads, *accesses.stores):
         along = accesses.factor(address, special) if special else 0
-        if along is None or (along == 0 and special):
+        if along is None or (along == 0 and special and not _is_indirect(address)):
             continue
         weight = 4 ** accesses.rank(address)  # a vector per row weighs little beside a matrix
         if along == 1:
@@ -116,6 +116,11 @@ def _lane_axis(accesses: Accesses, names: list[str]) -> str | None:
         if number > most or (number == most and name == special):
             best, most = name, number
     return None if best == special else best
+
+
+def _is_indirect(address: Size) -> bool:
+    """Whether an address depends on data (d0, d1, ..), which may change along any axis."""
+    return any(name[0] == "d" for name in free_symbols(address))
 
 
 def _choose_map(accesses: Accesses, names: list[str]) -> Axes:

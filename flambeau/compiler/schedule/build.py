@@ -26,7 +26,8 @@ from flambeau.ir.size import (
 from flambeau.ir.size_core import from_terms, is_non_negative, rebuild
 from flambeau.prims.record import PRIMITIVES
 
-Memory = tuple[str, int | Node]  # ("input", slot), ("output", number), ("temporary", node)
+# ("input", slot), ("output", number), ("temporary", node), ("error", message)
+Memory = tuple[str, int | str | Node]
 CHUNK_ELEMENTS = 8192  # aimed at per chunk
 COST_PER_NANOSECOND = 32
 
@@ -315,6 +316,8 @@ class Builder:
         if op == "s.member":
             return self._result(value.attribute("target"))
         inputs = tuple([final[i] for i in value.inputs])
+        if op == "s.check":
+            return self._check_index(value, inputs)
         if op == "k.index":
             return k.index(self._rewrite(value.attribute("expression")), inputs)
         if op == "k.scalar":
@@ -326,6 +329,20 @@ class Builder:
         record = PRIMITIVES.get(op)
         self.cost += 1 if record is None else record.cost
         return node(op, inputs, value.attributes, value.dtype)
+
+    def _check_index(self, value: Node, inputs: tuple[Node, ...]) -> Node:
+        """An index that is wrapped, and reported to an error buffer where it is outside."""
+        self.cost += LOAD_COST
+        message = (
+            f"[{value.attribute('name')}] index {{value}} is out of range for a dimension of size "
+            "{size}\nhint: indices lie in [-size, size)"
+        )
+        packed = (
+            ("dimension", value.attribute("dimension", 0)),
+            ("parameter", self._parameter(("error", message), "error", "w")),
+            ("size", self.sizes.argument(value.attribute("size"))),
+        )
+        return node("check_index", inputs, packed, "i64")
 
     def _load(self, value: Node, target: Node) -> Node:
         self.cost += LOAD_COST

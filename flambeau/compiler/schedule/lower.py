@@ -270,6 +270,13 @@ def _index_nd(lowering: Lowering, value: Node, index: Index, mask: Node | None) 
     return lowering.at(operand, (*index[:first], *chosen, *index[end:]), mask)
 
 
+def _check_index(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
+    found = lowering.at(value.inputs[0], index, mask)
+    if found.dtype != "i64":
+        found = node("cast", (found,), (("dtype", "i64"),), "i64")
+    return node("s.check", (found,), value.attributes, "i64")
+
+
 HANDLERS: dict[str, Handler] = {
     "full": _full,
     "iota": _iota,
@@ -286,5 +293,6 @@ HANDLERS: dict[str, Handler] = {
     "gather": _gather,
     "take": _take,
     "index_nd": _index_nd,
+    "check_index": _check_index,
     **dict.fromkeys(_PASS_ON, _pass_on),
 }

@@ -61,9 +61,9 @@ class Prepared:
 
 
 def is_opaque(value: Node) -> bool:
-    """Whether a native routine computes the value."""
+    """Whether a native routine computes the value. Indices are checked where they are used."""
     record = PRIMITIVES.get(value.op)
-    return record is not None and record.kind in OPAQUE_KINDS
+    return record is not None and record.kind in OPAQUE_KINDS and value.op != "check_index"
 
 
 def copy_of(value: Node, alone: bool = False) -> Node:
@@ -181,7 +181,7 @@ class _Rewriting:
         inputs = tuple([new[i] for i in value.inputs])
         record = PRIMITIVES.get(value.op)
         kind = "" if record is None else record.kind
-        if kind in OPAQUE_KINDS:
+        if is_opaque(value):
             return self._routine(value, inputs)
         if kind == "reduce":
             return self._reduction(value, inputs[0])
@@ -214,9 +214,6 @@ class _Rewriting:
             return self._along_last(value, inputs[0])
         if value.op == "random" and value.attribute("distribution") not in EACH:
             return value
-        if value.op == "check_index" and inputs[0].dtype != "i64":
-            wide = inputs[0]
-            inputs = (node("cast", (wide,), (("dtype", "i64"),), "i64", wide.shape),)
         rest = inputs
         base: tuple[Node, ...] = ()
         if PRIMITIVES[value.op].kind == "scatter":

@@ -154,24 +154,6 @@ def _put(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
-def _check_index(values: list[Node], reads: Reads) -> RoutineCall:
-    value = values[0]
-    call = RoutineCall("check_index")
-    _operand(call, value, 0, reads, 0)
-    _result(call, value, reads)
-    name = value.attribute("name")
-    call.add(
-        (
-            "error",
-            f"[{name}] index {{value}} is out of range for a dimension of size {{size}}\n"
-            "hint: indices lie in [-size, size)",
-        )
-    )
-    call.sizes = [count(value.shape), value.attribute("size"), value.attribute("dimension", 0)]
-    call.work = count(value.shape)
-    return call
-
-
 def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
     boundaries, wanted = value.attribute("shapes")
@@ -296,7 +278,6 @@ HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
     "scatter": _scatter,
     "put_nd": _put,
     "take_add": _put,
-    "check_index": _check_index,
     "random": _random,
     "searchsorted": _searchsorted,
     "fft": _fft,
