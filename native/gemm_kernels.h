@@ -9,8 +9,10 @@
 namespace fb::FB_ISA {
 
 #if FB_LEVEL == 2
-template <typename T> struct Vector;
-template <> struct Vector<float> {
+template <typename T>
+struct Vector;
+template <>
+struct Vector<float> {
   using V = __m512;
   static constexpr int lanes = 16;
   FB_TARGET static V zero() { return _mm512_setzero_ps(); }
@@ -21,7 +23,8 @@ template <> struct Vector<float> {
   FB_TARGET static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   FB_TARGET static V fnma(V a, V b, V c) { return _mm512_fnmadd_ps(a, b, c); }
 };
-template <> struct Vector<double> {
+template <>
+struct Vector<double> {
   using V = __m512d;
   static constexpr int lanes = 8;
   FB_TARGET static V zero() { return _mm512_setzero_pd(); }
@@ -34,8 +37,10 @@ template <> struct Vector<double> {
 };
 constexpr int kRows = 14, kComplexRows = 6;
 #elif FB_LEVEL == 1
-template <typename T> struct Vector;
-template <> struct Vector<float> {
+template <typename T>
+struct Vector;
+template <>
+struct Vector<float> {
   using V = __m256;
   static constexpr int lanes = 8;
   FB_TARGET static V zero() { return _mm256_setzero_ps(); }
@@ -46,7 +51,8 @@ template <> struct Vector<float> {
   FB_TARGET static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   FB_TARGET static V fnma(V a, V b, V c) { return _mm256_fnmadd_ps(a, b, c); }
 };
-template <> struct Vector<double> {
+template <>
+struct Vector<double> {
   using V = __m256d;
   static constexpr int lanes = 4;
   FB_TARGET static V zero() { return _mm256_setzero_pd(); }
@@ -60,7 +66,8 @@ template <> struct Vector<double> {
 constexpr int kRows = 6, kComplexRows = 4;
 #else
 // One "vector" of four numbers; compilers turn the loops into what the machine has.
-template <typename T> struct Vector {
+template <typename T>
+struct Vector {
   struct V {
     T x[4];
   };

@@ -1,8 +1,8 @@
 // The Op type: a callable that finds the Instance of a call and runs it, without Python unless the
 // call's class is new. Also what surrounds a run: in-place bookkeeping, the tape, results.
-#include "op_internal.h"
-
 #include <structmember.h>  // after Python.h
+
+#include "op_internal.h"
 
 namespace fb {
 
@@ -28,8 +28,10 @@ PyObject* wrap_sequence(const Plan* plan, PyObject** outputs) {
   if (!sequence) return nullptr;
   for (Py_ssize_t k = 0; k < count; ++k) {
     PyObject* object = take(outputs, static_cast<int32_t>(k));
-    if (list) PyList_SET_ITEM(sequence, k, object);
-    else PyTuple_SET_ITEM(sequence, k, object);
+    if (list)
+      PyList_SET_ITEM(sequence, k, object);
+    else
+      PyTuple_SET_ITEM(sequence, k, object);
   }
   if (plan->returns != ReturnKind::Structseq) return sequence;
   PyObject* named = PyObject_CallOneArg(plan->return_type, sequence);
@@ -80,8 +82,8 @@ bool finish(const Overload* overload, const Frame& frame, const Instance* instan
   return !plan->has_views || mark_views(plan, call, outputs);
 }
 
-PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instance,
-                       const Call& run, const Call& record) {
+PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instance, const Call& run,
+                       const Call& record) {
   const Plan* plan = instance->plan;
   const size_t count = plan->outputs.size();
   PyObject* few[kInlineOutputs] = {};
@@ -89,8 +91,8 @@ PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instanc
   if (count > kInlineOutputs) many.resize(count);
   PyObject** outputs = count > kInlineOutputs ? many.data() : few;
   instance_incref(instance);  // a compile, or another thread, may drop the cache entry
-  bool fine = active_recorder ? record_call(instance, run, outputs)
-                              : plan_run(instance, run, outputs);
+  bool fine =
+      active_recorder ? record_call(instance, run, outputs) : plan_run(instance, run, outputs);
   fine = fine && finish(overload, *frame, instance, record, outputs);
   PyObject* result = fine ? wrap_outputs(plan, outputs) : nullptr;
   for (size_t k = 0; k < count; ++k) Py_XDECREF(outputs[k]);
@@ -145,8 +147,10 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
   if (best && bind_arguments(*best, &frame, args, count, kwnames) == Outcome::Ok) {
     parse_arguments(*best, &frame);
   }
-  if (best) raise_mismatch(op, *best, frame, count);
-  else PyErr_Format(PyExc_TypeError, "[%s] has no overloads", op->text.c_str());
+  if (best)
+    raise_mismatch(op, *best, frame, count);
+  else
+    PyErr_Format(PyExc_TypeError, "[%s] has no overloads", op->text.c_str());
   return nullptr;
 }
 
@@ -162,13 +166,15 @@ bool any_override(PyObject* const* args, Py_ssize_t count) {
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   Op* op = reinterpret_cast<Op*>(self);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  if (function_mode) [[unlikely]] return call_override(op, args, count, kwnames);
+  if (function_mode) [[unlikely]]
+    return call_override(op, args, count, kwnames);
   Frame frame;
   for (const auto& overload : op->overloads) {
     Outcome outcome = bind_arguments(*overload, &frame, args, count, kwnames);
     if (outcome == Outcome::Ok) outcome = parse_arguments(*overload, &frame);
     if (outcome == Outcome::Ok) [[likely]] {
-      if (frame.overridden) [[unlikely]] return call_override(op, args, count, kwnames);
+      if (frame.overridden) [[unlikely]]
+        return call_override(op, args, count, kwnames);
       return run(op, overload.get(), &frame);
     }
     if (outcome == Outcome::Failed) return nullptr;
@@ -284,9 +290,7 @@ PyObject* own_attribute(Op* op, const char* name) {  // new reference or null wi
   return Py_XNewRef(found);
 }
 
-PyObject* get_name(PyObject* self, void*) {
-  return Py_NewRef(reinterpret_cast<Op*>(self)->name);
-}
+PyObject* get_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<Op*>(self)->name); }
 
 int set_name(PyObject* self, PyObject* value, void*) {
   if (!value || !PyUnicode_Check(value)) {
@@ -317,8 +321,10 @@ PyObject* get_schemas(PyObject* self, void*) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(op->overloads.size()));
   for (size_t i = 0; tuple && i < op->overloads.size(); ++i) {
     PyObject* text = PyUnicode_FromString(signature_text(op, *op->overloads[i]).c_str());
-    if (!text) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), text);
+    if (!text)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), text);
   }
   return tuple;
 }
@@ -398,9 +404,12 @@ PyMethodDef functions[] = {
 
 PyObject* wrap_outputs(const Plan* plan, PyObject** outputs) {
   switch (plan->returns) {
-    case ReturnKind::Single: return take(outputs, 0);
-    case ReturnKind::Nothing: return none();
-    default: return wrap_sequence(plan, outputs);
+    case ReturnKind::Single:
+      return take(outputs, 0);
+    case ReturnKind::Nothing:
+      return none();
+    default:
+      return wrap_sequence(plan, outputs);
   }
 }
 

@@ -58,9 +58,9 @@ struct Alias {
   const char* schema;
 };
 constexpr Alias kAliases[] = {
-    {"input", "self"},   {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "self"},
-    {"a", "self"},       {"x1", "self"},  {"x2", "other"},         {"self", "input"},
-    {"x", "input"},      {"a", "input"},  {"x1", "input"},         {"axis", "dims"},
+    {"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "self"},
+    {"a", "self"},     {"x1", "self"},  {"x2", "other"},         {"self", "input"},
+    {"x", "input"},    {"a", "input"},  {"x1", "input"},         {"axis", "dims"},
 };
 
 const KindName* kind_name(const Argument& argument) {
@@ -128,12 +128,12 @@ Outcome mismatch(Frame* frame, int position, PyObject* object) {
   return Outcome::Mismatch;
 }
 
-__attribute__((always_inline)) inline bool add_tensor(const Overload& overload, Frame* frame, Tensor* t, bool mutated) {
+__attribute__((always_inline)) inline bool add_tensor(const Overload& overload, Frame* frame,
+                                                      Tensor* t, bool mutated) {
   const size_t ndim = t->ndim;
   if (!frame->tensors.reserve(1) || !frame->key.reserve(2 * ndim + 2)) return false;
   uint64_t word = tag_word(Tag::Tensor) | static_cast<uint64_t>(t->dtype) |
-                  static_cast<uint64_t>(ndim) << 8 |
-                  static_cast<uint64_t>(t->device.kind) << 16 |
+                  static_cast<uint64_t>(ndim) << 8 | static_cast<uint64_t>(t->device.kind) << 16 |
                   static_cast<uint64_t>(static_cast<uint8_t>(t->device.index)) << 24;
   if (t->autograd && grad_mode.enabled && tensor_requires_grad(t)) {
     word |= kKeyRequiresGrad;
@@ -162,7 +162,8 @@ Outcome add_other(const Overload& overload, Frame* frame, PyObject* object, bool
   if (is_plain_tensor_type(Py_TYPE(object), &overrides)) {
     if (overrides && !torch_function_disabled) frame->overridden = true;
     return add_tensor(overload, frame, reinterpret_cast<Tensor*>(object), mutated)
-               ? Outcome::Ok : Outcome::Failed;
+               ? Outcome::Ok
+               : Outcome::Failed;
   }
   if (has_torch_function(object) && !torch_function_disabled) {
     frame->overridden = true;  // never run: the object takes over
@@ -194,12 +195,14 @@ Outcome done(bool fine) { return fine ? Outcome::Ok : Outcome::Failed; }
 
 Outcome push_static_number(Frame* frame, const Number& number) {
   switch (number.type) {
-    case NumberType::Bool: return done(push_word(frame, tag_word(Tag::Bool, number.value.i)));
+    case NumberType::Bool:
+      return done(push_word(frame, tag_word(Tag::Bool, number.value.i)));
     case NumberType::Int:
       return done(push_words(frame, tag_word(Tag::Int), static_cast<uint64_t>(number.value.i)));
     case NumberType::Float:
       return done(push_words(frame, tag_word(Tag::Float), bits_of(number.value.d)));
-    case NumberType::Complex: break;
+    case NumberType::Complex:
+      break;
   }
   return done(push_words(frame, tag_word(Tag::Complex), bits_of(number.value.d)) &&
               push_word(frame, bits_of(number.imaginary)));
@@ -238,8 +241,8 @@ Outcome parse_tensor_list(const Overload& overload, const Argument& argument, in
     PyObject* element = PyTuple_GET_ITEM(object, i);
     Outcome outcome = Outcome::Mismatch;
     if (is_exact_tensor(element)) {
-      outcome = done(add_tensor(overload, frame, reinterpret_cast<Tensor*>(element),
-                                argument.mutated));
+      outcome =
+          done(add_tensor(overload, frame, reinterpret_cast<Tensor*>(element), argument.mutated));
     } else if (element == Py_None && argument.optional_elements) {
       outcome = done(push_word(frame, tag_word(Tag::None)));
     } else {
@@ -365,10 +368,14 @@ Outcome parse_str(Frame* frame, PyObject* object) {
 
 Outcome parse_dtype(Frame* frame, PyObject* object) {
   DType dtype;
-  if (object == reinterpret_cast<PyObject*>(&PyFloat_Type)) dtype = DType::F64;
-  else if (object == reinterpret_cast<PyObject*>(&PyLong_Type)) dtype = DType::I64;
-  else if (object == reinterpret_cast<PyObject*>(&PyBool_Type)) dtype = DType::Bool;
-  else if (object == reinterpret_cast<PyObject*>(&PyComplex_Type)) dtype = DType::C128;
+  if (object == reinterpret_cast<PyObject*>(&PyFloat_Type))
+    dtype = DType::F64;
+  else if (object == reinterpret_cast<PyObject*>(&PyLong_Type))
+    dtype = DType::I64;
+  else if (object == reinterpret_cast<PyObject*>(&PyBool_Type))
+    dtype = DType::Bool;
+  else if (object == reinterpret_cast<PyObject*>(&PyComplex_Type))
+    dtype = DType::C128;
   else if (!dtype_from_object(object, &dtype)) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return Outcome::Failed;
     PyErr_Clear();
@@ -384,8 +391,9 @@ Outcome parse_device(Frame* frame, PyObject* object) {
     PyErr_Clear();
     return Outcome::Mismatch;
   }
-  return done(push_word(frame, tag_word(Tag::Device, static_cast<uint64_t>(device.kind) |
-                                        static_cast<uint64_t>((uint8_t)device.index) << 8)));
+  return done(push_word(
+      frame, tag_word(Tag::Device, static_cast<uint64_t>(device.kind) |
+                                       static_cast<uint64_t>((uint8_t)device.index) << 8)));
 }
 
 Outcome parse_generator(Frame* frame, PyObject* object) {
@@ -400,19 +408,30 @@ Outcome parse_rare(const Overload& overload, int position, Frame* frame) {
   if (argument.kind == Kind::Generator) return parse_generator(frame, object);
   if (object == Py_None && argument.optional) return done(push_word(frame, tag_word(Tag::None)));
   switch (argument.kind) {
-    case Kind::TensorList: return parse_tensor_list(overload, argument, position, frame);
+    case Kind::TensorList:
+      return parse_tensor_list(overload, argument, position, frame);
     case Kind::SymInt:
-    case Kind::Int: return parse_integer(frame, argument.kind, object);
+    case Kind::Int:
+      return parse_integer(frame, argument.kind, object);
     case Kind::SymIntList:
-    case Kind::IntList: return parse_integers(frame, argument.kind, object);
-    case Kind::Float: return parse_float(frame, object);
-    case Kind::FloatList: return parse_floats(frame, object);
-    case Kind::Bool: return parse_bool(frame, object);
-    case Kind::BoolList: return parse_bools(frame, object);
-    case Kind::Str: return parse_str(frame, object);
-    case Kind::DType: return parse_dtype(frame, object);
-    case Kind::Device: return parse_device(frame, object);
-    default: break;
+    case Kind::IntList:
+      return parse_integers(frame, argument.kind, object);
+    case Kind::Float:
+      return parse_float(frame, object);
+    case Kind::FloatList:
+      return parse_floats(frame, object);
+    case Kind::Bool:
+      return parse_bool(frame, object);
+    case Kind::BoolList:
+      return parse_bools(frame, object);
+    case Kind::Str:
+      return parse_str(frame, object);
+    case Kind::DType:
+      return parse_dtype(frame, object);
+    case Kind::Device:
+      return parse_device(frame, object);
+    default:
+      break;
   }
   return done(push_words(frame, tag_word(Tag::Pointer), reinterpret_cast<uintptr_t>(object)));
 }
@@ -528,9 +547,8 @@ Outcome parse_arguments(const Overload& overload, Frame* frame) {
         }
       }
     } else if (argument.kind == Kind::Scalar) {
-      outcome = object == Py_None && argument.optional
-                    ? done(push_word(frame, tag_word(Tag::None)))
-                    : parse_number(argument, frame, object);
+      outcome = object == Py_None && argument.optional ? done(push_word(frame, tag_word(Tag::None)))
+                                                       : parse_number(argument, frame, object);
     } else {
       outcome = parse_rare(overload, i, frame);
     }

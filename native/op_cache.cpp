@@ -9,8 +9,8 @@
 namespace fb {
 namespace {
 
-constexpr size_t kMaxEntries = 8192;   // exact keys per overload
-constexpr size_t kMaxPlans = 256;      // plans per class; more means guards that never repeat
+constexpr size_t kMaxEntries = 8192;  // exact keys per overload
+constexpr size_t kMaxPlans = 256;     // plans per class; more means guards that never repeat
 
 int64_t exact_hits = 0, class_hits = 0, builds = 0;
 std::set<Op*>& all_ops() {
@@ -37,14 +37,19 @@ size_t payload_words(uint64_t word) {
     case Tag::Int:
     case Tag::Float:
     case Tag::SymInt:
-    case Tag::Pointer: return 1;
-    case Tag::Complex: return 2;
-    case Tag::Str: return (length + 7) / 8;
+    case Tag::Pointer:
+      return 1;
+    case Tag::Complex:
+      return 2;
+    case Tag::Str:
+      return (length + 7) / 8;
     case Tag::IntList:
     case Tag::FloatList:
     case Tag::BoolList:
-    case Tag::SymIntList: return length;
-    default: return 0;
+    case Tag::SymIntList:
+      return length;
+    default:
+      return 0;
   }
 }
 
@@ -121,7 +126,7 @@ std::vector<uint64_t> class_key(const StackVector<uint64_t, 128>& key) {
 // ---- symbols of a call
 
 struct Symbols {
-  std::vector<int64_t> values;         // storage offsets are 0
+  std::vector<int64_t> values;          // storage offsets are 0
   std::vector<int32_t> offset_symbols;  // per tensor slot
 };
 
@@ -162,8 +167,10 @@ PyObject* int_tuple(const int64_t* values, Py_ssize_t count) {
   PyObject* tuple = PyTuple_New(count);
   for (Py_ssize_t i = 0; tuple && i < count; ++i) {
     PyObject* value = PyLong_FromLongLong(values[i]);
-    if (!value) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, i, value);
+    if (!value)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, i, value);
   }
   return tuple;
 }
@@ -200,8 +207,10 @@ PyObject* describe_tensors(Frame* frame, Cursor* cursor) {
   PyObject* list = PyList_New(length);
   for (Py_ssize_t i = 0; list && i < length; ++i) {
     PyObject* element = describe_value(frame, cursor, Py_None);
-    if (!element) Py_CLEAR(list);
-    else PyList_SET_ITEM(list, i, element);
+    if (!element)
+      Py_CLEAR(list);
+    else
+      PyList_SET_ITEM(list, i, element);
   }
   return list;
 }
@@ -216,8 +225,10 @@ PyObject* describe_integers(Cursor* cursor) {
   PyObject* list = PyList_New(length);
   for (Py_ssize_t i = 0; list && i < length; ++i) {
     PyObject* element = describe_integer(cursor, static_cast<int64_t>(*cursor->word++));
-    if (!element) Py_CLEAR(list);
-    else PyList_SET_ITEM(list, i, element);
+    if (!element)
+      Py_CLEAR(list);
+    else
+      PyList_SET_ITEM(list, i, element);
   }
   return list;
 }
@@ -242,11 +253,14 @@ PyObject* describe_runtime(Frame* frame, Cursor* cursor) {
 PyObject* describe_list(Tag tag, const uint64_t* payload, size_t length) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(length));
   for (size_t i = 0; tuple && i < length; ++i) {
-    PyObject* value = tag == Tag::FloatList  ? PyFloat_FromDouble(double_of(payload[i]))
-                      : tag == Tag::BoolList ? PyBool_FromLong(payload[i] != 0)
-                                             : PyLong_FromLongLong(static_cast<int64_t>(payload[i]));
-    if (!value) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), value);
+    PyObject* value = tag == Tag::FloatList ? PyFloat_FromDouble(double_of(payload[i]))
+                      : tag == Tag::BoolList
+                          ? PyBool_FromLong(payload[i] != 0)
+                          : PyLong_FromLongLong(static_cast<int64_t>(payload[i]));
+    if (!value)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), value);
   }
   return tuple;
 }
@@ -254,12 +268,18 @@ PyObject* describe_list(Tag tag, const uint64_t* payload, size_t length) {
 PyObject* describe_static(const uint64_t* at, PyObject* given) {
   const uint64_t word = *at;
   switch (tag_of(word)) {
-    case Tag::None: return Py_NewRef(Py_None);
-    case Tag::Bool: return PyBool_FromLong(word & 1);
-    case Tag::Int: return PyLong_FromLongLong(static_cast<int64_t>(at[1]));
-    case Tag::Float: return PyFloat_FromDouble(double_of(at[1]));
-    case Tag::Complex: return PyComplex_FromDoubles(double_of(at[1]), double_of(at[2]));
-    case Tag::DType: return Py_NewRef(dtype_object(static_cast<DType>(word & 0xff)));
+    case Tag::None:
+      return Py_NewRef(Py_None);
+    case Tag::Bool:
+      return PyBool_FromLong(word & 1);
+    case Tag::Int:
+      return PyLong_FromLongLong(static_cast<int64_t>(at[1]));
+    case Tag::Float:
+      return PyFloat_FromDouble(double_of(at[1]));
+    case Tag::Complex:
+      return PyComplex_FromDoubles(double_of(at[1]), double_of(at[2]));
+    case Tag::DType:
+      return Py_NewRef(dtype_object(static_cast<DType>(word & 0xff)));
     case Tag::Device: {
       Device device;
       device.kind = static_cast<DeviceKind>(word & 0xff);
@@ -270,23 +290,29 @@ PyObject* describe_static(const uint64_t* at, PyObject* given) {
     case Tag::FloatList:
     case Tag::BoolList:
       return describe_list(tag_of(word), at + 1, static_cast<uint32_t>(word));
-    default: return Py_NewRef(given);
+    default:
+      return Py_NewRef(given);
   }
 }
 
 PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given) {
   switch (tag_of(*cursor->word)) {
-    case Tag::Tensor: return describe_tensor(frame, cursor);
-    case Tag::TensorList: return describe_tensors(frame, cursor);
+    case Tag::Tensor:
+      return describe_tensor(frame, cursor);
+    case Tag::TensorList:
+      return describe_tensors(frame, cursor);
     case Tag::SymInt:
       cursor->word += 2;
       return describe_integer(cursor, static_cast<int64_t>(cursor->word[-1]));
-    case Tag::SymIntList: return describe_integers(cursor);
-    case Tag::Runtime: return describe_runtime(frame, cursor);
+    case Tag::SymIntList:
+      return describe_integers(cursor);
+    case Tag::Runtime:
+      return describe_runtime(frame, cursor);
     case Tag::Generator:
       ++cursor->word;
       return Py_BuildValue("(sn)", "generator", static_cast<Py_ssize_t>(cursor->object++));
-    default: break;
+    default:
+      break;
   }
   const uint64_t* at = cursor->word;
   cursor->word += payload_words(*at) + 1;
@@ -333,8 +359,8 @@ Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbol
   }
   Plan* plan = reinterpret_cast<Plan*>(built);
   if (plan->metadata.inputs != static_cast<int32_t>(symbols->values.size())) {
-    PyErr_Format(PyExc_RuntimeError, "[%s] the plan has %d symbols, the call %zd",
-                 op->text.c_str(), static_cast<int>(plan->metadata.inputs),
+    PyErr_Format(PyExc_RuntimeError, "[%s] the plan has %d symbols, the call %zd", op->text.c_str(),
+                 static_cast<int>(plan->metadata.inputs),
                  static_cast<Py_ssize_t>(symbols->values.size()));
     Py_DECREF(built);
     return nullptr;
@@ -368,8 +394,7 @@ Instance* remember(Overload* overload, const Frame& frame, uint64_t hash, Instan
   return instance;
 }
 
-Instance* find_in_class(const std::vector<PyObject*>& plans, const Frame& frame,
-                        Symbols* symbols) {
+Instance* find_in_class(const std::vector<PyObject*>& plans, const Frame& frame, Symbols* symbols) {
   for (size_t i = plans.size(); i-- > 0;) {  // newest first
     Instance* found = instantiate(reinterpret_cast<Plan*>(plans[i]), frame, symbols);
     if (found) return found;
@@ -457,9 +482,12 @@ void ExactCache::insert(CacheEntry* entry) {
     rebuild(slots_.size());
   }
   order_.push_back(entry);
-  if (slots_.empty()) rebuild(16);
-  else if (order_.size() * 2 > slots_.size()) rebuild(slots_.size() * 2);
-  else place(entry);
+  if (slots_.empty())
+    rebuild(16);
+  else if (order_.size() * 2 > slots_.size())
+    rebuild(slots_.size() * 2);
+  else
+    place(entry);
   for (CacheEntry* old : dropped) delete_entry(old);  // may run Python: the table is whole again
 }
 
@@ -477,8 +505,10 @@ PyObject* describe_call(const Overload& overload, Frame* frame) {
   Cursor cursor{frame->key.data() + 1};
   for (Py_ssize_t i = 0; call && i < count; ++i) {
     PyObject* value = describe_value(frame, &cursor, frame->values[i]);
-    if (!value) Py_CLEAR(call);
-    else PyTuple_SET_ITEM(call, i, value);
+    if (!value)
+      Py_CLEAR(call);
+    else
+      PyTuple_SET_ITEM(call, i, value);
   }
   return call;
 }

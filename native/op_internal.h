@@ -8,26 +8,43 @@
 namespace fb {
 
 // ---------------------------------------------------------------- plan.cpp
-const char* ir_dtype_name(DType t);                    // "f32"
-bool dtype_from_ir(PyObject* object, DType* out);      // IR name or dtype object
+const char* ir_dtype_name(DType t);                // "f32"
+bool dtype_from_ir(PyObject* object, DType* out);  // IR name or dtype object
 
 // ---------------------------------------------------------------- plan_run.cpp
 void raise_routine_error(const char* op, const char* text);
 
 // ---------------------------------------------------------------- schema
 enum class Kind : uint8_t {
-  Tensor, TensorList, Scalar, TensorOrScalar, SymInt, SymIntList, Int, IntList, Float, FloatList,
-  Bool, BoolList, Str, DType, Device, Generator, MemoryFormat, Layout, Object,
+  Tensor,
+  TensorList,
+  Scalar,
+  TensorOrScalar,
+  SymInt,
+  SymIntList,
+  Int,
+  IntList,
+  Float,
+  FloatList,
+  Bool,
+  BoolList,
+  Str,
+  DType,
+  Device,
+  Generator,
+  MemoryFormat,
+  Layout,
+  Object,
 };
 
 struct Argument {
   PyObject* name = nullptr;           // owned, interned
   PyObject* default_value = nullptr;  // owned; null: required
   Kind kind = Kind::Object;
-  bool optional = false;              // None is allowed
-  bool optional_elements = false;     // Tensor?[]
+  bool optional = false;           // None is allowed
+  bool optional_elements = false;  // Tensor?[]
   bool keyword_only = false;
-  bool runtime = false;               // a number that is not part of the key
+  bool runtime = false;  // a number that is not part of the key
   bool mutated = false;
 };
 
@@ -37,25 +54,25 @@ constexpr int kMaxArguments = 48;
 // A key is a row of 64-bit words. Each value starts with a word whose top byte is its tag, so that
 // the class key and the description handed to Python can be derived by walking the exact key.
 enum class Tag : uint8_t {
-  Header = 1,   // default dtype
+  Header = 1,  // default dtype
   None,
-  Tensor,       // then sizes, strides unless contiguous, offset if flagged
-  TensorList,   // low 32 bits: length; then Tensor or None each
-  Bool,         // low bit
-  Int,          // one payload word
-  Float,        // one
-  Complex,      // two
-  Str,          // low 32 bits: bytes; then the bytes
-  DType,        // low 8 bits
-  Device,       // kind, index
-  IntList,      // low 32 bits: length; then the values
+  Tensor,      // then sizes, strides unless contiguous, offset if flagged
+  TensorList,  // low 32 bits: length; then Tensor or None each
+  Bool,        // low bit
+  Int,         // one payload word
+  Float,       // one
+  Complex,     // two
+  Str,         // low 32 bits: bytes; then the bytes
+  DType,       // low 8 bits
+  Device,      // kind, index
+  IntList,     // low 32 bits: length; then the values
   FloatList,
   BoolList,
-  SymInt,       // one payload word, not part of the class
-  SymIntList,   // length, then values that are not part of the class
-  Runtime,      // low 8 bits: NumberType
+  SymInt,      // one payload word, not part of the class
+  SymIntList,  // length, then values that are not part of the class
+  Runtime,     // low 8 bits: NumberType
   Generator,
-  Pointer,      // one payload word: identity of a Python object
+  Pointer,  // one payload word: identity of a Python object
 };
 inline uint64_t tag_word(Tag tag, uint64_t low = 0) {
   return static_cast<uint64_t>(tag) << 56 | low;
@@ -107,12 +124,13 @@ class StackVector {
 
 struct CacheEntry {
   uint64_t hash;
-  Instance* instance;              // counted
+  Instance* instance;  // counted
   std::vector<uint64_t> words;
-  std::vector<PyObject*> keep;     // owned: objects whose identity is in the key
+  std::vector<PyObject*> keep;  // owned: objects whose identity is in the key
 };
 
-// Exact keys of one overload: open addressing, at most kMaxEntries, the older half dropped when full.
+// Exact keys of one overload: open addressing, at most kMaxEntries, the older half dropped when
+// full.
 class ExactCache {
  public:
   ExactCache() = default;
@@ -153,50 +171,49 @@ using ClassCache = std::unordered_map<std::vector<uint64_t>, std::vector<PyObjec
 
 struct Overload {
   std::vector<Argument> arguments;
-  int positional = 0;              // arguments that may be given by position
-  int required = 0;                // position after the last argument without a default
-  PyObject* build = nullptr;       // owned
-  bool python = false;             // `build` is the implementation
+  int positional = 0;         // arguments that may be given by position
+  int required = 0;           // position after the last argument without a default
+  PyObject* build = nullptr;  // owned
+  bool python = false;        // `build` is the implementation
   bool allows_out = false;
   bool is_operator = false;
-  bool varargs = false;            // the last positional argument takes the rest
+  bool varargs = false;  // the last positional argument takes the rest
   bool mutates = false;
   bool offsets_in_key = false;
   ExactCache exact;
-  ClassCache classes;              // owns references to Plans
+  ClassCache classes;  // owns references to Plans
 };
 
 struct Op {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* dict;
   PyObject* weakrefs;
-  PyObject* name;                  // owned str
-  std::string text;                // the same, for messages
+  PyObject* name;    // owned str
+  std::string text;  // the same, for messages
   std::vector<std::unique_ptr<Overload>> overloads;
-  bool is_operator;                // NotImplemented instead of TypeError
+  bool is_operator;  // NotImplemented instead of TypeError
 };
 
 // ---------------------------------------------------------------- one call
 enum class Outcome : uint8_t { Ok, Mismatch, Failed };
 
 struct Frame {
-  PyObject* values[kMaxArguments];         // per argument: given or default; borrowed
+  PyObject* values[kMaxArguments];  // per argument: given or default; borrowed
   StackVector<uint64_t, 128> key;
-  StackVector<Tensor*, 16> tensors;        // borrowed
+  StackVector<Tensor*, 16> tensors;  // borrowed
   StackVector<Scalar, 8> scalars;
   StackVector<uint8_t, 8> scalar_is_float;
-  StackVector<uint8_t, 8> scalar_types;    // NumberType
-  StackVector<int64_t, 16> integers;       // run-time integers, in order
-  StackVector<PyObject*, 4> objects;       // generators; borrowed
-  StackVector<int32_t, 4> mutated;         // tensor slots
-  StackVector<PyObject*, 8> owned;         // temporaries
-  PyObject* out = nullptr;                 // the `out=` argument
+  StackVector<uint8_t, 8> scalar_types;  // NumberType
+  StackVector<int64_t, 16> integers;     // run-time integers, in order
+  StackVector<PyObject*, 4> objects;     // generators; borrowed
+  StackVector<int32_t, 4> mutated;       // tensor slots
+  StackVector<PyObject*, 8> owned;       // temporaries
+  PyObject* out = nullptr;               // the `out=` argument
   bool any_requires_grad = false;
-  bool overridden = false;                 // some argument has its own __torch_function__
-  int bad_argument = -1;                   // of a mismatch
+  bool overridden = false;  // some argument has its own __torch_function__
+  int bad_argument = -1;    // of a mismatch
   PyObject* bad_value = nullptr;
-  const char* problem = nullptr;           // instead of a bad argument
+  const char* problem = nullptr;  // instead of a bad argument
 
   ~Frame() {
     for (size_t i = 0; i < owned.size(); ++i) Py_DECREF(owned[i]);
@@ -218,8 +235,12 @@ struct Frame {
     bad_argument = -1, bad_value = nullptr, problem = nullptr, out = nullptr;
   }
   Call call() {
-    return {tensors.data(), static_cast<int32_t>(tensors.size()), scalars.data(),
-            scalar_is_float.data(), static_cast<int32_t>(scalars.size()), objects.data(),
+    return {tensors.data(),
+            static_cast<int32_t>(tensors.size()),
+            scalars.data(),
+            scalar_is_float.data(),
+            static_cast<int32_t>(scalars.size()),
+            objects.data(),
             static_cast<int32_t>(objects.size())};
   }
 };
@@ -252,10 +273,10 @@ struct Number {
   Scalar value;
   double imaginary;
 };
-Outcome read_number(Frame* frame, PyObject* object, Number* out);   // no text, no list
+Outcome read_number(Frame* frame, PyObject* object, Number* out);  // no text, no list
 Outcome read_integer(PyObject* object, int64_t* out);
-bool is_plain_tensor_type(PyTypeObject* type, bool* overrides);      // Tensor or subclass
-bool has_torch_function(PyObject* object);                           // of a type that is no Tensor
+bool is_plain_tensor_type(PyTypeObject* type, bool* overrides);  // Tensor or subclass
+bool has_torch_function(PyObject* object);                       // of a type that is no Tensor
 
 // op_cache.cpp
 uint64_t hash_words(const uint64_t* words, size_t count);
@@ -275,13 +296,13 @@ bool init_op_override(PyObject* module);
 
 // op_out.cpp
 PyObject* run_out(Op* op, Overload* overload, Frame* frame);
-PyObject* copy_to_out(PyObject* result, PyObject* out);               // new reference to out
-bool copy_cast(Tensor* target, Tensor* source);                      // same sizes; converts
+PyObject* copy_to_out(PyObject* result, PyObject* out);  // new reference to out
+bool copy_cast(Tensor* target, Tensor* source);          // same sizes; converts
 bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed);
 
 // op.cpp
 PyObject* call_python(Overload* overload, Frame* frame);
-PyObject* wrap_outputs(const Plan* plan, PyObject** outputs);        // steals the outputs
+PyObject* wrap_outputs(const Plan* plan, PyObject** outputs);  // steals the outputs
 
 }  // namespace fb

@@ -38,21 +38,32 @@ Wide real(double value) { return {value, 0, false}; }
 
 Wide load_wide(const char* at, DType dtype) {
   switch (dtype) {
-    case DType::Bool: return whole(load<uint8_t>(at) != 0);
-    case DType::U8: return whole(load<uint8_t>(at));
-    case DType::I8: return whole(load<int8_t>(at));
-    case DType::I16: return whole(load<int16_t>(at));
-    case DType::I32: return whole(load<int32_t>(at));
-    case DType::I64: return whole(load<int64_t>(at));
-    case DType::F16: return real(half_to_float(load<uint16_t>(at)));
-    case DType::BF16: return real(bfloat16_to_float(load<uint16_t>(at)));
-    case DType::F32: return real(load<float>(at));
-    case DType::F64: return real(load<double>(at));
+    case DType::Bool:
+      return whole(load<uint8_t>(at) != 0);
+    case DType::U8:
+      return whole(load<uint8_t>(at));
+    case DType::I8:
+      return whole(load<int8_t>(at));
+    case DType::I16:
+      return whole(load<int16_t>(at));
+    case DType::I32:
+      return whole(load<int32_t>(at));
+    case DType::I64:
+      return whole(load<int64_t>(at));
+    case DType::F16:
+      return real(half_to_float(load<uint16_t>(at)));
+    case DType::BF16:
+      return real(bfloat16_to_float(load<uint16_t>(at)));
+    case DType::F32:
+      return real(load<float>(at));
+    case DType::F64:
+      return real(load<double>(at));
     case DType::C64: {
       const auto value = load<std::complex<float>>(at);
       return {{value.real(), value.imag()}, 0, false};
     }
-    case DType::C128: return {load<std::complex<double>>(at), 0, false};
+    case DType::C128:
+      return {load<std::complex<double>>(at), 0, false};
   }
   return {};
 }
@@ -67,20 +78,42 @@ int64_t to_integer(const Wide& value) {
 void store_wide(char* at, DType dtype, const Wide& value) {
   const double number = value.number.real();
   switch (dtype) {
-    case DType::Bool: store<uint8_t>(at, value.number != 0.0); break;
-    case DType::U8: store(at, static_cast<uint8_t>(to_integer(value))); break;
-    case DType::I8: store(at, static_cast<int8_t>(to_integer(value))); break;
-    case DType::I16: store(at, static_cast<int16_t>(to_integer(value))); break;
-    case DType::I32: store(at, static_cast<int32_t>(to_integer(value))); break;
-    case DType::I64: store(at, to_integer(value)); break;
-    case DType::F16: store(at, float_to_half(static_cast<float>(number))); break;
-    case DType::BF16: store(at, float_to_bfloat16(static_cast<float>(number))); break;
+    case DType::Bool:
+      store<uint8_t>(at, value.number != 0.0);
+      break;
+    case DType::U8:
+      store(at, static_cast<uint8_t>(to_integer(value)));
+      break;
+    case DType::I8:
+      store(at, static_cast<int8_t>(to_integer(value)));
+      break;
+    case DType::I16:
+      store(at, static_cast<int16_t>(to_integer(value)));
+      break;
+    case DType::I32:
+      store(at, static_cast<int32_t>(to_integer(value)));
+      break;
+    case DType::I64:
+      store(at, to_integer(value));
+      break;
+    case DType::F16:
+      store(at, float_to_half(static_cast<float>(number)));
+      break;
+    case DType::BF16:
+      store(at, float_to_bfloat16(static_cast<float>(number)));
+      break;
     case DType::F32:
       store(at, value.exact ? static_cast<float>(value.integer) : static_cast<float>(number));
       break;
-    case DType::F64: store(at, number); break;
-    case DType::C64: store(at, std::complex<float>(value.number)); break;
-    case DType::C128: store(at, value.number); break;
+    case DType::F64:
+      store(at, number);
+      break;
+    case DType::C64:
+      store(at, std::complex<float>(value.number));
+      break;
+    case DType::C128:
+      store(at, value.number);
+      break;
   }
 }
 
@@ -142,8 +175,8 @@ Tensor* contiguous_copy(Tensor* source) {
 
 const char* type_name(DType t) {
   static const char* const names[kDTypeCount] = {
-      "Bool",     "Byte",  "Char",   "Short",        "Int",          "Long", "Half",
-      "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
+      "Bool", "Byte",     "Char",  "Short",  "Int",          "Long",
+      "Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
   return names[static_cast<int>(t)];
 }
 
@@ -193,8 +226,10 @@ Py_ssize_t collect_outs(const Op* op, PyObject* out, std::vector<Tensor*>* outs)
   PyObject* fast = PyTuple_Check(out) || PyList_Check(out) ? PySequence_Fast(out, "") : nullptr;
   for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast); ++i) {
     PyObject* element = PySequence_Fast_GET_ITEM(fast, i);
-    if (!is_tensor(element)) Py_CLEAR(fast);
-    else outs->push_back(reinterpret_cast<Tensor*>(element));
+    if (!is_tensor(element))
+      Py_CLEAR(fast);
+    else
+      outs->push_back(reinterpret_cast<Tensor*>(element));
   }
   if (!fast) {
     PyErr_Format(PyExc_TypeError, "[%s] argument 'out' must be Tensor or tuple of Tensors, got %s",
@@ -260,8 +295,10 @@ bool copy_cast(Tensor* target, Tensor* source) {
   char* to = target->data();
   const char* from = source->data();
   for (int64_t i = 0; i < numel; ++i) {
-    if (same) std::memcpy(to, from, static_cast<size_t>(to_size));
-    else store_wide(to, target->dtype, load_wide(from, source->dtype));
+    if (same)
+      std::memcpy(to, from, static_cast<size_t>(to_size));
+    else
+      store_wide(to, target->dtype, load_wide(from, source->dtype));
     for (int d = target->ndim - 1; d >= 0; --d) {
       to += target->strides()[d] * to_size;
       from += source->strides()[d] * from_size;
@@ -274,8 +311,8 @@ bool copy_cast(Tensor* target, Tensor* source) {
   return true;
 }
 
-bool separate_overlaps(const Op* op, Overload* overload, Frame* frame, StackVector<Tensor*, 16>* originals,
-                       bool* changed) {
+bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
+                       StackVector<Tensor*, 16>* originals, bool* changed) {
   for (size_t m = 0; m < frame->mutated.size(); ++m) {
     const Tensor* target = frame->tensors[frame->mutated[m]];
     if (!check_target(op, target)) return false;
@@ -312,8 +349,8 @@ PyObject* copy_to_out(PyObject* result, PyObject* out) {
     fine = false;
   }
   for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(outs); ++i) {
-    PyObject* copied = copy_to_out(PySequence_Fast_GET_ITEM(results, i),
-                                   PySequence_Fast_GET_ITEM(outs, i));
+    PyObject* copied =
+        copy_to_out(PySequence_Fast_GET_ITEM(results, i), PySequence_Fast_GET_ITEM(outs, i));
     fine = copied != nullptr;
     Py_XDECREF(copied);
   }
@@ -329,9 +366,8 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   if (!instance) return nullptr;
   const Plan* plan = instance->plan;
   if (static_cast<int32_t>(outs.size()) != plan->visible) {
-    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' needs %d tensors, got %zd",
-                 op->text.c_str(), static_cast<int>(plan->visible),
-                 static_cast<Py_ssize_t>(outs.size()));
+    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' needs %d tensors, got %zd", op->text.c_str(),
+                 static_cast<int>(plan->visible), static_cast<Py_ssize_t>(outs.size()));
     return nullptr;
   }
   std::vector<PyObject*> outputs(plan->outputs.size());

@@ -72,14 +72,13 @@ PyObject* ask_mode(PyObject* func, PyObject* types, PyObject* args, PyObject* kw
   return result;
 }
 
-PyObject* ask_objects(const Overriders& overriders, PyObject* func, PyObject* types,
-                      PyObject* args, PyObject* kwargs) {
+PyObject* ask_objects(const Overriders& overriders, PyObject* func, PyObject* types, PyObject* args,
+                      PyObject* kwargs) {
   for (PyObject* object : overriders.objects()) {
     PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
     PyObject* handler = PyObject_GetAttrString(type, "__torch_function__");
     if (!handler) return nullptr;
-    PyObject* result =
-        PyObject_CallFunctionObjArgs(handler, func, types, args, kwargs, nullptr);
+    PyObject* result = PyObject_CallFunctionObjArgs(handler, func, types, args, kwargs, nullptr);
     Py_DECREF(handler);
     if (result != Py_NotImplemented) return result;
     Py_DECREF(result);
@@ -122,8 +121,9 @@ PyObject* set_function_mode(PyObject*, PyObject* value) {
 }
 
 PyMethodDef methods[] = {
-    {"_disabled_torch_function", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(disabled_torch_function)),
-     METH_FASTCALL, "__torch_function__ of types whose tensors are plain tensors to every op."},
+    {"_disabled_torch_function",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(disabled_torch_function)), METH_FASTCALL,
+     "__torch_function__ of types whose tensors are plain tensors to every op."},
     {"set_torch_function_enabled", set_torch_function_enabled, METH_O,
      "Turns __torch_function__ of types on or off in this thread; returns what it was."},
     {"set_function_mode", set_function_mode, METH_O,
@@ -146,8 +146,8 @@ PyObject* call_override(Op* op, PyObject* const* args, Py_ssize_t count, PyObjec
   PyObject* keywords = pack_keywords(args + count, kwnames);
   PyObject* result = nullptr;
   if (types && positional && keywords) {
-    result = function_mode ? ask_mode(func, types, positional, keywords)
-                           : Py_NewRef(Py_NotImplemented);
+    result =
+        function_mode ? ask_mode(func, types, positional, keywords) : Py_NewRef(Py_NotImplemented);
     if (result == Py_NotImplemented) {
       Py_DECREF(result);
       result = ask_objects(overriders, func, types, positional, keywords);

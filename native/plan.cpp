@@ -149,12 +149,18 @@ bool read_source(PyObject* object, Source* out) {
   if (entry.failed()) return false;
   const std::string kind = kind_of(entry);
   if (entry.size() != 2) return bad_spec("backward argument", "must be (kind, number)");
-  if (kind == "input") out->kind = Source::SavedInput;
-  else if (kind == "output") out->kind = Source::SavedOutput;
-  else if (kind == "grad") out->kind = Source::GradOutput;
-  else if (kind == "register") out->kind = Source::Register;
-  else if (kind == "scalar") out->kind = Source::ScalarArgument;
-  else return bad_spec("backward argument", kind.c_str());
+  if (kind == "input")
+    out->kind = Source::SavedInput;
+  else if (kind == "output")
+    out->kind = Source::SavedOutput;
+  else if (kind == "grad")
+    out->kind = Source::GradOutput;
+  else if (kind == "register")
+    out->kind = Source::Register;
+  else if (kind == "scalar")
+    out->kind = Source::ScalarArgument;
+  else
+    return bad_spec("backward argument", kind.c_str());
   return read_i32(entry[1], &out->index);
 }
 
@@ -190,11 +196,16 @@ bool read_returns(PyObject* object, Plan* plan) {
   if (!object) return true;
   if (PyUnicode_Check(object)) {
     const std::string name = PyUnicode_AsUTF8(object);
-    if (name == "single") plan->returns = ReturnKind::Single;
-    else if (name == "tuple") plan->returns = ReturnKind::Tuple;
-    else if (name == "list") plan->returns = ReturnKind::List;
-    else if (name == "nothing") plan->returns = ReturnKind::Nothing;
-    else return bad_spec("returns", name.c_str());
+    if (name == "single")
+      plan->returns = ReturnKind::Single;
+    else if (name == "tuple")
+      plan->returns = ReturnKind::Tuple;
+    else if (name == "list")
+      plan->returns = ReturnKind::List;
+    else if (name == "nothing")
+      plan->returns = ReturnKind::Nothing;
+    else
+      return bad_spec("returns", name.c_str());
     return true;
   }
   plan->returns = ReturnKind::Structseq;
@@ -235,8 +246,10 @@ int64_t count_symbols(PyObject* spec, PyObject* program) {
   if (!given) {
     PyObject* graph = item(spec, "graph");
     PyObject* names = graph ? PyObject_GetAttrString(graph, "symbols") : nullptr;
-    if (names) count = PyObject_Length(names);
-    else if (program) count = -1;
+    if (names)
+      count = PyObject_Length(names);
+    else if (program)
+      count = -1;
     Py_XDECREF(names);
     if (count < 0 || !names) PyErr_Clear();
     return names ? count : -1;
@@ -294,10 +307,14 @@ bool read_buffer(PyObject* object, BufferSpec* out) {
     if (text) out->message = text;
     return text != nullptr;
   }
-  if (kind == "input") out->kind = BufferSpec::Input;
-  else if (kind == "output") out->kind = BufferSpec::Output;
-  else if (kind == "generator") out->kind = BufferSpec::Generator;
-  else return bad_spec("buffer", kind.c_str());
+  if (kind == "input")
+    out->kind = BufferSpec::Input;
+  else if (kind == "output")
+    out->kind = BufferSpec::Output;
+  else if (kind == "generator")
+    out->kind = BufferSpec::Generator;
+  else
+    return bad_spec("buffer", kind.c_str());
   return read_i32(entry[1], &out->index);
 }
 
@@ -495,8 +512,10 @@ PyObject* get_launches(PyObject* self, void*) {
   PyObject* names = PyTuple_New(static_cast<Py_ssize_t>(plan->launches.size()));
   for (size_t i = 0; names && i < plan->launches.size(); ++i) {
     PyObject* name = PyUnicode_FromString(plan->launches[i].name.c_str());
-    if (!name) Py_CLEAR(names);
-    else PyTuple_SET_ITEM(names, static_cast<Py_ssize_t>(i), name);
+    if (!name)
+      Py_CLEAR(names);
+    else
+      PyTuple_SET_ITEM(names, static_cast<Py_ssize_t>(i), name);
   }
   return names;
 }
@@ -563,24 +582,49 @@ bool SizeProgram::run(int64_t* r) const {
     const int64_t a = r[instruction.a], b = r[instruction.b];
     int64_t value = 0;
     switch (op) {
-      case SizeOp::Const: break;
-      case SizeOp::Add: if (__builtin_add_overflow(a, b, &value)) return false; break;
-      case SizeOp::Sub: if (__builtin_sub_overflow(a, b, &value)) return false; break;
-      case SizeOp::Mul: if (__builtin_mul_overflow(a, b, &value)) return false; break;
+      case SizeOp::Const:
+        break;
+      case SizeOp::Add:
+        if (__builtin_add_overflow(a, b, &value)) return false;
+        break;
+      case SizeOp::Sub:
+        if (__builtin_sub_overflow(a, b, &value)) return false;
+        break;
+      case SizeOp::Mul:
+        if (__builtin_mul_overflow(a, b, &value)) return false;
+        break;
       case SizeOp::FloorDiv:
       case SizeOp::Mod:
         if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
         value = op == SizeOp::FloorDiv ? floor_divide(a, b) : a - floor_divide(a, b) * b;
         break;
-      case SizeOp::Min: value = a < b ? a : b; break;
-      case SizeOp::Max: value = a > b ? a : b; break;
-      case SizeOp::Eq: value = a == b; break;
-      case SizeOp::Ne: value = a != b; break;
-      case SizeOp::Lt: value = a < b; break;
-      case SizeOp::Le: value = a <= b; break;
-      case SizeOp::And: value = (a != 0) & (b != 0); break;
-      case SizeOp::Or: value = (a != 0) | (b != 0); break;
-      case SizeOp::Not: value = a == 0; break;
+      case SizeOp::Min:
+        value = a < b ? a : b;
+        break;
+      case SizeOp::Max:
+        value = a > b ? a : b;
+        break;
+      case SizeOp::Eq:
+        value = a == b;
+        break;
+      case SizeOp::Ne:
+        value = a != b;
+        break;
+      case SizeOp::Lt:
+        value = a < b;
+        break;
+      case SizeOp::Le:
+        value = a <= b;
+        break;
+      case SizeOp::And:
+        value = (a != 0) & (b != 0);
+        break;
+      case SizeOp::Or:
+        value = (a != 0) | (b != 0);
+        break;
+      case SizeOp::Not:
+        value = a == 0;
+        break;
     }
     r[at++] = value;
   }
@@ -614,10 +658,14 @@ void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slo
     int32_t use = -1;
     if (step.op != SizeOp::Const) {
       const int32_t a = uses[step.a], b = uses[step.b];
-      if (a == -1 && (b == -1 || step.op == SizeOp::Not)) use = -1;
-      else if (step.op == SizeOp::Add && (a == -1 || b == -1)) use = a == -1 ? b : a;
-      else if (step.op == SizeOp::Sub && b == -1) use = a;
-      else use = -2;
+      if (a == -1 && (b == -1 || step.op == SizeOp::Not))
+        use = -1;
+      else if (step.op == SizeOp::Add && (a == -1 || b == -1))
+        use = a == -1 ? b : a;
+      else if (step.op == SizeOp::Sub && b == -1)
+        use = a;
+      else
+        use = -2;
     }
     uses[at++] = use;
   }

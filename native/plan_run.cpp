@@ -8,16 +8,16 @@
 namespace fb {
 namespace {
 
-constexpr int64_t kParallelWork = 15000;    // ns: below, waking a worker costs more than it gains
-constexpr int64_t kReleaseWork = 50000;     // ns: above, other Python threads may run meanwhile
-constexpr int64_t kChunkWork = 2000;        // ns: assumed when a plan does not say
+constexpr int64_t kParallelWork = 15000;  // ns: below, waking a worker costs more than it gains
+constexpr int64_t kReleaseWork = 50000;   // ns: above, other Python threads may run meanwhile
+constexpr int64_t kChunkWork = 2000;      // ns: assumed when a plan does not say
 constexpr int64_t kRoutineWork = 100000;
-constexpr int64_t kPieceWork = 5000;        // ns: smallest piece worth handing to a worker
+constexpr int64_t kPieceWork = 5000;  // ns: smallest piece worth handing to a worker
 constexpr int64_t kAlignment = 64;
 constexpr int kInlineBuffers = 24;
 constexpr int kInlineScalars = 8;
-constexpr int64_t kStackArena = 2048;       // bytes of temporaries that live on the stack
-constexpr int kErrorWords = 8;              // one cache line: flag, value, size, dimension
+constexpr int64_t kStackArena = 2048;  // bytes of temporaries that live on the stack
+constexpr int kErrorWords = 8;         // one cache line: flag, value, size, dimension
 constexpr const char* kNoMemory = "out of memory";
 
 std::atomic<uint64_t> next_instance_id{1};
@@ -130,8 +130,8 @@ void resolve_launches(Instance* instance) {
   for (const Launch& launch : plan->launches) {
     ReadyLaunch ready{&launch, values.data() + values.size(), nullptr, 0, 0, 0};
     for (int32_t s : launch.sizes) values.push_back(r[s]);
-    const bool moved = std::any_of(launch.offsets.begin(), launch.offsets.end(),
-                                   [](int32_t o) { return o >= 0; });
+    const bool moved =
+        std::any_of(launch.offsets.begin(), launch.offsets.end(), [](int32_t o) { return o >= 0; });
     if (moved) {
       ready.offsets = values.data() + values.size();
       for (int32_t o : launch.offsets) values.push_back(o >= 0 ? r[o] : 0);
@@ -166,10 +166,10 @@ bool is_simple(const Instance* instance) {
 
 struct Execution {
   const Instance* instance;
-  char* const* bases;       // per plan buffer
+  char* const* bases;  // per plan buffer
   const Scalar* scalars;
   const uint8_t* scalar_is_float;
-  const int64_t* errors;    // error blocks
+  const int64_t* errors;  // error blocks
   size_t error_count;
 };
 
@@ -187,8 +187,10 @@ inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,
   if (source.kind == ScalarSource::Constant) return source.constant;
   const Scalar given = scalars[source.index];
   const bool is_float = scalar_is_float[source.index];
-  if (source.as_float) out.d = is_float ? given.d : static_cast<double>(given.i);
-  else out.i = is_float ? static_cast<int64_t>(given.d) : given.i;
+  if (source.as_float)
+    out.d = is_float ? given.d : static_cast<double>(given.i);
+  else
+    out.i = is_float ? static_cast<int64_t>(given.d) : given.i;
   return out;
 }
 
@@ -298,8 +300,8 @@ const char* run_all(const Execution& run, const char** name) {
       p += launch.buffers.size();
       s += launch.scalars.size();
     }
-    const char* error = ready[at].launch->kernel ? run_region(bound.get(), length)
-                                                 : run_routine(bound.get()[0]);
+    const char* error =
+        ready[at].launch->kernel ? run_region(bound.get(), length) : run_routine(bound.get()[0]);
     if (error) {
       *name = ready[at].launch->name.c_str();
       return error;
@@ -323,8 +325,8 @@ bool check_error_block(const Plan* plan, const std::string& message, const int64
   if (block[0] == 0) return true;
   PyObject* type = PyExc_IndexError;
   std::string text = message;
-  for (const auto& [prefix, other] : {std::pair{"runtime:", PyExc_RuntimeError},
-                                      std::pair{"value:", PyExc_ValueError}}) {
+  for (const auto& [prefix, other] :
+       {std::pair{"runtime:", PyExc_RuntimeError}, std::pair{"value:", PyExc_ValueError}}) {
     if (text.rfind(prefix, 0) != 0) continue;
     type = other;
     text.erase(0, std::strlen(prefix));
@@ -421,10 +423,13 @@ bool locate_buffers(const Instance* instance, const Call& call, PyObject* const*
         bases[i] = t ? t->data() : nullptr;
         break;
       }
-      case BufferSpec::Temporary: bases[i] = arena + instance->arena_offsets[i]; break;
+      case BufferSpec::Temporary:
+        bases[i] = arena + instance->arena_offsets[i];
+        break;
       case BufferSpec::Generator: {
         PyObject* object = buffer.index >= 0 && buffer.index < call.object_count
-                               ? call.objects[buffer.index] : nullptr;
+                               ? call.objects[buffer.index]
+                               : nullptr;
         bases[i] = reinterpret_cast<char*>(generator_of(object));
         if (!bases[i]) return false;
         break;
@@ -449,10 +454,9 @@ const char* run_released(const Execution& run, const Call& call, const char** na
     storage_incref(held.get()[i]);
   }
   const char* error;
-  Py_BEGIN_ALLOW_THREADS
-  error = run_all(run, name);
-  Py_END_ALLOW_THREADS
-  for (int32_t i = 0; i < call.tensor_count; ++i) storage_decref(held.get()[i]);
+  Py_BEGIN_ALLOW_THREADS error = run_all(run, name);
+  Py_END_ALLOW_THREADS for (int32_t i = 0; i < call.tensor_count; ++i)
+      storage_decref(held.get()[i]);
   return error;
 }
 
@@ -486,8 +490,8 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   } else {
     fine = locate_buffers(instance, call, outputs, arena, errors, bases.get());
     if (fine) {
-      const Execution run{instance,    bases.get(), call.scalars, call.scalar_is_float,
-                          errors, error_count};
+      const Execution run{instance, bases.get(), call.scalars, call.scalar_is_float,
+                          errors,   error_count};
       error = instance->total_work > kReleaseWork ? run_released(run, call, &failed)
                                                   : run_all(run, &failed);
     }
@@ -541,8 +545,10 @@ void raise_routine_error(const char* op, const char* text) {
     text += 6;
     while (*text == ' ') ++text;
   }
-  if (text[0] == '[') PyErr_SetString(type, text);
-  else PyErr_Format(type, "[%s] %s", op, text);
+  if (text[0] == '[')
+    PyErr_SetString(type, text);
+  else
+    PyErr_Format(type, "[%s] %s", op, text);
 }
 
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {

@@ -144,8 +144,10 @@ bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
     PyObject* object = PySequence_Fast_GET_ITEM(fast, i);
     Scalar value;
-    if (PyLong_Check(object)) value.i = PyLong_AsLongLong(object);
-    else value.d = PyFloat_AsDouble(object);
+    if (PyLong_Check(object))
+      value.i = PyLong_AsLongLong(object);
+    else
+      value.d = PyFloat_AsDouble(object);
     out->push_back(value);
   }
   Py_DECREF(fast);
@@ -169,8 +171,7 @@ PyObject* call_routine(PyObject*, PyObject* args) {
   const bool fine = read_pointers(tensors, &pointers, &held) && read_sizes(sizes, &n) &&
                     (!scalars || read_scalars(scalars, &s));
   if (fine) {
-    Py_BEGIN_ALLOW_THREADS
-    error = routine({pointers.data(), n.data(), s.data()});
+    Py_BEGIN_ALLOW_THREADS error = routine({pointers.data(), n.data(), s.data()});
     Py_END_ALLOW_THREADS
   }
   for (Storage* storage : held) storage_decref(storage);

@@ -68,20 +68,20 @@ struct GemmKernels {
 namespace fb {
 namespace {
 
-constexpr int64_t kChunk = 256;         // of K: part of the semantics
-constexpr int64_t kSuperChunk = 2048;   // of K: packed at once; a multiple of kChunk
-constexpr int64_t kPanels = 10;         // panels of A per tile
+constexpr int64_t kChunk = 256;        // of K: part of the semantics
+constexpr int64_t kSuperChunk = 2048;  // of K: packed at once; a multiple of kChunk
+constexpr int64_t kPanels = 10;        // panels of A per tile
 constexpr int64_t kTileColumns = 256;
-constexpr int64_t kRowColumns = 2048;   // of a tile where B is read as it lies
-constexpr int64_t kFewRows = 2;         // so few that reading B is all the work
-constexpr int64_t kSmall = 1 << 20;     // multiply-adds: below, one thread is faster
+constexpr int64_t kRowColumns = 2048;    // of a tile where B is read as it lies
+constexpr int64_t kFewRows = 2;          // so few that reading B is all the work
+constexpr int64_t kSmall = 1 << 20;      // multiply-adds: below, one thread is faster
 constexpr int64_t kPieceWork = 1 << 19;  // multiply-adds worth handing to another thread
 
 int instruction_level() {
 #if defined(__x86_64__)
-  static const int level = __builtin_cpu_supports("avx512f")                                  ? 2
+  static const int level = __builtin_cpu_supports("avx512f")                                 ? 2
                            : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1
-                                                                                              : 0;
+                                                                                             : 0;
   return level;
 #else
   return 0;
@@ -116,8 +116,10 @@ struct HalfElement {
   static constexpr bool direct = false;
   static void read(const Stored& x, Number* out, int64_t) { *out = to_float(x); }
   static Stored write(const Number* x, int64_t) {
-    if constexpr (std::is_same_v<T, Half>) return to_half(*x);
-    else return to_bfloat16(*x);
+    if constexpr (std::is_same_v<T, Half>)
+      return to_half(*x);
+    else
+      return to_bfloat16(*x);
   }
 };
 template <typename T>
@@ -170,8 +172,10 @@ int64_t pack_transposed(const Matrix<RealElement<float>>& b, int64_t depth, int6
   for (int64_t j = 0; j < columns; j += block) {
     for (int64_t k = 0; k < whole; k += block) {
       const float* from = b.data + j * b.column + k;
-      if (wide) avx512::transpose_block(from, b.column, out + k * columns + j, columns);
-      else avx2::transpose_block(from, b.column, out + k * columns + j, columns);
+      if (wide)
+        avx512::transpose_block(from, b.column, out + k * columns + j, columns);
+      else
+        avx2::transpose_block(from, b.column, out + k * columns + j, columns);
     }
   }
   return whole;
@@ -315,7 +319,7 @@ class Product {
     int64_t a_step;   // numbers per row of a panel: panel i starts at i0 * a_step
     const Number* b;  // null: pack into scratch
     int64_t b_depth;
-    int64_t offset;   // first k of the chunk within the packed range
+    int64_t offset;  // first k of the chunk within the packed range
   };
 
   // Workspace of a thread: [panels of A][one slab][edge tile][tile of C].
@@ -326,9 +330,7 @@ class Product {
     const int64_t depth = std::min(k_, kChunk);
     const int64_t a = own_a ? tile_rows() * E::planes * depth : 0;
     const int64_t slab = slab_width() * depth, edge = kMaxRows * slab_width();
-    const int64_t tile = needs_tile()   ? tile_rows() * tile_width()
-                         : reads_rows() ? kRowColumns
-                                        : 0;
+    const int64_t tile = needs_tile() ? tile_rows() * tile_width() : reads_rows() ? kRowColumns : 0;
     auto align = [](int64_t n) { return (n + 15) / 16 * 16; };
     const int64_t total = align(a) + align(slab) + align(edge) + align(tile);
     Number* base = static_cast<Number*>(worker_scratch(0, total * (int64_t)sizeof(Number)));
@@ -337,9 +339,7 @@ class Product {
           base + align(a) + align(slab) + align(edge)};
     return true;
   }
-  int64_t tile_width() const {
-    return (kTileColumns / kernels_.columns) * slab_width();
-  }
+  int64_t tile_width() const { return (kTileColumns / kernels_.columns) * slab_width(); }
 
   bool tiles(int64_t first, int64_t last, int64_t begin, int64_t end, const Number* a,
              const Number* b) const {
@@ -347,7 +347,8 @@ class Product {
     if (!workspace(&w, !a)) return false;
     for (int64_t t = first; t < last; ++t) {
       const int64_t i = t % row_tiles() * tile_rows(), j = t / row_tiles() * tile_columns();
-      const int64_t rows = std::min(tile_rows(), m_ - i), columns = std::min(tile_columns(), n_ - j);
+      const int64_t rows = std::min(tile_rows(), m_ - i),
+                    columns = std::min(tile_columns(), n_ - j);
       for (int64_t k = begin; k < end; k += kChunk) {
         const int64_t depth = std::min(kChunk, end - k);
         Sources s{w.a, E::planes * depth, nullptr, end - begin, k - begin};
@@ -449,8 +450,7 @@ class Product {
     const int64_t width = kernels_.columns;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t x = 0; x < columns; ++x) {
-        const Number* from =
-            tile + r * tile_width() + x / width * slab_width() + x % width;
+        const Number* from = tile + r * tile_width() + x / width * slab_width() + x % width;
         *c_.at(i + r, j + x).data = E::write(from, width);
       }
     }

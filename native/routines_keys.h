@@ -1,5 +1,5 @@
-// Sort keys: unsigned integers in the order of the values. NaN is the largest value and all NaNs are
-// equal; -0.0 equals 0.0. Sorting keys instead of values makes every dtype the same problem.
+// Sort keys: unsigned integers in the order of the values. NaN is the largest value and all NaNs
+// are equal; -0.0 equals 0.0. Sorting keys instead of values makes every dtype the same problem.
 #pragma once
 #include <type_traits>
 
@@ -34,10 +34,14 @@ struct FloatKeyOf {
     return float_key<Key>(bits, static_cast<Key>(kInfinity));
   }
 };
-template <> struct KeyOf<float> : FloatKeyOf<float, uint32_t, 0x7f800000> {};
-template <> struct KeyOf<double> : FloatKeyOf<double, uint64_t, 0x7ff0000000000000> {};
-template <> struct KeyOf<Half> : FloatKeyOf<Half, uint16_t, 0x7c00> {};
-template <> struct KeyOf<BFloat16> : FloatKeyOf<BFloat16, uint16_t, 0x7f80> {};
+template <>
+struct KeyOf<float> : FloatKeyOf<float, uint32_t, 0x7f800000> {};
+template <>
+struct KeyOf<double> : FloatKeyOf<double, uint64_t, 0x7ff0000000000000> {};
+template <>
+struct KeyOf<Half> : FloatKeyOf<Half, uint16_t, 0x7c00> {};
+template <>
+struct KeyOf<BFloat16> : FloatKeyOf<BFloat16, uint16_t, 0x7f80> {};
 
 template <typename T>
 bool same_value(T a, T b) {

@@ -26,8 +26,10 @@ void row(const Operands<T>& x, std::make_unsigned_t<T>* sum) {
     const T* b = x.b + k * x.b_row;
     for (int64_t j = 0; j < x.n; ++j) {
       const U value = static_cast<U>(b[j * x.b_column]);
-      if constexpr (kBool) sum[j] |= value != 0;
-      else sum[j] = static_cast<U>(sum[j] + static_cast<U>(1u * factor * value));
+      if constexpr (kBool)
+        sum[j] |= value != 0;
+      else
+        sum[j] = static_cast<U>(sum[j] + static_cast<U>(1u * factor * value));
     }
   }
   for (int64_t j = 0; j < x.n; ++j) x.c[j * x.c_step] = static_cast<T>(sum[j]);
@@ -53,7 +55,12 @@ const char* matmul(const RoutineContext& context) {
       const Operands<T> x{pointer<T>(context, 0) + p * a[0] + i * a[1],
                           pointer<T>(context, 1) + p * b[0],
                           pointer<T>(context, 2) + p * c[0] + i * c[1],
-                          columns, depth, a[2], b[1], b[2], c[2]};
+                          columns,
+                          depth,
+                          a[2],
+                          b[1],
+                          b[2],
+                          c[2]};
       row<T, kBool>(x, sum);
     }
   });

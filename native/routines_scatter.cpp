@@ -42,8 +42,10 @@ struct Truth {
 
 template <typename T, Mode kMode>
 T combine_number(T old, T x) {
-  if constexpr (kMode == Mode::Max) return larger(old, x);
-  else if constexpr (kMode == Mode::Min) return smaller(old, x);
+  if constexpr (kMode == Mode::Max)
+    return larger(old, x);
+  else if constexpr (kMode == Mode::Min)
+    return smaller(old, x);
   else if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;  // wraps
     const U a = static_cast<U>(old), b = static_cast<U>(x);
@@ -109,8 +111,8 @@ const char* scatter(const RoutineContext& c) {
     combine<T, kMode>(out, *source);
     return nullptr;
   }
-  const ScatterShape s{ndim, c.n[1], c.n + 2, c.n + 2 + ndim, c.n + 2 + 2 * ndim,
-                       c.n + 2 + 3 * ndim};
+  const ScatterShape s{
+      ndim, c.n[1], c.n + 2, c.n + 2 + ndim, c.n + 2 + 2 * ndim, c.n + 2 + 3 * ndim};
   // The innermost other dimension runs inside the axis, for the sake of memory order.
   const int64_t inner = s.axis != ndim - 1 ? ndim - 1 : -1;
   const int64_t width = inner >= 0 ? s.sizes[inner] : 1, depth = s.sizes[s.axis];

@@ -25,8 +25,10 @@ const char* searchsorted(const RoutineContext& c) {
       while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         const Key here = KeyOf<T>::key(sorted[sorter ? sorter[base + middle] : middle]);
-        if (right ? here <= key : here < key) low = middle + 1;
-        else high = middle;
+        if (right ? here <= key : here < key)
+          low = middle + 1;
+        else
+          high = middle;
       }
       out[at] = low;
     }
@@ -209,12 +211,12 @@ const char* histc(const RoutineContext& c) {
   return nullptr;
 }
 
-#define FB_MAKE(Name, function)                              \
-  struct Name {                                              \
-    template <typename T>                                    \
-    static RoutineFunction get() {                           \
-      return function<T>;                                    \
-    }                                                        \
+#define FB_MAKE(Name, function)    \
+  struct Name {                    \
+    template <typename T>          \
+    static RoutineFunction get() { \
+      return function<T>;          \
+    }                              \
   }
 FB_MAKE(SearchSorted, searchsorted);
 FB_MAKE(Unique, unique);

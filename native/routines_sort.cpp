@@ -56,8 +56,10 @@ void radix_sort(Pair<Key>* pairs, Pair<Key>* other, int64_t n) {
 
 template <typename Key>
 void sort_pairs(Pair<Key>* pairs, Pair<Key>* other, int64_t n) {
-  if (n >= kRadixLength) radix_sort(pairs, other, n);
-  else std::sort(pairs, pairs + n, before<Key>);
+  if (n >= kRadixLength)
+    radix_sort(pairs, other, n);
+  else
+    std::sort(pairs, pairs + n, before<Key>);
 }
 
 template <typename T>
@@ -124,8 +126,10 @@ const char* topk(const RoutineContext& c) {
   if (k > n) return "index: k is larger than the dimension";
   return for_rows(x, c.n[0], n, c.n[3] != 0, [&](int64_t r, auto* pairs, auto* spare) {
     using Key = decltype(pairs->key);
-    if (k > n / 8) sort_pairs(pairs, spare, n);
-    else std::partial_sort(pairs, pairs + k, pairs + n, before<Key>);
+    if (k > n / 8)
+      sort_pairs(pairs, spare, n);
+    else
+      std::partial_sort(pairs, pairs + k, pairs + n, before<Key>);
     for (int64_t i = 0; i < k; ++i) {
       values[r * k + i] = x[r * n + pairs[i].position];
       indices[r * k + i] = pairs[i].position;
@@ -187,12 +191,12 @@ const char* sort_rows(const RoutineContext& c) {
   return nullptr;
 }
 
-#define FB_MAKE(Name, function)                              \
-  struct Name {                                              \
-    template <typename T>                                    \
-    static RoutineFunction get() {                           \
-      return function<T>;                                    \
-    }                                                        \
+#define FB_MAKE(Name, function)    \
+  struct Name {                    \
+    template <typename T>          \
+    static RoutineFunction get() { \
+      return function<T>;          \
+    }                              \
   }
 FB_MAKE(Sort, sort);
 FB_MAKE(Argsort, argsort);
