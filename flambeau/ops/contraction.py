@@ -400,3 +400,50 @@ def chain_matmul(*matrices: Any) -> Any:
         torch.Size([2, 4])
     """
     return matrices[0] if len(matrices) == 1 else multi_dot(list(matrices))
+
+
+def _power_samples() -> Iterator[Sample]:
+    for n in (0, 1, 2, 3, 7):
+        yield sample(T(3, 3), n)
+    yield sample(T(2, 3, 3), 2)
+
+
+@op(
+    "matrix_power(Tensor self, int n) -> Tensor",
+    where="torch method linalg",
+    samples=_power_samples,
+    reference="numpy.linalg.matrix_power",
+)
+def matrix_power(self: Node, n: int) -> Node:
+    """The n-th power of square matrices, by repeated squaring; n = 0 gives the identity.
+
+    Raises:
+        RuntimeError: matrices that are not square.
+        NotImplementedError: a negative n, which needs an inverse.
+
+    Example:
+        >>> torch.linalg.matrix_power(torch.tensor([[2.0]]), 3)
+        tensor([[8.]])
+    """
+    if self.ndim < 2 or not layout.same(self.shape[-1], self.shape[-2]):
+        raise RuntimeError(
+            "[matrix_power] linalg.matrix_power: A must be batches of square matrices\nhint: n x n"
+        )
+    if n < 0:
+        raise NotImplementedError(
+            "[matrix_power] negative powers need an inverse, which is not supported yet\n"
+            "hint: pass n >= 0"
+        )
+    if n == 0:
+        last = self.ndim - 1
+        same = prims.eq(prims.iota(self.shape, last - 1), prims.iota(self.shape, last))
+        return prims.with_derivative(prims.cast(same, self.dtype), self, rule="flat")
+    result: Node | None = None
+    square = self
+    while True:
+        if n % 2:
+            result = square if result is None else prims.matmul(result, square)
+        n //= 2
+        if n == 0:
+            return result  # type: ignore[return-value]
+        square = prims.matmul(square, square)

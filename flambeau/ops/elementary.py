@@ -294,3 +294,33 @@ ndtri = _function(
     reference="scipy.special.ndtri",
     primitive=lambda x: prims.erfinv(x * 2 - 1) * math.sqrt(2), real=True,
 )  # fmt: skip
+
+
+def _log_ndtr(x: Node) -> Node:
+    """log of the normal distribution function; its tail by the asymptotic series of erfc.
+
+    Source: Abramowitz & Stegun 26.2.12.
+    """
+    edge = -8.0 if x.dtype == "f32" else -25.0
+    tail = x < edge
+    near = prims.where(tail, prims.full_like(0, x), x)
+    central = prims.log(prims.erfc(near * -math.sqrt(0.5)) * 0.5)
+    far = prims.where(tail, x, prims.full_like(edge, x))
+    w = 1 / (far * far)
+    series = prims.full_like(10395.0, x)
+    for coefficient in (-945.0, 105.0, -15.0, 3.0, -1.0):
+        series = series * w + coefficient
+    logs = prims.log(-far) + 0.5 * math.log(2 * math.pi)
+    outer = prims.log1p(series * w) - logs - far * far * 0.5
+    return prims.with_derivative(prims.where(tail, outer, central), x, rule="log_ndtr")
+
+
+prims.register_rule(
+    "log_ndtr",
+    lambda g, y, x: (g * (prims.exp(x * x * -0.5 - y) * (1 / math.sqrt(2 * math.pi))),),
+)
+
+log_ndtr = _function(
+    "log_ndtr", "The logarithm of the normal distribution function, accurate far below 0.",
+    -30.0, 5.0, where="special", reference="scipy.special.log_ndtr", primitive=_log_ndtr, real=True,
+)  # fmt: skip

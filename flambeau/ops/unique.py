@@ -1,0 +1,180 @@
+"""Distinct elements: results whose size is known only when the data are.
+
+Two programs with a look at the data between them: the first orders the elements and numbers the
+groups of equals, the second gathers the groups once their number is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.samples import Sample, T, sample
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+from flambeau.ops.common import normalise_dim
+from flambeau.ops.extremes import ordered
+
+
+@op(
+    "_unique_ranks(Tensor self, bool sort) -> (Tensor, Tensor, Tensor)",
+    where="method",
+    out=False,
+    differentiable=False,
+)
+def unique_ranks(self: Node, sort: bool) -> list[Node]:
+    """A vector in groups of equals: elements in their order, their groups, each element's group."""
+    x = ordered("unique", self)
+    position = prims.iota(x.shape, 0)
+    values, places = prims.sort(x, 0) if sort else (x, position)
+    before = prims.pad(values, [1], [-1], prims.full(0, (), x.dtype))
+    starts = prims.ne(values, before) & prims.ne(position, prims.zeros_like(position))
+    ranks = prims.cumsum(prims.cast(starts, "i64"), 0)
+    group = prims.scatter(prims.zeros_like(ranks), places, ranks, 0, "set") if sort else ranks
+    return [prims.cast(values, self.dtype), ranks, group]
+
+
+@op(
+    "_unique_groups(Tensor self, Tensor ranks, SymInt total) -> (Tensor, Tensor)",
+    where="method",
+    out=False,
+    differentiable=False,
+)
+def unique_groups(self: Node, ranks: Node, total: Size) -> list[Node]:
+    """One element of each group, and the groups' sizes."""
+    ones = prims.full(1, ranks.shape, "i64")
+    counts = prims.take_add(prims.full(0, (total,), "i64"), ranks, ones, 0)
+    return [prims.scatter(prims.full(0, (total,), self.dtype), ranks, self, 0, "set"), counts]
+
+
+@op("_row_starts(Tensor self) -> Tensor", where="method", out=False, differentiable=False)
+def row_starts(self: Node) -> Node:
+    """The number of the run of equal rows that each row of a matrix belongs to."""
+    x = ordered("unique_consecutive", self)
+    before = prims.pad(x, [1, 0], [-1, 0], prims.full(0, (), x.dtype))
+    changed = prims.any(prims.ne(x, before), 1)
+    position = prims.iota(changed.shape, 0)
+    starts = changed & prims.ne(position, prims.zeros_like(position))
+    return prims.cumsum(prims.cast(starts, "i64"), 0)
+
+
+def _total(ranks: Any) -> int:
+    return int(ranks[-1].item()) + 1 if ranks.numel() else 0
+
+
+def _selected(output: Any, inverse: Any, counts: Any, wants: tuple[bool, bool]) -> Any:
+    found = [output, *(x for x, want in zip((inverse, counts), wants, strict=True) if want)]
+    return tuple(found) if len(found) > 1 else output
+
+
+def _flat_unique(x: Any, sort: bool, wants: tuple[bool, bool]) -> Any:
+    values, ranks, group = unique_ranks(x.reshape(-1), sort)
+    output, counts = unique_groups(values, ranks, _total(ranks))
+    return _selected(output, group.reshape(tuple(x.shape)), counts, wants)
+
+
+def _row_groups(rows: Any) -> Any:
+    """The rank of each row in lexicographic order; columns refine the ranks one after the other."""
+    size = rows.shape[0]
+    group = unique_ranks(rows[:, 0].contiguous(), True)[2]
+    for column in range(1, rows.shape[1]):
+        finer = unique_ranks(rows[:, column].contiguous(), True)[2]
+        group = unique_ranks(group * size + finer, True)[2]
+    return group
+
+
+def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
+    axis = normalise_dim(dim, x.dim(), "unique")
+    moved = x.movedim(axis, 0)
+    rows = moved.reshape(moved.shape[0], -1)
+    if not rows.numel():
+        raise RuntimeError(
+            "[unique] There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+            "applied\nhint: the tensor has no elements"
+        )
+    group = _row_groups(rows) if sort else row_starts(rows)
+    _, ranks, _ = unique_ranks(group, sort)
+    total = _total(ranks)
+    last, counts = unique_groups(
+        group.argsort(stable=True) if sort else _places(group), ranks, total
+    )
+    output = moved.index_select(0, last).movedim(0, axis)
+    return _selected(output, group, counts, wants)
+
+
+def _places(x: Any) -> Any:
+    from flambeau.core.install import namespace
+
+    return namespace("torch")["arange"](x.shape[0])
+
+
+def _samples() -> Iterator[Sample]:
+    whole = T(9, dtype="i64", low=0, high=5)
+    yield sample(whole)
+    yield sample(whole, return_inverse=True, return_counts=True)
+    yield sample(T(3, 4, dtype="i64", low=0, high=3), return_inverse=True)
+    yield sample(T(5, values=[2.0, 1.0, 2.0, 3.0, 1.0]))
+    yield sample(T(6, 2, dtype="i64", low=0, high=2), dim=0, return_inverse=True)
+    yield sample(T(2, 6, dtype="i64", low=0, high=2), dim=1, return_counts=True)
+    yield sample(T(0))
+    yield sample(T(5, dtype="bool"))
+
+
+@op(
+    "unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, "
+    "int? dim=None) -> Tensor",
+    host=True,
+    out=False,
+    samples=_samples,
+    reference="numpy.unique",
+)
+def unique(
+    input: Any,  # noqa: A002 - PyTorch's name
+    sorted: bool = True,  # noqa: A002
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements (or slices along `dim`), in order; `sorted=False` sorts all the same.
+
+    With `return_inverse` also the place of every element in the result, with `return_counts` how
+    often each occurred. NaN differs from every element.
+
+    Raises:
+        RuntimeError: slices of an empty tensor.
+
+    Example:
+        >>> torch.unique(torch.tensor([3, 1, 3]))
+        tensor([1, 3])
+    """
+    wants = (return_inverse, return_counts)
+    if dim is None:
+        return _flat_unique(input, True, wants)
+    return _rows_unique(input, dim, True, wants)
+
+
+@op(
+    "unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, "
+    "int? dim=None) -> Tensor",
+    host=True,
+    out=False,
+    samples=_samples,
+)
+def unique_consecutive(
+    input: Any,  # noqa: A002 - PyTorch's name
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """One element (or slice along `dim`) of every run of equals, in the order they stand.
+
+    Example:
+        >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
+        tensor([1, 2, 1])
+    """
+    wants = (return_inverse, return_counts)
+    if dim is None:
+        return _flat_unique(input, False, wants)
+    return _rows_unique(input, dim, False, wants)
