@@ -65,9 +65,9 @@ class Accesses:
         return None if found is None else found[0].get(axis, 0)
 
     def rank(self, expression: Size) -> int:
-        """Number of axes an address depends on."""
+        """Number of axes an address depends on; data counts as one."""
         found = self.affine(expression)
-        return 0 if found is None else len(found[0])
+        return 0 if found is None else len(found[0]) + _is_indirect(expression)
 
 
 def choose(accesses: Accesses) -> Axes:
