@@ -1,6 +1,8 @@
 // The Op type: a callable that finds the Instance of a call and runs it, without Python unless the
 // call's class is new. Also what surrounds a run: in-place bookkeeping, the tape, results.
-#include <structmember.h>  // after Python.h
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
 
 #include "op_internal.h"
 
