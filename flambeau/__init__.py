@@ -44,7 +44,7 @@ _install()
 _tensor.install()
 globals().update(_namespace("torch"))
 
-from flambeau import autograd, optim  # noqa: E402 - they use the names above
+from flambeau import autograd, nn, optim  # noqa: E402 - they use the names above
 from flambeau import compiler as compiler  # noqa: E402
 from flambeau.autograd import (  # noqa: E402
     enable_grad,

@@ -185,11 +185,7 @@ bool writable(const Recorder* r, int32_t id) {
 
 const int64_t* geometry_of(const Instance* instance, size_t output) {
   const int64_t* at = instance->geometry.data();
-  for (size_t k = 0; k < output; ++k) {
-    const OutputSpec& spec = instance->plan->outputs[k];
-    if (spec.kind == OutputSpec::New || spec.kind == OutputSpec::Alias)
-      at += 2 * spec.sizes.size() + 1;
-  }
+  for (size_t k = 0; k < output; ++k) at += 2 * instance->plan->outputs[k].sizes.size() + 1;
   return at;
 }
 

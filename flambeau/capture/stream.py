@@ -90,6 +90,7 @@ class StreamTrace:
         self._history = history
         self._again = first is not None
         self._data_sizes: list[SizeExpr] = []
+        self._shared: dict[tuple[int, int, int], Size] = {}
         for slot, external in enumerate(externals):
             self.inputs.append(self._external(slot, external))
 
@@ -129,7 +130,9 @@ class StreamTrace:
 
     def _external(self, slot: int, external: External) -> Node:
         dtype, sizes, strides, offset, is_parameter = external
-        shape = tuple(self._external_size(s, is_parameter) for s in sizes)
+        shape = tuple(
+            self._external_size(s, is_parameter, (len(sizes), d)) for d, s in enumerate(sizes)
+        )
         dense = strides == _numeric_strides(sizes)
         if dense:
             for stride in strides:
@@ -140,11 +143,21 @@ class StreamTrace:
         self._free(offset)
         return node("input", (), attributes(slot=slot, strides=steps), DTYPES[dtype], shape)
 
-    def _external_size(self, value: int, is_parameter: bool) -> Size:
+    def _external_size(self, value: int, is_parameter: bool, place: tuple[int, int]) -> Size:
+        """A size of an external tensor: a constant of parameters, else a symbol, shared with
+        tensors of equal rank that have it at the same place (inputs and targets of one batch)."""
         varies = self._history.varies(len(self.symbols), value)
         if is_parameter and not varies:
             return self._constant(value)
+        shared = self._shared.get((*place, value))
+        if shared is not None:
+            name = self._register(value)
+            self.environment.hints[name] = value
+            self._add_guard(eq(symbol(name), shared))
+            return shared
         created = self._symbol(value)
+        if isinstance(created, SizeExpr):
+            self._shared[*place, value] = created
         if isinstance(created, SizeExpr):
             self._data_sizes.append(created)
         return created
