@@ -305,7 +305,7 @@ def get_blob(key: str) -> bytes | None:
 
 
 def put_blob(key: str, value: bytes) -> None:
-    """Stores bytes under `key`, a hexadecimal digest. A directory that cannot be written is fine."""
+    """Stores bytes under `key`, a hexadecimal digest; where nothing can be written, does not."""
     with contextlib.suppress(OSError):
         write(_blob_path(key), hashlib.blake2b(value, digest_size=16).digest() + value)
 

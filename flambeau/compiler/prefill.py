@@ -12,6 +12,7 @@ well crash on the values that it gets.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shutil
 import sys
@@ -64,8 +65,7 @@ def _samples(definition: Any) -> Any:
 
 def _tensor(spec: Any, dtype: str) -> Any:
     """A tensor as the sample describes it, without running a kernel."""
-    import flambeau
-
+    flambeau: Any = importlib.import_module("flambeau")
     dtype = spec.dtype or dtype
     kind = getattr(flambeau, TORCH_DTYPE[dtype])
     grad = spec.grad and dtype[0] in "fb" and dtype != "bool"
@@ -112,9 +112,7 @@ def _call(name: str, dtype: str) -> None:
 
 def _child(todo: Sequence[tuple[str, str]], start: int, pipe: int) -> None:
     """Calls `todo[start:]` and writes every new kernel's key and C text to the pipe."""
-    import flambeau
-
-    flambeau.set_num_threads(1)
+    importlib.import_module("flambeau")._core.set_num_threads(1)
     target, identity = targets.current(), toolchain.find().identity
     seen: set[str] = set()
     with open(pipe, "w") as stream, open(os.devnull, "w") as quiet:
@@ -169,11 +167,11 @@ class Progress:
 
     def __init__(self, total: int) -> None:
         """Starts at 0 of `total`."""
-        self.total, self.done, self.bar = total, 0, None
+        self.total, self.done = total, 0
+        self.bar: Any = None
         with suppress(ImportError):
-            from tqdm import tqdm
-
-            self.bar = tqdm(total=total, desc="kernels", unit="kernel")
+            bar = importlib.import_module("tqdm").tqdm
+            self.bar = bar(total=total, desc="kernels", unit="kernel")
 
     def advance(self, count: int) -> None:
         """Counts finished kernels."""

@@ -1,4 +1,4 @@
-"""Runs kernels two ways: compiled, through ctypes, and by a slow reading of the grammar in NumPy."""
+"""Runs compiled kernels through ctypes, and says in NumPy what reductions and scans mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from flambeau.compiler import codegen
 from flambeau.ir import kernel as K
 from flambeau.ir import size as S
-from flambeau.ir.node import node, topological
+from flambeau.ir.node import node
 from flambeau.runtime import settings
 
 R, KK, P0, P1 = (S.symbol(name) for name in ("r", "k", "p0", "p1"))

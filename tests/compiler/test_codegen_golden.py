@@ -66,7 +66,7 @@ def test_a_unit_holds_each_helper_once():
     target = TARGETS["avx512"]
     text = print_kernel(softmax_kernel(), target)
     unit = render([("fb_one", text), ("fb_two", text)])
-    assert unit.count("static inline f32x16 fb_exp_f32x16(") == 1
+    assert unit.count("f32x16 fb_exp_f32x16(f32x16 x) {") == 1
     assert unit.count("void fb_one(") == unit.count("void fb_two(") == 1
     assert "#include" not in unit
 

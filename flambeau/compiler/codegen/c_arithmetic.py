@@ -128,11 +128,34 @@ def _float_floor_div(kind: str, lanes: int) -> str:
         f"    (({i})fb_lt_x{lanes}(r, 0) ^ ({i})fb_lt_x{lanes}(b, 0));\n"
         f"  q = fb_select_{v}(wrong, q - 1, q);\n"
         f"  {v} whole = fb_floor_{v}(q);\n"
-        f"  whole = fb_select_{v}(({i})fb_gt_x{lanes}(q - whole, ({kind}x1)0.5), whole + 1, whole);\n"
+        f"  {i} below = ({i})fb_gt_x{lanes}(q - whole, ({kind}x1)0.5);\n"
+        f"  whole = fb_select_{v}(below, whole + 1, whole);\n"
         f"  {v} zero = fb_copysign_{v}(q - q, a / b);\n"
         f"  whole = fb_select_{v}(({i})fb_eq_x{lanes}(q, 0), zero, whole);\n"
         f"  return fb_select_{v}(({i})fb_eq_x{lanes}(b, 0), a / b, whole);\n}}\n"
     )
+
+
+def fused_multiply_add(kind: str, lanes: int) -> str:
+    """a * b + c, rounded once. gcc's loop vectoriser would find the instruction too, but slowly."""
+    v, precision = f"{kind}x{lanes}", "ps" if kind == "f32" else "pd"
+    stem = "__builtin_fmaf" if kind == "f32" else "__builtin_fma"
+    head = f"static inline {v} fb_fma_{v}({v} a, {v} b, {v} c) {{\n"
+    if lanes == 1:
+        return f"{head}  return {stem}(a, b, c);\n}}\n"
+    width = kind_bits(kind) * lanes
+    native = {
+        512: ("__AVX512F__", f"{precision}512_mask(a, b, c, -1, 4)"),
+        256: ("__FMA__", f"{precision}256(a, b, c)"),
+        128: ("__FMA__", f"{precision}(a, b, c)"),
+    }.get(width)
+    text = f"{head}#if __has_builtin(__builtin_elementwise_fma)\n"
+    text += "  return __builtin_elementwise_fma(a, b, c);\n"
+    if native:
+        text += f"#elif defined({native[0]}) && !defined(__clang__)\n"
+        text += f"  return ({v})__builtin_ia32_vfmadd{native[1]};\n"
+    loop = f"for (int l = 0; l < {lanes}; ++l) r[l] = {stem}(a[l], b[l], c[l]);"
+    return f"{text}#else\n  {v} r; {loop} return r;\n#endif\n}}\n"
 
 
 # ------------------------------------------------------------------------------- half types

@@ -126,9 +126,8 @@ class ColumnPrinter(FormPrinter):
         loop = self.column_loop(roots, scope, body)
         outer = self.row.indent
         if split:
-            self.row.add(
-                f"for (long long k0 = 0, j = 0; k0 == 0 || k0 < extent; k0 += {REDUCE_BLOCK}, ++j) {{"
-            )
+            step = f"k0 += {REDUCE_BLOCK}, ++j"
+            self.row.add(f"for (long long k0 = 0, j = 0; k0 == 0 || k0 < extent; {step}) {{")
             edge = f"extent - k0 < {REDUCE_BLOCK} ? extent : k0 + {REDUCE_BLOCK}"
         else:
             self.row.add("{ const long long k0 = 0;")
@@ -224,9 +223,10 @@ class _ColumnReduction:
         ]
         if self.split:
             push = f"fb_push{self.operation}_{self.kind}x1"
+            element = f"{self.array}[0][c]"
             lines.append(
                 f"if (extent > {REDUCE_BLOCK}) for (int c = 0; c < w; ++c) "
-                f"{self.array}[0][c] = {push}({self.result}up[c], j, {self.array}[0][c], edge == extent);"
+                f"{element} = {push}({self.result}up[c], j, {element}, edge == extent);"
             )
         return lines
 
@@ -242,19 +242,19 @@ class _ColumnReduction:
                 f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.result}[c] = {at} < 0 ? 0 : {at};"
             )
             form.values.arrays[self.name] = self.result
-        elif self.accumulation.ordered:
-            value = f"{self.accumulation.value_kind}x{form.lanes.count}"
-            result = self.accumulation.leave("*v", form.lanes.count)
-            row.add(
-                f"for (int c = 0; c < {COLUMN_BLOCK}; c += {form.lanes.count}) {{ {self.vector} *v = "
-                f"({self.vector} *)({self.array}[0] + c); *({value} *)v = {result}; }}"
-            )
-        elif dtype in ("f16", "bf16"):
-            rounded = form.values.spellers[form.lanes.count].round_half("*v", dtype)
-            row.add(
-                f"for (int c = 0; c < {COLUMN_BLOCK}; c += {form.lanes.count}) {{ {self.vector} *v = "
-                f"({self.vector} *)({self.array}[0] + c); *v = {rounded}; }}"
-            )
+        elif self.accumulation.ordered or dtype in ("f16", "bf16"):
+            self._convert(dtype)
+
+    def _convert(self, dtype: str | None) -> None:
+        """Results become values: from their order, or rounded to a half type."""
+        form, count = self.form, self.form.lanes.count
+        value = f"{self.accumulation.value_kind}x{count}"
+        result = self.accumulation.leave("*v", count)
+        if dtype in ("f16", "bf16") and not self.accumulation.ordered:
+            result = form.values.spellers[count].round_half("*v", dtype)
+        vector = f"{self.vector} *v = ({self.vector} *)({self.array}[0] + c);"
+        loop = f"for (int c = 0; c < {COLUMN_BLOCK}; c += {count})"
+        form.row.add(f"{loop} {{ {vector} *({value} *)v = {result}; }}")
 
 
 class ScanPrinter(ColumnPrinter):

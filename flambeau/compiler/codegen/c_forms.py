@@ -147,10 +147,10 @@ class FormPrinter:
         return lines
 
     def _flat_frame(self) -> list[str]:
-        inner = c_expression(self.kernel.inner)
+        inner, edge = c_expression(self.kernel.inner), f"end * {MAP_CHUNK}"
         return [
             "  {",
-            f"    const long long inner = {inner} < end * {MAP_CHUNK} ? {inner} : end * {MAP_CHUNK};",
+            f"    const long long inner = {inner} < {edge} ? {inner} : {edge};",
             *self.row.lines,
             "  }",
         ]
@@ -307,7 +307,8 @@ class FormPrinter:
         self.row.add("long long blocks = 0;" if "blocks" not in self.row.names else "blocks = 0;")
         self.row.names["blocks"] = "blocks"
         if split:
-            head = f"for (long long block = 0; block == 0 || block < inner; block += {REDUCE_BLOCK}) {{"
+            more = "block == 0 || block < inner"
+            head = f"for (long long block = 0; {more}; block += {REDUCE_BLOCK}) {{"
             edge = f"inner - block < {REDUCE_BLOCK} ? inner : block + {REDUCE_BLOCK}"
         else:
             head, edge = "{ const long long block = 0;", "inner"
@@ -361,7 +362,8 @@ class _Accumulator:
             return [f"{indent}{t} {self.result}best = {start}; i64x1 {self.result} = -1;"]
         lines = [f"{indent}{t} {self.result} = {start};"]
         if split:
-            fill = f"for (int l = 0; l < 96; ++l) {self.result}up[l / 32][l % 32] = {start};"
+            up = f"{self.result}up[l / 32][l % 32]"
+            fill = f"for (int l = 0; l < 96; ++l) {{ {up} = {start}; FB_PLAIN; }}"
             lines.append(f"{indent}{t} {self.result}up[3][32];")
             lines.append(f"{indent}if ({extent} > {REDUCE_BLOCK}) {fill}")
         return lines

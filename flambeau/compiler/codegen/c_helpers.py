@@ -140,7 +140,7 @@ def _take_m(kind: str, lanes: int) -> str:
     head = f"static inline {v} fb_takem_{v}(const {t} *p, {i} i, long long m) {{\n"
     if lanes == 1:
         return head + "  return p[i];\n}\n"
-    listed = _listed(kind, lanes, lambda l: f"p[i[{l}]]")
+    listed = _listed(kind, lanes, lambda lane: f"p[i[{lane}]]")
     full = f"  if ({_FULL.format(L=lanes)}) return {listed};\n" if listed else ""
     return (
         f"{head}{full}  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
@@ -200,7 +200,7 @@ def _tail(kind: str, lanes: int) -> str:
     head = f"static inline {i} fb_tail_{kind}x{lanes}(long long m) {{\n"
     if lanes == 1:
         return head + "  return -(m > 0);\n}\n"
-    steps = ", ".join(str(l) for l in range(lanes))
+    steps = ", ".join(str(lane) for lane in range(lanes))
     short = signed_kind(kind)
     return (
         f"{head}  {short}x1 limit = m < {lanes} ? ({short}x1)m : {lanes};\n"
@@ -277,7 +277,8 @@ def _order(operation: str) -> Builder:
         return (
             f"static inline {i} fb_order{operation}_{v}({v} x) {{\n"
             f"  {i} b = fb_as_{i}(x), ordered = b ^ ((b >> {bits - 1}) & {low});\n"
-            f"  return fb_select_{i}(({i})fb_ne_x{lanes}(x, x), fb_splat_{i}({nan}), ordered);\n}}\n"
+            f"  {i} nan = ({i})fb_ne_x{lanes}(x, x);\n"
+            f"  return fb_select_{i}(nan, fb_splat_{i}({nan}), ordered);\n}}\n"
         )
 
     return build
@@ -315,10 +316,11 @@ def _tree(operation: str) -> Builder:
         v = f"{kind}x{lanes}"
         vectors = 32 // lanes
         if lanes == 1:
-            step = combine(operation, kind, 1, "a[l]", "a[l + s]")
+            combined = combine(operation, kind, 1, "a[l]", "a[l + s]")
             return (
                 f"static __attribute__((noinline)) {v} fb_tree{operation}_{v}({v} *a) {{\n"
-                f"  for (int s = 16; s; s /= 2) for (int l = 0; l < s; ++l) a[l] = {step};\n"
+                f"  for (int s = 16; s; s /= 2) for (int l = 0; l < s; ++l) {{\n"
+                f"    a[l] = {combined}; FB_PLAIN;\n  }}\n"
                 f"  return a[0];\n}}\n"
             )
         lines = [f"static inline {kind}x1 fb_tree{operation}_{v}({v} *a) {{"]
@@ -332,7 +334,7 @@ def _tree(operation: str) -> Builder:
         lines.append(f"  {v} b = a[0];")
         step = lanes // 2
         while step:
-            order = [(l + step) % lanes for l in range(lanes)]
+            order = [(lane + step) % lanes for lane in range(lanes)]
             shifted = _shuffle(kind, lanes, order)
             lines.append(f"  b = {combine(operation, kind, lanes, 'b', shifted)};")
             step //= 2
@@ -352,7 +354,7 @@ def _push(operation: str) -> Builder:
     """
 
     def build(kind: str, lanes: int) -> str:
-        t = f"{kind}x1"
+        t, start = f"{kind}x1", identity(operation, kind)
         return (
             f"static __attribute__((noinline)) {t} fb_push{operation}_{t}"
             f"({t} (*lane)[32], long long j, {t} x, int last) {{\n"
@@ -361,7 +363,7 @@ def _push(operation: str) -> Builder:
             f"    *a = {combine(operation, kind, 1, '*a', 'x')};\n"
             f"    if (last ? j == 0 : (j & 4095) != 4095) return x;\n"
             f"    x = fb_tree{operation}_{t}(*lane);\n"
-            f"    for (int l = 0; l < 32; ++l) (*lane)[l] = {identity(operation, kind)};\n"
+            f"    for (int l = 0; l < 32; ++l) {{ (*lane)[l] = {start}; FB_PLAIN; }}\n"
             f"  }}\n}}\n"
         )
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from flambeau.compiler.codegen import cmath
-from flambeau.compiler.codegen.c_arithmetic import ARITHMETIC
+from flambeau.compiler.codegen.c_arithmetic import ARITHMETIC, fused_multiply_add
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_helpers import MEMORY, REDUCTION, Builder
 from flambeau.compiler.codegen.c_tiled import transpose
@@ -37,6 +37,7 @@ _HEAD = """\
   __builtin_shuffle(v, (__typeof__((v) == (v))){__VA_ARGS__})
 #endif
 #define FB_ALWAYS __attribute__((always_inline))
+#define FB_PLAIN __asm__ volatile("")
 #define FB_ALIGNED __attribute__((aligned(64)))
 typedef union { double d; long long i; } fb_scalar;
 typedef unsigned __int128 u128x1 __attribute__((aligned(8), may_alias));
@@ -95,6 +96,8 @@ def _find(name: str) -> str | None:
     if parts is None or int(parts[3]) not in _LANE_COUNTS:
         return None
     lanes = int(parts[3])
+    if name.startswith("fb_fma_"):
+        return fused_multiply_add(parts[2], lanes)
     found = _prelude_definitions(lanes)[1].get(name)
     if found is not None:
         return found

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flambeau.compiler.codegen.c_spelling import Speller, resize_mask
-from flambeau.compiler.codegen.c_types import MEMORY_KIND, Lanes, kind_bits
+from flambeau.compiler.codegen.c_spelling import Speller
+from flambeau.compiler.codegen.c_types import MEMORY_KIND, Lanes
 from flambeau.ir import size as sizes
 from flambeau.ir.kernel import Kernel, decode_constant, value_expression
 from flambeau.ir.node import Node, topological

@@ -9,7 +9,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     const long long inner = n0;
     i32x1 t2 = (-2139095041);
     i32x1 t2up[3][32];
-    if (inner > 4096) for (int l = 0; l < 96; ++l) t2up[l / 32][l % 32] = (-2139095041);
+    if (inner > 4096) for (int l = 0; l < 96; ++l) { t2up[l / 32][l % 32] = (-2139095041); FB_PLAIN; }
     const f32x1 *b3 = (const f32x1 *)p[0] + (n0*p0);
     long long blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
@@ -62,7 +62,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     f32x1 *const kept11 = (f32x1 *)(scratch);
     f32x1 t13 = 0;
     f32x1 t13up[3][32];
-    if (inner > 4096) for (int l = 0; l < 96; ++l) t13up[l / 32][l % 32] = 0;
+    if (inner > 4096) for (int l = 0; l < 96; ++l) { t13up[l / 32][l % 32] = 0; FB_PLAIN; }
     const f32x8 s15 = fb_splat_f32x8(v10);
     blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {

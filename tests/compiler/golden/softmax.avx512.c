@@ -9,7 +9,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     const long long inner = n0;
     i32x1 t2 = (-2139095041);
     i32x1 t2up[3][32];
-    if (inner > 4096) for (int l = 0; l < 96; ++l) t2up[l / 32][l % 32] = (-2139095041);
+    if (inner > 4096) for (int l = 0; l < 96; ++l) { t2up[l / 32][l % 32] = (-2139095041); FB_PLAIN; }
     const f32x1 *b3 = (const f32x1 *)p[0] + (n0*p0);
     long long blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
@@ -48,7 +48,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     f32x1 *const kept9 = (f32x1 *)(scratch);
     f32x1 t11 = 0;
     f32x1 t11up[3][32];
-    if (inner > 4096) for (int l = 0; l < 96; ++l) t11up[l / 32][l % 32] = 0;
+    if (inner > 4096) for (int l = 0; l < 96; ++l) { t11up[l / 32][l % 32] = 0; FB_PLAIN; }
     const f32x16 s13 = fb_splat_f32x16(v8);
     blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
