@@ -138,3 +138,15 @@ def test_all_results_of_a_routine_come_from_one_launch():
     assert names.count("svd_f32") == 1 and "fft_c64" in names
     [svd] = [launch for launch in made.launches if launch.routine == "svd_f32"]
     assert len(svd.buffers) == 4 and svd.sizes == [1, 4, 3, 0]
+
+
+def test_parameters_of_draws():
+    def function(x, p):
+        kept = prims.random("bernoulli", x.shape, "bool", 1 - p, sequence=1)
+        noise = prims.random("normal", x.shape, "f32", -0.0, p, sequence=0)
+        return prims.where(kept, x, noise)
+
+    made = schedule(make_graph(function, ["f32"], [(S0, S1)], ("s0", "s1"), scalars=("f64",)))
+    draws = [x for x in made.launches if x.routine]
+    assert [x.routine for x in draws] == ["random_normal_f32", "random_bernoulli_from_f64_bool"]
+    assert draws[0].scalars == [("constant", -0.0, True), ("argument", 0, True)]

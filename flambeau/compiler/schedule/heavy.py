@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flambeau.compiler.schedule.prepare import Prepared, is_opaque
+from flambeau.compiler.schedule.prepare import Prepared, is_opaque, number_of
 from flambeau.compiler.schedule.views import count
 from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size
@@ -163,7 +163,7 @@ def _role(value: Node) -> str | None:
 
 def _is_number(value: Node) -> bool:
     """Whether a routine takes this operand as a scalar argument."""
-    return value.op in ("scalar", "full") and not value.shape
+    return not value.shape and number_of(value) is not None
 
 
 def _own_cost(value: Node) -> int:

@@ -66,6 +66,15 @@ def is_opaque(value: Node) -> bool:
     return record is not None and record.kind in OPAQUE_KINDS and value.op != "check_index"
 
 
+def number_of(value: Node) -> Node | None:
+    """The `full`, negated `full` or `scalar` that a scalar operand is; None if it is computed."""
+    while value.op in ("cast", "reshape", "broadcast", "with_derivative"):
+        value = value.inputs[0]
+    if value.op in ("full", "scalar"):
+        return value
+    return value if value.op == "neg" and value.inputs[0].op == "full" else None
+
+
 def copy_of(value: Node, alone: bool = False) -> Node:
     """A node that stands for a copy of `value` in memory of its own (`alone`: never fused)."""
     return node("s.copy", (value,), (("alone", alone),), value.dtype, value.shape)
@@ -213,7 +222,7 @@ class _Rewriting:
         if value.op in ("sort", "sort_indices", "fft"):
             return self._along_last(value, inputs[0])
         if value.op == "random" and value.attribute("distribution") not in EACH:
-            return value
+            return self._draw(value, inputs)
         rest = inputs
         base: tuple[Node, ...] = ()
         if PRIMITIVES[value.op].kind == "scatter":
@@ -241,6 +250,17 @@ class _Rewriting:
         if len(value.inputs) > 2 or value in self.by_node:
             return True
         return any(is_opaque(user) for user in self.users.get(value, ()))
+
+    def _draw(self, value: Node, inputs: tuple[Node, ...]) -> Node:
+        """A draw with numbers for parameters; a computed probability is spread over the result."""
+        is_bernoulli = value.attribute("distribution") == "bernoulli"
+        if not is_bernoulli or number_of(inputs[0]) is not None:
+            return node(value.op, inputs, value.attributes, value.dtype, value.shape)
+        packed = attributes(shape=value.shape, dimensions=())
+        spread = node("broadcast", inputs, packed, inputs[0].dtype, value.shape)
+        constants = dict(value.attributes) | {"distribution": "bernoulli_each"}
+        draw = node("random", (spread,), attributes(**constants), value.dtype, value.shape)
+        return self._routine(draw, (spread,))
 
     def _along_last(self, value: Node, operand: Node) -> Node:
         """A routine along one axis, as one along the last."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau.compiler.schedule.build import Memory, Place
+from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count, reshape_strides
 from flambeau.ir.kernel import ITEM_SIZE
 from flambeau.ir.node import Node, node
@@ -255,20 +256,16 @@ def _random(values: list[Node], reads: Reads) -> RoutineCall:
 
 def _scalar(value: Node, as_float: bool) -> Scalar:
     """A scalar argument of a routine: a number, or a run-time number of the call."""
-    while value.op in ("cast", "reshape", "broadcast", "with_derivative"):
-        value = value.inputs[0]
-    if value.op == "full":
-        number = value.attribute("value")
-        return "constant", float(number) if as_float else int(number), as_float
-    if value.op == "neg" and value.inputs[0].op == "full":
-        number = value.inputs[0].attribute("value")
-        return "constant", -float(number) if as_float else -int(number), as_float
-    if value.op == "scalar":
-        return "argument", value.attribute("slot"), as_float
-    raise NotImplementedError(
-        f"[random] a parameter is computed from tensors ({value!r})\n"
-        "hint: pass numbers, or draw standard numbers and transform them"
-    )
+    found = number_of(value)
+    if found is None:
+        raise NotImplementedError(
+            f"[random] a parameter is computed from tensors ({value!r})\n"
+            "hint: pass numbers, or draw standard numbers and transform them"
+        )
+    if found.op == "scalar":
+        return "argument", found.attribute("slot"), as_float
+    number = found.attribute("value") if found.op == "full" else -found.inputs[0].attribute("value")
+    return "constant", float(number) if as_float else int(number), as_float
 
 
 HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
