@@ -1,7 +1,7 @@
 """Pooling: maxima, means and norms over sliding or adaptive windows, and the inverse of max pooling.
 
-A window is a dimension that `prims.windows` adds; pooling reduces it. The maximum's gradient goes to
-the first element that reaches it, as in PyTorch, so the places of the maxima are part of its rule.
+A window is a dimension that `prims.windows` adds; pooling reduces it. The gradient of a maximum goes
+to the first element that reaches it, as in PyTorch: the places of the maxima are part of its rule.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ class Windows:
                     "hint: pad the input yourself"
                 )
 
-    def _extent(
-        self, name: str, x: Node, d: int, size: Size, ceil_mode: bool
-    ) -> tuple[Size, Size]:
+    def _extent(self, name: str, x: Node, d: int, size: Size, ceil_mode: bool) -> tuple[Size, Size]:
         stride, pad = self.stride[d], self.padding[d]
         span = self.dilation[d] * (self.kernel[d] - 1) + 1
         room = size + 2 * pad - span
@@ -461,12 +459,10 @@ def _adaptive_sizes(name: str, x: Node, count: int, output_size: Any) -> list[tu
     sizes = [static_size(s) for s in x.shape[-count:]]
     if 0 in sizes:
         raise RuntimeError(
-            f"[{name}] Expected input to have non-zero size for non-batch dimensions, but input has "
-            f"sizes {shown(x.shape)}\nhint: pool before the tensor is empty"
+            f"[{name}] Expected input to have non-zero size for non-batch dimensions, but input "
+            f"has sizes {shown(x.shape)}\nhint: pool before the tensor is empty"
         )
-    pairs = [
-        (s, s if v is None else static_size(v)) for s, v in zip(sizes, values, strict=True)
-    ]
+    pairs = [(s, s if v is None else static_size(v)) for s, v in zip(sizes, values, strict=True)]
     if any(out < 0 for _, out in pairs):
         raise RuntimeError(
             f"[{name}] elements of output_size must be greater than or equal to 0 but received "
@@ -494,9 +490,7 @@ def _adaptive_windows(x: Node, axis: int, size: int, out: int, fill: Any) -> tup
     grid = (out, longest)
     first = prims.broadcast(_base(size, out), grid, (0,))
     following = (prims.iota((out,), 0, "i64") + 1) * size + (out - 1)
-    last = prims.broadcast(
-        prims.floor_div(following, prims.full_like(out, following)), grid, (0,)
-    )
+    last = prims.broadcast(prims.floor_div(following, prims.full_like(out, following)), grid, (0,))
     place = first + prims.iota(grid, 1, "i64")
     inside = place < last
     safe = prims.where(inside, place, first)
