@@ -187,10 +187,10 @@ bool run_node_prehooks(Node* node, Tensor** grads) {
   PyObject* list = values_of(node->extras->prehooks);
   bool fine = list != nullptr;
   for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    PyObject* tuple = tuple_of(grads, node->output_count);
+    PyObject* tuple = tuple_of(grads, node->visible_count);
     PyObject* result = tuple ? PyObject_CallOneArg(PyList_GET_ITEM(list, i), tuple) : nullptr;
     fine = result && (result == Py_None ||
-                      replace_values(result, "a node prehook", grads, node->output_count));
+                      replace_values(result, "a node prehook", grads, node->visible_count));
     Py_XDECREF(tuple);
     Py_XDECREF(result);
   }
@@ -533,7 +533,7 @@ bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
   NodeExtras* extras = node->extras;
   if (extras && extras->prehooks && !run_node_prehooks(node, grads)) return false;
   const bool post = extras && extras->posthooks && PyObject_Length(extras->posthooks) > 0;
-  PyObject* before = post ? tuple_of(grads, node->output_count) : nullptr;
+  PyObject* before = post ? tuple_of(grads, node->visible_count) : nullptr;
   if (post && !before) return false;
   bool fine = apply_node(node, grads, results);
   fine = fine && (!post || run_node_posthooks(node, results, before));

@@ -185,7 +185,7 @@ PyObject* function_finish(PyObject*, PyObject* args) {
   const Py_ssize_t count = PyTuple_GET_SIZE(call.outputs);
   NodeExtras* extras = node_extras(call.node);
   if (!extras || !check_dirty(call.dirty, call.inputs, call.outputs)) return nullptr;
-  call.node->output_count = static_cast<uint32_t>(count);
+  call.node->output_count = call.node->visible_count = static_cast<uint32_t>(count);
   extras->outputs.assign(static_cast<size_t>(count), OutputMetadata{DType::F32, {}, false, {}});
   PyObject* results = PyTuple_New(count);
   for (Py_ssize_t k = 0; results && k < count; ++k) {

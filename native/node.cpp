@@ -123,7 +123,7 @@ void initialise(Node* n, NodeKind kind) {
   n->released = n->wide = false;
   n->saved_count = n->scalar_count = 0;
   n->edge_count = 0;
-  n->output_count = 1;
+  n->output_count = n->visible_count = 1;
   n->task_index = 0;
   n->sequence = kind == NodeKind::Accumulate ? kAccumulateSequence : next_sequence++;
   n->instance = nullptr;
@@ -144,7 +144,7 @@ PyObject* function_node_new(PyTypeObject* type, PyObject*, PyObject*) {
   PyObject* self = type->tp_alloc(type, 0);
   if (self) {
     initialise(node_of(self), NodeKind::Function);
-    node_of(self)->output_count = 0;
+    node_of(self)->output_count = node_of(self)->visible_count = 0;
   }
   return self;
 }

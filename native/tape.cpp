@@ -275,10 +275,10 @@ bool fill_saved(Node* node, const BackwardSpec& backward, const Call& call, PyOb
       if (t && !save_tensor(node, saved, t, 0)) return false;
       ++saved;
     } else if (s.kind == Source::SavedOutput) {
-      // Results that only backward sees are nobody else's: they can be kept as they are.
       Tensor* t = tensor_of(outputs[s.index]);
-      const uint16_t tag = s.index < visible ? static_cast<uint16_t>(s.index + 1) : 0;
-      if (t && !save_tensor(node, saved, t, tag)) return false;
+      const bool linked = static_cast<uint32_t>(s.index) < node->output_count;
+      const auto tag = static_cast<uint16_t>(linked ? s.index + 1 : 0);
+      if (t && !save_tensor(node, saved, t, tag, s.index >= visible)) return false;
       ++saved;
     } else if (s.kind == Source::ScalarArgument) {
       node->scalar(scalars++) = {call.scalars[s.index], call.scalar_is_float[s.index]};
@@ -298,15 +298,18 @@ bool note_anomaly(Node* node) {
 Node* node_of_call(const Instance* instance, const Call& call, PyObject** outputs) {
   const BackwardSpec& backward = *instance->plan->backward;
   size_t saved = 0, scalars = 0;
+  int32_t outputs_taken = instance->plan->visible;
   for (const Source& s : backward.arguments) {
     saved += is_saved(s);
     scalars += s.kind == Source::ScalarArgument;
+    if (s.kind == Source::GradOutput && s.index >= outputs_taken) outputs_taken = s.index + 1;
   }
   Node* node = node_new(NodeKind::Plan, backward.targets.size(), saved, scalars);
   if (!node) return nullptr;
   node->instance = const_cast<Instance*>(instance);
   instance_incref(node->instance);
-  node->output_count = static_cast<uint32_t>(instance->plan->visible);
+  node->output_count = static_cast<uint32_t>(outputs_taken);
+  node->visible_count = static_cast<uint32_t>(instance->plan->visible);
   if (fill_edges(node, backward, call) && fill_saved(node, backward, call, outputs) &&
       note_anomaly(node))
     return node;
@@ -416,14 +419,11 @@ bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) 
     copy->extras->view->inner_output = index;
     copy->extras->view->inner_target = target_edge;
     copy->object = Py_NewRef(object_of(inner));
+    // The inner node keeps its edges: what it saved has its history in a second derivative.
     for (size_t i = 0, to = 1; i < inner->edge_count; ++i) {
       if (i == target_edge) continue;
-      copy->edge(to++) = inner->edge(i);  // moved: only CopySlices is part of the graph
-      inner->edge(i) = {nullptr, 0};
-    }
-    if (target_edge != SIZE_MAX) {
-      Py_XDECREF(object_of(inner->edge(target_edge).node));
-      inner->edge(target_edge) = {nullptr, 0};
+      Py_XINCREF(object_of(inner->edge(i).node));
+      copy->edge(to++) = inner->edge(i);
     }
     Autograd* a = base->autograd ? base->autograd : tensor_autograd(base);
     fine = a && note_anomaly(copy);
@@ -502,7 +502,7 @@ bool rebase_history(Tensor* target, Node* node, uint32_t index, size_t target_ed
   return !PyErr_Occurred();
 }
 
-bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output) {
+bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output, bool hidden) {
   if ((t->flags & kInference) && !grad_mode.inference) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[autograd] Inference tensors cannot be saved for backward. Please do not use "
@@ -515,7 +515,7 @@ bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output) {
   saved = {nullptr, t->storage->version, output, 0};
   SavedHooks hooks;
   if (saved_hooks_active(&hooks)) return pack_tensor(node, &saved, t, hooks);
-  if (!output) {
+  if (!output || hidden) {
     saved.object = Py_NewRef(object_of(t));
     return true;
   }
@@ -636,7 +636,7 @@ bool tape_mark_view(Tensor* view, Tensor* base) {
   ViewCreation creation = grad_mode.enabled ? ViewCreation::Default : ViewCreation::NoGrad;
   const Node* node = view->autograd ? view->autograd->node : nullptr;
   if (node && node->kind == NodeKind::Plan && node->instance->plan->returns != ReturnKind::Single &&
-      node->output_count > 1)
+      node->visible_count > 1)
     creation = ViewCreation::MultiOutput;
   return mark_view_as(view, base, creation);
 }

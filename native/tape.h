@@ -92,7 +92,8 @@ struct Node {
   bool wide;               // cells on the heap
   uint16_t saved_count, scalar_count;
   uint32_t edge_count;
-  uint32_t output_count;   // gradients it takes
+  uint32_t output_count;   // gradients it takes: of visible results, then of saved ones
+  uint32_t visible_count;  // those that hooks see
   uint32_t task_index;     // its place in `task`
   uint64_t sequence;
   Instance* instance;      // owned; Plan and Constant nodes
@@ -136,7 +137,9 @@ bool gradient_edge(Tensor* t, Edge* out);
 Node* accumulator_of(Tensor* leaf);               // new reference
 void set_history(Tensor* t, Node* node, uint32_t index);  // takes its own reference
 bool rebase_history(Tensor* target, Node* node, uint32_t index, size_t target_edge);
-bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output);
+// output: 1 + number of the node's result that t is, 0: none. Results that nobody else sees
+// (`hidden`) are kept as they are, others through an alias.
+bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output, bool hidden = false);
 Tensor* unpack_saved(Node* node, size_t position);  // new reference; null + exception
 OutputMetadata metadata_of(const Tensor* t);
 bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation);

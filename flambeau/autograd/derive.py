@@ -7,8 +7,9 @@ it about sizes, which may add guards.
 The calling convention of the backward Graph, which `Derived.sources` lists in the same order:
 
 1. tensor slots: the saved values (`("input", slot)` of the forward call, or `("output", k)`, where
-   k counts the outputs of `Derived.forward`), then the gradients `("grad", k)` of visible outputs;
-   a gradient may be absent (None) in a call;
+   k counts the outputs of `Derived.forward`), then the gradients `("grad", k)` of visible outputs
+   and of saved values that depend on the wanted inputs: a backward that is differentiated again
+   has gradients for those too, an ordinary one has not. A gradient may be absent (None);
 2. run-time integers, `("register", r)`: those of the forward Graph's symbols (r is the position in
    `graph.symbols`) that the backward Graph uses and that are not the plain size of a dimension of
    one of its tensors. Their names are `backward.symbols`;
@@ -32,11 +33,12 @@ from flambeau.autograd.partition import choose_saved, split
 from flambeau.autograd.replay import replay
 from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
-from flambeau.ir.size import SizeExpr
+from flambeau.ir.size import SizeExpr, free_symbols
 from flambeau.prims.common import DIFFERENTIABLE, is_constant, show
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES
 
 Source = tuple[str, int]
+Seed = tuple[int, Node, Node]  # number of the output, its node, its gradient
 _PLACEHOLDER = 1 << 30  # slots of gradients until the backward Graph numbers its own
 
 __all__ = ["Derived", "derive", "differentiate", "replay"]
@@ -65,7 +67,7 @@ def derive(
     wanted = [x for x, need in zip(graph.inputs, needs) if need and x is not None]
     visible = [output.node for output in graph.outputs[: graph.visible]]
     active = find_active(visible, wanted)
-    seeds: list[tuple[int, Node, Node]] = []
+    seeds: list[Seed] = []
     for k, value in enumerate(visible):
         if value in active and (grads_present is None or grads_present[k]):
             seed = prims.input_node(_PLACEHOLDER + k, value.dtype, value.shape, ())
@@ -75,7 +77,31 @@ def derive(
     if not targets:
         return None
     grads = [prims.cast(found[x], x.dtype) for x in targets]
-    return _assemble(graph, targets, grads, [(k, seed) for k, _, seed in seeds])
+    return _assemble(graph, targets, grads, seeds)
+
+
+def _with_saved(
+    graph: Graph,
+    targets: Sequence[Node],
+    saved: Sequence[Node],
+    seeds: list[Seed],
+) -> tuple[Sequence[Node], list[Seed]] | None:
+    """The gradients when saved values have gradients of their own, and their seeds.
+
+    That is the case when the backward is differentiated again: what it read besides inputs and
+    visible results is a function of the inputs, too. None where no saved value depends on them.
+    """
+    active = find_active([*(x for _, x, _ in seeds), *saved], targets)
+    more = [
+        (k, x, prims.input_node(_PLACEHOLDER + k, x.dtype, x.shape, ()))
+        for k, x in enumerate(saved, graph.visible)
+        if x in active
+    ]
+    if not more:
+        return None
+    everything = [*seeds, *more]
+    found = accumulate([(value, seed) for _, value, seed in everything], active)
+    return [prims.cast(found[x], x.dtype) for x in targets], everything
 
 
 def differentiate(
@@ -147,7 +173,7 @@ def _check(current: Node, operand: Node, part: Node) -> None:
 
 
 def _assemble(
-    graph: Graph, targets: Sequence[Node], grads: Sequence[Node], seeds: list[tuple[int, Node]]
+    graph: Graph, targets: Sequence[Node], grads: Sequence[Node], seeds: list[Seed]
 ) -> Derived:
     """Partition the joint program into the two Graphs."""
     overwritten = {o.target for o in graph.outputs if o.target is not None}
@@ -157,8 +183,11 @@ def _assemble(
             free[x] = ("input", slot)
     for k, output in enumerate(graph.outputs[: graph.visible]):
         free.setdefault(output.node, ("output", k))
-    seed_nodes = {seed for _, seed in seeds}
-    saved = choose_saved(split(grads, seed_nodes), free)
+    saved = choose_saved(split(grads, {seed for _, _, seed in seeds}), free)
+    twice = _with_saved(graph, targets, saved, seeds)
+    if twice is not None:
+        grads, seeds = twice
+        saved += _irrecoverable(grads, {*free, *saved, *(seed for _, _, seed in seeds)})
     forward = replace(
         graph,
         outputs=(
@@ -168,13 +197,19 @@ def _assemble(
     )
     known = free | {x: ("output", graph.visible + k) for k, x in enumerate(saved)}
     values = _read_first(grads, known)
-    tensors = [(x, known[x]) for x in values] + [(seed, ("grad", k)) for k, seed in seeds]
+    tensors = [(x, known[x]) for x in values] + [(seed, ("grad", k)) for k, _, seed in seeds]
     backward, symbols, scalars = _backward_graph(graph, grads, tensors)
     sources = [source for _, source in tensors]
     sources += [("register", graph.symbols.index(name)) for name in symbols]
     sources += [("scalar", slot) for slot in scalars]
     slots = tuple(graph.inputs.index(x) for x in targets)
     return Derived(forward, backward, tuple(sources), slots)
+
+
+def _irrecoverable(grads: Sequence[Node], known: set[Node]) -> list[Node]:
+    """What the gradients read and cannot compute again: draws and inputs that were written."""
+    reached = _until(grads, dict.fromkeys(known, ("input", 0)))
+    return [x for x in reached if x.op in ("random", "input") and x not in known]
 
 
 def _read_first(grads: Sequence[Node], known: dict[Node, Source]) -> list[Node]:
@@ -224,7 +259,9 @@ def _backward_graph(
                 values[current] = node(
                     current.op, operands, current.attributes, current.dtype, current.shape
                 )
-    symbols = _integer_symbols(graph, [values[x] for x in order], inputs)
+    alone = sum(source[0] == "grad" for _, source in tensors) == 1
+    present = [x for x, (_, source) in zip(inputs, tensors) if alone or source[0] != "grad"]
+    symbols = _integer_symbols(graph, [values[x] for x in order], inputs, present)
     backward = Graph(
         symbols=tuple(symbols),
         inputs=tuple(inputs),
@@ -236,11 +273,16 @@ def _backward_graph(
     return backward, symbols, [x.attribute("slot") for x in scalars]
 
 
-def _integer_symbols(graph: Graph, order: list[Node], inputs: list[Node]) -> list[str]:
-    """Names of the symbols that replay cannot read off the tensors' sizes."""
+def _integer_symbols(
+    graph: Graph, order: list[Node], inputs: list[Node], present: list[Node]
+) -> list[str]:
+    """Names of the symbols that replay cannot read off the sizes of the tensors sure to be there.
+
+    One gradient of several may be absent.
+    """
     bound = {
         extent.name
-        for x in inputs
+        for x in present
         for extent in x.shape
         if isinstance(extent, SizeExpr) and extent.kind == "symbol"
     }
@@ -248,4 +290,7 @@ def _integer_symbols(graph: Graph, order: list[Node], inputs: list[Node]) -> lis
     for current in order:
         if current.op != "input":
             used |= symbols_of(current)
+    for x in inputs:  # a size that is an expression is checked against the operand's
+        for extent in x.shape:
+            used |= free_symbols(extent)
     return [name for name in graph.symbols if name in used - bound]

@@ -139,7 +139,7 @@ def logit(self: Node, eps: float | None) -> Node:
     bounded = prims.where(self < eps, prims.full_like(eps, self), self)
     bounded = prims.where(self > 1 - eps, prims.full_like(1 - eps, self), bounded)
     value = prims.log(bounded / (1 - bounded))
-    return prims.with_derivative(value, self, prims.stop_gradient(bounded), inside, rule="logit")
+    return prims.with_derivative(value, self, bounded, inside, rule="logit")
 
 
 def _logit_rule(g: Node, y: Node, x: Node, bounded: Node, inside: Node) -> list[Node | None]:

@@ -45,8 +45,7 @@ def standardised(x: Node, dims: tuple[int, ...], eps: Any) -> tuple[Node, Node, 
     variance = _mean(centred * centred, dims)
     inverse = prims.rsqrt(variance + prims.constant(eps, variance))
     value = centred * inverse
-    frozen = prims.stop_gradient(inverse)
-    out = prims.with_derivative(value, x, frozen, rule="standardise", dims=dims)
+    out = prims.with_derivative(value, x, inverse, rule="standardise", dims=dims)
     return out, mean, inverse
 
 
@@ -131,8 +130,7 @@ def rms_norm(
     epsilon = eps if eps is not None else (2.0**-52 if input.dtype == "f64" else 2.0**-23)
     mean_square = _mean(input * input, dims)
     inverse = prims.rsqrt(mean_square + epsilon)
-    frozen = prims.stop_gradient(inverse)
-    value = prims.with_derivative(input * inverse, input, frozen, rule="rms", dims=dims)
+    value = prims.with_derivative(input * inverse, input, inverse, rule="rms", dims=dims)
     return _affine(value, weight, None)
 
 

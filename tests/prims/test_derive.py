@@ -36,7 +36,8 @@ def run_backward(graph, derived, arrays, grads, scalars=(), sizes=()):
     kinds = {
         "input": lambda k: arrays[k],
         "output": lambda k: outputs[k],
-        "grad": lambda k: grads[k],
+        # Saved values have no gradient in a backward that is not differentiated again.
+        "grad": lambda k: grads[k] if k < len(grads) else np.zeros(np.shape(outputs[k])),
         "register": lambda k: sizes[graph.symbols[k]],
         "scalar": lambda k: scalars[k],
     }

@@ -1,0 +1,143 @@
+"""In-place writes and views: versions, rewritten histories, refusals."""
+
+import pytest
+
+import flambeau as torch
+from flambeau import autograd
+
+
+def leaf(*values):
+    return torch.tensor(list(values), dtype=torch.float64).requires_grad_()
+
+
+def test_writing_a_saved_input_is_noticed():
+    y = leaf(1, 2, 3) * 2
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as error:
+        z.sum().backward()
+    text = str(error.value)
+    assert "[torch.DoubleTensor [3]], which is output 0 of AddBackward0, is at version 1" in text
+    assert "expected version 0 instead" in text
+
+
+def test_writing_a_saved_output_is_noticed():
+    y = leaf(1, 2, 3).exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_writing_leaves_is_refused():
+    x = leaf(1, 2, 3)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        x.narrow(0, 0, 1).add_(1)
+    with torch.no_grad():
+        x.add_(1)
+    assert x.tolist() == [2, 3, 4]
+
+
+def test_in_place_chain():
+    x = leaf(1, 2, 3)
+    y = x * 2
+    y.mul_(3)
+    y.add_(x)
+    y.sum().backward()
+    assert x.grad.tolist() == [7, 7, 7]
+
+
+def test_write_through_a_view_changes_the_base():
+    x = leaf(1, 2, 3)
+    y = x * 2
+    view = y.narrow(0, 1, 1)
+    view.mul_(10)
+    assert y.grad_fn.name() == "CopySlices"
+    assert view.grad_fn.name() == "AsStridedBackward0"
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 20, 2]
+
+
+def test_write_to_the_base_changes_its_views():
+    x = leaf(1, 2, 3)
+    y = x * 2
+    view = y.narrow(0, 1, 1)
+    y.mul_(10)
+    view.sum().backward()
+    assert x.grad.tolist() == [0, 20, 0]
+
+
+def test_a_constant_base_starts_to_need_gradients():
+    w = leaf(1, 2, 3)
+    out = torch.zeros(2, 3, dtype=torch.float64)
+    sibling = out.select(0, 1)
+    out.select(0, 0).copy_(w)
+    assert out.requires_grad
+    assert sibling.requires_grad
+    out.select(0, 1).copy_(w * 2)
+    weight = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
+    (out * weight).sum().backward()
+    assert w.grad.tolist() == [9, 12, 15]
+
+
+def test_views_of_views():
+    x = leaf(1, 2, 3, 4)
+    y = (x * 1).view(2, 2)
+    y.select(0, 0).t().mul_(2)
+    y.select(1, 1).mul_(3)
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 6, 1, 3]
+
+
+def test_double_backward_through_a_written_view():
+    x = leaf(1, 2, 3)
+    y = x * x
+    y.narrow(0, 1, 1).mul_(x.narrow(0, 0, 1))
+    first = autograd.grad((y * y).sum(), x, create_graph=True)[0]
+    # f = x0^4 + x0^2 x1^4 + x2^4
+    assert first.tolist() == [4 + 2 * 16, 4 * 8, 4 * 27]
+    second = autograd.grad(first.sum(), x)[0]
+    assert second.tolist() == [12 + 2 * 16 + 8 * 8, 12 * 4 + 8 * 8, 12 * 9]
+
+
+def test_overwritten_values_get_no_gradient():
+    x = leaf(1, 2, 3)
+    y = x * 2
+    y.zero_()
+    assert y.requires_grad
+    assert y.grad_fn.name() == "ZeroBackward0"
+    z = x * 2
+    z.narrow(0, 0, 2).zero_()
+    z.sum().backward()
+    assert x.grad.tolist() == [0, 0, 2]
+
+
+def test_views_made_without_gradients_are_not_written_with_them():
+    x = leaf(1, 2, 3) * 2
+    with torch.no_grad():
+        view = x.narrow(0, 0, 1)
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+        view.mul_(2)
+
+
+def test_one_of_several_views_is_not_written():
+    parts = (leaf(1, 2, 3) * 2).unbind()
+    with pytest.raises(RuntimeError, match="a function that returns multiple views"):
+        parts[0].mul_(2)
+
+
+def test_detached_values_share_the_version():
+    y = leaf(1, 2) * 2
+    z = y * y
+    y.detach().add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_changing_flags_of_interior_tensors_is_refused():
+    y = leaf(1, 2) * 2
+    with pytest.raises(RuntimeError, match="only change requires_grad flags of leaf variables"):
+        y.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="floating point"):
+        torch.tensor([1, 2]).requires_grad_()
