@@ -440,7 +440,9 @@ void node_release_saved(Node* n) {
       Py_XDECREF(object_of(p.edge.node));
     }
   }
-  if (n->kind == NodeKind::CopySlices && n->object) node_release_saved(node_of(n->object));
+  if (n->kind != NodeKind::CopySlices || !n->object) return;
+  Node* inner = node_of(n->object);
+  if (!inner->task) node_release_saved(inner);  // else a backward still comes to it by itself
 }
 
 bool init_node(PyObject* module) {
