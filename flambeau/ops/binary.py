@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import OpDefinition, op
 from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.node import Node
@@ -227,7 +227,7 @@ def _flat(value: Node, a: Node, b: Node) -> Node:
 )
 def _div_floor(self: Node, other: Any) -> Node:
     """`div` rounded down."""
-    a, b = _real_pair("div", self, other)
+    a, b = _divisible("div", self, other)
     value = prims.floor_div(a, b)
     return _flat(value, a, b) if CATEGORY[a.dtype] == 2 else value
 
@@ -240,7 +240,7 @@ def _div_floor(self: Node, other: Any) -> Node:
 )
 def _div_trunc(self: Node, other: Any) -> Node:
     """`div` rounded towards zero."""
-    a, b = _real_pair("div", self, other)
+    a, b = _divisible("div", self, other)
     if CATEGORY[a.dtype] == 2:
         return _flat(prims.trunc(a / b), a, b)
     return prims.floor_div(a - prims.fmod(a, b), b)  # an exact multiple: down is towards zero
@@ -254,6 +254,22 @@ def _real_pair(name: str, *values: Any) -> tuple[Node, ...]:
     if nodes[0].dtype == "bool":
         return tuple(prims.cast(x, "u8") for x in nodes)
     return nodes
+
+
+def _divisible(name: str, *values: Any) -> tuple[Node, Node]:
+    """Operands of a division with remainder; an integer zero on the right raises."""
+    a, b = _real_pair(name, *values)
+    return a, _nonzero(name, b)
+
+
+def _nonzero(name: str, b: Node) -> Node:
+    """An integer divisor, checked when the program runs."""
+    if CATEGORY[b.dtype] == 2:
+        return b
+    zero = prims.cast(prims.eq(b, prims.zeros_like(b)), "i64")
+    message = f"runtime:[{name}] ZeroDivisionError\nhint: an integer was divided by zero"
+    checked = prims.check_index(zero, 1, name, message)
+    return b + prims.cast(checked, b.dtype)
 
 
 @op(
@@ -286,13 +302,13 @@ def floor_divide(self: Node, other: Any) -> Node:
     """`self // other`: the quotient rounded down, as in Python.
 
     Raises:
-        RuntimeError: an integer division by zero ("ZeroDivisionError").
+        RuntimeError: an integer was divided by zero ("ZeroDivisionError").
 
     Example:
         >>> torch.floor_divide(torch.tensor([7.0, -7.0]), 2)
         tensor([ 3., -4.])
     """
-    return prims.floor_div(*_real_pair("floor_divide", self, other))
+    return prims.floor_div(*_divisible("floor_divide", self, other))
 
 
 @op(
@@ -304,7 +320,7 @@ def floor_divide(self: Node, other: Any) -> Node:
 )
 def _rfloordiv(self: Node, other: Any) -> Node:
     """`other // self`."""
-    a, b = _real_pair("floor_divide", self, other)
+    b, a = _divisible("floor_divide", other, self)
     return prims.floor_div(b, a)
 
 
@@ -322,14 +338,14 @@ def remainder(self: Node, other: Any) -> Node:
         >>> torch.remainder(torch.tensor([7.0, -7.0]), 4)
         tensor([3., 1.])
     """
-    return prims.remainder(*_real_pair("remainder", self, other))
+    return prims.remainder(*_divisible("remainder", self, other))
 
 
 @remainder.overload(
     "remainder.Scalar(Scalar self, Tensor other) -> Tensor", runtime="self", inplace=False
 )
 def _scalar_remainder(self: Any, other: Node) -> Node:
-    return prims.remainder(*_real_pair("remainder", as_node(self, other.dtype), other))
+    return prims.remainder(*_divisible("remainder", as_node(self, other.dtype), other))
 
 
 @op(
@@ -341,7 +357,7 @@ def _scalar_remainder(self: Any, other: Node) -> Node:
 )
 def _rmod(self: Node, other: Any) -> Node:
     """`other % self`."""
-    a, b = _real_pair("remainder", self, other)
+    b, a = _divisible("remainder", other, self)
     return prims.remainder(b, a)
 
 
@@ -359,7 +375,7 @@ def fmod(self: Node, other: Any) -> Node:
         >>> torch.fmod(torch.tensor([7.0, -7.0]), 4)
         tensor([ 3., -3.])
     """
-    return prims.fmod(*_real_pair("fmod", self, other))
+    return prims.fmod(*_divisible("fmod", self, other))
 
 
 # ------------------------------------------------------------------------------------ extremes
@@ -495,3 +511,21 @@ def addcdiv(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
         )
     a, b, c = together("addcdiv", self, tensor1, tensor2)
     return a + as_node(value, a.dtype) * b / c
+
+
+# ------------------------------------------------------------------------------- numbers first
+
+
+def _number_first(definition: OpDefinition, promote: str) -> None:
+    """Lets `torch.mul(2, x)` work: the number becomes a tensor of the other operand's dtype."""
+
+    def body(self: Any, other: Node) -> Node:
+        return definition(as_node(self, other.dtype), other)
+
+    schema = f"{definition.name}.Scalar(Scalar self, Tensor other) -> Tensor"
+    definition.overload(schema, runtime="self", inplace=False, promote=promote)(body)
+
+
+for _definition in (add, sub, mul):
+    _number_first(_definition, "default")
+_number_first(div, "float")

@@ -165,6 +165,10 @@ def mode(self: Node, dim: int, keepdim: bool) -> list[Node]:
 
 # ------------------------------------------------------------------------------------ quantiles
 
+_OUTSIDE = (
+    "runtime:[quantile] quantile() q values must be in the range [0, 1]\nhint: fractions, not "
+    "percentages"
+)
 _MODES = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
@@ -233,12 +237,12 @@ def _interpolated(values: Node, q: Node, mode: str, ignore_nan: bool) -> Node:
     if mode == "higher":
         below = prims.ceil(rank)
     extent = values.shape[axis]
-    first = prims.check_index(prims.cast(below, "i64"), extent, "quantile")
+    first = prims.check_index(prims.cast(below, "i64"), extent, "quantile", _OUTSIDE)
     low = prims.gather(values, first, axis)
     poisoned = prims.eq(valid, prims.zeros_like(valid)) if ignore_nan else prims.lt(valid, full)
     poisoned = prims.broadcast(poisoned, q.shape, spread)
     if mode in ("linear", "midpoint"):
-        above = prims.check_index(prims.cast(prims.ceil(rank), "i64"), extent, "quantile")
+        above = prims.check_index(prims.cast(prims.ceil(rank), "i64"), extent, "quantile", _OUTSIDE)
         high = prims.gather(values, above, axis)
         weight = rank - below if mode == "linear" else prims.full_like(0.5, rank)
         low = low + (high - low) * weight
@@ -278,8 +282,7 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
     A vector `q` makes a new first dimension.
 
     Raises:
-        RuntimeError: not float32 or float64, empty, or a `q` outside of [0, 1].
-        IndexError: elements of a tensor `q` outside of [0, 1].
+        RuntimeError: not float32 or float64, empty, or `q` outside of [0, 1].
 
     Example:
         >>> torch.{name}(torch.tensor([1.0, 2.0, 4.0]), 0.5)

@@ -201,6 +201,11 @@ def index_nd(x: Node, indices: Sequence[Node], dims: Sequence[int]) -> Node:
     return bind("index_nd", x, *indices, dims=tuple(dims))
 
 
-def check_index(index: Node, size: Size, name: str) -> Node:
-    """The index as i64 in [0, size): wrapped, with an IndexError at run time if outside."""
-    return bind("check_index", index, size=size, name=name)
+def check_index(index: Node, size: Size, name: str, message: str | None = None) -> Node:
+    """The index as i64 in [0, size): wrapped, with an IndexError at run time if outside.
+
+    A `message` replaces the usual one; "runtime:" or "value:" in front changes the exception.
+    """
+    if message is None:
+        return bind("check_index", index, size=size, name=name)
+    return bind("check_index", index, size=size, name=name, message=message)

@@ -333,7 +333,7 @@ class Builder:
     def _check_index(self, value: Node, inputs: tuple[Node, ...]) -> Node:
         """An index that is wrapped, and reported to an error buffer where it is outside."""
         self.cost += LOAD_COST
-        message = (
+        message = value.attribute("message") or (
             f"[{value.attribute('name')}] index {{value}} is out of range for a dimension of size "
             "{size}\nhint: indices lie in [-size, size)"
         )
