@@ -1,5 +1,6 @@
 // Entry point of the extension module `flambeau._core`: each file of the core adds its part.
 #include "core.h"
+#include "indexing.h"
 #include "tensor_internal.h"
 
 namespace {
@@ -19,6 +20,7 @@ constexpr bool (*kParts[])(PyObject*) = {
     fb::init_dtype,   fb::init_allocator, fb::init_storage, fb::init_tensor,
     fb::init_interop, fb::init_threads,   fb::init_random,  fb::init_plan,
     fb::init_op,      fb::init_routines,  fb::init_tape,    fb::init_record,
+    fb::init_indexing,
 };
 
 }  // namespace

@@ -101,9 +101,19 @@ def install() -> None:
     for operator, name in OPERATORS.items():
         if name in REGISTRY:
             _core.set_operator(operator, REGISTRY[name].native)
+    _install_getitem()
     for operator, name in INPLACE_OPERATORS.items():
         if name in INPLACE:
             _core.set_operator(operator, INPLACE[name])
+
+
+def _install_getitem() -> None:
+    """Keys of integers and slices are read natively; all others by the Python definition."""
+    if "_getitem" in REGISTRY:
+        definition = REGISTRY["_getitem"]
+        view = REGISTRY["_basic_index"].native
+        definition.native = _core.basic_getitem(view, definition.native)
+        _core.set_operator("getitem", definition.native)
 
 
 def namespace(home: str) -> dict[str, Any]:

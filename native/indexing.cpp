@@ -1,0 +1,236 @@
+// Subscripts made of integers, slices, None and Ellipsis, read without Python: `x[0]`, `x[:, 1:3]`.
+//
+// `_core.basic_getitem(view, other)` makes the callable behind `x[key]`. A basic key becomes a
+// pattern and a tuple of numbers, already checked against the sizes, for the op `view`
+// (`_basic_index` in flambeau/ops/indexing.py, which documents both); any other key, and every
+// error, goes to `other`, which is Python.
+#include "indexing.h"
+
+#include <structmember.h>
+
+#include <string_view>
+#include <unordered_map>
+
+#include "tensor_internal.h"
+
+namespace fb {
+namespace {
+
+struct Subscript {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* view;   // op: (tensor, pattern, numbers)
+  PyObject* other;  // callable: (tensor, key)
+};
+PyTypeObject* subscript_type;
+
+// A key being read. Patterns are at most kMaxDims items: longer keys go to Python.
+struct Reading {
+  char pattern[2 * kMaxDims];
+  int items = 0;
+  int64_t numbers[3 * kMaxDims];
+  int count = 0;
+  int dim = 0;  // dimension of the tensor that the next item stands for
+};
+
+enum class Outcome { Basic, Other, Failed };
+
+Outcome read_integer(const Tensor* t, PyObject* item, Reading* r) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(item, &overflow);
+  if (overflow || r->dim >= t->ndim) return Outcome::Other;
+  const int64_t size = t->sizes()[r->dim];
+  if (value < -size || value >= size) return Outcome::Other;
+  r->pattern[r->items++] = 'i';
+  r->numbers[r->count++] = value < 0 ? value + size : value;
+  ++r->dim;
+  return Outcome::Basic;
+}
+
+bool plain_bound(PyObject* bound) { return bound == Py_None || PyLong_CheckExact(bound); }
+
+Outcome read_slice(const Tensor* t, PyObject* item, Reading* r) {
+  const auto* slice = reinterpret_cast<PySliceObject*>(item);
+  if (r->dim >= t->ndim || !plain_bound(slice->start) || !plain_bound(slice->stop) ||
+      !plain_bound(slice->step))
+    return Outcome::Other;
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(item, &start, &stop, &step) < 0) return Outcome::Failed;
+  if (step <= 0) return Outcome::Other;
+  const auto size = static_cast<Py_ssize_t>(t->sizes()[r->dim]);
+  const Py_ssize_t length = PySlice_AdjustIndices(size, &start, &stop, step);
+  ++r->dim;
+  if (start == 0 && step == 1 && length == size) {
+    r->pattern[r->items++] = ':';
+    return Outcome::Basic;
+  }
+  r->pattern[r->items++] = 's';
+  r->numbers[r->count++] = start;
+  r->numbers[r->count++] = length;
+  r->numbers[r->count++] = step;
+  return Outcome::Basic;
+}
+
+Outcome read_item(const Tensor* t, PyObject* item, int skipped, Reading* r) {
+  if (PyLong_CheckExact(item)) return read_integer(t, item, r);
+  if (PySlice_Check(item)) return read_slice(t, item, r);
+  if (item == Py_None) {
+    r->pattern[r->items++] = 'n';
+    return Outcome::Basic;
+  }
+  if (item != Py_Ellipsis) return Outcome::Other;
+  for (int i = 0; i < skipped; ++i) r->pattern[r->items++] = ':';
+  r->dim += skipped;
+  return Outcome::Basic;
+}
+
+Outcome read_key(const Tensor* t, PyObject* key, Reading* r) {
+  if (!PyTuple_CheckExact(key)) return read_item(t, key, t->ndim, r);
+  const Py_ssize_t count = PyTuple_GET_SIZE(key);
+  if (count > kMaxDims) return Outcome::Other;
+  int used = 0, dots = 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(key, i);
+    if (item == Py_Ellipsis) {
+      ++dots;
+    } else {
+      used += item != Py_None;
+    }
+  }
+  if (used > t->ndim || dots > 1) return Outcome::Other;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Outcome outcome = read_item(t, PyTuple_GET_ITEM(key, i), t->ndim - used, r);
+    if (outcome != Outcome::Basic) return outcome;
+  }
+  return Outcome::Basic;
+}
+
+// The string object of a pattern, borrowed; few patterns occur in a program, all are kept.
+PyObject* pattern_object(std::string_view text) {
+  static std::unordered_map<std::string, PyObject*> known;
+  static std::string last_text;
+  static PyObject* last = nullptr;
+  if (last && text == last_text) return last;
+  auto found = known.find(std::string(text));
+  if (found == known.end()) {
+    PyObject* made = PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    if (!made) return nullptr;
+    found = known.emplace(std::string(text), made).first;
+  }
+  last_text = found->first;
+  last = found->second;
+  return last;
+}
+
+PyObject* view_of(Subscript* self, PyObject* tensor, Reading* r) {
+  while (r->items > 0 && r->pattern[r->items - 1] == ':') --r->items;
+  PyObject* pattern =
+      pattern_object(std::string_view(r->pattern, static_cast<size_t>(r->items)));
+  PyObject* numbers = pattern ? PyTuple_New(r->count) : nullptr;
+  if (!numbers) return nullptr;
+  for (int i = 0; i < r->count; ++i) {
+    PyObject* number = PyLong_FromLongLong(r->numbers[i]);
+    if (!number) {
+      Py_DECREF(numbers);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(numbers, i, number);
+  }
+  PyObject* args[3] = {tensor, pattern, numbers};
+  PyObject* result = op_call(self->view, args, 3);
+  Py_DECREF(numbers);
+  return result;
+}
+
+PyObject* subscript_call(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
+  auto* self = reinterpret_cast<Subscript*>(callable);
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (count == 2 && !names && is_tensor(args[0])) {
+    Reading reading;
+    const Outcome outcome = read_key(reinterpret_cast<Tensor*>(args[0]), args[1], &reading);
+    if (outcome == Outcome::Basic) return view_of(self, args[0], &reading);
+    if (outcome == Outcome::Failed) return nullptr;
+  }
+  return PyObject_Vectorcall(self->other, args, static_cast<size_t>(count), names);
+}
+
+void subscript_dealloc(PyObject* object) {
+  auto* self = reinterpret_cast<Subscript*>(object);
+  PyTypeObject* type = Py_TYPE(object);
+  Py_XDECREF(self->view);
+  Py_XDECREF(self->other);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+PyMemberDef subscript_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Subscript, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot subscript_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(subscript_dealloc)},
+                                 {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                 {Py_tp_members, subscript_members},
+                                 {0, nullptr}};
+PyType_Spec subscript_spec = {
+    "flambeau.subscript", sizeof(Subscript), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    subscript_slots};
+
+PyObject* basic_getitem(PyObject*, PyObject* args) {
+  PyObject *view, *other;
+  if (!PyArg_ParseTuple(args, "O!O", OpType, &view, &other)) return nullptr;
+  auto* self = reinterpret_cast<Subscript*>(subscript_type->tp_alloc(subscript_type, 0));
+  if (!self) return nullptr;
+  self->vectorcall = subscript_call;
+  self->view = Py_NewRef(view);
+  self->other = Py_NewRef(other);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+// `x.unsqueeze_(0)`: x becomes what `x.unsqueeze(0)` is, in memory and in the autograd graph.
+PyObject* tensor_take_over(PyObject*, PyObject* args) {
+  PyObject *target_object, *source_object;
+  if (!PyArg_ParseTuple(args, "O!O!", TensorType, &target_object, TensorType, &source_object))
+    return nullptr;
+  auto* target = reinterpret_cast<Tensor*>(target_object);
+  auto* source = reinterpret_cast<Tensor*>(source_object);
+  if (active_recorder &&
+      (!tensor_materialise(target, "an in-place change of shape") ||
+       !tensor_materialise(source, "an in-place change of shape")))
+    return nullptr;
+  Autograd* from = source->autograd;
+  if (from && from->node) {
+    Autograd* to = tensor_autograd(target);
+    if (!to) return nullptr;
+    if (to->requires_grad) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "[inplace] a leaf Variable that requires grad is being used in an in-place "
+                      "operation.\nhint: use the out-of-place form, or no_grad()");
+      return nullptr;
+    }
+    auto* old = reinterpret_cast<PyObject*>(to->node);
+    to->node = reinterpret_cast<Node*>(Py_NewRef(reinterpret_cast<PyObject*>(from->node)));
+    to->output_index = from->output_index;
+    to->view_version = target->storage->version;
+    Py_XDECREF(old);
+  }
+  storage_incref(source->storage);
+  if (!tensor_fill(target, source->storage, source->dtype, source->device, source->ndim,
+                   source->sizes(), source->strides(), source->offset))
+    return nullptr;
+  return Py_NewRef(target_object);
+}
+
+PyMethodDef functions[] = {
+    {"basic_getitem", basic_getitem, METH_VARARGS,
+     "basic_getitem(view, other): reads keys of integers, slices, None and Ellipsis natively."},
+    {"tensor_take_over", tensor_take_over, METH_VARARGS,
+     "tensor_take_over(tensor, other): the tensor becomes what `other`, a view of it, is."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool init_indexing(PyObject* module) {
+  subscript_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&subscript_spec));
+  return subscript_type && PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace fb
