@@ -558,6 +558,11 @@ Outcome parse_arguments(const Overload& overload, Frame* frame) {
     }
     return outcome;
   }
+  if (frame->tensors.size() == 0) {  // a factory: where it makes tensors is part of its key
+    const Device device = default_device();
+    frame->key[0] |= static_cast<uint64_t>(device.kind) << 8 |
+                     static_cast<uint64_t>(static_cast<uint8_t>(device.index)) << 16;
+  }
   return Outcome::Ok;
 }
 

@@ -435,6 +435,29 @@ def test_operator_flag():
     assert op("text") is NotImplemented
 
 
+def test_factories_follow_the_default_device():
+    calls = []
+
+    def build(call):
+        calls.append(str(_core.get_default_device()))
+        output = ("new", "f32", [0], [1], 2, _core.get_default_device())
+        return _core.Plan(
+            {"name": "empty", "program": [(CONST, 1, 0), (CONST, 4, 0)], "symbols": 1,
+             "outputs": [output], "returns": "single"}
+        )  # fmt: skip
+
+    op = _core.Op("empty", [((argument("n", "SymInt"),), build, ())])
+    before = _core.get_default_device()
+    assert str(op(3).device) == "cpu"
+    try:
+        _core.set_default_device("meta")
+        assert str(op(3).device) == "meta"
+    finally:
+        _core.set_default_device(before)
+    assert str(op(3).device) == "cpu"
+    assert len(calls) == 2
+
+
 def test_structseq():
     kind = _core.make_structseq("torch.return_types.max", ("values", "indices"))
     made = kind((1, 2))
