@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flambeau.compiler.codegen.c_column import ColumnPrinter, ScanPrinter
+from flambeau.compiler.codegen.c_complex import lower, needs_lowering
 from flambeau.compiler.codegen.c_forms import FormPrinter
 from flambeau.compiler.codegen.c_tiled import TiledPrinter
 from flambeau.compiler.targets import Target
@@ -22,5 +23,7 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
     Raises:
         NotImplementedError: for a primitive or dtype that this back end does not spell.
     """
+    if needs_lowering(kernel):
+        kernel = lower(kernel)
     printer = TiledPrinter if kernel.tiled else _FORMS[kernel.form]
     return printer(kernel, target).print()
