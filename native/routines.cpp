@@ -10,7 +10,7 @@
 // matmul_<t>                 a, b, out                       B, M, N, K, then (batch, row, column)
 //                                                            strides of a, of b, of out
 //     out[B,M,N] = a[B,M,K] x b[B,K,N]; any strides. bool: or of ands. Half types accumulate in f32
-//     and round once; integers wrap. K = 0 gives zeros. Order of the sum: see routines_matmul.cpp.
+//     and round once; integers wrap. K = 0 gives zeros. Order of the sum: see routines_gemm.cpp.
 // sort_<t real>              x, values, indices              rows, length, descending
 //     Along the last axis of [rows, length]; stable; NaN counts as the largest value.
 // argsort_<t real>           x, indices                      rows, length, descending
