@@ -58,6 +58,9 @@ class StreamReport:
     launches: int = 0
 
 
+# Each trace may find sizes that must be equal; the next one starts from them.
+MAX_TRACES = 4
+
 _histories: dict[Any, History] = {}
 reports: list[StreamReport] = []
 
@@ -292,15 +295,10 @@ class StreamTrace:
         self.scalars.append(found)
         return found
 
-    @property
-    def unified(self) -> bool:
-        """Whether equalities were found that a second trace should start from."""
+    def resolved(self) -> tuple[Size, ...]:
+        """Every symbol with the equalities found so far applied."""
         env = self.environment
-        return not self._again and any(
-            env.resolve(symbol(n, minimum=m)) is not symbol(n, minimum=m)
-            for n in self.symbols
-            for m in (0, 2)
-        )
+        return tuple(env.resolve(symbol(n, minimum=m)) for n in self.symbols for m in (0, 2))
 
 
 def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -355,13 +353,18 @@ def _traced(
     history: History,
 ) -> StreamTrace:
     numbers = _external_numbers(records, live, len(externals))
+    written = {slot for _, slot in live if slot >= 0}
+    externals = [
+        (*e[:4], e[4] or slot in written) for slot, e in enumerate(externals)
+    ]  # what the stream updates is state: as fixed as parameters are
     trace: StreamTrace | None = None
-    for _ in range(2):
+    for _ in range(MAX_TRACES):
         trace = StreamTrace(externals, records, history, trace)
+        before = trace.resolved()
         for slot, number in enumerate(numbers):
             trace.bind_external(number, slot)
         trace.run(externals)
-        if not trace.unified:
+        if trace.resolved() == before:
             break
     assert trace is not None
     return trace
