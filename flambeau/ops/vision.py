@@ -357,3 +357,42 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
             f"[affine_grid] Expected non-zero, positive output size. Got {sizes}\nhint: sizes >= 1"
         )
     return affine_grid_of(theta, sizes, bool(align_corners))
+
+
+# ------------------------------------------------------------------------------ across channels
+
+
+@op(
+    "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)"
+    " -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=lambda: iter([sample(T(2, 5, 3), 3), sample(T(1, 4, 3, 2), 2, 0.1, 0.5, 2.0)]),
+    errors=lambda: iter([ErrorSample(sample(T(3, 2), 2), ValueError, "3D or higher")]),
+    out=False,
+)
+def local_response_norm(
+    input: Node,  # noqa: A002
+    size: int,
+    alpha: float,
+    beta: float,
+    k: float,
+) -> Node:
+    """x / (k + alpha mean of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al. 2012).
+
+    Shape: `(N, C, *)`.
+
+    Raises:
+        ValueError: fewer than 3 dimensions.
+    """
+    if input.ndim < 3:
+        raise ValueError(
+            "[local_response_norm] Expected 3D or higher dimensionality input "
+            f"(got {input.ndim} dimensions)\nhint: (N, C, *)"
+        )
+    low, high = [0] * input.ndim, [0] * input.ndim
+    low[1], high[1] = size // 2, (size - 1) // 2
+    around = windows_of(prims.pad(input * input, low, high), 1, size, 1, 1)
+    mean = prims.sum(around, around.ndim - 1) / float(size)
+    scale = mean * alpha + k
+    return input / prims.pow(scale, prims.full_like(beta, scale))

@@ -1,0 +1,582 @@
+"""Distances, similarities and the losses made of them; margin losses; one-hot codes.
+
+Formulas: Hadsell et al. 2006 (embedding losses), Balntas et al. 2016 (triplets), Crammer & Singer
+2001 (multi-class margin). Squares of half types are summed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.node import Node
+from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
+from flambeau.ops.loss import reduced, reduction_of
+
+_F = "nn.functional"
+_LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+
+
+def _both(a: Node, b: Node, name: str) -> tuple[Node, Node]:
+    try:
+        x, y = prims.broadcast_all(a, b)
+    except ValueError as error:
+        raise RuntimeError(
+            f"[{name}] The sizes {shown(a.shape)} and {shown(b.shape)} must match at non-singleton "
+            "dimensions\nhint: sizes are equal or one of them is 1"
+        ) from error
+    return x, y
+
+
+def _zero(x: Node) -> Node:
+    return prims.full_like(0, x)
+
+
+def _positive_part(x: Node) -> Node:
+    return prims.with_derivative(prims.maximum(x, _zero(x)), x, rule="relu")
+
+
+def _powered_sum(x: Node, p: float, keepdim: bool) -> Node:
+    """The p-norm of the last dimension."""
+    last = (x.ndim - 1,)
+    size = prims.abs(x)
+    if p == 0:
+        return prims.reduce_dims("sum", prims.cast(prims.ne(x, _zero(x)), x.dtype), last, keepdim)
+    if math.isinf(p):
+        return prims.reduce_dims("max" if p > 0 else "min", size, last, keepdim)
+    if p == 1:
+        return prims.reduce_dims("sum", size, last, keepdim)
+    if p == 2:
+        total = prims.reduce_dims("sum", x * x, last, keepdim)
+        return _root(total)
+    total = prims.reduce_dims("sum", prims.pow(size, prims.full_like(p, size)), last, keepdim)
+    return prims.pow(total, prims.full_like(1.0 / p, total))
+
+
+def _root(total: Node) -> Node:
+    """Square root whose gradient is 0 at 0."""
+    safe = prims.where(total > 0, total, prims.full_like(1, total))
+    return prims.where(total > 0, prims.sqrt(safe), _zero(total))
+
+
+# ------------------------------------------------------------------------------ similarity
+
+
+def _similarity_samples() -> Iterator[Sample]:
+    yield sample(T(3, 5), T(3, 5))
+    yield sample(T(2, 3, 4), T(3, 1), dim=-1)
+    yield sample(T(2, 3, 4), T(2, 3, 4), 0, 1e-3)
+    yield sample(T(6), T(6), dim=0)
+
+
+def similarity(a: Node, b: Node, dim: int, eps: Any) -> Node:
+    """Cosine of the angle along `dim` of operands of one shape."""
+
+    def dot(x: Node, y: Node) -> Node:
+        return prims.sum(x * y, dim)
+
+    def length(x: Node) -> Node:
+        norm = _root(dot(x, x))
+        return prims.maximum(norm, prims.constant(eps, norm))
+
+    return dot(a, b) / (length(a) * length(b))
+
+
+@op(
+    "cosine_similarity(Tensor x1, Tensor x2, int dim=1, Scalar eps=1e-08) -> Tensor",
+    where=f"torch {_F}",
+    promote="float",
+    participants="x1 x2",
+    layout="contiguous",
+    inplace=False,
+    out=False,
+    runtime="eps",
+    samples=_similarity_samples,
+)
+def cosine_similarity(x1: Node, x2: Node, dim: int, eps: Any) -> Node:
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along a dimension.
+
+    Shape: broadcastable; the result lacks `dim`.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast.
+
+    Example:
+        >>> torch.cosine_similarity(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0]), dim=0)
+        tensor(0.6000)
+    """
+    a, b = _both(x1, x2, "cosine_similarity")
+    return similarity(a, b, normalise_dim(dim, a.ndim, "cosine_similarity"), eps)
+
+
+def _distance_samples() -> Iterator[Sample]:
+    yield sample(T(3, 5), T(3, 5))
+    yield sample(T(2, 3, 5), T(5), 1.0)
+    yield sample(T(3, 5), T(3, 5), 3.0, 1e-3, True)
+    yield sample(T(3, 5), T(3, 5), math.inf)
+    yield sample(T(5), T(5))
+
+
+@op(
+    "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, Scalar eps=1e-06, bool keepdim=False)"
+    " -> Tensor",
+    where=f"torch {_F}",
+    promote="default",
+    participants="x1 x2",
+    layout="contiguous",
+    inplace=False,
+    out=False,
+    runtime="eps",
+    samples=_distance_samples,
+)
+def pairwise_distance(x1: Node, x2: Node, p: float, eps: Any, keepdim: bool) -> Node:
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    Shape: `(*, D)` and `(*, D)`, broadcastable -> `(*)`, or `(*, 1)` with keepdim.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast.
+    """
+    a, b = _both(x1, x2, "pairwise_distance")
+    difference = a - b
+    return _powered_sum(difference + prims.constant(eps, difference), p, keepdim)
+
+
+# ------------------------------------------------------------------------------ embedding losses
+
+
+def _cosine_samples() -> Iterator[Sample]:
+    signs = T(3, values=[1, -1, 1], dtype="i64")
+    yield sample(T(3, 5), T(3, 5), signs)
+    yield sample(T(3, 5), T(3, 5), signs, 0.5, reduction="sum")
+    yield sample(T(5), T(5), T(values=-1, dtype="i64"), -0.5, reduction="none")
+
+
+@op(
+    f"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {_LEGACY})"
+    " -> Tensor",
+    where=f"torch {_F}",
+    promote="keep",
+    samples=_cosine_samples,
+    out=False,
+)
+def cosine_embedding_loss(
+    input1: Node,
+    input2: Node,
+    target: Node,
+    margin: float,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1.
+
+    Shape: inputs `(N, D)` with target `(N)`, or `(D)` with `()`.
+
+    Raises:
+        RuntimeError: ranks that do not fit.
+    """
+    if target.ndim > 1:
+        raise RuntimeError(
+            "[cosine_embedding_loss] 0D or 1D target tensor expected, multi-target not supported\n"
+            "hint: one target per row"
+        )
+    if input1.ndim != target.ndim + 1 or input2.ndim != target.ndim + 1:
+        raise RuntimeError(
+            f"[cosine_embedding_loss] {target.ndim}D target tensor expects {target.ndim + 1}D input "
+            f"tensors, but found inputs with sizes {shown(input1.shape)} and "
+            f"{shown(input2.shape)}\nhint: (N, D) with a target of (N)"
+        )
+    a, b = _both(input1, input2, "cosine_embedding_loss")
+    epsilon = 1e-12  # PyTorch adds it to the squared lengths
+    last = a.ndim - 1
+    length = (prims.sum(a * a, last) + epsilon) * (prims.sum(b * b, last) + epsilon)
+    cosine = prims.sum(a * b, last) / prims.sqrt(length)
+    zero = _zero(cosine)
+    one = prims.full_like(1, target)
+    near = prims.where(prims.eq(target, one), 1.0 - cosine, zero)
+    far = prims.where(prims.eq(target, -one), _positive_part(cosine - margin), zero)
+    kind = reduction_of("cosine_embedding_loss", size_average, reduce, reduction)
+    return reduced(near + far, kind)
+
+
+def _triplet_samples() -> Iterator[Sample]:
+    yield sample(T(3, 5), T(3, 5), T(3, 5))
+    yield sample(T(3, 5), T(3, 5), T(3, 5), 0.5, 1.0, swap=True, reduction="sum")
+    yield sample(T(5), T(5), T(5), reduction="none")
+
+
+@op(
+    "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
+    f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
+    where=f"torch {_F}",
+    promote="keep",
+    samples=_triplet_samples,
+    out=False,
+)
+def triplet_margin_loss(
+    anchor: Node,
+    positive: Node,
+    negative: Node,
+    margin: float,
+    p: float,
+    eps: float,
+    swap: bool,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d the p-distance.
+
+    Args:
+        swap: use d(positive, negative) where it is smaller than d(anchor, negative).
+
+    Raises:
+        RuntimeError: different ranks.
+        ValueError: the margin is not positive.
+    """
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "[triplet_margin_loss] The anchor, positive, and negative tensors are expected to have "
+            f"the same number of dimensions, but got: anchor {anchor.ndim}D, positive "
+            f"{positive.ndim}D, and negative {negative.ndim}D inputs\nhint: (N, D) each"
+        )
+    if margin <= 0:
+        raise ValueError(
+            f"[triplet_margin_loss] margin must be greater than 0, got {margin}\nhint: margin=1.0"
+        )
+
+    def distance(a: Node, b: Node) -> Node:
+        x, y = _both(a, b, "triplet_margin_loss")
+        return _powered_sum(x - y + eps, p, False)
+
+    far = distance(anchor, negative)
+    if swap:
+        far = prims.minimum(far, distance(positive, negative))
+    value = distance(anchor, positive) - far + margin
+    kind = reduction_of("triplet_margin_loss", size_average, reduce, reduction)
+    return reduced(_positive_part(value), kind)
+
+
+@op(
+    "triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
+    "object distance_function=None, float margin=1.0, bool swap=False, str reduction='mean')"
+    " -> Tensor",
+    where=_F,
+    host=True,
+    samples=lambda: iter([sample(T(3, 5), T(3, 5), T(3, 5), swap=True)]),
+)
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """`triplet_margin_loss` with any distance, the euclidean one when None.
+
+    Raises:
+        ValueError: an unknown reduction or a margin that is not positive.
+    """
+    kind = reduction_of("triplet_margin_with_distance_loss", None, None, reduction)
+    if margin <= 0:
+        raise ValueError(
+            f"[triplet_margin_with_distance_loss] margin must be greater than 0, got {margin}\n"
+            "hint: margin=1.0"
+        )
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    value = (near - far + margin).clamp_min(0)
+    return value.mean() if kind == "mean" else value.sum() if kind == "sum" else value
+
+
+# ------------------------------------------------------------------------------ margin losses
+
+
+def _class_samples() -> Iterator[Sample]:
+    target = T(3, values=[1, 0, 4], dtype="i64")
+    yield sample(T(3, 5), target)
+    yield sample(T(3, 5), target, 2, 0.5, T(5, low=0.1, grad=False), reduction="none")
+    yield sample(T(5), T(values=2, dtype="i64"), reduction="sum")
+
+
+@op(
+    "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, "
+    f"Tensor? weight=None, {_LEGACY}) -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_class_samples,
+    out=False,
+)
+def multi_margin_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    p: int,
+    margin: float,
+    weight: Node | None,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """Mean over the other classes of max(0, margin - x[y] + x[i])^p.
+
+    Shape: `(N, C)` with target `(N)`, or `(C)` with `()`.
+
+    Raises:
+        ValueError: p is neither 1 nor 2.
+        RuntimeError: the target does not fit, or names no class (found when the call runs).
+    """
+    if p not in (1, 2):
+        raise ValueError("[multi_margin_loss] only p == 1 and p == 2 supported\nhint: p=1")
+    rows = input if input.ndim == 2 else prims.reshape(input, (1, *input.shape))
+    if input.ndim not in (1, 2) or target.ndim > 1:
+        raise RuntimeError(
+            f"[multi_margin_loss] inconsistent sizes {shown(input.shape)} and "
+            f"{shown(target.shape)}\nhint: (N, C) and (N)"
+        )
+    wanted = target if target.ndim else prims.reshape(target, (1,))
+    if not same_sizes(wanted.shape, rows.shape[:1]):
+        raise RuntimeError(
+            "[multi_margin_loss] target tensor should be 1-D with size equal to the number of input "
+            f"samples (batch size). Expected target size {shown(rows.shape[:1])}, but got "
+            f"{shown(target.shape)}. Input has shape {shown(input.shape)}.\nhint: one class a row"
+        )
+    classes = rows.shape[1]
+    index = prims.check_index(wanted, classes, "multi_margin_loss")
+    column = prims.unsqueeze(index, 1)
+    chosen = prims.broadcast_to(prims.gather(rows, column, 1), rows.shape)
+    value = _positive_part(rows - chosen + margin)
+    value = value * value if p == 2 else value
+    if weight is not None:
+        value = value * prims.unsqueeze(prims.take(weight, index, 0), 1)
+    places = prims.iota(rows.shape, 1, "i64")
+    other = prims.ne(places, prims.broadcast_to(column, rows.shape))
+    total = prims.sum(prims.where(other, value, _zero(value)), 1)
+    total = total / prims.constant(classes, total)
+    if input.ndim == 1:
+        total = prims.reshape(total, ())
+    kind = reduction_of("multi_margin_loss", size_average, reduce, reduction)
+    return reduced(total, kind)
+
+
+def _label_samples() -> Iterator[Sample]:
+    labels = T(2, 4, values=[[3, 0, -1, 1], [1, -1, 2, 0]], dtype="i64")
+    yield sample(T(2, 4), labels)
+    yield sample(T(2, 4), labels, reduction="none")
+    yield sample(T(4), T(4, values=[2, 0, 1, 3], dtype="i64"), reduction="sum")
+    yield sample(T(4), T(4, values=[-1, 0, 1, 3], dtype="i64"))
+
+
+@op(
+    f"multilabel_margin_loss(Tensor input, Tensor target, {_LEGACY}) -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_label_samples,
+    out=False,
+)
+def multilabel_margin_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """Sum over labels y and other classes i of max(0, 1 - x[y] + x[i]) / C.
+
+    Shape: `(N, C)` or `(C)`, both; a target row holds labels up to the first -1.
+
+    Raises:
+        RuntimeError: the shapes differ.
+        IndexError: a label names no class, found when the call runs.
+    """
+    if input.ndim not in (1, 2) or not same_sizes(input.shape, target.shape):
+        raise RuntimeError(
+            f"[multilabel_margin_loss] inconsistent target size: {shown(target.shape)} for input of "
+            f"size: {shown(input.shape)}\nhint: labels of a row, then -1"
+        )
+    rows = input if input.ndim == 2 else prims.reshape(input, (1, *input.shape))
+    labels = target if target.ndim == 2 else prims.reshape(target, (1, *target.shape))
+    labels = prims.cast(labels, "i64")
+    ended = prims.cumsum(prims.cast(labels < 0, "i64"), 1)
+    used = prims.eq(ended, _zero(ended))
+    classes = rows.shape[1]
+    safe = prims.check_index(
+        prims.where(used, labels, _zero(labels)), classes, "multilabel_margin_loss"
+    )
+    batch = rows.shape[0]
+    cube = (batch, classes, classes)  # sample, label, class
+    chosen = prims.broadcast(prims.gather(rows, safe, 1), cube, (0, 1))
+    value = _positive_part(prims.broadcast(rows, cube, (0, 2)) - chosen + 1.0)
+    hit = prims.eq(prims.broadcast(safe, cube, (0, 1)), prims.iota(cube, 2, "i64"))
+    is_label = prims.any(hit & prims.broadcast(used, cube, (0, 1)), 1)
+    counted = prims.broadcast(used, cube, (0, 1)) & ~prims.broadcast(is_label, cube, (0, 2))
+    total = prims.reduce_dims("sum", prims.where(counted, value, _zero(value)), (1, 2))
+    total = total / prims.constant(classes, total)
+    if input.ndim == 1:
+        total = prims.reshape(total, ())
+    kind = reduction_of("multilabel_margin_loss", size_average, reduce, reduction)
+    return reduced(total, kind)
+
+
+def _soft_samples() -> Iterator[Sample]:
+    targets = T(2, 4, low=0.0, high=1.0, grad=False)
+    yield sample(T(2, 4), targets)
+    yield sample(T(2, 4), targets, T(4, low=0.1, grad=False), reduction="none")
+    yield sample(T(4), T(4, low=0.0, high=1.0, grad=False), reduction="sum")
+
+
+@op(
+    "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, "
+    f"{_LEGACY}) -> Tensor",
+    where=_F,
+    promote="keep",
+    samples=_soft_samples,
+    out=False,
+)
+def multilabel_soft_margin_loss(
+    input: Node,  # noqa: A002
+    target: Node,
+    weight: Node | None,
+    size_average: bool | None,
+    reduce: bool | None,
+    reduction: str,
+) -> Node:
+    """Mean over classes of -(t log s(x) + (1 - t) log s(-x)), s the logistic function.
+
+    Raises:
+        RuntimeError: the shapes do not broadcast.
+    """
+    x, t = _both(input, prims.cast(target, input.dtype), "multilabel_soft_margin_loss")
+    tail = prims.log1p(prims.exp(-prims.abs(x)))
+    positive = prims.minimum(x, _zero(x)) - tail  # log s(x)
+    positive = prims.with_derivative(positive, x, rule="log_sigmoid")
+    value = (1.0 - t) * x - positive
+    if weight is not None:
+        value = value * weight
+    mean = prims.sum(value, value.ndim - 1)
+    mean = mean / prims.constant(value.shape[-1], mean)
+    kind = reduction_of("multilabel_soft_margin_loss", size_average, reduce, reduction)
+    return reduced(mean, kind)
+
+
+prims.register_rule("log_sigmoid", lambda grad, out, x: (grad * prims.sigmoid(-x),))
+
+
+# ------------------------------------------------------------------------------ one-hot
+
+
+@op(
+    "_one_hot(Tensor self, int num_classes) -> Tensor",
+    where="private",
+)
+def one_hot_of(self: Node, num_classes: int) -> Node:
+    """1 where a class equals the place in a new last dimension."""
+    shape = (*self.shape, num_classes)
+    places = prims.iota(shape, self.ndim, "i64")
+    classes = prims.broadcast(self, shape, range(self.ndim))
+    return prims.cast(prims.eq(classes, places), "i64")
+
+
+def _one_hot_errors() -> Iterator[ErrorSample]:
+    wrong = T(2, values=[1, -1], dtype="i64")
+    yield ErrorSample(sample(wrong), RuntimeError, "non-negative")
+    large = T(2, values=[1, 3], dtype="i64")
+    yield ErrorSample(sample(large, 2), RuntimeError, "smaller than num_classes")
+
+
+@op(
+    "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
+    where=_F,
+    host=True,
+    samples=lambda: iter(
+        [
+            sample(T(2, 3, dtype="i64", low=0, high=4)),
+            sample(T(3, dtype="i64", low=0, high=4), 6),
+            sample(T(0, dtype="i64"), 3),
+            sample(T(values=2, dtype="i64"), 3),
+        ]
+    ),
+    errors=_one_hot_errors,
+)
+def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+    """Classes as rows with a single 1.
+
+    Shape: `(*)` int64 -> `(*, num_classes)` int64; the largest class + 1 when -1.
+
+    Raises:
+        RuntimeError: not int64, or a class outside [0, num_classes).
+
+    Example:
+        >>> torch.nn.functional.one_hot(torch.tensor([1, 0]))
+        tensor([[0, 1],
+                [1, 0]])
+    """
+    from flambeau.core.dtypes import name_of
+
+    def fail(text: str, hint: str) -> RuntimeError:
+        return RuntimeError(f"[one_hot] {text}\nhint: {hint}")
+
+    if isinstance(tensor, Node):
+        return one_hot_of(tensor, num_classes)
+    if name_of(tensor.dtype) != "i64":
+        raise fail("is only applicable to index tensor of type LongTensor.", "call .long()")
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            raise fail("Can not infer total number of classes from empty tensor.", "pass it")
+        return one_hot_of(tensor, num_classes)
+    if int(tensor.min()) < 0:
+        raise fail("Class values must be non-negative.", "classes count from 0")
+    largest = int(tensor.max())
+    if num_classes == -1:
+        num_classes = largest + 1
+    elif num_classes < 1:
+        raise fail("num_classes should be positive", "leave it out to infer it")
+    elif largest >= num_classes:
+        raise fail("Class values must be smaller than num_classes.", "count all classes")
+    return one_hot_of(tensor, static_size(num_classes))
+
+
+# ------------------------------------------------------------------------------ distances of pairs
+
+
+@op(
+    "pdist(Tensor input, float p=2) -> Tensor",
+    where=f"torch {_F}",
+    promote="keep",
+    samples=lambda: iter([sample(T(5, 3)), sample(T(4, 3), 1.0), sample(T(1, 3))]),
+    out=False,
+)
+def pdist(input: Node, p: float) -> Node:  # noqa: A002
+    """p-distances of all pairs of rows i < j, in the order of `triu_indices`.
+
+    Shape: `(N, D)` -> `(N (N - 1) / 2)`.
+
+    Raises:
+        RuntimeError: another rank, or a negative p.
+    """
+    if input.ndim != 2 or p < 0:
+        raise RuntimeError(
+            f"[pdist] only supports 2D tensors and p >= 0, got {shown(input.shape)}, p={p}\n"
+            "hint: (N, D)"
+        )
+    n = static_size(input.shape[0])
+    count = n * (n - 1) // 2
+    if count == 0:
+        return prims.full(0.0, (0,), input.dtype)
+    # Pair k counts the rows from the end: row i starts after i (2 n - i - 1) / 2 pairs.
+    k = prims.cast(prims.iota((count,), 0, "i64"), "f64")
+    root = prims.sqrt((2.0 * n - 1.0) * (2.0 * n - 1.0) - k * 8.0 - 0.5)
+    row = prims.cast(prims.floor(((2.0 * n - 1.0) - root) * 0.5), "i64")
+    start = prims.floor_div(row * (2 * n - 1) - row * row, prims.full_like(2, row))
+    column = prims.iota((count,), 0, "i64") - start + row + 1
+    difference = prims.take(input, row, 0) - prims.take(input, column, 0)
+    return _powered_sum(difference, p, False)

@@ -1,0 +1,214 @@
+"""`embedding_bag`: rows of a table summed, averaged or maximised per bag, without a table of rows.
+
+Rows are added in the order of the indices, so sums and gradients are deterministic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+
+_F = "nn.functional"
+MODES = ("sum", "mean", "max")
+
+
+def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]:  # noqa: A002
+    """Bag of each index, and the number of bags."""
+    places = prims.iota((count,), 0, "i64")
+    if offsets is None:
+        width = prims.constant(input.shape[1], places)
+        return prims.floor_div(places, width), input.shape[0]
+    ends = prims.cast(offsets, "i64")
+    return prims.searchsorted(ends, places, right=True) + -1, offsets.shape[0]
+
+
+@op(
+    "_embedding_bag(Tensor input, Tensor weight, Tensor? offsets, str mode, "
+    "Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> Tensor",
+    where="private",
+    promote="none",
+)
+def bags_of(
+    input: Node,  # noqa: A002
+    weight: Node,
+    offsets: Node | None,
+    mode: str,
+    per_sample_weights: Node | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> Node:
+    """(B, D) from checked arguments."""
+    count = prod(input.shape)
+    index = prims.reshape(input, (count,))
+    rows_at = prims.check_index(index, weight.shape[0], "embedding_bag")
+    bags, number = _bags(input, offsets, count)
+    wide = weight if weight.dtype in ("f32", "f64") else prims.cast(weight, "f32")
+    rows = prims.take(wide, rows_at, 0)
+    if per_sample_weights is not None:
+        share = prims.reshape(prims.cast(per_sample_weights, wide.dtype), (count, 1))
+        rows = rows * share
+    kept = prims.full(True, (count,), "bool")
+    if padding_idx is not None:
+        padding = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
+        kept = prims.ne(rows_at, prims.constant(padding, rows_at))
+    total = _combined(rows, bags, kept, number, mode)
+    if include_last_offset:
+        total = prims.slice(total, 0, 0, number - 1)
+    return prims.cast(total, weight.dtype)
+
+
+def _combined(rows: Node, bags: Node, kept: Node, number: Size, mode: str) -> Node:
+    mask = prims.broadcast(kept, rows.shape, (0,))
+    ones = prims.cast(kept, rows.dtype)
+    empty = prims.full(0.0, (number,), rows.dtype)
+    sizes = prims.unsqueeze(prims.take_add(empty, bags, ones, 0), 1)
+    if mode == "max":
+        base = prims.full(-math.inf, (number, rows.shape[1]), rows.dtype)
+        hidden = prims.where(mask, rows, prims.full_like(-math.inf, rows))
+        best = prims.put_nd(base, (bags,), hidden, (0,), "max")
+        filled = prims.broadcast_to(sizes > 0, best.shape)
+        return prims.where(filled, best, prims.full_like(0, best))
+    base = prims.full(0.0, (number, rows.shape[1]), rows.dtype)
+    shown = prims.where(mask, rows, prims.full_like(0, rows))
+    total = prims.take_add(base, bags, shown, 0)
+    if mode == "sum":
+        return total
+    return total / prims.maximum(sizes, prims.full_like(1, sizes))
+
+
+def _samples() -> Iterator[Sample]:
+    table = T(6, 4)
+    yield sample(T(3, 2, dtype="i64", low=0, high=6), table)
+    yield sample(T(3, 2, dtype="i64", low=0, high=6), table, mode="max")
+    starts = T(3, values=[0, 2, 2], dtype="i64")
+    for mode in MODES:
+        yield sample(T(5, dtype="i64", low=0, high=6), table, starts, mode=mode)
+    yield sample(
+        T(5, dtype="i64", low=0, high=6), table, starts, mode="sum", per_sample_weights=T(5)
+    )
+    yield sample(T(5, dtype="i64", low=0, high=6), table, starts, padding_idx=2)
+    ends = T(4, values=[0, 2, 2, 5], dtype="i64")
+    yield sample(T(5, dtype="i64", low=0, high=6), table, ends, include_last_offset=True)
+
+
+def _errors() -> Iterator[ErrorSample]:
+    flat, table = T(2, dtype="i64", low=0, high=3), T(3, 2)
+    yield ErrorSample(sample(flat, table), ValueError, "offsets")
+    pair = T(1, 2, dtype="i64", low=0, high=3)
+    yield ErrorSample(sample(pair, table, mode="median"), ValueError, "mode")
+
+
+def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                "[embedding_bag] if input is 2D, then offsets has to be None, as input is treated "
+                "is a mini-batch of fixed length sequences. However, found offsets of type "
+                f"{type(offsets)}\nhint: drop offsets"
+            )
+        return
+    if input.ndim != 1:
+        raise ValueError(
+            f"[embedding_bag] input has to be 1D or 2D Tensor, but got Tensor of dimension "
+            f"{input.ndim}\nhint: indices"
+        )
+    if offsets is None or offsets.ndim != 1:
+        raise ValueError(
+            "[embedding_bag] offsets has to be a 1D Tensor but got "
+            f"{None if offsets is None else list(offsets.shape)}\nhint: where each bag starts"
+        )
+    if offsets.numel() and int(offsets[0]) != 0:
+        raise RuntimeError(
+            "[embedding_bag] offsets[0] has to be 0, i.e., the first sequence in the mini-batch has "
+            f"to start from position 0. However, got {int(offsets[0])}\nhint: start at 0"
+        )
+    if offsets.numel() and int(offsets[-1]) > input.shape[0]:
+        raise RuntimeError(
+            "[embedding_bag] offsets[-1] can not be greater than input's length "
+            f"{input.shape[0]} but got offsets[-1] of {int(offsets[-1])}\nhint: positions in input"
+        )
+
+
+def _check_options(
+    input: Any,  # noqa: A002
+    mode: str,
+    per_sample_weights: Any,
+    max_norm: Any,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> None:
+    if mode not in MODES:
+        raise ValueError(
+            f"[embedding_bag] mode has to be one of sum, mean or max, got {mode!r}\nhint: 'mean'"
+        )
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NotImplementedError(
+            "[embedding_bag] max_norm, scale_grad_by_freq and sparse are not supported\n"
+            "hint: renormalise the weight yourself; use dense gradients"
+        )
+    if per_sample_weights is None:
+        return
+    if tuple(per_sample_weights.shape) != tuple(input.shape):
+        raise ValueError(
+            "[embedding_bag] If per_sample_weights is not None, then it must have the same shape as "
+            f"the input ({tuple(input.shape)}), got {tuple(per_sample_weights.shape)}\n"
+            "hint: one weight per index"
+        )
+    if mode != "sum":
+        raise NotImplementedError(
+            "[embedding_bag] per_sample_weights is only supported for mode='sum' "
+            f"(got mode='{mode}')\nhint: use mode='sum'"
+        )
+
+
+@op(
+    "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, "
+    "float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, "
+    "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None)"
+    " -> Tensor",
+    where=_F,
+    host=True,
+    samples=_samples,
+    errors=_errors,
+)
+def embedding_bag(
+    input: Any,  # noqa: A002
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums, means or maxima of bags of rows of `weight`.
+
+    Shape: `(B, L)` indices, or `(n)` with offsets `(B)`; weight `(V, D)` -> `(B, D)`. Empty bags
+    are zero.
+
+    Args:
+        offsets: where each bag starts in a 1-D input.
+        per_sample_weights: factor of each row, mode "sum" only.
+        include_last_offset: the last offset is the end, not a bag.
+        padding_idx: this row counts in no bag.
+
+    Raises:
+        ValueError: ranks, offsets or mode that do not fit.
+        IndexError: an index is outside of the table.
+        NotImplementedError: max_norm, scale_grad_by_freq, sparse.
+    """
+    _check_options(input, mode, per_sample_weights, max_norm, scale_grad_by_freq, sparse)
+    _check_offsets(input, offsets)
+    return bags_of(
+        input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx
+    )

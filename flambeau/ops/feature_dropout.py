@@ -1,0 +1,192 @@
+"""Dropout of whole channels, and the kinds that keep mean and variance (alpha dropout).
+
+A channel's mask is one draw for (N, C, 1, ...), as PyTorch's generator makes it (docs/random.md).
+Sources: Tompson et al. 2015 (channels), Klambauer et al. 2017 (alpha).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+from flambeau.ops.embedding import keep_mask
+
+_F = "nn.functional"
+# -scale * alpha of SELU: what a dropped element becomes.
+_SATURATION = 1.7580993408473766
+
+
+def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
+    return (*x.shape[:2], *[1] * (x.ndim - 2)) if features else x.shape
+
+
+@op(
+    "_feature_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
+    where="private",
+    promote="keep",
+    runtime="p",
+    samples=lambda: iter([sample(T(2, 3, 4), 0.5)]),
+)
+def random_feature_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
+    """Each channel zeroed with probability p, the others divided by 1 - p (0 < p < 1)."""
+    like = prims.full(0.0, _noise_shape(input, True), input.dtype)
+    return input * keep_mask(like, p, generator)
+
+
+@op(
+    "_alpha_dropout(Tensor input, Scalar p, bool features, generator? generator=None) -> Tensor",
+    where="private",
+    promote="keep",
+    runtime="p",
+    samples=lambda: iter([sample(T(2, 3, 4), 0.5, False)]),
+)
+def random_alpha_dropout(input: Node, p: Any, features: bool, generator: int) -> Node:  # noqa: A002
+    """Elements (or channels) set to SELU's saturation, then scaled and shifted back."""
+    share = prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64")
+    kept = 1.0 - share
+    shape = _noise_shape(input, features)
+    noise = prims.random("bernoulli", shape, input.dtype, kept, generator=generator)
+    spread = (share * (_SATURATION * _SATURATION) + 1.0) * kept
+    scale = 1.0 / prims.sqrt(spread)
+    slope = prims.constant(scale * _SATURATION, noise)
+    shift = (noise - 1.0) * slope + prims.constant(scale * _SATURATION * share, noise)
+    return input * (noise * prims.constant(scale, noise)) + shift
+
+
+def _checked(name: str, p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(
+            f"[{name}] dropout probability has to be between 0 and 1, but got {p}\nhint: 0 <= p <= 1"
+        )
+
+
+def _applied(x: Any, p: float, training: bool, inplace: bool, draw: Any, *arguments: Any) -> Any:
+    """The result of a random op, or what p = 0 and p = 1 mean without a draw."""
+    if not training or p == 0.0 or x.numel() == 0:
+        return x
+    result = x * 0.0 if p == 1.0 else draw(x, p, *arguments)
+    return x.copy_(result) if inplace else result
+
+
+def _samples(rank: int) -> Any:
+    def make() -> Iterator[Sample]:
+        yield sample(T(2, 3, *[4] * (rank - 2)), 0.5, True)
+        yield sample(T(2, 3, *[4] * (rank - 2)), 0.5, False)
+
+    return make
+
+
+def _errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(2, 3, 4), 1.5, True), ValueError, "between 0 and 1")
+
+
+_CHANNELS = "Tensor input, float p=0.5, bool training=True, bool inplace=False"
+
+
+def _define(count: int) -> None:
+    name = f"dropout{count}d"
+
+    def body(
+        input: Any,  # noqa: A002
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+    ) -> Any:
+        _checked(name, p)
+        rank = input.ndim
+        if rank not in (count + 1, count + 2):
+            warnings.warn(
+                f"[{name}] Received a {rank}-D input, which is not recommended. hint: "
+                f"({'N, ' * (rank > count + 1)}C, *) with {count} spatial dimension(s)",
+                stacklevel=2,
+            )
+        # A 3-D input of dropout2d is read as (N, C, L), as PyTorch does.
+        batched = rank != count + 1 or count == 2
+        x = input if batched else input.unsqueeze(0)
+        result = _applied(x, p, training, inplace, random_feature_dropout)
+        if inplace:
+            return input
+        return result if batched else result.squeeze(0)
+
+    body.__name__ = name
+    body.__doc__ = f"""Zeroes whole channels with probability p, scales the rest by 1 / (1 - p).
+
+    Shape: `(N, C, *)` with {count} spatial dimension(s)\
+{", or `(C, *)`" if count != 2 else "; a 3-D input is (N, C, L)"}.
+
+    Raises:
+        ValueError: p is not in [0, 1].
+    """
+    op(
+        f"{name}({_CHANNELS}) -> Tensor",
+        where=_F,
+        host=True,
+        samples=_samples(count + 2),
+        errors=_errors,
+    )(body)
+
+
+for _count in (1, 2, 3):
+    _define(_count)
+
+_ALPHA = "Tensor input, float p=0.5, bool training=False, bool inplace=False"
+
+
+@op(
+    f"alpha_dropout({_ALPHA}) -> Tensor",
+    where=f"torch {_F}",
+    host=True,
+    samples=_samples(3),
+    errors=_errors,
+)
+def alpha_dropout(
+    input: Any,  # noqa: A002
+    p: float = 0.5,
+    training: bool = False,
+    inplace: bool = False,
+) -> Any:
+    """Dropout that keeps mean 0 and variance 1 of SELU activations.
+
+    Shape: any.
+
+    Raises:
+        ValueError: p is not in [0, 1].
+    """
+    _checked("alpha_dropout", p)
+    return _applied(input, p, training, inplace, random_alpha_dropout, False)
+
+
+@op(
+    f"feature_alpha_dropout({_ALPHA}) -> Tensor",
+    where=f"torch {_F}",
+    host=True,
+    samples=_samples(3),
+    errors=_errors,
+)
+def feature_alpha_dropout(
+    input: Any,  # noqa: A002
+    p: float = 0.5,
+    training: bool = False,
+    inplace: bool = False,
+) -> Any:
+    """`alpha_dropout` of whole channels.
+
+    Shape: `(N, C, *)`.
+
+    Raises:
+        ValueError: p is not in [0, 1].
+        RuntimeError: fewer than 2 dimensions.
+    """
+    _checked("feature_alpha_dropout", p)
+    if input.ndim < 2:
+        raise RuntimeError(
+            "[feature_alpha_dropout] Feature dropout requires at least 2 dimensions in the input\n"
+            "hint: (N, C, *)"
+        )
+    return _applied(input, p, training, inplace, random_alpha_dropout, True)
