@@ -32,7 +32,10 @@ _HEAD = """\
 #endif
 #if __has_builtin(__builtin_shufflevector)
 #define FB_SHUFFLE(type, v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#define FB_SHUFFLE2(type, v, w, ...) __builtin_shufflevector(v, w, __VA_ARGS__)
 #else
+#define FB_SHUFFLE2(type, v, w, ...) \\
+  __builtin_shuffle(v, w, (__typeof__((v) == (v))){__VA_ARGS__})
 #define FB_SHUFFLE(type, v, ...) \\
   __builtin_shuffle(v, (__typeof__((v) == (v))){__VA_ARGS__})
 #endif
