@@ -14,6 +14,8 @@ from flambeau.ir.size import Size, SizeExpr, affine_in, free_symbols
 
 Affine = tuple[dict[str, Size], Size]
 FEW_LANES = 8  # a static extent below this is no good vector axis
+NARROW = 8  # a static reduced extent up to this is better looped over than vectorised,
+SCATTERED = 256  # or up to this where memory is not dense along it (windows)
 
 
 @dataclass
@@ -109,13 +111,33 @@ def _lane_axis(accesses: Accesses, names: list[str]) -> str | None:
                 votes[name] = votes.get(name, 0) + weight
     best, most = None, 0
     for name, number in votes.items():
-        extent = accesses.domain.axes[name]
-        small = isinstance(extent, int) and extent < FEW_LANES
-        if name != special and small and accesses.domain.kind == "reduce":
+        few = _is_few(accesses.domain.axes[name])
+        if name != special and few and accesses.domain.kind == "reduce":
             continue
         if number > most or (number == most and name == special):
             best, most = name, number
-    return None if best == special else best
+    if best is None or best == special:
+        limit = NARROW if best else SCATTERED
+        return _narrow_lane(accesses, names, limit) if accesses.domain.kind == "reduce" else None
+    return best
+
+
+def _narrow_lane(accesses: Accesses, names: list[str], limit: int) -> str | None:
+    """For a short reduced axis: the axis that results are dense along (pooling windows)."""
+    extent = accesses.domain.special_extent
+    if not isinstance(extent, int) or extent > limit or not names:
+        return None
+    axes = accesses.domain.axes
+    wide = [name for name in names if not _is_few(axes[name])]
+    for address in (*accesses.others, *accesses.stores):
+        for name in wide:
+            if accesses.factor(address, name) == 1:
+                return name
+    return wide[-1] if wide else None
+
+
+def _is_few(extent: Size) -> bool:
+    return isinstance(extent, int) and extent < FEW_LANES
 
 
 def _is_indirect(address: Size) -> bool:
@@ -136,8 +158,7 @@ def _choose_map(accesses: Accesses, names: list[str]) -> Axes:
 
 
 def _is_short(accesses: Accesses, group: list[str]) -> bool:
-    extents = [accesses.domain.axes[name] for name in group]
-    return len(extents) == 1 and isinstance(extents[0], int) and extents[0] < FEW_LANES
+    return len(group) == 1 and _is_few(accesses.domain.axes[group[0]])
 
 
 def _lengthen(accesses: Accesses, axes: Axes) -> None:
