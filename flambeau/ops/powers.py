@@ -351,7 +351,8 @@ def ldexp(self: Node, other: Node) -> Node:
     """
     from flambeau.ops.binary import mul
 
-    return mul(self, pow(2.0, other))
+    result: Node = mul(self, pow(2.0, other))
+    return prims.cast(result, self.dtype) if is_float(self) else result
 
 
 def _integer_pairs() -> Iterator[Sample]:
