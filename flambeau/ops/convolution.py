@@ -17,7 +17,7 @@ from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, prod
+from flambeau.ir.size import Size, floordiv, prod
 from flambeau.ops.common import shown, static_size
 
 _PUBLIC = {
@@ -136,12 +136,18 @@ prims.register_rule("add_windows", _add_windows_rule)
 
 
 def windows_of(x: Node, dimension: int, length: Any, step: int, dilation: int) -> Node:
-    """`prims.windows`; windows of one element, one after the other, are only a reshape."""
-    if isinstance(length, int) and length == 1:
-        if step == 1:
-            return prims.unsqueeze(x, -1)
-        dilation = 1
-    return prims.windows(x, dimension, length, step, dilation)
+    """`prims.windows`; windows that stand side by side are only a reshape."""
+    if not isinstance(length, int):
+        return prims.windows(x, dimension, length, step, dilation)
+    if length == 1 and step == 1:
+        return prims.unsqueeze(x, -1)
+    if length != step or (dilation != 1 and length > 1):
+        return prims.windows(x, dimension, length, step, dilation)
+    count = floordiv(x.shape[dimension], length)
+    used = prims.slice(x, dimension, 0, count * length)
+    split = (*x.shape[:dimension], count, length, *x.shape[dimension + 1 :])
+    order = [d for d in range(x.ndim + 1) if d != dimension + 1]
+    return prims.permute(prims.reshape(used, split), (*order, dimension + 1))
 
 
 def _check_kernel(
@@ -297,7 +303,8 @@ def _define(count: int) -> Any:
     body.__doc__ = f"""Cross-correlation of the input with the weight over {count} dimension(s).
 
     Shape: input `(N, C, {", ".join(places)})` or without N, weight `(O, C / groups, *kernel)`, bias
-    `(O)` -> `(N, O, *out)`, out = floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
+    `(O)` -> `(N, O, *out)`, out = floor((size + 2 padding - dilation (kernel - 1) - 1) / stride)
+    + 1.
 
     Args:
         padding: zeros on both sides; numbers, "valid" (none) or "same" (stride 1 only).

@@ -187,8 +187,8 @@ def cosine_embedding_loss(
         )
     if input1.ndim != target.ndim + 1 or input2.ndim != target.ndim + 1:
         raise RuntimeError(
-            f"[cosine_embedding_loss] {target.ndim}D target tensor expects {target.ndim + 1}D input "
-            f"tensors, but found inputs with sizes {shown(input1.shape)} and "
+            f"[cosine_embedding_loss] {target.ndim}D target tensor expects {target.ndim + 1}D "
+            f"input tensors, but found inputs with sizes {shown(input1.shape)} and "
             f"{shown(input2.shape)}\nhint: (N, D) with a target of (N)"
         )
     a, b = _both(input1, input2, "cosine_embedding_loss")
@@ -346,8 +346,8 @@ def multi_margin_loss(
     wanted = target if target.ndim else prims.reshape(target, (1,))
     if not same_sizes(wanted.shape, rows.shape[:1]):
         raise RuntimeError(
-            "[multi_margin_loss] target tensor should be 1-D with size equal to the number of input "
-            f"samples (batch size). Expected target size {shown(rows.shape[:1])}, but got "
+            "[multi_margin_loss] target tensor should be 1-D with size equal to the number of "
+            f"input samples (batch size). Expected target size {shown(rows.shape[:1])}, but got "
             f"{shown(target.shape)}. Input has shape {shown(input.shape)}.\nhint: one class a row"
         )
     classes = rows.shape[1]
@@ -400,8 +400,8 @@ def multilabel_margin_loss(
     """
     if input.ndim not in (1, 2) or not same_sizes(input.shape, target.shape):
         raise RuntimeError(
-            f"[multilabel_margin_loss] inconsistent target size: {shown(target.shape)} for input of "
-            f"size: {shown(input.shape)}\nhint: labels of a row, then -1"
+            f"[multilabel_margin_loss] inconsistent target size: {shown(target.shape)} for input "
+            f"of size: {shown(input.shape)}\nhint: labels of a row, then -1"
         )
     rows = input if input.ndim == 2 else prims.reshape(input, (1, *input.shape))
     labels = target if target.ndim == 2 else prims.reshape(target, (1, *target.shape))

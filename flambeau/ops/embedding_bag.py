@@ -126,8 +126,8 @@ def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
         )
     if offsets.numel() and int(offsets[0]) != 0:
         raise RuntimeError(
-            "[embedding_bag] offsets[0] has to be 0, i.e., the first sequence in the mini-batch has "
-            f"to start from position 0. However, got {int(offsets[0])}\nhint: start at 0"
+            "[embedding_bag] offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
+            f"has to start from position 0. However, got {int(offsets[0])}\nhint: start at 0"
         )
     if offsets.numel() and int(offsets[-1]) > input.shape[0]:
         raise RuntimeError(
@@ -157,8 +157,8 @@ def _check_options(
         return
     if tuple(per_sample_weights.shape) != tuple(input.shape):
         raise ValueError(
-            "[embedding_bag] If per_sample_weights is not None, then it must have the same shape as "
-            f"the input ({tuple(input.shape)}), got {tuple(per_sample_weights.shape)}\n"
+            "[embedding_bag] If per_sample_weights is not None, then it must have the same shape "
+            f"as the input ({tuple(input.shape)}), got {tuple(per_sample_weights.shape)}\n"
             "hint: one weight per index"
         )
     if mode != "sum":

@@ -62,7 +62,8 @@ def random_alpha_dropout(input: Node, p: Any, features: bool, generator: int) ->
 def _checked(name: str, p: float) -> None:
     if not 0.0 <= p <= 1.0:
         raise ValueError(
-            f"[{name}] dropout probability has to be between 0 and 1, but got {p}\nhint: 0 <= p <= 1"
+            f"[{name}] dropout probability has to be between 0 and 1, but got {p}\n"
+            "hint: 0 <= p <= 1"
         )
 
 

@@ -1,7 +1,8 @@
-"""Pooling: maxima, means and norms over sliding or adaptive windows, and the inverse of max pooling.
+"""Pooling: maxima, means and norms over sliding or adaptive windows; the inverse of max pooling.
 
-A window is a dimension that `prims.windows` adds; pooling reduces it. The gradient of a maximum goes
-to the first element that reaches it, as in PyTorch: the places of the maxima are part of its rule.
+A window is a dimension that `prims.windows` adds; pooling reduces it. The gradient of a maximum
+goes to the first element that reaches it, as in PyTorch: the places of the maxima are part of its
+rule.
 """
 
 from __future__ import annotations
