@@ -186,6 +186,7 @@ amin = _amax("amin", "min")
 
 @op(
     "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    out=True,
     promote="keep",
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())]),
 )

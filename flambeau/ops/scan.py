@@ -88,6 +88,7 @@ def _running_extreme(name: str, word: str) -> OpDefinition:
     """
     return op(
         f"{name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        out=True,
         promote="keep",
         samples=_samples,
         errors=_errors,

@@ -50,6 +50,7 @@ def sorted_pair(name: str, x: Node, dim: int, descending: bool) -> tuple[Node, N
 
 @op(
     "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+    out=True,
     layout="follow",
     samples=_samples({}, {"descending": True}, {"dim": 0}),
     errors=_dim_errors,
@@ -117,6 +118,7 @@ def _topk_errors() -> Iterator[ErrorSample]:
 @op(
     "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True)"
     " -> (Tensor values, Tensor indices)",
+    out=True,
     samples=_samples({"k": 2}, {"k": 3, "largest": False}, {"k": 1, "dim": 0}, {"k": 0}),
     errors=_topk_errors,
 )
@@ -150,6 +152,7 @@ def _kth_errors() -> Iterator[ErrorSample]:
 @op(
     "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False)"
     " -> (Tensor values, Tensor indices)",
+    out=True,
     samples=_samples({"k": 2}, {"k": 3, "dim": 0}, {"k": 1, "keepdim": True}),
     errors=_kth_errors,
 )

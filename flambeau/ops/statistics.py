@@ -129,6 +129,7 @@ def _mode_samples() -> Iterator[Sample]:
 
 @op(
     "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    out=True,
     promote="keep",
     samples=_mode_samples,
     errors=_errors,
