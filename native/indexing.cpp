@@ -1,9 +1,11 @@
 // Subscripts made of integers, slices, None and Ellipsis, read without Python: `x[0]`, `x[:, 1:3]`.
 //
-// `_core.basic_getitem(view, other)` makes the callable behind `x[key]`. A basic key becomes a
-// pattern and a tuple of numbers, already checked against the sizes, for the op `view`
-// (`_basic_index` in flambeau/ops/indexing.py, which documents both); any other key, and every
-// error, goes to `other`, which is Python.
+// `_core.subscript(view, index, fill, copy, getitem, setitem)` makes the callable behind `x[key]`
+// (two arguments) and `x[key] = value` (three). A basic key becomes a pattern and a tuple of
+// numbers, already checked against the sizes, for the op `view` (`_basic_index` in
+// flambeau/ops/indexing.py, which documents both); an int64 tensor goes to the op `index`. The
+// ops `fill` and `copy` write numbers and tensors to the view. Any other key or value, and every
+// error, goes to `getitem` and `setitem`, which are Python.
 #include "indexing.h"
 
 #include <structmember.h>
@@ -19,8 +21,12 @@ namespace {
 struct Subscript {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  PyObject* view;   // op: (tensor, pattern, numbers)
-  PyObject* other;  // callable: (tensor, key)
+  PyObject* view;     // op: (tensor, pattern, numbers)
+  PyObject* index;    // op: (tensor, [index tensor])
+  PyObject* fill;     // op: (tensor, number)
+  PyObject* copy;     // op: (tensor, tensor)
+  PyObject* getitem;  // callable: (tensor, key)
+  PyObject* setitem;  // callable: (tensor, key, value)
 };
 PyTypeObject* subscript_type;
 
@@ -142,23 +148,59 @@ PyObject* view_of(Subscript* self, PyObject* tensor, Reading* r) {
   return result;
 }
 
+bool is_index_tensor(PyObject* key) {
+  const auto* t = reinterpret_cast<Tensor*>(key);
+  return is_exact_tensor(key) && t->dtype == DType::I64 && t->ndim > 0;
+}
+PyObject* indexed(Subscript* self, PyObject* tensor, PyObject* key) {
+  PyObject* list = PyTuple_Pack(1, key);
+  if (!list) return nullptr;
+  PyObject* args[2] = {tensor, list};
+  PyObject* result = op_call(self->index, args, 2);
+  Py_DECREF(list);
+  return result;
+}
+
+// Writes to the view of a basic key; null without exception when Python must do it.
+PyObject* assigned(Subscript* self, PyObject* tensor, Reading* r, PyObject* value) {
+  const bool number = PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value);
+  if (!number && !is_exact_tensor(value)) return nullptr;
+  PyObject* part = view_of(self, tensor, r);
+  if (!part) return nullptr;
+  const int ndim = reinterpret_cast<Tensor*>(part)->ndim;
+  PyObject* result = nullptr;
+  if (number || reinterpret_cast<Tensor*>(value)->ndim <= ndim) {
+    PyObject* args[2] = {part, value};
+    result = op_call(number ? self->fill : self->copy, args, 2);
+  }
+  Py_DECREF(part);
+  return result;
+}
+
 PyObject* subscript_call(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
   auto* self = reinterpret_cast<Subscript*>(callable);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  if (count == 2 && !names && is_tensor(args[0])) {
+  PyObject* other = count == 3 ? self->setitem : self->getitem;
+  if (count >= 2 && !names && is_tensor(args[0])) {
+    if (count == 2 && is_index_tensor(args[1])) return indexed(self, args[0], args[1]);
     Reading reading;
     const Outcome outcome = read_key(reinterpret_cast<Tensor*>(args[0]), args[1], &reading);
-    if (outcome == Outcome::Basic) return view_of(self, args[0], &reading);
     if (outcome == Outcome::Failed) return nullptr;
+    if (outcome == Outcome::Basic) {
+      PyObject* result = count == 2 ? view_of(self, args[0], &reading)
+                                    : assigned(self, args[0], &reading, args[2]);
+      if (result || PyErr_Occurred() || count == 2) return result;
+    }
   }
-  return PyObject_Vectorcall(self->other, args, static_cast<size_t>(count), names);
+  return PyObject_Vectorcall(other, args, static_cast<size_t>(count), names);
 }
 
 void subscript_dealloc(PyObject* object) {
   auto* self = reinterpret_cast<Subscript*>(object);
   PyTypeObject* type = Py_TYPE(object);
-  Py_XDECREF(self->view);
-  Py_XDECREF(self->other);
+  for (PyObject* held : {self->view, self->index, self->fill, self->copy, self->getitem,
+                         self->setitem})
+    Py_XDECREF(held);
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -174,14 +216,20 @@ PyType_Spec subscript_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     subscript_slots};
 
-PyObject* basic_getitem(PyObject*, PyObject* args) {
-  PyObject *view, *other;
-  if (!PyArg_ParseTuple(args, "O!O", OpType, &view, &other)) return nullptr;
+PyObject* make_subscript(PyObject*, PyObject* args) {
+  PyObject *view, *index, *fill, *copy, *getitem, *setitem;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!OO", OpType, &view, OpType, &index, OpType, &fill, OpType,
+                        &copy, &getitem, &setitem))
+    return nullptr;
   auto* self = reinterpret_cast<Subscript*>(subscript_type->tp_alloc(subscript_type, 0));
   if (!self) return nullptr;
   self->vectorcall = subscript_call;
   self->view = Py_NewRef(view);
-  self->other = Py_NewRef(other);
+  self->index = Py_NewRef(index);
+  self->fill = Py_NewRef(fill);
+  self->copy = Py_NewRef(copy);
+  self->getitem = Py_NewRef(getitem);
+  self->setitem = Py_NewRef(setitem);
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -220,8 +268,8 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"basic_getitem", basic_getitem, METH_VARARGS,
-     "basic_getitem(view, other): reads keys of integers, slices, None and Ellipsis natively."},
+    {"subscript", make_subscript, METH_VARARGS,
+     "subscript(view, index, fill, copy, getitem, setitem): what x[key] and x[key] = v call."},
     {"tensor_take_over", tensor_take_over, METH_VARARGS,
      "tensor_take_over(tensor, other): the tensor becomes what `other`, a view of it, is."},
     {nullptr, nullptr, 0, nullptr}};

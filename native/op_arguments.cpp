@@ -529,7 +529,9 @@ Outcome bind_any(const Overload& overload, Frame* frame, PyObject* const* args, 
 
 Outcome parse_arguments(const Overload& overload, Frame* frame) {
   const int total = static_cast<int>(overload.arguments.size());
-  frame->key.push(tag_word(Tag::Header, static_cast<uint64_t>(default_dtype())));
+  const Device place = default_device();  // where results of calls without tensors go
+  frame->key.push(tag_word(Tag::Header, static_cast<uint64_t>(default_dtype()) |
+                                            static_cast<uint64_t>(place.kind) << 8));
   for (int i = 0; i < total; ++i) {
     const Argument& argument = overload.arguments[i];
     PyObject* object = frame->values[i];

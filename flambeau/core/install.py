@@ -22,7 +22,7 @@ OPERATORS = {
     "rsub": "rsub", "rtruediv": "_rdiv", "rfloordiv": "_rfloordiv", "rmod": "_rmod",
     "rpow": "_rpow", "rlshift": "_rlshift", "rrshift": "_rrshift",
     "rmatmul": "_rmatmul", "getitem": "_getitem", "setitem": "_setitem",
-    "contains": "_contains", "unbind": "unbind", "alias": "alias", "to_dtype": "to",
+    "alias": "alias", "to_dtype": "to",
 }  # fmt: skip
 INPLACE_OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_",
@@ -30,6 +30,8 @@ INPLACE_OPERATORS = {
     "ior": "bitwise_or_", "ixor": "bitwise_xor_", "ilshift": "bitwise_left_shift_",
     "irshift": "bitwise_right_shift_",
 }  # fmt: skip
+
+ATTRIBUTES = {"T": "numpy_T", "H": "matrix_H", "mT": "_matrix_transpose", "mH": "adjoint"}
 
 NAMESPACES: dict[str, dict[str, Any]] = {}
 INPLACE: dict[str, Any] = {}
@@ -101,19 +103,31 @@ def install() -> None:
     for operator, name in OPERATORS.items():
         if name in REGISTRY:
             _core.set_operator(operator, REGISTRY[name].native)
-    _install_getitem()
+    _install_subscript()
+    _install_attributes()
     for operator, name in INPLACE_OPERATORS.items():
         if name in INPLACE:
             _core.set_operator(operator, INPLACE[name])
 
 
-def _install_getitem() -> None:
-    """Keys of integers and slices are read natively; all others by the Python definition."""
-    if "_getitem" in REGISTRY:
-        definition = REGISTRY["_getitem"]
-        view = REGISTRY["_basic_index"].native
-        definition.native = _core.basic_getitem(view, definition.native)
-        _core.set_operator("getitem", definition.native)
+def _install_subscript() -> None:
+    """Keys of integers and slices are read natively; all others by the Python definitions."""
+    if "_getitem" not in REGISTRY:
+        return
+    names = ("_basic_index", "index", "fill", "copy_", "_getitem", "_setitem")
+    view, index, _, copy, getitem, setitem = (REGISTRY[name].native for name in names)
+    subscript = _core.subscript(view, index, INPLACE["fill_"], copy, getitem, setitem)
+    _core.set_operator("getitem", subscript)
+    _core.set_operator("setitem", subscript)
+    REGISTRY["_getitem"].native = subscript
+
+
+def _install_attributes() -> None:
+    """Attributes of tensors that an operator computes: `T`, `mT` ..."""
+    for name, key in ATTRIBUTES.items():
+        if key in REGISTRY:
+            native = REGISTRY[key].native
+            setattr(_core.Tensor, name, property(native, doc=native.__doc__))
 
 
 def namespace(home: str) -> dict[str, Any]:

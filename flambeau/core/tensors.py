@@ -70,11 +70,6 @@ def as_device(device: Any) -> Any:
     return device if isinstance(device, _core.device) else _core.device(device)
 
 
-def define_attribute(name: str, getter: Callable[[Any], Any], doc: str) -> None:
-    """Gives tensors a read-only attribute that is computed by an operator."""
-    setattr(_core.Tensor, name, property(getter, doc=doc))
-
-
 def define_method(name: str, function: Callable[..., Any]) -> None:
     """Gives tensors a method."""
     setattr(_core.Tensor, name, function)

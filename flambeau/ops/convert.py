@@ -221,12 +221,13 @@ def _to_device(
 
 
 def _moved(self: Any, device: Any, dtype: Any, copy: bool, memory_format: Any) -> Any:
-    source = self.device
-    if device is not None:
+    if device is not None and not (device == "cpu" and self.is_cpu):
         target = tensors.as_device(device)
-        if target.type != source.type:
+        if target.type != self.device.type:
             return _transferred(self, target, dtype)
-    result = self if dtype is None else to(self, dtype)
+    result = self if dtype is None else to.native(self, dtype)
+    if memory_format is None and not copy:
+        return result
     kept = (None, tensors.preserve_format)
     if memory_format not in kept and not result.is_contiguous(memory_format=memory_format):
         return _clone_format(result, memory_format=memory_format)

@@ -20,6 +20,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
 from flambeau.ops.common import geometry_of, shown
 from flambeau.ops.index import I, wrapped
+from flambeau.ops.search import masked_slices
 
 Samples = Iterator[Sample]
 WHOLE = slice(None)
@@ -357,7 +358,7 @@ def _check_mask(self: Any, item: Any, d: int) -> None:
 def basic_view(self: Any, items: Sequence[Any]) -> Any:
     """The view by basic items."""
     pattern, numbers = basic_key(self, items)
-    return basic_index(self, pattern, numbers)
+    return basic_index.native(self, pattern, numbers)
 
 
 def _index_list(advanced: Sequence[tuple[int, Any]]) -> list[Any]:
@@ -390,14 +391,19 @@ def getitem(self: Any, key: Any) -> Any:
         >>> torch.arange(6).reshape(2, 3)[:, 1]
         tensor([1, 4])
     """
-    kind = type(key)
-    if kind is int or kind is slice or key is None:
-        return basic_view(self, (key,))
+    if type(key) is list and is_tuple_like(key) is False:
+        key = _as_index(key)
+    if tensors.is_tensor(key) and key.ndim:
+        if not _is_mask(key):
+            return index.native(self, (key,))
+        if 0 < key.ndim <= self.ndim:
+            _check_mask(self, key, 0)
+            return masked_slices(self, key)
     basic, advanced = split_key(self, key)
     if not advanced:
         return basic_view(self, basic)
     part = self if all(_is_whole(item) for item in basic) else basic_view(self, basic)
-    return index(part, _index_list(advanced))
+    return index.native(part, _index_list(advanced))
 
 
 @op("_setitem(Tensor self, object key, object value) -> ()", where="torch", host=True)
@@ -409,10 +415,6 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         RuntimeError: a value that does not broadcast, or of another dtype at index tensors.
         TypeError: a value that is neither number nor tensor.
     """
-    kind = type(key)
-    if kind is int or kind is slice or key is None or key is Ellipsis:
-        _assign(getitem(self, key), value)
-        return
     basic, advanced = split_key(self, key)
     part = self if all(_is_whole(item) for item in basic) else basic_view(self, basic)
     if not advanced:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import layout, tensors
+from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import hint, less
@@ -128,21 +128,6 @@ def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
     return nonzero(input)
 
 
-@op("_contains(Tensor self, object value) -> Tensor", where="torch", host=True)
-def contains(self: Any, value: Any) -> bool:
-    """`value in self`: whether some element is equal to a number or tensor.
-
-    Raises:
-        RuntimeError: a value of another kind.
-    """
-    if not tensors.is_tensor(value) and not isinstance(value, (bool, int, float, complex)):
-        raise RuntimeError(
-            "[contains] Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
-            f"{type(value)}.\nhint: compare with a number"
-        )
-    return bool((self == value).any().item())
-
-
 # ------------------------------------------------------------------------------------ masks
 
 
@@ -188,6 +173,20 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
     total = int(_count_mask(input.detach(), mask).item())
     result = _masked_select(input, mask, total)
     return result if out is None else out.copy_(result)
+
+
+@op("_masked_slices(Tensor self, Tensor mask, SymInt total) -> Tensor", where="torch", out=False)
+def _masked_slices(self: Node, mask: Node, total: Size) -> Node:
+    """`self[mask]` for a mask of the leading dimensions with `total` true elements."""
+    count = prod(mask.shape)
+    places = _places(_truth(prims.reshape(mask, (count,))), total)
+    return prims.take(prims.reshape(self, (count, *self.shape[mask.ndim :])), places, 0)
+
+
+def masked_slices(self: Any, mask: Any) -> Any:
+    """`self[mask]` for a mask of the leading dimensions."""
+    total = int(_count.native(mask).item()) if mask.numel() else 0
+    return _masked_slices.native(self, mask, total)
 
 
 @op(

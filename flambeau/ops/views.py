@@ -88,7 +88,6 @@ def _view_samples() -> Samples:
     yield sample(T(), (1, 1))
     yield sample(T(0, 3), (3, 0))
     yield sample(T(2, 3, 4), (6, -1))
-    yield sample(T(12), 3, 4)
 
 
 def _view_errors() -> Iterator[ErrorSample]:
@@ -399,6 +398,24 @@ def t(self: Node) -> Node:
 def numpy_t(self: Node) -> Node:
     """All dimensions in reverse order: the attribute `T`."""
     return prims.permute(self, range(self.ndim - 1, -1, -1))
+
+
+@op("matrix_H(Tensor self) -> Tensor", where="torch", view=True)
+def matrix_h(self: Node) -> Node:
+    """A matrix transposed and conjugated: the attribute `H`."""
+    if self.ndim not in (0, 2):
+        raise RuntimeError(
+            "[H] tensor.H is only supported on matrices (2-D tensors). Got "
+            f"{self.ndim}-D tensor. For batches of matrices, consider using tensor.mH\n"
+            "hint: mH transposes batches"
+        )
+    return prims.conj(numpy_t(self))
+
+
+@op("_matrix_transpose(Tensor self) -> Tensor", where="torch", view=True)
+def matrix_t(self: Node) -> Node:
+    """Matrices transposed: the attribute `mT`."""
+    return _matrix_transposed(self, "mT")
 
 
 def _matrix_transposed(self: Node, name: str) -> Node:

@@ -1,0 +1,120 @@
+"""In-place changes of geometry: `squeeze_`, `t_`, `resize_`, `set_` ... The data stays where it is.
+
+Each makes the tensor what the view of the same name is, so its place in the autograd graph is the
+view's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.core import tensors
+from flambeau.core.definition import op
+from flambeau.ops import views
+
+
+def _define(name: str, definition: Any) -> None:
+    def body(self: Any, *args: Any, **options: Any) -> Any:
+        return tensors.take_over(self, definition(self, *args, **options))
+
+    body.__name__ = f"{name}_"
+    body.__doc__ = f"""Makes the tensor what `{name}` with these arguments is; its data stays.
+
+    Raises:
+        RuntimeError: a leaf that requires a gradient.
+    """
+    op(f"{name}_(Tensor! self) -> Tensor", where="method", host=True)(body)
+
+
+for _definition in (
+    views.squeeze,
+    views.unsqueeze,
+    views.t,
+    views.transpose,
+    views.swapaxes,
+    views.swapdims,
+    views.as_strided,
+):
+    _define(_definition.name, _definition)
+
+
+def _row_major(sizes: Sequence[int]) -> list[int]:
+    strides: list[int] = []
+    step = 1
+    for n in reversed(sizes):
+        strides.insert(0, step)
+        step *= max(n, 1)
+    return strides
+
+
+@op("resize_(Tensor! self, SymInt[] size) -> Tensor", where="method", host=True)
+def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
+    """Gives the tensor other sizes, row-major; memory is added where it is short.
+
+    Elements keep their places in memory; new ones are uninitialised.
+
+    Raises:
+        RuntimeError: a tensor that requires a gradient.
+
+    Example:
+        >>> torch.zeros(2).resize_(3).shape
+        torch.Size([3])
+    """
+    if self.requires_grad:
+        raise RuntimeError(
+            "[resize_] cannot resize variables that require grad\nhint: detach() it first"
+        )
+    sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    strides = _row_major(sizes)
+    storage = self.untyped_storage()
+    count = math.prod(sizes)
+    needed = (self.storage_offset() + count) * self.element_size()
+    if needed > storage.nbytes():
+        storage.resize_(needed)
+    return tensors.set_geometry(self, storage, sizes, strides, self.storage_offset())
+
+
+@op("resize_as_(Tensor! self, Tensor the_template) -> Tensor", where="method", host=True)
+def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
+    """`resize_` to the sizes of another tensor."""
+    return resize_(self, tuple(the_template.shape))
+
+
+@op("set_(Tensor! self, object source=None) -> Tensor", where="method", host=True)
+def set_(
+    self: Any,
+    source: Any = None,
+    storage_offset: int = 0,
+    size: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+) -> Any:
+    """Makes the tensor look at other memory: that of a tensor or a storage.
+
+    Args:
+        source: tensor or storage; None empties the tensor.
+        storage_offset, size, stride: geometry, in elements; those of `source` where not given.
+
+    Raises:
+        RuntimeError: a geometry that leaves the memory, or a tensor of another dtype.
+    """
+    if source is None:
+        source = tensors.empty((0,), self.dtype, self.device)
+    if tensors.is_tensor(source):
+        if source.dtype != self.dtype:
+            raise RuntimeError(
+                f"[set_] could not set tensor of type {self.dtype} to a tensor of type "
+                f"{source.dtype}\nhint: view(dtype) reads memory as another type"
+            )
+        if size is None:
+            storage_offset = source.storage_offset()
+            size, stride = tuple(source.shape), source.stride()
+        source = source.untyped_storage()
+    elif hasattr(source, "untyped"):
+        source = source.untyped()
+    if size is None:
+        size = ((source.nbytes() // self.element_size()) - storage_offset,)
+    if stride is None:
+        stride = _row_major(size)
+    return tensors.set_geometry(self, source, size, stride, storage_offset)
