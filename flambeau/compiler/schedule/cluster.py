@@ -102,6 +102,9 @@ class Clustering:
                 self._joined.append(owners)
             else:
                 self._place(value)
+        for cluster in self.clusters:
+            if cluster.members and cluster.domain is not None and cluster.domain.kind == "reduce":
+                self._merge_partial(cluster)
         return [c for c in self.clusters if c.members]
 
     # ----------------------------------------------------------------------------- structure
@@ -178,6 +181,15 @@ class Clustering:
         for other in above:
             if other is not cluster and not other.opaque and other.members:
                 self._merge(other, cluster)
+
+    def _merge_partial(self, cluster: Cluster) -> None:
+        """Merges the kernels of partial reductions that a cluster finishes."""
+        partial: dict[object, Cluster] = {}
+        for other in sorted(self._owners(cluster.sources), key=lambda c: c.order):
+            if other.domain is not None and other.domain.blocked:
+                first = partial.setdefault(other.domain.key, other)
+                if first is not other:
+                    self._merge(other, first)
 
     def _candidates(self, sources: list[Node], above: list[Cluster]) -> list[Cluster]:
         found = {c.bit: c for c in sorted(above, key=lambda c: -c.order) if not c.opaque}
@@ -283,7 +295,7 @@ class Clustering:
         return members if consistent(members, members.values(), domain) else None
 
     def _merge(self, other: Cluster, cluster: Cluster) -> None:
-        """Moves all members of `other`, which `cluster` reads, into `cluster` where possible."""
+        """Moves all members of `other` into `cluster` where possible."""
         assert other.domain is not None and cluster.domain is not None
         if cluster.alone or other.alone or cluster.domain.key != other.domain.key:
             return
@@ -293,10 +305,8 @@ class Clustering:
             return
         if len(cluster.sources | other.sources) > MEMORY_LIMIT:
             return
-        between = cluster.before & ~(1 << other.bit)
-        for third in self.clusters:
-            if between >> third.bit & 1 and third.before >> other.bit & 1:
-                return
+        if self._something_between(other, cluster) or self._something_between(cluster, other):
+            return
         lowering = Lowering(self.analysis.roles)
         members = self._refit([*other.members, *cluster.members], cluster.domain, lowering)
         if members is None:
@@ -316,6 +326,15 @@ class Clustering:
                 owners[:] = _distinct(cluster if o is other else o for o in owners)
         other.members = {}
         self._accept(cluster, members, ())
+
+    def _something_between(self, first: Cluster, second: Cluster) -> bool:
+        """Whether a third cluster must run after `first` and before `second`."""
+        between = second.before & ~(1 << first.bit)
+        if not second.before >> first.bit & 1:
+            return False
+        return any(
+            between >> third.bit & 1 and third.before >> first.bit & 1 for third in self.clusters
+        )
 
     def _accept(
         self, cluster: Cluster, members: dict[Node, Member], above: Iterable[Cluster]

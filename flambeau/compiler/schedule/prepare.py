@@ -24,6 +24,7 @@ from flambeau.prims.record import PRIMITIVES
 
 OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
 SINGLE_LAUNCH = 2 * REDUCE_BLOCK  # static extents up to this are reduced in one launch
+SEARCH_LIMIT = 100  # values looked at to see what becomes of a sum
 VIEW_OPS = frozenset({"permute", "reshape", "broadcast", "slice"})
 STRIDED = frozenset({"matmul", "scatter"})  # routines that take strides
 
@@ -355,23 +356,31 @@ class _Rewriting:
         return node("add", (start, inner), (), "i64", value.shape)
 
     def _spreads_again(self, value: Node) -> bool:
-        """Whether the reduced value is soon used at every element again (softmax, norms): then
-        one kernel that keeps the row beats two launches. A value that waits for other reductions
-        (the norm of many gradients) is none of these."""
+        """Whether the reduced value is soon used at every element again, for a result that is
+        written (softmax, norms): then one kernel that keeps the row beats two launches. Not so a
+        value that only serves another sum (variance), or that waits for other reductions first
+        (the norm of many gradients)."""
         elements = count(value.inputs[0].shape)
         stack, seen = [value], {value}
-        while stack:
+        while stack and len(seen) < SEARCH_LIMIT:
             current = stack.pop()
+            full = count(current.shape) == elements
+            if full and current in self.by_node:
+                return True
             for user in self.users.get(current, ()):
                 if user in seen:
                     continue
+                seen.add(user)
                 extent = count(user.shape)
                 if extent == elements:
-                    return True
-                seen.add(user)
-                if extent == 1 and all(i is current or _is_simple(i) for i in user.inputs):
                     stack.append(user)
-        return False
+                elif full and extent != 1:
+                    return True
+                elif extent == 1 and (
+                    full or all(i is current or _is_simple(i) for i in user.inputs)
+                ):
+                    stack.append(user)
+        return bool(stack)
 
 
 def _permuted(value: Node, order: tuple[int, ...]) -> Node:
