@@ -325,6 +325,8 @@ struct Call {                      // one normalised call, on the stack of Op::c
 // Executes: allocates, launches. outputs: plan.outputs.size() entries, null on entry, new references
 // after it (null for None). A New output that is set on entry (`out=`) is written where it is.
 bool plan_run(Instance* instance, const Call& call, PyObject** outputs);
+PyObject* profile_launches(PyObject*, PyObject* on);   // see plan_run.cpp
+PyObject* launch_profile(PyObject*, PyObject*);
 bool plan_compile(Plan* plan);                       // runs plan->compile once
 bool instance_prepare(Instance* instance);           // execution registers and arena
 

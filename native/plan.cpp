@@ -696,7 +696,13 @@ void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slo
 
 bool init_plan(PyObject* module) {
   PlanType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&plan_spec));
-  return PlanType && PyModule_AddObjectRef(module, "Plan", (PyObject*)PlanType) == 0;
+  static PyMethodDef methods[] = {
+      {"profile_launches", profile_launches, METH_O, "Starts or stops timing launches."},
+      {"launch_profile", launch_profile, METH_NOARGS, "Times of launches since the start."},
+      {nullptr, nullptr, 0, nullptr},
+  };
+  return PlanType && PyModule_AddFunctions(module, methods) == 0 &&
+         PyModule_AddObjectRef(module, "Plan", (PyObject*)PlanType) == 0;
 }
 
 }  // namespace fb

@@ -1,6 +1,9 @@
 // Running a Plan: an Instance is a plan at concrete sizes, with every number a run needs already
 // computed, so that a run is allocations, pointer arithmetic and the kernels themselves.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
 #include <new>
 
 #include "op_internal.h"
@@ -277,6 +280,30 @@ size_t region_length(const std::vector<ReadyLaunch>& ready, size_t at) {
   return length;
 }
 
+// ---- profile: wall time per region of launches, while `profile_launches(True)`
+
+struct LaunchTime {
+  std::string name;
+  int64_t nanoseconds, estimated;
+  int32_t launches;
+};
+std::atomic<bool> profiling{false};
+std::mutex profile_lock;
+std::vector<LaunchTime> launch_times;
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void note_time(const std::vector<ReadyLaunch>& ready, size_t at, size_t length, int64_t start) {
+  LaunchTime time{ready[at].launch->name, now() - start, 0, static_cast<int32_t>(length)};
+  for (size_t i = at; i < at + length; ++i) time.estimated += ready[i].work;
+  const std::lock_guard<std::mutex> guard(profile_lock);
+  launch_times.push_back(std::move(time));
+}
+
 // Null or an error text. `name`: the launch that failed.
 const char* run_all(const Execution& run, const char** name) {
   const std::vector<ReadyLaunch>& ready = run.instance->ready;
@@ -300,8 +327,11 @@ const char* run_all(const Execution& run, const char** name) {
       p += launch.buffers.size();
       s += launch.scalars.size();
     }
+    const bool timed = profiling.load(std::memory_order_relaxed);
+    const int64_t start = timed ? now() : 0;
     const char* error =
         ready[at].launch->kernel ? run_region(bound.get(), length) : run_routine(bound.get()[0]);
+    if (timed) note_time(ready, at, length, start);
     if (error) {
       *name = ready[at].launch->name.c_str();
       return error;
@@ -536,6 +566,33 @@ void drop_outputs(const Plan* plan, PyObject** outputs) {
 }
 
 }  // namespace
+
+// profile_launches(on): starts (forgetting earlier times) or stops timing launches.
+PyObject* profile_launches(PyObject*, PyObject* on) {
+  const int truth = PyObject_IsTrue(on);
+  if (truth < 0) return nullptr;
+  const std::lock_guard<std::mutex> guard(profile_lock);
+  if (truth) launch_times.clear();
+  profiling = truth != 0;
+  Py_RETURN_NONE;
+}
+
+// launch_profile() -> [(name, nanoseconds, estimated nanoseconds, launches in the region), ...]
+PyObject* launch_profile(PyObject*, PyObject*) {
+  const std::lock_guard<std::mutex> guard(profile_lock);
+  PyObject* list = PyList_New(0);
+  for (const LaunchTime& time : launch_times) {
+    PyObject* item = Py_BuildValue("(sLLi)", time.name.c_str(), (long long)time.nanoseconds,
+                                   (long long)time.estimated, time.launches);
+    if (!list || !item || PyList_Append(list, item) < 0) {
+      Py_XDECREF(item);
+      Py_XDECREF(list);
+      return nullptr;
+    }
+    Py_DECREF(item);
+  }
+  return list;
+}
 
 void raise_routine_error(const char* op, const char* text) {
   PyObject* type = PyExc_RuntimeError;
