@@ -19,15 +19,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
+import itertools
 import os
-import shutil
-import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flambeau.runtime import settings
+
+try:  # hashlib also loads OpenSSL, which costs milliseconds
+    from _blake2 import blake2b as blake2b
+except ImportError:
+    from hashlib import blake2b as blake2b
 
 _SMALL = 1 << 16  # bundles up to this size are checked whenever they are loaded
 _EVICT_EVERY = 64  # stores of a process between looks at the cache's size
@@ -121,6 +125,7 @@ statistics = Stats()
 _levels: dict[Path, Level] = {}
 _libraries: dict[str, ctypes.CDLL] = {}
 _stores = 0
+_numbers = itertools.count()
 
 
 def directory() -> Path:
@@ -150,7 +155,7 @@ def prefilled_level() -> Level | None:
 
 def digest_of(content: bytes) -> str:
     """The name of a bundle."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 def load(level: Level, key: str) -> tuple[int, str, ctypes.CDLL] | None:
@@ -215,11 +220,10 @@ def _intact(path: str, digest: str) -> bool:
 def write(path: Path, content: bytes) -> None:
     """Writes a file that appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    temporary = path.parent / f"{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}.tmp"
     try:
-        with open(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
-            os.fchmod(file.fileno(), 0o644)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -258,6 +262,7 @@ def evict(limit_bytes: int | None = None) -> int:
     limit = settings.get("CACHE_LIMIT") << 20 if limit_bytes is None else limit_bytes
     root = directory()
     files = []
+    _drop_abandoned(root)
     for path in (*(root / "bundles").glob("*.so"), *(root / "blobs").glob("??/*")):
         with contextlib.suppress(OSError):
             state = path.stat()
@@ -274,6 +279,15 @@ def evict(limit_bytes: int | None = None) -> int:
     if deleted:
         _drop_dangling(user_level())
     return deleted
+
+
+def _drop_abandoned(root: Path) -> None:
+    """Removes what processes that were killed while writing left behind."""
+    hour_ago = time.time() - 3600
+    for path in root.glob("**/*.tmp"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < hour_ago:
+                path.unlink()
 
 
 def _drop_dangling(level: Level) -> None:
@@ -297,7 +311,7 @@ def get_blob(key: str) -> bytes | None:
             content = file.read()
     except OSError:
         return None
-    if hashlib.blake2b(content[16:], digest_size=16).digest() != content[:16]:
+    if blake2b(content[16:], digest_size=16).digest() != content[:16]:
         with contextlib.suppress(OSError):
             _blob_path(key).unlink()
         return None
@@ -307,7 +321,7 @@ def get_blob(key: str) -> bytes | None:
 def put_blob(key: str, value: bytes) -> None:
     """Stores bytes under `key`, a hexadecimal digest; where nothing can be written, does not."""
     with contextlib.suppress(OSError):
-        write(_blob_path(key), hashlib.blake2b(value, digest_size=16).digest() + value)
+        write(_blob_path(key), blake2b(value, digest_size=16).digest() + value)
 
 
 # ------------------------------------------------------------------------------- maintenance
@@ -333,6 +347,8 @@ def stats() -> dict[str, int]:
 
 def clear() -> None:
     """Empties the writable cache. Kernels that are loaded keep working."""
+    import shutil
+
     for name in ("index", "bundles", "blobs", "verified", "failed"):
         shutil.rmtree(directory() / name, ignore_errors=True)
     with contextlib.suppress(OSError):

@@ -7,17 +7,13 @@ compiler is costs a process to find out, so it is remembered on disk under its p
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib.util
 import os
-import shlex
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from flambeau.compiler import cache
+from flambeau.compiler.cache import blake2b
 from flambeau.compiler.targets import Target
 from flambeau.runtime import settings
 
@@ -60,13 +56,16 @@ class Compiler:
         Raises:
             CompileError: with the path of the source, which is kept, and what the compiler said.
         """
+        import shlex
+        import subprocess
+
         command = [*self.arguments(target), "-o", str(output)]
         result = subprocess.run(
             command, input=source, capture_output=True, text=True, close_fds=False, check=False
         )
         if result.returncode == 0 and output.exists():
             return
-        name = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+        name = blake2b(source.encode(), digest_size=8).hexdigest()
         kept = cache.directory() / "failed" / f"{name}.c"
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(source)
@@ -85,12 +84,18 @@ def find() -> Compiler:
         RuntimeError: where there is none.
     """
     chosen = settings.get("CC")
-    commands = [tuple(shlex.split(chosen))] if chosen else [("gcc",), ("clang",), ("cc",)]
+    commands: list[tuple[str, ...]] = [("gcc",), ("clang",), ("cc",)]
+    if chosen:
+        import shlex
+
+        commands = [tuple(shlex.split(chosen))]
     for command in commands:
-        path = shutil.which(command[0])
+        path = _which(command[0])
         if path is not None:
             return Compiler((path, *command[1:]), _identity((path, *command[1:]), Path(path)))
     if not chosen:
+        import importlib.util
+
         wheel = importlib.util.find_spec("ziglang")
         if wheel is not None and wheel.origin is not None:
             command = (sys.executable, "-m", "ziglang", "cc")
@@ -101,14 +106,27 @@ def find() -> Compiler:
     )
 
 
+def _which(name: str) -> str | None:
+    """Path of a program (as `shutil.which`, whose import costs more than the search)."""
+    folders = [""] if os.sep in name else os.environ.get("PATH", "/usr/bin:/bin").split(os.pathsep)
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return None
+
+
 def _identity(command: tuple[str, ...], file: Path) -> str:
     """Family and version, remembered under the file's path, size and time."""
     state = os.stat(os.path.realpath(file))
     text = f"compiler {command} {os.path.realpath(file)} {state.st_size} {state.st_mtime_ns}"
-    key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    key = blake2b(text.encode(), digest_size=16).hexdigest()
     known = cache.get_blob(key)
     if known is not None:
         return known.decode()
+    import shlex
+    import subprocess
+
     result = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     first = (result.stdout or result.stderr).splitlines()
     if result.returncode != 0 or not first:

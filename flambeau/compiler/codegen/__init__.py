@@ -12,17 +12,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flambeau.compiler import cache, targets, toolchain
+from flambeau.compiler.cache import blake2b
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
 from flambeau.runtime import settings
@@ -139,6 +137,8 @@ def _store_and_load(
 
 
 def _load_unstored(content: bytes) -> ctypes.CDLL:
+    import tempfile
+
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(content)
         file.flush()
@@ -151,7 +151,7 @@ def _load_unstored(content: bytes) -> ctypes.CDLL:
 @functools.cache
 def _printer_digest() -> bytes:
     """Digest of the sources that decide how a kernel is spelled."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for path in sorted(Path(__file__).parent.glob("c*.py")):
         digest.update(path.read_bytes())
     return digest.digest()
@@ -161,7 +161,7 @@ def _printer_digest() -> bytes:
 def _settings_digest(target: Target, identity: str) -> Any:
     """Hash state of everything but the kernel."""
     text = "\n".join([target.name, *target.all_flags, *toolchain.LINK_FLAGS, identity])
-    return hashlib.blake2b(_printer_digest() + text.encode(), digest_size=16)
+    return blake2b(_printer_digest() + text.encode(), digest_size=16)
 
 
 def key_of(kernel: Kernel, target: Target, identity: str) -> str:
@@ -204,11 +204,15 @@ def compile_units(units: Sequence[dict[str, str]], target: Target) -> list[bytes
     """Shared libraries of translation units, compiled side by side."""
     if len(units) == 1:
         return [_compile_unit(units[0], target)]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(len(units), _jobs())) as pool:
         return list(pool.map(lambda unit: _compile_unit(unit, target), units))
 
 
 def _compile_unit(unit: dict[str, str], target: Target) -> bytes:
+    import tempfile
+
     from flambeau.compiler.codegen.c_unit import render
 
     source = render([(symbol_of(key), text) for key, text in unit.items()])

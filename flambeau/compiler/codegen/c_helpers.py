@@ -15,15 +15,15 @@ from flambeau.compiler.codegen.c_types import kind_bits, signed_kind
 
 Builder = Callable[[str, int], str]
 
-# (bits of an element, lanes) -> AVX-512 builtin's suffix, its pointer's type, its vector's kind.
-# float and integer vectors of one width share the integer instruction: the bits are the same.
+# (bits of an element, lanes) -> AVX-512 builtin's suffix, its vector's kind. Float and integer
+# vectors of one width share the integer instruction: the bits are the same.
 _MASKED = {
-    (32, 16): ("dqusi512", "int", "i32"),
-    (64, 8): ("dqudi512", "long long", "i64"),
-    (16, 16): ("dquhi256", "short", "i16"),
-    (8, 16): ("dquqi128", "char", "i8"),
-    (32, 8): ("dqusi256", "int", "i32"),
-    (16, 8): ("dquhi128", "short", "i16"),
+    (32, 16): ("dqusi512", "i32"),
+    (64, 8): ("dqudi512", "i64"),
+    (16, 16): ("dquhi256", "i16"),
+    (8, 16): ("dquqi128", "i8"),
+    (32, 8): ("dqusi256", "i32"),
+    (16, 8): ("dquhi128", "i16"),
 }
 
 _FULL = "__builtin_expect(m >= {L}, 1)"
@@ -49,9 +49,9 @@ def _load_m(kind: str, lanes: int) -> str:
     masked = _MASKED.get((kind_bits(kind), lanes))
     if masked is None:
         return head + full + plain
-    suffix, pointer, integer = masked
+    suffix, integer = masked
     w = f"{integer}x{lanes}"
-    builtin = f"__builtin_ia32_load{suffix}_mask((const {pointer} *)p, ({w}){{0}}, "
+    builtin = f"__builtin_ia32_load{suffix}_mask((const void *)p, ({w}){{0}}, "
     return (
         head + full + "#ifdef __AVX512VL__\n"
         f"  return ({v}){builtin}{_lane_mask(lanes)});\n#else\n{plain[:-2]}#endif\n}}\n"
@@ -77,8 +77,8 @@ def _store_m(kind: str, lanes: int) -> str:
     masked = _MASKED.get((kind_bits(kind), lanes))
     if masked is None:
         return head + full + plain + "}\n"
-    suffix, pointer, integer = masked
-    builtin = f"__builtin_ia32_store{suffix}_mask(({pointer} *)p, ({integer}x{lanes})v, "
+    suffix, integer = masked
+    builtin = f"__builtin_ia32_store{suffix}_mask((void *)p, ({integer}x{lanes})v, "
     return (
         head + full + "#ifdef __AVX512VL__\n"
         f"  {builtin}{_lane_mask(lanes)});\n#else\n{plain}#endif\n}}\n"
