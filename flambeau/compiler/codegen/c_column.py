@@ -263,7 +263,11 @@ class ScanPrinter(ColumnPrinter):
     def statement(self, statement: kernels.Statement) -> None:
         """The one ScanPass."""
         assert isinstance(statement, ScanPass)
-        roots = [value for _, _, value in statement.scans]
+        roots = [
+            part
+            for _, operation, value in statement.scans
+            for part in (value.inputs if operation == "linear" else (value,))
+        ]
         self.hoist(kernels.statement_values(statement))
         dtypes = {
             node.attribute("name"): node.dtype
@@ -295,7 +299,8 @@ class _Scan:
         self.kind = form.lanes.kind(value.dtype)
         self.vector = f"{self.kind}x{form.lanes.count}"
         self.array = form.values.new_name("a")
-        row, start = form.row, identity(operation, self.kind)
+        row = form.row
+        start = identity("sum" if operation == "linear" else operation, self.kind)
         row.add(f"{self.kind}x1 {self.array}[{COLUMN_BLOCK}] FB_ALIGNED;")
         row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}[c] = {start};")
         if operation.startswith("arg"):
@@ -305,9 +310,15 @@ class _Scan:
     def step(self, scope: Scope) -> None:
         """Advances by one k and names the new running value."""
         form, count = self.form, self.form.lanes.count
-        value = form.values.name(self.value, scope)
         running = f"*({self.vector} *)({self.array} + c)"
         name = form.values.new_name("w")
+        if self.operation == "linear":
+            factor, added = (form.values.name(part, scope) for part in self.value.inputs)
+            scope.add(f"{self.vector} {name} = {added};")
+            scope.add(f"if (k) {name} = {factor} * {running} + {name};")
+            self._keep(scope, name, running)
+            return
+        value = form.values.name(self.value, scope)
         if self.operation in ("sum", "prod"):
             scope.add(
                 f"{self.vector} {name} = "
@@ -315,16 +326,21 @@ class _Scan:
             )
         else:
             self._extremum(scope, value, name, running)
-        if self.dtype in ("f16", "bf16"):
-            scope.add(f"{name} = {form.values.spellers[count].round_half(name, self.dtype)};")
-        scope.add(f"{running} = {name};")
+        self._keep(scope, name, running)
         if self.operation.startswith("arg"):
             at = f"*(i64x{count} *)({self.array}at + c)"
             wide = f"fb_to_i64x{count}({name}on)"
             position = f"fb_splat_i64x{count}(k)"
             scope.add(f"i64x{count} {name}at = fb_select_i64x{count}({wide}, {position}, {at});")
             scope.add(f"{at} = {name}at;")
-            name = f"{name}at"
+            scope.names[kernels.carry(self.name, self.dtype)] = f"{name}at"
+
+    def _keep(self, scope: Scope, name: str, running: str) -> None:
+        """Stores the new running value, rounded to a half type where it has one."""
+        if self.dtype in ("f16", "bf16"):
+            speller = self.form.values.spellers[self.form.lanes.count]
+            scope.add(f"{name} = {speller.round_half(name, self.dtype)};")
+        scope.add(f"{running} = {name};")
         scope.names[kernels.carry(self.name, self.dtype)] = name
 
     def _extremum(self, scope: Scope, value: str, name: str, running: str) -> None:
