@@ -1,7 +1,7 @@
 """Neural networks: modules, parameters, functions, initialisation."""
 
 from flambeau.nn import functional, init, parameter
-from flambeau.nn import modules, utils  # isort: skip
+from flambeau.nn import modules, utils, attention  # isort: skip - they use the ones above
 from flambeau.nn.modules import *  # noqa: F403
 from flambeau.nn.parameter import (
     Buffer,
@@ -9,3 +9,5 @@ from flambeau.nn.parameter import (
     UninitializedBuffer,
     UninitializedParameter,
 )
+
+Container = modules.Module

@@ -14,7 +14,7 @@ import flambeau as torch
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.core.install import namespace
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 
 _operators = namespace("nn.functional")
 _functions = namespace("torch")
@@ -416,3 +416,11 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         text = "Class values must be smaller than num_classes."
         raise RuntimeError(problem("one_hot", text, f"num_classes={largest + 1}"))
     return (tensor.unsqueeze(-1) == torch.arange(num_classes)).to(_core.int64)
+
+
+from flambeau.nn.functional_attention import (  # noqa: E402 - it calls functions of this module
+    canonical_mask as _canonical_mask,
+)
+from flambeau.nn.functional_attention import (  # noqa: E402
+    multi_head_attention_forward,
+)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau.autograd import no_grad
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 
 __all__ = [
     "calculate_gain", "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_",

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from flambeau import _core
 from flambeau._core import Tensor
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 
 __all__ = [
     "Buffer",

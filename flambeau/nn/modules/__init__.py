@@ -1,8 +1,39 @@
-"""The layers."""
+"""The layers, a module per family; `Module` itself is in `module`."""
 
-from flambeau.nn.modules.container import *  # noqa: F403
-from flambeau.nn.modules.dropout import *  # noqa: F403
-from flambeau.nn.modules.linear import *  # noqa: F403
-from flambeau.nn.modules.module import *  # noqa: F403
-from flambeau.nn.modules.normalization import *  # noqa: F403
-from flambeau.nn.modules.sparse import *  # noqa: F403
+from flambeau.nn.modules import (
+    activation,
+    batchnorm,
+    channelshuffle,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    fold,
+    instancenorm,
+    linear,
+    loss,
+    module,
+    normalization,
+    padding,
+    pixelshuffle,
+    pooling,
+    rnn,
+    sparse,
+    transformer,
+    upsampling,
+    utils,
+)
+
+_FAMILIES = (
+    activation, batchnorm, channelshuffle, container, conv, distance, dropout, flatten, fold,
+    instancenorm, linear, loss, normalization, padding, pixelshuffle, pooling, rnn, sparse,
+    transformer, upsampling,
+)  # fmt: skip
+Module = module.Module
+
+__all__ = ["Module"]
+for _family in _FAMILIES:
+    for _name in _family.__all__:
+        globals()[_name] = getattr(_family, _name)
+    __all__ += _family.__all__

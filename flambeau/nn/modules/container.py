@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from flambeau._core import Tensor
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module, _addindent
 from flambeau.nn.parameter import Parameter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.nn import functional as F  # noqa: N812
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]

@@ -16,7 +16,7 @@ from typing import Any
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.autograd.graph import RemovableHandle
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 
 __all__ = [
     "register_module_backward_hook",

@@ -41,7 +41,7 @@ from flambeau.nn.modules.hooks import (
     register_module_parameter_registration_hook,
     warn_old_backward_hook,
 )
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 from flambeau.nn.modules.registry import Registry
 from flambeau.nn.modules.state import (
     _EXTRA_STATE_KEY_SUFFIX,

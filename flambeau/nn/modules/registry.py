@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau._core import Tensor
 from flambeau.nn.modules import hooks
-from flambeau.nn.modules.messages import problem, typename
+from flambeau.nn.messages import problem, typename
 from flambeau.nn.parameter import Buffer, Parameter
 
 

@@ -11,7 +11,7 @@ from flambeau._core import Tensor
 from flambeau.autograd import no_grad
 from flambeau.autograd.graph import RemovableHandle
 from flambeau.nn.modules.hooks import add_hook
-from flambeau.nn.modules.messages import problem
+from flambeau.nn.messages import problem
 from flambeau.nn.parameter import Parameter
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"

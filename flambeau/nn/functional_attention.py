@@ -1,0 +1,329 @@
+"""`multi_head_attention_forward`: projections, heads, masks around scaled dot-product attention.
+
+Vaswani et al. 2017. Shapes here are (L, N, E): length, batch, width; heads are folded into the
+batch. Part of `nn.functional`, which re-exports it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import flambeau as torch
+from flambeau import _core
+from flambeau.nn.messages import problem
+
+_NAME = "multi_head_attention_forward"
+
+
+def _check(condition: bool, text: str, kind: type[Exception] = AssertionError) -> None:
+    if not condition:
+        raise kind(problem(_NAME, text, "see nn.MultiheadAttention for the shapes"))
+
+
+def check_shapes(
+    query: Any, key: Any, value: Any, key_padding_mask: Any, attn_mask: Any, num_heads: int
+) -> bool:
+    """Whether the input has a batch dimension; all inputs must agree."""
+    _check(
+        query.dim() in (2, 3),
+        "query should be unbatched 2D or batched 3D tensor but received "
+        f"{query.dim()}-D query tensor",
+    )
+    dims = query.dim()
+    kind = "batched" if dims == 3 else "unbatched"
+    _check(
+        key.dim() == dims and value.dim() == dims,
+        f"For {kind} ({dims}-D) `query`, expected `key` and `value` to be {dims}-D but found "
+        f"{key.dim()}-D and {value.dim()}-D tensors respectively",
+    )
+    if key_padding_mask is not None:
+        _check(
+            key_padding_mask.dim() == dims - 1,
+            f"For {kind} ({dims}-D) `query`, expected `key_padding_mask` to be `None` or "
+            f"{dims - 1}-D but found {key_padding_mask.dim()}-D tensor instead",
+        )
+    if attn_mask is not None:
+        _check(
+            attn_mask.dim() in (2, 3),
+            f"For {kind} ({dims}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but "
+            f"found {attn_mask.dim()}-D tensor instead",
+        )
+        if dims == 2 and attn_mask.dim() == 3:
+            expected = (num_heads, query.shape[0], key.shape[0])
+            _check(
+                tuple(attn_mask.shape) == expected,
+                f"Expected `attn_mask` shape to be {expected} but got {tuple(attn_mask.shape)}",
+            )
+    return dims == 3
+
+
+def canonical_mask(
+    mask: Any,
+    mask_name: str,
+    other_type: Any,
+    other_name: str,
+    target_type: Any,
+    check_other: bool = True,
+) -> Any:
+    """A mask of numbers that are added: -inf where a bool mask is True."""
+    if mask is None:
+        return None
+    is_bool = mask.dtype is _core.bool
+    if not is_bool and not mask.is_floating_point():
+        text = f"only bool and floating types of {mask_name} are supported"
+        raise AssertionError(problem(_NAME, text, "True (or -inf) means: not seen"))
+    if check_other and other_type is not None and mask.dtype is not other_type:
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type "
+            "for both instead.",
+            stacklevel=3,
+        )
+    if not is_bool:
+        return mask
+    return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
+
+
+def _project_packed(q: Any, k: Any, v: Any, w: Any, b: Any) -> tuple[Any, Any, Any]:
+    """One matrix holds the three projections; equal inputs share a product."""
+    from flambeau.nn.functional import linear
+
+    width = q.size(-1)
+    if k is v and q is k:
+        return tuple(linear(q, w, b).split(width, dim=-1))  # type: ignore[return-value]
+    if k is v:
+        w_q, w_kv = w.split([width, width * 2])
+        b_q, b_kv = (None, None) if b is None else b.split([width, width * 2])
+        keys, values = linear(k, w_kv, b_kv).split(width, dim=-1)
+        return linear(q, w_q, b_q), keys, values
+    parts = (None, None, None) if b is None else b.chunk(3)
+    results = (linear(x, m, c) for x, m, c in zip((q, k, v), w.chunk(3), parts))
+    return tuple(results)  # type: ignore[return-value]
+
+
+def _heads(x: Any, heads: int, head_dim: int) -> Any:
+    """(L, N, heads * d) -> (N * heads, L, d)."""
+    return x.reshape(x.shape[0], x.shape[1] * heads, head_dim).transpose(0, 1)
+
+
+def _extend(mask: Any, columns: int = 1) -> Any:
+    """One more key that everybody sees."""
+    from flambeau.nn.functional import pad
+
+    return mask if mask is None else pad(mask, (0, columns))
+
+
+def _merge_masks(attn_mask: Any, key_padding_mask: Any, batch: int, heads: int, source: int) -> Any:
+    """The padding of the keys, per head, added to the attention mask."""
+    if key_padding_mask is None:
+        return attn_mask
+    _check(
+        tuple(key_padding_mask.shape) == (batch, source),
+        f"expecting key_padding_mask shape of {(batch, source)}, but got {key_padding_mask.shape}",
+    )
+    wide = key_padding_mask.view(batch, 1, 1, source).expand(-1, heads, -1, -1)
+    wide = wide.reshape(batch * heads, 1, source)
+    return wide if attn_mask is None else attn_mask + wide
+
+
+def _attention_mask(attn_mask: Any, target: int, source: int, rows: int) -> Any:
+    """A mask of 3 dimensions, its shape checked."""
+    if attn_mask is None:
+        return None
+    if attn_mask.dim() == 2:
+        expected, attn_mask_shape = (target, source), tuple(attn_mask.shape)
+        label = "2D"
+    else:
+        expected, attn_mask_shape = (rows, target, source), tuple(attn_mask.shape)
+        label = "3D"
+    _check(
+        attn_mask_shape == expected,
+        f"The shape of the {label} attn_mask is {attn_mask.shape}, but should be {expected}.",
+        RuntimeError,
+    )
+    return attn_mask.unsqueeze(0) if label == "2D" else attn_mask
+
+
+def _with_weights(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> tuple[Any, Any]:
+    """Attention whose weights are wanted, so they are computed one by one."""
+    from flambeau.nn.functional import dropout, softmax
+
+    scores = torch.bmm(q * math.sqrt(1.0 / float(q.size(-1))), k.transpose(-2, -1))
+    weights = softmax(scores if mask is None else scores + mask, dim=-1)
+    if dropout_p > 0.0:
+        weights = dropout(weights, p=dropout_p)
+    return torch.bmm(weights, v), weights
+
+
+def _fused(
+    q: Any, k: Any, v: Any, mask: Any, batch: int, dropout_p: float, is_causal: bool
+) -> Any:
+    """Attention by its operator; (N * heads, L, d) -> the same."""
+    from flambeau.nn.functional import scaled_dot_product_attention
+
+    q, k, v = (x.view(batch, -1, x.size(1), x.size(2)) for x in (q, k, v))
+    if mask is not None:
+        if mask.size(0) == 1 and mask.dim() == 3:
+            mask = mask.unsqueeze(0)
+        else:
+            mask = mask.view(batch, -1, *mask.shape[1:])
+    out = scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal)
+    return out.reshape(-1, out.size(2), out.size(3))
+
+
+def multi_head_attention_forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool = True,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Any = None,
+    k_proj_weight: Any = None,
+    v_proj_weight: Any = None,
+    static_k: Any = None,
+    static_v: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Any, Any]:
+    """Attention with several heads.
+
+    Shape: query `(L, N, E)` or `(L, E)`, key and value `(S, N, *)` -> `(L, N, E)` and the weights
+    `(N, L, S)` (`(N, heads, L, S)` unless averaged), or None without `need_weights`.
+
+    Args:
+        key_padding_mask: `(N, S)`, True (or -inf) at keys nobody sees.
+        attn_mask: `(L, S)` or `(N * heads, L, S)`, True (or -inf) where a query does not see a key.
+        is_causal: says that `attn_mask` is the causal one.
+        static_k, static_v: projected keys and values to use instead.
+    """
+    batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not batched:
+        same = (query is key, key is value)
+        query = query.unsqueeze(1)
+        key = query if same[0] else key.unsqueeze(1)
+        value = key if same[1] else value.unsqueeze(1)
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    target, batch, width = query.shape
+    attn_mask, key_padding_mask, is_causal = _prepare_masks(
+        query, attn_mask, key_padding_mask, is_causal, need_weights
+    )
+    _check(
+        width == embed_dim_to_check,
+        f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}",
+    )
+    head_dim = width // num_heads
+    _check(
+        head_dim * num_heads == width,
+        f"embed_dim {width} not divisible by num_heads {num_heads}",
+    )
+    q, k, v = _project(
+        (query, key, value),
+        in_proj_weight,
+        in_proj_bias,
+        (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None,
+    )
+    attn_mask = _attention_mask(attn_mask, target, k.shape[0], batch * num_heads)
+    if bias_k is not None and bias_v is not None:
+        k = torch.cat([k, bias_k.repeat(1, batch, 1)])
+        v = torch.cat([v, bias_v.repeat(1, batch, 1)])
+        attn_mask, key_padding_mask = _extend(attn_mask), _extend(key_padding_mask)
+    q = _heads(q, num_heads, head_dim)
+    k = _heads(k, num_heads, head_dim) if static_k is None else static_k
+    v = _heads(v, num_heads, head_dim) if static_v is None else static_v
+    if add_zero_attn:
+        zeros = torch.zeros((batch * num_heads, 1, head_dim), dtype=k.dtype, device=k.device)
+        k, v = torch.cat([k, zeros], dim=1), torch.cat([v, zeros], dim=1)
+        attn_mask, key_padding_mask = _extend(attn_mask), _extend(key_padding_mask)
+    mask = _merge_masks(attn_mask, key_padding_mask, batch, num_heads, k.size(1))
+    p = dropout_p if training else 0.0
+    return _attend(
+        (q, k, v), mask, batch, (out_proj_weight, out_proj_bias), p,
+        need_weights, average_attn_weights, is_causal, batched,
+    )  # fmt: skip
+
+
+def _prepare_masks(
+    query: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool, need_weights: bool
+) -> tuple[Any, Any, bool]:
+    key_padding_mask = canonical_mask(
+        key_padding_mask,
+        "key_padding_mask",
+        None if attn_mask is None else attn_mask.dtype,
+        "attn_mask",
+        query.dtype,
+    )
+    if is_causal and attn_mask is None:
+        text = "Need attn_mask if specifying the is_causal hint."
+        raise RuntimeError(problem(_NAME, text, "pass the causal mask too"))
+    if is_causal and key_padding_mask is None and not need_weights:
+        return None, None, True
+    attn_mask = canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
+    return attn_mask, key_padding_mask, False
+
+
+def _project(inputs: tuple[Any, Any, Any], weight: Any, bias: Any, separate: Any) -> Any:
+    from flambeau.nn.functional import linear
+
+    query, key, value = inputs
+    if separate is None:
+        _check(
+            tuple(key.shape) == tuple(value.shape),
+            f"key shape {key.shape} does not match value shape {value.shape}",
+        )
+        _check(weight is not None, "use_separate_proj_weight is False but in_proj_weight is None")
+        return _project_packed(query, key, value, weight, bias)
+    _check(
+        tuple(key.shape[:2]) == tuple(value.shape[:2]),
+        f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}",
+    )
+    parts = (None, None, None) if bias is None else bias.chunk(3)
+    for name, matrix in zip("qkv", separate):
+        text = f"use_separate_proj_weight is True but {name}_proj_weight is None"
+        _check(matrix is not None, text)
+    return tuple(linear(x, m, c) for x, m, c in zip(inputs, separate, parts))
+
+
+def _attend(
+    qkv: tuple[Any, Any, Any],
+    mask: Any,
+    batch: int,
+    projection: tuple[Any, Any],
+    dropout_p: float,
+    need_weights: bool,
+    average: bool,
+    is_causal: bool,
+    batched: bool,
+) -> tuple[Any, Any]:
+    from flambeau.nn.functional import linear
+
+    q, k, v = qkv
+    rows, target, head_dim = q.shape
+    heads = rows // batch
+    weights = None
+    if need_weights:
+        out, weights = _with_weights(q, k, v, mask, dropout_p)
+    else:
+        out = _fused(q, k, v, mask, batch, dropout_p, is_causal)
+    out = out.transpose(0, 1).reshape(target * batch, heads * head_dim)
+    out = linear(out, *projection)
+    out = out.view(target, batch, out.size(1))
+    if weights is not None:
+        weights = weights.view(batch, heads, target, k.size(1))
+        weights = weights.mean(dim=1) if average else weights
+    if not batched:
+        return out.squeeze(1), None if weights is None else weights.squeeze(0)
+    return out, weights

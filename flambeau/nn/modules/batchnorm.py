@@ -1,0 +1,169 @@
+"""Batch normalisation (Ioffe and Szegedy 2015)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+from flambeau.nn import functional as F  # noqa: N812
+from flambeau.nn import init
+from flambeau.nn.messages import problem
+from flambeau.nn.modules.module import Module
+from flambeau.nn.parameter import Parameter
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
+
+
+class _NormBase(Module):
+    """Statistics and affine parameters per channel; the base of batch and instance norm."""
+
+    _version = 2
+    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        options = {"device": device, "dtype": dtype}
+        weight = Parameter(torch.empty(num_features, **options)) if affine else None
+        self.register_parameter("weight", weight)
+        has_bias = affine and bias
+        self.register_parameter(
+            "bias", Parameter(torch.empty(num_features, **options)) if has_bias else None
+        )
+        tracked = track_running_stats
+        self.register_buffer("running_mean", torch.zeros(num_features, **options) if tracked else None)
+        self.register_buffer("running_var", torch.ones(num_features, **options) if tracked else None)
+        counter = torch.tensor(0, dtype=torch.long, device=device) if tracked else None
+        self.register_buffer("num_batches_tracked", counter)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Mean 0, variance 1, no batches."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, statistics as at first."""
+        self.reset_running_stats()
+        if self.affine:
+            init.ones_(self.weight)
+            if self.bias is not None:
+                init.zeros_(self.bias)
+
+    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+        raise NotImplementedError(problem(type(self).__name__, "no input check", "define one"))
+
+    def extra_repr(self) -> str:
+        """The options."""
+        text = (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+        return text
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        version = local_metadata.get("version", None)
+        if (version is None or version < 2) and self.track_running_stats:
+            key = prefix + "num_batches_tracked"  # files of version 1 have no counter
+            if key not in state_dict:
+                counter = self.num_batches_tracked
+                present = counter is not None and not counter.is_meta
+                state_dict[key] = counter if present else torch.tensor(0, dtype=torch.long)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class _BatchNorm(_NormBase):
+    """(x - mean) / sqrt(var + eps) * weight + bias per channel, over batch and positions."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """Normalises; when training it updates the running statistics."""
+        self._check_input_dim(input)
+        factor = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # cumulative average
+                factor = 1.0 / float(self.num_batches_tracked)
+        by_batch = self.training or (self.running_mean is None and self.running_var is None)
+        use_running = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if use_running else None,
+            self.running_var if use_running else None,
+            self.weight,
+            self.bias,
+            by_batch,
+            factor,
+            self.eps,
+        )
+
+
+def _expect(module: Module, input: Any, allowed: tuple[int, ...]) -> None:  # noqa: A002
+    if input.dim() not in allowed:
+        names = " or ".join(f"{d}D" for d in allowed)
+        text = f"expected {names} input (got {input.dim()}D input)"
+        raise ValueError(problem(type(module).__name__, text, "reshape the input"))
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch norm of `(N, C)` or `(N, C, L)`.
+
+    Args:
+        num_features: channels C.
+        eps: added to the variance.
+        momentum: weight of a new batch in the running statistics; None for a plain average.
+        affine: whether there are weight and bias.
+        track_running_stats: whether there are running statistics, for evaluation.
+    """
+
+    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+        _expect(self, input, (2, 3))
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch norm of `(N, C, H, W)`; arguments as `BatchNorm1d`."""
+
+    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+        _expect(self, input, (4,))
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch norm of `(N, C, D, H, W)`; arguments as `BatchNorm1d`."""
+
+    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+        _expect(self, input, (5,))
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch norm over several processes; not supported."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        text = "training in several processes is not supported"
+        raise NotImplementedError(problem("SyncBatchNorm", text, "use BatchNorm2d"))

@@ -1,0 +1,28 @@
+"""Shuffled channels (Zhang et al. 2018)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.nn import functional as F  # noqa: N812
+from flambeau.nn.modules.module import Module
+
+__all__ = ["ChannelShuffle"]
+
+
+class ChannelShuffle(Module):
+    """Interleaves `groups` groups of channels of `(N, C, *)`."""
+
+    __constants__ = ["groups"]
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.channel_shuffle`."""
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        """The number of groups."""
+        return f"groups={self.groups}"

@@ -1,0 +1,381 @@
+"""Pooling layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.nn import functional as F  # noqa: N812
+from flambeau.nn.modules.module import Module
+from flambeau.nn.modules.utils import ntuple
+
+__all__ = [
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d",
+    "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d",
+    "MaxUnpool3d",
+]  # fmt: skip
+
+
+class _MaxPoolNd(Module):
+    """The largest number of each window.
+
+    Args:
+        kernel_size, stride, padding, dilation: a number, or one per dimension; stride is the
+            kernel size when None.
+        return_indices: also return where the maxima are.
+        ceil_mode: keep windows that start inside and end outside.
+    """
+
+    __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
+    return_indices: bool
+    ceil_mode: bool
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+    def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
+        return function(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
+            return_indices=self.return_indices,
+        )
+
+
+class MaxPool1d(_MaxPoolNd):
+    """Max pooling of `(N, C, L)` or `(C, L)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.max_pool1d`."""
+        return self._pool(F.max_pool1d, input)
+
+
+class MaxPool2d(_MaxPoolNd):
+    """Max pooling of `(N, C, H, W)` or `(C, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.max_pool2d`."""
+        return self._pool(F.max_pool2d, input)
+
+
+class MaxPool3d(_MaxPoolNd):
+    """Max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.max_pool3d`."""
+        return self._pool(F.max_pool3d, input)
+
+
+class _MaxUnpoolNd(Module):
+    """Puts maxima back where they were; the rest is 0.
+
+    Args:
+        kernel_size, stride, padding: those of the pooling.
+    """
+
+    _ndim: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = ntuple(kernel_size, self._ndim)
+        self.stride = ntuple(stride if stride is not None else kernel_size, self._ndim)
+        self.padding = ntuple(padding, self._ndim)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:  # noqa: A002
+        """`F.max_unpool{1,2,3}d`."""
+        unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[self._ndim - 1]
+        return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool1d(_MaxUnpoolNd):
+    """The partial inverse of `MaxPool1d`."""
+
+    _ndim = 1
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
+    """The partial inverse of `MaxPool2d`."""
+
+    _ndim = 2
+
+
+class MaxUnpool3d(_MaxUnpoolNd):
+    """The partial inverse of `MaxPool3d`."""
+
+    _ndim = 3
+
+
+class AvgPool1d(Module):
+    """Average pooling of `(N, C, L)` or `(C, L)`.
+
+    Args:
+        kernel_size, stride, padding: sizes; stride is the kernel size when None.
+        ceil_mode: keep windows that start inside and end outside.
+        count_include_pad: whether padding counts in the average.
+    """
+
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = ntuple(kernel_size, 1)
+        self.stride = ntuple(stride if stride is not None else kernel_size, 1)
+        self.padding = ntuple(padding, 1)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.avg_pool1d`."""
+        return F.avg_pool1d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+        )
+
+
+class _AvgPoolNd(Module):
+    """Average pooling.
+
+    Args:
+        kernel_size, stride, padding: a number, or one per dimension; stride is the kernel size
+            when None.
+        ceil_mode: keep windows that start inside and end outside.
+        count_include_pad: whether padding counts in the average.
+        divisor_override: divide by this instead.
+    """
+
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad",
+                     "divisor_override"]  # fmt: skip
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+    def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
+        return function(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+
+class AvgPool2d(_AvgPoolNd):
+    """Average pooling of `(N, C, H, W)` or `(C, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.avg_pool2d`."""
+        return self._pool(F.avg_pool2d, input)
+
+
+class AvgPool3d(_AvgPoolNd):
+    """Average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.avg_pool3d`."""
+        return self._pool(F.avg_pool3d, input)
+
+
+class _LPPoolNd(Module):
+    """The p-norm of each window.
+
+    Args:
+        norm_type: p.
+        kernel_size, stride: a number, or one per dimension.
+        ceil_mode: keep windows that start inside and end outside.
+    """
+
+    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+    def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
+        return function(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
+
+
+class LPPool1d(_LPPoolNd):
+    """Norm pooling of `(N, C, L)` or `(C, L)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.lp_pool1d`."""
+        return self._pool(F.lp_pool1d, input)
+
+
+class LPPool2d(_LPPoolNd):
+    """Norm pooling of `(N, C, H, W)` or `(C, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.lp_pool2d`."""
+        return self._pool(F.lp_pool2d, input)
+
+
+class LPPool3d(_LPPoolNd):
+    """Norm pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.lp_pool3d`."""
+        return self._pool(F.lp_pool3d, input)
+
+
+class _AdaptiveAvgPoolNd(Module):
+    """Average pooling to a given output size.
+
+    Args:
+        output_size: a number, or one per dimension; None keeps the input's size.
+    """
+
+    __constants__ = ["output_size"]
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        """The output size."""
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
+    """Adaptive average pooling of `(N, C, L)` or `(C, L)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.adaptive_avg_pool1d`."""
+        return F.adaptive_avg_pool1d(input, self.output_size)
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
+    """Adaptive average pooling of `(N, C, H, W)` or `(C, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.adaptive_avg_pool2d`."""
+        return F.adaptive_avg_pool2d(input, self.output_size)
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
+    """Adaptive average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.adaptive_avg_pool3d`."""
+        return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class _AdaptiveMaxPoolNd(Module):
+    """Max pooling to a given output size.
+
+    Args:
+        output_size: a number, or one per dimension; None keeps the input's size.
+        return_indices: also return where the maxima are.
+    """
+
+    __constants__ = ["output_size", "return_indices"]
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def extra_repr(self) -> str:
+        """The output size."""
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
+    """Adaptive max pooling of `(N, C, L)` or `(C, L)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.adaptive_max_pool1d`."""
+        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
+    """Adaptive max pooling of `(N, C, H, W)` or `(C, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.adaptive_max_pool2d`."""
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """Adaptive max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.adaptive_max_pool3d`."""
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
