@@ -117,9 +117,9 @@ def isclose(self: Node, other: Node, rtol: float, atol: float, equal_nan: bool) 
     if rtol == 0 and atol == 0:
         return close
     a, b = _differences(self, other)
-    error = apply("isclose", prims.sub, a, b)
-    allowed = prims.broadcast_to(atol + abs(b * rtol), error.shape)
-    return close | ((abs(error) <= allowed) & _finite(error))
+    error = prims.abs(apply("isclose", prims.sub, a, b))
+    allowed = prims.broadcast_to(prims.abs(b) * rtol + atol, error.shape)
+    return close | ((error <= allowed) & _finite(error))
 
 
 def _check_tolerances(name: str, rtol: float, atol: float) -> None:
@@ -134,8 +134,6 @@ def _differences(self: Node, other: Node) -> tuple[Node, Node]:
     """Both operands in a dtype their difference can be measured in."""
     if promotion.CATEGORY[self.dtype] < 2:
         return prims.cast(self, "f64"), prims.cast(other, "f64")
-    if is_complex(self):
-        raise unsupported("isclose", self, "compare the real and imaginary parts")
     wide = promotion.compute_dtype(self.dtype)
     return prims.cast(self, wide), prims.cast(other, wide)
 

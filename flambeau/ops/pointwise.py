@@ -57,7 +57,14 @@ def neg(self: Node) -> Node:
     return prims.neg(self)
 
 
-@op("positive(Tensor self) -> Tensor", layout="follow", returns_self=True, out=False)
+@op(
+    "positive(Tensor self) -> Tensor",
+    layout="follow",
+    returns_self=True,
+    out=False,
+    samples=unary_samples(),
+    reference="numpy.positive",
+)
 def positive(self: Node) -> Node:
     """The tensor itself: `+x`. Dtypes: all but `bool`.
 

@@ -105,7 +105,13 @@ def _rpow(self: Node, other: Value) -> Node:
     return power(as_node(other, self.dtype), self)
 
 
-@op("float_power(Tensor self, Tensor|Scalar exponent) -> Tensor", layout="follow")
+@op(
+    "float_power(Tensor self, Tensor|Scalar exponent) -> Tensor",
+    layout="follow",
+    inplace=True,
+    samples=lambda: iter([sample(T(3, 4, low=0.2), T(4)), sample(T(3, low=0.2), 2)]),
+    reference="numpy.float_power",
+)
 def float_power(self: Node, exponent: Value) -> Node:
     """`self ** exponent`, computed in float64 (complex128 for complex operands).
 
@@ -116,7 +122,7 @@ def float_power(self: Node, exponent: Value) -> Node:
     return power(*_doubles(self, exponent))
 
 
-@float_power.overload("float_power.Scalar(Scalar self, Tensor exponent) -> Tensor")
+@float_power.overload("float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", inplace=False)
 def _scalar_float_power(self: Value, exponent: Node) -> Node:
     base, exponent = _doubles(self, exponent)
     return power(as_node(base, exponent.dtype), exponent)

@@ -112,6 +112,7 @@ def _spread(name: str, text: str, results: int, root: bool) -> OpDefinition:
     # In this order: a list of dims also takes numbers one by one, `var(0, False)` must not.
     definition = op(
         f"{name}.dim(Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False) -> {returns}",
+        where="torch method" if results == 1 else "torch",
         samples=_samples,
         errors=_errors,
         dtypes="f16 bf16 f32 f64 c64 c128",

@@ -1,0 +1,92 @@
+"""Parts of complex numbers: real, imaginary, conjugate, angle.
+
+Conjugates are computed, not remembered by a flag: `resolve_conj` has nothing to do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.promotion import compute_dtype, default_dtype
+from flambeau.core.samples import T, sample, unary_samples
+from flambeau.ir.node import Node
+from flambeau.ops.broadcasting import is_complex, is_float
+from flambeau.ops.slices import select
+from flambeau.ops.views import view_as_real
+
+
+@op("conj_physical(Tensor self) -> Tensor", promote="keep", layout="follow", inplace=True)
+def conj_physical(self: Node) -> Node:
+    """The complex conjugate of each element; real tensors are copied.
+
+    Example:
+        >>> torch.conj_physical(torch.tensor([1.0]))
+        tensor([1.])
+    """
+    return prims.complex(prims.real(self), -prims.imag(self)) if is_complex(self) else self
+
+
+@op("conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
+def conj(self: Any) -> Any:
+    """The complex conjugate of each element; a real tensor is returned itself.
+
+    Example:
+        >>> torch.conj(torch.tensor([1.0]))
+        tensor([1.])
+    """
+    return conj_physical(self) if self.is_complex() else self
+
+
+@op("real(Tensor input) -> Tensor", where="torch", host=True, out=False)
+def real(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+    """The real parts, as a view; a real tensor is returned itself.
+
+    Example:
+        >>> torch.real(torch.tensor([1.0]))
+        tensor([1.])
+    """
+    return select(view_as_real(input), -1, 0) if input.is_complex() else input
+
+
+@op("imag(Tensor input) -> Tensor", where="torch", host=True, out=False)
+def imag(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+    """The imaginary parts of a complex tensor, as a view.
+
+    Raises:
+        RuntimeError: a real tensor.
+
+    Example:
+        >>> torch.imag(torch.tensor([1.0 + 2.0j]))
+        tensor([2.])
+    """
+    if not input.is_complex():
+        raise RuntimeError(
+            "[imag] imag is not implemented for tensors with non-complex dtypes.\n"
+            "hint: real numbers have no imaginary part"
+        )
+    return select(view_as_real(input), -1, 1)
+
+
+@op(
+    "angle(Tensor self) -> Tensor",
+    layout="follow",
+    samples=unary_samples(),
+    reference="numpy.angle",
+)
+def angle(self: Node) -> Node:
+    """The angle of each complex number; pi for negative real numbers, NaN for NaN.
+
+    Example:
+        >>> torch.angle(torch.tensor([-1.0, 1.0]))
+        tensor([3.1416, 0.0000])
+    """
+    if is_complex(self):
+        return prims.atan2(prims.imag(self), prims.real(self))
+    target = self.dtype if is_float(self) else default_dtype()
+    x = prims.cast(prims.cast(self, target), compute_dtype(target))
+    value = prims.where(x < 0, prims.full_like(math.pi, x), prims.zeros_like(x))
+    value = prims.where(prims.isnan(x), x, value)
+    return prims.cast(prims.with_derivative(value, x, rule="flat"), target)
