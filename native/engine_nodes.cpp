@@ -365,6 +365,15 @@ bool apply_copy_slices(Node* node, Tensor** grads, Tensor** results) {
   return fine;
 }
 
+bool apply_constant(Tensor* grad, Tensor** results) {
+  PyObject* zeros = tensor_method("new_zeros");
+  PyObject* sizes = zeros ? size_object(grad->ndim, grad->sizes()) : nullptr;
+  PyObject* args[2] = {object_of(grad), sizes};
+  results[0] = tensor_of(sizes ? invoke(zeros, args, 2) : nullptr);
+  Py_XDECREF(sizes);
+  return results[0] != nullptr;
+}
+
 bool run_post_accumulate(Tensor* leaf) {
   const Autograd* a = leaf->autograd;
   if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0) return true;
@@ -389,7 +398,7 @@ bool apply_node(Node* node, Tensor** grads, Tensor** results) {
     case NodeKind::Function: return apply_function(node, grads, results);
     case NodeKind::CopySlices: return apply_copy_slices(node, grads, results);
     case NodeKind::AsStrided: return apply_strided(node, grads, results);
-    case NodeKind::Constant: return true;
+    case NodeKind::Constant: return !grads[0] || apply_constant(grads[0], results);
     case NodeKind::Accumulate: {
       if (!grads[0]) return true;
       Tensor* leaf = tensor_of(node->object);

@@ -65,7 +65,7 @@ bool pack_tensor(Node* node, Saved* saved, Tensor* t, const SavedHooks& hooks) {
   if (object && t->storage->version != version) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[saved_tensors_hooks] A saved tensor pack hook is modifying its input in "
-                    "place. Tensors provided as input to pack hook can not be modified by "
+                    "place. Tensors provided as input to pack hook cannot be modified by "
                     "in-place operations\nhint: work on a clone");
     Py_CLEAR(object);
   }
