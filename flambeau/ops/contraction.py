@@ -12,6 +12,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.promotion import compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
@@ -447,3 +448,57 @@ def matrix_power(self: Node, n: int) -> Node:
         if n == 0:
             return result  # type: ignore[return-value]
         square = prims.matmul(square, square)
+
+
+def _powers(x: Node, count: Size, increasing: bool) -> Node:
+    """Powers 0 ... count - 1 of each element, in a new last dimension."""
+    if x.dtype == "bool":
+        x = prims.cast(x, "i64")
+    wide = compute_dtype(x.dtype)
+    whole = (*x.shape, count)
+    base = prims.broadcast(prims.cast(x, wide), whole, range(x.ndim))
+    first = prims.eq(prims.iota(whole, x.ndim), prims.full(0, whole, "i64"))
+    factors = prims.where(first, prims.full_like(1, base), base)
+    if isinstance(count, int) and count == 0:
+        return prims.cast(factors, x.dtype)
+    powers = prims.cumprod(factors, x.ndim)
+    return prims.cast(powers if increasing else prims.flip(powers, (x.ndim,)), x.dtype)
+
+
+@op(
+    "vander(Tensor x, SymInt? N=None, bool increasing=False) -> Tensor",
+    where="torch",
+    out=False,
+    samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(4), 3, True)]),
+    reference="numpy.vander",
+)
+def vander(x: Node, N: Size | None, increasing: bool) -> Node:  # noqa: N803 - PyTorch's name
+    """The Vandermonde matrix: powers of a vector's elements in columns, from high to low.
+
+    Example:
+        >>> torch.vander(torch.tensor([1, 2]), 3)
+        tensor([[1, 1, 1],
+                [4, 2, 1]])
+    """
+    if x.ndim != 1:
+        raise RuntimeError("[vander] x must be a one-dimensional tensor.\nhint: linalg.vander")
+    return _powers(x, x.shape[0] if N is None else N, increasing)
+
+
+@op(
+    "vander(Tensor x, *, SymInt? N=None) -> Tensor",
+    where="linalg",
+    out=False,
+    samples=lambda: iter([sample(T(4)), sample(T(2, 4), N=3)]),
+)
+def linalg_vander(x: Node, N: Size | None) -> Node:  # noqa: N803 - PyTorch's name
+    """Vandermonde matrices: powers from low to high of the elements of the last dimension.
+
+    Example:
+        >>> torch.linalg.vander(torch.tensor([1, 2]), N=3)
+        tensor([[1, 1, 1],
+                [1, 2, 4]])
+    """
+    if x.ndim == 0:
+        raise RuntimeError("[vander] x must have at least one dimension\nhint: reshape(1)")
+    return _powers(x, x.shape[-1] if N is None else N, True)

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.promotion import compute_dtype, result_type
 from flambeau.core.samples import Sample, T, sample
+from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
+from flambeau.ops.broadcasting import participant
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.extremes import ordered
 
@@ -178,3 +182,66 @@ def unique_consecutive(
     if dim is None:
         return _flat_unique(input, False, wants)
     return _rows_unique(input, dim, False, wants)
+
+
+# ------------------------------------------------------------------------------- membership
+
+_FEW = 256  # up to so many test elements every pair is compared
+
+
+def _member_samples() -> Iterator[Sample]:
+    whole = T(3, 4, dtype="i64", low=0, high=6)
+    yield sample(whole, T(3, dtype="i64", low=0, high=6))
+    yield sample(whole, T(2, 2, dtype="i64", low=0, high=6), invert=True)
+    yield sample(whole, T(300, dtype="i64", low=4, high=90))
+    yield sample(whole, 3)
+    yield sample(T(0), T(3))
+    yield sample(T(3), T(0))
+
+
+@op(
+    "isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)"
+    " -> Tensor",
+    where="torch",
+    samples=_member_samples,
+    reference="numpy.isin",
+)
+def isin(elements: Node, test_elements: Node, assume_unique: bool, invert: bool) -> Node:
+    """Whether each element is among the test elements (with `invert`: whether it is not).
+
+    Few test elements are compared with every element, many are sorted and searched.
+
+    Example:
+        >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2]))
+        tensor([False,  True, False])
+    """
+    common = result_type([participant(elements), participant(test_elements)])
+    x = prims.cast(ordered("isin", elements), "u8" if common == "bool" else compute_dtype(common))
+    tests = prims.cast(ordered("isin", test_elements), x.dtype)
+    tests = prims.reshape(tests, (layout.numel(tests.shape),))
+    count = tests.shape[0]
+    if less(count, _FEW):
+        whole = (*x.shape, count)
+        pairs = prims.eq(
+            prims.broadcast(x, whole, range(x.ndim)), prims.broadcast(tests, whole, [x.ndim])
+        )
+        found = prims.any(pairs, x.ndim)
+    else:
+        from flambeau.ops.search import searchsorted
+
+        values = prims.sort(tests, 0)[0]
+        place = prims.cast(searchsorted(values, x), "i64")
+        place = prims.minimum(place, prims.broadcast_to(prims.size(count - 1), x.shape))
+        found = prims.eq(prims.take(values, place, 0), x)
+    return ~found if invert else found
+
+
+@isin.overload(
+    "isin.Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, "
+    "bool invert=False) -> Tensor",
+    runtime="test_element",
+)
+def _isin_scalar(elements: Node, test_element: Any, assume_unique: bool, invert: bool) -> Node:
+    from flambeau.ops.compare import eq, ne
+
+    return ne(elements, test_element) if invert else eq(elements, test_element)

@@ -1,0 +1,49 @@
+"""Questions about type promotion: which dtype would an operator compute in?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _core
+from flambeau.core import promotion
+from flambeau.core.definition import op
+from flambeau.core.dtypes import name_of, object_of
+
+
+@op("promote_types(dtype? type1, dtype? type2) -> Tensor", where="torch", host=True, out=False)
+def promote_types(type1: Any, type2: Any) -> Any:
+    """The smallest dtype to which both dtypes convert.
+
+    Example:
+        >>> torch.promote_types(torch.int32, torch.float32)
+        torch.float32
+    """
+    return object_of(promotion.promote_types(name_of(type1), name_of(type2)))
+
+
+@op("can_cast(dtype? from_, dtype? to) -> Tensor", where="torch", host=True, out=False)
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`.
+
+    Example:
+        >>> torch.can_cast(torch.float32, torch.int32)
+        False
+    """
+    return promotion.can_cast(name_of(from_), name_of(to))
+
+
+def _participant(value: Any) -> tuple[str, str]:
+    if not isinstance(value, _core.Tensor):
+        return promotion.number_dtype(type(value)), "number"
+    return name_of(value.dtype), "tensor" if value.dim() else "zero_dim"
+
+
+@op("result_type(object tensor1, object tensor2) -> Tensor", where="torch", host=True, out=False)
+def result_type(tensor1: Any, tensor2: Any) -> Any:
+    """The dtype in which an operator on these operands (tensors or numbers) would compute.
+
+    Example:
+        >>> torch.result_type(torch.tensor([1, 2]), 1.5)
+        torch.float32
+    """
+    return object_of(promotion.result_type([_participant(tensor1), _participant(tensor2)]))
