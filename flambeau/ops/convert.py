@@ -177,6 +177,23 @@ def to(self: Node, dtype: Any, non_blocking: bool, copy: bool) -> Node:
 
 
 @to.overload(
+    "to.device(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, "
+    "bool copy=False, *, memory_format? memory_format=None) -> Tensor",
+    host=True,
+)
+def _to_device(
+    self: Any,
+    device: Any = None,
+    dtype: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    memory_format: Any = None,
+) -> Any:
+    return _moved(self, device, dtype, copy, memory_format)
+
+
+@to.overload(
     "to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, "
     "memory_format? memory_format=None) -> Tensor",
     host=True,
@@ -201,23 +218,6 @@ def _to_dtype_format(
     self: Any, dtype: Any, non_blocking: bool = False, copy: bool = False, *, memory_format: Any
 ) -> Any:
     return _moved(self, None, dtype, copy, memory_format)
-
-
-@to.overload(
-    "to.device(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, "
-    "bool copy=False, *, memory_format? memory_format=None) -> Tensor",
-    host=True,
-)
-def _to_device(
-    self: Any,
-    device: Any = None,
-    dtype: Any = None,
-    non_blocking: bool = False,
-    copy: bool = False,
-    *,
-    memory_format: Any = None,
-) -> Any:
-    return _moved(self, device, dtype, copy, memory_format)
 
 
 def _moved(self: Any, device: Any, dtype: Any, copy: bool, memory_format: Any) -> Any:

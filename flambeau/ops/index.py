@@ -423,7 +423,9 @@ def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> No
         tensor([0., 2.])
     """
     scaled = source
-    if not (isinstance(alpha, (int, float)) and alpha == 1):
+    if self.dtype == "bool":
+        scaled = prims.bitwise_and(source, prims.constant(alpha, source))
+    elif not (isinstance(alpha, (int, float)) and alpha == 1):
         scaled = source * prims.constant(alpha, source)
     return _written(self, dim, index, scaled, "add", "index_add")
 
@@ -537,7 +539,7 @@ def masked_fill(self: Node, mask: Node, value: Any) -> Node:
     """
     check_mask(mask, "masked_fill")
     if isinstance(value, Node) and value.op == "scalar" and value.dtype == "f64":
-        if self.dtype in ("i64", "i32", "i16", "i8", "u8", "bool"):
+        if self.dtype in ("i64", "i32", "i16", "i8", "u8"):
             raise RuntimeError(
                 f"[masked_fill] value cannot be converted to type {self.dtype} without overflow\n"
                 "hint: fill with an integer, or convert the tensor"

@@ -23,6 +23,7 @@ from flambeau.ops.creation import OPTIONS, check_layout, check_sizes, creation
 
 Samples = Iterator[Sample]
 FLOATS = ("f16", "bf16", "f32", "f64")
+FLOAT_NAMES = " ".join(FLOATS)
 PARTS = {"c64": "f32", "c128": "f64"}
 # random_() and random_(low, None): the largest integer drawn.
 LARGEST = {
@@ -307,6 +308,7 @@ def _define_like(name: str, distribution: str, text: str) -> None:
         out=False,
         differentiable=False,
         samples=_like_samples,
+        dtypes=FLOAT_NAMES,
     )(body)
     _with_options(definition, f"{name}.format(Tensor self, *, {GENERATOR}")
 
@@ -400,6 +402,7 @@ def _define_fill(
         out=False,
         differentiable=False,
         samples=samples,
+        dtypes=FLOAT_NAMES if floats else FLOAT_NAMES + " u8 i8 i16 i32 i64",
     )(body)
 
 
@@ -490,6 +493,7 @@ def _probabilities(p: Node, name: str) -> Node:
 @op(
     f"bernoulli(Tensor self, *, {GENERATOR}) -> Tensor",
     out=False,
+    dtypes=FLOAT_NAMES,
     samples=lambda: iter(
         [
             sample(T(3, 8, low=0.0, high=1.0)),
@@ -559,6 +563,7 @@ def _bernoulli_fill(self: Node, p: Any, generator: Any) -> Node:
 @op(
     f"normal(Tensor mean, Tensor std, *, {GENERATOR}) -> Tensor",
     where="torch",
+    dtypes=FLOAT_NAMES,
     samples=lambda: iter(
         [
             sample(T(3, 8), T(8, low=0.5, high=1.0)),
@@ -654,6 +659,7 @@ def _define_each(name: str, distribution: str, text: str, parameter: str) -> Non
         f"{name}(Tensor self, {GENERATOR}) -> Tensor",
         where="torch",
         out=False,
+        dtypes=FLOAT_NAMES,
         samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0, grad=False))]),
     )(body)
 
@@ -676,6 +682,7 @@ def _multinomial_errors() -> Iterator[ErrorSample]:
 @op(
     f"multinomial(Tensor self, int num_samples, bool replacement=False, *, {GENERATOR}) -> Tensor",
     host=True,
+    dtypes="f32 f64",
     samples=lambda: iter(
         [
             sample(T(5, low=0.1, high=1.0), 1),

@@ -61,7 +61,7 @@ def analyse(prepared: Prepared) -> Analysis:
             users.setdefault(operand, []).append(value)
     found = Analysis(prepared, nodes, users)
     apart = [v for v in nodes if is_opaque(v) or v.op == "s.copy" and v.attribute("alone")]
-    operands = {i for value in apart for i in value.inputs}
+    operands = {i for value in apart for i in value.inputs if not _is_number(value, i)}
     _assign_roles(found, operands | prepared.destinations.keys())
     return found
 
@@ -82,8 +82,7 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
             operand = value.inputs[0]
             if operand not in roles and extents.follows_reduction(operand):
                 roles[operand] = "root"  # one value per row: cheaper stored than its parts
-        written = value in analysis.prepared.destinations
-        if role is None and value in needed and (written or not _is_number(value)):
+        if role is None and value in needed:
             role = "root"
         if role is None and (_is_dear(value, analysis) or extents.too_large(value)):
             role = "root"
@@ -161,9 +160,9 @@ def _role(value: Node) -> str | None:
     return "root" if value.op in _ROOTS else None
 
 
-def _is_number(value: Node) -> bool:
-    """Whether a routine takes this operand as a scalar argument."""
-    return not value.shape and number_of(value) is not None
+def _is_number(routine: Node, operand: Node) -> bool:
+    """Whether a routine takes this operand as a scalar argument: only draws do."""
+    return routine.op == "random" and not operand.shape and number_of(operand) is not None
 
 
 def _own_cost(value: Node) -> int:

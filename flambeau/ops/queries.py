@@ -1,0 +1,202 @@
+"""Questions about tensors as functions (`is_tensor`, `numel`), and operators made of others.
+
+Ordinary Python over real tensors; nothing here computes elements itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import layout, tensors
+from flambeau.core.definition import op
+from flambeau.core.samples import T, sample
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+from flambeau.ops.common import is_one, shown
+
+
+@op("is_tensor(object obj) -> Tensor", where="torch", host=True)
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor.
+
+    Example:
+        >>> torch.is_tensor([1, 2])
+        False
+    """
+    return tensors.is_tensor(obj)
+
+
+def _define_query(name: str, text: str) -> None:
+    def body(input: Any) -> Any:  # noqa: A002 - the public name
+        return getattr(input, name)()
+
+    body.__name__ = name
+    body.__doc__ = text
+    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True)(body)
+
+
+for _name, _text in (
+    ("numel", "Number of elements of a tensor."),
+    ("is_floating_point", "Whether a tensor's dtype holds real fractions."),
+    ("is_complex", "Whether a tensor's dtype is complex."),
+    ("is_signed", "Whether a tensor's dtype holds negative values."),
+    ("is_conj", "False: conjugation is computed, never pending."),
+    ("is_neg", "False: negation is computed, never pending."),
+    ("is_inference", "Whether a tensor was made under inference mode."),
+    ("detach", "The same data outside of the autograd graph."),
+    ("resolve_conj", "The tensor itself: nothing is pending."),
+    ("resolve_neg", "The tensor itself: nothing is pending."),
+):
+    _define_query(_name, _text)
+
+
+@op("is_same_size(Tensor input, Tensor other) -> Tensor", host=True)
+def is_same_size(input: Any, other: Any) -> bool:  # noqa: A002 - the public name
+    """Whether two tensors have the same sizes."""
+    return bool(input.shape == other.shape)
+
+
+@op(
+    "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
+    where="method",
+    samples=lambda: iter([sample(T(2, 3), (1, 3)), sample(T(2, 3), (3,)), sample(T(2, 3), (2, 3))]),
+)
+def sum_to_size(self: Node, size: Sequence[Size]) -> Node:
+    """Sums over the dimensions that broadcasting `size` to the tensor's shape would repeat.
+
+    Raises:
+        RuntimeError: the size does not broadcast to the tensor's.
+
+    Example:
+        >>> torch.ones(2, 3).sum_to_size(1, 3)
+        tensor([[2., 2., 2.]])
+    """
+    lead = self.ndim - len(size)
+    fits = lead >= 0 and all(
+        is_one(n) or layout.same(n, m)
+        for n, m in zip(size, self.shape[max(lead, 0) :], strict=True)
+    )
+    if not fits:
+        raise RuntimeError(
+            f"[sum_to_size] size {shown(size)} is not expandable to size {shown(self.shape)}.\n"
+            "hint: sizes must be equal, or 1"
+        )
+    return prims.sum_to_shape(prims.cast(self, "i64") if self.dtype == "bool" else self, size)
+
+
+@op(
+    "fill_diagonal_(Tensor! self, Scalar fill_value, bool wrap=False) -> Tensor",
+    where="method",
+    out=False,
+    runtime="fill_value",
+    samples=lambda: iter([sample(T(3, 4), 1.5), sample(T(7, 3), 2, True), sample(T(3, 3, 3), 1.0)]),
+)
+def fill_diagonal_(self: Node, fill_value: Any, wrap: bool) -> Node:
+    """Fills the main diagonal: the places whose indices are all equal.
+
+    Args:
+        wrap: tall matrices continue with the diagonal after each n + 1 rows.
+
+    Raises:
+        RuntimeError: fewer than two dimensions, or more of different sizes.
+
+    Example:
+        >>> torch.zeros(2, 2).fill_diagonal_(1)
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    equal = self.ndim == 2 or all(layout.same(n, self.shape[0]) for n in self.shape)
+    if self.ndim < 2 or not equal:
+        raise RuntimeError(
+            "[fill_diagonal_] dimensions must larger than 1, and all of one size if more than 2\n"
+            f"hint: got {shown(self.shape)}"
+        )
+    place = [prims.iota(self.shape, d) for d in range(self.ndim)]
+    if self.ndim == 2 and wrap and less(self.shape[1], self.shape[0]):
+        period = prims.constant(self.shape[1] + 1, place[0])
+        place[0] = prims.remainder(place[0], period)
+    on = prims.eq(place[0], place[1])
+    for other in place[2:]:
+        on = on & prims.eq(place[0], other)
+    number = prims.constant(fill_value, self)
+    return prims.where(on, number, self)
+
+
+@op("combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor", host=True)
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:  # noqa: A002
+    """All combinations of r elements of a vector, one per row.
+
+    Raises:
+        RuntimeError: not a vector, or a negative r.
+
+    Example:
+        >>> torch.combinations(torch.tensor([1, 2, 3]))
+        tensor([[1, 2],
+                [1, 3],
+                [2, 3]])
+    """
+    from itertools import combinations as without
+    from itertools import combinations_with_replacement as repeated
+
+    if input.ndim != 1 or r < 0:
+        raise RuntimeError(
+            f"[combinations] Expect a 1D vector and a non-negative r, but got shape "
+            f"{list(input.shape)} and {r}\nhint: ravel() the tensor"
+        )
+    if r == 0:
+        return input.new_empty(0)
+    choose = repeated if with_replacement else without
+    rows = list(choose(range(input.shape[0]), r))
+    places = input.new_tensor(rows, dtype=_int64()).reshape(len(rows), r)
+    return input.take(places)
+
+
+def _int64() -> Any:
+    from flambeau.core.dtypes import object_of
+
+    return object_of("i64")
+
+
+@op("unravel_index(Tensor indices, object shape) -> (Tensor...)", where="torch", host=True)
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """Coordinates of places in the row-major order of a shape, one tensor per dimension.
+
+    Example:
+        >>> torch.unravel_index(torch.tensor([4]), (2, 3))
+        (tensor([1]), tensor([1]))
+    """
+    sizes = [shape] if isinstance(shape, int) else [int(n) for n in shape]
+    result: list[Any] = []
+    rest = indices
+    for n in reversed(sizes):
+        result.append(rest % n)
+        rest = rest // n
+    return tuple(reversed(result))
+
+
+@op("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", where="torch", host=True)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+    """Powers of a vector's elements, one row per element; descending unless `increasing`.
+
+    Raises:
+        RuntimeError: not a vector.
+
+    Example:
+        >>> torch.vander(torch.tensor([1, 2]), increasing=True)
+        tensor([[1, 1],
+                [1, 2]])
+    """
+    if x.ndim != 1:
+        raise RuntimeError(
+            f"[vander] x must be a one-dimensional tensor, got {x.ndim} dimensions\nhint: ravel()"
+        )
+    from flambeau.ops.creation import arange
+
+    count = x.shape[0] if N is None else N
+    exponents = arange(count)
+    if not increasing:
+        exponents = exponents.flip(0)
+    return x.unsqueeze(1) ** exponents
