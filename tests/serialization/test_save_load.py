@@ -1,0 +1,199 @@
+"""What `save` writes, `load` gives back; files that were tampered with fail cleanly."""
+
+import io
+import os
+import random
+from collections import OrderedDict
+
+import pytest
+
+import flambeau as torch
+from flambeau.nn.parameter import Parameter
+from flambeau.serialization import load, save
+
+
+def round_trip(value, **options):
+    file = io.BytesIO()
+    save(value, file)
+    file.seek(0)
+    return load(file, **options)
+
+
+def equal(a, b):
+    if isinstance(a, torch.Tensor):
+        assert type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
+        assert a.requires_grad == b.requires_grad
+        assert a.numel() == 0 or bool((a == b).all())
+    elif isinstance(a, dict):
+        assert type(a) is type(b) and list(a) == list(b)
+        for key in a:
+            equal(a[key], b[key])
+    elif isinstance(a, (list, tuple)):
+        assert type(a) is type(b) and len(a) == len(b)
+        for x, y in zip(a, b):
+            equal(x, y)
+    else:
+        assert type(a) is type(b) and a == b
+
+
+STRUCTURE = {
+    "none": None, "flag": True, "count": -(2**80), "half": 0.5, "text": "é\n", "raw": b"\0\xff",
+    "items": [1, [2, (3, ())]], "set": {1, 2}, "order": OrderedDict([("b", 1), ("a", [])]),
+    3: "int key", (1, "x"): "tuple key", "size": torch.Size([2, 3]), "dtype": torch.bfloat16,
+    "device": torch.device("cpu"), "complex": 1 - 2j, "infinity": float("-inf"),
+}  # fmt: skip
+
+
+def test_structure_comes_back():
+    equal(STRUCTURE, round_trip(STRUCTURE))
+
+
+@pytest.mark.parametrize(
+    "dtype", "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
+)
+def test_every_dtype(dtype):
+    value = torch.tensor([0, 1, 2, 1]).to(getattr(torch, dtype))
+    equal(value, round_trip(value))
+
+
+def test_complex():
+    value = torch.randn(3, dtype=torch.complex64)
+    equal(value, round_trip(value))
+
+
+def test_geometry():
+    base = torch.arange(24.0).reshape(4, 6)
+    for value in (base.t(), base[1:3, ::2], base[2], torch.zeros(0, 3), torch.ones(1).expand(5)):
+        result = round_trip({"x": value})["x"]
+        equal(value, result)
+        assert result.stride() == value.stride()
+
+
+def test_a_part_of_a_large_storage_is_small_on_disk():
+    file = io.BytesIO()
+    save(torch.zeros(1 << 20)[5:9], file)
+    assert len(file.getvalue()) < 2000
+
+
+def test_aliasing_is_kept():
+    base = torch.arange(6.0)
+    result = round_trip({"a": base[1:4], "b": [base[2:]], "again": base})
+    result["again"][2] = 77.0
+    assert result["a"][1] == 77.0 and result["b"][0][0] == 77.0
+
+
+def test_one_object_twice():
+    parameter = Parameter(torch.ones(2))
+    result = round_trip([parameter, {"same": parameter}])
+    assert result[0] is result[1]["same"] and type(result[0]) is Parameter
+
+
+def test_path_is_replaced_atomically(tmp_path):
+    path = tmp_path / "model.pt"
+    save({"x": torch.ones(2)}, path)
+    before = path.read_bytes()
+    with pytest.raises(TypeError, match="object at y"):
+        save({"y": object()}, path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_mmap(tmp_path):
+    path = tmp_path / "model.pt"
+    save({"x": torch.arange(4.0)}, path)
+    before = path.read_bytes()
+    loaded = load(path, mmap=True)["x"]
+    loaded[0] = 9.0  # writes stay in memory
+    assert loaded.tolist() == [9.0, 1.0, 2.0, 3.0] and path.read_bytes() == before
+
+
+def test_map_location():
+    value = {"x": torch.ones(2)}
+    assert round_trip(value, map_location="meta")["x"].is_meta
+    assert round_trip(value, map_location={"cpu": "meta"})["x"].is_meta
+    assert round_trip(value, map_location=lambda storage, where: storage)["x"][0] == 1
+
+
+def test_safetensors_both_ways(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "model.safetensors"
+    save({"layer": {"weight": torch.ones(2, 3)}}, path)
+    assert safetensors.load_file(path)["layer.weight"].shape == (2, 3)
+    safetensors.save_file({"w": numpy.arange(3.0), "e": numpy.zeros((0, 2))}, path)
+    assert load(path)["w"].tolist() == [0.0, 1.0, 2.0] and load(path)["e"].shape == (0, 2)
+
+
+def test_several_objects_in_one_file():
+    file = io.BytesIO()
+    save([1], file)
+    save(torch.ones(2), file)
+    file.seek(0)
+    assert load(file) == [1] and load(file).tolist() == [1.0, 1.0]
+
+
+class Unknown:
+    def state_dict(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    "value, path",
+    [({"a": [Unknown()]}, r"a\[0\]"), ({"m": len}, "m"), ({Unknown(): 1}, "Unknown")],
+)
+def test_unknown_types_name_their_place(value, path):
+    with pytest.raises(TypeError, match=path):
+        save(value, io.BytesIO())
+
+
+def test_cycles_are_refused():
+    value = []
+    value.append(value)
+    with pytest.raises(ValueError, match="contains itself"):
+        save(value, io.BytesIO())
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04" + bytes(90), b"\x80\x02\x8a\nl\xfc\x9cF" * 9])
+def test_files_of_pytorch_name_the_way_out(start):
+    with pytest.raises(RuntimeError, match="safetensors"):
+        load(io.BytesIO(start))
+
+
+def test_header_claims(tmp_path):
+    def container(header, data=b""):
+        text = header.encode()
+        return io.BytesIO(len(text).to_bytes(8, "little") + text + data)
+
+    large = f'{{"x":{{"dtype":"F32","shape":[{2**60}],"data_offsets":[0,{2**62}]}}}}'
+    for file in (
+        container(large),
+        container('{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}', b"abc"),
+        container('{"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}', b"ab"),
+        container("[" * 100000),
+        container('{"__metadata__":{"flambeau":"{}"}}'),
+        container("[]"),
+        io.BytesIO(b"\xff" * 64),
+        io.BytesIO(b""),
+    ):
+        with pytest.raises((RuntimeError, ValueError)):
+            load(file)
+
+
+def test_any_bytes_fail_cleanly():
+    base = torch.arange(40.0).reshape(5, 8)
+    value = {"s": STRUCTURE, "x": base, "v": base[1:, ::2], "p": Parameter(torch.ones(3))}
+    file = io.BytesIO()
+    save(value, file)
+    good = file.getvalue()
+    generator = random.Random(0)
+    for _ in range(1500):
+        data = bytearray(good)
+        for _ in range(generator.choice((1, 1, 2, 8))):
+            data[generator.randrange(len(data))] = generator.randrange(256)
+        if generator.random() < 0.3:
+            del data[generator.randrange(len(data)) :]
+        if generator.random() < 0.2:
+            data[:8] = generator.randrange(2**64).to_bytes(8, "little")
+        try:
+            load(io.BytesIO(bytes(data)))
+        except (RuntimeError, ValueError):
+            pass
