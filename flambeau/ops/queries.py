@@ -175,28 +175,3 @@ def unravel_index(indices: Any, shape: Any) -> Any:
         result.append(rest % n)
         rest = rest // n
     return tuple(reversed(result))
-
-
-@op("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", where="torch", host=True)
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
-    """Powers of a vector's elements, one row per element; descending unless `increasing`.
-
-    Raises:
-        RuntimeError: not a vector.
-
-    Example:
-        >>> torch.vander(torch.tensor([1, 2]), increasing=True)
-        tensor([[1, 1],
-                [1, 2]])
-    """
-    if x.ndim != 1:
-        raise RuntimeError(
-            f"[vander] x must be a one-dimensional tensor, got {x.ndim} dimensions\nhint: ravel()"
-        )
-    from flambeau.ops.creation import arange
-
-    count = x.shape[0] if N is None else N
-    exponents = arange(count)
-    if not increasing:
-        exponents = exponents.flip(0)
-    return x.unsqueeze(1) ** exponents
