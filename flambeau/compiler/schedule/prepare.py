@@ -325,7 +325,10 @@ class _Rewriting:
         batch, dense = flat[0], contiguous((flat[0], flat[2], flat[1]))
         order = (*range(value.ndim - 2), value.ndim - 1, value.ndim - 2)
         turned = _without_ones((batch, *flat[1:]), (dense[0], dense[2], dense[1]))
-        return _permuted(value, order), turned, 0
+        inner = _permuted(value, order)
+        if self._geometry(inner)[0] is inner:  # turned back into what owns the (strided) memory
+            inner = copy_of(inner)
+        return inner, turned, 0
 
     def _reduction(self, value: Node, operand: Node) -> Node:
         axis = value.attribute("axis")
