@@ -121,6 +121,10 @@ def integer_place(index: int, d: int, size: int) -> int:
     Raises:
         IndexError: outside of the dimension.
     """
+    if not -(2**63) <= index < 2**63:
+        raise ValueError(
+            "[getitem] Overflow when unpacking long long\nhint: indices are 64-bit integers"
+        )
     if not -size <= index < size:
         raise IndexError(
             f"[getitem] index {index} is out of bounds for dimension {d} with size {size}\n"
