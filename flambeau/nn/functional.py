@@ -12,13 +12,11 @@ from typing import Any
 
 import flambeau as torch
 from flambeau import _core
-from flambeau._core import Tensor
 from flambeau.core.install import namespace
 from flambeau.nn.messages import problem
 
 _operators = namespace("nn.functional")
 _functions = namespace("torch")
-_private = ("grad_fn",)
 globals().update({name: op for name, op in _operators.items() if name not in globals()})
 
 _SHARED = (
@@ -30,23 +28,19 @@ _SHARED = (
     "max_pool1d_with_indices", "group_norm", "layer_norm", "batch_norm", "rms_norm", "softmax",
     "log_softmax", "relu", "alpha_dropout", "feature_alpha_dropout", "native_channel_shuffle",
 )  # fmt: skip
-globals().update(
-    {n: _functions[n] for n in _SHARED if n in _functions and n not in globals()}
-)
-
-
-def _missing(name: str) -> Any:
-    raise NotImplementedError(
-        problem(name, "this function is not supported yet", "see flambeau/ops for what there is")
-    )
+globals().update({n: _functions[n] for n in _SHARED if n in _functions and n not in globals()})
 
 
 # ------------------------------------------------------------------------------ activations
 def _with_inplace(name: str) -> tuple[Any, Any]:
-    """An operator and its in-place variant."""
+    """An operator and its in-place variant; one without such a variant works on a copy."""
     op = _operators.get(name, _functions.get(name))
-    variant = name + "_"
-    return op, _operators.get(variant, _functions.get(variant))
+    variant = _operators.get(name + "_", _functions.get(name + "_"))
+
+    def in_place(input: Any, *args: Any) -> Any:  # noqa: A002
+        return input.copy_(op(input.clone(), *args))
+
+    return op, variant or in_place
 
 
 _relu, _relu_ = _with_inplace("relu")
@@ -101,6 +95,31 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: 
 def elu_(input: Any, alpha: float = 1.0) -> Any:  # noqa: A002
     """`elu` in place."""
     return _elu_(input, alpha)
+
+
+def leaky_relu_(input: Any, negative_slope: float = 0.01) -> Any:  # noqa: A002
+    """`leaky_relu` in place."""
+    return _leaky_relu_(input, negative_slope)
+
+
+def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:  # noqa: A002
+    """`hardtanh` in place."""
+    return _hardtanh_(input, min_val, max_val)
+
+
+def threshold_(input: Any, threshold: float, value: float) -> Any:  # noqa: A002
+    """`threshold` in place."""
+    return _threshold_(input, threshold, value)
+
+
+def selu_(input: Any) -> Any:  # noqa: A002
+    """`selu` in place."""
+    return _selu_(input)
+
+
+def celu_(input: Any, alpha: float = 1.0) -> Any:  # noqa: A002
+    """`celu` in place."""
+    return _celu_(input, alpha)
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002
@@ -322,7 +341,47 @@ def feature_alpha_dropout(
 
 
 # ------------------------------------------------------------------------------ normalisation
-_group_norm, _layer_norm = _operators.get("group_norm"), _operators.get("layer_norm")
+_instance_norm = _operators.get("instance_norm")
+
+
+def instance_norm(
+    input: Any,  # noqa: A002
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Each channel of each sample normalised over its positions.
+
+    Args:
+        running_mean, running_var: updated with the batch's mean of the samples' statistics.
+        use_input_stats: False: normalise with the running statistics.
+
+    Raises:
+        ValueError: there is one position per channel only.
+    """
+    if not use_input_stats:
+        return _operators["batch_norm"](
+            input, running_mean, running_var, weight, bias, False, momentum, eps
+        )
+    if math.prod(input.shape[2:]) == 1:
+        text = "Expected more than 1 spatial element when training, got input size "
+        raise ValueError(problem("instance_norm", text + f"{input.size()}", "use eval()"))
+    if running_mean is not None or running_var is not None:
+        _track_instances(input, running_mean, running_var, momentum)
+    return _instance_norm(input, None, None, weight, bias, True, momentum, eps)
+
+
+def _track_instances(input: Any, running_mean: Any, running_var: Any, momentum: float) -> None:  # noqa: A002
+    """Moves running statistics towards the average over the samples."""
+    samples = input.detach().flatten(2)
+    if running_mean is not None:
+        running_mean.lerp_(samples.mean(2).mean(0).to(running_mean.dtype), momentum)
+    if running_var is not None:
+        running_var.lerp_(samples.var(2).mean(0).to(running_var.dtype), momentum)
 
 
 def local_response_norm(
@@ -418,9 +477,3 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     return (tensor.unsqueeze(-1) == torch.arange(num_classes)).to(_core.int64)
 
 
-from flambeau.nn.functional_attention import (  # noqa: E402 - it calls functions of this module
-    canonical_mask as _canonical_mask,
-)
-from flambeau.nn.functional_attention import (  # noqa: E402
-    multi_head_attention_forward,
-)

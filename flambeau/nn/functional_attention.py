@@ -156,9 +156,7 @@ def _with_weights(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> tuple[
     return torch.bmm(weights, v), weights
 
 
-def _fused(
-    q: Any, k: Any, v: Any, mask: Any, batch: int, dropout_p: float, is_causal: bool
-) -> Any:
+def _fused(q: Any, k: Any, v: Any, mask: Any, batch: int, dropout_p: float, is_causal: bool) -> Any:
     """Attention by its operator; (N * heads, L, d) -> the same."""
     from flambeau.nn.functional import scaled_dot_product_attention
 

@@ -97,9 +97,7 @@ def _truncated(tensor: Any, mean: float, std: float, a: float, b: float, generat
         return _reject_uniform(tensor, mean, std, a, b, generator)
 
 
-def _reject_normal(
-    tensor: Any, mean: float, std: float, a: float, b: float, generator: Any
-) -> Any:
+def _reject_normal(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
     """Draws a whole tensor again while any element is outside, and takes it for those elements."""
     import flambeau as torch
 

@@ -21,7 +21,7 @@ def problem(op: str, what: str, hint: str) -> str:
 
 def typename(value: Any) -> str:
     """Name of a value's type as messages show it: `int`, `torch.FloatTensor`, `module.Class`."""
-    if type(value) is Tensor:
+    if isinstance(value, Tensor):
         return "torch." + _LEGACY[str(value.dtype).rsplit(".", 1)[-1]]
     cls = value if isinstance(value, type) else type(value)
     if cls.__module__ in ("builtins", "", None):

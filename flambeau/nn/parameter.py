@@ -121,5 +121,3 @@ class UninitializedBuffer(Buffer):
 def is_lazy(param: Any) -> bool:
     """Whether a tensor waits for its shape."""
     return isinstance(param, (UninitializedParameter, UninitializedBuffer))
-
-

@@ -46,8 +46,12 @@ class _NormBase(Module):
             "bias", Parameter(torch.empty(num_features, **options)) if has_bias else None
         )
         tracked = track_running_stats
-        self.register_buffer("running_mean", torch.zeros(num_features, **options) if tracked else None)
-        self.register_buffer("running_var", torch.ones(num_features, **options) if tracked else None)
+        self.register_buffer(
+            "running_mean", torch.zeros(num_features, **options) if tracked else None
+        )
+        self.register_buffer(
+            "running_var", torch.ones(num_features, **options) if tracked else None
+        )
         counter = torch.tensor(0, dtype=torch.long, device=device) if tracked else None
         self.register_buffer("num_batches_tracked", counter)
         self.reset_parameters()
@@ -72,11 +76,10 @@ class _NormBase(Module):
 
     def extra_repr(self) -> str:
         """The options."""
-        text = (
+        return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
-        return text
 
     def _load_from_state_dict(
         self,

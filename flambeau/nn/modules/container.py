@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from flambeau._core import Tensor
-from flambeau.nn.messages import problem
+from flambeau.nn.messages import problem, typename
 from flambeau.nn.modules.module import Module, _addindent
 from flambeau.nn.parameter import Parameter
 
@@ -325,7 +325,9 @@ def _pairs(name: str, values: Any) -> Iterator[tuple[Any, Any]]:
             text = f"{name} update sequence element #{position} should be Iterable; is"
             raise TypeError(problem(name, text + type(pair).__name__, "pass pairs"))
         if len(pair) != 2:  # type: ignore[arg-type]
-            text = f"{name} update sequence element #{position} has length {len(pair)}; 2 is required"  # type: ignore[arg-type] # noqa: E501
+            text = (
+                f"{name} update sequence element #{position} has length {len(pair)}; 2 is required"  # type: ignore[arg-type] # noqa: E501
+            )
             raise ValueError(problem(name, text, "pass pairs"))
         yield pair[0], pair[1]  # type: ignore[index]
 
@@ -336,12 +338,16 @@ def _as_parameter(value: Any) -> Any:
         else value  # fmt: skip
 
 
-def _describe(key: Any, value: Any) -> str:
+def _dtype(value: Any) -> str:
+    return str(value.dtype)
+
+
+def _describe(key: Any, value: Any, kind_of_elements: Any) -> str:
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(str(extent) for extent in value.size())
-    return f"  ({key}): {kind} containing: [{value.dtype} of size {size}]"
+    return f"  ({key}): {kind} containing: [{kind_of_elements(value)} of size {size}]"
 
 
 class ParameterList(Module):
@@ -409,7 +415,7 @@ class ParameterList(Module):
 
     def extra_repr(self) -> str:
         """One line per value."""
-        return "\n".join(_describe(i, value) for i, value in enumerate(self))
+        return "\n".join(_describe(i, value, _dtype) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -535,7 +541,7 @@ class ParameterDict(Module):
 
     def extra_repr(self) -> str:
         """One line per value."""
-        return "\n".join(_describe(key, value) for key, value in self.items())
+        return "\n".join(_describe(key, value, typename) for key, value in self.items())
 
     def __call__(self, input: Any = None) -> Any:  # noqa: A002
         raise RuntimeError(

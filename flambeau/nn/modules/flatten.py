@@ -56,8 +56,7 @@ class Unflatten(Module):
     def _check(sizes: Any) -> None:
         if not isinstance(sizes, (tuple, list)):
             text = (
-                "unflattened_size must be a tuple of ints, but found type "
-                f"{type(sizes).__name__}"
+                f"unflattened_size must be a tuple of ints, but found type {type(sizes).__name__}"
             )
             raise TypeError(problem("Unflatten", text, "give a tuple"))
         for position, size in enumerate(sizes):

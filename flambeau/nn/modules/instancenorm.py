@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 from flambeau.nn import functional as F  # noqa: N812
-from flambeau.nn.modules.batchnorm import _NormBase
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.batchnorm import _NormBase
 
 __all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau.nn import functional as F  # noqa: N812
-from flambeau.nn.modules.distance import PairwiseDistance
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.distance import PairwiseDistance
 from flambeau.nn.modules.module import Module
 
 __all__ = [
@@ -250,9 +250,7 @@ class GaussianNLLLoss(_Loss):
 
     __constants__ = ["full", "eps", "reduction"]
 
-    def __init__(
-        self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-    ) -> None:
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
         self.full = full
         self.eps = eps
@@ -297,9 +295,7 @@ class BCELoss(_WeightedLoss):
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
         """`F.binary_cross_entropy`."""
-        return F.binary_cross_entropy(
-            input, target, weight=self.weight, reduction=self.reduction
-        )
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
@@ -349,9 +345,7 @@ class HingeEmbeddingLoss(_Loss):
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
         """`F.hinge_embedding_loss`."""
-        return F.hinge_embedding_loss(
-            input, target, margin=self.margin, reduction=self.reduction
-        )
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(_Loss):
@@ -572,10 +566,11 @@ class CTCLoss(_Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(
-        self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
-    ) -> Any:
+    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
         """`F.ctc_loss`."""
+        if not hasattr(F, "ctc_loss"):
+            text = "ctc_loss is not supported yet"
+            raise NotImplementedError(problem("CTCLoss", text, "use another loss"))
         return F.ctc_loss(
             log_probs,
             targets,

@@ -17,18 +17,15 @@ from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
 from flambeau.autograd.graph import RemovableHandle
+from flambeau.nn.messages import problem
 from flambeau.nn.modules.hooks import (
     BackwardHook,
     _global_backward_hooks,
     _global_backward_pre_hooks,
-    _global_buffer_registration_hooks,
     _global_forward_hooks,
     _global_forward_hooks_always_called,
     _global_forward_hooks_with_kwargs,
     _global_forward_pre_hooks,
-    _global_module_registration_hooks,
-    _global_parameter_registration_hooks,
-    _has_any_global_hook,
     _Kind,
     add_hook,
     register_module_backward_hook,
@@ -41,15 +38,11 @@ from flambeau.nn.modules.hooks import (
     register_module_parameter_registration_hook,
     warn_old_backward_hook,
 )
-from flambeau.nn.messages import problem
 from flambeau.nn.modules.registry import Registry
 from flambeau.nn.modules.state import (
-    _EXTRA_STATE_KEY_SUFFIX,
     State,
-    _IncompatibleKeys,
-    _WrappedHook,
 )
-from flambeau.nn.parameter import Buffer, Parameter
+from flambeau.nn.parameter import Parameter
 
 __all__ = [
     "Module",
@@ -128,12 +121,8 @@ class Module(Registry, State):
         if self.call_super_init is False and (args or kwargs):
             name = f"{type(self).__name__}.__init__()"
             if kwargs:
-                raise TypeError(
-                    f"{name} got an unexpected keyword argument '{next(iter(kwargs))}'"
-                )
-            raise TypeError(
-                f"{name} takes 1 positional argument but {len(args) + 1} were given"
-            )
+                raise TypeError(f"{name} got an unexpected keyword argument '{next(iter(kwargs))}'")
+            raise TypeError(f"{name} takes 1 positional argument but {len(args) + 1} were given")
         members = self.__dict__
         members["training"] = True
         members["_parameters"] = {}

@@ -7,8 +7,8 @@ from typing import Any
 import flambeau as torch
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
-from flambeau.nn.modules.linear import NonDynamicallyQuantizableLinear
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.linear import NonDynamicallyQuantizableLinear
 from flambeau.nn.modules.module import Module
 from flambeau.nn.parameter import Parameter
 

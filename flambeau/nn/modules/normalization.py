@@ -106,7 +106,7 @@ class LayerNorm(Module):
         """The options."""
         return (
             f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
+            f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
         )
 
 
@@ -151,8 +151,7 @@ class RMSNorm(Module):
     def extra_repr(self) -> str:
         """The options."""
         return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
 
 
@@ -181,9 +180,7 @@ class GroupNorm(Module):
     ) -> None:
         super().__init__()
         if num_channels % num_groups != 0:
-            text = (
-                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
-            )
+            text = f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
             raise ValueError(problem("GroupNorm", text, "choose a divisor"))
         self.num_groups = num_groups
         self.num_channels = num_channels
@@ -210,4 +207,7 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """The options."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )

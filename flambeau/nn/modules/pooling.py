@@ -266,9 +266,7 @@ class _LPPoolNd(Module):
         )
 
     def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
-        return function(
-            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
+        return function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool1d(_LPPoolNd):

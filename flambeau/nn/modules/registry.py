@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau._core import Tensor
-from flambeau.nn.modules import hooks
 from flambeau.nn.messages import problem, typename
+from flambeau.nn.modules import hooks
 from flambeau.nn.parameter import Buffer, Parameter
 
 
@@ -22,7 +22,7 @@ def _check_name(kind: str, name: Any, owner: Any, known: dict[str, Any]) -> None
         raise KeyError(problem(op, f"attribute '{name}' already exists", "choose another name"))
     if "." in name:
         got = f", got: {name}" if kind == "module" else ""
-        raise KeyError(problem(op, f"{kind} name can't contain \".\"{got}", "nest modules instead"))
+        raise KeyError(problem(op, f'{kind} name can\'t contain "."{got}', "nest modules instead"))
     if name == "":
         raise KeyError(problem(op, f'{kind} name can\'t be empty string ""', "name it"))
 
@@ -182,9 +182,7 @@ class Registry:
         members = self.__dict__
         if members.get("_modules") is None:
             raise AttributeError(_before_init("setattr", "module"))
-        _forget(
-            name, members, self._parameters, self._buffers, self._non_persistent_buffers_set
-        )
+        _forget(name, members, self._parameters, self._buffers, self._non_persistent_buffers_set)
         for hook in hooks._global_module_registration_hooks.values():
             output = hook(self, name, value)
             value = value if output is None else output
@@ -271,7 +269,9 @@ class Registry:
             raise AttributeError(problem("set_submodule", text, "choose another name"))
         setattr(parent, name, module)
 
-    def _get_member(self, op: str, target: str, known: Callable[[Any, str], bool], kind: str) -> Any:
+    def _get_member(
+        self, op: str, target: str, known: Callable[[Any, str], bool], kind: str
+    ) -> Any:
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         if not hasattr(owner, name):

@@ -99,9 +99,7 @@ class RNNBase(Module):
                 text = f"{name} must be greater than zero"
                 raise ValueError(problem(self.mode, text, "give a positive number"))
         if self.proj_size < 0:
-            text = (
-                "proj_size should be a positive integer or zero to disable projections"
-            )
+            text = "proj_size should be a positive integer or zero to disable projections"
             raise ValueError(problem(self.mode, text, "proj_size=0"))
         if self.proj_size >= self.hidden_size:
             text = "proj_size has to be smaller than hidden_size"
@@ -111,7 +109,10 @@ class RNNBase(Module):
         rows = _GATES[self.mode] * self.hidden_size
         state = self.proj_size or self.hidden_size
         width = self.input_size if layer == 0 else state * (2 if self.bidirectional else 1)
-        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, state)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "weight_ih": (rows, width),
+            "weight_hh": (rows, state),
+        }
         if self.bias:
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
         if self.proj_size > 0:
@@ -220,9 +221,7 @@ class RNNBase(Module):
             data = results[0] if directions == 1 else torch.cat(results, -1)
             if self.dropout > 0 and layer < self.num_layers - 1:
                 data = F.dropout(data, self.dropout, self.training)
-        joined = tuple(
-            torch.stack([final[k] for final in finals], 0) for k in range(len(states))
-        )
+        joined = tuple(torch.stack([final[k] for final in finals], 0) for k in range(len(states)))
         return data, joined
 
     def _unpack_input(self, input: Any) -> tuple[Any, Any, Any, Any]:  # noqa: A002
@@ -277,9 +276,8 @@ class RNNBase(Module):
             kind = "batched 3-D" if batched else "unbatched 2-D"
             found = tuple(state.dim() for state in states)
             got = f"({found[0]}-D, {found[1]}-D) tensors" if len(found) > 1 else f"{found[0]}-D"
-            text = (
-                f"For {kind} input, hx should also be {dims}-D but got {got}"
-                + ("" if len(found) > 1 else " tensor")
+            text = f"For {kind} input, hx should also be {dims}-D but got {got}" + (
+                "" if len(found) > 1 else " tensor"
             )
             raise RuntimeError(problem(type(self).__name__, text, "unsqueeze the state"))
 

@@ -10,8 +10,8 @@ from typing import Any
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
 from flambeau.autograd.graph import RemovableHandle
-from flambeau.nn.modules.hooks import add_hook
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.hooks import add_hook
 from flambeau.nn.parameter import Parameter
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -194,9 +194,7 @@ class State:
         buffers = {
             k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set
         }
-        local = {
-            k: v for k, v in (*self._parameters.items(), *buffers.items()) if v is not None
-        }
+        local = {k: v for k, v in (*self._parameters.items(), *buffers.items()) if v is not None}
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, target in local.items():
             key = prefix + name

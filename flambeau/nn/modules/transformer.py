@@ -10,10 +10,10 @@ import flambeau as torch
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.functional_attention import canonical_mask
 from flambeau.nn.init import xavier_uniform_
+from flambeau.nn.messages import problem
 from flambeau.nn.modules.container import ModuleList
 from flambeau.nn.modules.dropout import Dropout
 from flambeau.nn.modules.linear import Linear
-from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.multihead import MultiheadAttention
 from flambeau.nn.modules.normalization import LayerNorm

@@ -49,7 +49,7 @@ def _one_norm(tensor: Any, norm_type: float) -> Any:
 def _total_norm(tensors: list[Any], norm_type: float) -> Any:
     if not tensors:
         return torch.tensor(0.0)
-    norms = [_one_norm(t.detach(), norm_type) for t in tensors]
+    norms = [_one_norm(t, norm_type) for t in tensors]
     return _one_norm(torch.stack(norms), norm_type)
 
 

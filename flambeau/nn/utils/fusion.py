@@ -68,9 +68,7 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """A linear layer that computes what `linear` followed by `bn` computes."""
     _require_eval("fuse_linear_bn_eval", linear, bn)
     if linear.out_features != bn.num_features and bn.num_features != 1:
-        text = (
-            "To fuse, linear.out_features == bn.num_features or bn.num_features == 1"
-        )
+        text = "To fuse, linear.out_features == bn.num_features or bn.num_features == 1"
         raise AssertionError(problem("fuse_linear_bn_eval", text, "sizes must agree"))
     fused = copy.deepcopy(linear)
     fused.weight, fused.bias = fuse_linear_bn_weights(

@@ -105,5 +105,3 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     """Undoes `spectral_norm`, of which there is none."""
     text = f"spectral_norm of '{name}' not found in {module}"
     raise ValueError(problem("remove_spectral_norm", text, "parametrize.remove_parametrizations"))
-
-

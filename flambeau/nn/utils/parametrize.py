@@ -13,8 +13,8 @@ from typing import Any
 
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
-from flambeau.nn.modules.container import ModuleDict, ModuleList
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.container import ModuleDict, ModuleList
 from flambeau.nn.parameter import Parameter
 
 __all__ = [
@@ -232,9 +232,7 @@ def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
     return tensor_name in parametrizations
 
 
-def remove_parametrizations(
-    module: Any, tensor_name: str, leave_parametrized: bool = True
-) -> Any:
+def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
     """Makes a parametrized tensor an ordinary one.
 
     Args:
@@ -296,5 +294,3 @@ def transfer_parametrizations_and_params(
             for mine, theirs in zip(target._originals(), source._originals()):
                 mine.copy_(theirs)
     return to_module
-
-
