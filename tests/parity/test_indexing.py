@@ -85,7 +85,7 @@ READS = [
     "x[slice(None,None,2),1]",
 ]
 WRITES = [
-    x[0]=5",
+    "x[0]=5",
     "x[0]=t.ones(5,6)",
     "x[0,1]=2.7",
     "x[1:3]=t.ones(6)",
