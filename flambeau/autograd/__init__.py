@@ -240,7 +240,7 @@ class Variable(metaclass=_VariableMeta):
 
     _execution_engine = _Engine
 
-    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]
+    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Tensor:
         """Return an alias of *data*."""
         alias = data.detach()
         return alias.requires_grad_() if requires_grad else alias

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class FunctionCtx(Node):
+class FunctionCtx(Node):  # type: ignore[misc]
     """What `forward`, `setup_context` and `backward` share about one call.
 
     Attributes:
@@ -80,7 +80,8 @@ class FunctionCtx(Node):
         """
         if not self._finished:
             return self.to_save or self.saved_for_forward
-        return self._saved_tensors
+        saved: tuple[Tensor | None, ...] = self._saved_tensors
+        return saved
 
     @property
     def saved_variables(self) -> tuple[Tensor | None, ...]:

@@ -34,7 +34,7 @@ __all__ = [
 def _decorate(guard: Any, function: Any) -> Any:
     """What `@guard` makes of a function or class."""
     if inspect.isclass(function):
-        function.__init__ = _decorate(guard, function.__init__)
+        setattr(function, "__init__", _decorate(guard, function.__init__))  # noqa: B010
         return function
     if inspect.isgeneratorfunction(function):
         return _decorate_generator(guard, function)

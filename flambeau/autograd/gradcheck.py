@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from flambeau import _core
@@ -26,12 +27,17 @@ class GradcheckError(RuntimeError):
     """A derivative does not agree with finite differences."""
 
 
+def _public() -> Any:
+    """The public namespace, which is not there yet when this module is loaded."""
+    return import_module("flambeau")
+
+
 def _is_tensor(value: object) -> bool:
     return isinstance(value, _core.Tensor)
 
 
 def _differentiable(value: object) -> bool:
-    return _is_tensor(value) and value.requires_grad  # type: ignore[attr-defined,no-any-return]
+    return _is_tensor(value) and bool(value.requires_grad)  # type: ignore[attr-defined]
 
 
 def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -46,9 +52,7 @@ def _values(tensor: Tensor) -> list[Any]:
 
 
 def _from_values(values: list[Any], like: Tensor) -> Tensor:
-    import flambeau
-
-    made = flambeau.tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape)
+    made = _public().tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape)
     return made.requires_grad_(like.requires_grad)
 
 
@@ -121,23 +125,19 @@ def get_numerical_jacobian(
     fn: Callable[..., Any], inputs: Sequence[Any], eps: float = 1e-6
 ) -> list[list[Tensor]]:
     """Per differentiable input, per output: the Jacobian by central differences (real parts)."""
-    import flambeau
-
     result = []
     for i, value in enumerate(inputs):
         if _differentiable(value):
             found = _numerical(fn, inputs, i, eps)
-            result.append([flambeau.tensor(columns) for columns in found])
+            result.append([_public().tensor(columns) for columns in found])
     return result
 
 
 def get_analytical_jacobian(inputs: Sequence[Tensor], output: Tensor) -> list[Tensor]:
     """Per input: the Jacobian of *output* by backward, [input component, output component]."""
-    import flambeau
-
     wanted = [i for i in inputs if _differentiable(i)]
     rows = _analytical(output, wanted)
-    return [flambeau.tensor([list(c) for c in zip(*r, strict=True)]) for r in rows]
+    return [_public().tensor([list(c) for c in zip(*r, strict=True)]) for r in rows]
 
 
 def _close(a: float, b: float, rtol: float, atol: float) -> bool:
@@ -438,9 +438,7 @@ def gradgradcheck(
 
 
 def _random_start(output: Tensor, non_contiguous: bool) -> Tensor:
-    import flambeau
-
-    made = flambeau.randn(output.shape, dtype=output.dtype, device=output.device)
+    made = _public().randn(output.shape, dtype=output.dtype, device=output.device)
     if non_contiguous and made.numel() > 1:
-        made = flambeau.stack([made, made], -1).select(-1, 0)
+        made = _public().stack([made, made], -1).select(-1, 0)
     return made.detach().requires_grad_()

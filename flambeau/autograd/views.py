@@ -8,6 +8,7 @@ they can be differentiated again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -68,8 +69,7 @@ def scatter_to_base(
 
 def _positions(like: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> Tensor:
     """Position in memory of each element of a strided view."""
-    import flambeau
-
+    flambeau = import_module("flambeau")  # complete by now, unlike when this was loaded
     total = flambeau.full((), offset, dtype=flambeau.int64, device=like.device)
     for dim, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         steps = flambeau.arange(size, device=like.device) * stride
