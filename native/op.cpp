@@ -187,6 +187,70 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyO
   return no_match(op, args, count, kwnames);
 }
 
+// ---- overloads, which may be asked for only when the op is first used
+
+bool parse_overloads(PyObject* specs, std::vector<std::unique_ptr<Overload>>* overloads) {
+  PyObject* list = PySequence_List(specs);
+  if (!list) return false;
+  bool fine = true;
+  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
+    PyObject* spec = PySequence_Tuple(PyList_GET_ITEM(list, i));
+    overloads->push_back(std::make_unique<Overload>());
+    fine = spec && overload_parse_spec(spec, overloads->back().get());
+    Py_XDECREF(spec);
+  }
+  Py_DECREF(list);
+  return fine;
+}
+
+void drop_plans(Overload* overload) {
+  overload->exact.clear();
+  ClassCache classes;
+  classes.swap(overload->classes);
+  for (auto& [key, plans] : classes) {
+    for (PyObject* plan : plans) Py_DECREF(plan);
+  }
+}
+
+void release_overload(Overload* overload) {
+  drop_plans(overload);
+  Py_XDECREF(overload->build);
+  for (Argument& argument : overload->arguments) {
+    Py_XDECREF(argument.name);
+    Py_XDECREF(argument.default_value);
+  }
+}
+
+bool set_overloads(Op* op, PyObject* specs) {
+  std::vector<std::unique_ptr<Overload>> overloads;
+  const bool fine = parse_overloads(specs, &overloads);
+  if (fine && op->overloads.empty()) {  // another thread may have been faster
+    for (const auto& overload : overloads) op->is_operator |= overload->is_operator;
+    op->overloads.swap(overloads);
+  }
+  for (const auto& overload : overloads) release_overload(overload.get());
+  return fine;
+}
+
+bool resolve(Op* op) {
+  if (!op->pending) return true;
+  PyObject* pending = Py_NewRef(op->pending);  // the call may let another thread resolve the op
+  PyObject* specs = PyObject_CallNoArgs(pending);
+  const bool fine = specs && set_overloads(op, specs);
+  Py_XDECREF(specs);
+  Py_DECREF(pending);
+  if (!fine) return false;
+  op->vectorcall = op_vectorcall;
+  Py_CLEAR(op->pending);
+  return true;
+}
+
+PyObject* first_vectorcall(PyObject* self, PyObject* const* args, size_t flags,
+                           PyObject* kwnames) {
+  if (!resolve(reinterpret_cast<Op*>(self))) return nullptr;
+  return op_vectorcall(self, args, flags, kwnames);
+}
+
 // ---- the Python type
 
 PyObject* op_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -195,30 +259,20 @@ PyObject* op_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO", const_cast<char**>(names), &name, &specs)) {
     return nullptr;
   }
-  PyObject* list = PySequence_List(specs);
-  PyObject* object = list ? type->tp_alloc(type, 0) : nullptr;
-  if (!object) {
-    Py_XDECREF(list);
-    return nullptr;
-  }
+  PyObject* object = type->tp_alloc(type, 0);
+  if (!object) return nullptr;
   Op* op = reinterpret_cast<Op*>(object);
   new (&op->text) std::string(PyUnicode_AsUTF8(name));
   new (&op->overloads) std::vector<std::unique_ptr<Overload>>();
   op->vectorcall = op_vectorcall;
   op->name = Py_NewRef(name);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    PyObject* spec = PySequence_Tuple(PyList_GET_ITEM(list, i));
-    op->overloads.push_back(std::make_unique<Overload>());
-    Overload* overload = op->overloads.back().get();
-    const bool fine = spec && overload_parse_spec(spec, overload);
-    op->is_operator |= overload->is_operator;
-    Py_XDECREF(spec);
-    if (fine) continue;
-    Py_DECREF(list);
+  if (PyCallable_Check(specs)) {
+    op->pending = Py_NewRef(specs);
+    op->vectorcall = first_vectorcall;
+  } else if (!set_overloads(op, specs)) {
     Py_DECREF(object);
     return nullptr;
   }
-  Py_DECREF(list);
   register_op(op);
   return object;
 }
@@ -227,6 +281,7 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
   Op* op = reinterpret_cast<Op*>(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(op->dict);
+  Py_VISIT(op->pending);
   for (const auto& overload : op->overloads) {
     Py_VISIT(overload->build);
     for (const auto& [key, plans] : overload->classes) {
@@ -236,20 +291,15 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-void drop_overload(Overload* overload) {
-  overload->exact.clear();
-  ClassCache classes;
-  classes.swap(overload->classes);
-  for (auto& [key, plans] : classes) {
-    for (PyObject* plan : plans) Py_DECREF(plan);
-  }
-}
-
 int op_clear(PyObject* self) {
   Op* op = reinterpret_cast<Op*>(self);
   Py_CLEAR(op->dict);
+  if (op->pending) {  // stays callable: a cleared op raises, it does not crash
+    op->vectorcall = op_vectorcall;
+    Py_CLEAR(op->pending);
+  }
   for (const auto& overload : op->overloads) {
-    drop_overload(overload.get());
+    drop_plans(overload.get());
     PyObject* build = overload->build;  // stays callable: a cleared op raises, it does not crash
     overload->build = Py_NewRef(Py_None);
     Py_XDECREF(build);
@@ -263,13 +313,7 @@ void op_dealloc(PyObject* self) {
   if (op->weakrefs) PyObject_ClearWeakRefs(self);
   unregister_op(op);
   op_clear(self);
-  for (const auto& overload : op->overloads) {
-    Py_XDECREF(overload->build);
-    for (Argument& argument : overload->arguments) {
-      Py_XDECREF(argument.name);
-      Py_XDECREF(argument.default_value);
-    }
-  }
+  for (const auto& overload : op->overloads) release_overload(overload.get());
   Py_CLEAR(op->name);
   PyTypeObject* type = Py_TYPE(self);
   op->overloads.~vector();
@@ -320,6 +364,7 @@ int set_qualname(PyObject* self, PyObject* value, void*) {
 
 PyObject* get_schemas(PyObject* self, void*) {
   Op* op = reinterpret_cast<Op*>(self);
+  if (!resolve(op)) return nullptr;
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(op->overloads.size()));
   for (size_t i = 0; tuple && i < op->overloads.size(); ++i) {
     PyObject* text = PyUnicode_FromString(signature_text(op, *op->overloads[i]).c_str());
@@ -445,6 +490,9 @@ PyObject* call_python(Overload* overload, Frame* frame) {
 }
 
 PyObject* op_call(PyObject* op, PyObject* const* args, Py_ssize_t count) {
+  if (reinterpret_cast<Op*>(op)->pending) [[unlikely]] {
+    if (!resolve(reinterpret_cast<Op*>(op))) return nullptr;
+  }
   return op_vectorcall(op, args, static_cast<size_t>(count), nullptr);
 }
 

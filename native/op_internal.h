@@ -191,7 +191,8 @@ struct Op {
   PyObject* name;    // owned str
   std::string text;  // the same, for messages
   std::vector<std::unique_ptr<Overload>> overloads;
-  bool is_operator;  // NotImplemented instead of TypeError
+  bool is_operator;   // NotImplemented instead of TypeError
+  PyObject* pending;  // callable that gives the overloads, until the op is first used; or null
 };
 
 // ---------------------------------------------------------------- one call

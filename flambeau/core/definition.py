@@ -2,17 +2,27 @@
 
 The decorated name is an `OpDefinition`. Called with IR nodes (inside another op's body) it inlines
 its body; called with tensors it calls its native op. See docs/design.md § 8.
+
+Importing the library records hundreds of definitions, of which a program uses a few: a definition
+keeps its schema's text, which is parsed when the operator is first called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from flambeau import prims
 from flambeau.core import promotion
-from flambeau.core.schema import REQUIRED, Argument, Schema, parse_schema
+from flambeau.core.schema import (
+    REQUIRED,
+    Argument,
+    Schema,
+    parse_schema,
+    returns_single,
+    schema_name,
+)
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
 
@@ -20,7 +30,6 @@ Body = Callable[..., Any]
 REGISTRY: dict[str, OpDefinition] = {}
 
 
-@dataclass(frozen=True)
 class View:
     """What a view op's body returns when its geometry is not a chain of view primitives.
 
@@ -29,14 +38,19 @@ class View:
         strides, offset: its geometry over the input's storage, in elements.
     """
 
-    node: Node
-    strides: tuple[Size, ...]
-    offset: Size
+    __slots__ = ("node", "offset", "strides")
+
+    def __init__(self, node: Node, strides: tuple[Size, ...], offset: Size) -> None:
+        self.node = node
+        self.strides = strides
+        self.offset = offset
 
 
-@dataclass(frozen=True)
 class Options:
-    """Everything `@op` may state beside schema and body; see docs/design.md § 8."""
+    """Everything `@op` may state beside schema and body; see docs/design.md § 8.
+
+    What a definition does not state stays the class's: an instance costs one small dictionary.
+    """
 
     where: tuple[str, ...] = ("torch", "method")
     promote: str = "none"
@@ -53,21 +67,52 @@ class Options:
     errors: Callable[[], Any] | None = None
     reference: Callable[..., Any] | None = None
     dtypes: tuple[str, ...] | None = None
-    notes: dict[str, Any] = field(default_factory=dict, hash=False)
+    notes: Mapping[str, Any] = MappingProxyType({})
 
-
-@dataclass(frozen=True)
-class Overload:
-    """One signature of an operator with its body."""
-
-    schema: Schema
-    body: Body
-    options: Options
+    def __init__(self, stated: dict[str, Any]) -> None:
+        if not OPTION_NAMES.issuperset(stated):
+            unknown = sorted(set(stated) - OPTION_NAMES)
+            raise TypeError(f"[op] unknown options {unknown}\nhint: one of {sorted(OPTION_NAMES)}")
+        self.__dict__.update(stated)
 
     @property
-    def name(self) -> str:
-        """Name of the operator, for messages."""
-        return self.schema.name
+    def stated(self) -> dict[str, Any]:
+        """What differs from the class's defaults."""
+        return self.__dict__
+
+
+OPTION_NAMES = frozenset(Options.__annotations__)
+
+
+class Overload:
+    """One signature of an operator with its body.
+
+    Attributes:
+        name: of the operator, for messages.
+        body: what computes it.
+        options: how.
+    """
+
+    __slots__ = ("_runtime", "_schema", "_text", "body", "name", "options")
+
+    def __init__(self, text: str, runtime: str, body: Body, options: Options) -> None:
+        self.name = schema_name(text)
+        self.body = body
+        self.options = options
+        self._text = text
+        self._runtime = runtime
+        self._schema: Schema | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The signature, parsed on first use.
+
+        Raises:
+            ValueError: the text does not follow the grammar.
+        """
+        if self._schema is None:
+            self._schema = parse_schema(self._text, self._runtime)
+        return self._schema
 
 
 class OpDefinition:
@@ -94,12 +139,11 @@ class OpDefinition:
     def overload(self, schema: str, **options: Any) -> Callable[[Body], OpDefinition]:
         """Adds a further signature; options not given are those of the first one."""
 
+        runtime = options.pop("runtime", "")
+
         def decorate(body: Body) -> OpDefinition:
-            base = {k: getattr(self.options, k) for k in Options.__dataclass_fields__}
-            runtime = options.pop("runtime", "")
-            parsed = parse_schema(schema, runtime)
-            merged = base | _options(parsed, options, inherited=True)
-            self.overloads.append(Overload(parsed, body, Options(**merged)))
+            stated = self.options.stated | _split_names(options)
+            self.overloads.append(Overload(schema, runtime, body, Options(stated)))
             return self
 
         return decorate
@@ -131,40 +175,44 @@ def _has_node(values: Any) -> bool:
     )
 
 
-def _options(schema: Schema, given: dict[str, Any], inherited: bool = False) -> dict[str, Any]:
-    """Options as given, strings split, with the defaults that follow from `promote`."""
-    result = dict(given)
+def _split_names(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("where", "participants", "aliases", "dtypes"):
-        if isinstance(result.get(name), str):
-            result[name] = tuple(result[name].split())
-    if inherited:
-        return result
+        value = given.get(name)
+        if isinstance(value, str):
+            given[name] = tuple(value.split())
+    return given
+
+
+def _options(schema: str, given: dict[str, Any]) -> Options:
+    """Options as given, strings split, with the defaults that follow from `promote`."""
+    result = _split_names(given)
     pointwise = result.get("promote", "none") in ("default", "float", "bool")
     result.setdefault("layout", "follow" if pointwise else "contiguous")
-    in_method = "method" in result.get("where", ("torch", "method"))
-    single = schema.returns_kind == "single"
+    in_method = "method" in result.get("where", Options.where)
+    single = returns_single(schema)
     result.setdefault("inplace", pointwise and in_method and single)
     result.setdefault("out", single and not result.get("view", False))
-    return result
+    return Options(result)
 
 
 def op(schema: str, **options: Any) -> Callable[[Body], OpDefinition]:
     """Defines an operator; see docs/design.md § 8 for the options.
 
     Raises:
-        ValueError: the schema cannot be read or the name is taken.
+        TypeError: an option is unknown.
+        ValueError: the name is taken.
     """
     runtime = options.pop("runtime", "")
 
     def decorate(body: Body) -> OpDefinition:
-        parsed = parse_schema(schema, runtime)
-        chosen = Options(**_options(parsed, options))
+        chosen = _options(schema, options)
         home = "" if "torch" in chosen.where or "method" in chosen.where else chosen.where[0] + "."
-        key = home + parsed.name
+        name = schema_name(schema)
+        key = home + name
         if key in REGISTRY:
             raise ValueError(f"[op] {key} is defined twice\nhint: use {key}.overload(...)")
-        definition = OpDefinition(parsed.name, body.__doc__)
-        definition.overloads.append(Overload(parsed, body, chosen))
+        definition = OpDefinition(name, body.__doc__)
+        definition.overloads.append(Overload(schema, runtime, body, chosen))
         REGISTRY[key] = definition
         return definition
 
@@ -184,7 +232,9 @@ def bind_arguments(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) 
     values: dict[str, Any] = dict(zip((a.name for a in positional), args, strict=False))
     for name, value in kwargs.items():
         if name in values or all(a.name != name for a in arguments):
-            raise TypeError(f"[{schema.name}] unexpected argument {name!r}\nhint: see its signature")
+            raise TypeError(
+                f"[{schema.name}] unexpected argument {name!r}\nhint: see its signature"
+            )
         values[name] = value
     return [_checked(schema.name, a, values.get(a.name, a.default)) for a in arguments]
 
@@ -259,7 +309,9 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
     if mode == "none":
         return _as_list(overload.body(*arguments))
     if mode == "keep":
-        first = next((a for a in _flat(arguments) if isinstance(a, Node) and a.op != "scalar"), None)
+        first = next(
+            (a for a in _flat(arguments) if isinstance(a, Node) and a.op != "scalar"), None
+        )
         half = first.dtype if first is not None and first.dtype in promotion.HALF else None
         results = _as_list(overload.body(*[_widened(a) for a in arguments]))
         return [_converted(r, half) if half and _is_f32(r) else r for r in results]

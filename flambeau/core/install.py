@@ -1,15 +1,16 @@
 """Turns definitions into what users call: native ops, `Tensor` methods, operators, namespaces.
 
-Runs once, at the end of `import flambeau`. Must stay cheap: no tracing, no kernels.
+Runs once, at the end of `import flambeau`, and must stay cheap: a native op is only a name that
+asks for its overloads when it is first used, and nothing is traced.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
 from flambeau.core.definition import REGISTRY, OpDefinition, Overload
-from flambeau.core.dispatch import builder
 from flambeau.core.schema import REQUIRED, Argument
 
 # Python operators and the definition each one calls; reflected ones are derived ops of their own.
@@ -56,22 +57,32 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones
         return (arguments, overload.body, ("python",))
+    from flambeau.core.dispatch import builder  # what traces and derives; not needed by an import
+
     flags = ("out",) if overload.options.out and variant == "functional" else ()
     return (arguments, builder(overload, variant), flags)
 
 
 def _native_op(definition: OpDefinition, name: str, variant: str) -> Any:
-    overloads = [
-        _native_overload(o, variant)
-        for o in definition.overloads
-        if variant == "functional" or o.options.inplace
-    ]
-    op = _core.Op(name, overloads)
+    op = _core.Op(name, _overloads(definition, variant))
     op.__doc__ = definition.__doc__
     return op
 
 
-def install_definition(key: str, definition: OpDefinition) -> None:
+def _overloads(definition: OpDefinition, variant: str) -> Callable[[], list[tuple[Any, ...]]]:
+    """What a native op calls before its first use."""
+
+    def parsed() -> list[tuple[Any, ...]]:
+        return [
+            _native_overload(o, variant)
+            for o in definition.overloads
+            if variant == "functional" or o.options.inplace
+        ]
+
+    return parsed
+
+
+def install_definition(definition: OpDefinition) -> None:
     """Makes one definition callable and publishes it in its namespaces."""
     options = definition.options
     names = (definition.name, *options.aliases)
@@ -97,9 +108,9 @@ def _publish(where: tuple[str, ...], names: tuple[str, ...], native: Any) -> Non
 
 def install() -> None:
     """Publishes every definition and connects Python's operators."""
-    for key, definition in REGISTRY.items():
+    for definition in REGISTRY.values():
         if definition.native is None:
-            install_definition(key, definition)
+            install_definition(definition)
     for operator, name in OPERATORS.items():
         if name in REGISTRY:
             _core.set_operator(operator, REGISTRY[name].native)

@@ -8,10 +8,7 @@ Knows the text form only; what a kind means at a call is the native core's and `
 
 from __future__ import annotations
 
-import ast
-import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 KINDS = frozenset(
     "Tensor Tensor? Tensor[] Tensor?[] Scalar Scalar? TensorOrScalar TensorOrScalar? "
@@ -21,8 +18,7 @@ KINDS = frozenset(
 REQUIRED = object()  # default of an argument that has none
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One parameter of an operator.
 
     Attributes:
@@ -47,8 +43,7 @@ class Argument:
         return self.kind.startswith("Tensor")
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(NamedTuple):
     """A parsed signature.
 
     Attributes:
@@ -63,15 +58,16 @@ class Schema:
     returns: tuple[str, ...]
     returns_kind: str
 
-    def index(self, name: str) -> int:
-        """Position of the argument called `name`."""
-        for position, argument in enumerate(self.arguments):
-            if argument.name == name:
-                return position
-        raise KeyError(name)
+
+def schema_name(text: str) -> str:
+    """The operator's name: what stands before the parenthesis, without the overload's name."""
+    return text.partition("(")[0].partition(".")[0].strip()
 
 
-_HEAD = re.compile(r"\s*([\w.]+)\((.*)\)\s*->\s*(.+?)\s*$", re.S)
+def returns_single(text: str) -> bool:
+    """Whether a schema states one result, neither a list nor a tuple."""
+    results = text.rpartition("->")[2].strip()
+    return results != "Tensor[]" and not results.startswith("(")
 
 
 def _split(text: str) -> list[str]:
@@ -95,8 +91,19 @@ def _parse_argument(text: str, keyword_only: bool, runtime: frozenset[str]) -> A
         raise ValueError(
             f"[schema] unknown kind {kind!r} in {text!r}\nhint: one of {sorted(KINDS)}"
         )
-    default = ast.literal_eval(default_text.strip()) if default_text else REQUIRED
+    default = _literal(default_text.strip()) if default_text else REQUIRED
     return Argument(name, kind, default, keyword_only, name in runtime, mutated)
+
+
+_COMMON_LITERALS = {"None": None, "True": True, "False": False, "0": 0, "1": 1, "-1": -1}
+
+
+def _literal(text: str) -> Any:
+    if text in _COMMON_LITERALS:
+        return _COMMON_LITERALS[text]
+    from ast import literal_eval  # costs a millisecond to import
+
+    return literal_eval(text)
 
 
 def _parse_returns(text: str) -> tuple[tuple[str, ...], str]:
@@ -120,18 +127,18 @@ def parse_schema(text: str, runtime: str = "") -> Schema:
     Raises:
         ValueError: the text does not follow the grammar.
     """
-    match = _HEAD.match(text)
-    if match is None:
+    head, _, results = text.rpartition("->")
+    name, opening, inside = head.strip().partition("(")
+    if not (name and opening and inside.endswith(")") and results.strip()):
         raise ValueError(f"[schema] cannot read {text!r}\nhint: name(arguments) -> results")
-    name, inside, results = match.groups()
     runtime_names = frozenset(runtime.split())
     arguments, keyword_only = [], False
-    for part in _split(inside):
+    for part in _split(inside[:-1]):
         if part == "*":
             keyword_only = True
             continue
         arguments.append(_parse_argument(part, keyword_only, runtime_names))
-    returns, kind = _parse_returns(results)
+    returns, kind = _parse_returns(results.strip())
     return Schema(name.partition(".")[0], tuple(arguments), returns, kind)
 
 
