@@ -178,7 +178,7 @@ def _arranged(
             f"[{name}] shape mismatch: indexing tensors could not be broadcast together with "
             f"shapes {', '.join(shown(index.shape) for index in given)}\nhint: sizes equal, or 1"
         ) from error
-    places = [wrapped(x, self.shape[d], name) for x, d in zip(common, dims, strict=True)]
+    places = [wrapped(x, self.shape[d], name, d) for x, d in zip(common, dims, strict=True)]
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
     rest = [d for d in range(self.ndim) if d not in dims]
     order = list(range(self.ndim)) if adjacent else [*dims, *rest]

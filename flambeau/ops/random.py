@@ -659,7 +659,7 @@ def _define_each(name: str, distribution: str, text: str, parameter: str) -> Non
         f"{name}(Tensor self, {GENERATOR}) -> Tensor",
         where="torch",
         out=False,
-        dtypes=FLOAT_NAMES,
+        dtypes="f32 f64" if distribution == "standard_gamma" else FLOAT_NAMES,
         samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0, grad=False))]),
     )(body)
 
@@ -780,48 +780,3 @@ def _multinomial_many(self: Node, num_samples: Size, generator: Any) -> Node:
         prims.broadcast(draw, wide, range(len(shape))),
     )
     return prims.sum(prims.cast(below, "i64"), axis=len(shape))
-
-
-# ------------------------------------------------------------------------------------ the generator
-
-
-@op("manual_seed(int seed) -> Tensor", where="torch", host=True)
-def manual_seed(seed: int) -> Any:
-    """Starts the default generator's stream of a seed; returns the generator.
-
-    Raises:
-        ValueError: outside of [-2**63, 2**64).
-
-    Example:
-        >>> torch.manual_seed(0).initial_seed()
-        0
-    """
-    return tensors.default_generator.manual_seed(int(seed))
-
-
-@op("seed() -> Tensor", where="torch", host=True)
-def seed() -> int:
-    """Seeds the default generator from the system's entropy; returns the seed."""
-    return int(tensors.default_generator.seed())
-
-
-@op("initial_seed() -> Tensor", where="torch", host=True)
-def initial_seed() -> int:
-    """The seed that the default generator's stream started from."""
-    return int(tensors.default_generator.initial_seed())
-
-
-@op("get_rng_state() -> Tensor", where="torch", host=True)
-def get_rng_state() -> Any:
-    """State of the default generator: 5056 bytes, exchangeable with PyTorch's."""
-    return tensors.default_generator.get_state()
-
-
-@op("set_rng_state(Tensor new_state) -> Tensor", where="torch", host=True)
-def set_rng_state(new_state: Any) -> None:
-    """Continues the default generator from a state.
-
-    Raises:
-        RuntimeError: not the bytes of a state.
-    """
-    tensors.default_generator.set_state(new_state)

@@ -198,8 +198,8 @@ def masked_scatter(self: Node, mask: Node, source: Node) -> Node:
     """A copy with the elements where the mask is true taken from source, in order.
 
     Raises:
-        RuntimeError: a mask that is not boolean, or dtypes that differ.
-        IndexError: source has fewer elements than the mask has true ones.
+        RuntimeError: a mask that is not boolean, dtypes that differ, or a source with fewer
+            elements than the mask has true ones.
 
     Example:
         >>> x, mask = torch.zeros(3), torch.tensor([True, False, True])
@@ -218,7 +218,11 @@ def masked_scatter(self: Node, mask: Node, source: Node) -> Node:
     rank = prims.where(flat, _ranks(flat), prims.full(0, flat.shape, "i64"))
     if isinstance(available, int) and available == 0:
         return x
-    places = prims.check_index(rank, available, "masked_scatter")
+    short = (
+        "runtime:[masked_scatter] Number of elements of source < number of ones in mask: {size} "
+        "elements\nhint: source needs one element per true one of the mask"
+    )
+    places = prims.check_index(rank, available, "masked_scatter", short)
     values = prims.take(prims.reshape(source, (available,)), places, 0)
     return prims.where(chosen, prims.reshape(values, x.shape), x)
 

@@ -27,10 +27,11 @@ def promoted(tensors: Sequence[Node], name: str) -> list[Node]:
     """The tensors in their common dtype.
 
     Raises:
-        RuntimeError: no tensors.
+        RuntimeError: no tensors (ValueError of `cat`, as in PyTorch).
     """
     if not tensors:
-        raise RuntimeError(f"[{name}] expected a non-empty list of Tensors\nhint: give one or more")
+        error = ValueError if name == "cat" else RuntimeError
+        raise error(f"[{name}] expected a non-empty list of Tensors\nhint: give one or more")
     common = result_type((x.dtype, "tensor" if x.shape else "zero_dim") for x in tensors)
     return [prims.cast(x, common) for x in tensors]
 

@@ -1,0 +1,50 @@
+"""The default generator as functions: its seed and its state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.core import tensors
+from flambeau.core.definition import op
+
+
+@op("manual_seed(int seed) -> Tensor", where="torch", host=True)
+def manual_seed(seed: int) -> Any:
+    """Starts the default generator's stream of a seed; returns the generator.
+
+    Raises:
+        ValueError: outside of [-2**63, 2**64).
+
+    Example:
+        >>> torch.manual_seed(0).initial_seed()
+        0
+    """
+    return tensors.default_generator.manual_seed(int(seed))
+
+
+@op("seed() -> Tensor", where="torch", host=True)
+def seed() -> int:
+    """Seeds the default generator from the system's entropy; returns the seed."""
+    return int(tensors.default_generator.seed())
+
+
+@op("initial_seed() -> Tensor", where="torch", host=True)
+def initial_seed() -> int:
+    """The seed that the default generator's stream started from."""
+    return int(tensors.default_generator.initial_seed())
+
+
+@op("get_rng_state() -> Tensor", where="torch", host=True)
+def get_rng_state() -> Any:
+    """State of the default generator: 5056 bytes, exchangeable with PyTorch's."""
+    return tensors.default_generator.get_state()
+
+
+@op("set_rng_state(Tensor new_state) -> Tensor", where="torch", host=True)
+def set_rng_state(new_state: Any) -> None:
+    """Continues the default generator from a state.
+
+    Raises:
+        RuntimeError: not the bytes of a state.
+    """
+    tensors.default_generator.set_state(new_state)
