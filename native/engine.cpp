@@ -17,11 +17,11 @@ namespace {
 uint64_t next_task = 1;
 
 struct NodeState {
-  Node* node;              // alive: the roots hold the graph
+  Node* node;  // alive: the roots hold the graph
   int32_t dependencies = 0;
-  uint32_t first_grad = 0; // into GraphTask::grads
-  int32_t capture = -1;    // first entry of GraphTask::captures
-  bool needed = true;      // must be executed
+  uint32_t first_grad = 0;  // into GraphTask::grads
+  int32_t capture = -1;     // first entry of GraphTask::captures
+  bool needed = true;       // must be executed
 };
 
 struct Capture {
@@ -216,9 +216,11 @@ Tensor* implicit_gradient(Tensor* root) {
     return nullptr;
   }
   if (is_complex(root->dtype)) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "[backward] grad can be implicitly created only for real scalar outputs but got %s\n"
-                 "hint: pass gradient=", dtype_name(root->dtype));
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "[backward] grad can be implicitly created only for real scalar outputs but got %s\n"
+        "hint: pass gradient=",
+        dtype_name(root->dtype));
     return nullptr;
   }
   if (active_recorder || root->storage->pending) {
@@ -239,7 +241,8 @@ bool edge_of(PyObject* item, const char* what, Py_ssize_t i, Edge* out) {
     if (out->node) return true;
     PyErr_Format(PyExc_RuntimeError,
                  "[backward] element %zd of %s does not require grad and does not have a grad_fn\n"
-                 "hint: compute it from tensors with requires_grad=True, outside no_grad()", i, what);
+                 "hint: compute it from tensors with requires_grad=True, outside no_grad()",
+                 i, what);
     return false;
   }
   if (PyTuple_Check(item) && PyTuple_GET_SIZE(item) >= 2 && is_node(PyTuple_GET_ITEM(item, 0))) {
@@ -250,7 +253,8 @@ bool edge_of(PyObject* item, const char* what, Py_ssize_t i, Edge* out) {
   }
   PyErr_Format(PyExc_TypeError,
                "[backward] element %zd of %s must be a Tensor or GradientEdge: got %s\n"
-               "hint: pass tensors", i, what, Py_TYPE(item)->tp_name);
+               "hint: pass tensors",
+               i, what, Py_TYPE(item)->tp_name);
   return false;
 }
 
@@ -258,19 +262,20 @@ bool check_root_gradient(Tensor* root, Tensor** grad, Py_ssize_t i) {
   const OutputMetadata wanted = metadata_of(root);
   const Tensor* t = *grad;
   if (!same_shape(t, root)) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "[backward] Mismatch in shape: grad_output[%zd] has a shape of torch.Size(%s) and "
-                 "output[%zd] has a shape of torch.Size(%s).\nhint: a gradient has its output's shape",
-                 i, sizes_text(t->sizes(), t->ndim).c_str(), i,
-                 sizes_text(root->sizes(), root->ndim).c_str());
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "[backward] Mismatch in shape: grad_output[%zd] has a shape of torch.Size(%s) and "
+        "output[%zd] has a shape of torch.Size(%s).\nhint: a gradient has its output's shape",
+        i, sizes_text(t->sizes(), t->ndim).c_str(), i,
+        sizes_text(root->sizes(), root->ndim).c_str());
     return false;
   }
   if (is_complex(root->dtype) != is_complex(t->dtype)) {
     PyErr_Format(PyExc_RuntimeError,
                  "[backward] For complex Tensors, both grad_output and output are required to have "
                  "the same dtype. Mismatch in dtype: grad_output[%zd] has a dtype of %s and "
-                 "output[%zd] has a dtype of %s.\nhint: convert the gradient", i,
-                 dtype_name(t->dtype), i, dtype_name(root->dtype));
+                 "output[%zd] has a dtype of %s.\nhint: convert the gradient",
+                 i, dtype_name(t->dtype), i, dtype_name(root->dtype));
     return false;
   }
   return fit_gradient("backward", static_cast<size_t>(i), wanted, grad);
@@ -330,7 +335,8 @@ class Backward {  // one call of run_backward
     roots_.push_back(index);
     if (edge.index >= edge.node->output_count) {
       Py_DECREF(object_of(grad));
-      PyErr_SetString(PyExc_IndexError, "[backward] output_nr of a GradientEdge is out of range\n"
+      PyErr_SetString(PyExc_IndexError,
+                      "[backward] output_nr of a GradientEdge is out of range\n"
                       "hint: use get_gradient_edge");
       return false;
     }
@@ -340,9 +346,11 @@ class Backward {  // one call of run_backward
   bool add_input(PyObject* item, Py_ssize_t i, bool accumulate) {
     Edge edge{nullptr, 0};
     if (is_tensor(item) && !tensor_requires_grad(tensor_of(item))) {
-      PyErr_Format(PyExc_RuntimeError,
-                   "[backward] One of the differentiated Tensors does not require grad (input %zd)\n"
-                   "hint: set requires_grad before the forward pass", i);
+      PyErr_Format(
+          PyExc_RuntimeError,
+          "[backward] One of the differentiated Tensors does not require grad (input %zd)\n"
+          "hint: set requires_grad before the forward pass",
+          i);
       return false;
     }
     if (!edge_of(item, "inputs", i, &edge)) return false;
@@ -372,7 +380,8 @@ class Backward {  // one call of run_backward
         PyErr_Format(PyExc_RuntimeError,
                      "[grad] The differentiated Tensor at index %zu appears to not have been used "
                      "in the graph. Set allow_unused=True if this is the desired behavior.\n"
-                     "hint: or materialize_grads=True for zeros", i);
+                     "hint: or materialize_grads=True for zeros",
+                     i);
         Py_CLEAR(tuple);
         break;
       }
@@ -410,7 +419,8 @@ class Backward {  // one call of run_backward
   bool accumulate_ = false;
 };
 
-// run_backward(tensors, gradients, keep_graph, create_graph, inputs | None, allow_unused, accumulate)
+// run_backward(tensors, gradients, keep_graph, create_graph, inputs | None, allow_unused,
+// accumulate)
 PyObject* run_backward(PyObject*, PyObject* args) {
   PyObject *tensors, *gradients, *inputs;
   int keep, create, allow_unused, accumulate;
@@ -418,9 +428,10 @@ PyObject* run_backward(PyObject*, PyObject* args) {
                         &keep, &create, &inputs, &allow_unused, &accumulate))
     return nullptr;
   if (PyTuple_GET_SIZE(gradients) != PyTuple_GET_SIZE(tensors)) {
-    PyErr_Format(PyExc_RuntimeError, "[backward] got %zd tensors and %zd gradients\n"
-                 "hint: give one gradient (or None) per tensor", PyTuple_GET_SIZE(tensors),
-                 PyTuple_GET_SIZE(gradients));
+    PyErr_Format(PyExc_RuntimeError,
+                 "[backward] got %zd tensors and %zd gradients\n"
+                 "hint: give one gradient (or None) per tensor",
+                 PyTuple_GET_SIZE(tensors), PyTuple_GET_SIZE(gradients));
     return nullptr;
   }
   if (Py_EnterRecursiveCall(" in backward")) return nullptr;
@@ -434,8 +445,10 @@ PyObject* run_backward(PyObject*, PyObject* args) {
     for (Py_ssize_t i = 0; fine && i < count; ++i)
       fine = backward.add_input(PyTuple_GET_ITEM(inputs, i), i, accumulate);
     fine = fine && backward.run();
-    if (fine && (accumulate || inputs == Py_None)) result = Py_NewRef(Py_None);
-    else if (fine) result = backward.captured(allow_unused);
+    if (fine && (accumulate || inputs == Py_None))
+      result = Py_NewRef(Py_None);
+    else if (fine)
+      result = backward.captured(allow_unused);
   }
   Py_LeaveRecursiveCall();
   return result;
@@ -495,9 +508,11 @@ PyObject* node_zeros(PyObject*, PyObject* args) {
 
 PyMethodDef engine_functions[] = {
     {"run_backward", run_backward, METH_VARARGS,
-     "run_backward(tensors, gradients, keep_graph, create_graph, inputs, allow_unused, accumulate)."},
+     "run_backward(tensors, gradients, keep_graph, create_graph, inputs, allow_unused, "
+     "accumulate)."},
     {"queue_callback", queue_callback, METH_O, "Calls it when the running backward is done."},
-    {"current_graph_task_id", current_graph_task_id, METH_NOARGS, "Id of the running backward; -1."},
+    {"current_graph_task_id", current_graph_task_id, METH_NOARGS,
+     "Id of the running backward; -1."},
     {"current_autograd_node", current_autograd_node, METH_NOARGS, "The node being run, or None."},
     {"will_execute_node", will_execute_node, METH_O, "Whether the running backward reaches it."},
     {"node_zeros", node_zeros, METH_VARARGS, "Zeros like an output of a node, or None."},

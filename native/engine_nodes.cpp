@@ -21,7 +21,8 @@ bool layout_matches(const Tensor* leaf, const Tensor* grad) {
   bool equal = true;
   for (int i = 0; i < leaf->ndim; ++i)
     equal &= leaf->sizes()[i] <= 1 || leaf->strides()[i] == grad->strides()[i];
-  return equal ? tensor_contiguous(grad) || leaf->numel == grad->storage->nbytes / item_size(leaf->dtype)
+  return equal ? tensor_contiguous(grad) ||
+                     leaf->numel == grad->storage->nbytes / item_size(leaf->dtype)
                : false;
 }
 
@@ -32,9 +33,11 @@ Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
   if (grad_mode.enabled || active_recorder || layout_matches(leaf, grad))
     return tensor_of(invoke(clone, args, 1));
   PyObject* copy = tensor_method("copy_");
-  Storage* storage = copy ? storage_new(leaf->numel * item_size(leaf->dtype), leaf->device) : nullptr;
+  Storage* storage =
+      copy ? storage_new(leaf->numel * item_size(leaf->dtype), leaf->device) : nullptr;
   if (!storage) return nullptr;
-  Tensor* made = tensor_new(storage, leaf->dtype, leaf->device, leaf->ndim, leaf->sizes(), nullptr, 0);
+  Tensor* made =
+      tensor_new(storage, leaf->dtype, leaf->device, leaf->ndim, leaf->sizes(), nullptr, 0);
   if (!made) return nullptr;
   PyObject* pair[2] = {object_of(made), object_of(grad)};
   PyObject* done = invoke(copy, pair, 2);
@@ -54,8 +57,7 @@ class LeafLock {
     if (!lock) lock = PyThread_allocate_lock();
     lock_ = lock;
     if (!lock_ || PyThread_acquire_lock(lock_, NOWAIT_LOCK)) return;
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(lock_, WAIT_LOCK);
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(lock_, WAIT_LOCK);
     Py_END_ALLOW_THREADS
   }
   ~LeafLock() {
@@ -101,14 +103,15 @@ bool check_hook_result(const Tensor* before, PyObject* after) {
     return false;
   }
   const Tensor* t = tensor_of(after);
-  const char* problem = t->dtype != before->dtype                 ? "type"
-                        : !same_shape(t, before)                  ? "size"
-                        : t->device.kind != before->device.kind   ? "device"
-                                                                  : nullptr;
+  const char* problem = t->dtype != before->dtype               ? "type"
+                        : !same_shape(t, before)                ? "size"
+                        : t->device.kind != before->device.kind ? "device"
+                                                                : nullptr;
   if (!problem) return true;
   PyErr_Format(PyExc_RuntimeError,
                "[hook] hook '%s' has changed the %s of value\n"
-               "hint: return a gradient like the one it was given", "tensor hook", problem);
+               "hint: return a gradient like the one it was given",
+               "tensor hook", problem);
   return false;
 }
 
@@ -119,8 +122,7 @@ bool run_tensor_hooks(PyObject* hooks, Tensor** grad) {
   for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
     PyObject* result = PyObject_CallOneArg(PyList_GET_ITEM(list, i), object_of(*grad));
     fine = result && (result == Py_None || check_hook_result(*grad, result));
-    if (fine && result != Py_None)
-      replace_tensor(grad, Py_NewRef(result));
+    if (fine && result != Py_None) replace_tensor(grad, Py_NewRef(result));
     Py_XDECREF(result);
   }
   Py_XDECREF(list);
@@ -165,13 +167,16 @@ bool replace_values(PyObject* returned, const char* who, Tensor** values, size_t
   if (!fine) {
     PyErr_Format(PyExc_RuntimeError,
                  "[hook] %s has returned an incorrect number of values: got %zd, but expected %zu\n"
-                 "hint: return as many as it was given, or None", who, PyTuple_GET_SIZE(tuple), count);
+                 "hint: return as many as it was given, or None",
+                 who, PyTuple_GET_SIZE(tuple), count);
   }
   for (size_t i = 0; fine && i < count; ++i) {
     PyObject* item = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
     if (item != Py_None && !is_tensor(item)) {
-      PyErr_Format(PyExc_TypeError, "[hook] expected a Tensor or None from %s: got %s\n"
-                   "hint: return gradients", who, Py_TYPE(item)->tp_name);
+      PyErr_Format(PyExc_TypeError,
+                   "[hook] expected a Tensor or None from %s: got %s\n"
+                   "hint: return gradients",
+                   who, Py_TYPE(item)->tp_name);
       fine = false;
       break;
     }
@@ -206,8 +211,8 @@ bool run_node_posthooks(Node* node, Tensor** results, PyObject* grads_before) {
     PyObject* args[2] = {tuple, grads_before};
     PyObject* result =
         tuple ? PyObject_Vectorcall(PyList_GET_ITEM(list, i), args, 2, nullptr) : nullptr;
-    fine = result && (result == Py_None ||
-                      replace_values(result, "a node hook", results, node->edge_count));
+    fine = result &&
+           (result == Py_None || replace_values(result, "a node hook", results, node->edge_count));
     Py_XDECREF(tuple);
     Py_XDECREF(result);
   }
@@ -257,7 +262,9 @@ bool push_arguments(Arguments* args, Node* node, Tensor** grads) {
     bool fine = true;
     switch (source.kind) {
       case Source::SavedInput:
-      case Source::SavedOutput: fine = push_saved(args, node, saved++); break;
+      case Source::SavedOutput:
+        fine = push_saved(args, node, saved++);
+        break;
       case Source::GradOutput: {
         Tensor* grad = grads[source.index];
         fine = args->push(Py_NewRef(grad ? object_of(grad) : Py_None));
@@ -272,7 +279,9 @@ bool push_arguments(Arguments* args, Node* node, Tensor** grads) {
                                           : PyLong_FromLongLong(scalar.value.i));
         break;
       }
-      case Source::None: fine = args->push(Py_NewRef(Py_None)); break;
+      case Source::None:
+        fine = args->push(Py_NewRef(Py_None));
+        break;
     }
     if (!fine) return false;
   }
@@ -302,8 +311,8 @@ bool apply_function(Node* node, Tensor** grads, Tensor** results) {
   args.push(Py_NewRef(object_of(node)));
   for (uint32_t i = 0; i < node->output_count; ++i)
     args.push(Py_NewRef(grads[i] ? object_of(grads[i]) : Py_None));
-  PyObject* returned = PyObject_VectorcallMethod(name, args.data(),
-                                                 static_cast<size_t>(args.count()), nullptr);
+  PyObject* returned =
+      PyObject_VectorcallMethod(name, args.data(), static_cast<size_t>(args.count()), nullptr);
   if (!returned) return false;
   const bool fine = replace_values(returned, Py_TYPE(node)->tp_name, results, node->edge_count);
   Py_DECREF(returned);
@@ -318,12 +327,11 @@ PyObject* geometry_argument(const std::vector<int64_t>& values) {
 PyObject* call_view_helper(const char* name, Node* node, Tensor* grad) {
   const ViewGeometry& g = *node->extras->view;
   Arguments args(6);
-  const bool fine = args.push(Py_NewRef(object_of(grad))) &&
-                    args.push(geometry_argument(g.base.sizes)) &&
-                    args.push(geometry_argument(g.base_strides)) &&
-                    args.push(geometry_argument(g.view.sizes)) &&
-                    args.push(geometry_argument(g.view_strides)) &&
-                    args.push(PyLong_FromLongLong(g.view_offset - g.base_offset));
+  const bool fine =
+      args.push(Py_NewRef(object_of(grad))) && args.push(geometry_argument(g.base.sizes)) &&
+      args.push(geometry_argument(g.base_strides)) && args.push(geometry_argument(g.view.sizes)) &&
+      args.push(geometry_argument(g.view_strides)) &&
+      args.push(PyLong_FromLongLong(g.view_offset - g.base_offset));
   if (!fine) return nullptr;
   return call_helper("flambeau.autograd.views", name, args.data(), args.count());
 }
@@ -357,8 +365,10 @@ bool apply_copy_slices(Node* node, Tensor** grads, Tensor** results) {
     fine = results[0] != nullptr;
   }
   for (size_t i = 0, to = 1; i < inner_results.size(); ++i) {
-    if (i == g.inner_target || !fine) Py_XDECREF(object_of(inner_results[i]));
-    else results[to++] = inner_results[i];
+    if (i == g.inner_target || !fine)
+      Py_XDECREF(object_of(inner_results[i]));
+    else
+      results[to++] = inner_results[i];
   }
   for (Tensor* t : inner_grads) Py_XDECREF(object_of(t));
   Py_DECREF(opened);
@@ -376,7 +386,8 @@ bool apply_constant(Tensor* grad, Tensor** results) {
 
 bool run_post_accumulate(Tensor* leaf) {
   const Autograd* a = leaf->autograd;
-  if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0) return true;
+  if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0)
+    return true;
   PyObject* list = values_of(a->post_accumulate_hooks);
   bool fine = list != nullptr;
   for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
@@ -394,11 +405,16 @@ bool run_post_accumulate(Tensor* leaf) {
 
 bool apply_node(Node* node, Tensor** grads, Tensor** results) {
   switch (node->kind) {
-    case NodeKind::Plan: return apply_plan(node, grads, results);
-    case NodeKind::Function: return apply_function(node, grads, results);
-    case NodeKind::CopySlices: return apply_copy_slices(node, grads, results);
-    case NodeKind::AsStrided: return apply_strided(node, grads, results);
-    case NodeKind::Constant: return !grads[0] || apply_constant(grads[0], results);
+    case NodeKind::Plan:
+      return apply_plan(node, grads, results);
+    case NodeKind::Function:
+      return apply_function(node, grads, results);
+    case NodeKind::CopySlices:
+      return apply_copy_slices(node, grads, results);
+    case NodeKind::AsStrided:
+      return apply_strided(node, grads, results);
+    case NodeKind::Constant:
+      return !grads[0] || apply_constant(grads[0], results);
     case NodeKind::Accumulate: {
       if (!grads[0]) return true;
       Tensor* leaf = tensor_of(node->object);
@@ -514,10 +530,11 @@ bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wa
   }
   if (t->dtype == wanted.dtype) return true;
   if (is_integral(t->dtype)) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "[backward] Function %s returned a gradient of dtype %s at index %zu: expected %s\n"
-                 "hint: gradients are floating point or complex",
-                 who.c_str(), dtype_name(t->dtype), index, dtype_name(wanted.dtype));
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "[backward] Function %s returned a gradient of dtype %s at index %zu: expected %s\n"
+        "hint: gradients are floating point or complex",
+        who.c_str(), dtype_name(t->dtype), index, dtype_name(wanted.dtype));
     return false;
   }
   PyObject* to = tensor_method("to");

@@ -1,8 +1,8 @@
 // What the Python side of autograd needs from the core: autograd.Function's bookkeeping, hooks of
 // tensors, gradient edges, strided views.
-#include "tape.h"
-
 #include <algorithm>
+
+#include "tape.h"
 
 namespace fb {
 
@@ -27,7 +27,8 @@ PyObject* function_begin(PyObject*, PyObject* args) {
   Node* node = node_of(self);
   const Py_ssize_t count = PyTuple_GET_SIZE(inputs);
   if (node->edge_count || node->kind != NodeKind::Function) {
-    PyErr_SetString(PyExc_RuntimeError, "[Function] a context serves one call\n"
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[Function] a context serves one call\n"
                     "hint: call apply again");
     return nullptr;
   }
@@ -68,7 +69,8 @@ bool grow_saved(Node* node, size_t saved) {
 bool save_all(Node* node, PyObject* saved, PyObject* outputs) {
   const Py_ssize_t count = PyTuple_GET_SIZE(saved);
   if (count > UINT16_MAX) {
-    PyErr_SetString(PyExc_RuntimeError, "[save_for_backward] too many tensors\n"
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[save_for_backward] too many tensors\n"
                     "hint: keep them in a list on ctx");
     return false;
   }
@@ -77,10 +79,11 @@ bool save_all(Node* node, PyObject* saved, PyObject* outputs) {
     Tensor* t = tensor_at(saved, i);
     if (!t) {
       if (PyTuple_GET_ITEM(saved, i) == Py_None) continue;
-      PyErr_Format(PyExc_TypeError,
-                   "[save_for_backward] save_for_backward can only save variables, but argument %zd "
-                   "is of type %s\nhint: store other objects as attributes of ctx",
-                   i, Py_TYPE(PyTuple_GET_ITEM(saved, i))->tp_name);
+      PyErr_Format(
+          PyExc_TypeError,
+          "[save_for_backward] save_for_backward can only save variables, but argument %zd "
+          "is of type %s\nhint: store other objects as attributes of ctx",
+          i, Py_TYPE(PyTuple_GET_ITEM(saved, i))->tp_name);
       return false;
     }
     uint16_t output = 0;
@@ -141,8 +144,8 @@ PyObject* finish_output(const FunctionCall& call, Py_ssize_t k) {
   const auto index = static_cast<uint32_t>(k);
   call.node->extras->outputs[index] = std::move(m);
   if (is_dirty) {
-    if (differentiable && (!check_inplace_on(t, true) ||
-                           !rebase_history(t, call.node, index, SIZE_MAX)))
+    if (differentiable &&
+        (!check_inplace_on(t, true) || !rebase_history(t, call.node, index, SIZE_MAX)))
       return nullptr;
     return Py_NewRef(item);
   }
@@ -190,8 +193,10 @@ PyObject* function_finish(PyObject*, PyObject* args) {
   PyObject* results = PyTuple_New(count);
   for (Py_ssize_t k = 0; results && k < count; ++k) {
     PyObject* output = finish_output(call, k);
-    if (!output) Py_CLEAR(results);
-    else PyTuple_SET_ITEM(results, k, output);
+    if (!output)
+      Py_CLEAR(results);
+    else
+      PyTuple_SET_ITEM(results, k, output);
   }
   if (results && call.tracked && !save_all(call.node, saved, results)) Py_CLEAR(results);
   return results;
@@ -232,8 +237,9 @@ PyObject* post_accumulate_hooks(PyObject*, PyObject* object) {
     PyErr_Format(PyExc_RuntimeError,
                  "[register_post_accumulate_grad_hook] %s\nhint: use register_hook on interior "
                  "tensors",
-                 a && a->node ? "post accumulate grad hooks cannot be registered on non-leaf tensors"
-                              : "cannot register a hook on a tensor that doesn't require gradient");
+                 a && a->node
+                     ? "post accumulate grad hooks cannot be registered on non-leaf tensors"
+                     : "cannot register a hook on a tensor that doesn't require gradient");
     return nullptr;
   }
   return Py_XNewRef(node_hooks_dict(&tensor_autograd(t)->post_accumulate_hooks));
@@ -274,7 +280,8 @@ PyObject* gradient_edge_of(PyObject*, PyObject* object) {
 }
 
 // as_strided_view(base, sizes, strides, offset): an alias with strided history. Unlike the public
-// as_strided it works in the base's own history, so that views can be rebuilt while differentiating.
+// as_strided it works in the base's own history, so that views can be rebuilt while
+// differentiating.
 PyObject* as_strided_view(PyObject*, PyObject* args) {
   PyObject *object, *sizes, *strides;
   long long offset;

@@ -12,11 +12,10 @@ namespace {
 enum class GuardKind : uint8_t { NoGrad, EnableGrad, SetGrad, Inference };
 
 struct Guard {
-  PyObject_HEAD
-  GuardKind kind;
-  bool target;        // what the kind is set to
-  GradMode before;    // SetGrad: as it was when the guard was made
-  uint64_t history;   // two bits (enabled, inference) per level, newest lowest
+  PyObject_HEAD GuardKind kind;
+  bool target;       // what the kind is set to
+  GradMode before;   // SetGrad: as it was when the guard was made
+  uint64_t history;  // two bits (enabled, inference) per level, newest lowest
 };
 
 Guard* as_guard(PyObject* o) { return reinterpret_cast<Guard*>(o); }
@@ -106,12 +105,14 @@ PyObject* guard_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
 PyObject* guard_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject* function;
   if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
-    PyErr_SetString(PyExc_TypeError, "[grad_mode] the decorator takes one function\n"
+    PyErr_SetString(PyExc_TypeError,
+                    "[grad_mode] the decorator takes one function\n"
                     "hint: @no_grad() or with no_grad():");
     return nullptr;
   }
   if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
-  if (as_guard(self)->kind == GuardKind::SetGrad) grad_mode.enabled = as_guard(self)->before.enabled;
+  if (as_guard(self)->kind == GuardKind::SetGrad)
+    grad_mode.enabled = as_guard(self)->before.enabled;
   return decorate(self, function);
 }
 
@@ -137,20 +138,18 @@ PyMethodDef guard_methods[] = {
     {"__exit__", fast(guard_exit), METH_FASTCALL, nullptr},
     {"clone", guard_clone, METH_NOARGS, "A fresh guard of the same mode."},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef guard_getset[] = {
-    {"mode", guard_mode, nullptr, "The mode it sets.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef guard_getset[] = {{"mode", guard_mode, nullptr, "The mode it sets.", nullptr},
+                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 bool add_guard(PyObject* module, const char* name, newfunc create, const char* doc) {
-  PyType_Slot slots[] = {
-      {Py_tp_new, reinterpret_cast<void*>(create)},
-      {Py_tp_init, reinterpret_cast<void*>(guard_init)},
-      {Py_tp_dealloc, reinterpret_cast<void*>(guard_dealloc)},
-      {Py_tp_call, reinterpret_cast<void*>(guard_call)},
-      {Py_tp_methods, guard_methods},
-      {Py_tp_getset, guard_getset},
-      {Py_tp_doc, const_cast<char*>(doc)},
-      {0, nullptr}};
+  PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
+                         {Py_tp_init, reinterpret_cast<void*>(guard_init)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(guard_dealloc)},
+                         {Py_tp_call, reinterpret_cast<void*>(guard_call)},
+                         {Py_tp_methods, guard_methods},
+                         {Py_tp_getset, guard_getset},
+                         {Py_tp_doc, const_cast<char*>(doc)},
+                         {0, nullptr}};
   const std::string full = std::string("flambeau.") + name;
   PyType_Spec spec = {full.c_str(), sizeof(Guard), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                       slots};
@@ -199,7 +198,8 @@ PyObject* push_saved_hooks(PyObject*, PyObject* args) {
 PyObject* pop_saved_hooks(PyObject*, PyObject*) {
   HookStack& stack = hook_stack();
   if (stack.hooks.empty()) {
-    PyErr_SetString(PyExc_RuntimeError, "[saved_tensors_hooks] no hooks are active\n"
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[saved_tensors_hooks] no hooks are active\n"
                     "hint: leave each context once");
     return nullptr;
   }
@@ -214,8 +214,8 @@ PyObject* pop_saved_hooks(PyObject*, PyObject*) {
 // Returns the message that was set before, or None.
 PyObject* disable_saved_hooks(PyObject*, PyObject* message) {
   HookStack& stack = hook_stack();
-  PyObject* before = stack.disabled.empty() ? Py_NewRef(Py_None)
-                                            : PyUnicode_FromString(stack.disabled.c_str());
+  PyObject* before =
+      stack.disabled.empty() ? Py_NewRef(Py_None) : PyUnicode_FromString(stack.disabled.c_str());
   if (message == Py_None) {
     stack.disabled.clear();
   } else {

@@ -2,11 +2,11 @@
 //
 // Nodes of the exact type come from a free list. Freeing one may free the graph behind it, whose
 // depth has no bound, so nested frees are put off: only the outermost one works, in a loop.
-#include "tape.h"
-
 #include <structmember.h>
 
 #include <new>
+
+#include "tape.h"
 
 namespace fb {
 
@@ -165,8 +165,10 @@ PyObject* get_next_functions(PyObject* self, void*) {
   for (size_t i = 0; tuple && i < n->edge_count; ++i) {
     PyObject* next = n->edge(i).node ? object_of(n->edge(i).node) : Py_None;
     PyObject* pair = Py_BuildValue("(OK)", next, static_cast<unsigned long long>(n->edge(i).index));
-    if (!pair) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), pair);
+    if (!pair)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), pair);
   }
   return tuple;
 }
@@ -183,9 +185,10 @@ PyObject* get_saved(PyObject* self, void*) {
   PyObject* tuple = PyTuple_New(n->saved_count);
   for (size_t i = 0; tuple && i < n->saved_count; ++i) {
     Tensor* t = unpack_saved(n, i);
-    if (!t && PyErr_Occurred()) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i),
-                          t ? object_of(t) : Py_NewRef(Py_None));
+    if (!t && PyErr_Occurred())
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), t ? object_of(t) : Py_NewRef(Py_None));
   }
   return tuple;
 }
@@ -197,7 +200,9 @@ PyObject* saved_by_name(Node* n, const char* name) {
   for (const Source& s : n->instance->plan->backward->arguments) {
     if (s.kind != Source::SavedInput && s.kind != Source::SavedOutput) continue;
     const bool input = s.kind == Source::SavedInput;
-    const char* common = input ? (s.index == 0 ? "self" : s.index == 1 ? "other" : "")
+    const char* common = input ? (s.index == 0   ? "self"
+                                  : s.index == 1 ? "other"
+                                                 : "")
                                : (s.index == 0 ? "result" : "");
     const std::string full = (input ? "inputs_" : "outputs_") + std::to_string(s.index);
     if (std::strcmp(common, name) == 0 || full == name) {
@@ -277,8 +282,10 @@ PyObject* get_input_metadata(PyObject* self, void*) {
     } else {
       entry = Py_NewRef(Py_None);
     }
-    if (!entry) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, i, entry);
+    if (!entry)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, i, entry);
   }
   return tuple;
 }
@@ -344,7 +351,8 @@ Node* node_new(NodeKind kind, size_t edges, size_t saved, size_t scalars) {
 bool node_reserve(Node* n, size_t edges, size_t saved, size_t scalars) {
   const size_t count = edges + saved + scalars;
   if (saved > UINT16_MAX || scalars > UINT16_MAX) {
-    PyErr_SetString(PyExc_RuntimeError, "[autograd] too many saved values in one operation\n"
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[autograd] too many saved values in one operation\n"
                     "hint: split the operation");
     return false;
   }
@@ -373,9 +381,12 @@ NodeExtras* node_extras(Node* n) {
 
 std::string node_name(const Node* n) {
   switch (n->kind) {
-    case NodeKind::Accumulate: return "AccumulateGrad";
-    case NodeKind::CopySlices: return "CopySlices";
-    case NodeKind::AsStrided: return "AsStridedBackward0";
+    case NodeKind::Accumulate:
+      return "AccumulateGrad";
+    case NodeKind::CopySlices:
+      return "CopySlices";
+    case NodeKind::AsStrided:
+      return "AsStridedBackward0";
     case NodeKind::Function: {
       const std::string full = Py_TYPE(n)->tp_name;
       return full.substr(full.rfind('.') + 1);
@@ -386,7 +397,8 @@ std::string node_name(const Node* n) {
       if (!name.empty()) name[0] = static_cast<char>(Py_TOUPPER(name[0]));
       return name + "Backward0";
     }
-    case NodeKind::Plan: break;
+    case NodeKind::Plan:
+      break;
   }
   const BackwardSpec* backward = n->instance->plan->backward.get();
   return backward ? backward->name : n->instance->plan->name;

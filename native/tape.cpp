@@ -18,9 +18,9 @@ bool differentiable(DType t) { return is_floating(t) || is_complex(t); }
 
 const char* legacy_type_name(DType t) {
   static const char* const names[kDTypeCount] = {
-      "BoolTensor", "ByteTensor",     "CharTensor",  "ShortTensor",  "IntTensor",
-      "LongTensor", "HalfTensor",     "BFloat16Tensor", "FloatTensor", "DoubleTensor",
-      "ComplexFloatTensor", "ComplexDoubleTensor"};
+      "BoolTensor",  "ByteTensor",   "CharTensor",         "ShortTensor",
+      "IntTensor",   "LongTensor",   "HalfTensor",         "BFloat16Tensor",
+      "FloatTensor", "DoubleTensor", "ComplexFloatTensor", "ComplexDoubleTensor"};
   return names[static_cast<int>(t)];
 }
 
@@ -93,18 +93,20 @@ void raise_second_time() {
 void raise_modified(Node* node, const Saved& saved, const Tensor* t) {
   std::string origin;
   if (saved.output) {
-    origin = ", which is output " + std::to_string(saved.output - 1) + " of " + node_name(node) + ",";
+    origin =
+        ", which is output " + std::to_string(saved.output - 1) + " of " + node_name(node) + ",";
   } else if (t->autograd && t->autograd->node) {
     origin = ", which is output " + std::to_string(t->autograd->output_index) + " of " +
              node_name(t->autograd->node) + ",";
   }
-  PyErr_Format(PyExc_RuntimeError,
-               "[backward] one of the variables needed for gradient computation has been modified "
-               "by an inplace operation: [torch.%s %s]%s is at version %u; expected version %u instead\n"
-               "hint: use the out-of-place operation or clone() the value first; "
-               "autograd.set_detect_anomaly(True) names the line that computed it (%s)",
-               legacy_type_name(t->dtype), sizes_text(t).c_str(), origin.c_str(),
-               t->storage->version, saved.version, node_name(node).c_str());
+  PyErr_Format(
+      PyExc_RuntimeError,
+      "[backward] one of the variables needed for gradient computation has been modified "
+      "by an inplace operation: [torch.%s %s]%s is at version %u; expected version %u instead\n"
+      "hint: use the out-of-place operation or clone() the value first; "
+      "autograd.set_detect_anomaly(True) names the line that computed it (%s)",
+      legacy_type_name(t->dtype), sizes_text(t).c_str(), origin.c_str(), t->storage->version,
+      saved.version, node_name(node).c_str());
 }
 
 // An alias of a saved value that has the history of the original again.
@@ -148,8 +150,8 @@ Tensor* unpack_hooked(Node* node, const Saved& saved) {
     if (history && edge.node && edge.node->kind == NodeKind::Accumulate) {
       result = tensor_of(Py_NewRef(edge.node->object));
     } else {
-      result = history ? with_history(data, edge.node, edge.index, true)
-                       : tensor_of(Py_NewRef(value));
+      result =
+          history ? with_history(data, edge.node, edge.index, true) : tensor_of(Py_NewRef(value));
     }
   }
   Py_XDECREF(value);
@@ -446,8 +448,10 @@ void* Autograd::operator new(size_t bytes, const std::nothrow_t&) noexcept {
   return spare_autograd_count > 0 ? spare_autograds[--spare_autograd_count] : PyMem_Malloc(bytes);
 }
 void Autograd::operator delete(void* block) noexcept {
-  if (spare_autograd_count < kSpareAutograds) spare_autograds[spare_autograd_count++] = block;
-  else PyMem_Free(block);
+  if (spare_autograd_count < kSpareAutograds)
+    spare_autograds[spare_autograd_count++] = block;
+  else
+    PyMem_Free(block);
 }
 
 OutputMetadata metadata_of(const Tensor* t) {

@@ -29,8 +29,8 @@ struct Edge {
 struct Saved {
   PyObject* object;  // owned: a Tensor, or what the pack hook returned; null: absent or released
   uint32_t version;
-  uint16_t output;   // 1 + number of the node's own output, 0: an input
-  uint16_t packed;   // 1 + index into NodeExtras::packed, 0: `object` is the tensor
+  uint16_t output;  // 1 + number of the node's own output, 0: an input
+  uint16_t packed;  // 1 + index into NodeExtras::packed, 0: `object` is the tensor
 };
 
 struct SavedScalar {
@@ -71,14 +71,14 @@ struct RetainedOutput {
   PyObject* reference;  // owned weak reference to the tensor
 };
 
-struct NodeExtras {  // what few nodes have
-  PyObject* metadata = nullptr;                // dict
-  PyObject* prehooks = nullptr;                // OrderedDict: before the node, on output gradients
-  PyObject* posthooks = nullptr;               // OrderedDict: after the node
-  std::vector<PyObject*> tensor_hooks;         // per output: OrderedDict or null
+struct NodeExtras {                     // what few nodes have
+  PyObject* metadata = nullptr;         // dict
+  PyObject* prehooks = nullptr;         // OrderedDict: before the node, on output gradients
+  PyObject* posthooks = nullptr;        // OrderedDict: after the node
+  std::vector<PyObject*> tensor_hooks;  // per output: OrderedDict or null
   std::vector<RetainedOutput> retained;
   std::vector<Packed> packed;
-  std::vector<OutputMetadata> outputs;         // where the Plan does not tell
+  std::vector<OutputMetadata> outputs;  // where the Plan does not tell
   std::unique_ptr<ViewGeometry> view;
 };
 
@@ -86,21 +86,20 @@ struct GraphTask;
 constexpr int kInlineCells = 8;
 
 struct Node {
-  PyObject_HEAD
-  NodeKind kind;
-  bool released;           // its saved tensors were freed
-  bool wide;               // cells on the heap
+  PyObject_HEAD NodeKind kind;
+  bool released;  // its saved tensors were freed
+  bool wide;      // cells on the heap
   uint16_t saved_count, scalar_count;
   uint32_t edge_count;
   uint32_t output_count;   // gradients it takes: of visible results, then of saved ones
   uint32_t visible_count;  // those that hooks see
   uint32_t task_index;     // its place in `task`
   uint64_t sequence;
-  Instance* instance;      // owned; Plan and Constant nodes
-  PyObject* object;        // owned; Accumulate: the leaf; CopySlices: the inner node
+  Instance* instance;  // owned; Plan and Constant nodes
+  PyObject* object;    // owned; Accumulate: the leaf; CopySlices: the inner node
   NodeExtras* extras;
-  GraphTask* task;         // the running backward that uses task_index
-  Node* next_dead;         // see node_dealloc
+  GraphTask* task;  // the running backward that uses task_index
+  Node* next_dead;  // see node_dealloc
   PyObject* weakrefs;
   Cell* cells;
   Cell inline_cells[kInlineCells];
@@ -123,18 +122,18 @@ constexpr uint64_t kAccumulateSequence = UINT64_MAX;
 // Cells are zeroed. The collector sees the node at once. Null + exception on failure.
 Node* node_new(NodeKind kind, size_t edges, size_t saved, size_t scalars);
 bool node_reserve(Node* node, size_t edges, size_t saved, size_t scalars);  // only while empty
-NodeExtras* node_extras(Node* node);              // creates on demand; null + MemoryError
+NodeExtras* node_extras(Node* node);  // creates on demand; null + MemoryError
 std::string node_name(const Node* node);
-PyObject* node_hooks_dict(PyObject** slot);       // borrowed OrderedDict, made on demand
+PyObject* node_hooks_dict(PyObject** slot);  // borrowed OrderedDict, made on demand
 // Shape and dtype that the gradient of output `index` must have. False: unknown (no exception).
 bool node_output_metadata(const Node* node, uint32_t index, OutputMetadata* out);
-void node_release_saved(Node* node);              // frees saved tensors (and the inner node's)
+void node_release_saved(Node* node);  // frees saved tensors (and the inner node's)
 bool init_node(PyObject* module);
 
 // ---------------------------------------------------------------- tape.cpp
 // The edge along which a tensor's gradient flows; out->node is a new reference or null.
 bool gradient_edge(Tensor* t, Edge* out);
-Node* accumulator_of(Tensor* leaf);               // new reference
+Node* accumulator_of(Tensor* leaf);                       // new reference
 void set_history(Tensor* t, Node* node, uint32_t index);  // takes its own reference
 bool rebase_history(Tensor* target, Node* node, uint32_t index, size_t target_edge);
 // output: 1 + number of the node's result that t is, 0: none. Results that nobody else sees
@@ -144,12 +143,12 @@ Tensor* unpack_saved(Node* node, size_t position);  // new reference; null + exc
 OutputMetadata metadata_of(const Tensor* t);
 bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation);
 bool check_inplace_on(Tensor* target, bool will_record);
-extern PyObject* anomaly_recorder;                // called with each new node, or null
+extern PyObject* anomaly_recorder;  // called with each new node, or null
 
 // ---------------------------------------------------------------- engine.cpp
 extern PyMethodDef engine_functions[];
 // A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").
-PyObject* tensor_method(const char* name);        // borrowed, cached; null + exception
+PyObject* tensor_method(const char* name);  // borrowed, cached; null + exception
 PyObject* call_helper(const char* module, const char* name, PyObject* const* args,
                       Py_ssize_t count);
 
@@ -157,14 +156,15 @@ PyObject* call_helper(const char* module, const char* name, PyObject* const* arg
 PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count);
 // *slot = value (stolen); false when value is null.
 bool replace_tensor(Tensor** slot, PyObject* value);
-bool add_gradient(Tensor** slot, Tensor* grad);   // *slot += grad (stolen)
-bool run_pre_hooks(Node* node, Tensor** grads);   // tensor hooks, then retained gradients
+bool add_gradient(Tensor** slot, Tensor* grad);  // *slot += grad (stolen)
+bool run_pre_hooks(Node* node, Tensor** grads);  // tensor hooks, then retained gradients
 // Hooks, backward, checks. grads: output_count entries, results: edge_count entries (null before).
 bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph);
-bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted, Tensor** grad);
+bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted,
+                  Tensor** grad);
 std::string sizes_text(const int64_t* sizes, size_t ndim);
 bool same_shape(const Tensor* a, const Tensor* b);
-void report_failure(Node* node);                  // anomaly mode: names the forward line
+void report_failure(Node* node);  // anomaly mode: names the forward line
 
 // ---------------------------------------------------------------- modes.cpp, function.cpp
 struct SavedHooks {
