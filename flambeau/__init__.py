@@ -44,17 +44,51 @@ _install()
 _tensor.install()
 globals().update(_namespace("torch"))
 
-from flambeau import autograd, nn, optim  # noqa: E402 - they use the names above
-from flambeau import compiler as compiler  # noqa: E402
-from flambeau.autograd import (  # noqa: E402
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from flambeau.capture import regions as _regions  # noqa: E402
-from flambeau.capture.regions import compile  # noqa: A004, E402
+# What a program may never touch is loaded when it asks: an import pays for operators only.
+_LAZY = {
+    "compile": "flambeau.capture.regions",
+    "enable_grad": "flambeau.autograd",
+    "inference_mode": "flambeau.autograd",
+    "is_grad_enabled": "flambeau.autograd",
+    "is_inference_mode_enabled": "flambeau.autograd",
+    "load": "flambeau.serialization",
+    "no_grad": "flambeau.autograd",
+    "save": "flambeau.serialization",
+    "set_grad_enabled": "flambeau.autograd",
+}
 
-_regions.install()
+
+def __getattr__(name: str) -> object:
+    """Names of `_LAZY`, then submodules (`nn`, `optim`, `linalg` ...)."""
+    from importlib import import_module
+
+    if name in _LAZY:
+        value: object = getattr(import_module(_LAZY[name]), name)
+    elif name.startswith("_"):
+        raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+    else:
+        try:
+            value = import_module(f"flambeau.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"flambeau.{name}":
+                raise
+            raise AttributeError(f"module 'flambeau' has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    from pkgutil import iter_modules
+
+    return sorted({*globals(), *_LAZY, *(module.name for module in iter_modules(__path__))})
+
+
+def _compile_stream(*arguments: object) -> object:
+    """Loads the stream compiler when a recorded region asks for it first."""
+    from flambeau.capture import regions
+
+    regions.install()
+    return regions.stream.compile_stream(*arguments)
+
+
+_core.set_stream_compiler(_compile_stream)
