@@ -1,0 +1,104 @@
+"""First call of an op whose kernels are in the cache, each op in fresh processes.
+
+A first call traces the op, derives its backward if it needs one, schedules, and finds the kernels
+in the cache. "In a running program" is the first call of this op after another op was called once
+(the usual case: the compiler's modules are loaded); "first of all" is the very first op of a
+process, which also loads those modules.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.harness import duration
+
+BUDGET = 1e-3
+ROOT = Path(__file__).resolve().parent.parent
+ROUNDS = 3
+TENSORS = """
+a, b = t.empty(16, 16), t.empty(16, 16)
+c, w = t.empty(16), t.empty(16, 16)
+i = t.empty(16, dtype=t.int64)
+"""
+CASES = {
+    "add": "a + b",
+    "sub": "a - b",
+    "mul": "a * b",
+    "div": "a / b",
+    "add number": "a + 1.5",
+    "pow": "a ** 2",
+    "neg": "-a",
+    "exp": "a.exp()",
+    "log": "a.log()",
+    "sqrt": "a.sqrt()",
+    "tanh": "a.tanh()",
+    "sigmoid": "a.sigmoid()",
+    "relu": "a.relu()",
+    "gelu": "t.nn.functional.gelu(a)",
+    "softmax": "a.softmax(-1)",
+    "layer_norm": "t.nn.functional.layer_norm(a, (16,))",
+    "sum": "a.sum()",
+    "sum dim": "a.sum(1)",
+    "mean": "a.mean()",
+    "amax": "a.amax(-1)",
+    "argmax": "a.argmax(-1)",
+    "matmul": "a @ b",
+    "linear": "t.nn.functional.linear(a, w, c)",
+    "view": "a.view(8, 32)",
+    "transpose": "a.transpose(0, 1)",
+    "cat": "t.cat([a, b])",
+    "where": "t.where(a > 0, a, b)",
+    "add in place": "a.add_(b)",
+    "eq": "a == b",
+    "to int64": "a.to(t.int64)",
+    "zeros": "t.zeros(16, 16)",
+    "cumsum": "a.cumsum(0)",
+}
+CHILD = """
+import sys, time
+import flambeau as t
+t.nn.functional
+{tensors}
+if {running}:
+    a.abs().sum(0)
+def call():
+    return {call}
+began = time.perf_counter()
+call()
+print(time.perf_counter() - began)
+"""
+
+
+def once(call: str, running: bool) -> float:
+    """Seconds of the first call, in a process of its own."""
+    code = CHILD.format(tensors=TENSORS, running=running, call=call)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def first_call(call: str, running: bool = True, rounds: int = ROUNDS) -> float:
+    """The fastest of a few processes; one before them fills the cache."""
+    once(call, running)
+    return min(once(call, running) for _ in range(rounds))
+
+
+def main() -> None:
+    """Prints one line per op and the median."""
+    print("first call, kernels in the cache (a fresh process each)")
+    found = {name: first_call(call) for name, call in CASES.items()}
+    for name, seconds in found.items():
+        print(f"  {name:14}{duration(seconds):>10}")
+    median = statistics.median(found.values())
+    verdict = "ok" if median <= BUDGET else "over"
+    print(f"median in a running program: {duration(median)} (budget {duration(BUDGET)}: {verdict})")
+    sample = [first_call(CASES[name], running=False) for name in ("add", "softmax", "matmul")]
+    print(f"median as first op of all: {duration(statistics.median(sample))}")
+
+
+if __name__ == "__main__":
+    main()
