@@ -2,11 +2,13 @@
 //
 // Nodes of the exact type come from a free list. Freeing one may free the graph behind it, whose
 // depth has no bound, so nested frees are put off: only the outermost one works, in a loop.
-#include <structmember.h>
+#include "tape.h"
+
+// clang-format off
+#include <structmember.h>  // needs Python.h before it
+// clang-format on
 
 #include <new>
-
-#include "tape.h"
 
 namespace fb {
 
@@ -121,6 +123,7 @@ void node_dealloc(PyObject* self) {
 void initialise(Node* n, NodeKind kind) {
   n->kind = kind;
   n->released = n->wide = false;
+  n->captured = active_recorder != nullptr && kind != NodeKind::Accumulate;
   n->saved_count = n->scalar_count = 0;
   n->edge_count = 0;
   n->output_count = n->visible_count = 1;
