@@ -1,7 +1,7 @@
 """`nn.functional`: the operators whose home is here, and the few functions around them.
 
-Operators come straight from the registry (`flambeau/ops`). What is written here has arguments that an
-operator has not: `inplace`, old ones such as `size_average`, or a choice between operators.
+Operators come straight from the registry (`flambeau/ops`). What is written here has arguments that
+an operator has not: `inplace`, old ones such as `size_average`, or a choice between operators.
 """
 
 from __future__ import annotations
@@ -239,107 +239,6 @@ def gumbel_softmax(
     return torch.zeros_like(logits).detach().scatter_(dim, index, 1.0) - soft.detach() + soft
 
 
-# ------------------------------------------------------------------------------ dropout
-def _check_probability(p: float) -> None:
-    if p < 0.0 or p > 1.0:
-        text = f"dropout probability has to be between 0 and 1, but got {p}"
-        raise ValueError(problem("dropout", text, "0 <= p <= 1"))
-
-
-def _feature_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:  # noqa: A002
-    """Dropout with one draw per sample and channel."""
-    if not training or p == 0.0:
-        return input
-    if p == 1.0:
-        return input.zero_() if inplace else input * torch.zeros_like(input)
-    shape = (*input.shape[:2], *([1] * (input.dim() - 2)))
-    mask = torch.empty(shape, dtype=input.dtype).bernoulli_(1 - p).div_(1 - p)
-    return input.mul_(mask) if inplace else input * mask
-
-
-def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
-    """Dropout of whole channels of `(N, C, L)` or `(C, L)`.
-
-    Raises:
-        RuntimeError: another number of dimensions.
-    """
-    _check_probability(p)
-    if input.dim() not in (2, 3):
-        text = f"Expected 2D or 3D input, but received a {input.dim()}D input."
-        raise RuntimeError(problem("dropout1d", text, "reshape it to (N, C, L)"))
-    return _batched_feature_dropout(input, input.dim() == 3, p, training, inplace)
-
-
-def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
-    """Dropout of whole channels of `(N, C, H, W)`."""
-    _check_probability(p)
-    if input.dim() not in (3, 4):
-        warnings.warn(
-            f"dropout2d: Received a {input.dim()}-D input to dropout2d, which is deprecated and "
-            "will result in an error in a future release. To retain the behavior and silence this "
-            "warning, please use dropout instead.",
-            stacklevel=2,
-        )
-    return _feature_dropout(input, p, training, inplace)
-
-
-def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
-    """Dropout of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`."""
-    _check_probability(p)
-    return _batched_feature_dropout(input, input.dim() == 5, p, training, inplace)
-
-
-def _batched_feature_dropout(
-    input: Any,  # noqa: A002
-    batched: bool,
-    p: float,
-    training: bool,
-    inplace: bool,
-) -> Any:
-    if batched:
-        return _feature_dropout(input, p, training, inplace)
-    result = _feature_dropout(input.unsqueeze(0), p, training, inplace)
-    return input if inplace else result.squeeze(0)
-
-
-def _alpha_dropout(input: Any, p: float, inplace: bool, shape: Any) -> Any:  # noqa: A002
-    """Zeroed elements take SELU's lower limit; then mean and variance are restored."""
-    lowest = 1.7580993408473766
-    factor = 1.0 / math.sqrt((lowest * lowest * p + 1) * (1 - p))
-    kept = torch.empty(shape, dtype=input.dtype).bernoulli_(1 - p)
-    shift = (kept - 1) * (lowest * factor) + lowest * factor * p
-    scale = kept * factor
-    if inplace:
-        return input.mul_(scale).add_(shift)
-    return input * scale + shift
-
-
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:  # noqa: A002
-    """Dropout for SELU networks: keeps mean and variance (Klambauer et al. 2017)."""
-    _check_probability(p)
-    if not training or p == 0.0:
-        return input
-    if p == 1.0:
-        return input.mul_(0) if inplace else input * 0
-    return _alpha_dropout(input, p, inplace, input.shape)
-
-
-def feature_alpha_dropout(
-    input: Any,  # noqa: A002
-    p: float = 0.5,
-    training: bool = False,
-    inplace: bool = False,
-) -> Any:
-    """`alpha_dropout` of whole channels."""
-    _check_probability(p)
-    if not training or p == 0.0:
-        return input
-    if p == 1.0:
-        return input.mul_(0) if inplace else input * 0
-    shape = (*input.shape[:2], *([1] * (input.dim() - 2)))
-    return _alpha_dropout(input, p, inplace, shape)
-
-
 # ------------------------------------------------------------------------------ normalisation
 _instance_norm = _operators.get("instance_norm")
 
@@ -384,53 +283,7 @@ def _track_instances(input: Any, running_mean: Any, running_var: Any, momentum: 
         running_var.lerp_(samples.var(2).mean(0).to(running_var.dtype), momentum)
 
 
-def local_response_norm(
-    input: Any,  # noqa: A002
-    size: int,
-    alpha: float = 1e-4,
-    beta: float = 0.75,
-    k: float = 1.0,
-) -> Any:
-    """x / (k + alpha * mean of squares of `size` neighbouring channels)^beta.
-
-    Krizhevsky et al. 2012. Raises ValueError for fewer than 3 dimensions.
-    """
-    dims = input.dim()
-    if dims < 3:
-        text = f"Expected 3D or higher dimensionality input (got {dims} dimensions)"
-        raise ValueError(problem("local_response_norm", text, "add dimensions"))
-    if input.numel() == 0:
-        return input
-    before = (size // 2, (size - 1) // 2)
-    squares = pad(input * input, (0, 0) * (dims - 2) + before)
-    channels = input.size(1)
-    total = squares.narrow(1, 0, channels)
-    for shift in range(1, size):
-        total = total + squares.narrow(1, shift, channels)
-    return input / (total / size * alpha + k).pow(beta)
-
-
 # ------------------------------------------------------------------------------ distances
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`."""
-    op = _operators.get("cosine_similarity")
-    if op is not None:
-        return op(x1, x2, dim, eps)
-    a, b = torch.broadcast_tensors(x1, x2)
-    lengths = ((a * a).sum(dim), (b * b).sum(dim))
-    first, second = (v.clamp_min(eps * eps).sqrt() for v in lengths)
-    return (a * b).sum(dim) / (first * second)
-
-
-def pairwise_distance(
-    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> Any:
-    """The p-norm of x1 - x2 + eps over the last dimension."""
-    op = _operators.get("pairwise_distance")
-    if op is not None:
-        return op(x1, x2, p, eps, keepdim)
-    difference = x1 - x2 + eps
-    return torch.norm(difference, p, dim=-1, keepdim=keepdim)
 
 
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
@@ -438,9 +291,6 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 
     Shape: `(*, I)`, `(*, J)`, `(O, I, J)` -> `(*, O)`.
     """
-    op = _operators.get("bilinear")
-    if op is not None:
-        return op(input1, input2, weight, bias)
     outputs, inner1, inner2 = weight.shape
     left = torch.matmul(input1, weight.permute(1, 0, 2).reshape(inner1, outputs * inner2))
     left = left.reshape(*input1.shape[:-1], outputs, inner2)
@@ -448,32 +298,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     return result if bias is None else result + bias
 
 
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
-    """1 at the class, 0 elsewhere, in a new last dimension (int64).
-
-    Args:
-        tensor: class indices (int64).
-        num_classes: the largest index + 1 when -1.
-
-    Raises:
-        RuntimeError: not int64, negative classes, or classes beyond `num_classes`.
-    """
-    if tensor.dtype is not _core.int64:
-        text = f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}"
-        raise RuntimeError(problem("one_hot", text, "call .long()"))
-    if tensor.numel() == 0:
-        if num_classes <= 0:
-            text = "Can not infer total number of classes from empty tensor."
-            raise RuntimeError(problem("one_hot", text, "give num_classes"))
-        return torch.zeros((*tensor.shape, num_classes), dtype=_core.int64)
-    if int(tensor.min()) < 0:
-        raise RuntimeError(problem("one_hot", "Class values must be non-negative.", "shift them"))
-    largest = int(tensor.max())
-    if num_classes == -1:
-        num_classes = largest + 1
-    elif num_classes <= largest:
-        text = "Class values must be smaller than num_classes."
-        raise RuntimeError(problem("one_hot", text, f"num_classes={largest + 1}"))
-    return (tensor.unsqueeze(-1) == torch.arange(num_classes)).to(_core.int64)
-
-
+# At the end, since it calls functions of this module.
+from flambeau.nn.functional_attention import canonical_mask as _canonical_mask  # noqa: E402, F401
+from flambeau.nn.functional_attention import (  # noqa: E402
+    multi_head_attention_forward as multi_head_attention_forward,
+)

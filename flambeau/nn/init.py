@@ -81,7 +81,7 @@ def _normal_cdf(x: float) -> float:
 
 
 def _truncated(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
-    """Rejection: from the normal distribution where it is mostly inside, else from a uniform one."""
+    """Rejection: from the normal distribution if it is mostly inside, else from a uniform one."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "

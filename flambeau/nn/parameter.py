@@ -44,6 +44,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     __torch_function__ = _core._disabled_torch_function
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        """An alias of `data` that is a parameter."""
         if data is None:
             data = _core.tensor_empty((0,))
         if type(data) is Tensor or type(data) is Parameter:
@@ -84,6 +85,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     """
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        """An alias of `data` that is marked as a buffer."""
         if data is None:
             data = _core.tensor_empty((0,))
         marked = data.detach().requires_grad_(data.requires_grad)
@@ -108,6 +110,7 @@ class UninitializedParameter(Parameter):
     """A parameter without a shape; not supported."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Raises NotImplementedError."""
         _no_lazy(cls.__name__)
 
 
@@ -115,6 +118,7 @@ class UninitializedBuffer(Buffer):
     """A buffer without a shape; not supported."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Raises NotImplementedError."""
         _no_lazy(cls.__name__)
 
 

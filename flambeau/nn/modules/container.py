@@ -186,6 +186,10 @@ class ModuleList(_Numbered):
             return type(self)(list(self._modules.values())[idx])
         return self._modules[str(_position("ModuleList", idx, len(self)))]
 
+    def insert(self, index: int, module: Any) -> None:
+        """Puts a module before position `index`."""
+        super().insert(index, module)
+
     def __setitem__(self, idx: int, module: Any) -> None:
         setattr(self, str(_position("ModuleList", idx, len(self))), module)
 
@@ -418,6 +422,7 @@ class ParameterList(Module):
         return "\n".join(_describe(i, value, _dtype) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises RuntimeError: a list of parameters is no layer."""
         raise RuntimeError(
             problem("ParameterList", "ParameterList should not be called.", "index it")
         )
@@ -544,6 +549,7 @@ class ParameterDict(Module):
         return "\n".join(_describe(key, value, typename) for key, value in self.items())
 
     def __call__(self, input: Any = None) -> Any:  # noqa: A002
+        """Raises RuntimeError: a dictionary of parameters is no layer."""
         raise RuntimeError(
             problem("ParameterDict", "ParameterDict should not be called.", "index it")
         )

@@ -1,7 +1,7 @@
 """`Module`: the base of every layer and model.
 
-The class is assembled from three parts: what a module owns (`registry`), how it is saved (`state`), and,
-here, what it does: calls with hooks, conversions, modes. Calling a module without hooks costs
+The class is assembled from three parts: what a module owns (`registry`), how it is saved (`state`),
+and, here, what it does: calls with hooks, conversions, modes. Calling a module without hooks costs
 one check of five dictionaries.
 """
 
@@ -18,14 +18,18 @@ from flambeau._core import Tensor
 from flambeau.autograd import no_grad
 from flambeau.autograd.graph import RemovableHandle
 from flambeau.nn.messages import problem
-from flambeau.nn.modules.hooks import (
+from flambeau.nn.modules.hooks import (  # noqa: F401 - some are only public here
     BackwardHook,
     _global_backward_hooks,
     _global_backward_pre_hooks,
+    _global_buffer_registration_hooks,
     _global_forward_hooks,
     _global_forward_hooks_always_called,
     _global_forward_hooks_with_kwargs,
     _global_forward_pre_hooks,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
+    _has_any_global_hook,
     _Kind,
     add_hook,
     register_module_backward_hook,
@@ -39,10 +43,13 @@ from flambeau.nn.modules.hooks import (
     warn_old_backward_hook,
 )
 from flambeau.nn.modules.registry import Registry
-from flambeau.nn.modules.state import (
+from flambeau.nn.modules.state import (  # noqa: F401
+    _EXTRA_STATE_KEY_SUFFIX,
     State,
+    _IncompatibleKeys,
+    _WrappedHook,
 )
-from flambeau.nn.parameter import Parameter
+from flambeau.nn.parameter import Buffer, Parameter  # noqa: F401
 
 __all__ = [
     "Module",
@@ -105,6 +112,7 @@ class Module(Registry, State):
     """
 
     dump_patches: bool = False
+    T_destination = TypeVar("T_destination", bound=dict[str, Any])
     training: bool
     call_super_init: bool = False
     _compiled_call_impl: Callable[..., Any] | None = None
@@ -139,6 +147,7 @@ class Module(Registry, State):
 
     # ------------------------------------------------------------------------ calls
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls `forward`, with the hooks around it where there are any."""
         members = self.__dict__
         if (
             members["_forward_hooks"]

@@ -100,7 +100,12 @@ class LayerNorm(Module):
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.layer_norm`."""
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        parameters = self._parameters
+        try:  # skips __getattr__; parametrized modules keep their tensors elsewhere
+            weight, bias = parameters["weight"], parameters["bias"]
+        except KeyError:
+            weight, bias = self.weight, self.bias
+        return F.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
     def extra_repr(self) -> str:
         """The options."""

@@ -1,7 +1,7 @@
 """Recurrent steps and how they run over a sequence, packed or not.
 
-A cell is a function (projected input, state) -> (output, state). The input's projection for all steps
-is one product, made before the loop. A packed sequence holds, step by step, the rows of the
+A cell is a function (projected input, state) -> (output, state). The input's projection for all
+steps is one product, made before the loop. A packed sequence holds, step by step, the rows of the
 sequences that are still running (longest first); `batch_sizes` tells how many.
 """
 

@@ -58,6 +58,7 @@ class WeightNorm:
         setattr(module, self.name, Parameter(weight.detach()))
 
     def __call__(self, module: Any, inputs: Any) -> None:
+        """Computes the weight; runs before forward."""
         setattr(module, self.name, self.compute_weight(module))
 
 

@@ -43,6 +43,7 @@ class PackedSequence(_PackedSequence):
         sorted_indices: Any = None,
         unsorted_indices: Any = None,
     ) -> Any:
+        """Completes `unsorted_indices`."""
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes is None:  # the old form: PackedSequence((data, batch_sizes))
