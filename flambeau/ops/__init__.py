@@ -6,10 +6,17 @@ nothing else. Importing only records definitions; `core.install` makes them call
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from pkgutil import iter_modules
 
 FAMILIES: tuple[str, ...] = tuple(sorted(module.name for module in iter_modules(__path__)))
 
-for _family in FAMILIES:
-    import_module(f"{__name__}.{_family}")
+_collecting = gc.isenabled()
+gc.disable()  # thousands of objects that live as long as the process: nothing to find among them
+try:
+    for _family in FAMILIES:
+        import_module(f"{__name__}.{_family}")
+finally:
+    if _collecting:
+        gc.enable()
