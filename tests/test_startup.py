@@ -1,0 +1,104 @@
+"""What `import flambeau` costs, as counts that no busy machine changes: modules, files, imports.
+
+The times are `python -m bench footprint`'s matter. A count that grows is not an error by itself, but
+somebody should mean it: change the bound together with what made it grow.
+"""
+
+import ast
+import subprocess
+import sys
+
+from flambeau.core.definition import REGISTRY
+
+# Loaded by nothing but the program itself, or on first use.
+NEVER = {
+    "numpy", "ctypes", "subprocess", "tempfile", "json", "logging", "asyncio", "multiprocessing",
+    "pathlib", "threading", "traceback", "hashlib", "pickle", "socket", "concurrent.futures",
+    "safetensors", "scipy", "unittest", "urllib", "platform", "importlib.metadata",
+}  # fmt: skip
+LAZY_PARTS = ("nn", "optim", "autograd", "capture", "compiler", "linalg", "utils", "runtime")
+CHILD = """
+import sys
+before = set(sys.modules)
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+import flambeau
+print(repr((sorted(set(sys.modules) - before), opened)))
+"""
+
+
+def python(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded():
+    modules, files = ast.literal_eval(python(CHILD))
+    return set(modules), files
+
+
+def test_heavy_modules_stay_out():
+    modules, _ = loaded()
+    assert not modules & NEVER
+
+
+def test_parts_are_loaded_when_asked_for():
+    modules, _ = loaded()
+    assert not {f"flambeau.{part}" for part in LAZY_PARTS} & modules
+
+
+def test_number_of_modules_and_files():
+    modules, files = loaded()
+    ours = {name for name in modules if name.startswith("flambeau")}
+    assert len(modules - ours) <= 60
+    assert len(ours - {n for n in ours if n.startswith("flambeau.ops.")}) <= 45
+    # One file per module, and nothing else: no configuration, no kernel, no probe.
+    assert len([name for name in files if "flambeau" in name]) <= len(ours) + 2
+
+
+def test_nothing_is_traced_or_compiled():
+    code = "import flambeau, sys; print('flambeau.core.dispatch' in sys.modules)"
+    assert python(code).strip() == "False"
+
+
+def test_every_schema_can_be_parsed():
+    """Schemas are parsed on first use, so a wrong one would otherwise hide."""
+    for definition in REGISTRY.values():
+        for overload in definition.overloads:
+            schema = overload.schema
+            assert schema.name == definition.name
+            assert len({a.name for a in schema.arguments}) == len(schema.arguments)
+
+
+def test_ops_resolve_on_first_use():
+    code = """
+import flambeau as torch
+op = torch.logaddexp2
+assert op.__name__ == "logaddexp2" and op.__doc__
+assert op.schemas and torch.ones(2).mul(3).tolist() == [3.0, 3.0]
+assert torch.ones(2).add_(1).tolist() == [2.0, 2.0]
+"""
+    python(code)
+
+
+def test_lazy_names():
+    code = """
+import flambeau as torch
+assert {"nn", "optim", "compile", "no_grad", "load"} <= set(dir(torch))
+from flambeau import nn, no_grad
+import flambeau.nn.functional as F
+assert torch.nn is nn and F.relu(torch.ones(1)).item() == 1
+assert torch.optim.SGD and torch.compile and torch.autograd.grad
+assert not hasattr(torch, "no_such_name")
+try:
+    torch.no_such_name
+except AttributeError as error:
+    assert "no_such_name" in str(error)
+"""
+    python(code)
+
+
+def test_collector_is_left_as_it_was():
+    python("import gc, flambeau; assert gc.isenabled()")
+    python("import gc; gc.disable(); import flambeau; assert not gc.isenabled()")
