@@ -55,7 +55,9 @@ class ByteText:
         data = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         self.training, self.validation = data[:cut], data[cut:]
 
-    def batch(self, batch: int, generator: torch.Generator, validation: bool = False) -> tuple[Tensor, Tensor]:
+    def batch(
+        self, batch: int, generator: torch.Generator, validation: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Tokens and next tokens, both (B, T) int64."""
         data = self.validation if validation else self.training
         starts = torch.randint(len(data) - self.context - 1, (batch,), generator=generator)

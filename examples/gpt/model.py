@@ -88,7 +88,9 @@ class GPT(nn.Module):
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, tokens: Tensor, targets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """(B, T) tokens -> logits (B, T, V) and, given targets (B, T), the mean cross entropy."""
         B, T = tokens.shape
         positions = torch.arange(T, device=tokens.device)
