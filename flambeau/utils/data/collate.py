@@ -1,0 +1,165 @@
+"""From a list of items to a batch: `default_collate`, and `default_convert` without batching."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import flambeau as torch
+
+__all__ = ["collate", "default_collate", "default_convert"]
+
+Rule = Callable[..., Any]
+_TEXT = "found {}\nhint: convert the items, or pass your own collate_fn"
+
+
+def _is_array(value: Any) -> bool:
+    """NumPy arrays and scalars, without importing NumPy."""
+    return type(value).__module__ == "numpy" and hasattr(value, "__array__")
+
+
+def _checked_array(array: Any) -> Any:
+    if getattr(array, "dtype", None) is not None and array.dtype.kind in "SUOV":
+        raise TypeError(
+            "[default_collate] batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+            + _TEXT.format(array.dtype)
+        )
+    return array
+
+
+def _rebuilt(like: Any, values: Any, fallback: Any) -> Any:
+    """A container of the kind of `like`, where that kind can be made from values."""
+    try:
+        if isinstance(values, dict):
+            if isinstance(like, MutableMapping):  # keeps defaults and attributes
+                result = copy.copy(like)
+                result.update(values)
+                return result
+            return type(like)(values)
+        if isinstance(like, MutableSequence):
+            clone = copy.copy(like)
+            for position, value in enumerate(values):
+                clone[position] = value
+            return clone
+        return type(like)(values)
+    except TypeError:
+        return fallback
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays become tensors, inside of any nesting; everything else stays as it is.
+
+    Example:
+        >>> default_convert([0, {"a": numpy.zeros(2)}])
+        [0, {'a': tensor([0., 0.], dtype=torch.float64)}]
+    """
+    if isinstance(data, torch.Tensor):
+        return data
+    if _is_array(data):
+        return data if data.dtype.kind in "SUOV" else torch.as_tensor(data)
+    if isinstance(data, Mapping):
+        values: Any = {key: default_convert(data[key]) for key in data}
+        return _rebuilt(data, values, values)
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(item) for item in data))
+    if isinstance(data, tuple):
+        return [default_convert(item) for item in data]
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        values = [default_convert(item) for item in data]
+        return _rebuilt(data, values, values)
+    return data
+
+
+def _matching_rule(kind: type, rules: dict[Any, Rule]) -> Rule | None:
+    if kind in rules:
+        return rules[kind]
+    return next((rule for key, rule in rules.items() if issubclass(kind, key)), None)
+
+
+def collate(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any:
+    """`default_collate`, with rules for further types.
+
+    Args:
+        batch: a list of items of one type.
+        collate_fn_map: type (or tuple of types) -> function(batch, collate_fn_map=...).
+    """
+    first = batch[0]
+    rule = _matching_rule(type(first), collate_fn_map or {})
+    if rule is not None:
+        return rule(batch, collate_fn_map=collate_fn_map)
+    if isinstance(first, Mapping):
+        columns: Any = {
+            key: collate([item[key] for item in batch], collate_fn_map=collate_fn_map)
+            for key in first
+        }
+        return _rebuilt(first, columns, columns)
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        parts = zip(*batch, strict=True)
+        return type(first)(*(collate(part, collate_fn_map=collate_fn_map) for part in parts))
+    if isinstance(first, Sequence) and not isinstance(first, (str, bytes)):
+        return _collate_sequences(batch, collate_fn_map)
+    raise TypeError(
+        "[default_collate] batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        + _TEXT.format(type(first))
+    )
+
+
+def _collate_sequences(batch: Any, rules: dict[Any, Rule] | None) -> Any:
+    first = batch[0]
+    if any(len(item) != len(first) for item in batch):
+        raise RuntimeError(
+            "[default_collate] each element in list of batch should be of equal size\n"
+            "hint: pad the items, or pass your own collate_fn"
+        )
+    columns = [collate(part, collate_fn_map=rules) for part in zip(*batch, strict=True)]
+    return columns if isinstance(first, tuple) else _rebuilt(first, columns, columns)
+
+
+def _default_rules(first: Any) -> Rule | None:
+    if isinstance(first, torch.Tensor):
+        return lambda batch: torch.stack(list(batch), 0)
+    if _is_array(first):
+        if not getattr(first, "shape", ()):
+            return lambda batch: torch.as_tensor([_checked_array(x).item() for x in batch]).to(
+                torch.as_tensor(_checked_array(first)).dtype
+            )
+        return lambda batch: torch.stack([torch.as_tensor(_checked_array(x)) for x in batch], 0)
+    if isinstance(first, float):
+        return lambda batch: torch.tensor(batch, dtype=torch.float64)
+    if isinstance(first, int):  # bool is an int: its tensors are bool
+        return torch.tensor
+    if isinstance(first, (str, bytes)):
+        return lambda batch: batch
+    return None
+
+
+def default_collate(batch: Any) -> Any:
+    """Items to a batch: tensors and arrays are stacked, numbers become tensors, text stays.
+
+    Dicts become dicts of batches, tuples and lists become lists of batches, named tuples named
+    tuples.
+
+    Raises:
+        TypeError: items of another type.
+        RuntimeError: sequences of different lengths, tensors of different sizes.
+
+    Example:
+        >>> default_collate([{"x": 1.0, "y": "a"}, {"x": 2.0, "y": "b"}])
+        {'x': tensor([1., 2.], dtype=torch.float64), 'y': ['a', 'b']}
+    """
+    first = batch[0]
+    rule = _default_rules(first)
+    if rule is not None:
+        return rule(batch)
+    if isinstance(first, Mapping):
+        columns: Any = {key: default_collate([item[key] for item in batch]) for key in first}
+        return _rebuilt(first, columns, columns)
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(default_collate(part) for part in zip(*batch, strict=True)))
+    if isinstance(first, Sequence):
+        if any(len(item) != len(first) for item in batch):
+            return _collate_sequences(batch, None)
+        columns = [default_collate(part) for part in zip(*batch, strict=True)]
+        return columns if isinstance(first, tuple) else _rebuilt(first, columns, columns)
+    return collate(batch)
