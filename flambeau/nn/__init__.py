@@ -2,8 +2,9 @@
 
 from flambeau.nn import functional, init, parameter
 
-from flambeau.nn import modules, utils, attention  # isort: skip - they use the ones above
+from flambeau.nn import modules, utils, attention, parallel  # isort: skip - they use those
 from flambeau.nn.modules import *  # noqa: F403
+from flambeau.nn.parallel import DataParallel
 from flambeau.nn.parameter import (
     Buffer,
     Parameter,

@@ -170,6 +170,13 @@ def _fused(q: Any, k: Any, v: Any, mask: Any, batch: int, dropout_p: float, is_c
     return out.reshape(-1, out.size(2), out.size(3))
 
 
+def _with_batch(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    """A batch dimension of 1; inputs that are one object stay one object."""
+    wide = query.unsqueeze(1)
+    wide_key = wide if query is key else key.unsqueeze(1)
+    return wide, wide_key, wide_key if key is value else value.unsqueeze(1)
+
+
 def multi_head_attention_forward(
     query: Any,
     key: Any,
@@ -210,10 +217,7 @@ def multi_head_attention_forward(
     """
     batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
-        same = (query is key, key is value)
-        query = query.unsqueeze(1)
-        key = query if same[0] else key.unsqueeze(1)
-        value = key if same[1] else value.unsqueeze(1)
+        query, key, value = _with_batch(query, key, value)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     target, batch, width = query.shape
     attn_mask, key_padding_mask, is_causal = _prepare_masks(

@@ -259,11 +259,7 @@ class State:
             )
             return
         try:
-            with no_grad():
-                if assign:
-                    self._assign(name, target, value)
-                else:
-                    target.copy_(value)
+            self._assign(name, target, value) if assign else _copy(target, value)
         except Exception as error:
             error_msgs.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are '
@@ -271,6 +267,7 @@ class State:
                 f"exception occurred : {error.args}."
             )
 
+    @no_grad()
     def _assign(self, name: str, target: Any, value: Any) -> None:
         if isinstance(target, Parameter):
             if isinstance(value, Parameter):
@@ -321,6 +318,11 @@ class State:
             hint = "strict=False ignores missing and unexpected keys"
             raise RuntimeError(problem("load_state_dict", text, hint))
         return _IncompatibleKeys(missing, unexpected)
+
+
+@no_grad()
+def _copy(target: Any, value: Any) -> None:
+    target.copy_(value)
 
 
 def _load(
