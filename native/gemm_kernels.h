@@ -295,6 +295,28 @@ FB_TARGET inline void transpose_block(const float* in, int64_t stride, float* ou
   for (int i = 0; i < kTranspose; ++i) Vector<float>::store(out + i * step, r[i]);
 }
 
+// out[k * kHeight + i] = in[i * stride + k]. Returns how many k are done.
+template <int kHeight>
+FB_TARGET int64_t transpose_panel(const float* in, int64_t stride, int64_t depth, float* out) {
+  const int64_t whole = depth / kTranspose * kTranspose;
+  for (int64_t k = 0; k < whole; k += kTranspose) {
+    Block r;
+#pragma GCC unroll 16
+    for (int i = 0; i < kTranspose; ++i) {
+      r[i] = i < kHeight ? Vector<float>::load(in + i * stride + k) : Vector<float>::zero();
+    }
+    transpose(r);
+    // Each store overwrites what the one before put beyond its own numbers.
+#pragma GCC unroll 16
+    for (int i = 0; i < kTranspose - 1; ++i) Vector<float>::store(out + i * kHeight, r[i]);
+    float last[kTranspose];
+    Vector<float>::store(last, r[kTranspose - 1]);
+    std::memcpy(out + (kTranspose - 1) * kHeight, last, sizeof(float) * kHeight);
+    out += kTranspose * kHeight;
+  }
+  return whole;
+}
+
 // Products of few rows with kTranspose columns that lie along memory, turned on the way.
 // sum[rows][kTranspose]; depth: a multiple of kTranspose.
 template <int kHeight>

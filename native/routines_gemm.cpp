@@ -70,6 +70,8 @@ namespace {
 
 constexpr int64_t kChunk = 256;        // of K: part of the semantics
 constexpr int64_t kSuperChunk = 2048;  // of K: packed at once; a multiple of kChunk
+constexpr int64_t kPackedRun = 64;       // k packed at a time where numbers are scattered
+constexpr int64_t kPackedRows = 8;       // rows in memory packed at a time
 constexpr int64_t kPanels = 10;        // panels of A per tile
 constexpr int64_t kTileColumns = 256;
 constexpr int64_t kRowColumns = 2048;    // of a tile where B is read as it lies
@@ -144,16 +146,51 @@ struct Matrix {
 
 // ---- packing
 
+// `count` copies of `kLength` numbers, which lie `from_step` apart, one after another.
+template <int kLength, typename T>
+void copy_runs(const T* from, int64_t from_step, int64_t count, T* out) {
+  for (int64_t k = 0; k < count; ++k) {
+    std::memcpy(out, from, sizeof(T) * kLength);
+    from += from_step;
+    out += kLength;
+  }
+}
+
+// A panel of floats whose K runs along memory: square transposes. Returns how many k are done.
+int64_t pack_turned_panel(const float* a, int64_t stride, int64_t rows, int64_t depth, float* out) {
+#if defined(__x86_64__)
+  if (instruction_level() == 2 && rows == 14) {
+    return avx512::transpose_panel<14>(a, stride, depth, out);
+  }
+  if (instruction_level() == 1 && rows == 6) return avx2::transpose_panel<6>(a, stride, depth, out);
+#endif
+  (void)a, (void)stride, (void)rows, (void)depth, (void)out;
+  return 0;
+}
+
 // out[k][rows] (planes after each other) = a[rows][depth].
 template <typename E>
 void pack_panel(const Matrix<E>& a, int64_t rows, int64_t depth, typename E::Number* out) {
   const int64_t step = rows * E::planes;
   if (a.column == 1) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const typename E::Stored* from = a.data + i * a.row;
-      for (int64_t k = 0; k < depth; ++k) E::read(from[k], out + k * step + i, rows);
+    int64_t first = 0;
+    if constexpr (std::is_same_v<E, RealElement<float>>) {
+      first = pack_turned_panel(a.data, a.row, rows, depth, out);
+    }
+    for (; first < depth; first += kPackedRun) {  // what is written stays in the nearest cache
+      const int64_t last = std::min(depth, first + kPackedRun);
+      for (int64_t i = 0; i < rows; ++i) {
+        const typename E::Stored* from = a.data + i * a.row;
+        for (int64_t k = first; k < last; ++k) E::read(from[k], out + k * step + i, rows);
+      }
     }
     return;
+  }
+  if constexpr (std::is_same_v<typename E::Stored, typename E::Number>) {
+    if (a.row == 1) {
+      if (rows == 14) return copy_runs<14>(a.data, a.column, depth, out);
+      if (rows == 6) return copy_runs<6>(a.data, a.column, depth, out);
+    }
   }
   for (int64_t k = 0; k < depth; ++k) {
     const typename E::Stored* from = a.data + k * a.column;
@@ -220,6 +257,12 @@ void pack_slab(const Matrix<E>& b, int64_t depth, int64_t used, int64_t columns,
       for (int64_t k = first; k < depth; ++k) E::read(from[k], out + k * step + j, columns);
     }
     return;
+  }
+  if constexpr (std::is_same_v<typename E::Stored, typename E::Number>) {
+    if (b.column == 1 && used == columns) {
+      if (columns == 32) return copy_runs<32>(b.data, b.row, depth, out);
+      if (columns == 16) return copy_runs<16>(b.data, b.row, depth, out);
+    }
   }
   for (int64_t k = 0; k < depth; ++k) {
     const typename E::Stored* from = b.data + k * b.row;
@@ -289,26 +332,40 @@ class Product {
   int64_t slabs() const { return (n_ + kernels_.columns - 1) / kernels_.columns; }
   int64_t slab_width() const { return kernels_.columns * E::planes; }
 
+  // Packs slabs of B for k in [begin, end). Rows that lie along memory are read once, in order.
   void pack_all_slabs(int64_t begin, int64_t end, Number* out) const {
-    const int64_t depth = end - begin, columns = kernels_.columns;
-    parallel(slabs(), std::max<int64_t>(1, (1 << 16) / (depth * columns)),
-             [&](int64_t first, int64_t last) {
-               for (int64_t s = first; s < last; ++s) {
-                 const int64_t j = s * columns;
-                 pack_slab<E>(b_.at(begin, j), depth, std::min(columns, n_ - j), columns,
-                              out + s * depth * slab_width());
-               }
+    const int64_t columns = kernels_.columns;
+    pack_all(slabs(), begin, end, b_.column == 1 ? kPackedRows : end - begin, columns,
+             [&](int64_t s, int64_t k, int64_t depth) {
+               const int64_t j = s * columns;
+               pack_slab<E>(b_.at(k, j), depth, std::min(columns, n_ - j), columns,
+                            out + (s * (end - begin) + k - begin) * slab_width());
              });
   }
 
   void pack_all_panels(int64_t begin, int64_t end, Number* out) const {
-    const int64_t depth = end - begin, rows = kernels_.rows;
-    parallel((m_ + rows - 1) / rows, std::max<int64_t>(1, (1 << 16) / (depth * rows)),
+    const int64_t rows = kernels_.rows;
+    pack_all((m_ + rows - 1) / rows, begin, end, a_.row == 1 ? kPackedRows : end - begin, rows,
+             [&](int64_t p, int64_t k, int64_t depth) {
+               const int64_t i = p * rows, height = std::min(rows, m_ - i);
+               pack_panel<E>(a_.at(i, k), height, depth,
+                             out + (i * (end - begin) + (k - begin) * height) * E::planes);
+             });
+  }
+
+  // Calls pack(number, k, depth) for `count` slabs or panels and all k, `run` of them at a time.
+  template <typename F>
+  void pack_all(int64_t count, int64_t begin, int64_t end, int64_t run, int64_t width,
+                const F& pack) const {
+    const int64_t runs = (end - begin + run - 1) / run, work = run * width;
+    const int64_t outer = runs > 1 ? runs : count, inner = runs > 1 ? count : 1;
+    parallel(outer, std::max<int64_t>(1, (1 << 16) / (work * inner)),
              [&](int64_t first, int64_t last) {
-               for (int64_t p = first; p < last; ++p) {
-                 const int64_t i = p * rows;
-                 pack_panel<E>(a_.at(i, begin), std::min(rows, m_ - i), depth,
-                               out + i * E::planes * depth);
+               for (int64_t o = first; o < last; ++o) {
+                 for (int64_t i = 0; i < inner; ++i) {
+                   const int64_t k = runs > 1 ? begin + o * run : begin;
+                   pack(runs > 1 ? i : o, k, std::min(run, end - k));
+                 }
                }
              });
   }
