@@ -359,6 +359,11 @@ extern constinit FB_THREAD_LOCAL Recorder* active_recorder;
 // Appends a call to the active recorder instead of running it; fills outputs with pending tensors.
 bool record_call(Instance* instance, const Call& call, PyObject** outputs);
 bool record_flush(Recorder* recorder, const char* reason);
+// Makes sure that a pending storage is computed, if need be by waiting for another thread.
+bool record_settle(Storage* storage, const char* reason);
+// Records the calls of a scope of native code (backward of a compiled forward) of its own.
+void record_enter();
+bool record_leave(const char* reason);               // keeps an exception that is set
 void record_tensor_dead(Tensor* t);                  // from tensor deallocation
 
 // ---------------------------------------------------------------- module initialisation

@@ -360,8 +360,16 @@ class Backward {  // one call of run_backward
     return true;
   }
 
+  // Whether a region of `compile` made some of what will run: then it runs as one program, too.
+  bool captured_forward() const {
+    return std::any_of(task_.states.begin(), task_.states.end(),
+                       [](const NodeState& s) { return s.node->captured; });
+  }
+
+  // Call it before run().
+  void find_nodes() { discover(&task_); }
+
   bool run() {
-    discover(&task_);
     attach_captures();
     if (!inputs_.empty()) mark_needed(&task_, accumulate_);
     std::sort(roots_.begin(), roots_.end());
@@ -436,6 +444,7 @@ PyObject* run_backward(PyObject*, PyObject* args) {
   }
   if (Py_EnterRecursiveCall(" in backward")) return nullptr;
   PyObject* result = nullptr;
+  bool recording = false;
   {
     Backward backward(keep, create);
     bool fine = true;
@@ -444,12 +453,19 @@ PyObject* run_backward(PyObject*, PyObject* args) {
     const Py_ssize_t count = inputs == Py_None ? 0 : PyTuple_Size(inputs);
     for (Py_ssize_t i = 0; fine && i < count; ++i)
       fine = backward.add_input(PyTuple_GET_ITEM(inputs, i), i, accumulate);
-    fine = fine && backward.run();
+    if (fine) {
+      backward.find_nodes();
+      recording = !active_recorder && !anomaly_recorder && backward.captured_forward();
+      if (recording) record_enter();
+      fine = backward.run();
+    }
     if (fine && (accumulate || inputs == Py_None))
       result = Py_NewRef(Py_None);
     else if (fine)
       result = backward.captured(allow_unused);
   }
+  // Gradients that only the engine held are dead by now: they stay in registers.
+  if (recording && !record_leave("end of backward")) Py_CLEAR(result);
   Py_LeaveRecursiveCall();
   return result;
 }

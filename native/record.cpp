@@ -7,6 +7,8 @@
 // holds. Writes are tracked per storage; whatever could observe a write through another tensor of
 // the same storage flushes first, so memory is always right (note "stale reads" below).
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <unordered_map>
 
 #include "core.h"
@@ -79,7 +81,7 @@ struct Recorder {
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;
-  Recorder* outer = nullptr;
+  unsigned long flusher = 0;  // the thread that is flushing it now
 };
 
 namespace {
@@ -468,11 +470,12 @@ Instance* find_instance(const Recorder* r, const std::vector<int32_t>& live) {
 }
 
 bool allocate(Storage* storage) {
-  if (!storage->pending) return true;
-  if (storage->data == nullptr && !storage_allocate(storage)) return false;
+  return !storage->pending || storage->data != nullptr || storage_allocate(storage);
+}
+
+void settle(Storage* storage) {
   storage->pending = false;
   storage->recorder = nullptr;
-  return true;
 }
 
 Tensor* tensor_of_value(const Recorder* r, const Value& v) {
@@ -514,6 +517,8 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
               static_cast<int32_t>(objects.size())};
     ok = plan_run(instance, call, outputs.data());
   }
+  // Only now: other threads must not see values that are still being computed.
+  for (size_t k = 0; k < live.size() && ok; ++k) settle(r->states[r->values[live[k]].state].storage);
   for (PyObject* output : outputs) Py_XDECREF(output);
   return ok;
 }
@@ -524,7 +529,10 @@ bool run_records(Recorder* r) {
   bool ok = true;
   for (size_t v = 0; v < r->values.size() && ok; ++v) {
     const Value& value = r->values[v];
-    if (value.kind == Value::New) ok = allocate(r->states[value.state].storage);
+    if (value.kind == Value::New) {
+      ok = allocate(r->states[value.state].storage);
+      settle(r->states[value.state].storage);
+    }
     if (ok) ok = (tensors[v] = tensor_of_value(r, value)) != nullptr;
   }
   for (size_t i = 0; i < r->records.size() && ok; ++i) {
@@ -582,6 +590,8 @@ bool record_flush(Recorder* r, const char* reason) {
     forget_stream(r);
     return true;
   }
+  if (r->flusher != 0) return true;  // its own flush wants a value that is not there: the caller says so
+  r->flusher = PyThread_get_thread_ident();
   ++stream_flushes;
   Recorder* previous = active_recorder;
   active_recorder = nullptr;  // compiling and running must not record
@@ -598,37 +608,58 @@ bool record_flush(Recorder* r, const char* reason) {
   forget_stream(r);
   if (ok) ok = observe(reason, records, builds == stream_builds);
   active_recorder = previous;
+  r->flusher = 0;
   return ok;
 }
 
-namespace {
-
-PyObject* record_begin(PyObject*, PyObject*) {
-  if (active_recorder != nullptr) {
-    ++active_recorder->depth;
-  } else {
-    active_recorder = new Recorder();
-    active_recorder->epoch = next_epoch++;
+bool record_settle(Storage* storage, const char* reason) {
+  const unsigned long self = PyThread_get_thread_ident();
+  while (storage->pending && storage->recorder && storage->recorder->flusher != 0 &&
+         storage->recorder->flusher != self) {  // another thread is computing it
+    Py_BEGIN_ALLOW_THREADS
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    Py_END_ALLOW_THREADS
   }
-  Py_RETURN_NONE;
+  return !storage->pending || storage->recorder == nullptr || record_flush(storage->recorder, reason);
 }
 
-// record_end(reason): flushes; the outermost one also stops recording.
-PyObject* record_end(PyObject*, PyObject* argument) {
+void record_enter() {
+  if (active_recorder != nullptr) {
+    ++active_recorder->depth;
+    return;
+  }
+  active_recorder = new Recorder();
+  active_recorder->epoch = next_epoch++;
+}
+
+// Flushes at the end of the outermost region, also after an error, which stays set.
+bool record_leave(const char* reason) {
   Recorder* r = active_recorder;
-  if (r == nullptr) Py_RETURN_NONE;
+  if (r == nullptr) return true;
   if (r->depth > 0) {
     --r->depth;
-    Py_RETURN_NONE;
+    return true;
   }
-  const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "end of region";
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   const bool ok = record_flush(r, reason);
   active_recorder = nullptr;
   delete r;
   if (type != nullptr) PyErr_Restore(type, value, trace);
-  if (!ok || type != nullptr) return nullptr;
+  return ok && type == nullptr;
+}
+
+namespace {
+
+PyObject* record_begin(PyObject*, PyObject*) {
+  record_enter();
+  Py_RETURN_NONE;
+}
+
+// record_end(reason): flushes; the outermost one also stops recording.
+PyObject* record_end(PyObject*, PyObject* argument) {
+  const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "end of region";
+  if (!record_leave(reason)) return nullptr;
   Py_RETURN_NONE;
 }
 

@@ -89,6 +89,7 @@ struct Node {
   PyObject_HEAD NodeKind kind;
   bool released;  // its saved tensors were freed
   bool wide;      // cells on the heap
+  bool captured;  // made while `compile` recorded: its backward is recorded, too
   uint16_t saved_count, scalar_count;
   uint32_t edge_count;
   uint32_t output_count;   // gradients it takes: of visible results, then of saved ones

@@ -307,7 +307,8 @@ def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 def _external_numbers(records: Sequence[Recorded], live: Sequence[Live], count: int) -> list[int]:
     """Value numbers of the external tensors: those nobody produced, in order of first use."""
-    produced = {v for record in records for v in record[2] if v >= 0}
+    # An op may return an operand as it is: that does not produce it.
+    produced = {v for record in records for v in record[2] if v >= 0 and v not in record[1]}
     seen: dict[int, None] = {}
     for _plan, operands, *_ in records:
         for number in operands:
