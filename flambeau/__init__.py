@@ -46,6 +46,7 @@ globals().update(_namespace("torch"))
 
 # What a program may never touch is loaded when it asks: an import pays for operators only.
 _LAZY = {
+    "__version__": "flambeau.version",
     "compile": "flambeau.capture.regions",
     "enable_grad": "flambeau.autograd",
     "inference_mode": "flambeau.autograd",

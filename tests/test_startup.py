@@ -1,6 +1,6 @@
 """What `import flambeau` costs, as counts that no busy machine changes: modules, files, imports.
 
-The times are `python -m bench footprint`'s matter. A count that grows is not an error by itself, but
+The times are `python -m bench footprint`'s matter. A count that grows is no error by itself, but
 somebody should mean it: change the bound together with what made it grow.
 """
 

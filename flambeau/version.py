@@ -1,0 +1,10 @@
+"""The version, and which accelerators this build can use: `torch.version`."""
+
+__all__ = ["__version__", "cuda", "debug", "git_version", "hip", "xpu"]
+
+__version__ = "0.1.0"
+debug = False
+cuda: str | None = None
+hip: str | None = None
+xpu: str | None = None
+git_version = "Unknown"
