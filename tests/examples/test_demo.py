@@ -1,0 +1,90 @@
+"""The demo: eager equals compiled bit for bit, and a killed run continues where its checkpoint is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import flambeau as torch
+import pytest
+
+TRAIN = Path(__file__).parents[2] / "examples" / "gpt" / "train.py"
+SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 2 --bytes 100000 --sample 8".split()
+
+
+def command(out: Path, *more: str) -> list[str]:
+    return [sys.executable, str(TRAIN), *SMALL, "--out", str(out), *more]
+
+
+def run(out: Path, *more: str) -> str:
+    done = subprocess.run(command(out, *more), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def losses(out: Path, kind: str = "compiled") -> list[float]:
+    return torch.load(out / f"checkpoint-{kind}.flambeau")["losses"]
+
+
+def test_report(tmp_path: Path) -> None:
+    text = run(tmp_path, "--steps", "12")
+    assert "agree to the last bit over 12 steps" in text
+    assert "tokens/s" in text and "cold" in text and "warm" in text
+    picture = (tmp_path / "loss.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert losses(tmp_path, "eager") == losses(tmp_path)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_eager_and_compiled_agree_on_any_number_of_threads(tmp_path: Path, threads: int) -> None:
+    run(tmp_path, "--steps", "6", "--threads", str(threads), "--dropout", "0.1")
+    assert losses(tmp_path, "eager") == losses(tmp_path)
+
+
+def test_resume_continues_bit_for_bit(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    more = ("--only", "compiled", "--dropout", "0.1", "--save-every", "1")
+    run(whole, "--steps", "8", *more)
+    process = subprocess.Popen(
+        command(parts, "--steps", "8", *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    checkpoint = parts / "checkpoint-compiled.flambeau"
+    limit = time.monotonic() + 120
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)  # most likely in the middle of a step or a save
+    process.wait()
+    assert torch.load(checkpoint)["step"] >= 1
+    run(parts, "--steps", "8", *more, "--resume", str(parts))
+    assert losses(parts) == losses(whole)
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_kill_during_a_save_loses_nothing(tmp_path: Path, round_: int) -> None:
+    script = (
+        "import sys, flambeau as torch\n"
+        "path, n = sys.argv[1], 0\n"
+        "while True:\n"
+        "    n += 1\n"
+        "    torch.save({'n': n, 'x': torch.full((300, 300), float(n))}, path)\n"
+        "    print(n, flush=True)\n"
+    )
+    path = tmp_path / "state.flambeau"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for _ in range(3 + 2 * round_):
+        last = int(process.stdout.readline())
+    time.sleep(0.0007 * round_)
+    process.kill()
+    rest = process.stdout.read().split()
+    process.wait()
+    last = int(rest[-1]) if rest else last
+    state = torch.load(path)
+    assert state["n"] in (last, last + 1)
+    assert bool((state["x"] == float(state["n"])).all())
