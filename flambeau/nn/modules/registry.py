@@ -141,11 +141,14 @@ class Registry:
 
     # ------------------------------------------------------------------------ attributes
     def __getattr__(self, name: str) -> Any:
-        members = self.__dict__
-        for table in ("_parameters", "_buffers", "_modules"):
-            found = members.get(table)
-            if found is not None and name in found:
-                return found[name]
+        members = self.__dict__  # a name is in at most one table; forward mostly asks for modules
+        if "_modules" in members:
+            if name in (table := members["_modules"]):
+                return table[name]
+            if name in (table := members["_parameters"]):
+                return table[name]
+            if name in (table := members["_buffers"]):
+                return table[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:

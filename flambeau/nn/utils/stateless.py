@@ -89,7 +89,7 @@ def functional_call(
     Example:
         >>> layer = nn.Linear(1, 1)
         >>> w = {"weight": torch.ones(1, 1), "bias": torch.zeros(1)}
-        >>> torch.func.functional_call(layer, w, torch.ones(1, 1))
+        >>> nn.utils.stateless.functional_call(layer, w, torch.ones(1, 1))
         tensor([[1.]])
     """
     tensors: dict[str, Any] = {}
