@@ -32,7 +32,9 @@ class _Recorded:
         contexts: around the first run and the second.
     """
 
-    def __init__(self, function: Any, args: Any, kwargs: Any, contexts: Contexts, keep: bool):
+    def __init__(
+        self, function: Any, args: Any, kwargs: Any, contexts: Contexts, keep: bool
+    ) -> None:
         leaves, self.spec = _pytree.tree_flatten((args, kwargs))
         self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         self.tensors = [leaves[i] for i in self.places]
@@ -84,8 +86,8 @@ def _check_same(first: Sequence[Any], again: Sequence[Any]) -> None:
     for position, ((shape, dtype), tensor) in enumerate(zip(first, again, strict=True)):
         if tuple(tensor.shape) != shape or tensor.dtype is not dtype:
             raise RuntimeError(
-                f"[checkpoint] Recomputed values for result {position} have different metadata than "
-                f"during the forward pass: {tuple(tensor.shape)} {tensor.dtype} instead of "
+                f"[checkpoint] Recomputed values for result {position} have different metadata "
+                f"than during the forward pass: {tuple(tensor.shape)} {tensor.dtype} instead of "
                 f"{shape} {dtype}\nhint: the function must do the same both times"
             )
 
