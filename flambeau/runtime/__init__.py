@@ -1,0 +1,1 @@
+"""The running process: settings from the environment, devices, threads, profiler."""
