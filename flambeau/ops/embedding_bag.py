@@ -34,6 +34,9 @@ def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]: 
     "Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> Tensor",
     where="private",
     promote="none",
+    samples=lambda: iter(
+        [sample(T(3, 2, dtype="i64", low=0, high=6), T(6, 4), None, "sum", None, False, None)]
+    ),
 )
 def bags_of(
     input: Node,  # noqa: A002

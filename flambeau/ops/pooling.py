@@ -187,7 +187,17 @@ def _max_pool(
 _MAX = f"{_WINDOW}, int[] dilation=1, bool ceil_mode=False"
 
 
-@op(f"_max_pool(Tensor input, int count, {_MAX}) -> Tensor", where="private", promote="keep")
+def _private_samples() -> Iterator[Sample]:
+    yield sample(T(2, 3, 9), 1, 3, 2, 1, 1, False)
+    yield sample(T(2, 3, 9, 8), 2, (3, 2), 2, 1, 1, True)
+
+
+@op(
+    f"_max_pool(Tensor input, int count, {_MAX}) -> Tensor",
+    where="private",
+    promote="keep",
+    samples=_private_samples,
+)
 def max_pool(
     input: Node,  # noqa: A002
     count: int,
@@ -207,6 +217,7 @@ def max_pool(
     f"_max_pool_with_indices(Tensor input, int count, {_MAX}) -> (Tensor, Tensor)",
     where="private",
     promote="keep",
+    samples=_private_samples,
 )
 def max_pool_with_indices(
     input: Node,  # noqa: A002
@@ -280,7 +291,7 @@ def _define_max(count: int) -> None:
             f"{name}{extra}(Tensor input, {_MAX}, bool return_indices=False) -> Tensor",
             where=_F if extra and count > 1 else f"torch {_F}",
             host=True,
-            samples=None if extra else _max_samples(count),
+            samples=_max_samples(count),
             errors=None if extra else _max_errors(count),
         )(chosen)
 
@@ -544,6 +555,7 @@ def _adaptive_max(name: str, x: Node, count: int, output_size: Any) -> tuple[Nod
     "_adaptive_max_pool(Tensor input, object output_size, int count) -> Tensor",
     where="private",
     promote="keep",
+    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
 )
 def adaptive_max_pool(input: Node, output_size: Any, count: int) -> Node:  # noqa: A002
     """Maxima of adaptive windows."""
@@ -555,6 +567,7 @@ def adaptive_max_pool(input: Node, output_size: Any, count: int) -> Node:  # noq
     "-> (Tensor, Tensor)",
     where="private",
     promote="keep",
+    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
 )
 def adaptive_max_pool_with_indices(
     input: Node,  # noqa: A002
@@ -569,6 +582,7 @@ def adaptive_max_pool_with_indices(
     "_adaptive_avg_pool(Tensor input, object output_size, int count) -> Tensor",
     where="private",
     promote="keep",
+    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
 )
 def adaptive_avg_pool(input: Node, output_size: Any, count: int) -> Node:  # noqa: A002
     """Means of adaptive windows."""
@@ -630,6 +644,7 @@ for _count in (1, 2, 3):
 @op(
     "_max_unpool(Tensor input, Tensor indices, SymInt[] size) -> Tensor",
     where="private",
+    samples=lambda: iter([sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))]),
 )
 def max_unpool(input: Node, indices: Node, size: tuple[Size, ...]) -> Node:  # noqa: A002
     """Zeros of spatial sizes `size` with the values of `input` at flat positions `indices`."""

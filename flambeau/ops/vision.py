@@ -297,6 +297,7 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
     "_affine_grid(Tensor theta, int[] size, bool align_corners) -> Tensor",
     where="private",
     promote="keep",
+    samples=lambda: iter([sample(T(2, 2, 3), (2, 1, 3, 4), False)]),
 )
 def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> Node:
     """Grid of (x, y[, z]) positions an affine map sends the output's pixels to."""
