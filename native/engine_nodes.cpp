@@ -27,7 +27,10 @@ bool layout_matches(const Tensor* leaf, const Tensor* grad) {
 }
 
 Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
-  PyObject* clone = tensor_method("clone");
+  // While recording, a row-major copy is a value like others, not a write to memory.
+  const bool turned = active_recorder && !grad_mode.enabled && !tensor_contiguous(grad) &&
+                      !layout_matches(leaf, grad);
+  PyObject* clone = tensor_method(turned ? "contiguous" : "clone");
   PyObject* args[1] = {object_of(grad)};
   if (!clone) return nullptr;
   if (grad_mode.enabled || active_recorder || layout_matches(leaf, grad))
