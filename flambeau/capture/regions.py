@@ -1,7 +1,7 @@
 """`torch.compile` and its companions: what starts, ends and explains a recorded region.
 
-A region runs as ordinary Python; only its op calls are recorded. Nothing here changes what a program
-computes: a flush costs time, never correctness.
+A region runs as ordinary Python; only its op calls are recorded. Nothing here changes what a
+program computes: a flush costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.capture import stream
+from flambeau.compiler import debug
 
 END = "end of region"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -95,10 +96,15 @@ def _user_line() -> str:
 
 
 def _on_flush(reason: str, records: int, known: int) -> None:
-    if _watch.listeners:
-        event = Flush(reason, _user_line(), records, bool(known))
-        for listener in list(_watch.listeners):
-            listener(event)
+    shown = debug.level() > 0 and not (known and reason == END)
+    if not _watch.listeners and not shown:
+        return
+    event = Flush(reason, _user_line(), records, bool(known))
+    if shown:
+        state = "known" if known else "new"
+        debug.show(debug.PLANS, f"{event.line}: {reason} after {records} ops ({state})")
+    for listener in list(_watch.listeners):
+        listener(event)
 
 
 class _Listening:
@@ -113,7 +119,7 @@ class _Listening:
 
     def __exit__(self, *exception: object) -> None:
         _watch.listeners.remove(self._listener)
-        if not _watch.listeners:
+        if not _watch.listeners and not debug.level():
             _core.set_flush_observer(None)
 
 
@@ -140,6 +146,8 @@ def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 def _wrap(function: Callable[..., Any], fullgraph: bool) -> Callable[..., Any]:
     begin, end = _core.record_begin, _core.record_end
+    if debug.level():
+        _core.set_flush_observer(_on_flush)
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:

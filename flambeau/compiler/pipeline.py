@@ -1,16 +1,18 @@
 """The pipeline: from a Graph to what the native core runs, as a list of named stages.
 
 Each stage takes the state the one before left, adds its part, and can print it. `compile_graph`
-runs them; `stages` runs them and tells how long each took and what it made.
+runs them; who wants to see them (`stages`, `watch`, FLAMBEAU_DEBUG) gets each one's time and text.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.compiler import debug
 from flambeau.compiler.execution import Execution, build_execution
 from flambeau.compiler.schedule import Schedule, schedule
 from flambeau.compiler.simplify import simplify
@@ -29,6 +31,7 @@ class State:
         schedule: launches and buffers.
         kernels: distinct kernels, by text.
         addresses: of compiled kernels, by text.
+        symbols: their names in C, by text.
         keepalive: what the addresses need.
         execution: the result.
     """
@@ -38,6 +41,7 @@ class State:
     schedule: Schedule = field(default_factory=Schedule)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
+    symbols: dict[str, str] = field(default_factory=dict)
     keepalive: list[Any] = field(default_factory=list)
     execution: Execution = field(default_factory=dict)
 
@@ -56,8 +60,10 @@ def _schedule(state: State) -> None:
 def _verify(state: State) -> None:
     if not settings.get("VERIFY"):
         return
+    from flambeau.ir.graph_grammar import verify_graph
     from flambeau.ir.kernel_grammar import verify
 
+    verify_graph(state.graph)
     for kernel in state.kernels.values():
         verify(kernel)
 
@@ -70,6 +76,7 @@ def _build(state: State) -> None:
     handles = codegen.build(list(state.kernels.values()))
     for text, handle in zip(state.kernels, handles, strict=True):
         state.addresses[text] = handle.address
+        state.symbols[text] = handle.name
     state.keepalive.extend(handle.keepalive for handle in handles)
 
 
@@ -79,17 +86,43 @@ def _execution(state: State) -> None:
     )
 
 
+# ------------------------------------------------------------------------------- texts
+
+
 def _graph_text(state: State) -> str:
-    numbers: dict[Any, int] = {}
-    lines = []
-    for value in state.graph.nodes():
-        numbers[value] = len(numbers)
-        operands = ", ".join(f"%{numbers[i]}" for i in value.inputs)
-        constants = " ".join(f"{name}={item}" for name, item in value.attributes)
-        shape = ", ".join(map(str, value.shape))
-        lines.append(
-            f"%{numbers[value]}: {value.dtype}[{shape}] = {value.op}({operands}) {constants}"
-        )
+    from flambeau.ir.printer import print_graph
+
+    return print_graph(state.graph)
+
+
+def _verify_text(state: State) -> str:
+    done = "verified" if settings.get("VERIFY") else "not verified (FLAMBEAU_VERIFY=1 does)"
+    return f"1 program, {len(state.kernels)} kernels: {done}\n"
+
+
+def _printed(state: State) -> list[tuple[str, str]]:
+    """(symbol, C text) of each kernel."""
+    from flambeau.compiler import codegen, targets
+
+    target = targets.current()
+    return [
+        (state.symbols[text], codegen.print_kernel(kernel, target))
+        for text, kernel in state.kernels.items()
+    ]
+
+
+def _kernel_text(state: State) -> str:
+    from flambeau.compiler.codegen.c_forms import SYMBOL
+
+    return "\n".join(text.replace(SYMBOL, symbol, 1) for symbol, text in _printed(state))
+
+
+def _execution_text(state: State) -> str:
+    lines = [f"{len(state.execution['program'])} size instructions"]
+    lines += [f"buffer {i}: {b}" for i, b in enumerate(state.execution["buffers"])]
+    for number, launch in enumerate(state.execution["launches"]):
+        what = launch["routine"] or "kernel"
+        lines.append(f"launch {number}: {what} buffers {launch['buffers']} sizes {launch['sizes']}")
     return "\n".join(lines) + "\n"
 
 
@@ -97,10 +130,44 @@ Stage = tuple[str, Callable[[State], None], Callable[[State], str]]
 STAGES: list[Stage] = [
     ("simplify", _simplify, _graph_text),
     ("schedule", _schedule, lambda state: state.schedule.text()),
-    ("verify", _verify, lambda state: f"{len(state.kernels)} kernels\n"),
-    ("build", _build, lambda state: "\n".join(state.kernels)),
-    ("execution", _execution, lambda state: repr(state.execution)),
+    ("verify", _verify, _verify_text),
+    ("build", _build, _kernel_text),
+    ("execution", _execution, _execution_text),
 ]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One stage of one program.
+
+    Attributes:
+        program: its name.
+        stage: name of the stage.
+        milliseconds: that it took.
+        text: what it made; print as little of it as possible, it is made on request.
+    """
+
+    program: str
+    stage: str
+    milliseconds: float
+    text: Callable[[], str]
+
+
+Watcher = Callable[[Report], None]
+_watchers: list[Watcher] = []
+
+
+@contextlib.contextmanager
+def watch(watcher: Watcher) -> Iterator[None]:
+    """Inside, `watcher` hears of every stage of every program that is compiled, as it ends."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
+
+# ------------------------------------------------------------------------------- running
 
 
 def compile_graph(graph: Graph, registers: int | None = None) -> Execution:
@@ -112,20 +179,62 @@ def compile_graph(graph: Graph, registers: int | None = None) -> Execution:
             execution's numbering; None when there are only the graph's symbols.
     """
     state = State(graph, registers)
-    for _, run, _ in STAGES:
-        run(state)
+    if not _watchers and not debug.level():
+        for _, run, _ in STAGES:
+            run(state)
+        return state.execution
+    debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))
+    reports = list(_run(state, "execution"))
+    _show(state, reports)
     return state.execution
 
 
 def stages(graph: Graph, upto: str = "execution") -> list[tuple[str, float, str]]:
     """Runs the stages up to one, with (name, milliseconds, text of what it made) for each."""
-    state = State(graph)
-    found = []
+    return [(r.stage, r.milliseconds, r.text()) for r in _run(State(graph), upto)]
+
+
+def _run(state: State, upto: str) -> Iterator[Report]:
     for name, run, text in STAGES:
         begin = time.perf_counter()
         run(state)
         elapsed = (time.perf_counter() - begin) * 1e3
-        found.append((name, elapsed, text(state)))
+        report = Report(state.graph.name, name, elapsed, lambda text=text: text(state))  # type: ignore[misc]
+        for watcher in list(_watchers):
+            watcher(report)
+        yield report
         if name == upto:
             break
-    return found
+
+
+def _show(state: State, reports: list[Report]) -> None:
+    """What FLAMBEAU_DEBUG asks for, about one compiled program."""
+    if not debug.level():
+        return
+    name, launches = state.graph.name, state.schedule.launches
+    routines = sum(launch.routine is not None for launch in launches)
+    times = ", ".join(f"{r.stage} {r.milliseconds:.2f}" for r in reports)
+    total = sum(r.milliseconds for r in reports)
+    what = f"{len(launches) - routines} kernels, {routines} routines"
+    debug.show(debug.PLANS, f"{name}: {what}, {total:.2f} ms ({times})")
+    if debug.level() >= debug.GRAPHS:
+        debug.show(debug.GRAPHS, f"{name}: program", _graph_text(state))
+    if debug.level() >= debug.SCHEDULES:
+        debug.show(debug.SCHEDULES, f"{name}: schedule", state.schedule.text())
+    if debug.level() >= debug.SOURCES and state.kernels:
+        debug.show(debug.SOURCES, f"{name}: C of its kernels in {_keep(state)}")
+    if debug.level() >= debug.EVERYTHING:
+        debug.show(debug.EVERYTHING, f"{name}: C of its kernels", _kernel_text(state))
+        debug.show(debug.EVERYTHING, f"{name}: execution", _execution_text(state))
+
+
+def _keep(state: State) -> str:
+    """Writes the kernels as a unit that compiles to the cache's folder of sources."""
+    from flambeau.compiler.cache import blake2b, directory
+    from flambeau.compiler.codegen.c_unit import render
+
+    source = render(_printed(state))
+    path = directory() / "sources" / f"{blake2b(source.encode(), digest_size=8).hexdigest()}.c"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    return str(path)

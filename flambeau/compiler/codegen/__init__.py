@@ -216,8 +216,6 @@ def _compile_unit(unit: dict[str, str], target: Target) -> bytes:
     from flambeau.compiler.codegen.c_unit import render
 
     source = render([(symbol_of(key), text) for key, text in unit.items()])
-    if settings.get("DEBUG") >= 5:
-        print(source)
     with tempfile.TemporaryDirectory(prefix="flambeau") as folder:
         output = Path(folder) / "kernels.so"
         toolchain.find().compile(source, target, output)

@@ -1,0 +1,100 @@
+"""`flambeau.compiler.stages`: a function's way through the compiler, stage by stage, as text.
+
+The function runs once inside a recorded region, like a compiled function; what the region's flushes
+compile is watched. With several flushes there are several programs, and every stage but the first
+program's names which one it belongs to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau import _core
+from flambeau.capture import regions, stream
+
+Stage = tuple[str, float, str]
+
+
+@dataclass
+class _Collected:
+    """The stages found so far, and how many programs they belong to."""
+
+    stages: list[Stage] = field(default_factory=list)
+    programs: int = 0
+
+    def add(self, name: str, milliseconds: float, text: str) -> None:
+        """Appends a stage of the present program."""
+        place = f" (program {self.programs})" if self.programs > 1 else ""
+        self.stages.append((name + place, milliseconds, text))
+
+
+def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stage]:
+    """Compiles a function for these arguments and shows every stage.
+
+    The function is called once. Known streams are forgotten first, as by `torch.compiler.reset`, so
+    that all stages run; kernels still come from the cache where they are in it.
+
+    Args:
+        function: a callable on tensors; it may call `backward` and optimizers' `step`.
+        *args, **kwargs: its arguments.
+
+    Returns:
+        (name, milliseconds, text) of each stage: "record" (the op calls; the time is that of the
+        calls themselves), "trace" (the graph as runnable Python), then those of
+        `flambeau/compiler/pipeline.py`: "simplify", "schedule", "verify", "build", "execution".
+
+    Example:
+        >>> found = torch.compiler.stages(lambda x: (x * 2).relu(), torch.ones(3))
+        >>> [name for name, milliseconds, text in found]
+        ['record', 'trace', 'simplify', 'schedule', 'verify', 'build', 'execution']
+    """
+    from flambeau.compiler import pipeline
+
+    collected = _Collected()
+    regions.reset()
+    with _compiling_into(collected), pipeline.watch(
+        lambda report: collected.add(report.stage, report.milliseconds, report.text())
+    ):  # fmt: skip
+        regions.record(function, args, kwargs)
+    return collected.stages
+
+
+@contextmanager
+def _compiling_into(collected: _Collected) -> Iterator[None]:
+    """Inside, streams are compiled by `stream.compile_stream`, watched."""
+    begin = time.perf_counter()
+
+    def compile_stream(externals: Any, records: Sequence[Any], live: Any) -> Any:
+        nonlocal begin
+        now = time.perf_counter()
+        collected.programs += 1
+        collected.add("record", (now - begin) * 1e3, record_text(records, live))
+        plan = stream.compile_stream(externals, records, live)
+        elapsed = (time.perf_counter() - now) * 1e3
+        from flambeau.ir.printer import print_graph
+
+        collected.add("trace", elapsed, print_graph(stream.reports[-1].graph))
+        begin = time.perf_counter()
+        return plan
+
+    _core.set_stream_compiler(compile_stream)
+    try:
+        yield
+    finally:
+        _core.set_stream_compiler(stream.compile_stream)
+
+
+def record_text(records: Sequence[stream.Recorded], live: Sequence[stream.Live]) -> str:
+    """A recorded stream: one line per op call, values numbered as the recorder numbers them."""
+    lines = []
+    for plan, operands, results, integers, _kinds, _generators in records:
+        made = ", ".join(f"t{number}" for number in results if number >= 0)
+        given = [f"t{number}" for number in operands if number >= 0]
+        given += [str(value) for value in integers]
+        lines.append(f"{made or '_'} = {plan.graph.name}({', '.join(given)})")
+    kept = [f"t{number}" + (f" over input {slot}" if slot >= 0 else "") for number, slot in live]
+    return "\n".join([*lines, f"kept: {', '.join(kept) or 'nothing'}"]) + "\n"
