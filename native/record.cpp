@@ -350,13 +350,13 @@ PyObject* integers(const std::vector<int32_t>& values) {
   return integers(wide.data(), wide.data() + wide.size());
 }
 
-// (dtype number, sizes, strides, offset, is a leaf that requires grad)
-PyObject* describe_external(const Tensor* t) {
+// (dtype number, sizes, strides, offset, is a leaf that requires grad, value)
+PyObject* describe_external(const Tensor* t, int32_t value) {
   const bool leaf = t->autograd != nullptr && t->autograd->requires_grad;
-  return Py_BuildValue("(iNNLi)", static_cast<int>(t->dtype),
+  return Py_BuildValue("(iNNLii)", static_cast<int>(t->dtype),
                        integers(t->dims, t->dims + t->ndim),
                        integers(t->dims + t->ndim, t->dims + 2 * t->ndim),
-                       static_cast<long long>(t->offset), leaf ? 1 : 0);
+                       static_cast<long long>(t->offset), leaf ? 1 : 0, value);
 }
 
 // (plan, operands, results, run-time integers, number types)
@@ -407,7 +407,13 @@ PyObject* list_of(const std::vector<T>& items, F&& describe) {
 // Asks Python for the stream's Plan: new reference, None to run record by record, null on error.
 PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
   if (stream_compiler == nullptr) Py_RETURN_NONE;
-  PyObject* externals = list_of(r->externals, describe_external);
+  std::vector<int32_t> values(r->externals.size());
+  for (size_t v = 0; v < r->values.size(); ++v)
+    if (r->values[v].kind == Value::External) values[r->values[v].source] = static_cast<int32_t>(v);
+  size_t slot = 0;
+  PyObject* externals = list_of(r->externals, [&](const Tensor* t) {
+    return describe_external(t, values[slot++]);
+  });
   PyObject* records = list_of(r->records, [&](const Record& x) { return describe_record(r, x); });
   PyObject* outputs = describe_live(r, live);
   PyObject* plan = nullptr;

@@ -23,7 +23,7 @@ from flambeau.ir.node import DTYPES, Graph, GraphOutput, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 
-External = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
+External = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, int]
 Recorded = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]
 Live = tuple[int, int]
 
@@ -132,7 +132,7 @@ class StreamTrace:
         return self.environment.create_symbol(value, name)
 
     def _external(self, slot: int, external: External) -> Node:
-        dtype, sizes, strides, offset, is_parameter = external
+        dtype, sizes, strides, offset, is_parameter, _ = external
         shape = tuple(
             self._external_size(s, is_parameter, (len(sizes), d)) for d, s in enumerate(sizes)
         )
@@ -305,30 +305,13 @@ def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(s) for s in contiguous_strides(sizes))  # type: ignore[arg-type]
 
 
-def _external_numbers(records: Sequence[Recorded], live: Sequence[Live], count: int) -> list[int]:
-    """Value numbers of the external tensors: those nobody produced, in order of first use."""
-    # An op may return an operand as it is: that does not produce it.
-    produced = {v for record in records for v in record[2] if v >= 0 and v not in record[1]}
-    seen: dict[int, None] = {}
-    for _plan, operands, *_ in records:
-        for number in operands:
-            if number >= 0 and number not in produced:
-                seen.setdefault(number)
-    if len(seen) != count:
-        raise RuntimeError(
-            f"[compile] stream has {count} external tensors but uses {len(seen)}\n"
-            "hint: this is a bug in the recorder; please report it"
-        )
-    return sorted(seen)
-
-
 def compile_stream(
     externals: Sequence[External], records: Sequence[Recorded], live: Sequence[Live]
 ) -> Any:
     """Builds the Plan of a recorded stream. Called by the native recorder.
 
     Args:
-        externals: (dtype number, sizes, strides, offset, is parameter) per external tensor.
+        externals: (dtype number, sizes, strides, offset, is parameter, value) per external tensor.
         records: (plan, operand values, result values, integers, number kinds, generators).
         live: (value, external slot it overwrites or -1) of what must reach memory.
     """
@@ -353,10 +336,10 @@ def _traced(
     live: Sequence[Live],
     history: History,
 ) -> StreamTrace:
-    numbers = _external_numbers(records, live, len(externals))
+    numbers = [e[5] for e in externals]
     written = {slot for _, slot in live if slot >= 0}
     externals = [
-        (*e[:4], e[4] or slot in written) for slot, e in enumerate(externals)
+        (*e[:4], e[4] or slot in written, e[5]) for slot, e in enumerate(externals)
     ]  # what the stream updates is state: as fixed as parameters are
     trace: StreamTrace | None = None
     for _ in range(MAX_TRACES):
