@@ -3,8 +3,8 @@
     (a) layer_norm(gelu(x * w + b)), 4096 x 1024      (c) MLP training step with AdamW
     (b) two transformer blocks, forward and backward   (d) the demo model's training step
 
-"cold" starts with empty caches, "warm" in a new process with the caches the cold run left. Both count
-from the first call of the compiled function to its result, less one steady call.
+"cold" starts with empty caches, "warm" in a new process with the caches the cold run left. Both
+count from the first call of the compiled function to its result, less one steady call.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def program_b(t: Any) -> Any:
 def program_c(t: Any) -> Any:
     """A perceptron trained with AdamW."""
     nn, f = t.nn, t.nn.functional
-    model = nn.Sequential(nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 10))
+    model = nn.Sequential(
+        nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 10)
+    )
     optimizer = t.optim.AdamW(model.parameters(), lr=1e-3)
     x, y = t.randn(64, 512), t.randint(0, 10, (64,))
 

@@ -1,13 +1,15 @@
-"""Overhead of a call: 30 common ops on tiny tensors, without grad, with grad, forward + backward."""
+"""Overhead of a call: 30 common ops on tiny tensors, without grad, with grad, forward +
+backward.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import flambeau
 import torch
 
+import flambeau
 from bench.harness import Row, compare, publish
 
 Case = tuple[str, Callable[[Any, Any, Any], Callable[[], Any]]]

@@ -34,7 +34,10 @@ def GPT(t: Any, vocabulary: int, context: int, layers: int, heads: int, width: i
     class _GPT(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+            self.token, self.position = (
+                nn.Embedding(vocabulary, width),
+                nn.Embedding(context, width),
+            )
             self.blocks = nn.ModuleList(Block(t, width, heads) for _ in range(layers))
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import flambeau
 import torch
 
+import flambeau
 from bench.harness import Row, compare, publish
 
 ROWS, COLUMNS = 4096, 1024

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from data import ByteText, load_bytes
+from model import GPT, GPTConfig
 from tqdm import tqdm
 
 import flambeau as torch
-from data import ByteText, load_bytes
 from flambeau import nn, optim
-from model import GPT, GPTConfig
 
 VALIDATION_BATCHES = 8
 
@@ -146,7 +146,9 @@ class Trainer:
 
 
 def compile_seconds() -> tuple[float, float]:
-    """Seconds that compiling the step takes with empty caches, and in a new process with warm ones."""
+    """Seconds that compiling the step takes with empty caches, and in a new process with
+    warm ones.
+    """
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"FLAMBEAU_CACHE_DIR": cache}
         command = [sys.executable, *sys.argv, "--probe"]

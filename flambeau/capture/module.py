@@ -26,6 +26,7 @@ class OptimizedModule(nn.Module):
         return self._call(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The compiled call of the wrapped module, its hooks included."""
         return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

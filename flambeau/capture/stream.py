@@ -1,9 +1,10 @@
 """From a recorded stream of op calls to one Graph and its Plan.
 
 Every record names the Plan of its op's class, and that Plan holds the op's traced Graph; replaying
-those graphs on the stream's values gives one Graph of primitives. Which sizes stay symbols: those of
-external tensors that are no parameters. A run-time integer (`view(B, T, 4, 64)`) becomes the size it
-equals where that is plausible, else a constant; what was seen to vary becomes a symbol of its own.
+those graphs on the stream's values gives one Graph of primitives. Which sizes stay symbols: those
+of external tensors that are no parameters. A run-time integer (`view(B, T, 4, 64)`) becomes the
+size it equals where that is plausible, else a constant; what was seen to vary becomes a symbol of
+its own.
 """
 
 from __future__ import annotations

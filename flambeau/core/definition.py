@@ -149,6 +149,7 @@ class OpDefinition:
         return decorate
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Inlines the body when given nodes, else calls the native op."""
         if _has_node(args) or _has_node(kwargs.values()):
             return self._inline(args, kwargs)
         return self.native(*args, **kwargs)

@@ -13,6 +13,7 @@ from flambeau import _core, prims
 from flambeau.autograd import derive as derivation
 from flambeau.core import layout
 from flambeau.core.definition import Overload, View, evaluate
+from flambeau.core.errors import common_device, user_error
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
 from flambeau.ir.kernel import ITEM_SIZE
@@ -39,7 +40,10 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
     placed = [n for n, a in enumerate(arguments) if a.kind == "device?"]
 
     def run(trace: Trace) -> tuple[Trace, Graph]:
-        results = evaluate(overload, trace.arguments)
+        try:
+            results = evaluate(overload, trace.arguments)
+        except (TypeError, ValueError) as error:
+            raise user_error(overload.name, error) from error
         return trace, _graph(overload.name, trace, _outputs(overload, variant, trace, results))
 
     def build(call: tuple[Any, ...]) -> Any:
@@ -48,18 +52,18 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
         if returns == "named":
             returns = _struct_sequence(overload)
         with trace:
-            device = _device(call, placed, bool(trace.inputs))
+            device = _device(overload.name, call, placed, graph)
             return make_plan(graph, trace, returns, overload.options.differentiable, device)
 
     return build
 
 
-def _device(call: tuple[Any, ...], placed: Sequence[int], has_tensors: bool) -> Any:
+def _device(name: str, call: tuple[Any, ...], placed: Sequence[int], graph: Graph) -> Any:
     """Where new outputs go; None: where the first tensor is."""
     for position in placed:
         if call[position] is not None:
             return call[position]
-    return None if has_tensors else _core.get_default_device()
+    return common_device(name, call, graph) if graph.inputs else _core.get_default_device()
 
 
 _structs: dict[tuple[str, tuple[str, ...]], Any] = {}

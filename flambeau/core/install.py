@@ -87,7 +87,7 @@ def install_definition(definition: OpDefinition) -> None:
     options = definition.options
     names = (definition.name, *options.aliases)
     if all(o.options.host for o in definition.overloads):
-        definition.native = definition.overloads[0].body
+        definition.native = _core.shield(definition.overloads[0].body)
     else:
         definition.native = _native_op(definition, definition.name, "functional")
     _publish(options.where, names, definition.native)

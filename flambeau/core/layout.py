@@ -34,13 +34,13 @@ def same(a: Size, b: Size) -> bool:
     known = known_equal(a, b)
     if known is not None:
         return known
-    return current_environment().truth(eq(a, b))
+    return bool(current_environment().truth(eq(a, b)))
 
 
 def _less(a: Size, b: Size) -> bool:
     if isinstance(a, int) and isinstance(b, int):
         return a < b
-    return current_environment().truth(lt(a, b))
+    return bool(current_environment().truth(lt(a, b)))
 
 
 def dense_strides(shape: Sequence[Size], order: Sequence[int]) -> Shape:
@@ -229,7 +229,7 @@ def contained(shape: Shape, strides: Shape, offset: Size, limit: Size) -> bool:
         if isinstance(size, int) and size == 0:
             return True
         last = last + mul(size - 1, stride)
-    return current_environment().truth(le(last + 1, limit))
+    return bool(current_environment().truth(le(last + 1, limit)))
 
 
 def numel(shape: Sequence[Size]) -> Size:

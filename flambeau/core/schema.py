@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 KINDS = frozenset(
     "Tensor Tensor? Tensor[] Tensor?[] Scalar Scalar? TensorOrScalar TensorOrScalar? "
-    "SymInt SymInt? SymInt[] SymInt[]? int int? int[] int[]? float float? float[]? bool bool? bool[] "
-    "str str? dtype dtype? device device? generator? memory_format memory_format? layout? object".split()
+    "SymInt SymInt? SymInt[] SymInt[]? int int? int[] int[]? float float? float[]? bool bool? "
+    "bool[] "
+    "str str? dtype dtype? device device? generator? memory_format memory_format? layout? "
+    "object".split()
 )
 REQUIRED = object()  # default of an argument that has none
 

@@ -182,6 +182,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 def install() -> None:
     """Gives the native type its Python methods; idempotent, runs on import of the package."""
     for name, value in METHODS.items():
-        setattr(_core.Tensor, name, value)
+        setattr(_core.Tensor, name, _core.shield(value) if callable(value) else value)
     for name, function in OPERATORS.items():
-        _core.set_operator(name, function)
+        _core.set_operator(name, _core.shield(function))

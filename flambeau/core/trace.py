@@ -1,9 +1,9 @@
 """From the description of a native call to the nodes an op's body works on.
 
 A call's sizes, strides, offsets and run-time integers become symbols, numbered in the order of the
-native call's registers (docs/design.md § 6). Sizes 0 and 1 are constants: the native class key tells
-them apart. Two sizes share a symbol only where the body needs them equal (a guard holds it), so a
-plan stays as general as its op: a first trace finds the equalities, a second one uses them.
+native call's registers (docs/design.md § 6). Sizes 0 and 1 are constants: the native class key
+tells them apart. Two sizes share a symbol only where the body needs them equal (a guard holds it),
+so a plan stays as general as its op: a first trace finds the equalities, a second one uses them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Trace:
     def __init__(
         self, call: tuple[Any, ...], aligned: bool = False, first: Trace | None = None
     ) -> None:
-        self.environment = first.environment if first else ShapeEnvironment()
+        self.environment: ShapeEnvironment = first.environment if first else ShapeEnvironment()
         self.symbols: list[str] = []
         self.inputs: list[Node] = []
         self.scalars: list[Node] = []

@@ -162,8 +162,8 @@ def scaled_dot_product_attention(
 ) -> Node:
     """softmax(Q K^T * scale + mask) V.
 
-    Shape: `(*, L, E)`, `(*, S, E)`, `(*, S, V)` -> `(*, L, V)`; with `enable_gqa` the heads of key and
-    value (dimension -3) divide those of the query.
+    Shape: `(*, L, E)`, `(*, S, E)`, `(*, S, V)` -> `(*, L, V)`; with `enable_gqa` the heads of key
+    and value (dimension -3) divide those of the query.
 
     Args:
         attn_mask: bool (True keeps) or added to the scores; broadcast to `(*, L, S)`.

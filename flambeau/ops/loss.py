@@ -1,7 +1,8 @@
 """Losses. Each is one program, so a mean over elements is one fused reduction.
 
-`reduction` is "none", "mean" or "sum"; the legacy flags `size_average` and `reduce` are read as PyTorch
-reads them. Formulas: Szegedy et al. 2016 (label smoothing), Huber 1964, Girshick 2015 (smooth L1).
+`reduction` is "none", "mean" or "sum"; the legacy flags `size_average` and `reduce` are read as
+PyTorch reads them. Formulas: Szegedy et al. 2016 (label smoothing), Huber 1964, Girshick 2015
+(smooth L1).
 """
 
 from __future__ import annotations
@@ -289,7 +290,9 @@ def kl_div(
     reduction: str,
     log_target: bool,
 ) -> Node:
-    """t (log t - input), input being log-probabilities; "batchmean" divides the sum by the batch."""
+    """t (log t - input), input being log-probabilities; "batchmean" divides the sum by the
+    batch.
+    """
     if log_target:
         value = prims.exp(target) * (target - input)
     else:
@@ -353,6 +356,17 @@ def _check_classes(name: str, x: Node, target: Node) -> None:
             f"[{name}] Expected target size {shown(spatial)}, got {shown(target.shape)}\n"
             "hint: the target has the input's shape without the class dimension 1"
         )
+
+
+def _check_probabilities(name: str, x: Node, target: Node) -> None:
+    """A floating target has the input's shape; of any other shape it was meant as classes."""
+    if x.ndim == target.ndim and all(same(a, b) for a, b in zip(x.shape, target.shape)):
+        return
+    _check_classes(name, x, target)
+    raise RuntimeError(
+        f"[{name}] expected target dtype to be Long or Byte, but got {target.dtype}\n"
+        "hint: classes are integers: target.long(); probabilities have the input's shape"
+    )
 
 
 def _averaged(value: Node, factor: Node, reduction: str) -> Node:
@@ -423,7 +437,7 @@ def cross_entropy(
     axis = 0 if input.ndim == 1 else 1
     x = log_softmax_value(input, axis)
     if target.dtype[0] == "f" or target.dtype == "bf16":
-        _same_shape("cross_entropy", input, target)
+        _check_probabilities("cross_entropy", input, target)
         return _soft_cross_entropy(x, target, weight, kind, label_smoothing, axis)
     _check_classes("cross_entropy", input, target)
     value, factor = _picked(x, target, weight, ignore_index)

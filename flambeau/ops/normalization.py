@@ -1,8 +1,9 @@
 """Normalisations: layer, RMS, group, instance and batch norm, `normalize`.
 
-Statistics are computed in float32 for half types, in two passes (mean, then squared deviations) over
-a row that stays resident. Sources: Ba et al. 2016, Zhang & Sennrich 2019, Wu & He 2018, Ioffe &
-Szegedy 2015. Gradients are given per norm: they need the normalised row, not the chain of its parts.
+Statistics are computed in float32 for half types, in two passes (mean, then squared deviations)
+over a row that stays resident. Sources: Ba et al. 2016, Zhang & Sennrich 2019, Wu & He 2018, Ioffe
+& Szegedy 2015. Gradients are given per norm: they need the normalised row, not the chain of its
+parts.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def _rms_samples() -> Any:
 
 
 @op(
-    "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+    "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+    "Tensor",
     where="torch nn.functional",
     promote="keep",
     samples=_rms_samples,
@@ -301,6 +303,11 @@ def batch_norm(
     Raises:
         ValueError: training with a single value per channel.
     """
+    if running_mean is not None and input.ndim > 1 and len(running_mean) != input.shape[1]:
+        raise RuntimeError(
+            f"[batch_norm] running_mean should contain {input.shape[1]} elements not "
+            f"{len(running_mean)}\nhint: dimension 1 of the input holds the channels"
+        )
     if not training:
         return batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
     values = 1

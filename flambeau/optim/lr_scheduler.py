@@ -30,7 +30,8 @@ class LRScheduler:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
                 raise KeyError(
-                    f"[lr_scheduler] param 'initial_lr' is not specified in param_groups[{number}] when "
+                    f"[lr_scheduler] param 'initial_lr' is not specified in "
+                    f"param_groups[{number}] when "
                     "resuming an optimizer"
                 )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
@@ -113,7 +114,9 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Without plain functions, which cannot be saved; callable objects save their attributes."""
+        """Without plain functions, which cannot be saved; callable objects save their
+        attributes.
+        """
         state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
         plain = type(lambda: None)
         state["lr_lambdas"] = [
@@ -138,7 +141,9 @@ class LambdaLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate to `eta_min` in `T_max` epochs (Loshchilov & Hutter 2017)."""
+    """Half a cosine from the initial rate to `eta_min` in `T_max` epochs (Loshchilov &
+    Hutter 2017).
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_max: float, eta_min: float = 0.0, last_epoch: int = -1

@@ -1,7 +1,7 @@
 """The base of all optimizers: groups, state, hooks, checkpoints, and the recorded step.
 
-A step is many small updates. They are recorded as one region (`capture.regions.record`), so whatever
-an optimizer's `update` does runs as one Plan, also when nothing else is compiled.
+A step is many small updates. They are recorded as one region (`capture.regions.record`), so
+whatever an optimizer's `update` does runs as one Plan, also when nothing else is compiled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Optimizer:
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
-                "[optim] params argument given to the optimizer should be an iterable of Tensors or "
+                "[optim] params argument given to the optimizer should be an iterable of "
+                "Tensors or "
                 "dicts, but got a Tensor\nhint: pass [tensor]"
             )
         self.defaults = defaults
@@ -171,7 +172,8 @@ class Optimizer:
             raise ValueError("[optim] loaded state dict has a different number of parameter groups")
         if any(len(g["params"]) != len(s["params"]) for g, s in zip(self.param_groups, saved)):
             raise ValueError(
-                "[optim] loaded state dict contains a parameter group that doesn't match the size of "
+                "[optim] loaded state dict contains a parameter group that doesn't match the "
+                "size of "
                 "optimizer's group"
             )
         mine = chain.from_iterable(g["params"] for g in self.param_groups)
@@ -230,7 +232,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 def _check_parameter(parameter: Any) -> None:
     if not isinstance(parameter, Tensor):
         raise TypeError(
-            f"[optim] optimizer can only optimize Tensors, but one of the params is {type(parameter)}"
+            f"[optim] optimizer can only optimize Tensors, but one of the params is "
+            f"{type(parameter)}"
         )
     if not (parameter.is_leaf or parameter.retains_grad):
         raise ValueError(

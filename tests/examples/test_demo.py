@@ -1,4 +1,6 @@
-"""The demo: eager equals compiled bit for bit, and a killed run continues where its checkpoint is."""
+"""The demo: eager equals compiled bit for bit, and a killed run continues where its
+checkpoint is.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-import flambeau as torch
 import pytest
+
+import flambeau as torch
 
 TRAIN = Path(__file__).parents[2] / "examples" / "gpt" / "train.py"
 SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 2 --bytes 100000 --sample 8".split()

@@ -1,0 +1,113 @@
+"""What goes wrong in a trace, said as users know it: the op they called, PyTorch's exception types.
+
+Primitives check their operands strictly and know no public operator; an op's body may run into such
+a check. Devices are compared here too: once per class of calls, when its program is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flambeau.core.dtypes import PUBLIC_NAMES
+from flambeau.ir.environment import hint
+from flambeau.ir.node import Graph
+from flambeau.prims.common import DtypeMismatch, ShapeMismatch, UndefinedDtype
+
+# Operators whose first tensor may be written from, or read at, tensors of another device.
+_MOVING = frozenset({"copy_", "copy"})
+_INDEXING = frozenset({"index", "_index_put", "index_put", "index_put_", "_unsafe_index"})
+
+
+def user_error(name: str, error: Exception) -> Exception:
+    """The complaint of a primitive as the error of the operator `name`; other errors as they are.
+
+    Shapes or dtypes that do not fit together make a RuntimeError, a dtype for which the operator
+    is not defined a NotImplementedError.
+    """
+    if isinstance(error, ShapeMismatch):
+        return RuntimeError(_shape_text(name, error))
+    if isinstance(error, DtypeMismatch):
+        return RuntimeError(_public_text(name, error))
+    if isinstance(error, UndefinedDtype):
+        return NotImplementedError(_public_text(name, error))
+    return error
+
+
+def _shape_text(name: str, error: ShapeMismatch) -> str:
+    if error.sizes is None:
+        return f"[{name}]" + str(error).partition("]")[2]
+    a, b, dimension = error.sizes
+    return (
+        f"[{name}] The size of tensor a ({hint(a)}) must match the size of tensor b ({hint(b)}) "
+        f"at non-singleton dimension {dimension}\n"
+        "hint: sizes are compared from the last dimension; 1 stretches"
+    )
+
+
+def _public_text(name: str, error: Exception) -> str:
+    """The primitive's message with the dtypes' public names, for the operator."""
+    head, _, rest = str(error).partition("\nhint: ")
+    words = [PUBLIC_NAMES.get(word, word) for word in head.partition("]")[2].split()]
+    advice = rest if isinstance(error, UndefinedDtype) else "cast one of them with .to(dtype)"
+    advice = " ".join(PUBLIC_NAMES.get(word, word) for word in advice.split())
+    return f"[{name}] {' '.join(words)}\nhint: {advice}"
+
+
+def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:
+    """Where new results of a call go, or None: where its first tensor is.
+
+    All tensors that the program reads must be on one device. Numbers in tensors of no dimensions
+    on the CPU may join any other; so may indices on the CPU.
+
+    Raises:
+        RuntimeError: two tensors are on different devices.
+        NotImplementedError: a copy out of a tensor that has no data.
+    """
+    entries = list(_tensor_entries(call))
+    places = {str(entry[8].type) for entry in entries}
+    if len(places) < 2:
+        return None
+    read = {n.attribute("slot") for n in graph.nodes() if n.op == "input"}
+    used = [entry for slot, entry in enumerate(entries) if slot in read]
+    lead = next((e for e in used if not _is_number(e)), used[0] if used else entries[0])
+    if name in _MOVING and graph.outputs[0].target is not None:
+        lead = entries[graph.outputs[0].target]
+    for entry in used:
+        if entry[8].type != lead[8].type and not _may_join(name, lead, entry):
+            _raise_mismatch(name, lead[8], entry[8])
+    for output in graph.outputs:
+        if output.target is not None and entries[output.target][8].type != lead[8].type:
+            _raise_mismatch(name, entries[output.target][8], lead[8])
+    return lead[8] if lead is not entries[0] else None
+
+
+def _tensor_entries(call: Sequence[Any]) -> Iterator[Any]:
+    for entry in call:
+        if isinstance(entry, list):
+            yield from _tensor_entries(entry)
+        elif isinstance(entry, tuple) and entry and entry[0] == "tensor":
+            yield entry
+
+
+def _is_number(entry: Any) -> bool:
+    return len(entry[2]) == 0 and entry[8].type == "cpu"
+
+
+def _may_join(name: str, lead: Any, entry: Any) -> bool:
+    if name in _MOVING:
+        return bool(entry[8].type == "cpu")
+    index = name in _INDEXING and entry[1] in ("i64", "i32", "bool", "u8")
+    return _is_number(entry) or (index and entry[8].type == "cpu")
+
+
+def _raise_mismatch(name: str, first: Any, other: Any) -> None:
+    if name in _MOVING:
+        raise NotImplementedError(
+            f"[{name}] Cannot copy out of {other.type} tensor; no data!\n"
+            f"hint: a tensor on the {other.type} device has a shape but no values"
+        )
+    raise RuntimeError(
+        f"[{name}] Expected all tensors to be on the same device, but found at least two devices, "
+        f"{first} and {other}!\nhint: move one of them with .to({str(first)!r})"
+    )
