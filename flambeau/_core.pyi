@@ -6,7 +6,9 @@ installed from Python at import, so they are not listed.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def __getattr__(name: str) -> Any: ...
 
@@ -51,6 +53,8 @@ class UntypedStorage:
     def fill_bytes(self, buffer: Any) -> UntypedStorage: ...
     def tolist(self) -> list[int]: ...
     def __len__(self) -> int: ...
+
+def shield(function: _Function, /) -> _Function: ...
 
 # dtypes
 def promote_types(a: dtype, b: dtype, /) -> dtype: ...

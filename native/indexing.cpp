@@ -14,13 +14,13 @@
 #include <unordered_map>
 
 #include "tensor_internal.h"
+#include "traceback.h"
 
 namespace fb {
 namespace {
 
 struct Subscript {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* view;     // op: (tensor, pattern, numbers)
   PyObject* index;    // op: (tensor, [index tensor])
   PyObject* fill;     // op: (tensor, number)
@@ -130,8 +130,7 @@ PyObject* pattern_object(std::string_view text) {
 
 PyObject* view_of(Subscript* self, PyObject* tensor, Reading* r) {
   while (r->items > 0 && r->pattern[r->items - 1] == ':') --r->items;
-  PyObject* pattern =
-      pattern_object(std::string_view(r->pattern, static_cast<size_t>(r->items)));
+  PyObject* pattern = pattern_object(std::string_view(r->pattern, static_cast<size_t>(r->items)));
   PyObject* numbers = pattern ? PyTuple_New(r->count) : nullptr;
   if (!numbers) return nullptr;
   for (int i = 0; i < r->count; ++i) {
@@ -192,14 +191,16 @@ PyObject* subscript_call(PyObject* callable, PyObject* const* args, size_t flags
       if (result || PyErr_Occurred() || count == 2) return result;
     }
   }
-  return PyObject_Vectorcall(other, args, static_cast<size_t>(count), names);
+  PyObject* result = PyObject_Vectorcall(other, args, static_cast<size_t>(count), names);
+  if (!result) hide_internals();
+  return result;
 }
 
 void subscript_dealloc(PyObject* object) {
   auto* self = reinterpret_cast<Subscript*>(object);
   PyTypeObject* type = Py_TYPE(object);
-  for (PyObject* held : {self->view, self->index, self->fill, self->copy, self->getitem,
-                         self->setitem})
+  for (PyObject* held :
+       {self->view, self->index, self->fill, self->copy, self->getitem, self->setitem})
     Py_XDECREF(held);
   type->tp_free(object);
   Py_DECREF(type);
@@ -240,9 +241,8 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
     return nullptr;
   auto* target = reinterpret_cast<Tensor*>(target_object);
   auto* source = reinterpret_cast<Tensor*>(source_object);
-  if (active_recorder &&
-      (!tensor_materialise(target, "an in-place change of shape") ||
-       !tensor_materialise(source, "an in-place change of shape")))
+  if (active_recorder && (!tensor_materialise(target, "an in-place change of shape") ||
+                          !tensor_materialise(source, "an in-place change of shape")))
     return nullptr;
   Autograd* from = source->autograd;
   if (from && from->node) {

@@ -372,6 +372,12 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
   if (!storage || (active_recorder && !record_flush(active_recorder, "set_")) ||
       !fits("set_", storage, t->dtype, ndim, sizes, strides, offset))
     return nullptr;
+  if (storage->device.kind != t->device.kind) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[set_] Attempted to set the storage of a tensor to a storage on a different "
+                    "device\nhint: move one of them with .to(device) first");
+    return nullptr;
+  }
   storage_incref(storage);
   t->value_id = -1;
   if (!tensor_fill(t, storage, t->dtype, storage->device, ndim, sizes, strides, offset))

@@ -5,6 +5,7 @@
 #include <structmember.h>
 
 #include "op_internal.h"
+#include "traceback.h"
 
 namespace fb {
 
@@ -483,6 +484,7 @@ PyObject* call_python(Overload* overload, Frame* frame) {
     if (argument.keyword_only) PyTuple_SET_ITEM(names, at++, Py_NewRef(argument.name));
   }
   PyObject* result = PyObject_Vectorcall(overload->build, values, count - keywords, names);
+  if (!result) hide_internals();
   if (!result || !frame->out) return result;
   PyObject* copied = copy_to_out(result, frame->out);
   Py_DECREF(result);

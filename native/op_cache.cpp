@@ -5,6 +5,7 @@
 #include <set>
 
 #include "op_internal.h"
+#include "traceback.h"
 
 namespace fb {
 namespace {
@@ -321,26 +322,6 @@ PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given) {
 
 // ---- the slow path
 
-// Errors of the user are shown at the user's line; a message without our "[op]" form is a bug of
-// ours, whose traceback must stay.
-void hide_internals() {
-  static const bool debugging = std::getenv("FLAMBEAU_DEBUG") != nullptr;
-  if (debugging) return;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  PyObject* text = value ? PyObject_Str(value) : nullptr;
-  const char* message = text ? PyUnicode_AsUTF8(text) : nullptr;
-  if (message && message[0] == '[') {
-    Py_CLEAR(traceback);
-    PyException_SetTraceback(value, Py_None);
-    PyException_SetContext(value, nullptr);
-  }
-  Py_XDECREF(text);
-  PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
-}
-
 Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbols) {
   PyObject* call = describe_call(*overload, frame);
   if (!call) return nullptr;
@@ -348,7 +329,7 @@ Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbol
   PyObject* built = PyObject_CallOneArg(overload->build, call);
   Py_DECREF(call);
   if (!built) {
-    hide_internals();
+    hide_internals(true);
     return nullptr;
   }
   if (!Py_IS_TYPE(built, PlanType)) {

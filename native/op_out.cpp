@@ -259,11 +259,30 @@ bool shares_memory(const Frame& frame, const Tensor* out) {
   return false;
 }
 
+// Results are written where they are computed: the tensors of `out` must be there.
+bool check_device(Device from, Device to) {
+  if (from.kind == to.kind) return true;
+  PyObject *a = device_object(from), *b = device_object(to);
+  if (a && b) {
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "[out] Attempting to copy from device %S to device %S, but cross-device copies are "
+        "not allowed!\nhint: make out= on device %S",
+        a, b, a);
+  }
+  Py_XDECREF(a);
+  Py_XDECREF(b);
+  return false;
+}
+
 bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vector<Tensor*>& outs,
               PyObject** outputs) {
+  const bool any = frame->tensors.size() > 0;
+  const Device place = any ? frame->tensors[0]->device : default_device();
   for (size_t k = 0; k < outs.size(); ++k) {
     const OutputSpec& spec = plan->outputs[k];
     if (spec.kind != OutputSpec::None && !check_cast(spec.dtype, outs[k]->dtype)) return false;
+    if (!check_device(spec.own_device ? spec.device : place, outs[k]->device)) return false;
     const bool direct = spec.kind == OutputSpec::New && !outs[k]->storage->pending &&
                         !shares_memory(*frame, outs[k]);
     if (direct) outputs[k] = reinterpret_cast<PyObject*>(outs[k]);

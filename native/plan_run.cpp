@@ -652,15 +652,18 @@ bool instance_prepare(Instance* instance) {
 bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   const Plan* plan = instance->plan;
   const Device device = device_of(call);
-  bool dry = device.kind == DeviceKind::Meta;
+  bool dry = device.kind == DeviceKind::Meta;   // nothing is compiled
+  bool idle = device.kind == DeviceKind::Null;  // nothing is launched
   if (plan->has_device) {
     for (const OutputSpec& out : plan->outputs) {
-      if (out.own_device) dry |= out.device.kind == DeviceKind::Meta;
+      if (!out.own_device) continue;
+      dry |= out.device.kind == DeviceKind::Meta;
+      idle |= out.device.kind == DeviceKind::Null;
     }
   }
   if (!dry && !instance->prepared && !instance_prepare(instance)) return false;
   if (!make_outputs(instance, call, device, outputs)) return false;
-  if (dry || instance->ready.empty() || device.kind == DeviceKind::Null) return true;
+  if (dry || idle || instance->ready.empty()) return true;
   if (instance->simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) {
     return true;
   }

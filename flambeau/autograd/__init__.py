@@ -76,6 +76,7 @@ def _gradients(name: str, roots: Sequence[Any], given: Any) -> tuple[Any, ...]:
     return values
 
 
+@_core.shield
 def backward(
     tensors: Tensor | Sequence[Tensor] | GradientEdge | Sequence[GradientEdge],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -122,6 +123,7 @@ def backward(
     _core.run_backward(roots, grads, keep, create_graph, wanted, True, True)
 
 
+@_core.shield
 def grad(
     outputs: Tensor | Sequence[Tensor] | GradientEdge | Sequence[GradientEdge],
     inputs: Tensor | Sequence[Tensor] | GradientEdge | Sequence[GradientEdge],
@@ -257,7 +259,7 @@ def _install() -> None:
     for name, method in methods.items():
         method.__name__ = name
         method.__qualname__ = f"Tensor.{name}"
-        setattr(_core.Tensor, name, method)
+        setattr(_core.Tensor, name, _core.shield(method))
 
 
 _install()

@@ -13,13 +13,19 @@ def manual_seed(seed: int) -> Any:
     """Starts the default generator's stream of a seed; returns the generator.
 
     Raises:
-        ValueError: outside of [-2**63, 2**64).
+        ValueError: not a number, or outside of [-2**63, 2**64).
 
     Example:
         >>> torch.manual_seed(0).initial_seed()
         0
     """
-    return tensors.default_generator.manual_seed(int(seed))
+    try:
+        number = int(seed)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"[manual_seed] expected an int, got {seed!r}\nhint: any number of 64 bits will do"
+        ) from error
+    return tensors.default_generator.manual_seed(number)
 
 
 @op("seed() -> Tensor", where="torch", host=True)

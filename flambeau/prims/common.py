@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from flambeau.ir.environment import same_shape
+from flambeau.ir.environment import current_environment, hint, same_shape
 from flambeau.ir.node import DTYPES, Node
 from flambeau.ir.size import Size
 
@@ -35,16 +35,39 @@ TO_REAL = {"c64": "f32", "c128": "f64"}
 TO_COMPLEX = {"f32": "c64", "f64": "c128"}
 
 
+class ShapeMismatch(ValueError):
+    """Sizes of operands do not fit together.
+
+    Attributes:
+        sizes: the first two sizes that differ, and the dimension of the result; or None.
+    """
+
+    def __init__(self, message: str, sizes: tuple[Size, Size, int] | None = None) -> None:
+        super().__init__(message)
+        self.sizes = sizes
+
+
+class DtypeMismatch(TypeError):
+    """Operands have different dtypes."""
+
+
+class UndefinedDtype(TypeError):
+    """A primitive is not defined for a dtype."""
+
+
 def show(shape: Sequence[Size]) -> str:
-    """Return a shape as text."""
-    return "(" + ", ".join(map(str, shape)) + ")"
+    """Return a shape as text: the numbers of the call where a trace knows them."""
+    known = current_environment() is not None
+    return "(" + ", ".join(str(hint(s) if known else s) for s in shape) + ")"
 
 
 def check_dtype(name: str, x: Node, allowed: frozenset[str]) -> None:
     """Raise unless the operand's dtype is among those the primitive is defined for."""
     if x.dtype not in allowed:
         names = " ".join(d for d in DTYPES if d in allowed)
-        raise TypeError(f"[{name}] not defined for {x.dtype}\nhint: cast to one of {names} first")
+        raise UndefinedDtype(
+            f"[{name}] not defined for {x.dtype}\nhint: cast to one of {names} first"
+        )
 
 
 def check_same(name: str, operands: Sequence[Node], dtypes: bool = True) -> None:
@@ -52,12 +75,12 @@ def check_same(name: str, operands: Sequence[Node], dtypes: bool = True) -> None
     first = operands[0]
     for other in operands[1:]:
         if dtypes and other.dtype != first.dtype:
-            raise TypeError(
+            raise DtypeMismatch(
                 f"[{name}] dtypes differ: {first.dtype} and {other.dtype}\n"
                 "hint: primitives do not promote; use prims.cast"
             )
         if not same_shape(first.shape, other.shape):
-            raise ValueError(
+            raise ShapeMismatch(
                 f"[{name}] shapes differ: {show(first.shape)} and {show(other.shape)}\n"
                 "hint: primitives do not broadcast; use prims.broadcast_all or operators"
             )

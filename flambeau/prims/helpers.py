@@ -9,7 +9,7 @@ from flambeau.ir.environment import same_size
 from flambeau.ir.node import OPERATORS, Node
 from flambeau.ir.size import Size, SizeExpr, known_equal
 from flambeau.prims import create, pointwise, reduce, shape
-from flambeau.prims.common import show
+from flambeau.prims.common import ShapeMismatch, show
 from flambeau.prims.create import Number
 
 
@@ -36,9 +36,10 @@ def _broadcast_two(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]
         if known_equal(result[d], 1) is True:
             result[d] = extent
         elif not same_size(result[d], extent):
-            raise ValueError(
-                f"[broadcast] shapes {show(a)} and {show(b)} differ in dimension {d}: "
-                f"{result[d]} and {extent}\nhint: sizes must be equal, or one of them 1"
+            raise ShapeMismatch(
+                f"[broadcast] shapes {show(a)} and {show(b)} differ in dimension {d}\n"
+                "hint: sizes must be equal, or one of them 1",
+                (result[d], extent, d),
             )
     return tuple(result)
 

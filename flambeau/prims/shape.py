@@ -15,7 +15,14 @@ from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, known_equal, known_less, mod, prod
 from flambeau.prims import pointwise
-from flambeau.prims.common import Type, check_axis, check_count, check_dtype, show
+from flambeau.prims.common import (
+    ShapeMismatch,
+    Type,
+    check_axis,
+    check_count,
+    check_dtype,
+    show,
+)
 from flambeau.prims.create import full, zeros_like
 from flambeau.prims.record import Derivative, Primitive, bind, register
 
@@ -78,7 +85,7 @@ def _infer_broadcast(operands: tuple[Node, ...], constants: dict[str, Any]) -> T
     for extent, dimension in zip(x.shape, dimensions):
         check_axis("broadcast", dimension, len(shape))
         if known_equal(extent, 1) is not True and not same_size(extent, shape[dimension]):
-            raise ValueError(
+            raise ShapeMismatch(
                 f"[broadcast] {show(x.shape)} does not fit {show(shape)} at {dimensions}\n"
                 "hint: operand sizes must be 1 or equal to the result's"
             )
@@ -157,7 +164,7 @@ def _infer_reshape(operands: tuple[Node, ...], constants: dict[str, Any]) -> Typ
     [x] = operands
     shape = constants["shape"]
     if not same_size(prod(x.shape), prod(shape)):
-        raise ValueError(
+        raise ShapeMismatch(
             f"[reshape] {show(x.shape)} has other elements than {show(shape)}: "
             f"{prod(x.shape)} != {prod(shape)}\nhint: the products of the sizes must be equal"
         )
@@ -481,7 +488,7 @@ def _infer_cat(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
         check_dtype("cat", x, frozenset({first.dtype}))
         expected = (*first.shape[:d], *x.shape[d : d + 1], *first.shape[d + 1 :])
         if not same_shape(x.shape, expected):
-            raise ValueError(
+            raise ShapeMismatch(
                 f"[cat] {show(x.shape)} does not join {show(first.shape)} along {d}\n"
                 "hint: all other sizes must be equal"
             )

@@ -149,7 +149,12 @@ class Registry:
                 return table[name]
             if name in (table := members["_buffers"]):
                 return table[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise AttributeError(
+            f"[{type(self).__name__}] '{type(self).__name__}' object has no attribute '{name}'\n"
+            "hint: see its modules, parameters and buffers: named_children(), state_dict()",
+            name=name,
+            obj=self,
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         members = self.__dict__

@@ -1,0 +1,193 @@
+// What a user sees of an error: their own lines, not ours. `hide_internals` cuts the package's own
+// frames off the end of a traceback; `shield` makes a callable of a Python function that does so.
+#include "traceback.h"
+
+#include <structmember.h>
+
+#include <cstdlib>
+
+namespace fb {
+namespace {
+
+// Directory of the package with a slash at the end, borrowed; null (no exception) when unknown.
+PyObject* package_directory() {
+  static PyObject* directory = nullptr;
+  if (directory) return directory;
+  PyObject* modules = PyImport_GetModuleDict();  // borrowed
+  PyObject* package = modules ? PyDict_GetItemString(modules, "flambeau") : nullptr;
+  PyObject* file = package ? PyObject_GetAttrString(package, "__file__") : nullptr;
+  const char* text = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+  const char* slash = text ? std::strrchr(text, '/') : nullptr;
+  if (slash) directory = PyUnicode_FromStringAndSize(text, slash - text + 1);
+  Py_XDECREF(file);
+  if (!directory) PyErr_Clear();
+  return directory;
+}
+
+bool is_internal(PyObject* traceback, PyObject* directory) {
+  auto* frame = reinterpret_cast<PyTracebackObject*>(traceback)->tb_frame;
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  const Py_ssize_t found = PyUnicode_Tailmatch(code->co_filename, directory, 0, PY_SSIZE_T_MAX, -1);
+  Py_DECREF(code);
+  if (found < 0) PyErr_Clear();
+  return found == 1;
+}
+
+// The traceback up to the last frame that is not ours, as a new reference; null when all are.
+PyObject* without_tail(PyObject* traceback, PyObject* directory) {
+  PyObject* last = nullptr;
+  for (PyObject* at = traceback; at;
+       at = reinterpret_cast<PyObject*>(reinterpret_cast<PyTracebackObject*>(at)->tb_next)) {
+    if (!is_internal(at, directory)) last = at;
+  }
+  if (!last) return nullptr;
+  PyObject_SetAttrString(last, "tb_next", Py_None);
+  PyErr_Clear();
+  return Py_NewRef(traceback);
+}
+
+// Whether the message has the project's form, "[op] ...": any other is a bug of ours to be seen.
+bool is_of_the_form(PyObject* value) {
+  PyObject* arguments = value ? PyObject_GetAttrString(value, "args") : nullptr;
+  PyObject* first = arguments && PyTuple_Check(arguments) && PyTuple_GET_SIZE(arguments) > 0
+                        ? PyTuple_GET_ITEM(arguments, 0)
+                        : nullptr;
+  const char* message = first && PyUnicode_Check(first) ? PyUnicode_AsUTF8(first) : nullptr;
+  const bool fits = message && message[0] == '[';
+  Py_XDECREF(arguments);
+  PyErr_Clear();
+  return fits;
+}
+
+struct Shield {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* function;
+  PyObject* weakrefs;
+};
+
+PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  PyObject* result =
+      PyObject_Vectorcall(reinterpret_cast<Shield*>(self)->function, args, flags, names);
+  if (!result) hide_internals();
+  return result;
+}
+
+PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject* function;
+  if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
+  auto* self = reinterpret_cast<Shield*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->vectorcall = shield_call;
+  self->function = Py_NewRef(function);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int shield_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<Shield*>(self)->function);
+  return 0;
+}
+
+int shield_clear(PyObject* self) {
+  auto* shield = reinterpret_cast<Shield*>(self);
+  PyObject* old = shield->function;  // stays callable: it raises, it does not crash
+  shield->function = Py_NewRef(Py_None);
+  Py_XDECREF(old);
+  return 0;
+}
+
+void shield_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  auto* shield = reinterpret_cast<Shield*>(self);
+  if (shield->weakrefs) PyObject_ClearWeakRefs(self);
+  Py_XDECREF(shield->function);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* shield_bind(PyObject* self, PyObject* object, PyObject*) {
+  if (!object || object == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, object);
+}
+
+PyObject* shield_attribute(PyObject* self, void* name) {
+  return PyObject_GetAttrString(reinterpret_cast<Shield*>(self)->function,
+                                static_cast<const char*>(name));
+}
+
+PyObject* shield_getattr(PyObject* self, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(self, name);
+  if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyErr_Clear();
+  return PyObject_GetAttr(reinterpret_cast<Shield*>(self)->function, name);
+}
+
+PyObject* shield_repr(PyObject* self) {
+  return PyObject_Repr(reinterpret_cast<Shield*>(self)->function);
+}
+
+// As functions do: pickled by the name under which it can be imported.
+PyObject* shield_reduce(PyObject* self, PyObject*) {
+  return PyObject_GetAttrString(reinterpret_cast<Shield*>(self)->function, "__qualname__");
+}
+
+char kDoc[] = "__doc__", kModule[] = "__module__";
+PyGetSetDef shield_attributes[] = {{"__doc__", shield_attribute, nullptr, nullptr, kDoc},
+                                   {"__module__", shield_attribute, nullptr, nullptr, kModule},
+                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef shield_methods[] = {{"__reduce__", shield_reduce, METH_NOARGS, nullptr},
+                                {nullptr, nullptr, 0, nullptr}};
+PyMemberDef shield_members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(Shield, function), READONLY, nullptr},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Shield, vectorcall), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Shield, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot shield_slots[] = {{Py_tp_new, reinterpret_cast<void*>(shield_create)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(shield_traverse)},
+                              {Py_tp_clear, reinterpret_cast<void*>(shield_clear)},
+                              {Py_tp_dealloc, reinterpret_cast<void*>(shield_dealloc)},
+                              {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                              {Py_tp_descr_get, reinterpret_cast<void*>(shield_bind)},
+                              {Py_tp_getattro, reinterpret_cast<void*>(shield_getattr)},
+                              {Py_tp_repr, reinterpret_cast<void*>(shield_repr)},
+                              {Py_tp_getset, shield_attributes},
+                              {Py_tp_methods, shield_methods},
+                              {Py_tp_members, shield_members},
+                              {0, nullptr}};
+PyType_Spec shield_spec = {"flambeau._core.shield", sizeof(Shield), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                               Py_TPFLAGS_METHOD_DESCRIPTOR,
+                           shield_slots};
+
+}  // namespace
+
+void hide_internals(bool whole) {
+  static const bool debugging = [] {
+    const char* level = std::getenv("FLAMBEAU_DEBUG");
+    return level && std::atoi(level) > 0;
+  }();
+  if (debugging) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* directory = is_of_the_form(value) ? package_directory() : nullptr;
+  if (directory) {
+    PyObject* kept = traceback && !whole ? without_tail(traceback, directory) : nullptr;
+    Py_XDECREF(traceback);
+    traceback = kept;
+    PyException_SetTraceback(value, traceback ? traceback : Py_None);
+    PyException_SetContext(value, nullptr);
+    PyException_SetCause(value, nullptr);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+bool init_traceback(PyObject* module) {
+  PyObject* type = PyType_FromSpec(&shield_spec);
+  const bool fine = type && PyModule_AddObjectRef(module, "shield", type) == 0;
+  Py_XDECREF(type);
+  return fine;
+}
+
+}  // namespace fb
