@@ -10,12 +10,13 @@ its own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
 from flambeau.autograd import derive as derivation
+from flambeau.capture import stored
 from flambeau.core.dispatch import output_spec
 from flambeau.core.layout import contiguous_strides
 from flambeau.ir.environment import pop_environment, push_environment
@@ -51,12 +52,24 @@ class History:
 
 @dataclass
 class StreamReport:
-    """Figures of one compiled stream, for `explain`."""
+    """Figures of one compiled stream, for `explain`.
+
+    Attributes:
+        records: ops recorded.
+        trace: makes the stream's graph.
+        bytes_moved: see the function.
+        launches: of kernels and routines.
+    """
 
     records: int
-    graph: Graph
+    trace: Callable[[], Graph]
     bytes_moved: int
     launches: int = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The stream as one program."""
+        return self.trace()
 
 
 # Each trace may find sizes that must be equal; the next one starts from them.
@@ -318,17 +331,28 @@ def compile_stream(
     """
     key = tuple((r[0].graph.name, r[1], r[2]) for r in records)
     history = _histories.setdefault(key, History())
-    trace = _traced(externals, records, live, history)
-    history.hints.append(trace.hints)
-    push_environment(trace.environment)
-    try:
-        graph = _graph(trace, live)
-        hints = dict(zip(trace.symbols, trace.hints, strict=True))
-        report = StreamReport(len(records), graph, bytes_moved(graph, hints))
+    name = None if history.hints else stored.key_of(externals, records, live)
+    known = None if name is None else stored.load(name)
+
+    def trace_graph() -> tuple[StreamTrace, Graph]:
+        trace = _traced(externals, records, live, history)
+        push_environment(trace.environment)
+        try:
+            return trace, _graph(trace, live)
+        finally:
+            pop_environment()
+
+    if known is not None:
+        history.hints.append(known.hints)
+        report = StreamReport(len(records), lambda: trace_graph()[1], known.bytes_moved)
         reports.append(report)
-        return _plan(graph, report)
-    finally:
-        pop_environment()
+        return _known_plan(known, report)
+    trace, graph = trace_graph()
+    history.hints.append(trace.hints)
+    hints = dict(zip(trace.symbols, trace.hints, strict=True))
+    report = StreamReport(len(records), lambda: graph, bytes_moved(graph, hints))
+    reports.append(report)
+    return _plan(graph, report, name, trace)
 
 
 def _traced(
@@ -376,34 +400,57 @@ def _graph(trace: StreamTrace, live: Sequence[Live]) -> Graph:
     )
 
 
-def _plan(graph: Graph, report: StreamReport) -> Any:
-    program = Program(graph.symbols)
-    outputs = [output_spec(program, o) for o in graph.outputs]
-    guards = [program.register(g) for g in graph.guards]
+def _plan(graph: Graph, report: StreamReport, name: str | None, trace: StreamTrace) -> Any:
+    """The Plan of a stream's graph; compiled, it is kept under `name`."""
+    push_environment(trace.environment)
+    try:
+        program = Program(graph.symbols)
+        outputs = [output_spec(program, o) for o in graph.outputs]
+        guards = [program.register(g) for g in graph.guards]
+    finally:
+        pop_environment()
     registers = len(program)
+    spec = {
+        "name": "stream",
+        "program": [tuple(map(int, step)) for step in program.instructions],
+        "symbols": len(graph.symbols),
+        "guards": guards,
+        "outputs": outputs,
+        "visible": graph.visible,
+        "mutated": [],
+        "returns": "list",
+        "backward": None,
+    }
 
     def compile_plan() -> dict[str, Any]:
         from flambeau.compiler import pipeline
 
-        execution = pipeline.compile_graph(graph, registers)
+        if name is None:
+            execution = pipeline.compile_graph(graph, registers)
+        else:
+            execution, portable, kernels = pipeline.compile_portable(graph, registers)
+            moved = report.bytes_moved
+            plan = stored.StoredPlan(trace.hints, moved, spec, registers, portable, kernels)
+            stored.save(name, plan)
         report.launches = len(execution["launches"])
         return execution
 
-    return _core.Plan(
-        {
-            "name": "stream",
-            "program": list(program.instructions),
-            "symbols": len(graph.symbols),
-            "guards": guards,
-            "outputs": outputs,
-            "visible": graph.visible,
-            "mutated": [],
-            "returns": "list",
-            "backward": None,
-            "graph": graph,
-            "compile": compile_plan,
-        }
-    )
+    return _core.Plan(spec | {"graph": graph, "compile": compile_plan})
+
+
+def _known_plan(known: stored.StoredPlan, report: StreamReport) -> Any:
+    """The Plan of a stream that an earlier process compiled."""
+
+    def compile_plan() -> dict[str, Any]:
+        from flambeau.compiler import pipeline
+
+        execution = stored.execution_of(known)
+        if execution is None:  # kernels were evicted
+            execution = pipeline.compile_graph(report.graph, known.registers)
+        report.launches = len(execution["launches"])
+        return execution
+
+    return _core.Plan(known.spec | {"compile": compile_plan})
 
 
 def bytes_moved(graph: Graph, hints: dict[str, int]) -> int:

@@ -189,6 +189,29 @@ def compile_graph(graph: Graph, registers: int | None = None) -> Execution:
     return state.execution
 
 
+def compile_portable(
+    graph: Graph, registers: int | None = None
+) -> tuple[Execution, Execution, list[tuple[str, ...]]]:
+    """Compiles a graph, for this process and for others.
+
+    Returns:
+        The execution; the same with kernels by number instead of address; the kernels' keys.
+    """
+    from flambeau.compiler import codegen
+
+    state = State(graph, registers)
+    for _, run, _ in STAGES:
+        run(state)
+    numbers = {text: number for number, text in enumerate(state.kernels)}
+    launches = [
+        dict(made, kernel=None if launch.kernel is None else numbers[launch.kernel.text()])
+        for made, launch in zip(state.execution["launches"], state.schedule.launches, strict=True)
+    ]
+    portable = state.execution | {"launches": launches, "keepalive": []}
+    keys = [codegen.portable_key(kernel) for kernel in state.kernels.values()]
+    return state.execution, portable, keys
+
+
 def stages(graph: Graph, upto: str = "execution") -> list[tuple[str, float, str]]:
     """Runs the stages up to one, with (name, milliseconds, text of what it made) for each."""
     return [(r.stage, r.milliseconds, r.text()) for r in _run(State(graph), upto)]
