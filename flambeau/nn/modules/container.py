@@ -445,7 +445,7 @@ class ParameterDict(Module):
     @staticmethod
     def _name(key: Any) -> str:
         if not isinstance(key, str):
-            text = f"Index given to ParameterDict cannot be used as a key as it is not a string (type is '{type(key).__name__}'). Open an issue on github if you need non-string keys."  # noqa: E501
+            text = f"keys must be strings, got one of type {type(key).__name__}"
             raise TypeError(problem("ParameterDict", text, "use str(key)"))
         return key
 

@@ -240,7 +240,7 @@ def pad_sequence(
         text = "received an empty list of sequences"
         raise RuntimeError(problem("pad_sequence", text, "pass at least one"))
     if padding_side not in ("left", "right"):
-        text = f"pad_sequence: Expected padding_side to be one of left or right, but got {padding_side}."  # noqa: E501
+        text = f"padding_side must be 'left' or 'right', got {padding_side!r}"
         raise RuntimeError(problem("pad_sequence", text, "padding_side='right'"))
     longest = max(sequence.size(0) for sequence in sequences)
     rows = []
