@@ -309,6 +309,24 @@ def _class_samples() -> Iterator[Sample]:
     yield sample(T(5), T(values=2, dtype="i64"), reduction="sum")
 
 
+def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
+    """(N, C) and (N) of the arguments of `multi_margin_loss`."""
+    rows = x if x.ndim == 2 else prims.reshape(x, (1, *x.shape))
+    if x.ndim not in (1, 2) or target.ndim > 1:
+        raise RuntimeError(
+            f"[multi_margin_loss] inconsistent sizes {shown(x.shape)} and "
+            f"{shown(target.shape)}\nhint: (N, C) and (N)"
+        )
+    wanted = target if target.ndim else prims.reshape(target, (1,))
+    if not same_sizes(wanted.shape, rows.shape[:1]):
+        raise RuntimeError(
+            "[multi_margin_loss] target tensor should be 1-D with size equal to the number of "
+            f"input samples (batch size). Expected target size {shown(rows.shape[:1])}, but got "
+            f"{shown(target.shape)}. Input has shape {shown(x.shape)}.\nhint: one class a row"
+        )
+    return rows, wanted
+
+
 @op(
     "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, "
     f"Tensor? weight=None, {_LEGACY}) -> Tensor",
@@ -337,19 +355,7 @@ def multi_margin_loss(
     """
     if p not in (1, 2):
         raise ValueError("[multi_margin_loss] only p == 1 and p == 2 supported\nhint: p=1")
-    rows = input if input.ndim == 2 else prims.reshape(input, (1, *input.shape))
-    if input.ndim not in (1, 2) or target.ndim > 1:
-        raise RuntimeError(
-            f"[multi_margin_loss] inconsistent sizes {shown(input.shape)} and "
-            f"{shown(target.shape)}\nhint: (N, C) and (N)"
-        )
-    wanted = target if target.ndim else prims.reshape(target, (1,))
-    if not same_sizes(wanted.shape, rows.shape[:1]):
-        raise RuntimeError(
-            "[multi_margin_loss] target tensor should be 1-D with size equal to the number of "
-            f"input samples (batch size). Expected target size {shown(rows.shape[:1])}, but got "
-            f"{shown(target.shape)}. Input has shape {shown(input.shape)}.\nhint: one class a row"
-        )
+    rows, wanted = _rows_and_classes(input, target)
     classes = rows.shape[1]
     index = prims.check_index(wanted, classes, "multi_margin_loss")
     column = prims.unsqueeze(index, 1)
