@@ -6,7 +6,6 @@ gradient with NaN in it, is reported with that stack.
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +26,8 @@ class _State:
 
 def _record(node: Any) -> None:
     """Keeps the user's stack on a new node, and the node whose backward made it."""
+    import traceback  # not worth its milliseconds in programs that never look for anomalies
+
     node.metadata[TRACEBACK_KEY] = traceback.format_stack()[:-1]
     parent = _core.current_autograd_node()
     if parent is not None:

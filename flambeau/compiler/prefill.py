@@ -4,12 +4,12 @@
 
 Runs a few usual training steps and calls every public operator on its own samples, forward and
 backward, while kernels are collected instead of compiled; then compiles what is not there yet, in a
-few large bundles. The common operators are called on all their samples, the rest, and other dtypes,
-on a few contiguous ones. Of the kernels that `bench/first_call.py` asks for, the 460 of common
-operators and training steps are three in four, all 1600 are nine in ten. What is missing, or does not
-fit into the time, is left to the first call
-that needs it, so that this is an optimisation and never a condition. Calls run in forked children:
-with kernels that compute nothing, a native routine may well crash on the values that it gets.
+few large bundles. The common operators are called on all their samples; the rest, and other
+dtypes, on a few contiguous ones. Of the kernels that `bench/first_call.py` asks for, the 460 of
+common operators and training steps are three in four, all 1600 are nine in ten. What is missing, or
+does not fit into the time, is left to the first call that needs it, so that this is an optimisation
+and never a condition. Calls run in forked children: with kernels that compute nothing, a native
+routine may well crash on the values that it gets.
 """
 
 from __future__ import annotations

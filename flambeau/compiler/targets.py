@@ -7,7 +7,7 @@ reductions have 32 lanes whatever the register width.
 from __future__ import annotations
 
 import functools
-import platform
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def _processor_flags() -> frozenset[str]:
 @functools.cache
 def detect() -> str:
     """Name of the best target that this machine runs."""
-    if platform.machine() not in ("x86_64", "AMD64"):
+    if os.uname().machine not in ("x86_64", "AMD64"):
         return "generic"
     available = _processor_flags()
     for name, needed in _NEEDED.items():
