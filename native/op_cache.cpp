@@ -405,11 +405,13 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
       return nullptr;
     }
     std::vector<PyObject*>& plans = overload->classes[std::move(key)];
+    PyObject* oldest = nullptr;
     if (plans.size() >= kMaxPlans) {
-      Py_DECREF(plans.front());
+      oldest = plans.front();
       plans.erase(plans.begin());
     }
     plans.push_back(reinterpret_cast<PyObject*>(plan));
+    Py_XDECREF(oldest);
     if (plan->offset_sensitive && !overload->offsets_in_key) {
       overload->offsets_in_key = true;  // this key lacks them: do not remember it
       if (!frame->own(PyCapsule_New(instance, nullptr, [](PyObject* capsule) {

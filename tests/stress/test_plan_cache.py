@@ -1,0 +1,89 @@
+"""New shapes of known classes never enter Python; caches under load forget without harm."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau
+from flambeau.runtime import plan_cache_clear, plan_cache_stats
+
+
+def programs(rows: int, columns: int) -> None:
+    """A few operators of every kind on one shape."""
+    x = flambeau.ones(rows, columns)
+    bias = flambeau.ones(columns)
+    ((x + bias) * 2).sum(-1)
+    x.softmax(-1)
+    flambeau.nn.functional.layer_norm(x, (columns,), bias, bias)
+    x @ x.t()
+    flambeau.cat([x, x]).reshape(2, rows, columns).transpose(1, 2)
+    x.cumsum(0)
+
+
+def test_a_thousand_new_shapes_stay_out_of_python() -> None:
+    for rows, columns in ((5, 7), (7, 5), (6, 6), (5, 8), (9, 3)):
+        programs(rows, columns)
+    before = plan_cache_stats()
+    for number in range(1000):
+        programs(11 + number // 40, 100 + number % 40)
+    after = plan_cache_stats()
+    assert after["builds"] == before["builds"]
+    assert after["class_hits"] - before["class_hits"] >= 8 * 1000
+
+
+def test_backward_of_new_shapes_stays_out_of_python() -> None:
+    def step(size: int) -> None:
+        x = flambeau.ones(size, 3, requires_grad=True)
+        weight = flambeau.ones(3, 4, requires_grad=True)
+        ((x @ weight).tanh() ** 2).mean().backward()
+        assert x.grad is not None
+
+    for size in (5, 7, 9):
+        step(size)
+    before = plan_cache_stats()["builds"]
+    for size in range(10, 210):
+        step(size)
+    assert plan_cache_stats()["builds"] == before
+
+
+def test_eviction_of_exact_keys() -> None:
+    """More shapes than an operator remembers: the oldest are forgotten, results stay right."""
+    for size in range(2, 9000):
+        assert flambeau.ones(size).numel() == size
+    assert int(flambeau.ones(8999).sum()) == 8999
+    assert int(flambeau.ones(5).sum()) == 5
+
+
+def test_clearing_between_forward_and_backward() -> None:
+    x = flambeau.arange(4.0).requires_grad_()
+    y = (x * x).sum()
+    plan_cache_clear()
+    assert plan_cache_stats()["entries"] == 0
+    y.backward()
+    assert x.grad is not None and x.grad.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_profile_counts_launches() -> None:
+    from flambeau.runtime import launch_profile, profile
+
+    x = flambeau.ones(1 << 20)
+    x.exp()
+    with profile() as times:
+        x.exp()
+    assert len(times) == 1 and times[0].launches == 1 and times[0].nanoseconds > 0
+    x.exp()
+    assert launch_profile() == times
+
+
+def test_memory_statistics() -> None:
+    from flambeau import runtime
+
+    runtime.reset_peak_memory_stats()
+    before = runtime.memory_stats()["allocated_bytes.all.current"]
+    x = flambeau.ones(1 << 20)
+    stats = runtime.memory_stats()
+    assert stats["allocated_bytes.all.current"] - before == pytest.approx(x.nbytes, rel=0.1)
+    assert runtime.memory_snapshot()
+    del x
+    assert runtime.memory_stats()["allocated_bytes.all.current"] == before
+    assert runtime.empty_cache() >= 0
