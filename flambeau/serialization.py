@@ -327,8 +327,11 @@ def save(
         ValueError: a structure that contains itself.
 
     Example:
-        >>> torch.save({"weight": torch.ones(2), "step": 3}, path)
-        >>> torch.load(path)["step"]
+        >>> import io
+        >>> file = io.BytesIO()  # or a path
+        >>> torch.save({"weight": torch.ones(2), "step": 3}, file)
+        >>> _ = file.seek(0)
+        >>> torch.load(file)["step"]
         3
     """
     del pickle_module, pickle_protocol, _use_new_zipfile_serialization

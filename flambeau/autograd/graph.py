@@ -101,7 +101,7 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
 
     Example:
         >>> with saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
-        ...     y = model(x)
+        ...     y = torch.ones(2, requires_grad=True).exp()
     """
 
     def __init__(

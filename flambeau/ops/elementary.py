@@ -40,12 +40,13 @@ def _function(
         return function(self)
 
     value = max(low, min(0.5, high)) if low <= 0.5 <= high else (low + high) / 2
+    home = "" if "torch" in where.split() else f"{where}."
     body.__doc__ = f"""{text}
 
     Shape: any; integers and bools compute in the default float dtype.
 
     Example:
-        >>> torch.{name}(torch.tensor([{value}])).shape
+        >>> torch.{home}{name}(torch.tensor([{value}])).shape
         torch.Size([1])
     """
     return op(

@@ -99,7 +99,7 @@ def profile() -> Iterator[list[LaunchTime]]:
 
     Example:
         >>> with profile() as times:
-        ...     _ = flambeau.ones(1 << 20).exp()
+        ...     _ = torch.ones(1 << 20).exp()
         >>> [time.launches for time in times] != []
         True
     """

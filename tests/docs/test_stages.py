@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import flambeau as torch
 import pytest
+
+import flambeau as torch
 from flambeau.compiler import debug, pipeline
 from flambeau.ir.printer import parse_graph, print_graph
 from flambeau.runtime import settings

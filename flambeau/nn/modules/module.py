@@ -85,6 +85,7 @@ def _addindent(text: str, count: int) -> str:
 
 
 def _forward_unimplemented(self: Any, *input: Any) -> None:  # noqa: A002
+    """What a call computes; every subclass defines its own."""
     raise NotImplementedError(
         problem(
             "forward",

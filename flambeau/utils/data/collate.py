@@ -51,6 +51,7 @@ def default_convert(data: Any) -> Any:
     """NumPy arrays become tensors, inside of any nesting; everything else stays as it is.
 
     Example:
+        >>> import numpy
         >>> default_convert([0, {"a": numpy.zeros(2)}])
         [0, {'a': tensor([0., 0.], dtype=torch.float64)}]
     """

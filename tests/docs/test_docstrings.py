@@ -1,0 +1,98 @@
+"""Public docstrings: everything has one, and every `>>>` example in them runs as shown."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau.core.definition import REGISTRY, OpDefinition
+
+# Namespaces that users import from; everything public in them is documented.
+NAMESPACES = ("flambeau.nn", "flambeau.optim", "flambeau.autograd", "flambeau.utils")
+NAMESPACES += ("flambeau.capture", "flambeau.serialization", "flambeau.random", "flambeau.linalg")
+NAMESPACES += ("flambeau.special", "flambeau.runtime", "flambeau.func", "flambeau.fft")
+INTERNAL = ("flambeau.nn.messages", "flambeau.nn.modules.registry", "flambeau.nn.modules.hooks")
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def public_operators() -> list[tuple[str, OpDefinition]]:
+    return [(key, op) for key, op in REGISTRY.items() if not op.name.startswith("_")
+            and not key.startswith("private.")]  # fmt: skip
+
+
+def modules() -> Iterator[Any]:
+    """The public modules of `NAMESPACES` that exist."""
+    for name in NAMESPACES:
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        yield module
+        found = pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}.")
+        for item in found:
+            if not any(part.startswith("_") for part in item.name.split(".")):
+                yield importlib.import_module(item.name)
+
+
+MODULES = {module.__name__: module for module in modules()}
+
+
+def members(module: Any) -> Iterator[tuple[str, Any]]:
+    """Public functions and classes defined in a module, and the classes' public methods."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isfunction(value) or inspect.isclass(value):
+            yield name, value
+        if inspect.isclass(value):
+            for method, function in vars(value).items():
+                if not method.startswith("_") and inspect.isfunction(function):
+                    yield f"{name}.{method}", getattr(value, method)
+
+
+def test_every_operator_is_documented() -> None:
+    missing = sorted(key for key, op in public_operators() if not (op.__doc__ or "").strip())
+    assert not missing, f"{len(missing)} operators without a docstring: {missing}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_everything_public_is_documented(name: str) -> None:
+    missing = [n for n, value in members(MODULES[name]) if not (inspect.getdoc(value) or "")]
+    assert not missing, f"{name}: no docstring: {missing}"
+
+
+def check(name: str, text: str, space: dict[str, Any] | None = None) -> None:
+    """Runs the examples of one docstring, with the usual short names and those of `space`."""
+    usual = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "optim": torch.optim}
+    torch.manual_seed(0)
+    examples = doctest.DocTestParser().get_doctest(text, (space or {}) | usual, name, name, 0)
+    said: list[str] = []
+    result = doctest.DocTestRunner(optionflags=FLAGS).run(examples, out=said.append)
+    assert result.failed == 0, "".join(said)
+
+
+def with_examples(found: Iterator[tuple[str, str | None]]) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in found if text and ">>>" in text]
+
+
+OPERATORS = with_examples((key, op.__doc__) for key, op in public_operators())
+
+
+@pytest.mark.parametrize(("name", "text"), OPERATORS, ids=[name for name, _ in OPERATORS])
+def test_operator_examples(name: str, text: str) -> None:
+    check(name, text)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_examples(name: str) -> None:
+    module = MODULES[name]
+    texts = [(name, module.__doc__)] + [(n, inspect.getdoc(v)) for n, v in members(module)]
+    for place, text in with_examples(iter(texts)):
+        check(f"{name}.{place}", text, dict(vars(module)))
