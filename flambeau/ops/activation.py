@@ -410,8 +410,8 @@ def glu(self: Node, dim: int) -> Node:
             "hint: choose another dim"
         )
     half = extent // 2
-    a = prims.slice(self, axis, 0, 1, half)
-    b = prims.slice(self, axis, half, 1, half)
+    a = prims.slice(self, axis, 0, half)
+    b = prims.slice(self, axis, half, half)
     return a * prims.sigmoid(b)
 
 

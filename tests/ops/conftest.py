@@ -1,0 +1,22 @@
+"""Compiles the op table's kernels together before the first check."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.exercise import everything
+from tests.ops.table import TABLE
+from tests.ops.warm import warm
+
+GROUP = 40  # operators whose kernels one child collects
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels(request):
+    """All kernels of the table, unless only a few checks were chosen."""
+    here = [item for item in request.session.items if "tests/ops" in str(item.path)]
+    if len(here) < 200:
+        return 0
+    entries = [e for e in TABLE.values() if not e.mutating]
+    groups = [entries[i : i + GROUP] for i in range(0, len(entries), GROUP)]
+    return warm([[call for e in group for call in everything(e)] for group in groups])
