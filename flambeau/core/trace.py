@@ -109,7 +109,7 @@ class Trace:
             return created
         shared = self._aligned.setdefault((place, hint), created)
         if shared is not created:
-            self.environment.truth(eq(created, shared))
+            self.environment.learn(eq(created, shared))
         return shared
 
     def _tensors(self, entry: Any) -> Any:

@@ -570,10 +570,19 @@ class ShapeEnvironment:
         value = evaluate_condition(resolved, self.hints)
         holding = resolved if value else not_(resolved)
         if isinstance(holding, Condition):
-            for part in holding.conditions if holding.operator == "and" else (holding,):
+            if holding.operator != "and":  # not known, as was found above
+                self._record(holding)
+                return value
+            for part in holding.conditions:
                 if self.known(part) is None:
                     self._record(part)
         return value
+
+    def learn(self, condition: Truth) -> None:
+        """Record a guard that holds and cannot follow from others: it speaks of a new symbol."""
+        resolved = self.resolve_condition(condition)
+        if isinstance(resolved, Condition):
+            self._record(resolved)
 
     def specialise(self, a: Size) -> int:
         """Return the value of a size in the example, guarding that it stays the same."""
