@@ -17,7 +17,7 @@ from bench.harness import duration
 
 BUDGET = 1e-3
 ROOT = Path(__file__).resolve().parent.parent
-ROUNDS = 3
+ROUNDS = 5
 TENSORS = """
 a, b = t.empty(16, 16), t.empty(16, 16)
 c, w = t.empty(16), t.empty(16, 16)
