@@ -300,6 +300,7 @@ bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   const BackwardSpec& backward = *node->instance->plan->backward;
   Arguments args(backward.arguments.size());
   if (!push_arguments(&args, node, grads)) return false;
+  if (active_recorder) record_backward_of(node->recorded);
   PyObject* returned = invoke(backward.op, args.data(), args.count());
   if (!returned) return false;
   const bool fine = replace_values(returned, backward.name.c_str(), results, node->edge_count);

@@ -128,6 +128,7 @@ void initialise(Node* n, NodeKind kind) {
   n->edge_count = 0;
   n->output_count = n->visible_count = 1;
   n->task_index = 0;
+  n->recorded = {};
   n->sequence = kind == NodeKind::Accumulate ? kAccumulateSequence : next_sequence++;
   n->instance = nullptr;
   n->object = nullptr;

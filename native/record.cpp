@@ -10,8 +10,9 @@
 #include <chrono>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
-#include "core.h"
+#include "tape.h"
 
 namespace fb {
 
@@ -49,6 +50,7 @@ struct Record {
   std::vector<Scalar> scalars;
   std::vector<uint8_t> scalar_is_float;
   std::vector<PyObject*> objects;  // owned
+  int32_t forward = -1;            // a backward: the record whose registers its integers are
 };
 
 struct Words {
@@ -81,6 +83,7 @@ struct Recorder {
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;
+  RecordPlace forward;        // of the next call, see record_backward_of
   unsigned long flusher = 0;  // the thread that is flushing it now
 };
 
@@ -257,6 +260,7 @@ void note_writes(Recorder* r, Record* record, const Call& call) {
 
 bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
   Recorder* r = active_recorder;
+  const RecordPlace forward = std::exchange(r->forward, RecordPlace{});
   if (r->records.size() >= kMaxRecords && !record_flush(r, "the stream is very long")) return false;
   Record record;
   for (int attempt = 0;; ++attempt) {
@@ -280,6 +284,7 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
   }
   instance_incref(instance);
   record.instance = instance;
+  if (forward.epoch == r->epoch) record.forward = static_cast<int32_t>(forward.index);
   record.scalars.assign(call.scalars, call.scalars + call.scalar_count);
   record.scalar_is_float.assign(call.scalar_is_float, call.scalar_is_float + call.scalar_count);
   record.objects.assign(call.objects, call.objects + call.object_count);
@@ -288,6 +293,14 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
   r->records.push_back(std::move(record));
   return true;
 }
+
+RecordPlace record_place(const Instance* instance) {
+  const Recorder* r = active_recorder;
+  if (r->records.empty() || r->records.back().instance != instance) return {};
+  return {r->epoch, static_cast<uint32_t>(r->records.size()) - 1};
+}
+
+void record_backward_of(RecordPlace forward) { active_recorder->forward = forward; }
 
 void record_tensor_dead(Tensor*) {}  // liveness is read off the storages at a flush
 
@@ -359,16 +372,27 @@ PyObject* describe_external(const Tensor* t, int32_t value) {
                        static_cast<long long>(t->offset), leaf ? 1 : 0, value);
 }
 
-// (plan, operands, results, run-time integers, number types)
+// Registers of the forward call that the integers of its backward are.
+PyObject* forward_registers(const Recorder* r, const Record& record) {
+  std::vector<int32_t> registers;
+  if (record.forward >= 0)
+    for (const Source& s : r->records[record.forward].instance->plan->backward->arguments)
+      if (s.kind == Source::Register) registers.push_back(s.index);
+  return integers(registers);
+}
+
+// (plan, operands, results, run-time integers, number types, generators, forward record or -1,
+// its registers)
 PyObject* describe_record(const Recorder* r, const Record& record) {
   const int64_t* registers = record.instance->registers.data();
   const int32_t first = tensor_symbols(record, r);
   const int32_t last = record.instance->plan->metadata.inputs;
   std::vector<int32_t> types(record.scalar_is_float.begin(), record.scalar_is_float.end());
-  return Py_BuildValue("(ONNNNi)", reinterpret_cast<PyObject*>(record.instance->plan),
+  return Py_BuildValue("(ONNNNiiN)", reinterpret_cast<PyObject*>(record.instance->plan),
                        integers(record.operands), integers(record.results),
                        integers(registers + first, registers + std::max(first, last)),
-                       integers(types), static_cast<int>(record.objects.size()));
+                       integers(types), static_cast<int>(record.objects.size()),
+                       record.forward, forward_registers(r, record));
 }
 
 // (external slot or -1, value, storage is fresh)

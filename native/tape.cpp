@@ -310,6 +310,7 @@ Node* node_of_call(const Instance* instance, const Call& call, PyObject** output
   if (!node) return nullptr;
   node->instance = const_cast<Instance*>(instance);
   instance_incref(node->instance);
+  if (active_recorder) node->recorded = record_place(instance);
   node->output_count = static_cast<uint32_t>(outputs_taken);
   node->visible_count = static_cast<uint32_t>(instance->plan->visible);
   if (fill_edges(node, backward, call) && fill_saved(node, backward, call, outputs) &&

@@ -82,6 +82,15 @@ struct NodeExtras {                     // what few nodes have
   std::unique_ptr<ViewGeometry> view;
 };
 
+// A call in the stream being recorded; epoch 0: none.
+struct RecordPlace {
+  uint32_t epoch = 0, index = 0;
+};
+// The newest call of the stream, if it is one of this instance.
+RecordPlace record_place(const Instance* instance);
+// The next call to be recorded is the backward of `forward`'s: its integers are registers of that.
+void record_backward_of(RecordPlace forward);
+
 struct GraphTask;
 constexpr int kInlineCells = 8;
 
@@ -96,6 +105,7 @@ struct Node {
   uint32_t visible_count;  // those that hooks see
   uint32_t task_index;     // its place in `task`
   uint64_t sequence;
+  RecordPlace recorded;    // its forward call in the stream of `compile` that has it
   Instance* instance;  // owned; Plan and Constant nodes
   PyObject* object;    // owned; Accumulate: the leaf; CopySlices: the inner node
   NodeExtras* extras;

@@ -10,6 +10,7 @@ its own.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +26,9 @@ from flambeau.ir.node import DTYPES, Graph, GraphOutput, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 
-External = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, int]
-Recorded = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]
+Numbers = tuple[int, ...]
+External = tuple[int, Numbers, Numbers, int, bool, int]
+Recorded = tuple[Any, Numbers, Numbers, Numbers, Numbers, int, int, Numbers]
 Live = tuple[int, int]
 
 
@@ -48,6 +50,14 @@ class History:
     def varies(self, register: int, value: int) -> bool:
         """Whether this register had another value before."""
         return any(old[register] != value for old in self.hints if register < len(old))
+
+    def agrees(self, register: int, size: SizeExpr, symbols: Sequence[str]) -> bool:
+        """Whether this register always had the value of an expression over earlier ones."""
+        for old in self.hints:
+            values = dict(zip(symbols, old))
+            if register < len(old) and substitute(size, dict(values)) != old[register]:
+                return False
+        return True
 
 
 @dataclass
@@ -107,6 +117,8 @@ class StreamTrace:
         self._history = history
         self._again = first is not None
         self._data_sizes: list[SizeExpr] = []
+        self._parameter_sizes: set[int] = set()
+        self._sizes: list[tuple[Size, ...]] = []  # per record: what its symbols stand for
         self._shared: dict[tuple[int, int, int], Size] = {}
         for slot, external in enumerate(externals):
             self.inputs.append(self._external(slot, external))
@@ -165,6 +177,7 @@ class StreamTrace:
         tensors of equal rank that have it at the same place (inputs and targets of one batch)."""
         varies = self._history.varies(len(self.symbols), value)
         if is_parameter and not varies:
+            self._parameter_sizes.add(value)
             return self._constant(value)
         shared = self._shared.get((*place, value))
         if shared is not None:
@@ -203,44 +216,60 @@ class StreamTrace:
     # ------------------------------------------------------------------ run-time integers
 
     def _integers(self, values: Sequence[int], operands: Sequence[Value]) -> list[Size]:
+        """What the run-time integers of one call stand for, see `_meanings`."""
         shape = operands[0].node.shape if operands else ()
-        unused = [s for s in shape if isinstance(s, SizeExpr)]
-        found: list[Size] = []
-        for place, value in enumerate(values):
-            size = self._integer(value, place, shape, unused)
-            if size in unused:
-                unused.remove(size)  # type: ignore[arg-type]
-            found.append(size)
-        return found
+        first = len(self.symbols)
+        reshape = bool(shape) and (
+            -1 in values or math.prod(values) == self._hint(prod(shape))
+        )
+        meanings = [
+            [*self._meanings(first + place, value, place, shape, reshape), value]
+            for place, value in enumerate(values)
+        ]
+        chosen: Sequence[Size] = [options[0] for options in meanings]
+        if reshape and -1 not in values:
+            chosen = next(_filling(meanings, prod(shape)), chosen)
+        return [self._integer(value, size) for value, size in zip(values, chosen, strict=True)]
 
-    def _integer(
-        self, value: int, place: int, shape: Sequence[Size], unused: Sequence[SizeExpr]
-    ) -> Size:
-        if value <= 1:
-            return self._constant(value)
-        for candidate in self._candidates(place, shape, unused):
-            if self.environment.hint(candidate) == value:
-                name = self._register(value)
-                self.environment.hints[name] = value
-                self._add_guard(eq(symbol(name), candidate))
-                return candidate
-        if self._history.varies(len(self.symbols), value):
+    def _integer(self, value: int, size: Size) -> Size:
+        if value > 1 and isinstance(size, SizeExpr):
+            name = self._register(value)
+            self.environment.hints[name] = value
+            self._add_guard(eq(symbol(name), size))
+            return size
+        if value > 1 and self._history.varies(len(self.symbols), value):
             return self._symbol(value)
         return self._constant(value)
 
-    def _candidates(
-        self, place: int, shape: Sequence[Size], unused: Sequence[SizeExpr]
-    ) -> Iterator[Size]:
-        """Sizes a run-time integer may stand for, the most plausible first."""
-        if place < len(shape) and isinstance(shape[place], SizeExpr):
-            yield shape[place]
-        yield from unused
+    def _meanings(
+        self, register: int, value: int, place: int, shape: Sequence[Size], reshape: bool
+    ) -> list[SizeExpr]:
+        """Symbolic sizes that the integer may stand for, the most plausible first.
+
+        They have its value now and had it whenever the stream was compiled before. A number that
+        is also the size of a parameter is taken for that in calls on data, and for a size of the
+        data in calls that have none (`arange(T)`, `mask[:T]`).
+        """
+        if value <= 1:
+            return []
+        own = [*shape[place : place + 1], *shape]
         for start in range(len(shape)):
-            for stop in range(start + 2, len(shape) + 1):
-                product = prod(shape[start:stop])
-                if isinstance(product, SizeExpr):
-                    yield product
-        yield from self._data_sizes
+            own += [prod(shape[start:stop]) for stop in range(start + 2, len(shape) + 1)]
+        symbolic = any(isinstance(s, SizeExpr) for s in shape)
+        if symbolic and not reshape and value in self._parameter_sizes:
+            found = own[:1]
+        else:
+            found = [*own, *self._data_sizes]
+        return [
+            s
+            for s in dict.fromkeys(found)
+            if isinstance(s, SizeExpr)
+            and self._hint(s) == value
+            and self._history.agrees(register, s, self.symbols)
+        ]
+
+    def _hint(self, size: Size) -> int:
+        return self.environment.hint(size)
 
     # ------------------------------------------------------------------ replay
 
@@ -262,10 +291,12 @@ class StreamTrace:
         self.values[number] = Value(found, found.attribute("strides"))
 
     def _replay(self, record: Recorded, externals: Sequence[External]) -> None:
-        plan, operands, results, integers, kinds, generators = record
+        plan, operands, results, integers, kinds, generators, forward, registers = record
         graph: Graph = plan.graph
         present = [self._value(v) for v in operands if v >= 0]
-        mapping = self._mapping(graph, present, integers)
+        known = [self._sizes[forward][r] for r in registers] if forward >= 0 else None
+        mapping = self._mapping(graph, present, integers, known)
+        self._sizes.append(tuple(mapping.values()))
         scalars = [self._scalar(kind) for kind in kinds]
         nodes = [value.node for value in present]
         slots = range(self.generators, self.generators + generators)
@@ -292,14 +323,22 @@ class StreamTrace:
         # an output that is an operand itself keeps that operand's number and value
 
     def _mapping(
-        self, graph: Graph, present: Sequence[Value], integers: Sequence[int]
+        self,
+        graph: Graph,
+        present: Sequence[Value],
+        integers: Sequence[int],
+        known: Sequence[Size] | None,
     ) -> dict[str, Size]:
         names = iter(graph.symbols)
         mapping: dict[str, Size] = {}
         for value in present:
             for size in (*value.node.shape, *value.strides, value.offset):
                 mapping[next(names)] = size
-        mapping.update(zip(names, self._integers(integers, present), strict=True))
+        if known is not None and len(known) == len(integers):
+            sizes = [self._integer(v, size) for v, size in zip(integers, known, strict=True)]
+        else:
+            sizes = self._integers(integers, present)
+        mapping.update(zip(names, sizes, strict=True))
         return mapping
 
     def _scalar(self, kind: int) -> Node:
@@ -315,6 +354,13 @@ class StreamTrace:
         return tuple(env.resolve(symbol(n, minimum=m)) for n in self.symbols for m in (0, 2))
 
 
+def _filling(meanings: Sequence[Sequence[Size]], total: Size) -> Iterator[list[Size]]:
+    """Choices of one meaning each whose product is exactly `total`: the shapes of a reshape."""
+    for chosen in itertools.islice(itertools.product(*meanings), 256):
+        if prod(chosen) == total:
+            yield list(chosen)
+
+
 def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(s) for s in contiguous_strides(sizes))  # type: ignore[arg-type]
 
@@ -326,10 +372,13 @@ def compile_stream(
 
     Args:
         externals: (dtype number, sizes, strides, offset, is parameter, value) per external tensor.
-        records: (plan, operand values, result values, integers, number kinds, generators).
+        records: (plan, operand values, result values, integers, number kinds, generators, and for
+            a backward its forward record and which of that one's registers the integers are).
         live: (value, external slot it overwrites or -1) of what must reach memory.
     """
-    key = tuple((r[0].graph.name, r[1], r[2]) for r in records)
+    # A size of 1 is a constant, and what it meant elsewhere (a batch) is not seen here.
+    classes = tuple((e[0], tuple(min(s, 2) for s in e[1])) for e in externals)
+    key = (classes, tuple((r[0].graph.name, r[1], r[2]) for r in records))
     history = _histories.setdefault(key, History())
     name = None if history.hints else stored.key_of(externals, records, live)
     known = None if name is None else stored.load(name)
