@@ -57,6 +57,7 @@ class Trace:
         self.requires_grad: list[bool] = []
         self.generators = 0
         self._aligned: dict[tuple[int, int], Size] | None = {} if aligned else None
+        self._replaced: set[str] = set()  # symbols that no node ever saw
         self._again = first is not None
         push_environment(self.environment)
         try:
@@ -85,7 +86,7 @@ class Trace:
         return not self._again and any(
             env.resolve(symbol(n, minimum=m)) is not symbol(n, minimum=m)
             for n in self.symbols
-            if n in env.hints
+            if n in env.hints and n not in self._replaced
             for m in (0, 2)
         )
 
@@ -110,6 +111,7 @@ class Trace:
         shared = self._aligned.setdefault((place, hint), created)
         if shared is not created:
             self.environment.learn(eq(created, shared))
+            self._replaced.add(self.symbols[-1])
         return shared
 
     def _tensors(self, entry: Any) -> Any:
