@@ -16,7 +16,8 @@ from flambeau.ir.size import Size
 from flambeau.prims.record import PRIMITIVES
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
-DEAR = 8  # a value of this cost is kept rather than computed twice
+DEAR = 8  # a value of this cost is kept near rather than computed twice
+STORED = 24  # a value of this cost is written to memory and read again rather than computed twice
 DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
 
@@ -179,7 +180,7 @@ def _is_dear(value: Node, analysis: Analysis) -> bool:
     users = analysis.users.get(value, ())
     if count(value.shape) == 1:
         return False
-    if len(users) > 1:
+    if analysis.cost[value] * (len(users) - 1) >= STORED:
         return True
     return any(user.op in REPEATING and _repeats(value, user) for user in users)
 

@@ -9,6 +9,7 @@ from typing import Any
 from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
 from flambeau.compiler.schedule.cluster import Cluster, Clustering
 from flambeau.compiler.schedule.heavy import analyse
+from flambeau.compiler.schedule.order import in_order
 from flambeau.compiler.schedule.prepare import Destination, Prepared, prepare
 from flambeau.compiler.schedule.routines import RoutineCall, routine_call
 from flambeau.compiler.schedule.views import contiguous, count
@@ -122,7 +123,7 @@ class _Scheduler:
         self._order_in_place(clusters)
         needed = {s for c in clusters for s in c.sources}
         steps: list[tuple[Cluster, Launch]] = []
-        for cluster in _in_order(clusters):
+        for cluster in in_order(clusters, self.prepared.destinations, needed):
             made = self._launch(cluster, needed)
             if made is not None:
                 steps.append((cluster, made))
@@ -297,41 +298,20 @@ def _order_random(clusters: list[Cluster]) -> None:
             _run_before(first, second, clusters)
 
 
-def _in_order(clusters: list[Cluster]) -> list[Cluster]:
-    """A topological order that stays close to the program's."""
-    by_bit = {c.bit: c for c in clusters}
-    done = 0
-    ordered: list[Cluster] = []
-    for cluster in sorted(clusters, key=lambda c: c.order):
-        missing = (cluster.before & ~done) | 1 << cluster.bit
-        if done >> cluster.bit & 1:
-            continue
-        waiting: list[Cluster] = []
-        while missing:
-            lowest = missing & -missing
-            missing ^= lowest
-            found = by_bit.get(lowest.bit_length() - 1)
-            if found is not None:
-                waiting.append(found)
-        for entry in sorted(waiting, key=lambda c: (c.before.bit_count(), c.order)):
-            ordered.append(entry)
-            done |= 1 << entry.bit
-    return ordered
-
-
 def _group(steps: list[tuple[Cluster, Launch]]) -> None:
-    """Numbers runs of launches none of which depends on another."""
+    """Numbers runs of kernels none of which depends on another."""
     group: list[tuple[Cluster, Launch]] = []
     number = 0
     for cluster, launch in [*steps, (None, None)]:
         mask = 0 if cluster is None else cluster.before
-        if cluster is None or any(mask >> c.bit & 1 for c, _ in group):
+        routine = launch is not None and launch.kernel is None
+        if cluster is None or routine or any(mask >> c.bit & 1 for c, _ in group):
             if len(group) > 1:
                 for _, member in group:
                     member.group = number
                 number += 1
             group = []
-        if cluster is not None and launch is not None:
+        if cluster is not None and launch is not None and not routine:
             group.append((cluster, launch))
 
 

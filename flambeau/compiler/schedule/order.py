@@ -1,0 +1,121 @@
+"""The order of launches: one that keeps little memory alive, and stays close to the program's.
+
+Of the launches that could come next, those that free at least as much as they allocate go first
+(the gradient of a weight frees the activation it was kept for; the optimizer's update frees that
+gradient), then the earliest in the program. What reads nothing waits for its first reader.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable
+
+from flambeau.compiler.schedule.cluster import Cluster
+from flambeau.ir.kernel import ITEM_SIZE
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, free_symbols, substitute
+
+TYPICAL_SIZE = 16  # stands for every symbol: only proportions matter
+
+
+def in_order(
+    clusters: list[Cluster], written: Collection[Node], needed: Collection[Node]
+) -> list[Cluster]:
+    """A topological order.
+
+    Args:
+        clusters: all of them, with complete `before` masks.
+        written: values that live in memory of the caller.
+        needed: values that some cluster reads.
+    """
+    return _Ordering(clusters, written, needed).run()
+
+
+class _Ordering:
+    def __init__(
+        self, clusters: list[Cluster], written: Collection[Node], needed: Collection[Node]
+    ) -> None:
+        self.clusters = clusters
+        self.bytes: dict[Node, int] = {}
+        self.readers: dict[Node, set[int]] = {}
+        self.by_bit = {c.bit: c for c in clusters}
+        present = sum(1 << c.bit for c in clusters)
+        for cluster in clusters:
+            for value in cluster.members:
+                if value in needed and value not in written:
+                    self.bytes[value] = _bytes(value)
+            for source in cluster.sources:
+                self.readers.setdefault(source, set()).add(cluster.bit)
+        self.missing = {c.bit: c.before & present for c in clusters}
+        self.allocated = {
+            c.bit: sum(self.bytes.get(value, 0) for value in c.members) for c in clusters
+        }
+        self.places = {c.bit: (c.order, 1) for c in clusters}
+        for cluster in clusters:
+            if not self.missing[cluster.bit]:
+                self.places[cluster.bit] = self._before_first_reader(cluster)
+
+    def _before_first_reader(self, cluster: Cluster) -> tuple[int, int]:
+        orders = (c.order for c in self.clusters if self.missing[c.bit] >> cluster.bit & 1)
+        return min(orders, default=cluster.order), 0
+
+    def _key(self, bit: int) -> tuple[bool, tuple[int, int], int]:
+        freed = sum(
+            self.bytes.get(source, 0)
+            for source in self.by_bit[bit].sources
+            if len(self.readers[source]) == 1
+        )
+        keeps = self.allocated[bit] > freed or not self.by_bit[bit].before
+        return keeps, self.places[bit], bit
+
+    def run(self) -> list[Cluster]:
+        """Takes the best launch that is ready, again and again."""
+        followers: dict[int, list[int]] = {}
+        counts: dict[int, int] = {}
+        for bit, mask in self.missing.items():
+            counts[bit] = mask.bit_count()
+            for before in _bits(mask):
+                followers.setdefault(before, []).append(bit)
+        heap = [self._key(bit) for bit, count in counts.items() if count == 0]
+        heapq.heapify(heap)
+        done: set[int] = set()
+        ordered: list[Cluster] = []
+        while heap:
+            bit = heapq.heappop(heap)[2]
+            if bit in done:
+                continue
+            done.add(bit)
+            ordered.append(self.by_bit[bit])
+            for follower in followers.get(bit, ()):
+                counts[follower] -= 1
+                if counts[follower] == 0:
+                    heapq.heappush(heap, self._key(follower))
+            for source in self.by_bit[bit].sources:
+                left = self.readers[source]
+                left.discard(bit)
+                if len(left) == 1:  # its last reader now frees it
+                    (last,) = left
+                    if counts[last] == 0:
+                        heapq.heappush(heap, self._key(last))
+        return ordered
+
+
+def _bits(mask: int) -> Iterable[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _bytes(value: Node) -> int:
+    size = ITEM_SIZE[value.dtype]
+    for extent in value.shape:
+        size *= _number(extent)
+    return size
+
+
+def _number(extent: Size) -> int:
+    if isinstance(extent, int):
+        return extent
+    found = substitute(extent, dict.fromkeys(free_symbols(extent), TYPICAL_SIZE))
+    return found if isinstance(found, int) else TYPICAL_SIZE
