@@ -91,7 +91,7 @@ def binary_samples(
         for a, b in shapes:
             yield sample(T(*a, low=low, high=high), T(*b, low=b_low, high=high))
         yield sample(
-            T(4, 6, low=low, high=high, layout="transposed"), T(6, 4, low=b_low, high=high)
+            T(4, 6, low=low, high=high, layout="transposed"), T(4, 6, low=b_low, high=high)
         )
         if scalar is not None:
             yield sample(T(3, 4, low=low, high=high), scalar)

@@ -374,7 +374,7 @@ def cuda(self: Any, device: Any = None, non_blocking: bool = False, **options: A
 def _copy_samples() -> Samples:
     yield sample(T(2, 3), T(2, 3))
     yield sample(T(2, 3), T(3))
-    yield sample(T(4, 6, layout="transposed"), T(6, 4))
+    yield sample(T(4, 6, layout="transposed"), T(4, 6))
     yield sample(T(2, 3), T(dtype="i64", grad=False))
 
 

@@ -43,7 +43,7 @@ def _cat_samples() -> Samples:
     yield sample([T(2, 3), T(4, 3)])
     yield sample([T(2, 3), T(2, 1), T(2, 0)], 1)
     yield sample([T(2, 3), T(2, 3, dtype="i64", grad=False)], -1)
-    yield sample([T(4, 6, layout="transposed"), T(6, 4)], dim=0)
+    yield sample([T(4, 6, layout="transposed"), T(4, 6)], dim=0)
     yield sample([T(0), T(2, 3)])
 
 
