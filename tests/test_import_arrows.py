@@ -1,0 +1,120 @@
+"""Imports point one way (docs/design.md): nn → ops → prims → ir, and compiler → ir.
+
+Every import statement of the package is read, those inside functions too; type-checking blocks
+count as well. What is allowed beyond the arrows stands in one table, with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "flambeau"
+
+# layer -> layers it may import from (itself is always allowed)
+ARROWS = {
+    "ir": set(),
+    "prims": {"ir"},
+    "compiler": {"ir", "runtime"},
+    "runtime": set(),
+    "autograd": {"ir", "prims", "core", "runtime"},
+    "core": {"ir", "prims", "runtime"},
+    "capture": {"ir", "prims", "core", "autograd", "compiler", "runtime"},
+    "ops": {"ir", "prims", "core", "runtime"},
+    "linalg": {"ops", "core"},
+    "special": {"ops", "core"},
+    "nn": {"ops", "core", "autograd", "linalg", "special", "runtime"},
+    "optim": {"ops", "core", "autograd", "nn", "runtime"},
+}
+# Who may import the native module.
+NATIVE = {"core", "runtime", "autograd", "capture"}
+
+# (file or layer, what it imports beyond the arrows): why.
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("nn", ""): "modules are written as users would write them, with the public namespace",
+    ("optim", ""): "optimizers too",
+    ("nn", "_core"): "parameters, buffers and hooks check for the native Tensor type",
+    ("optim", "_core"): "optimizers too",
+    ("optim", "Tensor"): "the public name of that type",
+    ("nn", "capture.regions.compile"): "Module.compile is torch.compile of its call",
+    ("nn", "capture.regions.record"): "clipping gradients is one region, hence one kernel",
+    ("optim", "capture.regions"): "a step is one region, hence one kernel",
+    ("capture", "nn"): "compiling a module gives a module",
+    ("compiler/schedule", "prims"): "the records say what a node is: kind, cost, routine",
+    ("compiler/prefill.py", "core"): "a command: runs the op table to fill the cache",
+    ("core/dispatch.py", "autograd"): "a plan is built with its backward",
+    ("core/dispatch.py", "compiler"): "a plan compiles itself when it first runs",
+    ("ops/normalization.py", "autograd.no_grad"): "running statistics are updated outside the tape",
+    ("ops/dtype_rules.py", "_core"): "answers from the native dtype objects themselves",
+}
+
+
+def layer_of(path: Path) -> str:
+    """The first directory below the package, or "" for files directly in it."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def imported(path: Path) -> list[str]:
+    """Dotted names below the package that a file imports."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return [n[9:] for n in found if n == "flambeau" or n.startswith("flambeau.")]
+
+
+def excuses(path: Path, dotted: str) -> set[tuple[str, str]]:
+    """The entries of `EXCEPTIONS` that would allow an import."""
+    name = path.relative_to(PACKAGE)
+    places = {str(name), *map(str, name.parents)}
+    return {(place, what) for place in places for what in (dotted, dotted.split(".")[0])}
+
+
+def violations(path: Path) -> list[tuple[str, str]]:
+    """(file, what it must not import) of one file."""
+    layer, name = layer_of(path), str(path.relative_to(PACKAGE))
+    allowed = ARROWS.get(layer)
+    found = []
+    for dotted in imported(path):
+        target = dotted.split(".")[0]
+        native = target == "_core"
+        wrong = native and layer not in NATIVE
+        wrong |= not native and allowed is not None and target not in {layer, *allowed}
+        if wrong and not excuses(path, dotted) & EXCEPTIONS.keys():
+            found.append((name, dotted))
+    return found
+
+
+FILES = sorted(p for p in PACKAGE.rglob("*.py") if layer_of(p) in ARROWS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_arrows(path):
+    assert not violations(path)
+
+
+def test_exceptions_are_needed():
+    """An exception that nothing uses any more is removed from the table."""
+    used = set()
+    for path in FILES:
+        for dotted in imported(path):
+            used |= excuses(path, dotted)
+    assert not EXCEPTIONS.keys() - used
+
+
+def test_numpy_is_optional():
+    """No module of the package imports NumPy or SciPy when it is imported itself."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            heavy = [n for n in names if n.split(".")[0] in ("numpy", "scipy", "torch")]
+            assert not heavy, f"{path.relative_to(PACKAGE)} imports {heavy}"
