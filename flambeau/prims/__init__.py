@@ -1,8 +1,13 @@
 """The primitives: typed constructor functions, and the helpers op bodies are written with.
 
 Constructors are strict (equal dtypes, equal shapes); node operators (`a + b`) broadcast and take
-Python numbers. Records are in `flambeau.prims.record.PRIMITIVES`, one module per kind.
+Python numbers. Records are in `flambeau.prims.record.PRIMITIVES`, one module per kind. Every module
+of this package is imported, so a new primitive is a new file and nothing else; op bodies build its
+nodes by `prims.bind(name, ...)` or by a constructor that its module offers.
 """
+
+from importlib import import_module
+from pkgutil import iter_modules
 
 from flambeau.prims.annotation import register_rule, stop_gradient, with_derivative
 from flambeau.prims.create import (
@@ -290,4 +295,6 @@ __all__ = [
     "zeros_like",
 ]
 
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 install_operators()

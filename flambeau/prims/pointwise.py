@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.ir.node import Node
+from flambeau.ir.spelling import BY_PRINTER, FEW, ONE, Spelling, function, spelled
 from flambeau.prims.common import (
     ALL,
     BOOL,
@@ -108,6 +109,7 @@ def _unary(
     domain: str = "any",
     result: str = "same",
     cost: int = 1,
+    spelling: Spelling | None = None,
 ) -> Unary:
     def derivative(grad: Node, out: Node, x: Node) -> tuple[Node | None]:
         return (rule(grad, out, x),)  # type: ignore[operator]
@@ -118,18 +120,19 @@ def _unary(
             "pointwise",
             _infer(name, 1, allowed, result),
             rule if isinstance(rule, str) else derivative,
-            cost=cost,
+            spelling or function(name),
+            cost,
             reference=_ufunc(reference) if isinstance(reference, str) else reference,
             samples=_sampler(domain),
         )
     )
 
-    def function(x: Node) -> Node:
+    def constructor(x: Node) -> Node:
         return bind(name, x)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = documentation
-    return function
+    constructor.__name__ = constructor.__qualname__ = name
+    constructor.__doc__ = documentation
+    return constructor
 
 
 def _binary(
@@ -141,6 +144,7 @@ def _binary(
     domain: str = "pair",
     result: str = "same",
     cost: int = 1,
+    spelling: Spelling | None = None,
 ) -> Binary:
     derivative: Derivative | str = rule
     register(
@@ -149,18 +153,19 @@ def _binary(
             "pointwise",
             _infer(name, 2, allowed, result),
             derivative,
-            cost=cost,
+            spelling or function(name, 2),
+            cost,
             reference=_ufunc(reference) if isinstance(reference, str) else reference,
             samples=_sampler(domain),
         )
     )
 
-    def function(a: Node, b: Node) -> Node:
+    def constructor(a: Node, b: Node) -> Node:
         return bind(name, a, b)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = documentation
-    return function
+    constructor.__name__ = constructor.__qualname__ = name
+    constructor.__doc__ = documentation
+    return constructor
 
 
 # fmt: off
@@ -182,14 +187,22 @@ def _abs_rule(g: Node, y: Node, x: Node) -> Node:
     return g * sign(x)
 
 
-neg = _unary("neg", "Minus x.", NUMBERS, lambda g, y, x: -g, "negative")
+neg = _unary("neg", "Minus x.", NUMBERS, lambda g, y, x: -g, "negative",
+             spelling=spelled(exact=True, length=ONE, f="-{a}", i="({V})(-{a})"))
 abs = _unary("abs", "Magnitude of x; real for complex x.", NUMBERS, _abs_rule, "abs",
-             result="real")
-sign = _unary("sign", "-1, 0 or 1; 0 for NaN.", REALS, _flat, _numpy_sign)
-ceil = _unary("ceil", "Least integer not below x.", FLOATS, _flat, "ceil")
-floor = _unary("floor", "Greatest integer not above x.", FLOATS, _flat, "floor")
-round = _unary("round", "Nearest integer, ties to even.", FLOATS, _flat, "rint")
-trunc = _unary("trunc", "Integer part of x.", FLOATS, _flat, "trunc")
+             result="real",
+             spelling=spelled(exact=True, length=ONE, f="fb_abs_{A}({a})", i="fb_iabs_{A}({a})",
+                              b="{a}"))
+sign = _unary("sign", "-1, 0 or 1; 0 for NaN.", REALS, _flat, _numpy_sign,
+              spelling=spelled(exact=True, f="fb_sign_{A}({a})", i="fb_sign_{A}({a})", b="{a}"))
+ceil = _unary("ceil", "Least integer not below x.", FLOATS, _flat, "ceil",
+              spelling=spelled(exact=True, length=FEW, f="fb_ceil_{A}({a})", i="{a}"))
+floor = _unary("floor", "Greatest integer not above x.", FLOATS, _flat, "floor",
+               spelling=spelled(exact=True, length=FEW, f="fb_floor_{A}({a})", i="{a}"))
+round = _unary("round", "Nearest integer, ties to even.", FLOATS, _flat, "rint",
+               spelling=spelled(exact=True, length=FEW, f="fb_rint_{A}({a})", i="{a}"))
+trunc = _unary("trunc", "Integer part of x.", FLOATS, _flat, "trunc",
+               spelling=spelled(exact=True, length=FEW, f="fb_trunc_{A}({a})", i="{a}"))
 
 # -------------------------------------------------------------------------------- elementary
 
@@ -209,7 +222,8 @@ def _numpy_sigmoid(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 
 sqrt = _unary("sqrt", "Square root.", DIFFERENTIABLE,
-              lambda g, y, x: g / conj(y * 2), "sqrt", "positive", cost=4)
+              lambda g, y, x: g / conj(y * 2), "sqrt", "positive", cost=4,
+              spelling=function("sqrt", length=FEW))
 rsqrt = _unary("rsqrt", "1 / sqrt(x).", DIFFERENTIABLE,
                lambda g, y, x: g * conj(y * y * y * -0.5), _numpy_rsqrt, "positive", cost=6)
 exp = _unary("exp", "e to the x.", DIFFERENTIABLE,
@@ -302,13 +316,17 @@ def _numpy_not(arrays: list[Any], constants: dict[str, Any]) -> Any:
     return ~arrays[0]
 
 
-isnan = _unary("isnan", "Whether x is NaN.", FLOATS, NOT_DIFFERENTIABLE, "isnan", result="bool")
+isnan = _unary("isnan", "Whether x is NaN.", FLOATS, NOT_DIFFERENTIABLE, "isnan", result="bool",
+               spelling=spelled(length=ONE, f="?fb_ne_{L}({a}, {a})"))
 isinf = _unary("isinf", "Whether x is infinite.", FLOATS, NOT_DIFFERENTIABLE, "isinf",
-               result="bool")
+               result="bool",
+               spelling=spelled(f="?fb_eq_{L}(fb_abs_{A}({a}), __builtin_inff())"))
 signbit = _unary("signbit", "Whether the sign bit of x is set.", FLOATS, NOT_DIFFERENTIABLE,
-                 "signbit", result="bool")
+                 "signbit", result="bool",
+                 spelling=spelled(f="?fb_lt_{L}(fb_as_{I}({a}), 0)", i="?fb_lt_{L}({a}, 0)"))
 bitwise_not = _unary("bitwise_not", "Complement of the bits; logical for bool.", INTEGERS | BOOL,
-                     NOT_DIFFERENTIABLE, _numpy_not, "integers")
+                     NOT_DIFFERENTIABLE, _numpy_not, "integers",
+                     spelling=spelled(length=ONE, i="({V})(~{a})", b="({V})(~{a})"))
 
 # -------------------------------------------------------------------------------- complex numbers
 
@@ -322,11 +340,14 @@ def _numpy_complex(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 
 real = _unary("real", "Real part.", COMPLEX, lambda g, y, x: complex(g, zeros_like(g)), "real",
-              "complex", result="real")
+              "complex", result="real",
+              spelling=BY_PRINTER)
 imag = _unary("imag", "Imaginary part.", COMPLEX, lambda g, y, x: complex(zeros_like(g), g), "imag",
-              "complex", result="real")
+              "complex", result="real",
+              spelling=BY_PRINTER)
 complex = _binary("complex", "Complex number from real and imaginary part.", frozenset(TO_COMPLEX),
-                  lambda g, y, a, b: (real(g), imag(g)), _numpy_complex, result="complex")
+                  lambda g, y, a, b: (real(g), imag(g)), _numpy_complex, result="complex",
+                  spelling=BY_PRINTER)
 
 
 def conj(x: Node) -> Node:
@@ -368,6 +389,23 @@ def _extreme_rule(loses: Binary) -> BinaryRule:
     return rule
 
 
+def _extreme_spelling(wins: str, of_bools: str) -> Spelling:
+    choice = f"({{I}})fb_{wins}_{{L}}({{a}}, {{b}})"
+    with_nan = f"{choice} | ({{I}})fb_ne_{{L}}({{a}}, {{a}})"
+    return spelled(
+        exact=True,
+        length=ONE,
+        f=f"fb_select_{{A}}({with_nan}, {{a}}, {{b}})",
+        i=f"fb_select_{{A}}({choice}, {{a}}, {{b}})",
+        b=of_bools,
+    )
+
+
+def _comparison(name: str, of_bools: str) -> Spelling:
+    text = f"?fb_{name}_{{L}}({{a}}, {{b}})"
+    return spelled(length=ONE, f=text, i=text, b=of_bools)
+
+
 def _copysign_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
     zero = eq(a, zeros_like(a))
     return where(zero, zeros_like(g), g * (y / a)), zeros_like(b)
@@ -380,47 +418,71 @@ def _numpy_shift(operator: str) -> Reference:
     return reference
 
 
-add = _binary("add", "a + b.", NUMBERS, lambda g, y, a, b: (g, g), "add")
-sub = _binary("sub", "a - b.", NUMBERS, lambda g, y, a, b: (g, -g), "subtract")
+add = _binary("add", "a + b.", NUMBERS, lambda g, y, a, b: (g, g), "add",
+              spelling=spelled(length=ONE, f="{a} + {b}", i="({V})({a} + {b})", b="({a} | {b})"))
+sub = _binary("sub", "a - b.", NUMBERS, lambda g, y, a, b: (g, -g), "subtract",
+              spelling=spelled(length=ONE, f="{a} - {b}", i="({V})({a} - {b})"))
 mul = _binary("mul", "a * b.", NUMBERS,
-              lambda g, y, a, b: (g * conj(b), g * conj(a)), "multiply")
+              lambda g, y, a, b: (g * conj(b), g * conj(a)), "multiply",
+              spelling=spelled(length=ONE, f="{a} * {b}", i="({V})({a} * {b})", b="({a} & {b})"))
 div = _binary("div", "a / b, for floats and complex.", DIFFERENTIABLE,
-              lambda g, y, a, b: (g / conj(b), -(g * conj(y / b))), "divide", cost=4)
+              lambda g, y, a, b: (g / conj(b), -(g * conj(y / b))), "divide", cost=4,
+              spelling=spelled(length=FEW, f="{a} / {b}"))
 floor_div = _binary("floor_div", "a / b rounded down.", REALS, NOT_DIFFERENTIABLE,
-                    "floor_divide", "integer pair", cost=6)
+                    "floor_divide", "integer pair", cost=6,
+                    spelling=spelled(f="fb_floor_div_{A}({a}, {b})",
+                                     i="fb_ifloordiv_{A}({a}, {b})"))
 fmod = _binary("fmod", "Remainder with the sign of a.", REALS,
-               lambda g, y, a, b: (g, -(g * trunc(a / b))), "fmod", cost=10)
+               lambda g, y, a, b: (g, -(g * trunc(a / b))), "fmod", cost=10,
+               spelling=spelled(exact=True, f="fb_fmod_{A}({a}, {b})", i="fb_ifmod_{A}({a}, {b})"))
 remainder = _binary("remainder", "Remainder with the sign of b.", REALS,
-                    lambda g, y, a, b: (g, -(g * floor(a / b))), "remainder", cost=10)
-pow = _binary("pow", "a to the power b.", NUMBERS, _pow_rule, "power", "base and exponent", cost=25)
+                    lambda g, y, a, b: (g, -(g * floor(a / b))), "remainder", cost=10,
+                    spelling=spelled(f="fb_remainder_{A}({a}, {b})",
+                                     i="fb_iremainder_{A}({a}, {b})"))
+pow = _binary("pow", "a to the power b.", NUMBERS, _pow_rule, "power", "base and exponent", cost=25,
+              spelling=spelled(f="fb_pow_{A}({a}, {b})", i="fb_ipow_{A}({a}, {b})"))
 atan2 = _binary("atan2", "Angle of the point (b, a).", FLOATS, _atan2_rule, "arctan2", cost=20)
 maximum = _binary("maximum", "Greater of a and b; NaN wins.", REALS,
-                  _extreme_rule(lambda a, b: lt(a, b)), "maximum")
+                  _extreme_rule(lambda a, b: lt(a, b)), "maximum",
+                  spelling=_extreme_spelling("gt", "({a} | {b})"))
 minimum = _binary("minimum", "Lesser of a and b; NaN wins.", REALS,
-                  _extreme_rule(lambda a, b: gt(a, b)), "minimum")
+                  _extreme_rule(lambda a, b: gt(a, b)), "minimum",
+                  spelling=_extreme_spelling("lt", "({a} & {b})"))
 copysign = _binary("copysign", "Magnitude of a with the sign of b.", FLOATS, _copysign_rule,
-                   "copysign")
+                   "copysign",
+                   spelling=function("copysign", 2, exact=True, length=ONE))
 nextafter = _binary("nextafter", "Next number after a towards b.", FLOATS, NOT_DIFFERENTIABLE,
                     "nextafter")
 
 # -------------------------------------------------------------------------------- comparison, logic
 
-eq = _binary("eq", "a == b.", ALL, NOT_DIFFERENTIABLE, "equal", result="bool")
-ne = _binary("ne", "a != b.", ALL, NOT_DIFFERENTIABLE, "not_equal", result="bool")
-lt = _binary("lt", "a < b.", REALS | BOOL, NOT_DIFFERENTIABLE, "less", result="bool")
-le = _binary("le", "a <= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "less_equal", result="bool")
-gt = _binary("gt", "a > b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater", result="bool")
-ge = _binary("ge", "a >= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater_equal", result="bool")
+eq = _binary("eq", "a == b.", ALL, NOT_DIFFERENTIABLE, "equal", result="bool",
+             spelling=_comparison("eq", "({V})(~({a} ^ {b}))"))
+ne = _binary("ne", "a != b.", ALL, NOT_DIFFERENTIABLE, "not_equal", result="bool",
+             spelling=_comparison("ne", "({a} ^ {b})"))
+lt = _binary("lt", "a < b.", REALS | BOOL, NOT_DIFFERENTIABLE, "less", result="bool",
+             spelling=_comparison("lt", "({V})(~{a} & {b})"))
+le = _binary("le", "a <= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "less_equal", result="bool",
+             spelling=_comparison("le", "({V})(~{a} | {b})"))
+gt = _binary("gt", "a > b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater", result="bool",
+             spelling=_comparison("gt", "({V})({a} & ~{b})"))
+ge = _binary("ge", "a >= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater_equal", result="bool",
+             spelling=_comparison("ge", "({V})({a} | ~{b})"))
 bitwise_and = _binary("bitwise_and", "Bits set in both; logical for bool.", INTEGERS | BOOL,
-                      NOT_DIFFERENTIABLE, "bitwise_and", "integer pair")
+                      NOT_DIFFERENTIABLE, "bitwise_and", "integer pair",
+                      spelling=spelled(length=ONE, i="({V})({a} & {b})", b="({a} & {b})"))
 bitwise_or = _binary("bitwise_or", "Bits set in either; logical for bool.", INTEGERS | BOOL,
-                     NOT_DIFFERENTIABLE, "bitwise_or", "integer pair")
+                     NOT_DIFFERENTIABLE, "bitwise_or", "integer pair",
+                     spelling=spelled(length=ONE, i="({V})({a} | {b})", b="({a} | {b})"))
 bitwise_xor = _binary("bitwise_xor", "Bits set in just one; logical for bool.", INTEGERS | BOOL,
-                      NOT_DIFFERENTIABLE, "bitwise_xor", "integer pair")
+                      NOT_DIFFERENTIABLE, "bitwise_xor", "integer pair",
+                      spelling=spelled(length=ONE, i="({V})({a} ^ {b})", b="({a} ^ {b})"))
 shift_left = _binary("shift_left", "a * 2**b, wrapping around.", INTEGERS, NOT_DIFFERENTIABLE,
-                     _numpy_shift("<<"), "shifts")
+                     _numpy_shift("<<"), "shifts",
+                     spelling=spelled(i="fb_shl_{A}({a}, {b})"))
 shift_right = _binary("shift_right", "a / 2**b rounded down.", INTEGERS, NOT_DIFFERENTIABLE,
-                      _numpy_shift(">>"), "shifts")
+                      _numpy_shift(">>"), "shifts",
+                      spelling=spelled(i="fb_shr_{A}({a}, {b})"))
 # fmt: on
 
 # ------------------------------------------------------------------------------------ where
@@ -449,6 +511,7 @@ register(
         "pointwise",
         _infer_where,
         _where_rule,
+        Spelling(dict.fromkeys("fibc", "fb_select_{V}({a}, {b}, {c})"), exact=True, length=ONE),
         reference=_ufunc("where"),
         samples=_where_samples,
     )
@@ -520,6 +583,7 @@ register(
         "pointwise",
         _infer_cast,
         _cast_rule,
+        BY_PRINTER,
         reference=_numpy_cast,
         samples=_cast_samples,
     )
@@ -530,6 +594,7 @@ register(
         "pointwise",
         _infer_bitcast,
         NOT_DIFFERENTIABLE,
+        Spelling(length=FEW),
         reference=_numpy_bitcast,
         samples=_bitcast_samples,
     )

@@ -14,6 +14,7 @@ from flambeau.ir.environment import source_line
 from flambeau.ir.graph_grammar import TYPE_RULES
 from flambeau.ir.node import Attributes, Node, attributes, node
 from flambeau.ir.size import Size
+from flambeau.ir.spelling import SPELLINGS, Spelling
 
 Kind = Literal[
     "create",  # no tensor operand: full, iota, scalar: an expression of the index
@@ -45,7 +46,7 @@ class Primitive:
         derivative: rule built from primitives, or `NOT_DIFFERENTIABLE`. Called as
             `derivative(grad, out, *operands)` where `out` is the node itself (its attributes
             are at hand) and must return one entry per operand.
-        spelling: pointwise: C expression per dtype class, see `codegen`; routine: routine name;
+        spelling: pointwise: `ir.spelling.Spelling`, how printers write it; routine: routine name;
             shape/index: function (node, index: tuple[Size, ...]) -> operand reads.
         cost: rough operations per element (the fusion and recompute heuristics).
         reference: NumPy function (arrays, attributes) -> array, for tests.
@@ -71,6 +72,8 @@ def register(primitive: Primitive) -> Primitive:
         raise ValueError(f"[prims] {primitive.name} is defined twice\nhint: choose another name")
     PRIMITIVES[primitive.name] = primitive
     TYPE_RULES[primitive.name] = primitive.infer
+    if isinstance(primitive.spelling, Spelling):
+        SPELLINGS[primitive.name] = primitive.spelling
     return primitive
 
 

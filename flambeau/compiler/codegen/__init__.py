@@ -23,6 +23,8 @@ from flambeau.compiler import cache, targets, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
+from flambeau.ir.node import topological
+from flambeau.ir.spelling import SPELLINGS
 from flambeau.runtime import settings
 
 __all__ = ["KernelHandle", "build", "chunk_count", "collect", "print_kernel", "scratch_bytes"]
@@ -168,7 +170,16 @@ def key_of(kernel: Kernel, target: Target, identity: str) -> str:
     """The kernel's key for a target and a compiler."""
     digest = _settings_digest(target, identity).copy()
     digest.update(kernel.text().encode())
+    for name in sorted({value.op for value in topological(kernel.roots())}):
+        digest.update(_spelling_text(name))
     return str(digest.hexdigest())
+
+
+@functools.cache
+def _spelling_text(name: str) -> bytes:
+    """What the record of a primitive says about its code; nothing for what only kernels have."""
+    spelling = SPELLINGS.get(name)
+    return b"" if spelling is None else f"{name} {spelling}".encode()
 
 
 def portable_key(kernel: Kernel) -> tuple[str, ...]:

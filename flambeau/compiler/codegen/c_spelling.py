@@ -1,112 +1,50 @@
-"""How C spells every pointwise primitive: the dictionary by which this back end declares them.
+"""How C spells pointwise primitives: what this back end makes of the records' spellings.
 
-An entry gives one template per class of the first operand's dtype ("f" float, "i" integer, "b"
-bool mask, "c" complex bits; "where" goes by its result). In a template {a} {b} {c} are operands,
-{V} the result's C type, {A} the first operand's, {I} its signed integer type, {L} "x<lanes>". A
-template that begins with "?" gives a mask as wide as its first operand; the printer widens it.
+`SPELLING` is a view of the records; what they leave to the printer (casts, halves) is here.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c_types import HALVES, Lanes, dtype_class, kind_bits, signed_kind
 from flambeau.ir.node import Node
-
-Templates = dict[str, str]
-
-
-def _function(name: str) -> Templates:
-    return {"f": f"fb_{name}_{{A}}({{a}})"}
+from flambeau.ir.spelling import FEW, MANY, ONE, SPELLINGS
 
 
-def _function2(name: str) -> Templates:
-    return {"f": f"fb_{name}_{{A}}({{a}}, {{b}})"}
+class _TemplatesOfC(Mapping[str, Mapping[str, str]]):
+    """The records' C templates, by primitive and dtype class; absent where the printer decides."""
+
+    def __getitem__(self, name: str) -> Mapping[str, str]:
+        templates = SPELLINGS[name].c
+        if not templates:
+            raise KeyError(name)
+        return templates
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, spelling in SPELLINGS.items() if spelling.c)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-def _comparison(name: str, of_bools: str) -> Templates:
-    text = f"?fb_{name}_{{L}}({{a}}, {{b}})"
-    return {"f": text, "i": text, "b": of_bools}
+SPELLING = _TemplatesOfC()
 
-
-SPELLING: dict[str, Templates] = {
-    name: _function(name)
-    for name in (
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-        "atanh erf erfc erfinv lgamma digamma rsqrt sqrt sigmoid"
-    ).split()
-}
-SPELLING |= {name: _function2(name) for name in ("atan2", "nextafter", "copysign")}
-SPELLING |= {
-    name: _function(function) | {"i": "{a}"}
-    for name, function in (
-        ("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("round", "rint")
-    )
-}  # fmt: skip
-SPELLING |= {
-    "neg": {"f": "-{a}", "i": "({V})(-{a})"},
-    "abs": {"f": "fb_abs_{A}({a})", "i": "fb_iabs_{A}({a})", "b": "{a}"},
-    "sign": {"f": "fb_sign_{A}({a})", "i": "fb_sign_{A}({a})", "b": "{a}"},
-    "isnan": {"f": "?fb_ne_{L}({a}, {a})"},
-    "isinf": {"f": "?fb_eq_{L}(fb_abs_{A}({a}), __builtin_inff())"},
-    "signbit": {"f": "?fb_lt_{L}(fb_as_{I}({a}), 0)", "i": "?fb_lt_{L}({a}, 0)"},
-    "bitwise_not": {"i": "({V})(~{a})", "b": "({V})(~{a})"},
-    "add": {"f": "{a} + {b}", "i": "({V})({a} + {b})", "b": "({a} | {b})"},
-    "sub": {"f": "{a} - {b}", "i": "({V})({a} - {b})"},
-    "mul": {"f": "{a} * {b}", "i": "({V})({a} * {b})", "b": "({a} & {b})"},
-    "div": {"f": "{a} / {b}"},
-    "trunc_div": {"f": "fb_trunc_{A}({a} / {b})", "i": "fb_itruncdiv_{A}({a}, {b})"},
-    "floor_div": {"f": "fb_floor_div_{A}({a}, {b})", "i": "fb_ifloordiv_{A}({a}, {b})"},
-    "fmod": {"f": "fb_fmod_{A}({a}, {b})", "i": "fb_ifmod_{A}({a}, {b})"},
-    "remainder": {"f": "fb_remainder_{A}({a}, {b})", "i": "fb_iremainder_{A}({a}, {b})"},
-    "pow": {"f": "fb_pow_{A}({a}, {b})", "i": "fb_ipow_{A}({a}, {b})"},
-    "maximum": {
-        "f": "fb_select_{A}(({I})fb_gt_{L}({a}, {b}) | ({I})fb_ne_{L}({a}, {a}), {a}, {b})",
-        "i": "fb_select_{A}(({I})fb_gt_{L}({a}, {b}), {a}, {b})",
-        "b": "({a} | {b})",
-    },
-    "minimum": {
-        "f": "fb_select_{A}(({I})fb_lt_{L}({a}, {b}) | ({I})fb_ne_{L}({a}, {a}), {a}, {b})",
-        "i": "fb_select_{A}(({I})fb_lt_{L}({a}, {b}), {a}, {b})",
-        "b": "({a} & {b})",
-    },
-    "eq": _comparison("eq", "({V})(~({a} ^ {b}))"),
-    "ne": _comparison("ne", "({a} ^ {b})"),
-    "lt": _comparison("lt", "({V})(~{a} & {b})"),
-    "le": _comparison("le", "({V})(~{a} | {b})"),
-    "gt": _comparison("gt", "({V})({a} & ~{b})"),
-    "ge": _comparison("ge", "({V})({a} | ~{b})"),
-    "bitwise_and": {"i": "({V})({a} & {b})", "b": "({a} & {b})"},
-    "bitwise_or": {"i": "({V})({a} | {b})", "b": "({a} | {b})"},
-    "bitwise_xor": {"i": "({V})({a} ^ {b})", "b": "({a} ^ {b})"},
-    "shift_left": {"i": "fb_shl_{A}({a}, {b})"},
-    "shift_right": {"i": "fb_shr_{A}({a}, {b})"},
-    "where": {"f": "fb_select_{V}({a}, {b}, {c})", "i": "fb_select_{V}({a}, {b}, {c})",
-              "b": "fb_select_{V}({a}, {b}, {c})", "c": "fb_select_{V}({a}, {b}, {c})"},
-}  # fmt: skip
-
-# Results on half types that are exact without rounding again.
-_EXACT = frozenset(
-    "neg abs sign maximum minimum floor ceil trunc round copysign where fmod".split()
-)
-
-# Work of one element, where it is not one instruction: decides whether loops are unrolled.
-_CHEAP = frozenset(
-    "neg abs add sub mul maximum minimum eq ne lt le gt ge bitwise_not bitwise_and bitwise_or "
-    "bitwise_xor where k.load k.const k.reduced k.kept k.scalar isnan copysign".split()
-)
+# What only kernels have, and is one instruction.
+_CHEAP = frozenset({"k.load", "k.const", "k.reduced", "k.kept", "k.scalar"})
 
 
 def cost(node: Node) -> int:
     """Rough length of the code of one vector of this value."""
     if node.op == "cast":
-        return 4 if node.dtype in HALVES or node.inputs[0].dtype in HALVES else 1
-    if node.op in _CHEAP:
-        return 2 if node.dtype in HALVES else 1
-    if node.op in ("div", "sqrt", "round", "floor", "ceil", "trunc", "k.index", "bitcast"):
-        return 2
-    return 64
+        return 4 if node.dtype in HALVES or node.inputs[0].dtype in HALVES else ONE
+    if node.op == "k.index":
+        return FEW
+    spelling = SPELLINGS.get(node.op)
+    length = spelling.length if spelling else ONE if node.op in _CHEAP else MANY
+    return 2 if length == ONE and node.dtype in HALVES else length
 
 
 def unsupported(op: str, dtype: str) -> NotImplementedError:
@@ -163,7 +101,7 @@ class Speller:
         if template[0] == "?":
             bits = kind_bits(kind)
             return resize_mask(f"(i{bits}x{count})({text})", bits, self.lanes.mask_bits, count)
-        if node.dtype in HALVES and node.op not in _EXACT:
+        if node.dtype in HALVES and not SPELLINGS[node.op].exact:
             return self.round_half(text, node.dtype)
         return text
 

@@ -1,0 +1,50 @@
+"""How target languages write pointwise primitives: each record's `spelling`, as printers see it.
+
+A primitive is one record in `flambeau.prims`; registering it fills `SPELLINGS`, as it fills
+`graph_grammar.TYPE_RULES`. This module must not know any primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# Rough length of the code of one vector, in instructions; decides whether loops are unrolled.
+ONE, FEW, MANY = 1, 2, 64
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How one pointwise primitive is written.
+
+    A template per class of the first operand's dtype ("f" float, "i" integer, "b" bool mask, "c"
+    complex bits; that of `where` goes by its result). In it {a} {b} {c} are operands, {V} the
+    result's C type, {A} the first operand's, {I} its signed integer type, {L} "x<lanes>". A
+    template that begins with "?" gives a mask as wide as its first operand; the printer widens it.
+
+    Attributes:
+        c: templates of C.
+        exact: results on half types need no rounding.
+        length: rough length of the code, in instructions of a vector.
+    """
+
+    c: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = False
+    length: int = MANY
+
+
+def spelled(exact: bool = False, length: int = MANY, **c: str) -> Spelling:
+    """A `Spelling` with templates per dtype class: `spelled(f="{a} / {b}", length=FEW)`."""
+    return Spelling(c, exact, length)
+
+
+def function(name: str, operands: int = 1, exact: bool = False, length: int = MANY) -> Spelling:
+    """A call of the C library's `fb_<name>` on floats."""
+    arguments = ", ".join(("{a}", "{b}", "{c}")[:operands])
+    return Spelling({"f": f"fb_{name}_{{A}}({arguments})"}, exact, length)
+
+
+# Left to the printers, which look at more than operands: conversions, parts of complex numbers.
+BY_PRINTER = Spelling()
+
+SPELLINGS: dict[str, Spelling] = {}
