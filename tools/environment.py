@@ -143,7 +143,7 @@ def write_bytecode(environment: Environment) -> None:
 
     Python would do it on the first import, but not where PYTHONDONTWRITEBYTECODE is set.
     """
-    command = [environment.python, "-m", "compileall", "-q", "flambeau"]
+    command: list[str | Path] = [environment.python, "-m", "compileall", "-q", "flambeau"]
     run(command, "compile the package to bytecode")
 
 
