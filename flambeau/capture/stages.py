@@ -15,6 +15,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.capture import regions, stream
+from flambeau.compiler import debug
 
 Stage = tuple[str, float, str]
 
@@ -52,11 +53,9 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
         >>> [name for name, milliseconds, text in found]
         ['record', 'trace', 'simplify', 'schedule', 'verify', 'build', 'execution']
     """
-    from flambeau.compiler import pipeline
-
     collected = _Collected()
     regions.reset()
-    with _compiling_into(collected), pipeline.watch(
+    with _compiling_into(collected), debug.watch(
         lambda report: collected.add(report.stage, report.milliseconds, report.text())
     ):  # fmt: skip
         regions.record(function, args, kwargs)
@@ -91,7 +90,7 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
 def record_text(records: Sequence[stream.Recorded], live: Sequence[stream.Live]) -> str:
     """A recorded stream: one line per op call, values numbered as the recorder numbers them."""
     lines = []
-    for plan, operands, results, integers, _kinds, _generators in records:
+    for plan, operands, results, integers, *_ in records:
         made = ", ".join(f"t{number}" for number in results if number >= 0)
         given = [f"t{number}" for number in operands if number >= 0]
         given += [str(value) for value in integers]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flambeau.compiler import cache, codegen, targets, toolchain
+from flambeau.compiler import cache, codegen, debug, targets, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.ir.node import Graph
 from flambeau.runtime import settings
@@ -47,7 +47,7 @@ class StoredPlan:
 
 def key_of(externals: Sequence[Any], records: Sequence[Any], live: Sequence[Any]) -> str | None:
     """The digest under which a stream's plan is kept; None where nothing may be."""
-    if settings.get("VERIFY") or codegen.collecting():
+    if settings.get("VERIFY") or codegen.collecting() or debug.observed():
         return None
     digest = blake2b(_environment_digest(), digest_size=16)
     numbers: dict[str, int] = {}

@@ -18,6 +18,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.autograd import derive as derivation
 from flambeau.capture import stored
+from flambeau.compiler import debug
 from flambeau.core.dispatch import output_spec
 from flambeau.core.layout import contiguous_strides
 from flambeau.ir.environment import pop_environment, push_environment
@@ -219,9 +220,7 @@ class StreamTrace:
         """What the run-time integers of one call stand for, see `_meanings`."""
         shape = operands[0].node.shape if operands else ()
         first = len(self.symbols)
-        reshape = bool(shape) and (
-            -1 in values or math.prod(values) == self._hint(prod(shape))
-        )
+        reshape = bool(shape) and (-1 in values or math.prod(values) == self._hint(prod(shape)))
         meanings = [
             [*self._meanings(first + place, value, place, shape, reshape), value]
             for place, value in enumerate(values)
@@ -395,6 +394,7 @@ def compile_stream(
         history.hints.append(known.hints)
         report = StreamReport(len(records), lambda: trace_graph()[1], known.bytes_moved)
         reports.append(report)
+        debug.show(debug.PLANS, f"stream: {len(records)} ops, a finished plan of an earlier run")
         return _known_plan(known, report)
     trace, graph = trace_graph()
     history.hints.append(trace.hints)

@@ -1,12 +1,16 @@
-"""What the compiler says about its work: the ladder `FLAMBEAU_DEBUG=1..5`, one print function.
+"""What the compiler says about its work: the ladder `FLAMBEAU_DEBUG=1..5`, and watchers of stages.
 
 Each level shows what the levels below it show, and more (docs/debugging.md has an example of each).
-Everything goes to the standard error stream, so that a program's own output stays as it is.
+Everything goes to the standard error stream, so that a program's own output stays as it is. Loads
+nothing of the compiler, so that asking who watches costs nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from flambeau.runtime import settings
 
@@ -32,3 +36,39 @@ def show(needed: int, head: str, text: str = "") -> None:
         return
     lines = [f"[flambeau] {head}", *("    " + line for line in text.splitlines())]
     print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One stage of one program.
+
+    Attributes:
+        program: its name.
+        stage: name of the stage.
+        milliseconds: that it took.
+        text: makes the text of what it made.
+    """
+
+    program: str
+    stage: str
+    milliseconds: float
+    text: Callable[[], str]
+
+
+Watcher = Callable[[Report], None]
+watchers: list[Watcher] = []
+
+
+@contextlib.contextmanager
+def watch(watcher: Watcher) -> Iterator[None]:
+    """Inside, `watcher` hears of every stage of every program that is compiled, as it ends."""
+    watchers.append(watcher)
+    try:
+        yield
+    finally:
+        watchers.remove(watcher)
+
+
+def observed() -> bool:
+    """Whether somebody wants to see every stage of every program: nothing may be skipped then."""
+    return bool(watchers) or level() >= GRAPHS

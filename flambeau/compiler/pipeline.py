@@ -1,12 +1,13 @@
 """The pipeline: from a Graph to what the native core runs, as a list of named stages.
 
 Each stage takes the state the one before left, adds its part, and can print it. `compile_graph`
-runs them; who wants to see them (`stages`, `watch`, FLAMBEAU_DEBUG) gets each one's time and text.
+runs them; who wants to see them (`stages`, `debug.watch`, FLAMBEAU_DEBUG) gets the time and the
+text of each.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -136,37 +137,6 @@ STAGES: list[Stage] = [
 ]
 
 
-@dataclass(frozen=True)
-class Report:
-    """One stage of one program.
-
-    Attributes:
-        program: its name.
-        stage: name of the stage.
-        milliseconds: that it took.
-        text: what it made; print as little of it as possible, it is made on request.
-    """
-
-    program: str
-    stage: str
-    milliseconds: float
-    text: Callable[[], str]
-
-
-Watcher = Callable[[Report], None]
-_watchers: list[Watcher] = []
-
-
-@contextlib.contextmanager
-def watch(watcher: Watcher) -> Iterator[None]:
-    """Inside, `watcher` hears of every stage of every program that is compiled, as it ends."""
-    _watchers.append(watcher)
-    try:
-        yield
-    finally:
-        _watchers.remove(watcher)
-
-
 # ------------------------------------------------------------------------------- running
 
 
@@ -178,15 +148,7 @@ def compile_graph(graph: Graph, registers: int | None = None) -> Execution:
         registers: number of registers of the plan's metadata program, which come first in the
             execution's numbering; None when there are only the graph's symbols.
     """
-    state = State(graph, registers)
-    if not _watchers and not debug.level():
-        for _, run, _ in STAGES:
-            run(state)
-        return state.execution
-    debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))
-    reports = list(_run(state, "execution"))
-    _show(state, reports)
-    return state.execution
+    return _compile(graph, registers).execution
 
 
 def compile_portable(
@@ -199,9 +161,7 @@ def compile_portable(
     """
     from flambeau.compiler import codegen
 
-    state = State(graph, registers)
-    for _, run, _ in STAGES:
-        run(state)
+    state = _compile(graph, registers)
     numbers = {text: number for number, text in enumerate(state.kernels)}
     launches = [
         dict(made, kernel=None if launch.kernel is None else numbers[launch.kernel.text()])
@@ -217,20 +177,34 @@ def stages(graph: Graph, upto: str = "execution") -> list[tuple[str, float, str]
     return [(r.stage, r.milliseconds, r.text()) for r in _run(State(graph), upto)]
 
 
-def _run(state: State, upto: str) -> Iterator[Report]:
+def _compile(graph: Graph, registers: int | None) -> State:
+    """All stages, shown to whom it concerns."""
+    state = State(graph, registers)
+    if not debug.watchers and not debug.level():
+        for _, run, _ in STAGES:
+            run(state)
+        return state
+    if debug.level() >= debug.EVERYTHING:
+        debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))
+    _show(state, list(_run(state, "execution")))
+    return state
+
+
+def _run(state: State, upto: str) -> Iterator[debug.Report]:
     for name, run, text in STAGES:
         begin = time.perf_counter()
         run(state)
         elapsed = (time.perf_counter() - begin) * 1e3
-        report = Report(state.graph.name, name, elapsed, lambda text=text: text(state))  # type: ignore[misc]
-        for watcher in list(_watchers):
+        made = functools.partial(text, state)
+        report = debug.Report(state.graph.name, name, elapsed, made)
+        for watcher in list(debug.watchers):
             watcher(report)
         yield report
         if name == upto:
             break
 
 
-def _show(state: State, reports: list[Report]) -> None:
+def _show(state: State, reports: list[debug.Report]) -> None:
     """What FLAMBEAU_DEBUG asks for, about one compiled program."""
     if not debug.level():
         return
