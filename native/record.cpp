@@ -526,7 +526,7 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
     is_float.insert(is_float.end(), record.scalar_is_float.begin(), record.scalar_is_float.end());
     objects.insert(objects.end(), record.objects.begin(), record.objects.end());
   }
-  std::vector<PyObject*> outputs(live.size(), nullptr);
+  std::vector<PyObject*> outputs(live.size(), nullptr), given;
   bool ok = true;
   for (size_t k = 0; k < live.size() && ok; ++k) {
     const StorageState& state = r->states[r->values[live[k]].state];
@@ -535,6 +535,7 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
     if (ok) {
       outputs[k] = reinterpret_cast<PyObject*>(tensor_of_value(r, r->values[live[k]]));
       ok = outputs[k] != nullptr;
+      given.push_back(outputs[k]);
     }
   }
   if (ok) {
@@ -545,11 +546,13 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
               static_cast<int32_t>(scalars.size()),
               objects.data(),
               static_cast<int32_t>(objects.size())};
-    ok = plan_run(instance, call, outputs.data());
+    ok = plan_run(instance, call, outputs.data());  // takes references of its own
   }
+  if (!ok) outputs.clear();  // what is left there is in `given`
   // Only now: other threads must not see values that are still being computed.
   for (size_t k = 0; k < live.size() && ok; ++k) settle(r->states[r->values[live[k]].state].storage);
   for (PyObject* output : outputs) Py_XDECREF(output);
+  for (PyObject* output : given) Py_XDECREF(output);
   return ok;
 }
 
