@@ -99,3 +99,12 @@ def test_ladder_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "debugging.md").read_text()
     for level, what in debug.LADDER.items():
         assert f"| {level} | {what} |" in page
+
+
+def test_finished_plans_of_earlier_runs_are_shown_too(tmp_path: Path) -> None:
+    """A plan kept on disk would skip the stages: who watches sees them nevertheless."""
+    x, y = torch.randn(3, 5), torch.randn(3, 5)
+    with settings.override(VERIFY=False, CACHE_DIR=tmp_path):
+        torch.compiler.reset()
+        torch.compile(chain)(x, y)
+        assert list(texts(chain, x, y)) == STAGES
