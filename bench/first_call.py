@@ -9,14 +9,11 @@ process, which also loads those modules.
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
-from pathlib import Path
 
+from bench.footprint import run
 from bench.harness import duration
 
 BUDGET = 1e-3
-ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 5
 TENSORS = """
 a, b = t.empty(16, 16), t.empty(16, 16)
@@ -75,10 +72,7 @@ print(time.perf_counter() - began)
 def once(call: str, running: bool) -> float:
     """Seconds of the first call, in a process of its own."""
     code = CHILD.format(tensors=TENSORS, running=running, call=call)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return float(done.stdout)
+    return float(run(code))
 
 
 def first_call(call: str, running: bool = True, rounds: int = ROUNDS) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import resource
 import subprocess
 import sys
@@ -64,8 +65,12 @@ class Footprint:
 
 def run(code: str) -> str:
     """Standard output of a Python program."""
+    # An installed package has its bytecode; a checkout may have to write it first.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def start_times(code: str) -> tuple[float, float]:
