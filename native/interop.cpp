@@ -389,7 +389,8 @@ bool has_data(const char* op, Tensor* t) {
   if (!tensor_materialise(t, op)) return false;
   if (t->numel == 0 || t->storage->data) return true;
   PyErr_Format(PyExc_NotImplementedError,
-               "[%s] the tensor has no data: it is on device meta\nhint: make it on cpu", op);
+               "[%s] the tensor has no data: it is on device %s\nhint: make it on cpu", op,
+               t->device.kind == DeviceKind::Null ? "null" : "meta");
   return false;
 }
 PyObject* py_tensor_bytes(PyObject*, PyObject* argument) {

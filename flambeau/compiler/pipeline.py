@@ -72,9 +72,10 @@ def _verify(state: State) -> None:
 def _build(state: State) -> None:
     if not state.kernels:
         return
-    from flambeau.compiler import codegen
+    from flambeau.compiler import targets
 
-    handles = codegen.build(list(state.kernels.values()))
+    build = targets.builder(state.graph.notes.get("device", "cpu"))
+    handles = build(list(state.kernels.values()))
     for text, handle in zip(state.kernels, handles, strict=True):
         state.addresses[text] = handle.address
         state.symbols[text] = handle.name

@@ -2,15 +2,22 @@
 
 A target is part of every kernel's key. Results have the same bits on every target: the canonical
 reductions have 32 lanes whatever the register width.
+
+Who builds the kernels of a device is the module `target_<device>` beside this one: a new device of
+the core is a new file and nothing else.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+from flambeau.ir.kernel import Kernel
 from flambeau.runtime import settings
 
 # No contraction of a*b + c and no errno (the promise about numbers); wrapping integers; buffers of
@@ -98,3 +105,27 @@ def detect() -> str:
 def current() -> Target:
     """The target kernels are built for: FLAMBEAU_TARGET, or what this machine runs."""
     return TARGETS[settings.get("TARGET") or detect()]
+
+
+# From kernels to handles (address, name, keepalive), in the same order.
+Builder = Callable[[Sequence[Kernel]], Sequence[Any]]
+
+
+@functools.cache
+def builder(device: str) -> Builder:
+    """What builds the kernels of a device: `build` of the module `target_<device>`.
+
+    Raises:
+        NotImplementedError: there is no such module.
+    """
+    name = f"flambeau.compiler.target_{device}"
+    try:
+        found: Builder = import_module(name).build
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise NotImplementedError(
+            f"[compile] no kernels can be built for device {device!r}\n"
+            f"hint: add {name.replace('.', '/')}.py with build(kernels); see docs/extending.md"
+        ) from None
+    return found

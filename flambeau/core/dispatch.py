@@ -13,7 +13,7 @@ from flambeau import _core, prims
 from flambeau.autograd import derive as derivation
 from flambeau.core import layout
 from flambeau.core.definition import Overload, View, evaluate
-from flambeau.core.errors import common_device, user_error
+from flambeau.core.errors import common_device, first_device, user_error
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
 from flambeau.ir.kernel import ITEM_SIZE
@@ -53,7 +53,8 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
             returns = _struct_sequence(overload)
         with trace:
             device = _device(overload.name, call, placed, graph)
-            return make_plan(graph, trace, returns, overload.options.differentiable, device)
+            place = device or first_device(call)
+            return make_plan(graph, trace, returns, place, overload.options.differentiable, device)
 
     return build
 
@@ -168,9 +169,22 @@ def _graph(name: str, trace: Trace, outputs: Sequence[GraphOutput]) -> Graph:
 
 
 def make_plan(
-    graph: Graph, trace: Trace, returns: Any, differentiable: bool = True, device: Any = None
+    graph: Graph,
+    trace: Trace,
+    returns: Any,
+    place: Any,
+    differentiable: bool = True,
+    device: Any = None,
 ) -> Any:
-    """A native Plan for a traced graph, with its backward where a gradient is needed."""
+    """A native Plan for a traced graph, with its backward where a gradient is needed.
+
+    Args:
+        graph, trace: the program and the call it was traced from.
+        returns: how the results are given to the caller.
+        place: the device it runs on, which decides who builds its kernels.
+        differentiable: False for operators whose results never need a gradient.
+        device: where new results go, if not to the first tensor's device.
+    """
     needs = tuple(
         wanted and CATEGORY[n.dtype] >= 2
         for wanted, n in zip(trace.requires_grad, trace.inputs, strict=True)
@@ -180,6 +194,7 @@ def make_plan(
         derived = derivation.derive(graph, needs)
         if derived is not None:
             graph, backward = derived.forward, _backward_spec(derived, graph.name)
+    graph.notes["device"] = "cpu" if place is None else place.type
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]
     if device is not None:
@@ -274,7 +289,7 @@ def graph_builder(graph: Graph, name: str) -> Callable[[tuple[Any, ...]], Any]:
     def build(call: tuple[Any, ...]) -> Any:
         trace, replayed = traced(call, False, run)
         with trace:
-            return make_plan(replayed, trace, "tuple")
+            return make_plan(replayed, trace, "tuple", first_device(call))
 
     return build
 

@@ -82,6 +82,11 @@ def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:
     return lead[8] if lead is not entries[0] else None
 
 
+def first_device(call: Sequence[Any]) -> Any:
+    """The device of a call's first tensor, or None."""
+    return next((entry[8] for entry in _tensor_entries(call)), None)
+
+
 def _tensor_entries(call: Sequence[Any]) -> Iterator[Any]:
     for entry in call:
         if isinstance(entry, list):

@@ -206,7 +206,7 @@ def _contents(tensor: Any, indent: int) -> tuple[str, list[str]]:
     default = _core.get_default_dtype()
     dtype = tensor.dtype
     notes = []
-    if tensor.is_meta:
+    if not tensor.is_cpu:
         notes.append(f"size={tuple(tensor.shape)}")
         text, shown = "...", dtype is not default
     elif tensor.numel() == 0:

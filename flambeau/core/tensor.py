@@ -42,18 +42,21 @@ def rebuild_subclass(
     return tensor
 
 
-def rebuild_meta(dtype: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """Makes a tensor of device meta, which has no bytes to pickle."""
-    return _core.tensor_empty_strided(sizes, strides, dtype, "meta")
+def rebuild_meta(
+    dtype: Any, sizes: tuple[int, ...], strides: tuple[int, ...], device: str = "meta"
+) -> Any:
+    """Makes a tensor of a device without memory, which has no bytes to pickle."""
+    return _core.tensor_empty_strided(sizes, strides, dtype, device)
 
 
 def _reduce(tensor: Any, protocol: int) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: geometry over the shared storage, so views stay views."""
     del protocol
     requires_grad = tensor.requires_grad and tensor.is_leaf
-    if tensor.is_meta:
+    if not tensor.is_cpu:
         build: Any = rebuild_meta
         arguments: tuple[Any, ...] = (tensor.dtype, tuple(tensor.shape), tensor.stride())
+        arguments += () if tensor.is_meta else (tensor.device.type,)
     else:
         build = rebuild_tensor
         arguments = (
@@ -79,8 +82,8 @@ def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
     if id(self) in memo:
         return memo[id(self)]
     sizes, strides = tuple(self.shape), self.stride()
-    if self.is_meta:
-        result = rebuild_meta(self.dtype, sizes, strides)
+    if not self.is_cpu:
+        result = rebuild_meta(self.dtype, sizes, strides, self.device.type)
     else:
         storage = self.untyped_storage()
         key = ("flambeau storage", storage._cdata)

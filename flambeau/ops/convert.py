@@ -235,10 +235,10 @@ def _moved(self: Any, device: Any, dtype: Any, copy: bool, memory_format: Any) -
 
 
 def _transferred(self: Any, target: Any, dtype: Any) -> Any:
-    if target.type != "meta":
+    if target.type == "cpu":
         raise NotImplementedError(
             f"[to] Cannot copy out of {self.device.type} tensor; no data!\n"
-            "hint: a tensor on the meta device has a shape but no values; use empty_like"
+            f"hint: a tensor on the {self.device.type} device has a shape but no values"
         )
     wanted = self.dtype if dtype is None else dtype
     return tensors.empty_strided(self.shape, self.stride(), wanted, target)

@@ -67,7 +67,7 @@ def build(kernels: Sequence[Kernel]) -> list[KernelHandle]:
     target = targets.current()
     if _collected is not None:
         _collected.extend(kernels)
-        return [_nothing()] * len(kernels)
+        return [nothing()] * len(kernels)
     found = [_handles.get((kernel.text(), target.name)) for kernel in kernels]
     if any(handle is None for handle in found):
         with _lock:
@@ -261,8 +261,8 @@ def _compile_unit(unit: dict[str, str], target: Target) -> bytes:
 
 
 @functools.cache
-def _nothing() -> KernelHandle:
-    """A kernel that does nothing: what runs while kernels are only collected."""
+def nothing() -> KernelHandle:
+    """A kernel that does nothing: for programs that are compiled but not executed."""
     library = ctypes.CDLL(None)
     address = ctypes.cast(library.getpid, ctypes.c_void_p).value
     assert address is not None

@@ -1,0 +1,5 @@
+"""The CPU: kernels are printed as C, compiled by the C compiler that is there, and loaded."""
+
+from flambeau.compiler.codegen import build
+
+__all__ = ["build"]
