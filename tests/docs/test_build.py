@@ -1,4 +1,4 @@
-"""`./go docs`: builds without warnings, and the small Markdown renderer knows the project's marks."""
+"""`./go docs` builds without warnings; the small Markdown renderer knows the project's marks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
-import build  # noqa: E402
 import markdown  # noqa: E402
+
+import build  # noqa: E402
 
 
 def test_builds_without_warnings(tmp_path: Path) -> None:
