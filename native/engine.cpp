@@ -65,9 +65,12 @@ uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
   *is_new = false;
   if (node->task == task) return node->task_index;
   const auto index = static_cast<uint32_t>(task->states.size());
+  if (!task->contested.empty()) {  // also nodes that the other run has left since
+    const auto found = task->contested.find(node);
+    if (found != task->contested.end()) return found->second;
+  }
   if (node->task) {
-    const auto [found, inserted] = task->contested.emplace(node, index);
-    if (!inserted) return found->second;
+    task->contested.emplace(node, index);
   } else {
     node->task = task;
     node->task_index = index;

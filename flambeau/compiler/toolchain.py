@@ -30,7 +30,7 @@ class Compiler:
 
     Attributes:
         command: the program and its leading arguments.
-        identity: family and version; part of every kernel's key.
+        identity: family, version and the user's own flags; part of every kernel's key.
     """
 
     command: tuple[str, ...]
@@ -92,7 +92,8 @@ def find() -> Compiler:
     for command in commands:
         path = _which(command[0])
         if path is not None:
-            return Compiler((path, *command[1:]), _identity((path, *command[1:]), Path(path)))
+            identity = _identity((path, *command[1:]), Path(path))
+            return Compiler((path, *command[1:]), " ".join((identity, *command[1:])))
     if not chosen:
         import importlib.util
 

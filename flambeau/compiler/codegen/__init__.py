@@ -107,6 +107,8 @@ def _from_cache(kernel: Kernel, target: Target) -> bool:
 
 @functools.cache
 def _prefilled_identity() -> str | None:
+    if " " in (settings.get("CC") or "").strip():
+        return None  # flags of the user's: the kernels that came with the package lack them
     level = cache.prefilled_level()
     return None if level is None else level.compiler()
 
