@@ -72,19 +72,19 @@ class Level:
         if found is not None:
             return found
         try:
-            with open(f"{self.root}/index/{key[:2]}/{key}") as file:
+            with open(f"{self.root}/index/{key[:2]}/{key}", errors="replace") as file:
                 parts = file.read().split()
         except OSError:
             return None
-        if len(parts) != 2:
-            return None
+        if len(parts) != 2 or not parts[0].isalnum() or not parts[1].isidentifier():
+            return None  # damaged
         self.entries[key] = (parts[0], parts[1])
         return self.entries[key]
 
     def _read_packed(self) -> None:
         self.packed_read = True
         try:
-            with open(f"{self.root}/packed") as file:
+            with open(f"{self.root}/packed", errors="replace") as file:
                 for line in file:
                     parts = line.split()
                     if len(parts) == 3:
@@ -95,7 +95,7 @@ class Level:
     def compiler(self) -> str | None:
         """Identity of the compiler that filled this level, if it says so."""
         try:
-            return (self.root / "compiler").read_text()
+            return (self.root / "compiler").read_text(errors="replace")
         except OSError:
             return None
 
@@ -201,7 +201,7 @@ def _intact(path: str, digest: str) -> bool:
         marker = directory() / "verified" / digest
         if state.st_size > _SMALL:
             with contextlib.suppress(OSError):
-                if marker.read_text() == stamp:
+                if marker.read_bytes() == stamp.encode():
                     return True
         with open(path, "rb") as file:
             if digest_of(file.read()) != digest:
