@@ -83,6 +83,8 @@ class ColumnPrinter(FormPrinter):
         levels, found = self.values.levels, dict[Node, None]()
         for node in topological(roots):
             operands = node.inputs if levels[node] == ON_R | ON_K else ()
+            if self.values.comparison(node) is not None:
+                continue
             for operand in operands:
                 if levels[operand] == ON_R and operand.op not in ("k.reduced", "k.load"):
                     found[operand] = None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c_helpers import combine, identity, order_identity
+from flambeau.compiler.codegen.c_index import index_difference
 from flambeau.compiler.codegen.c_spelling import cost
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, Lanes, kind_bits, signed_kind
 from flambeau.compiler.codegen.c_values import ON_K, ON_R, Scope, Values, c_expression
@@ -44,7 +45,11 @@ def choose_lanes(kernel: Kernel, values_vary: Sequence[Node], target: Target) ->
 def varying(kernel: Kernel) -> list[Node]:
     """Values that vary along r, i.e. live in vectors."""
     values = Values(kernel, Lanes(1, 32))
-    return [node for node, level in values.levels.items() if level & ON_R]
+    compared = set[Node]()  # indices that are only compared, which takes no vectors of theirs
+    if not kernel.tiled:
+        others = {i for n in values.levels if index_difference(n, 64) is None for i in n.inputs}
+        compared = {n for n in values.levels if n.op == "k.index"} - others - {*kernel.roots()}
+    return [n for n, level in values.levels.items() if level & ON_R and n not in compared]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from flambeau.compiler.codegen.c_index import NEAR, index_difference, lane_step
 from flambeau.compiler.codegen.c_spelling import Speller
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, Lanes
 from flambeau.ir import size as sizes
@@ -110,7 +111,7 @@ class Values:
                 home.names[node] = self._define(node, home)
                 continue
             stack.append((node, True))
-            if node not in self.hoisted:
+            if node not in self.hoisted and self.comparison(node) is None:
                 stack.extend((operand, False) for operand in reversed(node.inputs))
 
     def name(self, node: Node, scope: Scope) -> str:
@@ -157,6 +158,9 @@ class Values:
             return self._kept(node, home)
         if node.op == "check_index":
             return self._check_index(node, home)
+        compared = self.comparison(node)
+        if compared is not None:
+            return self._compare_indices(node.op, *compared, home)
         speller = self.spellers[home.lanes.count]
         return speller.spell(node, [self.name(operand, home) for operand in node.inputs])
 
@@ -167,6 +171,23 @@ class Values:
             if source.dtype == "f32":
                 return source
         return node
+
+    def comparison(self, node: Node) -> tuple[Size, int] | None:
+        """Difference and step of a comparison of indices that varies along r."""
+        if self.kernel.tiled or self.lanes.count == 1 or not self.levels[node] & ON_R:
+            return None
+        return index_difference(node, self.lanes.count)
+
+    def _compare_indices(self, op: str, difference: Size, step: int, home: Scope) -> str:
+        """A comparison with zero: what is far from it may as well be nearer."""
+        count, mask = home.lanes.count, home.lanes.mask
+        name = self.new_name("d")
+        home.add(f"const long long {name} = {sizes.stringify(difference, 'c')};")
+        near = f"{name} < -{NEAR} ? -{NEAR} : {name} > {NEAR} ? {NEAR} : {name}"
+        steps = ", ".join(str(step * lane) for lane in range(count))
+        lanes = f"fb_splat_{mask}x{count}({near}) + ({mask}x{count}){{{steps}}}"
+        home.add(f"const {mask}x{count} {name}l = {lanes};")  # the comparison is a macro
+        return f"({mask}x{count})fb_{op}_x{count}({name}l, 0)"
 
     # --------------------------------------------------------------------------- leaves
 
@@ -240,9 +261,9 @@ class Values:
         if count == 1:
             memory = self._scalar_load(node, parameter, expression, indices, home)
             return self._choose(node, speller.decode(memory, dtype), masked, home)
-        split = sizes.affine_in(expression, ("r", *(f"d{i}" for i in range(len(indices)))))
         active = home.active or str(count)
-        if split is None or len(set(split[0]) - {"r"}):
+        found = self._in_order(parameter, expression, indices, home)
+        if found is None:
             index = self._index_vector(expression, indices, home)
             base = self.base(parameter, 0, home, True)
             arguments = f"{base}, {index}"
@@ -252,8 +273,7 @@ class Values:
                     f"takeif@_{kind}x{count}({arguments}, #, {active})", node, home
                 )
             return speller.decode(memory, dtype)
-        factor = split[0].get("r", 0)
-        pointer = self.address(self.base(parameter, split[1], home, True), factor)
+        pointer, factor = found
         if masked:
             text = f"loadif@_{kind}x{count}({pointer}, {c_expression(factor)}, #, {active})"
             return speller.decode(self._masked(text, node, home), dtype)
@@ -266,6 +286,27 @@ class Values:
         else:
             memory = f"fb_gather_{kind}x{count}({pointer}, {c_expression(factor)})"
         return speller.decode(memory, dtype)
+
+    def _in_order(
+        self, parameter: int, expression: Size, indices: list[Node], home: Scope, load: bool = True
+    ) -> tuple[str, Size] | None:
+        """Address of a vector's first element and the step to the next; None if there is none."""
+        names: dict[str, Size] = {}
+        for i, value in enumerate(indices):
+            place = home.home(self.levels[value])
+            if place.lanes.count == 1:  # the same in all lanes
+                names[f"d{i}"] = sizes.symbol(place.names[value])
+            elif f"d{i}" in sizes.free_symbols(expression):
+                return None
+        expression = sizes.substitute(expression, names)
+        split = None if names else sizes.affine_in(expression, ("r",))
+        if split is not None:
+            factor = split[0].get("r", 0)
+            return self.address(self.base(parameter, split[1], home, load), factor), factor
+        step = None if self.kernel.tiled else lane_step(expression, home.lanes.count)
+        if step is None:
+            return None
+        return f"{self.base(parameter, 0, home, load)} + {c_expression(expression)}", step
 
     def _scalar_load(
         self, node: Node, parameter: int, expression: Size, indices: list[Node], home: Scope
@@ -365,15 +406,14 @@ class Values:
             base = self.base(parameter, 0, scope, False)
             scope.add(f"{base}[{sizes.stringify(index, 'c')}] = {encoded};")
             return
-        split = sizes.affine_in(index, ("r",))
         active = scope.active or str(count)
-        if split is None:
+        found = self._in_order(parameter, index, [], scope, load=False)
+        if found is None:
             positions = self._index_vector(index, [], scope)
             base = self.base(parameter, 0, scope, False)
             scope.add(f"fb_givem_{kind}x{count}({base}, {positions}, {encoded}, {active});")
             return
-        factor = split[0].get("r", 0)
-        pointer = self.address(self.base(parameter, split[1], scope, False), factor)
+        pointer, factor = found
         if factor == 1 and scope.active:
             scope.add(f"fb_storem_{kind}x{count}({pointer}, {encoded}, {active});")
         elif factor == 1:
