@@ -7,10 +7,11 @@ need.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import flambeau
-from flambeau.core.samples import Sample
+from flambeau.core.samples import Sample, TensorSpec
 from tests.ops.inputs import INEXACT, IR_NAMES, arguments, leaves, specs, tensor_builder
 from tests.ops.table import Entry, seed
 
@@ -30,6 +31,19 @@ def run(entry: Entry, sample: Sample, dtype: str) -> Any:
     args, kwargs = arguments(sample, tensor_builder(flambeau), dtype)
     seed()
     return entry.function(*args, **kwargs)
+
+
+def relaid(sample: Sample, layout: str) -> Sample:
+    """A sample whose plain operands lie in memory differently."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, TensorSpec):
+            return replace(value, layout=layout) if value.layout == "contiguous" else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(change(item) for item in value)
+        return value
+
+    return Sample(tuple(map(change, sample.args)), {k: change(v) for k, v in sample.kwargs.items()})
 
 
 def size(sample: Sample) -> int:
@@ -99,6 +113,9 @@ def everything(entry: Entry) -> Iterator[Any]:
         yield lambda s=sample: with_gradients(entry, s, "f32", flambeau.compile(fused(entry)))
         for dtype in ("f16", "bf16", "i64", "bool"):
             yield lambda s=sample, d=dtype: run(entry, s, d)
+    for sample in entry.samples(1):
+        for layout in ("transposed", "sliced"):
+            yield lambda s=relaid(sample, layout): run(entry, s, "f32")
     for sample in entry.samples(4):
         yield lambda s=sample: second(entry, s)
 

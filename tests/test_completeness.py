@@ -1,0 +1,132 @@
+"""Laws that hold for every operator and every primitive, and the names that must exist.
+
+Adding an operator or a primitive without its documentation, samples or derivative fails here.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import flambeau
+from flambeau.core.definition import REGISTRY
+from flambeau.core.schema import parse_schema, print_schema
+from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES
+
+# Helpers behind public operators; their callers bring the samples.
+PUBLIC = [k for k in REGISTRY if not k.split(".")[-1].startswith("_")]
+# Operators without samples, and what tests them instead.
+TESTED_ELSEWHERE = {
+    **dict.fromkeys("manual_seed seed initial_seed get_rng_state set_rng_state".split(),
+                    "tests/parity/test_random_streams.py"),
+    **dict.fromkeys("tensor as_tensor asarray from_numpy frombuffer from_dlpack new_tensor".split(),
+                    "tests/core/test_interop.py"),
+    **dict.fromkeys("empty empty_like empty_strided new_empty new_empty_strided".split(),
+                    "nothing to compare: uninitialised"),
+    **dict.fromkeys("to type cpu cuda".split(), "tests/ops/test_dtypes.py converts with them"),
+    **dict.fromkeys("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ "
+                    "resize_as_ set_".split(), "tests/autograd/test_inplace.py"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", PUBLIC)
+def test_operator_is_documented(key):
+    document = REGISTRY[key].__doc__
+    assert document and document.strip(), "hint: the body's docstring is the operator's page"
+    assert REGISTRY[key].native.__doc__ == document or callable(REGISTRY[key].native)
+
+
+@pytest.mark.parametrize("key", PUBLIC)
+def test_operator_has_samples(key):
+    if key in TESTED_ELSEWHERE:
+        pytest.skip(TESTED_ELSEWHERE[key])
+    sampled = [o for o in REGISTRY[key].overloads if o.options.samples is not None]
+    assert sampled, "hint: @op(..., samples=...)"
+    for overload in sampled:
+        assert next(iter(overload.options.samples()), None) is not None, "no sample"
+
+
+@pytest.mark.parametrize("key", list(REGISTRY))
+def test_schema_survives_printing(key):
+    for overload in REGISTRY[key].overloads:
+        schema = overload.schema
+        runtime = " ".join(a.name for a in schema.arguments if a.runtime)
+        again = parse_schema(print_schema(schema), runtime)
+        assert again.arguments == schema.arguments
+        assert again.returns_kind == schema.returns_kind
+
+
+@pytest.mark.parametrize("key", list(REGISTRY))
+def test_body_takes_the_schema(key):
+    """The body's parameters are the schema's arguments, in order."""
+    for overload in REGISTRY[key].overloads:
+        if overload.options.host:  # called as users call it: Python checks the arguments itself
+            continue
+        parameters = inspect.signature(overload.body).parameters.values()
+        if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+            continue
+        required = [p for p in parameters if p.default is p.empty]
+        assert len(required) <= len(overload.schema.arguments) <= len(parameters)
+
+
+@pytest.mark.parametrize("name", list(PRIMITIVES))
+def test_primitive_record_is_complete(name):
+    record = PRIMITIVES[name]
+    assert callable(record.infer)
+    assert callable(record.derivative) or record.derivative == NOT_DIFFERENTIABLE
+    if record.kind not in ("annotation", "random"):
+        assert record.reference is not None, "no NumPy reference"
+    if record.kind != "annotation":
+        assert record.samples is not None and next(iter(record.samples()), None), "no samples"
+
+
+def test_few_primitives():
+    """DESIGN § 2: fewer than 150."""
+    assert len(PRIMITIVES) < 150
+
+
+# docs: FEATURES.md B.2, the first wave: groups 1, 2, 3 and 5.
+FIRST_WAVE = """
+Tensor.to Tensor Tensor.shape tensor Tensor.device device no_grad Tensor.cuda Tensor.item float32
+zeros Tensor.data arange Tensor.backward Tensor.size Tensor.dtype dtype manual_seed randn ones
+float16 Tensor.cpu from_numpy Tensor.long Tensor.tolist Tensor.bfloat16 bfloat16 Tensor.detach
+Tensor.contiguous Tensor.dim Tensor.float Tensor.ndim Tensor.numel randint Tensor.numpy zeros_like
+Tensor.clone load Generator empty rand Tensor.stride Tensor.type Tensor.normal_ save Tensor.bool
+bool Tensor.T Tensor.grad Tensor.pin_memory Size Tensor.copy_ Tensor.fill_ int64 int32 is_tensor
+Tensor.new_zeros full Tensor.requires_grad_ Tensor.double ones_like eye Tensor.half empty_like
+Tensor.type_as float64 as_tensor Tensor.uniform_ randperm autograd.grad linspace Tensor.zero_
+randn_like enable_grad uint8 get_default_dtype Tensor.new_empty inference_mode Tensor.new_ones
+Tensor.int is_grad_enabled finfo is_floating_point autograd.Function full_like set_default_dtype
+Tensor.new_full Tensor.new_tensor Tensor.data_ptr Tensor.is_contiguous set_default_device iinfo
+Tensor.__getitem__ Tensor.__setitem__
+cat Tensor.view Tensor.reshape Tensor.unsqueeze stack Tensor.flatten split Tensor.transpose
+Tensor.permute Tensor.expand Tensor.t nonzero Tensor.squeeze Tensor.repeat chunk repeat_interleave
+where tril Tensor.unfold masked_fill Tensor.unbind index_select flip gather Tensor.scatter_ diag
+Tensor.expand_as meshgrid diagonal Tensor.unflatten triu Tensor.select narrow tile
+Tensor.scatter_add_ roll
+sum mean matmul sqrt log max allclose clamp norm exp argmax topk cos abs all pow equal add ge sin
+prod sigmoid cumsum multinomial logsumexp argsort min median ceil sort maximum eq sub minimum mm
+std std_mean any mul unique isfinite einsum isnan rsqrt floor tanh round amax var neg log1p div
+outer log2 sign isclose bmm square reciprocal gt dot argmin linalg.norm linalg.vector_norm
+nn.functional.pad nn.functional.scaled_dot_product_attention nn.functional.softmax
+nn.functional.cross_entropy nn.functional.log_softmax nn.functional.relu nn.functional.interpolate
+nn.functional.layer_norm nn.functional.linear nn.functional.dropout nn.functional.gelu
+nn.functional.nll_loss nn.functional.mse_loss nn.functional.max_pool2d nn.functional.silu
+nn.functional.softplus nn.functional.normalize nn.functional.binary_cross_entropy_with_logits
+nn.functional.conv2d nn.functional.avg_pool2d nn.functional.elu
+nn.Module nn.Linear nn.Parameter nn.Sequential nn.ModuleList nn.Dropout nn.Conv2d nn.ReLU nn.GELU
+nn.Embedding nn.Identity nn.LayerNorm nn.BatchNorm2d nn.CrossEntropyLoss nn.ModuleDict
+optim.SGD optim.Adam optim.AdamW compile
+""".split()
+
+
+@pytest.mark.parametrize("dotted", FIRST_WAVE)
+def test_first_wave_name_exists(dotted):
+    found = flambeau
+    for part in dotted.split("."):
+        assert hasattr(found, part), f"no {part} in {dotted}"
+        found = getattr(found, part)
+    data = ("Tensor.shape Tensor.device Tensor.dtype Tensor.ndim Tensor.grad Tensor.data Tensor.T "
+            "float32 float16 bfloat16 float64 int64 int32 uint8 bool").split()  # fmt: skip
+    assert dotted in data or callable(found), f"{dotted} cannot be called"
