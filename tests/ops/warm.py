@@ -7,10 +7,11 @@ optimisation: a kernel that is missed here is compiled by the check that needs i
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -30,16 +31,19 @@ def _stamp() -> Path:
     return cache.directory() / "op-table" / digest.hexdigest()[:32]
 
 
-def _collect(calls: Iterable[Callable[[], Any]], output: Path) -> None:
-    """In the child: runs the calls and writes each new kernel's key and C text."""
+def _collect(calls: Sequence[Callable[[], Any]], start: int, output: Path) -> None:
+    """In the child: runs the calls and appends their positions and new kernels (key, C text)."""
+    faulthandler.disable()
     flambeau.set_num_threads(1)
     target, identity = targets.current(), toolchain.find().identity
     levels = [cache.user_level(), cache.prefilled_level()]
     seen: set[str] = set()
-    with output.open("w") as stream:
-        for call in calls:
+    with output.open("a") as stream:
+        for position in range(start, len(calls)):
+            stream.write(f"call {position}\n")
+            stream.flush()
             with codegen.collect() as kernels, suppress(Exception):
-                call()
+                calls[position]()
             for kernel in kernels:
                 key = codegen.key_of(kernel, target, identity)
                 if key in seen or any(level and level.find(key) for level in levels):
@@ -48,16 +52,38 @@ def _collect(calls: Iterable[Callable[[], Any]], output: Path) -> None:
                 with suppress(NotImplementedError):
                     text = codegen.print_kernel(kernel, target)
                     stream.write(f"{key} {len(text)}\n{text}\n")
-            stream.flush()
 
 
-def _read(path: Path) -> dict[str, str]:
-    texts = {}
+def _read(path: Path) -> tuple[dict[str, str], int]:
+    """The kernels in a child's file, and the position of the last call it began."""
+    texts, last = {}, -1
     with path.open() as stream:
         while line := stream.readline():
-            key, size = line.split()
-            texts[key] = stream.read(int(size))
-            stream.read(1)
+            key, number = line.split()
+            if key == "call":
+                last = int(number)
+            else:
+                texts[key] = stream.read(int(number))
+                stream.read(1)
+    return texts, last
+
+
+def _in_child(calls: Sequence[Callable[[], Any]], path: Path) -> dict[str, str]:
+    """The kernels that the calls need. With kernels that compute nothing a native routine may
+    crash on the values it gets: another child goes on after such a call."""
+    start, texts = 0, {}
+    while start < len(calls):
+        path.unlink(missing_ok=True)
+        child = os.fork()
+        if child == 0:
+            try:
+                _collect(calls, start, path)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        found, last = _read(path)
+        texts.update(found)
+        start = last + 1
     return texts
 
 
@@ -86,19 +112,8 @@ def warm(groups: list[list[Callable[[], Any]]]) -> int:
         return 0
     texts: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for position, calls in enumerate(groups):
-            path = Path(scratch) / str(position)
-            child = os.fork()
-            if child == 0:
-                try:
-                    with open(os.devnull, "w") as quiet:
-                        os.dup2(quiet.fileno(), 2)
-                        _collect(calls, path)
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)
-            with suppress(ValueError, OSError):  # the last record of a crashed child is torn
-                texts.update(_read(path))
+        for calls in groups:
+            texts.update(_in_child(calls, Path(scratch) / "kernels"))
     _compile(texts)
     stamp.parent.mkdir(parents=True, exist_ok=True)
     stamp.touch()
