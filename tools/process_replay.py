@@ -107,9 +107,8 @@ def compare(old: Dump, new: Dump) -> list[str]:
         report.append(f"{key}: {len(before)} kernels, now {len(after)}")
         if shown < SHOWN:
             shown += 1
-            lines = [[line for text in texts for line in text.splitlines()]
-                     for texts in (before, after)]  # fmt: skip
-            report += list(difflib.unified_diff(*lines, "before", "after", lineterm="", n=2))
+            left, right = ("\n".join(texts).splitlines() for texts in (before, after))
+            report += difflib.unified_diff(left, right, "before", "after", lineterm="", n=2)
     return report
 
 
