@@ -40,6 +40,7 @@ struct GraphTask {
   std::unordered_map<Node*, uint32_t> contested;  // nodes that another run has numbered
   std::vector<PyObject*> callbacks;               // owned
   bool keep_graph = false;
+  bool raw = false;  // see engine_gradients
   uint64_t id = next_task++;
   GraphTask* outer = nullptr;
 
@@ -59,6 +60,7 @@ namespace {
 
 constinit FB_THREAD_LOCAL GraphTask* current_task = nullptr;
 constinit FB_THREAD_LOCAL Node* current_node = nullptr;
+constinit FB_THREAD_LOCAL bool next_is_raw = false;
 
 // ---------------------------------------------------------------- the graph of a run
 uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
@@ -159,7 +161,8 @@ bool execute(GraphTask* task, uint32_t index) {
   Node* node = task->states[index].node;
   const uint32_t first = task->states[index].first_grad;
   Tensor** grads = &task->grads[first];  // fixed: discovery is over
-  if (!run_pre_hooks(node, grads)) {
+  const bool input_only = task->raw && !task->states[index].needed;
+  if (!input_only && !run_pre_hooks(node, grads)) {
     report_failure(node);
     return false;
   }
@@ -299,6 +302,7 @@ class Backward {  // one call of run_backward
   Backward(bool keep, bool create) : mode_(grad_mode) {
     task_.keep_graph = keep;
     task_.outer = current_task;
+    task_.raw = std::exchange(next_is_raw, false);
     current_task = &task_;
     grad_mode.enabled = create;
   }
@@ -524,6 +528,13 @@ PyObject* node_zeros(PyObject*, PyObject* args) {
 }
 
 }  // namespace
+
+PyObject* engine_gradients(PyObject* args) {
+  next_is_raw = true;
+  PyObject* found = run_backward(nullptr, args);
+  next_is_raw = false;
+  return found;
+}
 
 PyMethodDef engine_functions[] = {
     {"run_backward", run_backward, METH_VARARGS,

@@ -297,6 +297,7 @@ bool all_absent(Tensor* const* grads, size_t count) {
 
 bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   if (all_absent(grads, node->output_count)) return true;
+  if (node->object && grad_mode.enabled) return region_apply_tape(node, grads, results);
   const BackwardSpec& backward = *node->instance->plan->backward;
   Arguments args(backward.arguments.size());
   if (!push_arguments(&args, node, grads)) return false;

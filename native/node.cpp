@@ -128,7 +128,7 @@ void initialise(Node* n, NodeKind kind) {
   n->edge_count = 0;
   n->output_count = n->visible_count = 1;
   n->task_index = 0;
-  n->recorded = {};
+  n->recorded = n->captured ? record_scope() : RecordPlace{};
   n->sequence = kind == NodeKind::Accumulate ? kAccumulateSequence : next_sequence++;
   n->instance = nullptr;
   n->object = nullptr;
@@ -456,6 +456,7 @@ void node_release_saved(Node* n) {
       Py_XDECREF(object_of(p.edge.node));
     }
   }
+  if (n->kind == NodeKind::Plan && n->released) Py_CLEAR(n->object);  // a region's tape
   if (n->kind != NodeKind::CopySlices || !n->object) return;
   Node* inner = node_of(n->object);
   if (!inner->task) node_release_saved(inner);  // else a backward still comes to it by itself

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tape.h"
+#include "record.h"
 
 namespace fb {
 
@@ -26,45 +26,6 @@ constexpr size_t kMaxStreams = 4096;
 PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
 PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
 
-struct Value {
-  enum Kind : uint8_t { External, New, Alias, Write } kind;
-  int32_t state;   // index into Recorder::states
-  int32_t source;  // External: slot; Alias: viewed value; Write: value before
-  DType dtype;
-  Device device;
-  std::vector<int64_t> geometry;  // sizes, strides
-  int64_t offset;
-};
-
-struct StorageState {
-  Storage* storage;     // owned
-  int32_t latest;       // newest value that covers what was written
-  int32_t slots = 0;    // external tensors over it
-  bool written = false;
-  bool fresh = false;   // made by this stream
-};
-
-struct Record {
-  Instance* instance;  // owned
-  std::vector<int32_t> operands, results;
-  std::vector<Scalar> scalars;
-  std::vector<uint8_t> scalar_is_float;
-  std::vector<PyObject*> objects;  // owned
-  int32_t forward = -1;            // a backward: the record whose registers its integers are
-};
-
-struct Words {
-  std::vector<uint64_t> words;
-  bool operator==(const Words& other) const { return words == other.words; }
-};
-struct WordsHash {
-  size_t operator()(const Words& key) const {
-    uint64_t h = 0x9E3779B97F4A7C15ull;
-    for (uint64_t w : key.words) h = (h ^ w) * 0xff51afd7ed558ccdull, h ^= h >> 32;
-    return h;
-  }
-};
-
 struct StreamClass {
   std::vector<Plan*> plans;  // owned
 };
@@ -75,21 +36,14 @@ uint32_t next_epoch = 1;
 
 }  // namespace
 
-struct Recorder {
-  std::vector<Record> records;
-  std::vector<Value> values;
-  std::vector<StorageState> states;
-  std::vector<Tensor*> externals;  // owned
-  std::unordered_map<Storage*, int32_t> state_of;
-  uint32_t epoch = 0;
-  int depth = 0;
-  RecordPlace forward;        // of the next call, see record_backward_of
-  unsigned long flusher = 0;  // the thread that is flushing it now
-};
+void record_drop_taped(Recorder* r) {
+  std::vector<Tensor*> taped;
+  taped.swap(r->taped);
+  for (Tensor* t : taped) Py_DECREF(t);
+}
 
-namespace {
-
-void forget_stream(Recorder* r) {
+void record_forget(Recorder* r) {
+  record_drop_taped(r);
   std::vector<Record> records;
   std::vector<StorageState> states;
   std::vector<Tensor*> externals;
@@ -110,6 +64,8 @@ void forget_stream(Recorder* r) {
   }
   for (Tensor* t : externals) Py_DECREF(t);
 }
+
+namespace {
 
 bool same_geometry(const Value& v, const Tensor* t) {
   return v.dtype == t->dtype && v.offset == t->offset &&
@@ -179,6 +135,14 @@ Resolve resolve(Recorder* r, Tensor* t, int32_t* id) {
   t->record_epoch = r->epoch;
   return Resolve::Ok;
 }
+
+}  // namespace
+
+bool record_resolve(Recorder* r, Tensor* t, int32_t* id) {
+  return resolve(r, t, id) == Resolve::Ok;
+}
+
+namespace {
 
 // Whether writing `id` in place can be part of the stream.
 bool writable(const Recorder* r, int32_t id) {
@@ -284,7 +248,8 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
   }
   instance_incref(instance);
   record.instance = instance;
-  if (forward.epoch == r->epoch) record.forward = static_cast<int32_t>(forward.index);
+  if (forward.epoch == r->epoch && forward.index < r->records.size())
+    record.forward = static_cast<int32_t>(forward.index);
   record.scalars.assign(call.scalars, call.scalars + call.scalar_count);
   record.scalar_is_float.assign(call.scalar_is_float, call.scalar_is_float + call.scalar_count);
   record.objects.assign(call.objects, call.objects + call.object_count);
@@ -296,8 +261,18 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
 
 RecordPlace record_place(const Instance* instance) {
   const Recorder* r = active_recorder;
-  if (r->records.empty() || r->records.back().instance != instance) return {};
+  if (r->records.empty() || r->records.back().instance != instance)
+    return {r->epoch, UINT32_MAX};
   return {r->epoch, static_cast<uint32_t>(r->records.size()) - 1};
+}
+
+RecordPlace record_scope() {
+  return active_recorder ? RecordPlace{active_recorder->epoch, UINT32_MAX} : RecordPlace{};
+}
+
+void record_taped(Tensor* t) {
+  Py_INCREF(t);
+  active_recorder->taped.push_back(t);
 }
 
 void record_backward_of(RecordPlace forward) { active_recorder->forward = forward; }
@@ -372,27 +347,46 @@ PyObject* describe_external(const Tensor* t, int32_t value) {
                        static_cast<long long>(t->offset), leaf ? 1 : 0, value);
 }
 
-// Registers of the forward call that the integers of its backward are.
-PyObject* forward_registers(const Recorder* r, const Record& record) {
-  std::vector<int32_t> registers;
+// Registers (or numbers) of the forward call that the integers (numbers) of its backward are.
+PyObject* forward_places(const Recorder* r, const Record& record, Source::Kind kind) {
+  std::vector<int32_t> places;
   if (record.forward >= 0)
     for (const Source& s : r->records[record.forward].instance->plan->backward->arguments)
-      if (s.kind == Source::Register) registers.push_back(s.index);
-  return integers(registers);
+      if (s.kind == kind) places.push_back(s.index);
+  return integers(places);
+}
+
+PyObject* numbers_of(const Record& record) {
+  const auto count = static_cast<Py_ssize_t>(record.scalars.size());
+  PyObject* tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; tuple != nullptr && i < count; ++i) {
+    const Scalar value = record.scalars[static_cast<size_t>(i)];
+    const bool is_float = record.scalar_is_float[static_cast<size_t>(i)] == 1;
+    PyTuple_SET_ITEM(tuple, i,
+                     is_float ? PyFloat_FromDouble(value.d) : PyLong_FromLongLong(value.i));
+  }
+  return tuple;
 }
 
 // (plan, operands, results, run-time integers, number types, generators, forward record or -1,
-// its registers)
-PyObject* describe_record(const Recorder* r, const Record& record) {
+// its registers[, its numbers, own numbers])
+PyObject* describe_record(const Recorder* r, const Record& record, bool with_numbers) {
   const int64_t* registers = record.instance->registers.data();
   const int32_t first = tensor_symbols(record, r);
   const int32_t last = record.instance->plan->metadata.inputs;
   std::vector<int32_t> types(record.scalar_is_float.begin(), record.scalar_is_float.end());
-  return Py_BuildValue("(ONNNNiiN)", reinterpret_cast<PyObject*>(record.instance->plan),
-                       integers(record.operands), integers(record.results),
-                       integers(registers + first, registers + std::max(first, last)),
-                       integers(types), static_cast<int>(record.objects.size()),
-                       record.forward, forward_registers(r, record));
+  PyObject* found = Py_BuildValue(
+      "(ONNNNiiN)", reinterpret_cast<PyObject*>(record.instance->plan), integers(record.operands),
+      integers(record.results), integers(registers + first, registers + std::max(first, last)),
+      integers(types), static_cast<int>(record.objects.size()), record.forward,
+      forward_places(r, record, Source::Register));
+  if (!with_numbers || found == nullptr) return found;
+  PyObject* more =
+      Py_BuildValue("(NN)", forward_places(r, record, Source::ScalarArgument), numbers_of(record));
+  PyObject* all = more != nullptr ? PySequence_Concat(found, more) : nullptr;
+  Py_DECREF(found);
+  Py_XDECREF(more);
+  return all;
 }
 
 // (external slot or -1, value, storage is fresh)
@@ -428,9 +422,9 @@ PyObject* list_of(const std::vector<T>& items, F&& describe) {
   return list;
 }
 
-// Asks Python for the stream's Plan: new reference, None to run record by record, null on error.
-PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
-  if (stream_compiler == nullptr) Py_RETURN_NONE;
+}  // namespace
+
+PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, bool with_numbers) {
   std::vector<int32_t> values(r->externals.size());
   for (size_t v = 0; v < r->values.size(); ++v)
     if (r->values[v].kind == Value::External) values[r->values[v].source] = static_cast<int32_t>(v);
@@ -438,19 +432,40 @@ PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
   PyObject* externals = list_of(r->externals, [&](const Tensor* t) {
     return describe_external(t, values[slot++]);
   });
-  PyObject* records = list_of(r->records, [&](const Record& x) { return describe_record(r, x); });
+  PyObject* records = list_of(
+      r->records, [&](const Record& x) { return describe_record(r, x, with_numbers); });
   PyObject* outputs = describe_live(r, live);
-  PyObject* plan = nullptr;
+  PyObject* found = nullptr;
   if (externals != nullptr && records != nullptr && outputs != nullptr)
-    plan = PyObject_CallFunctionObjArgs(stream_compiler, externals, records, outputs, nullptr);
+    found = PyTuple_Pack(3, externals, records, outputs);
   Py_XDECREF(externals);
   Py_XDECREF(records);
   Py_XDECREF(outputs);
-  if (plan != nullptr && plan != Py_None && Py_TYPE(plan) != PlanType) {
-    PyErr_SetString(PyExc_TypeError, "[compile] the stream compiler must return a Plan or None");
-    Py_CLEAR(plan);
-  }
+  return found;
+}
+
+Words record_key(const Recorder* r, const std::vector<int32_t>& live, const Words& more) {
+  Words key = stream_key(r, live, true);
+  key.words.insert(key.words.end(), more.words.begin(), more.words.end());
+  return key;
+}
+
+namespace {
+
+// Asks Python for the stream's Plan: new reference, None to run record by record, null on error.
+PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
+  if (stream_compiler == nullptr) Py_RETURN_NONE;
+  PyObject* stream = describe_stream(r, live, false);
+  PyObject* plan = stream != nullptr ? PyObject_CallObject(stream_compiler, stream) : nullptr;
+  Py_XDECREF(stream);
   return plan;
+}
+
+PyObject* checked_plan(PyObject* plan) {
+  if (plan == nullptr || plan == Py_None || Py_TYPE(plan) == PlanType) return plan;
+  PyErr_SetString(PyExc_TypeError, "[compile] the stream compiler must return a Plan or None");
+  Py_DECREF(plan);
+  return nullptr;
 }
 
 void forget_streams() {
@@ -461,9 +476,33 @@ void forget_streams() {
   stream_classes.clear();
 }
 
-// The stream's plan at its sizes: new reference; null without exception: run record by record.
-Instance* find_instance(const Recorder* r, const std::vector<int32_t>& live) {
-  Words exact = stream_key(r, live, true);
+Instance* try_plans(const StreamClass& streams, const std::vector<int64_t>& symbols) {
+  const auto count = static_cast<int32_t>(symbols.size());
+  for (Plan* plan : streams.plans)
+    if (Instance* found = instance_new(plan, symbols.data(), count)) return found;
+  return nullptr;
+}
+
+// A new plan, remembered in its class.
+Instance* add_plan(const Words& key, PyObject* plan, const std::vector<int64_t>& symbols) {
+  if (plan == nullptr || plan == Py_None) {
+    Py_XDECREF(plan);
+    return nullptr;
+  }
+  Plan* made = reinterpret_cast<Plan*>(plan);
+  std::vector<Plan*>& plans = stream_classes[key].plans;
+  plans.insert(plans.begin(), made);
+  Instance* found = instance_new(made, symbols.data(), static_cast<int32_t>(symbols.size()));
+  if (found == nullptr && !PyErr_Occurred())
+    PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
+  return found;
+}
+
+}  // namespace
+
+Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, const Words& more,
+                          PyObject* (*build)(void* context), void* context) {
+  Words exact = record_key(r, live, more);
   auto hit = exact_streams.find(exact);
   if (hit != exact_streams.end()) {
     ++stream_hits;
@@ -472,32 +511,23 @@ Instance* find_instance(const Recorder* r, const std::vector<int32_t>& live) {
   }
   if (exact_streams.size() >= kMaxStreams) forget_streams();
   const std::vector<int64_t> symbols = stream_symbols(r);
-  const int32_t count = static_cast<int32_t>(symbols.size());
-  StreamClass& streams = stream_classes[stream_key(r, live, false)];
-  Instance* found = nullptr;
-  for (Plan* plan : streams.plans)
-    if ((found = instance_new(plan, symbols.data(), count)) != nullptr) break;
+  Words key = stream_key(r, live, false);
+  key.words.insert(key.words.end(), more.words.begin(), more.words.end());
+  Instance* found = try_plans(stream_classes[key], symbols);
   if (found != nullptr) {
     ++stream_class_hits;
   } else {
-    ++stream_builds;
-    PyObject* plan = build_plan(r, live);
-    if (plan == nullptr || plan == Py_None) {
-      Py_XDECREF(plan);
-      return nullptr;
-    }
-    streams.plans.insert(streams.plans.begin(), reinterpret_cast<Plan*>(plan));
-    found = instance_new(reinterpret_cast<Plan*>(plan), symbols.data(), count);
-    if (found == nullptr) {
-      if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
-      return nullptr;
-    }
+    PyObject* plan = checked_plan(build != nullptr ? build(context) : build_plan(r, live));
+    stream_builds += plan != Py_None;
+    found = add_plan(key, plan, symbols);
+    if (found == nullptr) return nullptr;
   }
   instance_incref(found);
   exact_streams.emplace(std::move(exact), found);
   return found;
 }
+
+namespace {
 
 bool allocate(Storage* storage) {
   return !storage->pending || storage->data != nullptr || storage_allocate(storage);
@@ -516,8 +546,10 @@ Tensor* tensor_of_value(const Recorder* r, const Value& v) {
                     v.offset);
 }
 
-// One plan for everything.
-bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live) {
+}  // namespace
+
+bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& live,
+                std::vector<PyObject*>* results) {
   std::vector<Scalar> scalars;
   std::vector<uint8_t> is_float;
   std::vector<PyObject*> objects;
@@ -526,7 +558,9 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
     is_float.insert(is_float.end(), record.scalar_is_float.begin(), record.scalar_is_float.end());
     objects.insert(objects.end(), record.objects.begin(), record.objects.end());
   }
-  std::vector<PyObject*> outputs(live.size(), nullptr), given;
+  std::vector<PyObject*>& outputs = *results;
+  std::vector<PyObject*> given;
+  outputs.assign(std::max(live.size(), instance->plan->outputs.size()), nullptr);
   bool ok = true;
   for (size_t k = 0; k < live.size() && ok; ++k) {
     const StorageState& state = r->states[r->values[live[k]].state];
@@ -551,8 +585,16 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
   if (!ok) outputs.clear();  // what is left there is in `given`
   // Only now: other threads must not see values that are still being computed.
   for (size_t k = 0; k < live.size() && ok; ++k) settle(r->states[r->values[live[k]].state].storage);
-  for (PyObject* output : outputs) Py_XDECREF(output);
   for (PyObject* output : given) Py_XDECREF(output);
+  return ok;
+}
+
+namespace {
+
+bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live) {
+  std::vector<PyObject*> outputs;
+  const bool ok = record_run(r, instance, live, &outputs);
+  for (PyObject* output : outputs) Py_XDECREF(output);
   return ok;
 }
 
@@ -577,7 +619,6 @@ bool run_records(Recorder* r) {
       const OutputSpec& spec = record.instance->plan->outputs[k];
       if (spec.kind != OutputSpec::New) continue;
       outputs[k] = reinterpret_cast<PyObject*>(tensors[record.results[k]]);
-      Py_INCREF(outputs[k]);
     }
     Call call{operands.data(),
               static_cast<int32_t>(operands.size()),
@@ -619,8 +660,9 @@ bool record_flush(Recorder* r, const char* reason) {
                     "hint: see the first error");
     return false;
   }
+  if (r->kept) return region_recompute(r, reason);
   if (r->records.empty()) {
-    forget_stream(r);
+    record_forget(r);
     return true;
   }
   if (r->flusher != 0) return true;  // its own flush wants a value that is not there: the caller says so
@@ -628,17 +670,18 @@ bool record_flush(Recorder* r, const char* reason) {
   ++stream_flushes;
   Recorder* previous = active_recorder;
   active_recorder = nullptr;  // compiling and running must not record
+  record_drop_taped(r);
   const std::vector<int32_t> live = live_values(r);
   const int64_t builds = stream_builds;
   bool ok = true;
   if (!live.empty()) {
-    Instance* instance = find_instance(r, live);
+    Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
     ok = instance != nullptr ? run_fused(r, instance, live) : !PyErr_Occurred() && run_records(r);
     if (instance != nullptr) instance_decref(instance);
   }
   const size_t records = r->records.size();
   if (!ok) abandon(r);
-  forget_stream(r);
+  record_forget(r);
   if (ok) ok = observe(reason, records, builds == stream_builds);
   active_recorder = previous;
   r->flusher = 0;
@@ -655,6 +698,21 @@ bool record_settle(Storage* storage, const char* reason) {
   }
   return !storage->pending || storage->recorder == nullptr || record_flush(storage->recorder, reason);
 }
+
+namespace {
+
+RegionEnd finish_region(Recorder* r, const char* reason) {
+  const int64_t builds = stream_builds;
+  const size_t records = r->records.size();
+  RegionEnd end = region_finish(r);
+  if (end == RegionEnd::Plain) return end;
+  ++stream_flushes;
+  if (end == RegionEnd::Failed) abandon(r);
+  else if (!observe(reason, records, builds == stream_builds)) end = RegionEnd::Failed;
+  return end;
+}
+
+}  // namespace
 
 void record_enter() {
   if (active_recorder != nullptr) {
@@ -675,9 +733,16 @@ bool record_leave(const char* reason) {
   }
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  const bool ok = record_flush(r, reason);
+  bool ok = true, owned = true;
+  const RegionEnd end = type == nullptr ? finish_region(r, reason) : RegionEnd::Plain;
+  if (end == RegionEnd::Plain) ok = record_flush(r, reason);
+  if (end == RegionEnd::Done) owned = false;
+  if (end == RegionEnd::Failed) ok = false;
   active_recorder = nullptr;
-  delete r;
+  if (owned) {
+    record_forget(r);
+    delete r;
+  }
   if (type != nullptr) PyErr_Restore(type, value, trace);
   return ok && type == nullptr;
 }
@@ -741,6 +806,7 @@ PyObject* stream_stats(PyObject*, PyObject*) {
 
 PyObject* stream_clear(PyObject*, PyObject*) {
   forget_streams();
+  region_forget_refusals();
   stream_flushes = stream_hits = stream_class_hits = stream_builds = 0;
   Py_RETURN_NONE;
 }
@@ -761,6 +827,8 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-bool init_record(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+bool init_record(PyObject* module) {
+  return PyModule_AddFunctions(module, methods) == 0 && init_region(module);
+}
 
 }  // namespace fb

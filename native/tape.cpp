@@ -497,6 +497,7 @@ void set_history(Tensor* t, Node* node, uint32_t index) {
   a->output_index = index;
   a->requires_grad = false;
   Py_XDECREF(object_of(old));
+  if (active_recorder) record_taped(t);
 }
 
 bool rebase_history(Tensor* target, Node* node, uint32_t index, size_t target_edge) {

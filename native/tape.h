@@ -88,6 +88,9 @@ struct RecordPlace {
 };
 // The newest call of the stream, if it is one of this instance.
 RecordPlace record_place(const Instance* instance);
+// Where a node that is made now belongs; record_place tells the call.
+RecordPlace record_scope();
+void record_taped(Tensor* t);  // t got a history while recording
 // The next call to be recorded is the backward of `forward`'s: its integers are registers of that.
 void record_backward_of(RecordPlace forward);
 
@@ -158,6 +161,10 @@ extern PyObject* anomaly_recorder;  // called with each new node, or null
 
 // ---------------------------------------------------------------- engine.cpp
 extern PyMethodDef engine_functions[];
+// run_backward without hooks of the inputs: what they see is the business of an outer run.
+PyObject* engine_gradients(PyObject* args);
+// Region nodes under create_graph (region.cpp).
+bool region_apply_tape(Node* node, Tensor** grads, Tensor** results);
 // A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").
 PyObject* tensor_method(const char* name);  // borrowed, cached; null + exception
 PyObject* call_helper(const char* module, const char* name, PyObject* const* args,

@@ -281,6 +281,15 @@ def reset() -> None:
     stream.forget()
 
 
+def _compile_joint(*stream_parts: Any) -> Any:
+    from flambeau.capture import joint  # costs an import only where gradients are compiled
+
+    return joint.compile_joint(*stream_parts)
+
+
 def install() -> None:
     """Connects the native recorder with the stream compiler."""
     _core.set_stream_compiler(stream.compile_stream)
+
+
+_core.set_joint_compiler(_compile_joint)

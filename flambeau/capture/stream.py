@@ -364,6 +364,18 @@ def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(s) for s in contiguous_strides(sizes))  # type: ignore[arg-type]
 
 
+def history_key(externals: Sequence[Any], records: Sequence[Any]) -> Any:
+    """What streams that share their history have in common."""
+    # A size of 1 is a constant, and what it meant elsewhere (a batch) is not seen here.
+    classes = tuple((e[0], tuple(min(s, 2) for s in e[1])) for e in externals)
+    return classes, tuple((r[0].graph.name, r[1], r[2]) for r in records)
+
+
+def history_of(key: Any) -> History:
+    """What was seen under a key, made on demand."""
+    return _histories.setdefault(key, History())
+
+
 def compile_stream(
     externals: Sequence[External], records: Sequence[Recorded], live: Sequence[Live]
 ) -> Any:
@@ -375,10 +387,7 @@ def compile_stream(
             a backward its forward record and which of that one's registers the integers are).
         live: (value, external slot it overwrites or -1) of what must reach memory.
     """
-    # A size of 1 is a constant, and what it meant elsewhere (a batch) is not seen here.
-    classes = tuple((e[0], tuple(min(s, 2) for s in e[1])) for e in externals)
-    key = (classes, tuple((r[0].graph.name, r[1], r[2]) for r in records))
-    history = _histories.setdefault(key, History())
+    history = history_of(history_key(externals, records))
     name = None if history.hints else stored.key_of(externals, records, live)
     known = None if name is None else stored.load(name)
 
@@ -386,7 +395,7 @@ def compile_stream(
         trace = _traced(externals, records, live, history)
         push_environment(trace.environment)
         try:
-            return trace, _graph(trace, live)
+            return trace, graph_of(trace, live)
         finally:
             pop_environment()
 
@@ -428,7 +437,8 @@ def _traced(
     return trace
 
 
-def _graph(trace: StreamTrace, live: Sequence[Live]) -> Graph:
+def graph_of(trace: StreamTrace, live: Sequence[Live]) -> Graph:
+    """The program that computes the live values."""
     outputs = []
     for number, slot in live:
         value = trace.values[number]
@@ -449,7 +459,21 @@ def _graph(trace: StreamTrace, live: Sequence[Live]) -> Graph:
     )
 
 
-def _plan(graph: Graph, report: StreamReport, name: str | None, trace: StreamTrace) -> Any:
+def plan_of(graph: Graph, trace: StreamTrace, records: int, backward: dict[str, Any]) -> Any:
+    """The Plan of a stream that is differentiated ahead of time, and its report."""
+    hints = dict(zip(trace.symbols, trace.hints, strict=True))
+    report = StreamReport(records, lambda: graph, bytes_moved(graph, hints))
+    reports.append(report)
+    return _plan(graph, report, None, trace, backward)
+
+
+def _plan(
+    graph: Graph,
+    report: StreamReport,
+    name: str | None,
+    trace: StreamTrace,
+    backward: dict[str, Any] | None = None,
+) -> Any:
     """The Plan of a stream's graph; compiled, it is kept under `name`."""
     push_environment(trace.environment)
     try:
@@ -468,7 +492,7 @@ def _plan(graph: Graph, report: StreamReport, name: str | None, trace: StreamTra
         "visible": graph.visible,
         "mutated": [],
         "returns": "list",
-        "backward": None,
+        "backward": backward,
     }
 
     def compile_plan() -> dict[str, Any]:

@@ -56,7 +56,7 @@ def copies(values: Any) -> list[Any]:
 
 @pytest.fixture
 def check() -> Callable[..., Any]:
-    """check(function, *args): compiled == eager bit for bit, also written arguments and gradients."""
+    """check(function, *args): compiled == eager bit for bit, also arguments and gradients."""
 
     def run(function: Callable[..., Any], *args: Any, times: int = 2, seed: int = 0) -> Any:
         compiled = torch.compile(function)

@@ -1,0 +1,203 @@
+"""Differentiation ahead of time: a region's forward and backward stream, cut into two programs.
+
+The native recorder ran the real engine over the tape of a region, so the stream holds the forward
+calls and then those of its backward, in the engine's order: gradients have the bits of eager mode.
+Here both become one Graph; `partition` chooses what the forward program returns besides its results
+(what is dear to compute again); the rest of the backward is a program of its own, wrapped as an op.
+
+Run-time integers and numbers of a backward call are those of its forward call: the recorder says
+which. A stream where that is not known is not handled (None): it runs op by op in backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from flambeau import _core, prims
+from flambeau.autograd import derive as derivation
+from flambeau.autograd.partition import choose_saved, split
+from flambeau.capture import stream
+from flambeau.core.dispatch import graph_arguments, graph_builder
+from flambeau.ir.environment import pop_environment, push_environment
+from flambeau.ir.node import Graph, GraphOutput, Node
+from flambeau.ir.size import Size
+
+NAME = "CompiledFunctionBackward"
+_PLACEHOLDER = 1 << 30  # slots of the results' gradients until the backward Graph numbers its own
+_NUMBERS = {0: "i64", 1: "f64", 2: "bool"}
+
+
+class NotHandledError(Exception):
+    """This stream is differentiated call by call instead."""
+
+
+class JointTrace(stream.StreamTrace):
+    """A trace of forward calls that goes on with those of their backward."""
+
+    def run(self, externals: Sequence[stream.External]) -> None:
+        """Replays the forward records, noting where each one's numbers begin."""
+        self.first_number: list[int] = []
+        super().run(externals)
+
+    def _replay(self, record: Any, externals: Any) -> None:
+        self.first_number.append(len(self.scalars))
+        super()._replay(record[:8], externals)
+
+    def run_backward(self, records: Sequence[Any]) -> None:
+        """Replays backward records: they add no symbols, numbers or random draws."""
+        push_environment(self.environment)
+        try:
+            for record in records:
+                self._replay_backward(record)
+        finally:
+            pop_environment()
+
+    def _replay_backward(self, record: Any) -> None:
+        plan, operands, results, integers, kinds, generators, forward, registers = record[:8]
+        if generators or (integers and (forward < 0 or len(registers) != len(integers))):
+            raise NotHandledError
+        graph: Graph = plan.graph
+        present = [self.values[v] for v in operands if v >= 0]
+        names = iter(graph.symbols)
+        mapping: dict[str, Size] = {}
+        for value in present:
+            for size in (*value.node.shape, *value.strides, value.offset):
+                mapping[next(names)] = size
+        known = [self._sizes[forward][r] for r in registers] if integers else []
+        mapping.update(zip(names, known, strict=True))
+        scalars = self._numbers(kinds, forward, *record[8:])
+        out = derivation.replay(graph, [v.node for v in present], scalars, mapping, ())
+        for number, result, output in zip(results, out, graph.outputs, strict=True):
+            if number >= 0 and result is not None:
+                self._define(number, result, output, mapping, present)
+
+    def _numbers(
+        self, kinds: Sequence[int], forward: int, places: Sequence[int], values: Sequence[Any]
+    ) -> list[Node]:
+        """A backward's numbers: its forward's, or the constants that the engine always passes."""
+        if forward < 0:
+            return [prims.full(v, (), _NUMBERS[k]) for v, k in zip(values, kinds, strict=True)]
+        if len(places) != len(kinds):
+            raise NotHandledError
+        first = self.first_number[forward]
+        found = [self.scalars[first + place] for place in places]
+        return [prims.cast(x, _NUMBERS[k]) for x, k in zip(found, kinds, strict=True)]
+
+
+def compile_joint(
+    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live]],
+    forward_records: int,
+    forward_externals: int,
+    seeds: Sequence[tuple[int, int]],
+    grads: Sequence[int],
+) -> Any:
+    """Builds the Plan of a forward stream with its backward. Called by the native recorder.
+
+    Args:
+        recorded: externals, records and live values as for `stream.compile_stream`, each record
+            with two more entries: which of its forward's numbers its own are, and their values.
+        forward_records: how many of the records are the forward's; the rest is its backward.
+        forward_externals: likewise; the rest are stand-ins for gradients of results.
+        seeds: (value of the result, external slot of the stand-in) per result with a gradient.
+        grads: values of the gradients that leave the region, -1 where there is none.
+
+    Returns:
+        A Plan with a backward; None where the stream is not handled.
+    """
+    externals, records, live = recorded
+    if len(externals) != forward_externals + len(seeds):
+        return None  # backward reads a tensor that forward did not
+    key = stream.history_key(externals[:forward_externals], records[:forward_records])
+    history = stream.history_of(("joint", key))
+    try:
+        trace, found = _traced(recorded, forward_records, forward_externals, seeds, grads, history)
+        history.hints.append(trace.hints)
+        return _plan(trace, live, found, forward_records)
+    except NotHandledError:
+        return None
+
+
+Gradients = tuple[list[tuple[int, Node, Node]], list[Node | None]]
+
+
+def _traced(
+    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live]],
+    forward_records: int,
+    forward_externals: int,
+    seeds: Sequence[tuple[int, int]],
+    grads: Sequence[int],
+    history: stream.History,
+) -> tuple[JointTrace, Gradients]:
+    externals, records, live = recorded
+    written = {slot for _, slot in live if slot >= 0}
+    known = [
+        (*e[:4], e[4] or slot in written, e[5])
+        for slot, e in enumerate(externals[:forward_externals])
+    ]
+    trace: JointTrace | None = None
+    for _ in range(stream.MAX_TRACES):
+        trace = JointTrace(known, records[:forward_records], history, trace)
+        before = trace.resolved()
+        for slot, external in enumerate(known):
+            trace.bind_external(external[5], slot)
+        trace.run(known)
+        placed = []
+        for k, (value, slot) in enumerate(seeds):
+            result = trace.values[value].node
+            strides = prims.contiguous_strides(result.shape)
+            seed = prims.input_node(_PLACEHOLDER + k, result.dtype, result.shape, strides)
+            trace.values[externals[slot][5]] = stream.Value(seed, strides)
+            placed.append((k, result, seed))
+        trace.run_backward(records[forward_records:])
+        if trace.resolved() == before:
+            break
+    assert trace is not None
+    found = [trace.values[v].node if v >= 0 else None for v in grads]
+    return trace, (placed, found)
+
+
+def _plan(
+    trace: JointTrace, live: Sequence[stream.Live], gradients: Gradients, records: int
+) -> Any:
+    push_environment(trace.environment)
+    try:
+        seeds, found = gradients
+        targets = [k for k, g in enumerate(found) if g is not None]
+        grads = [g for g in found if g is not None]
+        if not grads:
+            raise NotHandledError
+        forward = stream.graph_of(trace, live)
+        forward, known = _with_saved(forward, seeds, grads)
+        tensors = [(x, known[x]) for x in derivation._read_first(grads, known)]
+        tensors += [(seed, ("grad", k)) for k, _, seed in seeds]
+        backward, symbols, numbers = derivation._backward_graph(forward, grads, tensors)
+    finally:
+        pop_environment()
+    sources = [source for _, source in tensors]
+    sources += [("register", forward.symbols.index(name)) for name in symbols]
+    sources += [("scalar", slot) for slot in numbers]
+    op = _core.Op(NAME, [(graph_arguments(backward), graph_builder(backward, NAME), ())])
+    spec = {"op": op, "name": NAME, "targets": targets, "arguments": sources}
+    return stream.plan_of(forward, trace, records, spec)
+
+
+def _with_saved(
+    forward: Graph, seeds: Sequence[tuple[int, Node, Node]], grads: Sequence[Node]
+) -> tuple[Graph, dict[Node, derivation.Source]]:
+    """The forward Graph with the values to save as further results, and where backward finds what
+    it reads."""
+    overwritten = {o.target for o in forward.outputs if o.target is not None}
+    free: dict[Node, derivation.Source] = {}
+    for slot, x in enumerate(forward.inputs):
+        if x is not None and slot not in overwritten:
+            free[x] = ("input", slot)
+    for k, output in enumerate(forward.outputs):
+        if output.target is None:
+            free.setdefault(output.node, ("output", k))
+    saved = choose_saved(split(grads, {seed for _, _, seed in seeds}), free)
+    visible = len(forward.outputs)
+    more = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
+    known = free | {x: ("output", visible + k) for k, x in enumerate(saved)}
+    return replace(forward, outputs=(*forward.outputs, *more)), known

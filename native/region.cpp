@@ -1,0 +1,495 @@
+// The end of a compiled region whose results need a gradient: differentiation ahead of time.
+//
+// While the region was recorded, every op made its tape node as in eager mode. At the end the real
+// engine runs backward over them once, symbolically: its op calls are appended to the stream. The
+// joint program is cut in two by Python (capture/joint.py): a forward Plan that also returns what
+// is dear to compute again, and a backward op. The results then get ONE node. A known stream skips
+// all of that: its Plan is found by key.
+//
+// The old tape stays behind the node, with the recorder that owes its values (`kept`): a backward
+// with create_graph walks it, and reading one of its values runs the stream again.
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "record.h"
+
+namespace fb {
+
+namespace {
+
+PyObject* joint_compiler = nullptr;
+std::unordered_set<Words, WordsHash> refused;  // streams that run without this
+constexpr const char* kTapeName = "flambeau.region_tape";
+
+struct Region {
+  std::vector<Node*> nodes;    // what the results depend on, oldest first
+  std::vector<Tensor*> roots;  // results with a history, borrowed, in order of their values
+  std::vector<Edge> outer;     // where gradients leave the region, distinct, borrowed
+  std::vector<int32_t> live;
+  Words words;                 // what the stream's key does not tell
+};
+
+struct RegionTape {
+  Recorder* recorder;       // owned
+  std::vector<Edge> roots;  // owned: the results' nodes before
+};
+
+void free_tape(PyObject* capsule) {
+  auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(capsule, kTapeName));
+  for (Edge& edge : tape->roots) Py_XDECREF(object_of(edge.node));
+  record_forget(tape->recorder);
+  delete tape->recorder;
+  delete tape;
+}
+
+// ---------------------------------------------------------------- who holds what
+// References to tensors that only the tape has. A tensor with more of them is a result.
+struct Census {
+  const Recorder* recorder;
+  std::unordered_map<Tensor*, Py_ssize_t> inside;
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> nodes;
+
+  bool inner(const Node* node) const { return node->recorded.epoch == recorder->epoch; }
+  void visit(Node* node) {
+    if (node && inner(node) && seen.insert(node).second) nodes.push_back(node);
+  }
+  void hold(Tensor* t) {
+    if (++inside[t] > 1 || !t->autograd) return;
+    visit(t->autograd->node);
+    if (t->autograd->base) hold(t->autograd->base);
+  }
+  bool is_result(Tensor* t) const { return object_of(t)->ob_refcnt > inside.at(t); }
+};
+
+void take_census(Census* census) {
+  for (Tensor* t : census->recorder->taped) census->hold(t);
+  for (size_t i = 0; i < census->nodes.size(); ++i) {  // grows while it is walked
+    Node* node = census->nodes[i];
+    for (size_t k = 0; k < node->saved_count; ++k) {
+      const Saved& saved = node->saved(k);
+      if (saved.object && !saved.packed) census->hold(tensor_of(saved.object));
+    }
+    for (size_t k = 0; k < node->edge_count; ++k) census->visit(node->edge(k).node);
+  }
+}
+
+std::vector<int32_t> live_outside(const Recorder* r, const Census& census) {
+  std::vector<int64_t> inside(r->states.size(), 1);
+  for (const auto& [t, count] : census.inside) {
+    if (object_of(t)->ob_refcnt > count) continue;
+    const auto found = r->state_of.find(t->storage);
+    if (found != r->state_of.end()) ++inside[found->second];
+  }
+  std::vector<int32_t> live;
+  for (size_t i = 0; i < r->states.size(); ++i) {
+    const StorageState& state = r->states[i];
+    const bool held = state.storage->references.load() > inside[i];
+    if ((state.fresh && held) || (!state.fresh && state.written)) live.push_back(state.latest);
+  }
+  return live;
+}
+
+// ---------------------------------------------------------------- can it be done?
+bool fit_root(const Recorder* r, const Census& census, const Tensor* t) {
+  const Autograd* a = t->autograd;
+  if (!a || !a->node || a->retains_grad || !census.inner(a->node)) return false;
+  if (t->record_epoch != r->epoch || t->value_id < 0) return false;
+  const StorageState& state = r->states[r->values[t->value_id].state];
+  if (!state.fresh || (state.written && state.latest != t->value_id)) return false;
+  return !a->base || (a->base->storage == t->storage && !census.is_result(a->base));
+}
+
+bool find_roots(const Recorder* r, const Census& census, Region* region) {
+  std::unordered_set<const Storage*> storages;
+  for (Tensor* t : r->taped) {
+    if (!census.is_result(t)) continue;
+    if (std::find(region->roots.begin(), region->roots.end(), t) != region->roots.end()) continue;
+    if (!fit_root(r, census, t) || !storages.insert(t->storage).second) return false;
+    region->roots.push_back(t);
+  }
+  std::sort(region->roots.begin(), region->roots.end(),
+            [](const Tensor* a, const Tensor* b) { return a->value_id < b->value_id; });
+  return !region->roots.empty();
+}
+
+bool fit_node(const Recorder* r, Node* node) {
+  if (node->kind != NodeKind::Plan || node->extras || node->released) return false;
+  if (node->recorded.index >= r->records.size()) return false;
+  for (size_t k = 0; k < node->saved_count; ++k) {
+    const Saved& saved = node->saved(k);
+    if (saved.object && tensor_of(saved.object)->storage->version != saved.version) return false;
+  }
+  return true;
+}
+
+uint64_t number_outer(Region* region, const Edge& edge) {
+  for (size_t i = 0; i < region->outer.size(); ++i)
+    if (region->outer[i].node == edge.node && region->outer[i].index == edge.index) return i;
+  region->outer.push_back(edge);
+  return region->outer.size() - 1;
+}
+
+bool walk_nodes(const Recorder* r, const Census& census, Region* region) {
+  std::unordered_set<Node*> seen;
+  for (const Tensor* t : region->roots)
+    if (seen.insert(t->autograd->node).second) region->nodes.push_back(t->autograd->node);
+  for (size_t i = 0; i < region->nodes.size(); ++i) {
+    Node* node = region->nodes[i];
+    if (!fit_node(r, node)) return false;
+    for (size_t k = 0; k < node->edge_count; ++k) {
+      Node* next = node->edge(k).node;
+      if (next && census.inner(next) && seen.insert(next).second) region->nodes.push_back(next);
+    }
+  }
+  std::sort(region->nodes.begin(), region->nodes.end(),
+            [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+  return true;
+}
+
+// Key: the nodes, and where their edges that leave the region go.
+void describe_region(const Census& census, Region* region) {
+  std::vector<uint64_t>& words = region->words.words;
+  words.push_back(~1ull);
+  for (const Tensor* t : region->roots) words.push_back(static_cast<uint64_t>(t->value_id));
+  for (Node* node : region->nodes) {
+    words.push_back(~2ull - node->recorded.index);
+    for (size_t k = 0; k < node->edge_count; ++k) {
+      const Edge& edge = node->edge(k);
+      const bool leaves = edge.node && !census.inner(edge.node);
+      words.push_back(leaves ? number_outer(region, edge) : ~0ull);
+    }
+  }
+}
+
+bool examine(const Recorder* r, Region* region) {
+  Census census{r, {}, {}, {}};
+  take_census(&census);
+  if (!find_roots(r, census, region) || !walk_nodes(r, census, region)) return false;
+  describe_region(census, region);
+  region->live = live_outside(r, census);
+  return !region->outer.empty();
+}
+
+// ---------------------------------------------------------------- the first time
+struct Snapshot {  // of the stream before the symbolic backward
+  size_t records, values, externals;
+  std::vector<StorageState> states;
+};
+
+void restore(Recorder* r, const Snapshot& before) {
+  for (size_t i = before.records; i < r->records.size(); ++i) {
+    instance_decref(r->records[i].instance);
+    for (PyObject* object : r->records[i].objects) Py_XDECREF(object);
+  }
+  r->records.resize(before.records);
+  r->values.resize(before.values);
+  for (size_t i = before.states.size(); i < r->states.size(); ++i) {
+    Storage* storage = r->states[i].storage;
+    r->state_of.erase(storage);
+    if (storage->pending) storage->recorder = nullptr;
+    storage_decref(storage);
+  }
+  r->states = before.states;
+  for (size_t i = before.externals; i < r->externals.size(); ++i)
+    Py_DECREF(object_of(r->externals[i]));
+  r->externals.resize(before.externals);
+}
+
+PyObject* edge_tuple(const Edge& edge) {
+  return Py_BuildValue("(OK)", object_of(edge.node), static_cast<unsigned long long>(edge.index));
+}
+
+// Gradients of the outer edges; null entries of `grads` are left out. New reference to a tuple.
+PyObject* run_engine(const std::vector<Edge>& roots, Tensor* const* grads,
+                     const std::vector<Edge>& outer, bool create) {
+  PyObject* tensors = PyList_New(0);
+  PyObject* gradients = PyList_New(0);
+  PyObject* inputs = PyTuple_New(static_cast<Py_ssize_t>(outer.size()));
+  bool fine = tensors && gradients && inputs;
+  for (size_t i = 0; i < roots.size() && fine; ++i) {
+    if (!grads[i]) continue;
+    PyObject* edge = edge_tuple(roots[i]);
+    fine = edge && PyList_Append(tensors, edge) == 0 &&
+           PyList_Append(gradients, object_of(grads[i])) == 0;
+    Py_XDECREF(edge);
+  }
+  for (size_t i = 0; i < outer.size() && fine; ++i) {
+    PyObject* edge = edge_tuple(outer[i]);
+    fine = edge != nullptr;
+    if (fine) PyTuple_SET_ITEM(inputs, static_cast<Py_ssize_t>(i), edge);
+  }
+  PyObject* args = nullptr;
+  if (fine)
+    args = Py_BuildValue("(NNiiOii)", PyList_AsTuple(tensors), PyList_AsTuple(gradients), 1,
+                         create ? 1 : 0, inputs, 1, 0);
+  PyObject* found = args ? engine_gradients(args) : nullptr;
+  Py_XDECREF(args);
+  Py_XDECREF(tensors);
+  Py_XDECREF(gradients);
+  Py_XDECREF(inputs);
+  return found;
+}
+
+// (value of the root, external slot of its gradient) each; null + exception.
+PyObject* seed_roots(Recorder* r, const Region& region, std::vector<Tensor*>* seeds) {
+  PyObject* list = PyList_New(0);
+  for (const Tensor* root : region.roots) {
+    Tensor* seed = tensor_empty(root->dtype, root->device, root->ndim, root->sizes());
+    if (!seed) {
+      Py_CLEAR(list);
+      break;
+    }
+    seeds->push_back(seed);
+    int32_t id = -1;
+    const bool fine = record_resolve(r, seed, &id);
+    PyObject* pair = fine ? Py_BuildValue("(ii)", root->value_id, r->values[id].source) : nullptr;
+    if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(list);
+    Py_XDECREF(pair);
+    if (!list) break;
+  }
+  return list;
+}
+
+// Values of the gradients; null without exception: they are not part of the stream.
+PyObject* gradient_values(Recorder* r, PyObject* found) {
+  PyObject* list = PyList_New(0);
+  for (Py_ssize_t i = 0; list && i < PyTuple_GET_SIZE(found); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(found, i);
+    int32_t id = -1;
+    if (item != Py_None && !record_resolve(r, tensor_of(item), &id)) {
+      Py_CLEAR(list);
+      break;
+    }
+    PyObject* number = PyLong_FromLong(id);
+    if (!number || PyList_Append(list, number) < 0) Py_CLEAR(list);
+    Py_XDECREF(number);
+  }
+  return list;
+}
+
+bool writes(const Recorder* r, size_t from) {
+  return std::any_of(r->records.begin() + static_cast<std::ptrdiff_t>(from), r->records.end(),
+                     [](const Record& x) { return !x.instance->plan->mutated.empty(); });
+}
+
+struct Building {
+  Recorder* recorder;
+  const Region* region;
+};
+
+PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& before,
+                        PyObject* seeds, PyObject* found) {
+  PyObject* values = writes(r, before.records) ? nullptr : gradient_values(r, found);
+  if (!values) return nullptr;
+  active_recorder = nullptr;
+  PyObject* stream = describe_stream(r, region.live, true);
+  PyObject* plan = nullptr;
+  if (stream)
+    plan = PyObject_CallFunction(joint_compiler, "OnnOO", stream,
+                                 static_cast<Py_ssize_t>(before.records),
+                                 static_cast<Py_ssize_t>(before.externals), seeds, values);
+  Py_XDECREF(stream);
+  Py_DECREF(values);
+  return plan;
+}
+
+// The joint Plan, or None where this stream has to do without.
+PyObject* build_joint(void* context) {
+  const auto* building = static_cast<Building*>(context);
+  Recorder* r = building->recorder;
+  const Region& region = *building->region;
+  const Snapshot before{r->records.size(), r->values.size(), r->externals.size(), r->states};
+  const uint32_t epoch = r->epoch;
+  std::vector<Tensor*> seeds;
+  std::vector<Edge> roots;
+  for (const Tensor* t : region.roots) roots.push_back({t->autograd->node, t->autograd->output_index});
+  active_recorder = r;
+  PyObject* pairs = seed_roots(r, region, &seeds);
+  PyObject* found = pairs ? run_engine(roots, seeds.data(), region.outer, false) : nullptr;
+  PyObject* plan = nullptr;
+  if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, found);
+  active_recorder = nullptr;
+  Py_XDECREF(found);
+  Py_XDECREF(pairs);
+  if (r->epoch == epoch) restore(r, before);
+  for (Tensor* seed : seeds) Py_DECREF(object_of(seed));
+  if (plan) return plan;
+  PyErr_Clear();  // what is wrong with the gradient shows when it is asked for
+  Py_RETURN_NONE;
+}
+
+// ---------------------------------------------------------------- the node
+bool fill_saved(Node* node, const Recorder* r, const std::vector<PyObject*>& outputs) {
+  std::vector<std::pair<Scalar, uint8_t>> numbers;
+  for (const Record& record : r->records)
+    for (size_t i = 0; i < record.scalars.size(); ++i)
+      numbers.emplace_back(record.scalars[i], record.scalar_is_float[i]);
+  size_t saved = 0, scalars = 0;
+  for (const Source& s : node->instance->plan->backward->arguments) {
+    if (s.kind == Source::SavedInput || s.kind == Source::SavedOutput) {
+      Tensor* t = s.kind == Source::SavedInput
+                      ? r->externals[s.index]
+                      : tensor_of(outputs[static_cast<size_t>(s.index)]);
+      if (t && !save_tensor(node, saved, t, 0)) return false;
+      ++saved;
+    } else if (s.kind == Source::ScalarArgument) {
+      const auto& [value, is_float] = numbers[static_cast<size_t>(s.index)];
+      node->scalar(scalars++) = {value, is_float};
+    }
+  }
+  return true;
+}
+
+Node* region_node(const Recorder* r, Instance* instance, const Region& region,
+                  const std::vector<PyObject*>& outputs) {
+  size_t saved = 0, scalars = 0;
+  for (const Source& s : instance->plan->backward->arguments) {
+    saved += s.kind == Source::SavedInput || s.kind == Source::SavedOutput;
+    scalars += s.kind == Source::ScalarArgument;
+  }
+  // Edges that get no gradient are left out: targets are numbers of edges here.
+  const std::vector<int32_t>& targets = instance->plan->backward->targets;
+  Node* node = node_new(NodeKind::Plan, targets.size(), saved, scalars);
+  if (!node) return nullptr;
+  instance_incref(instance);
+  node->instance = instance;
+  node->output_count = node->visible_count = static_cast<uint32_t>(region.roots.size());
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const Edge& edge = region.outer[static_cast<size_t>(targets[i])];
+    Py_INCREF(object_of(edge.node));
+    node->edge(i) = edge;
+  }
+  bool fine = node_extras(node) && fill_saved(node, r, outputs);
+  for (const Tensor* t : region.roots)
+    if (fine) node->extras->outputs.push_back(metadata_of(t));
+  if (fine) return node;
+  Py_DECREF(object_of(node));
+  return nullptr;
+}
+
+// The results' history becomes the node; the old one goes behind it.
+bool attach(Recorder* r, Node* node, const Region& region) {
+  auto* tape = new RegionTape{r, {}};
+  node->object = PyCapsule_New(tape, kTapeName, free_tape);
+  if (!node->object) {
+    delete tape;
+    return false;
+  }
+  for (size_t k = 0; k < region.roots.size(); ++k) {
+    Tensor* root = region.roots[k];
+    Autograd* a = root->autograd;
+    tape->roots.push_back({node_of(Py_NewRef(object_of(a->node))), a->output_index});
+    set_history(root, node, static_cast<uint32_t>(k));
+    if (Tensor* base = std::exchange(a->base, nullptr)) Py_DECREF(object_of(base));
+    root->flags &= static_cast<uint8_t>(~kIsView);
+  }
+  r->kept = true;
+  for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
+  return true;
+}
+
+bool run_region(Recorder* r, Instance* instance, const Region& region) {
+  std::vector<PyObject*> outputs;
+  bool fine = record_run(r, instance, region.live, &outputs);
+  Node* node = fine ? region_node(r, instance, region, outputs) : nullptr;
+  fine = node && attach(r, node, region);
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  record_drop_taped(r);
+  Py_XDECREF(object_of(node));
+  return fine;
+}
+
+}  // namespace
+
+RegionEnd region_finish(Recorder* r) {
+  if (r->taped.empty() || !joint_compiler || anomaly_recorder) return RegionEnd::Plain;
+  Region region;
+  if (!examine(r, &region)) return RegionEnd::Plain;
+  Words key = record_key(r, region.live, region.words);
+  if (refused.count(key)) return RegionEnd::Plain;
+  active_recorder = nullptr;
+  Building building{r, &region};
+  Instance* instance = record_instance(r, region.live, region.words, build_joint, &building);
+  if (!instance) {
+    active_recorder = r;
+    if (PyErr_Occurred()) return RegionEnd::Failed;
+    refused.insert(std::move(key));
+    return RegionEnd::Plain;
+  }
+  const bool fine = run_region(r, instance, region);
+  instance_decref(instance);
+  active_recorder = r;
+  return fine ? RegionEnd::Done : RegionEnd::Failed;
+}
+
+// A value behind a region's node is wanted after all: what is still pending is computed.
+bool region_recompute(Recorder* r, const char* reason) {
+  bool repeatable = true;
+  for (const Record& record : r->records) repeatable &= record.objects.empty();
+  for (size_t i = 0; i < r->externals.size(); ++i) {
+    const bool same = r->externals[i]->storage->version == r->versions[i];
+    const StorageState& state = r->states[r->state_of.at(r->externals[i]->storage)];
+    repeatable &= same && !state.written;
+  }
+  if (!repeatable) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "[compile] a value inside a compiled function is wanted after its end (%s), and "
+                 "cannot be computed again: the function drew random numbers or wrote to its "
+                 "inputs, or they were written since\n"
+                 "hint: for create_graph=True, call backward inside the compiled function", reason);
+    return false;
+  }
+  std::vector<int32_t> live;
+  for (const StorageState& state : r->states)
+    if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
+      live.push_back(state.latest);
+  if (live.empty()) return true;
+  Recorder* previous = std::exchange(active_recorder, nullptr);
+  Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
+  std::vector<PyObject*> outputs;
+  const bool fine = instance && record_run(r, instance, live, &outputs);
+  if (instance) instance_decref(instance);
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  active_recorder = previous;
+  return fine;
+}
+
+// backward with create_graph: through the tape as it was recorded.
+bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
+  auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(node->object, kTapeName));
+  if (!tape) return false;
+  std::vector<Edge> outer;
+  for (size_t i = 0; i < node->edge_count; ++i) outer.push_back(node->edge(i));
+  PyObject* found = run_engine(tape->roots, grads, outer, true);
+  if (!found) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(found); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(found, i);
+    if (item != Py_None) results[i] = tensor_of(Py_NewRef(item));
+  }
+  Py_DECREF(found);
+  return true;
+}
+
+void region_forget_refusals() { refused.clear(); }
+
+namespace {
+
+PyObject* set_joint_compiler(PyObject*, PyObject* callable) {
+  Py_INCREF(callable);
+  Py_XSETREF(joint_compiler, callable == Py_None ? nullptr : callable);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"set_joint_compiler", set_joint_compiler, METH_O,
+     "Sets the builder of plans that are differentiated ahead of time."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool init_region(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace fb
