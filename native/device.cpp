@@ -187,7 +187,11 @@ PyMethodDef device_methods[] = {
 PyGetSetDef device_attributes[] = {{"type", device_get_type, nullptr, "'cpu', ...", nullptr},
                                    {"index", device_get_index, nullptr, "int or None", nullptr},
                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot device_slots[] = {{Py_tp_new, reinterpret_cast<void*>(device_new)},
+constexpr char kDeviceDoc[] =
+    "device(type, index=None): where a tensor's memory is; also a `with` block's default.\n\n"
+    "device('cpu'), device('meta') (shapes without memory), device('cuda', 0), device('cuda:0').";
+PyType_Slot device_slots[] = {{Py_tp_doc, const_cast<char*>(kDeviceDoc)},
+                              {Py_tp_new, reinterpret_cast<void*>(device_new)},
                               {Py_tp_repr, reinterpret_cast<void*>(device_repr)},
                               {Py_tp_str, reinterpret_cast<void*>(device_str)},
                               {Py_tp_richcompare, reinterpret_cast<void*>(device_compare)},

@@ -92,7 +92,9 @@ PyGetSetDef dtype_attributes[] = {
     {"name", dtype_get_name, nullptr, "Plain name: 'float32'.", nullptr},
     {"number", dtype_get_number, nullptr, "Stable number of the dtype in keys and files.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot dtype_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
+constexpr char kDtypeDoc[] = "An element type: torch.float32, torch.int64 ... One object each.";
+PyType_Slot dtype_slots[] = {{Py_tp_doc, const_cast<char*>(kDtypeDoc)},
+                             {Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
                              {Py_tp_methods, dtype_methods},
                              {Py_tp_getset, dtype_attributes},
                              {0, nullptr}};
@@ -109,7 +111,9 @@ PyObject* named_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", n
 PyObject* named_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(named_name(self)); }
 PyMethodDef named_methods[] = {{"__reduce__", named_reduce, METH_NOARGS, nullptr},
                                {nullptr, nullptr, 0, nullptr}};
-PyType_Slot named_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(named_repr)},
+constexpr char kNamedDoc[] = "A layout or memory format: a constant that is known by its name.";
+PyType_Slot named_slots[] = {{Py_tp_doc, const_cast<char*>(kNamedDoc)},
+                             {Py_tp_repr, reinterpret_cast<void*>(named_repr)},
                              {Py_tp_methods, named_methods},
                              {0, nullptr}};
 PyType_Spec layout_spec = {
@@ -277,13 +281,17 @@ PyGetSetDef iinfo_attributes[] = {{"bits", limits_bits, nullptr, "Bits of one el
                                   {"min", iinfo_min, nullptr, "Smallest value.", nullptr},
                                   {"max", iinfo_max, nullptr, "Largest value.", nullptr},
                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot finfo_slots[] = {{Py_tp_new, reinterpret_cast<void*>(finfo_new)},
+constexpr char kFinfoDoc[] = "finfo(dtype=None): limits and precision of a floating dtype.";
+constexpr char kIinfoDoc[] = "iinfo(dtype): limits of an integer dtype.";
+PyType_Slot finfo_slots[] = {{Py_tp_doc, const_cast<char*>(kFinfoDoc)},
+                             {Py_tp_new, reinterpret_cast<void*>(finfo_new)},
                              {Py_tp_repr, reinterpret_cast<void*>(finfo_repr)},
                              {Py_tp_richcompare, reinterpret_cast<void*>(limits_compare)},
                              {Py_tp_hash, reinterpret_cast<void*>(limits_hash)},
                              {Py_tp_getset, finfo_attributes},
                              {0, nullptr}};
-PyType_Slot iinfo_slots[] = {{Py_tp_new, reinterpret_cast<void*>(iinfo_new)},
+PyType_Slot iinfo_slots[] = {{Py_tp_doc, const_cast<char*>(kIinfoDoc)},
+                             {Py_tp_new, reinterpret_cast<void*>(iinfo_new)},
                              {Py_tp_repr, reinterpret_cast<void*>(iinfo_repr)},
                              {Py_tp_richcompare, reinterpret_cast<void*>(limits_compare)},
                              {Py_tp_hash, reinterpret_cast<void*>(limits_hash)},

@@ -96,7 +96,9 @@ PyMethodDef methods[] = {
     {"numel", size_numel, METH_NOARGS, "Number of elements of a tensor of this size."},
     {"__reduce__", size_reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
+constexpr char kSizeDoc[] = "The sizes of a tensor: a tuple of ints that can count its elements.";
+PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(kSizeDoc)},
+                       {Py_tp_new, reinterpret_cast<void*>(size_new)},
                        {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                        {Py_nb_add, reinterpret_cast<void*>(size_add)},
                        {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},

@@ -135,8 +135,14 @@ PyMemberDef members[] = {
 PyGetSetDef dict_getset[] = {{"__dict__", tensor_get_dict, tensor_set_dict, nullptr, nullptr},
                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
+constexpr char kTensorDoc[] =
+    "An array of one dtype on one device: a view (sizes, strides, offset) of a storage.\n\n"
+    "Make one with torch.tensor, torch.zeros, torch.randn ...; the constructor itself gives\n"
+    "uninitialised memory, or a copy of a sequence, in the default dtype.";
+
 PyTypeObject* make_type() {
   std::vector<PyType_Slot> slots = {
+      {Py_tp_doc, const_cast<char*>(kTensorDoc)},
       {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
       {Py_tp_traverse, reinterpret_cast<void*>(tensor_traverse)},
       {Py_tp_clear, reinterpret_cast<void*>(tensor_clear)},

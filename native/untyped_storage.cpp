@@ -209,7 +209,9 @@ PyGetSetDef attributes[] = {
     {"device", get_device, nullptr, "Where the bytes are.", nullptr},
     {"_cdata", get_identity, nullptr, "Identity of the memory: equal for views.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(storage_python_new)},
+constexpr char kStorageDoc[] = "The bytes behind tensors; supports the buffer protocol.";
+PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(kStorageDoc)},
+                       {Py_tp_new, reinterpret_cast<void*>(storage_python_new)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, attributes},

@@ -62,6 +62,14 @@ def test_every_operator_is_documented() -> None:
     assert not missing, f"{len(missing)} operators without a docstring: {missing}"
 
 
+@pytest.mark.parametrize("space", [torch, torch.Tensor, torch.nn.functional, torch.linalg])
+def test_every_public_name_is_documented(space: Any) -> None:
+    """Types of the native core, methods, functions: whatever `help` may be asked about."""
+    names = [name for name in dir(space) if not name.startswith("_")]
+    silent = [n for n in names if callable(getattr(space, n)) and not getattr(space, n).__doc__]
+    assert not silent, f"no docstring: {silent}"
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_everything_public_is_documented(name: str) -> None:
     missing = [n for n, value in members(MODULES[name]) if not (inspect.getdoc(value) or "")]
