@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "processor.h"
 #include "random.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -27,15 +28,7 @@ namespace fb::random_detail {
 // ---- choice of the machine's variant -----------------------------------------------------------
 
 #ifdef FB_RANDOM_VARIANTS
-inline int machine_level() {
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
-             ? 2
-             : 1;
-}
-inline const int kMachineLevel = machine_level();
+inline const int kMachineLevel = vector_level();
 
 // Body::run(arguments...) compiled for each level; the body must be FB_INLINE throughout.
 template <class Body, class... Args>

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "routines_internal.h"
+#include "processor.h"
 
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
@@ -79,22 +80,11 @@ constexpr int64_t kFewRows = 2;          // so few that reading B is all the wor
 constexpr int64_t kSmall = 1 << 20;      // multiply-adds: below, one thread is faster
 constexpr int64_t kPieceWork = 1 << 19;  // multiply-adds worth handing to another thread
 
-int instruction_level() {
-#if defined(__x86_64__)
-  static const int level = __builtin_cpu_supports("avx512f")                                 ? 2
-                           : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1
-                                                                                             : 0;
-  return level;
-#else
-  return 0;
-#endif
-}
-
 template <typename T>
 GemmKernels<T> select_kernels(bool complex) {
 #if defined(__x86_64__)
-  if (instruction_level() == 2) return avx512::kernels<T>(complex);
-  if (instruction_level() == 1) return avx2::kernels<T>(complex);
+  if (vector_level() == 2) return avx512::kernels<T>(complex);
+  if (vector_level() == 1) return avx2::kernels<T>(complex);
 #endif
   return portable::kernels<T>(complex);
 }
@@ -159,10 +149,10 @@ void copy_runs(const T* from, int64_t from_step, int64_t count, T* out) {
 // A panel of floats whose K runs along memory: square transposes. Returns how many k are done.
 int64_t pack_turned_panel(const float* a, int64_t stride, int64_t rows, int64_t depth, float* out) {
 #if defined(__x86_64__)
-  if (instruction_level() == 2 && rows == 14) {
+  if (vector_level() == 2 && rows == 14) {
     return avx512::transpose_panel<14>(a, stride, depth, out);
   }
-  if (instruction_level() == 1 && rows == 6) return avx2::transpose_panel<6>(a, stride, depth, out);
+  if (vector_level() == 1 && rows == 6) return avx2::transpose_panel<6>(a, stride, depth, out);
 #endif
   (void)a, (void)stride, (void)rows, (void)depth, (void)out;
   return 0;
@@ -203,7 +193,7 @@ void pack_panel(const Matrix<E>& a, int64_t rows, int64_t depth, typename E::Num
 // Returns how many k are done.
 int64_t pack_transposed(const Matrix<RealElement<float>>& b, int64_t depth, int64_t columns,
                         float* out) {
-  const bool wide = instruction_level() == 2;
+  const bool wide = vector_level() == 2;
   const int64_t block = wide ? avx512::kTranspose : avx2::kTranspose;
   const int64_t whole = depth / block * block;
   for (int64_t j = 0; j < columns; j += block) {
@@ -221,7 +211,7 @@ int64_t pack_transposed(const Matrix<RealElement<float>>& b, int64_t depth, int6
 // Sums of one chunk for few rows (a: packed) and a block of columns that lie along memory.
 void column_sums(int64_t rows, int64_t depth, const float* a, const float* b, int64_t stride,
                  float* sum) {
-  const bool wide = instruction_level() == 2;
+  const bool wide = vector_level() == 2;
   const int64_t block = wide ? avx512::kTranspose : avx2::kTranspose;
   const int64_t whole = depth / block * block;
   auto* kernel = wide ? (rows == 1 ? avx512::column_sums<1> : avx512::column_sums<2>)
@@ -247,7 +237,7 @@ void pack_slab(const Matrix<E>& b, int64_t depth, int64_t used, int64_t columns,
     int64_t first = 0;
 #if defined(__x86_64__)
     if constexpr (std::is_same_v<E, RealElement<float>>) {
-      if (used == columns && instruction_level() > 0) {
+      if (used == columns && vector_level() > 0) {
         first = pack_transposed(b, depth, columns, out);
       }
     }
@@ -319,9 +309,9 @@ class Product {
   // The same where its columns lie along memory: they are turned in registers.
   bool turns_columns() const {
     return std::is_same_v<E, RealElement<float>> && m_ <= kFewRows && b_.row == 1 &&
-           b_.column != 1 && c_.column == 1 && instruction_level() > 0;
+           b_.column != 1 && c_.column == 1 && vector_level() > 0;
   }
-  int64_t turned_columns() const { return instruction_level() == 2 ? 16 : 8; }
+  int64_t turned_columns() const { return vector_level() == 2 ? 16 : 8; }
   int64_t tile_columns() const {
     return reads_rows() ? kRowColumns : turns_columns() ? turned_columns() : kTileColumns;
   }
