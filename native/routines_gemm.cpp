@@ -71,8 +71,9 @@ namespace {
 
 constexpr int64_t kChunk = 256;        // of K: part of the semantics
 constexpr int64_t kSuperChunk = 2048;  // of K: packed at once; a multiple of kChunk
-constexpr int64_t kPackedRun = 64;       // k packed at a time where numbers are scattered
-constexpr int64_t kPackedRows = 8;       // rows in memory packed at a time
+constexpr int64_t kPackedRun = 64;     // k packed at a time where numbers are scattered
+constexpr int64_t kPackedRows = 8;     // rows in memory packed at a time
+constexpr int64_t kManyTiles = 8;      // per thread: from then on their sizes do not matter
 constexpr int64_t kPanels = 10;        // panels of A per tile
 constexpr int64_t kTileColumns = 256;
 constexpr int64_t kRowColumns = 2048;    // of a tile where B is read as it lies
@@ -273,13 +274,16 @@ class Product {
   using Number = typename E::Number;
   Product(const GemmKernels<Number>& kernels, int64_t m, int64_t n, int64_t k, Matrix<E> a,
           Matrix<E> b, Matrix<E> c)
-      : kernels_(kernels), m_(m), n_(n), k_(k), a_(a), b_(b), c_(c) {}
+      : kernels_(kernels), m_(m), n_(n), k_(k), a_(a), b_(b), c_(c) {
+    row_tiles_ = count_row_tiles(1);
+  }
 
   // Small: everything on this thread, packing as it goes. False: no memory.
   bool run_small() const { return tiles(0, tile_count(), 0, k_, nullptr, nullptr); }
 
   // Large: packs in parallel what several tiles share, then the tiles in parallel.
-  bool run_large() const {
+  bool run_large() {
+    row_tiles_ = count_row_tiles(get_num_threads());
     const int64_t super = needs_tile() ? k_ : kSuperChunk;
     const bool share_b = m_ > 2 * kernels_.rows, share_a = n_ > kTileColumns && m_ > kFewRows;
     const int64_t depth = std::min(super, k_);
@@ -315,8 +319,23 @@ class Product {
   int64_t tile_columns() const {
     return reads_rows() ? kRowColumns : turns_columns() ? turned_columns() : kTileColumns;
   }
-  int64_t tile_rows() const { return kPanels * kernels_.rows; }
-  int64_t row_tiles() const { return (m_ + tile_rows() - 1) / tile_rows(); }
+  int64_t tile_rows() const { return kPanels * kernels_.rows; }  // at most
+  int64_t panels() const { return (m_ + kernels_.rows - 1) / kernels_.rows; }
+  int64_t row_tiles() const { return row_tiles_; }
+  // Tiles share the panels evenly: the last one of each thread should end when the others' do.
+  int64_t row_begin(int64_t tile) const {
+    return std::min(m_, tile * panels() / row_tiles_ * kernels_.rows);
+  }
+  int64_t count_row_tiles(int64_t threads) const {
+    const int64_t columns = column_tiles();
+    int64_t rows = (panels() + kPanels - 1) / kPanels;
+    if (rows * columns >= kManyTiles * threads) return rows;
+    const int64_t most = std::min(panels(), rows + threads - 1);
+    for (int64_t more = rows; more <= most; ++more) {
+      if (more * columns % threads == 0) return more;
+    }
+    return rows;
+  }
   int64_t column_tiles() const { return (n_ + tile_columns() - 1) / tile_columns(); }
   int64_t tile_count() const { return row_tiles() * column_tiles(); }
   int64_t slabs() const { return (n_ + kernels_.columns - 1) / kernels_.columns; }
@@ -393,8 +412,8 @@ class Product {
     Workspace w;
     if (!workspace(&w, !a)) return false;
     for (int64_t t = first; t < last; ++t) {
-      const int64_t i = t % row_tiles() * tile_rows(), j = t / row_tiles() * tile_columns();
-      const int64_t rows = std::min(tile_rows(), m_ - i),
+      const int64_t i = row_begin(t % row_tiles()), j = t / row_tiles() * tile_columns();
+      const int64_t rows = row_begin(t % row_tiles() + 1) - i,
                     columns = std::min(tile_columns(), n_ - j);
       for (int64_t k = begin; k < end; k += kChunk) {
         const int64_t depth = std::min(kChunk, end - k);
@@ -504,7 +523,7 @@ class Product {
   }
 
   const GemmKernels<Number>& kernels_;
-  int64_t m_, n_, k_;
+  int64_t m_, n_, k_, row_tiles_ = 1;
   Matrix<E> a_, b_, c_;
 };
 
