@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
-from flambeau.capture import regions, stream
+from flambeau.capture import joint, regions, stream
 from flambeau.compiler import debug
+from flambeau.ir.printer import print_graph
 
 Stage = tuple[str, float, str]
 
@@ -64,33 +65,46 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
 
 @contextmanager
 def _compiling_into(collected: _Collected) -> Iterator[None]:
-    """Inside, streams are compiled by `stream.compile_stream`, watched."""
+    """Inside, streams are compiled as ever (also with a backward, ahead of time), but watched."""
     begin = time.perf_counter()
 
-    def compile_stream(externals: Any, records: Sequence[Any], live: Any) -> Any:
+    def watched(compile_it: Callable[..., Any], parts: Sequence[Any], backward: int) -> Any:
+        """Compiles one stream; `backward` is the number of its first backward record."""
         nonlocal begin
         now = time.perf_counter()
-        collected.programs += 1
-        collected.add("record", (now - begin) * 1e3, record_text(records, live))
-        plan = stream.compile_stream(externals, records, live)
-        elapsed = (time.perf_counter() - now) * 1e3
-        from flambeau.ir.printer import print_graph
-
-        collected.add("trace", elapsed, print_graph(stream.reports[-1].graph))
+        plan = compile_it()
+        if plan is not None:
+            _, records, live = parts
+            collected.programs += 1
+            collected.add("record", (now - begin) * 1e3, record_text(records, live, backward))
+            text = print_graph(stream.reports[-1].graph if plan.graph is None else plan.graph)
+            collected.add("trace", (time.perf_counter() - now) * 1e3, text)
         begin = time.perf_counter()
         return plan
 
+    def compile_stream(*parts: Any) -> Any:
+        return watched(lambda: stream.compile_stream(*parts), parts, len(parts[1]))
+
+    def compile_joint(parts: Any, forward_records: int, *rest: Any) -> Any:
+        return watched(
+            lambda: joint.compile_joint(parts, forward_records, *rest), parts, forward_records
+        )
+
     _core.set_stream_compiler(compile_stream)
+    _core.set_joint_compiler(compile_joint)
     try:
         yield
     finally:
         _core.set_stream_compiler(stream.compile_stream)
+        _core.set_joint_compiler(joint.compile_joint)
 
 
-def record_text(records: Sequence[stream.Recorded], live: Sequence[stream.Live]) -> str:
+def record_text(records: Sequence[Any], live: Sequence[stream.Live], backward: int) -> str:
     """A recorded stream: one line per op call, values numbered as the recorder numbers them."""
     lines = []
-    for plan, operands, results, integers, *_ in records:
+    for number, (plan, operands, results, integers, *_) in enumerate(records):
+        if number == backward:
+            lines.append("# backward, ahead of time")
         made = ", ".join(f"t{number}" for number in results if number >= 0)
         given = [f"t{number}" for number in operands if number >= 0]
         given += [str(value) for value in integers]

@@ -108,3 +108,11 @@ def test_finished_plans_of_earlier_runs_are_shown_too(tmp_path: Path) -> None:
         torch.compiler.reset()
         torch.compile(chain)(x, y)
         assert list(texts(chain, x, y)) == STAGES
+
+
+def test_stages_of_a_forward_that_is_differentiated_ahead_of_time() -> None:
+    x = torch.randn(4, 8, requires_grad=True)
+    shown = texts(lambda x: torch.softmax(x, -1).square().sum(), x)
+    assert list(shown) == STAGES
+    assert "backward, ahead of time" in shown["record"]
+    assert "saved(" in shown["trace"]
