@@ -47,6 +47,7 @@ class Explanation:
         flushes: in order; the last one is the region's end.
         plans: number of Plans compiled during the call.
         kernels: launches of those Plans.
+        different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.
         bytes_moved: bytes of inputs and outputs of those Plans.
     """
@@ -54,6 +55,7 @@ class Explanation:
     flushes: list[Flush] = field(default_factory=list)
     plans: int = 0
     kernels: int = 0
+    different_kernels: int = 0
     bytes_moved: int = 0
     graphs: list[Any] = field(default_factory=list)
 
@@ -236,11 +238,14 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     start = len(stream.reports)
     with _Listening(found.flushes.append):
         record(function, args, kwargs)
+    different: set[int] = set()
     for report in stream.reports[start:]:
+        different |= report.different
         found.plans += 1
         found.kernels += report.launches
         found.graphs.append(report.graph)
         found.bytes_moved += report.bytes_moved
+    found.different_kernels = len(different)
     return found
 
 

@@ -70,17 +70,25 @@ class StreamReport:
         trace: makes the stream's graph.
         bytes_moved: see the function.
         launches: of kernels and routines.
+        different: addresses of the kernels: equal layers share them.
     """
 
     records: int
     trace: Callable[[], Graph]
     bytes_moved: int
     launches: int = 0
+    different: frozenset[int] = frozenset()
 
     @property
     def graph(self) -> Graph:
         """The stream as one program."""
         return self.trace()
+
+    def note(self, execution: dict[str, Any]) -> None:
+        """Takes the figures of what the stream was compiled to."""
+        launches = execution["launches"]
+        self.launches = len(launches)
+        self.different = frozenset(x["kernel"] for x in launches if x["kernel"] is not None)
 
 
 # Each trace may find sizes that must be equal; the next one starts from them.
@@ -505,7 +513,7 @@ def _plan(
             moved = report.bytes_moved
             plan = stored.StoredPlan(trace.hints, moved, spec, registers, portable, kernels)
             stored.save(name, plan)
-        report.launches = len(execution["launches"])
+        report.note(execution)
         return execution
 
     return _core.Plan(spec | {"graph": graph, "compile": compile_plan})
@@ -520,7 +528,7 @@ def _known_plan(known: stored.StoredPlan, report: StreamReport) -> Any:
         execution = stored.execution_of(known)
         if execution is None:  # kernels were evicted
             execution = pipeline.compile_graph(report.graph, known.registers)
-        report.launches = len(execution["launches"])
+        report.note(execution)
         return execution
 
     return _core.Plan(known.spec | {"compile": compile_plan})
