@@ -18,7 +18,13 @@ from flambeau.ops.slices import select
 from flambeau.ops.views import view_as_real
 
 
-@op("conj_physical(Tensor self) -> Tensor", promote="keep", layout="follow", inplace=True)
+@op(
+    "conj_physical(Tensor self) -> Tensor",
+    promote="keep",
+    layout="follow",
+    inplace=True,
+    samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
+)
 def conj_physical(self: Node) -> Node:
     """The complex conjugate of each element; real tensors are copied.
 
@@ -40,7 +46,13 @@ def conj(self: Any) -> Any:
     return conj_physical(self) if self.is_complex() else self
 
 
-@op("real(Tensor input) -> Tensor", where="torch", host=True, out=False)
+@op(
+    "real(Tensor input) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    samples=lambda: iter([sample(T(3)), sample(T(2, 3, dtype="c64"))]),
+)
 def real(input: Any) -> Any:  # noqa: A002 - PyTorch's name
     """The real parts, as a view; a real tensor is returned itself.
 
@@ -51,7 +63,13 @@ def real(input: Any) -> Any:  # noqa: A002 - PyTorch's name
     return select(view_as_real(input), -1, 0) if input.is_complex() else input
 
 
-@op("imag(Tensor input) -> Tensor", where="torch", host=True, out=False)
+@op(
+    "imag(Tensor input) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    samples=lambda: iter([sample(T(2, 3, dtype="c64"))]),
+)
 def imag(input: Any) -> Any:  # noqa: A002 - PyTorch's name
     """The imaginary parts of a complex tensor, as a view.
 

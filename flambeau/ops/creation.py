@@ -308,6 +308,7 @@ with_requires_grad(
     "bool requires_grad=False) -> Tensor",
     where="torch",
     host=True,
+    samples=lambda: iter([sample(1, 4), sample(0.0, 2.0, 0.5)]),
 )
 def range_(
     start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, **options: Any
@@ -616,6 +617,7 @@ def _triangle_indices(row: int, col: int, offset: int, lower: bool, dtype: Any) 
     "-> Tensor",
     where="torch",
     host=True,
+    samples=lambda: iter([sample(3, 4), sample(3, 3, -1), sample(4, 2, 1)]),
 )
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any) -> Any:
     """Rows and columns of the places on and below a diagonal, shape (2, count), row by row.
@@ -633,6 +635,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **op
     "-> Tensor",
     where="torch",
     host=True,
+    samples=lambda: iter([sample(3, 4), sample(3, 3, 1), sample(4, 2, -1)]),
 )
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any) -> Any:
     """Rows and columns of the places on and above a diagonal, shape (2, count), row by row.

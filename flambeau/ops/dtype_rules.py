@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau import _core
 from flambeau.core import promotion
 from flambeau.core.definition import op
 from flambeau.core.dtypes import name_of, object_of
+from flambeau.core.samples import Sample, T, sample
+from flambeau.ops.convert import sample_dtype
 
 
-@op("promote_types(dtype? type1, dtype? type2) -> Tensor", where="torch", host=True, out=False)
+def _dtype_samples() -> Iterator[Sample]:
+    for left, right in (("int32", "float32"), ("uint8", "int8"), ("bfloat16", "float16")):
+        yield sample(sample_dtype(left), sample_dtype(right))
+        yield sample(sample_dtype(right), sample_dtype(left))
+
+
+@op(
+    "promote_types(dtype? type1, dtype? type2) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    samples=_dtype_samples,
+)
 def promote_types(type1: Any, type2: Any) -> Any:
     """The smallest dtype to which both dtypes convert.
 
@@ -21,7 +36,13 @@ def promote_types(type1: Any, type2: Any) -> Any:
     return object_of(promotion.promote_types(name_of(type1), name_of(type2)))
 
 
-@op("can_cast(dtype? from_, dtype? to) -> Tensor", where="torch", host=True, out=False)
+@op(
+    "can_cast(dtype? from_, dtype? to) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    samples=_dtype_samples,
+)
 def can_cast(from_: Any, to: Any) -> bool:
     """Whether a result of dtype `from_` may be written into a tensor of dtype `to`.
 
@@ -38,7 +59,13 @@ def _participant(value: Any) -> tuple[str, str]:
     return name_of(value.dtype), "tensor" if value.dim() else "zero_dim"
 
 
-@op("result_type(object tensor1, object tensor2) -> Tensor", where="torch", host=True, out=False)
+@op(
+    "result_type(object tensor1, object tensor2) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    samples=lambda: iter([sample(T(2), 1.5), sample(T(2), T(dtype="f64")), sample(1, 2.0)]),
+)
 def result_type(tensor1: Any, tensor2: Any) -> Any:
     """The dtype in which an operator on these operands (tensors or numbers) would compute.
 

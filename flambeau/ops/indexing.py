@@ -218,6 +218,12 @@ def index(self: Node, indices: Sequence[Node | None]) -> Node:
     "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     inplace=True,
     out=False,
+    samples=lambda: iter(
+        [
+            sample(T(3, 4), (T(2, dtype="i64", values=[0, 2]),), T(2, 4)),
+            sample(T(5), [T(3, dtype="i64", values=[0, 0, -1])], T(3), True),
+        ]
+    ),
 )
 def index_put(self: Node, indices: Sequence[Node | None], values: Node, accumulate: bool) -> Node:
     """A copy with values written (or added) at the places of index tensors; see `index`.

@@ -18,7 +18,12 @@ from flambeau.ir.size import Size
 from flambeau.ops.common import is_one, shown
 
 
-@op("is_tensor(object obj) -> Tensor", where="torch", host=True)
+@op(
+    "is_tensor(object obj) -> Tensor",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample(T(2)), sample([1, 2])]),
+)
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor.
 
@@ -35,7 +40,8 @@ def _define_query(name: str, text: str) -> None:
 
     body.__name__ = name
     body.__doc__ = text
-    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True)(body)
+    samples = lambda: iter([sample(T(2, 3)), sample(T(0, 3))])  # noqa: E731
+    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, samples=samples)(body)
 
 
 for _name, _text in (
@@ -53,7 +59,11 @@ for _name, _text in (
     _define_query(_name, _text)
 
 
-@op("is_same_size(Tensor input, Tensor other) -> Tensor", host=True)
+@op(
+    "is_same_size(Tensor input, Tensor other) -> Tensor",
+    host=True,
+    samples=lambda: iter([sample(T(2, 3), T(2, 3)), sample(T(2), T(3))]),
+)
 def is_same_size(input: Any, other: Any) -> bool:  # noqa: A002 - the public name
     """Whether two tensors have the same sizes."""
     return bool(input.shape == other.shape)
@@ -125,7 +135,11 @@ def fill_diagonal_(self: Node, fill_value: Any, wrap: bool) -> Node:
     return prims.where(on, number, self)
 
 
-@op("combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor", host=True)
+@op(
+    "combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor",
+    host=True,
+    samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)]),
+)
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:  # noqa: A002
     """All combinations of r elements of a vector, one per row.
 
@@ -160,7 +174,12 @@ def _int64() -> Any:
     return object_of("i64")
 
 
-@op("unravel_index(Tensor indices, object shape) -> (Tensor...)", where="torch", host=True)
+@op(
+    "unravel_index(Tensor indices, object shape) -> (Tensor...)",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample(T(3, dtype="i64", values=[0, 4, 5]), (2, 3))]),
+)
 def unravel_index(indices: Any, shape: Any) -> Any:
     """Coordinates of places in the row-major order of a shape, one tensor per dimension.
 

@@ -240,7 +240,12 @@ def block_diagonal(tensors: Sequence[Node]) -> Node:
     return prims.cat(rows, 0)
 
 
-@op("block_diag(Tensor[] tensors) -> Tensor", where="torch", host=True)
+@op(
+    "block_diag(Tensor[] tensors) -> Tensor",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample(T(1, 2), T(2, 3), T(3)), sample(T(2, 2))]),
+)
 def block_diag(*tensors: Any) -> Any:
     """Matrices along the diagonal of one matrix, zeros elsewhere.
 
@@ -271,14 +276,26 @@ def _define_atleast(ndim: int) -> None:
         >>> torch.{name}(torch.tensor(1.)).ndim
         {ndim}
     """
-    op(f"{name}(Tensor[] tensors) -> (Tensor...)", where="torch", host=True)(body)
+    op(
+        f"{name}(Tensor[] tensors) -> (Tensor...)",
+        where="torch",
+        host=True,
+        samples=lambda: iter([sample(T()), sample(T(3), T(2, 3)), sample([T(3), T(2, 3, 4, 5)])]),
+    )(body)
 
 
 for _ndim in (1, 2, 3):
     _define_atleast(_ndim)
 
 
-@op("meshgrid(Tensor[] tensors, *, str? indexing=None) -> (Tensor...)", where="torch", host=True)
+@op(
+    "meshgrid(Tensor[] tensors, *, str? indexing=None) -> (Tensor...)",
+    where="torch",
+    host=True,
+    samples=lambda: iter(
+        [sample(T(3), T(4), indexing="ij"), sample(T(3), T(4), T(2), indexing="xy")]
+    ),
+)
 def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     """Coordinates of a grid: each vector expanded along the dimensions of the others.
 
@@ -324,7 +341,12 @@ def _meshgrid(tensors: Sequence[Node], swap: bool) -> list[Node]:
     ]
 
 
-@op("cartesian_prod(Tensor[] tensors) -> Tensor", where="torch", host=True)
+@op(
+    "cartesian_prod(Tensor[] tensors) -> Tensor",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample(T(2), T(3)), sample(T(3))]),
+)
 def cartesian_prod(*tensors: Any) -> Any:
     """All combinations of the vectors' elements, one per row.
 

@@ -170,7 +170,12 @@ def reshape(self: Node, shape: Sequence[Size]) -> Node:
     return prims.reshape(self, infer_shape(prod(self.shape), shape, "reshape"))
 
 
-@op("alias(Tensor self) -> Tensor", where="torch", view=True)
+@op(
+    "alias(Tensor self) -> Tensor",
+    where="torch",
+    view=True,
+    samples=lambda: iter([sample(T(2, 3))]),
+)
 def alias(self: Node) -> Node:
     """Another tensor of the same memory and geometry."""
     return self
@@ -394,13 +399,23 @@ def t(self: Node) -> Node:
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
-@op("numpy_T(Tensor self) -> Tensor", where="torch", view=True)
+@op(
+    "numpy_T(Tensor self) -> Tensor",
+    where="torch",
+    view=True,
+    samples=lambda: iter([sample(T(2, 3)), sample(T(4))]),
+)
 def numpy_t(self: Node) -> Node:
     """All dimensions in reverse order: the attribute `T`."""
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
-@op("matrix_H(Tensor self) -> Tensor", where="torch", view=True)
+@op(
+    "matrix_H(Tensor self) -> Tensor",
+    where="torch",
+    view=True,
+    samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
+)
 def matrix_h(self: Node) -> Node:
     """A matrix transposed and conjugated: the attribute `H`."""
     if self.ndim not in (0, 2):
@@ -603,7 +618,12 @@ def broadcast_list(tensors: Sequence[Node]) -> list[Node]:
         ) from error
 
 
-@op("broadcast_tensors(Tensor[] tensors) -> (Tensor...)", where="torch", host=True)
+@op(
+    "broadcast_tensors(Tensor[] tensors) -> (Tensor...)",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample(T(3, 1), T(4)), sample(T(2, 3))]),
+)
 def broadcast_tensors(*tensors: Any) -> Any:
     """All tensors expanded to their common shape, as a tuple of views.
 
@@ -623,6 +643,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
     "as_strided(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) "
     "-> Tensor",
     view=True,
+    notes={"any window": True},
     samples=lambda: iter([sample(T(4, 3), (2, 2), (1, 2), 1), sample(T(6), (4, 3), (1, 1))]),
 )
 def as_strided(
@@ -631,7 +652,7 @@ def as_strided(
     """A view with these sizes, strides and offset, in elements of the tensor's storage.
 
     Raises:
-        RuntimeError: sizes and strides differ in length.
+        RuntimeError: sizes and strides differ in length, or leave the storage.
         NotImplementedError: the tensor's own elements are not dense in memory.
 
     Example:
