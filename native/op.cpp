@@ -4,6 +4,8 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <algorithm>
+
 #include "op_internal.h"
 #include "traceback.h"
 
@@ -117,6 +119,45 @@ PyObject* run_inplace(Op* op, Overload* overload, Frame* frame) {
   return run_instance(overload, frame, instance, call, record);
 }
 
+// The first element after a view; -1 where it overflows or a stride or offset is negative.
+int64_t end_of_view(const int64_t* sizes, const int64_t* strides, size_t ndim, int64_t offset) {
+  int64_t last = offset;
+  for (size_t d = 0; d < ndim; ++d) {
+    int64_t step;
+    if (strides[d] < 0 || __builtin_mul_overflow(sizes[d] - 1, strides[d], &step)) return -1;
+    if (sizes[d] > 0 && __builtin_add_overflow(last, step, &last)) return -1;
+  }
+  return offset < 0 || last == INT64_MAX ? -1 : last + 1;
+}
+
+// Views of any geometry (`as_strided`) must stay inside of their storage.
+bool check_windows(const Op* op, const Instance* instance, const Call& call) {
+  const int64_t* sizes = instance->geometry.data();
+  for (const OutputSpec& spec : instance->plan->outputs) {
+    const size_t ndim = spec.sizes.size();
+    const int64_t* strides = sizes + ndim;
+    if (spec.kind == OutputSpec::Alias) {
+      const Tensor* source = call.tensors[spec.input];
+      const int64_t offset = strides[ndim] + (spec.adds_offset ? source->offset : 0);
+      const int64_t end = end_of_view(sizes, strides, ndim, offset);
+      const bool empty = std::find(sizes, sizes + ndim, 0) != sizes + ndim;
+      const int64_t held = source->storage->nbytes / item_size(spec.dtype);
+      if (end < 0 || (!empty && end > held)) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "[%s] setStorage: sizes, strides and storage offset %lld require %lld elements "
+            "and are out of bounds for a storage of %lld\nhint: strides and the offset are "
+            "in elements, and not negative",
+            op->text.c_str(), static_cast<long long>(offset), static_cast<long long>(end),
+            static_cast<long long>(held));
+        return false;
+      }
+    }
+    sizes += 2 * ndim + 1;
+  }
+  return true;
+}
+
 PyObject* run(Op* op, Overload* overload, Frame* frame) {
   if (overload->python) return call_python(overload, frame);
   if (frame->out) return run_out(op, overload, frame);
@@ -124,6 +165,7 @@ PyObject* run(Op* op, Overload* overload, Frame* frame) {
   Instance* instance = find_instance(op, overload, frame);
   if (!instance) return nullptr;
   const Call call = frame->call();
+  if (overload->any_window && !check_windows(op, instance, call)) return nullptr;
   return run_instance(overload, frame, instance, call, call);
 }
 
@@ -246,8 +288,7 @@ bool resolve(Op* op) {
   return true;
 }
 
-PyObject* first_vectorcall(PyObject* self, PyObject* const* args, size_t flags,
-                           PyObject* kwnames) {
+PyObject* first_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   if (!resolve(reinterpret_cast<Op*>(self))) return nullptr;
   return op_vectorcall(self, args, flags, kwnames);
 }

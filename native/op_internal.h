@@ -177,7 +177,8 @@ struct Overload {
   bool python = false;        // `build` is the implementation
   bool allows_out = false;
   bool is_operator = false;
-  bool varargs = false;  // the last positional argument takes the rest
+  bool any_window = false;  // its views may have any geometry: their bounds are checked
+  bool varargs = false;     // the last positional argument takes the rest
   bool mutates = false;
   bool offsets_in_key = false;
   ExactCache exact;

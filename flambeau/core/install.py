@@ -60,6 +60,8 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     from flambeau.core.dispatch import builder  # what traces and derives; not needed by an import
 
     flags = ("out",) if overload.options.out and variant == "functional" else ()
+    if overload.options.notes.get("any window"):  # the core checks the views' bounds
+        flags += ("storage",)
     return (arguments, builder(overload, variant), flags)
 
 

@@ -100,6 +100,8 @@ def reshape_index(index: Index, old: Shape, new: Shape) -> Index:
     if old == new:
         return index
     result: list[Size] = [0] * len(new)
+    if 0 in new:
+        return tuple(result)  # no element is there to be addressed
     for first, second in reshape_groups(old, new):
         if len(first) == 1 and len(second) == 1:
             result[second[0]] = index[first[0]]
