@@ -173,3 +173,11 @@ def test_imports_point_one_way(folder: str) -> None:
         for name in sorted(set(imported(path)) - ARROWS[folder])
     ]
     assert not over, report(over)
+
+
+def test_test_files_have_distinct_names() -> None:
+    """pytest imports test files by their base name: two of one name stop the whole run."""
+    seen: dict[str, Path] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        first = seen.setdefault(path.name, path)
+        assert first is path, f"rename {name_of(path)}: there is {name_of(first)} already"
