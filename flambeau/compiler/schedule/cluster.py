@@ -205,6 +205,8 @@ class Clustering:
             domain = self._reduction_domain(value)
         else:
             domain = Domain("map", self._map_shape(value))
+            if domain.level(value.shape) is None:  # sizes that only a guard says are equal
+                domain = Domain("map", value.shape)
         cluster = self._new(domain)
         assert cluster.lowering is not None
         member = fit(value, role, domain, cluster.lowering)
