@@ -115,7 +115,8 @@ def everything(entry: Entry) -> Iterator[Any]:
             yield lambda s=sample, d=dtype: run(entry, s, d)
     for sample in entry.samples(1):
         for layout in ("transposed", "sliced"):
-            yield lambda s=relaid(sample, layout): run(entry, s, "f32")
+            moved = relaid(sample, layout)
+            yield lambda s=moved: run(entry, s, "f32")
     for sample in entry.samples(4):
         yield lambda s=sample: second(entry, s)
 

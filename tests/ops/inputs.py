@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy
 
+import flambeau
 from flambeau.core.samples import Sample, TensorSpec
+from flambeau.ops.convert import DTypeSpec
 
 PUBLIC = {
     "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
@@ -93,6 +95,8 @@ def array_builder(spec: TensorSpec, position: int, dtype: str) -> Any:
 def _built(value: Any, build: Builder, dtype: str, counter: Iterator[int]) -> Any:
     if isinstance(value, TensorSpec):
         return build(value, next(counter), dtype)
+    if isinstance(value, DTypeSpec):
+        return getattr(flambeau, value.name)
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return type(value)(_built(item, build, dtype, counter) for item in value)
     return value
@@ -165,7 +169,9 @@ def _equal(x: Any, y: Any) -> bool:
     if getattr(x, "dtype", None) != getattr(y, "dtype", None):
         return False
     first, second = array(x), array(y)
-    if first.shape != second.shape or not numpy.array_equal(first, second, equal_nan=_inexact(first)):
+    if first.shape != second.shape or not numpy.array_equal(
+        first, second, equal_nan=_inexact(first)
+    ):
         return False
     # Equal numbers may still be zeros of different signs.
     return not _inexact(first) or numpy.array_equal(

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from tests.ops.exercise import run
-from tests.ops.inputs import array, array_builder, arguments, leaves
+from tests.ops.inputs import arguments, array, array_builder, leaves
 from tests.ops.table import TABLE, UNINITIALISED
 
 TOLERANCE = {"f32": 2e-5, "f64": 1e-10}

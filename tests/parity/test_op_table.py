@@ -33,12 +33,14 @@ OTHER_FUNCTION = {
     "max_pool1d": "torch.max_pool1d returns no indices",
     "max_pool2d": "torch.max_pool2d returns no indices",
     "max_pool3d": "torch.max_pool3d returns no indices",
+    "max_pool1d_with_indices": "torch.max_pool1d_with_indices has no such flag",
     "adaptive_max_pool1d": "torch.adaptive_max_pool1d returns indices always",
 }
 # Results whose strides differ from PyTorch's.
 OTHER_STRIDES = {
     "nn.functional.logsigmoid": "PyTorch gives contiguous results, ours follow the operand",
     "einsum": "PyTorch returns a view where nothing is summed",
+    "rsub": "PyTorch follows the second operand",
     "rot90": "PyTorch returns a transposed flip",
     "quantile": "PyTorch moves the dimension of the quantiles to the front as a view",
     "nanquantile": "PyTorch moves the dimension of the quantiles to the front as a view",
