@@ -20,6 +20,7 @@ constinit FB_THREAD_LOCAL Recorder* active_recorder = nullptr;
 
 namespace {
 
+constinit FB_THREAD_LOCAL Recorder* spare_recorder = nullptr;  // its vectors have grown already
 constexpr size_t kMaxRecords = 20000;
 constexpr size_t kMaxStreams = 4096;
 
@@ -63,6 +64,14 @@ void record_forget(Recorder* r) {
     storage_decref(state.storage);
   }
   for (Tensor* t : externals) Py_DECREF(t);
+  // Their memory serves the next stream, unless what was freed has begun one.
+  records.clear();
+  states.clear();
+  externals.clear();
+  if (!r->records.empty() || !r->states.empty()) return;
+  records.swap(r->records);
+  states.swap(r->states);
+  externals.swap(r->externals);
 }
 
 namespace {
@@ -159,7 +168,7 @@ const int64_t* geometry_of(const Instance* instance, size_t output) {
 }
 
 PyObject* make_output(Recorder* r, const Instance* instance, const Call& call, size_t k,
-                      const std::vector<int32_t>& operands, int32_t* result) {
+                      const ShortList<int32_t, 6>& operands, int32_t* result) {
   const OutputSpec& spec = instance->plan->outputs[k];
   *result = -1;
   if (spec.kind == OutputSpec::None) return nullptr;
@@ -333,7 +342,8 @@ PyObject* integers(const int64_t* begin, const int64_t* end) {
     PyTuple_SET_ITEM(list, i, PyLong_FromLongLong(begin[i]));
   return list;
 }
-PyObject* integers(const std::vector<int32_t>& values) {
+template <typename List>
+PyObject* integers(const List& values) {
   std::vector<int64_t> wide(values.begin(), values.end());
   return integers(wide.data(), wide.data() + wide.size());
 }
@@ -719,7 +729,7 @@ void record_enter() {
     ++active_recorder->depth;
     return;
   }
-  active_recorder = new Recorder();
+  active_recorder = spare_recorder != nullptr ? std::exchange(spare_recorder, nullptr) : new Recorder();
   active_recorder->epoch = next_epoch++;
 }
 
@@ -741,7 +751,9 @@ bool record_leave(const char* reason) {
   active_recorder = nullptr;
   if (owned) {
     record_forget(r);
-    delete r;
+    r->depth = 0;
+    r->forward = {};
+    delete std::exchange(spare_recorder, r);
   }
   if (type != nullptr) PyErr_Restore(type, value, trace);
   return ok && type == nullptr;

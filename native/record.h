@@ -1,11 +1,73 @@
 // The recorded stream, as the files of `compile` see it: record.cpp appends and runs it, region.cpp
 // gives its results a history of their own.
 #pragma once
+#include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "tape.h"
 
 namespace fb {
+
+// A vector whose first N elements need no allocation: a region makes thousands of short lists.
+template <typename T, int N>
+class ShortList {
+ public:
+  ShortList() = default;
+  ShortList(ShortList&& other) noexcept { take(&other); }
+  ShortList& operator=(ShortList&& other) noexcept {
+    if (this != &other) {
+      release();
+      take(&other);
+    }
+    return *this;
+  }
+  ~ShortList() { release(); }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  const T* data() const { return data_; }
+  T* data() { return data_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  void assign(size_t count, T value) {
+    reserve(count);
+    std::fill(data_, data_ + count, value);
+  }
+  template <typename Iterator>
+  void assign(const Iterator* first, const Iterator* last) {
+    reserve(static_cast<size_t>(last - first));
+    std::copy(first, last, data_);
+  }
+
+ private:
+  void reserve(size_t count) {
+    if (count > N && count > size_) {
+      release();
+      data_ = new T[count];
+    }
+    size_ = count;
+  }
+  void release() {
+    if (data_ != few_) delete[] data_;
+    data_ = few_;
+  }
+  void take(ShortList* other) {
+    size_ = other->size_;
+    if (other->data_ == other->few_) {
+      std::copy(other->few_, other->few_ + size_, few_);
+    } else {
+      data_ = std::exchange(other->data_, other->few_);
+    }
+    other->size_ = 0;
+  }
+  T few_[N];
+  T* data_ = few_;
+  size_t size_ = 0;
+};
 
 struct Value {
   enum Kind : uint8_t { External, New, Alias, Write } kind;
@@ -13,7 +75,7 @@ struct Value {
   int32_t source;  // External: slot; Alias: viewed value; Write: value before
   DType dtype;
   Device device;
-  std::vector<int64_t> geometry;  // sizes, strides
+  ShortList<int64_t, 8> geometry;  // sizes, strides
   int64_t offset;
 };
 
@@ -27,10 +89,11 @@ struct StorageState {
 
 struct Record {
   Instance* instance;  // owned
-  std::vector<int32_t> operands, results;
-  std::vector<Scalar> scalars;
-  std::vector<uint8_t> scalar_is_float;
-  std::vector<PyObject*> objects;  // owned
+  ShortList<int32_t, 6> operands;
+  ShortList<int32_t, 2> results;
+  ShortList<Scalar, 2> scalars;
+  ShortList<uint8_t, 8> scalar_is_float;
+  ShortList<PyObject*, 1> objects;  // owned
   int32_t forward = -1;            // a backward: the record whose registers its integers are
 };
 
