@@ -139,7 +139,6 @@ def _traced(
     trace: JointTrace | None = None
     for _ in range(stream.MAX_TRACES):
         trace = JointTrace(known, records[:forward_records], history, trace)
-        before = trace.resolved()
         for slot, external in enumerate(known):
             trace.bind_external(external[5], slot)
         trace.run(known)
@@ -151,7 +150,7 @@ def _traced(
             trace.values[externals[slot][5]] = stream.Value(seed, strides)
             placed.append((k, result, seed))
         trace.run_backward(records[forward_records:])
-        if trace.resolved() == before:
+        if trace.settled():
             break
     assert trace is not None
     found = [trace.values[v].node if v >= 0 else None for v in grads]

@@ -126,6 +126,7 @@ class StreamTrace:
         self._history = history
         self._again = first is not None
         self._data_sizes: list[SizeExpr] = []
+        self._handed: list[SizeExpr] = []  # symbols, as the trace used them
         self._parameter_sizes: set[int] = set()
         self._sizes: list[tuple[Size, ...]] = []  # per record: what its symbols stand for
         self._shared: dict[tuple[int, int, int], Size] = {}
@@ -147,8 +148,8 @@ class StreamTrace:
             self.environment.hints[name] = value
             return value
         if self._again:
-            return self.environment.resolve(symbol(name, minimum=2))
-        return self.environment.create_symbol(value, name, specialise=True)
+            return self._handed_out(self.environment.resolve(symbol(name, minimum=2)))
+        return self._handed_out(self.environment.create_symbol(value, name, specialise=True))
 
     def _constant(self, value: int) -> int:
         """A register that must keep its value."""
@@ -163,8 +164,13 @@ class StreamTrace:
         """A register without any knowledge (offsets, strides of strided tensors)."""
         name = self._register(value)
         if self._again:
-            return self.environment.resolve(symbol(name))
-        return self.environment.create_symbol(value, name)
+            return self._handed_out(self.environment.resolve(symbol(name)))
+        return self._handed_out(self.environment.create_symbol(value, name))
+
+    def _handed_out(self, size: Size) -> Size:
+        if isinstance(size, SizeExpr):
+            self._handed.append(size)
+        return size
 
     def _external(self, slot: int, external: External) -> Node:
         dtype, sizes, strides, offset, is_parameter, _ = external
@@ -355,10 +361,9 @@ class StreamTrace:
         self.scalars.append(found)
         return found
 
-    def resolved(self) -> tuple[Size, ...]:
-        """Every symbol with the equalities found so far applied."""
-        env = self.environment
-        return tuple(env.resolve(symbol(n, minimum=m)) for n in self.symbols for m in (0, 2))
+    def settled(self) -> bool:
+        """Whether all symbols still stand for what they did when they were handed out."""
+        return all(self.environment.resolve(size) == size for size in self._handed)
 
 
 def _filling(meanings: Sequence[Sequence[Size]], total: Size) -> Iterator[list[Size]]:
@@ -435,11 +440,10 @@ def _traced(
     trace: StreamTrace | None = None
     for _ in range(MAX_TRACES):
         trace = StreamTrace(externals, records, history, trace)
-        before = trace.resolved()
         for slot, number in enumerate(numbers):
             trace.bind_external(number, slot)
         trace.run(externals)
-        if trace.resolved() == before:
+        if trace.settled():
             break
     assert trace is not None
     return trace
