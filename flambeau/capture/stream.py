@@ -26,6 +26,7 @@ from flambeau.ir.kernel import ITEM_SIZE
 from flambeau.ir.node import DTYPES, Graph, GraphOutput, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
+from flambeau.runtime import collection
 
 Numbers = tuple[int, ...]
 External = tuple[int, Numbers, Numbers, int, bool, int]
@@ -405,7 +406,8 @@ def compile_stream(
     known = None if name is None else stored.load(name)
 
     def trace_graph() -> tuple[StreamTrace, Graph]:
-        trace = _traced(externals, records, live, history)
+        with collection.paused():
+            trace = _traced(externals, records, live, history)
         push_environment(trace.environment)
         try:
             return trace, graph_of(trace, live)

@@ -19,7 +19,7 @@ from flambeau.compiler.schedule import Schedule, schedule
 from flambeau.compiler.simplify import simplify
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import Graph
-from flambeau.runtime import settings
+from flambeau.runtime import collection, settings
 
 
 @dataclass
@@ -182,8 +182,9 @@ def _compile(graph: Graph, registers: int | None) -> State:
     """All stages, shown to whom it concerns."""
     state = State(graph, registers)
     if not debug.watchers and not debug.level():
-        for _, run, _ in STAGES:
-            run(state)
+        with collection.paused():
+            for _, run, _ in STAGES:
+                run(state)
         return state
     if debug.level() >= debug.EVERYTHING:
         debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))

@@ -8,7 +8,7 @@ gradient), then the earliest in the program. What reads nothing waits for its fi
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.ir.kernel import ITEM_SIZE
@@ -39,25 +39,40 @@ class _Ordering:
         self.bytes: dict[Node, int] = {}
         self.readers: dict[Node, set[int]] = {}
         self.by_bit = {c.bit: c for c in clusters}
-        present = sum(1 << c.bit for c in clusters)
         for cluster in clusters:
             for value in cluster.members:
                 if value in needed and value not in written:
                     self.bytes[value] = _bytes(value)
             for source in cluster.sources:
                 self.readers.setdefault(source, set()).add(cluster.bit)
-        self.missing = {c.bit: c.before & present for c in clusters}
+        self.counts: dict[int, int] = {}  # launches that a launch still waits for
+        self.followers: dict[int, list[int]] = {c.bit: [] for c in clusters}
+        for cluster in clusters:
+            direct = self._direct(cluster)
+            self.counts[cluster.bit] = len(direct)
+            for bit in direct:
+                self.followers[bit].append(cluster.bit)
         self.allocated = {
             c.bit: sum(self.bytes.get(value, 0) for value in c.members) for c in clusters
         }
         self.places = {c.bit: (c.order, 1) for c in clusters}
         for cluster in clusters:
-            if not self.missing[cluster.bit]:
-                self.places[cluster.bit] = self._before_first_reader(cluster)
+            if not self.counts[cluster.bit]:
+                orders = (self.by_bit[bit].order for bit in self.followers[cluster.bit])
+                self.places[cluster.bit] = (min(orders, default=cluster.order), 0)
 
-    def _before_first_reader(self, cluster: Cluster) -> tuple[int, int]:
-        orders = (c.order for c in self.clusters if self.missing[c.bit] >> cluster.bit & 1)
-        return min(orders, default=cluster.order), 0
+    def _direct(self, cluster: Cluster) -> list[int]:
+        """Launches to wait for, without those that others of them wait for anyway."""
+        found: list[int] = []
+        mask = cluster.before
+        while mask:
+            bit = mask.bit_length() - 1
+            mask &= ~(1 << bit)
+            other = self.by_bit.get(bit)
+            if other is not None:
+                found.append(bit)
+                mask &= ~other.before
+        return found
 
     def _key(self, bit: int) -> tuple[bool, tuple[int, int], int]:
         freed = sum(
@@ -70,12 +85,7 @@ class _Ordering:
 
     def run(self) -> list[Cluster]:
         """Takes the best launch that is ready, again and again."""
-        followers: dict[int, list[int]] = {}
-        counts: dict[int, int] = {}
-        for bit, mask in self.missing.items():
-            counts[bit] = mask.bit_count()
-            for before in _bits(mask):
-                followers.setdefault(before, []).append(bit)
+        counts = self.counts
         heap = [self._key(bit) for bit, count in counts.items() if count == 0]
         heapq.heapify(heap)
         done: set[int] = set()
@@ -86,7 +96,7 @@ class _Ordering:
                 continue
             done.add(bit)
             ordered.append(self.by_bit[bit])
-            for follower in followers.get(bit, ()):
+            for follower in self.followers[bit]:
                 counts[follower] -= 1
                 if counts[follower] == 0:
                     heapq.heappush(heap, self._key(follower))
@@ -98,13 +108,6 @@ class _Ordering:
                     if counts[last] == 0:
                         heapq.heappush(heap, self._key(last))
         return ordered
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
 
 
 def _bytes(value: Node) -> int:
