@@ -113,6 +113,8 @@ class _Row:
         data = {f"d{i}": values[v] for i, v in enumerate(inputs)}
         index = np.asarray(evaluate_array(value.attribute("index"), symbols | data))
         buffer = self.buffers[value.attribute("parameter")]
+        if np.size(symbols.get("r", 0)) == 0:  # no lane is there to read
+            return np.zeros(0, buffer.dtype)
         if mask is None:
             assert np.all(index >= 0), "negative index"
             return buffer[index]
