@@ -340,6 +340,7 @@ bool SmallPool::refill(SizeClass& c, int64_t size) {
   c.slabs.push_back(slab);
   c.fresh = slab;
   c.fresh_end = slab + bytes / size * size;
+  FB_POISON(slab, static_cast<size_t>(bytes));
   stats.reserved.add(bytes);
   stats.segments.add(1);
   return true;
