@@ -41,6 +41,8 @@ struct GraphTask {
   std::vector<PyObject*> callbacks;               // owned
   bool keep_graph = false;
   bool raw = false;  // see engine_gradients
+  bool collects = false;
+  std::vector<std::vector<Tensor*>> parts;  // owned; per capture, where `collects`
   uint64_t id = next_task++;
   GraphTask* outer = nullptr;
 
@@ -52,6 +54,8 @@ struct GraphTask {
       if (s.node->task == this) s.node->task = nullptr;
     for (Tensor* t : grads) Py_XDECREF(object_of(t));
     for (Capture& c : captures) Py_XDECREF(object_of(c.value));
+    for (auto& list : parts)
+      for (Tensor* t : list) Py_DECREF(object_of(t));
     for (PyObject* callback : callbacks) Py_DECREF(callback);
   }
 };
@@ -61,6 +65,7 @@ namespace {
 constinit FB_THREAD_LOCAL GraphTask* current_task = nullptr;
 constinit FB_THREAD_LOCAL Node* current_node = nullptr;
 constinit FB_THREAD_LOCAL bool next_is_raw = false;
+constinit FB_THREAD_LOCAL std::vector<std::vector<Tensor*>>* next_parts = nullptr;
 
 // ---------------------------------------------------------------- the graph of a run
 uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
@@ -139,6 +144,12 @@ uint32_t pop_ready(GraphTask* task) {
 }
 
 // ---------------------------------------------------------------- the loop
+void note_part(GraphTask* task, const NodeState& state, uint64_t output, Tensor* grad) {
+  for (int32_t c = state.capture; c >= 0; c = task->captures[c].next)
+    if (task->captures[c].output == output)
+      task->parts[static_cast<size_t>(c)].push_back(tensor_of(Py_NewRef(object_of(grad))));
+}
+
 // Passes results on; nodes that have everything become ready.
 bool distribute(GraphTask* task, Node* node, Tensor** results) {
   for (size_t i = 0; i < node->edge_count; ++i) {
@@ -150,6 +161,7 @@ bool distribute(GraphTask* task, Node* node, Tensor** results) {
     if (results[i]) {
       Tensor* grad = results[i];
       results[i] = nullptr;
+      if (task->collects) note_part(task, state, edge.index, grad);
       if (!add_gradient(&task->grads[state.first_grad + edge.index], grad)) return false;
     }
     if (--state.dependencies == 0) push_ready(task, index);
@@ -303,6 +315,8 @@ class Backward {  // one call of run_backward
     task_.keep_graph = keep;
     task_.outer = current_task;
     task_.raw = std::exchange(next_is_raw, false);
+    wanted_parts_ = std::exchange(next_parts, nullptr);
+    task_.collects = wanted_parts_ != nullptr;
     current_task = &task_;
     grad_mode.enabled = create;
   }
@@ -378,12 +392,17 @@ class Backward {  // one call of run_backward
 
   bool run() {
     attach_captures();
+    if (task_.collects) task_.parts.resize(task_.captures.size());
     if (!inputs_.empty()) mark_needed(&task_, accumulate_);
     std::sort(roots_.begin(), roots_.end());
     roots_.erase(std::unique(roots_.begin(), roots_.end()), roots_.end());
     for (uint32_t root : roots_)
       if (task_.states[root].dependencies == 0 && wanted(root)) push_ready(&task_, root);
-    return run_task(&task_);
+    if (!run_task(&task_)) return false;
+    if (wanted_parts_)
+      for (int32_t c : capture_of_)
+        wanted_parts_->push_back(c < 0 ? std::vector<Tensor*>() : std::move(task_.parts[c]));
+    return true;
   }
 
   // Captured gradients, in the order of the inputs; null entries were unreachable.
@@ -431,6 +450,7 @@ class Backward {  // one call of run_backward
   std::vector<uint32_t> roots_;
   std::vector<Edge> inputs_;
   std::vector<int32_t> capture_of_;
+  std::vector<std::vector<Tensor*>>* wanted_parts_ = nullptr;
   bool accumulate_ = false;
 };
 
@@ -529,10 +549,12 @@ PyObject* node_zeros(PyObject*, PyObject* args) {
 
 }  // namespace
 
-PyObject* engine_gradients(PyObject* args) {
+PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Tensor*>>* parts) {
   next_is_raw = true;
+  next_parts = parts;
   PyObject* found = run_backward(nullptr, args);
   next_is_raw = false;
+  next_parts = nullptr;
   return found;
 }
 

@@ -20,6 +20,10 @@ namespace {
 
 PyObject* joint_compiler = nullptr;
 std::unordered_set<Words, WordsHash> refused;  // streams that run without this
+// A gradient with this many summands is handed on summand by summand: with those from outside of
+// the region they are added in the order of eager mode. Longer sums are made inside.
+constexpr size_t kSummands = 4;
+using Parts = std::vector<std::vector<Tensor*>>;
 constexpr const char* kTapeName = "flambeau.region_tape";
 
 struct Region {
@@ -203,7 +207,7 @@ PyObject* edge_tuple(const Edge& edge) {
 
 // Gradients of the outer edges; null entries of `grads` are left out. New reference to a tuple.
 PyObject* run_engine(const std::vector<Edge>& roots, Tensor* const* grads,
-                     const std::vector<Edge>& outer, bool create) {
+                     const std::vector<Edge>& outer, bool create, Parts* parts) {
   PyObject* tensors = PyList_New(0);
   PyObject* gradients = PyList_New(0);
   PyObject* inputs = PyTuple_New(static_cast<Py_ssize_t>(outer.size()));
@@ -224,7 +228,7 @@ PyObject* run_engine(const std::vector<Edge>& roots, Tensor* const* grads,
   if (fine)
     args = Py_BuildValue("(NNiiOii)", PyList_AsTuple(tensors), PyList_AsTuple(gradients), 1,
                          create ? 1 : 0, inputs, 1, 0);
-  PyObject* found = args ? engine_gradients(args) : nullptr;
+  PyObject* found = args ? engine_gradients(args, parts) : nullptr;
   Py_XDECREF(args);
   Py_XDECREF(tensors);
   Py_XDECREF(gradients);
@@ -252,20 +256,30 @@ PyObject* seed_roots(Recorder* r, const Region& region, std::vector<Tensor*>* se
   return list;
 }
 
-// Values of the gradients; null without exception: they are not part of the stream.
-PyObject* gradient_values(Recorder* r, PyObject* found) {
+bool append_gradient(Recorder* r, PyObject* list, Tensor* grad, size_t edge) {
+  int32_t id = -1;
+  if (!record_resolve(r, grad, &id)) return false;
+  PyObject* pair = Py_BuildValue("(in)", id, static_cast<Py_ssize_t>(edge));
+  const bool fine = pair && PyList_Append(list, pair) == 0;
+  Py_XDECREF(pair);
+  return fine;
+}
+
+// (value, number of the edge) of the gradients; null: they are not part of the stream.
+PyObject* gradient_values(Recorder* r, PyObject* found, const Parts& parts) {
   PyObject* list = PyList_New(0);
-  for (Py_ssize_t i = 0; list && i < PyTuple_GET_SIZE(found); ++i) {
+  bool fine = list != nullptr;
+  for (Py_ssize_t i = 0; fine && i < PyTuple_GET_SIZE(found); ++i) {
     PyObject* item = PyTuple_GET_ITEM(found, i);
-    int32_t id = -1;
-    if (item != Py_None && !record_resolve(r, tensor_of(item), &id)) {
-      Py_CLEAR(list);
-      break;
+    if (item == Py_None) continue;
+    const auto edge = static_cast<size_t>(i);
+    if (parts[edge].size() > 1 && parts[edge].size() <= kSummands) {
+      for (Tensor* part : parts[edge]) fine = fine && append_gradient(r, list, part, edge);
+    } else {
+      fine = append_gradient(r, list, tensor_of(item), edge);
     }
-    PyObject* number = PyLong_FromLong(id);
-    if (!number || PyList_Append(list, number) < 0) Py_CLEAR(list);
-    Py_XDECREF(number);
   }
+  if (!fine) Py_CLEAR(list);
   return list;
 }
 
@@ -280,8 +294,8 @@ struct Building {
 };
 
 PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& before,
-                        PyObject* seeds, PyObject* found) {
-  PyObject* values = writes(r, before.records) ? nullptr : gradient_values(r, found);
+                        PyObject* seeds, PyObject* found, const Parts& parts) {
+  PyObject* values = writes(r, before.records) ? nullptr : gradient_values(r, found, parts);
   if (!values) return nullptr;
   active_recorder = nullptr;
   PyObject* stream = describe_stream(r, region.live, true);
@@ -307,12 +321,16 @@ PyObject* build_joint(void* context) {
   for (const Tensor* t : region.roots) roots.push_back({t->autograd->node, t->autograd->output_index});
   active_recorder = r;
   PyObject* pairs = seed_roots(r, region, &seeds);
-  PyObject* found = pairs ? run_engine(roots, seeds.data(), region.outer, false) : nullptr;
+  Parts parts;
+  PyObject* found =
+      pairs ? run_engine(roots, seeds.data(), region.outer, false, &parts) : nullptr;
   PyObject* plan = nullptr;
-  if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, found);
+  if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, found, parts);
   active_recorder = nullptr;
   Py_XDECREF(found);
   Py_XDECREF(pairs);
+  for (const auto& list : parts)
+    for (Tensor* part : list) Py_DECREF(object_of(part));
   if (r->epoch == epoch) restore(r, before);
   for (Tensor* seed : seeds) Py_DECREF(object_of(seed));
   if (plan) return plan;
@@ -462,11 +480,15 @@ bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
   if (!tape) return false;
   std::vector<Edge> outer;
   for (size_t i = 0; i < node->edge_count; ++i) outer.push_back(node->edge(i));
-  PyObject* found = run_engine(tape->roots, grads, outer, true);
+  PyObject* found = run_engine(tape->roots, grads, outer, true, nullptr);
   if (!found) return false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(found); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(found, i);
-    if (item != Py_None) results[i] = tensor_of(Py_NewRef(item));
+  for (size_t i = 0; i < outer.size(); ++i) {
+    const bool again = std::any_of(outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(i),
+                                   [&](const Edge& e) {
+                                     return e.node == outer[i].node && e.index == outer[i].index;
+                                   });
+    PyObject* item = PyTuple_GET_ITEM(found, static_cast<Py_ssize_t>(i));
+    if (item != Py_None && !again) results[i] = tensor_of(Py_NewRef(item));
   }
   Py_DECREF(found);
   return true;

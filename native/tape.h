@@ -162,7 +162,8 @@ extern PyObject* anomaly_recorder;  // called with each new node, or null
 // ---------------------------------------------------------------- engine.cpp
 extern PyMethodDef engine_functions[];
 // run_backward without hooks of the inputs: what they see is the business of an outer run.
-PyObject* engine_gradients(PyObject* args);
+// parts: if given, the summands of each input's gradient, owned, in the order of the sum.
+PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Tensor*>>* parts);
 // Region nodes under create_graph (region.cpp).
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results);
 // A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").

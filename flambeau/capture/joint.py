@@ -91,7 +91,7 @@ def compile_joint(
     forward_records: int,
     forward_externals: int,
     seeds: Sequence[tuple[int, int]],
-    grads: Sequence[int],
+    grads: Sequence[tuple[int, int]],
 ) -> Any:
     """Builds the Plan of a forward stream with its backward. Called by the native recorder.
 
@@ -101,7 +101,8 @@ def compile_joint(
         forward_records: how many of the records are the forward's; the rest is its backward.
         forward_externals: likewise; the rest are stand-ins for gradients of results.
         seeds: (value of the result, external slot of the stand-in) per result with a gradient.
-        grads: values of the gradients that leave the region, -1 where there is none.
+        grads: (value, number of the edge along which it goes) of the gradients that leave the
+            region. Several with one edge are added outside, in this order.
 
     Returns:
         A Plan with a backward; None where the stream is not handled.
@@ -119,7 +120,7 @@ def compile_joint(
         return None
 
 
-Gradients = tuple[list[tuple[int, Node, Node]], list[Node | None]]
+Gradients = tuple[list[tuple[int, Node, Node]], list[tuple[Node, int]]]
 
 
 def _traced(
@@ -127,7 +128,7 @@ def _traced(
     forward_records: int,
     forward_externals: int,
     seeds: Sequence[tuple[int, int]],
-    grads: Sequence[int],
+    grads: Sequence[tuple[int, int]],
     history: stream.History,
 ) -> tuple[JointTrace, Gradients]:
     externals, records, live = recorded
@@ -153,7 +154,7 @@ def _traced(
         if trace.settled():
             break
     assert trace is not None
-    found = [trace.values[v].node if v >= 0 else None for v in grads]
+    found = [(trace.values[value].node, edge) for value, edge in grads]
     return trace, (placed, found)
 
 
@@ -163,8 +164,8 @@ def _plan(
     push_environment(trace.environment)
     try:
         seeds, found = gradients
-        targets = [k for k, g in enumerate(found) if g is not None]
-        grads = [g for g in found if g is not None]
+        grads = [node for node, _ in found]
+        targets = [edge for _, edge in found]
         if not grads:
             raise NotHandledError
         forward = stream.graph_of(trace, live)

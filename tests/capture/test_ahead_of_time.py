@@ -90,6 +90,23 @@ def test_arguments_with_a_history() -> None:
         assert torch.equal(a, b)
 
 
+def test_sums_of_gradients_keep_their_order() -> None:
+    """Several uses of a parameter inside, several regions and uses outside."""
+
+    def twice(x: Any, w: Any) -> Any:
+        return torch.tanh(x @ w) @ w
+
+    compiled = torch.compile(twice)
+    for seed in range(8):
+        torch.manual_seed(seed)
+        w, a, b = leaf(6, 6), torch.randn(3, 6), torch.randn(3, 6)
+        found = [
+            torch.autograd.grad((f(a, w) * 1.1 + f(b, w) + w[:3]).sum(), w)[0]
+            for f in (twice, compiled)
+        ]
+        assert torch.equal(*found)
+
+
 def test_written_parameter_is_noticed() -> None:
     x, w = leaf(4, 5), leaf(5, 3)
     y = torch.compile(program)(x, w).sum()
