@@ -11,6 +11,18 @@ time. Where a plain evaluation would lose more than an ulp, the low part of a su
 from __future__ import annotations
 
 
+def blended_polynomial(mask: str, variable: str, first: list[float], second: list[float]) -> str:
+    """One polynomial whose coefficients are ``first`` where ``mask`` is set, else ``second``.
+
+    Processors blend in units that multiply-adds leave idle, so this beats two polynomials.
+    """
+    terms = [f"SEL({mask}, K({a!r}f), K({b!r}f))" for a, b in zip(first, second, strict=True)]
+    text = terms[-1]
+    for term in reversed(terms[:-1]):
+        text = f"FMA({text}, {variable}, {term})"
+    return text
+
+
 def polynomial(variable: str, coefficients: list[float], suffix: str = "f") -> str:
     """Horner's scheme in fused multiply-adds; ``coefficients`` from the constant term up."""
     text = f"K({coefficients[-1]!r}{suffix})"
@@ -35,66 +47,60 @@ _LOG = [
     -0.116713911,
     0.067503266,
 ]
-# erf(x) = x + x p(x^2), |x| < 0.92, 8.6e-10; erf(x) = 1 - exp(-(x + x p(x))) above, 8.6e-10.
-_ERF_SMALL = [
-    0.128379166,
-    -0.376126289,
-    0.112836242,
-    -0.026855588,
-    0.0051919478,
-    -0.000804383948,
-    7.96966342e-05,
-]
-_ERF_LARGE = [
-    0.128637075,
-    0.635198057,
-    0.106158964,
-    -0.0236944444,
-    0.00361025869,
-    -0.000314830831,
-    1.04296951e-05,
-]
-# sin(r) = r + r^3 s(r^2), cos(r) = 1 - r^2 / 2 + r^4 c(r^2), |r| < 0.792, 1.6e-10 and 1.1e-10.
+# 1 - exp(-r) = r + r^2 q(r) and (exp(2 r) - 1) / 2 = r + r^2 q(r), from exp's q.
+_EXP_FALL = [-coefficient * (-1) ** i for i, coefficient in enumerate(_EXP)]
+_EXP_TWICE = [coefficient * 2.0 ** (i + 1) for i, coefficient in enumerate(_EXP)]
+# tanh(x) = x + x^3 p(x^2), |x| < 0.6, 2.7e-9.
+_TANH = [-0.333333, 0.13331936, -0.053784624, 0.020797873, -0.0058965203]
+# erf(x) = x + x p(x^2), |x| < 0.75, 1.6e-9; erf(x) = 1 - exp(-(x + x p(x))) above, 3.4e-9.
+_ERF_SMALL = [0.12837917, -0.3761262, 0.11283379, -0.026834335, 0.005113157, -0.0006737584]
+_ERF_LARGE = [0.1285349, 0.6356476, 0.10535658, -0.022951638, 0.0032344584, -0.00021638117]
+# sin(r) = r + r z p(z) and cos(r) = 1 + z p(z), z = r^2, |r| < 0.792, 1.6e-10 and 1.1e-10.
 _SIN = [-0.166666672, 0.0083333794, -0.000198530033, 2.83121199e-06]
-_COS = [0.0416666456, -0.00138873013, 2.44306684e-05]
+_COS = [-0.5, 0.0416666456, -0.00138873013, 2.44306684e-05]
 
-# j holds the rounded quotient n in the low bits of its mantissa (1.5 * 2^23 + n); r is x - n ln 2
-# with ln 2 in two floats: the first product cancels exactly, so r is good to its last bit.
-_REDUCE_EXP = """\
-  F j = FMA(c, K(1.44269502f), K(12582912.0f));
-  F n = j - 12582912.0f;
-  F r = FMA(n, K(-0.693147182f), c);
+
+def reduce_exp(variable: str, bias: int) -> str:
+    """``r = variable - n ln 2`` with ln 2 in two floats, and ``j``, of which ``bias + n`` is part.
+
+    j holds the rounded quotient n in the low bits of its mantissa (1.5 * 2^23 + bias + n). The
+    first product cancels exactly, so r is good to its last bit. With a bias of 127, the bits of
+    j shifted left by 23 are those of 2^n.
+    """
+    magic = f"K({12582912.0 + bias}f)"
+    return f"""\
+  F j = FMA({variable}, K(1.44269502f), {magic});
+  F n = j - {magic};
+  F r = FMA(n, K(-0.693147182f), {variable});
   r = FMA(n, K(1.90465430e-9f), r);
-  I k = AS_I(AS_U(j) - 0x4b400000u);
 """
 
-# 2^n in two factors, so that overflow and gradual underflow happen in one final rounding.
+
+# 2^n in two factors, so that overflow and gradual underflow happen in one final rounding. The
+# bits of j are 0x4b400000 + n + 254, and nothing of the first term survives the shifts.
 _SCALE = """\
-  I half = k >> 1;
-  F low_scale = AS_F(AS_U(half + 127) << 23);
-  F high_scale = AS_F(AS_U(k - half + 127) << 23);
+  U half = AS_U(j) >> 1;
+  F low_scale = AS_F(half << 23);
+  F high_scale = AS_F((AS_U(j) - half) << 23);
 """
 
 _EXP_TEXT = (
     """\
 static inline F FN(exp)(F x) {
-  F c = SEL(GT(x, K(89.0f)), K(89.0f), x);
-  c = SEL(LT(c, K(-104.0f)), K(-104.0f), c);
+  F c = MAX(K(-104.0f), MIN(K(89.0f), x));
 """
-    + _REDUCE_EXP
+    + reduce_exp("c", bias=254)
     + _SCALE
-    + f"  F p = FMA(r * r, {polynomial('r', _EXP)}, r) + 1.0f;\n"
-    + "  return p * low_scale * high_scale;\n}\n"
+    + f"  F t = FMA(r * r, {polynomial('r', _EXP)}, r);\n"
+    + "  return FMA(low_scale, t, low_scale) * high_scale;\n}\n"
 )
 
 _EXP2_TEXT = (
     """\
 static inline F FN(exp2)(F x) {
-  F c = SEL(GT(x, K(129.0f)), K(129.0f), x);
-  c = SEL(LT(c, K(-151.0f)), K(-151.0f), c);
-  F j = c + 12582912.0f;
-  F r = c - (j - 12582912.0f);
-  I k = AS_I(AS_U(j) - 0x4b400000u);
+  F c = MAX(K(-151.0f), MIN(K(129.0f), x));
+  F j = c + 12583166.0f;
+  F r = c - (j - 12583166.0f);
 """
     + _SCALE
     + f"  F p = FMA(r, {polynomial('r', _EXP2)}, K(1.0f));\n"
@@ -106,14 +112,13 @@ static inline F FN(exp2)(F x) {
 _EXPM1_TEXT = (
     """\
 static inline F FN(expm1)(F x) {
-  F c = SEL(GT(x, K(89.0f)), K(89.0f), x);
-  c = SEL(LT(c, K(-18.0f)), K(-18.0f), c);
+  F c = MAX(K(-18.0f), MIN(K(89.0f), x));
 """
-    + _REDUCE_EXP
+    + reduce_exp("c", bias=126)
     + f"  F w = r * r * {polynomial('r', _EXP)};\n"
     + """\
   F t = r + w, t_low = (r - t) + w;
-  F s = AS_F(AS_U(k + 126) << 23);
+  F s = AS_F(AS_U(j) << 23);
   F base = s - 0.5f, base_low = (s - base) - 0.5f;
   F high = FMA(s, t, base);
   F low = FMA(s, t_low, FMA(s, t, base - high) + base_low);
@@ -123,57 +128,49 @@ static inline F FN(expm1)(F x) {
 """
 )
 
+# Below 0.6 the odd series, and above 1 - 2 / (1 + exp(2 |x|)), whose error shrinks with the
+# quotient; both are u + u^2 p, and one polynomial serves both.
 _TANH_TEXT = (
     """\
 static inline F FN(tanh)(F x) {
-  /* With e = exp(-2|x|) - 1 in (-1, 0], tanh|x| = -e / (2 + e); both sums keep a low part and
-     the quotient is corrected by its residual. */
-  F a = ABS(x);
-  a = SEL(GT(a, K(10.0f)), K(10.0f), a);
-  F c = a * -2.0f;
+  F a = MIN(K(10.0f), ABS(x));
+  I small = LT(a, K(0.6f));
+  F j = FMA(a, K(2.88539004f), K(12583039.0f));
+  F n = j - 12583039.0f;
+  F u = SEL(small, a, FMA(n, K(-0.346573591f), a));
+  F square = u * u, v = SEL(small, square, u);
 """
-    + _REDUCE_EXP
-    + f"  F w = r * r * {polynomial('r', _EXP)};\n"
+    + f"  F t = FMA(u * v, {blended_polynomial('small', 'v', _TANH, _EXP_TWICE)}, u);\n"
     + """\
-  F t = r + w, t_low = (r - t) + w;
-  F s = AS_F(AS_U(k + 127) << 23);
-  F base = s - 1.0f, base_low = s - (base + 1.0f);
-  F e = FMA(s, t, base);
-  F e_low = FMA(s, t_low, FMA(s, t, base - e) + base_low);
-  F d = e + 2.0f;
-  F d_low = ((K(2.0f) - d) + e) + e_low;
-  F reciprocal = K(1.0f) / d;
-  F q = -e * reciprocal;
-  F residual = FMA(-q, d_low, FMA(-q, d, -e) - e_low);
-  return COPYSIGN(FMA(residual, reciprocal, q), x);
+  F s = AS_F(AS_U(j) << 23);
+  F large = K(1.0f) - K(1.0f) / FMA(s, t, FMA(s, K(0.5f), K(0.5f)));
+  return COPYSIGN(SEL(small, t, large), x);
 }
 """
 )
 
+# 1 / (1 + exp(-x)). With exp(-x) = s (1 - t), -2^-64 (1 + exp(-x)) is d + d_low: scaled, so that
+# no finite result overflows on the way, and negative, so that the text negates nothing, which
+# could change the sign of a NaN. The quotient is corrected for d_low.
 _SIGMOID_TEXT = (
     """\
 static inline F FN(sigmoid)(F x) {
-  /* e = exp(-|x|); the result is 1 / (1 + e) or e / (1 + e), corrected by the residual. The
-     power of two of a small numerator is applied last, so that subnormal results round once. */
-  I negative = LT(x, K(0.0f));
-  F c = -ABS(x);
-  c = SEL(LT(c, K(-106.0f)), K(-106.0f), c);
+  F c = MAX(K(-104.0f), MIN(K(20.0f), x));
+  F j = FMA(c, K(-1.44269502f), K(12582975.0f));
+  F n = j - 12582975.0f;
+  F r = FMA(n, K(0.693147182f), c);
+  r = FMA(n, K(-1.90465430e-9f), r);
 """
-    + _REDUCE_EXP
-    + f"  F w = r * r * {polynomial('r', _EXP)};\n"
+    + f"  F t = FMA(r * r, {polynomial('r', _EXP_FALL)}, r);\n"
     + """\
-  F t = r + w, t_low = (r - t) + w;
-  F p = t + 1.0f, p_low = ((K(1.0f) - p) + t) + t_low;
-  I first = ISEL(LT(n, K(-100.0f)), KI(-100), k);
-  F s = AS_F(AS_U(first + 127) << 23), s_rest = AS_F(AS_U(k - first + 127) << 23);
-  F e = p * s, d = e + 1.0f;
-  F d_low = FMA(p_low, s, (K(1.0f) - d) + e);
-  F numerator = SEL(negative, p, K(1.0f)), numerator_low = SEL(negative, p_low, K(0.0f));
-  F reciprocal = K(1.0f) / d;
-  F q = numerator * reciprocal;
-  F residual = FMA(-q, d_low, FMA(-q, d, numerator) + numerator_low);
-  F y = FMA(residual, reciprocal, q);
-  return ONE_NAN(y * SEL(negative, s, K(1.0f)) * SEL(negative, s_rest, K(1.0f)));
+  F s = AS_F(AS_U(j) << 23);
+  F base = K(-5.42101086e-20f) - s, base_low = K(-5.42101086e-20f) - (base + s);
+  F d = FMA(s, t, base);
+  F d_low = FMA(s, t, base - d) + base_low;
+  F y = K(-5.42101086e-20f) / d;
+  F y_scaled = y * 1.84467441e19f;
+  F correction = FMA(y_scaled, d_low, FMA(y_scaled, d, K(1.0f)));
+  return FMA(y, correction, y);
 }
 """
 )
@@ -270,19 +267,21 @@ static inline F FN(log1p)(F x) {
 _ERF_TEXT = (
     """\
 static inline F FN(erf)(F x) {
-  F square = x * x;
+  F a = MIN(K(3.94f), ABS(x));
+  I small = LT(a, K(0.75f));
+  F v = SEL(small, a * a, a);
 """
-    + f"  F small = FMA(x, {polynomial('square', _ERF_SMALL)}, x);\n"
+    + f"  F w = FMA(a, {blended_polynomial('small', 'v', _ERF_SMALL, _ERF_LARGE)}, a);\n"
     + """\
-  F a = ABS(x);
-  a = SEL(GT(a, K(3.94f)), K(3.94f), a);
+  F j = FMA(w, K(-1.44269502f), K(12583039.0f));
+  F n = j - 12583039.0f;
+  F r = FMA(n, K(0.693147182f), w);
 """
-    + f"  F c = -FMA(a, {polynomial('a', _ERF_LARGE)}, a);\n"
-    + _REDUCE_EXP
-    + f"  F p = FMA(r * r, {polynomial('r', _EXP)}, r) + 1.0f;\n"
+    + f"  F t = FMA(r * r, {polynomial('r', _EXP_FALL)}, r);\n"
     + """\
-  F large = FMA(-p, AS_F(AS_U(k + 127) << 23), K(1.0f));
-  return SEL(LT(a, K(0.92f)), small, COPYSIGN(large, x));
+  F s = AS_F(AS_U(j) << 23);
+  F large = FMA(s, t, K(1.0f) - s);
+  return COPYSIGN(SEL(small, w, large), x);
 }
 """
 )
@@ -297,7 +296,7 @@ static __attribute__((noinline)) int fb_trig_slow_f32(float x, double *remainder
     0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu, 0xDEBBC561u, 0xB7246E3Au};
   union { float f; unsigned u; } v = { x };
   unsigned exponent = v.u >> 23;
-  if (exponent == 255) { *remainder = x - x; return 0; }
+  if (exponent == 255) { *remainder = __builtin_nan(""); return 0; }
   unsigned skip = exponent - 150 - 2 + 32, word = skip >> 5, shift = skip & 31;
   unsigned __int128 window = 0;
   for (int i = 0; i < 4; ++i) window = window << 32 | two_over_pi[word + i];
@@ -311,54 +310,58 @@ static __attribute__((noinline)) int fb_trig_slow_f32(float x, double *remainder
 #endif
 """
 
-# n = round(x 2 / pi); pi / 2 in three floats. The first product cancels exactly; the second
-# difference keeps its error (two-sum: either operand may be the larger), the third goes there.
+# n = round(x 2 / pi), and pi / 2 in three floats; r - error is the remainder. The first product
+# cancels exactly. The second constant has 11 bits, so that r is a multiple of 2^-34 and, for
+# n < 6400, its error is exact: either r has few bits itself, or it is at least twice n times that
+# constant. For more, a longer constant and a two-sum, where either operand may be the larger.
 _TRIG_REDUCE = """\
   F a = ABS(x);
   F j = FMA(a, K(0.636619747f), K(12582912.0f));
   F n = j - 12582912.0f;
-  F first = FMA(n, K(-1.57079637f), a);
-  F second = n * 4.37113883e-8f, second_low = FMA(n, K(4.37113883e-8f), -second);
-  F r = first + second, part = r - first;
-  F low = ((first - (r - part)) + (second - part)) + second_low;
-  low = FMA(n, K(1.71512450e-15f), low);
+  F first = FMA(n, K(-1.57079625f), a);
+  F r = FMA(n, K(-7.54953362e-8f), first);
+  F error = FMA(n, K(2.56334407e-12f), FMA(n, K(7.54953362e-8f), r - first));
   I q = AS_I(j);
-  I huge = GT(a, K(1e5f));
-  if (__builtin_expect(ANY(huge), 0)) {
+  I far = ~LE(a, K(1e4f));
+  if (__builtin_expect(ANY(far), 0)) {
+    F second = n * 7.54978942e-8f, second_low = FMA(n, K(7.54978942e-8f), -second);
+    F sum = first - second, part = sum - first;
+    F sum_error = ((sum - part) - first) + (second + part);
+    r = SEL(far, sum, r);
+    error = SEL(far, FMA(n, K(5.39032794e-15f), sum_error + second_low), error);
+    I huge = ~LE(a, K(1e5f));
     EACH_LANE {
       if (LANE(huge)) {
         double remainder;
         LANE(q) = fb_trig_slow_f32(LANE(a), &remainder);
         LANE(r) = (float)remainder;
-        LANE(low) = (float)(remainder - (double)LANE(r));
+        LANE(error) = (float)((double)LANE(r) - remainder);
       }
     }
   }
 """
 
-_TRIG_PAIR = (
-    "  F z = r * r;\n"
-    + f"  F sine = r + FMA(r * z, {polynomial('z', _SIN)}, low);\n"
-    + f"  F cosine_tail = FMA(z * z, {polynomial('z', _COS)}, -r * low);\n"
-    + "  F rough = FMA(K(-0.5f), z, K(1.0f));\n"
-    + "  F cosine = rough + (FMA(K(-0.5f), z, K(1.0f) - rough) + cosine_tail);\n"
-)
-
 
 def _trig(name: str, quadrant: str, sign: str) -> str:
+    """Sine and cosine are u + u z p(z) for u = r and u = 1: one polynomial serves both.
+
+    The error of r counts once in the sine and r times in the cosine. Nothing is negated, so
+    that the sign of a NaN is the same everywhere.
+    """
     return (
         TRIG_SLOW
         + f"static inline F FN({name})(F x) {{\n"
         + _TRIG_REDUCE
-        + _TRIG_PAIR
         + f"  U quadrant = {quadrant};\n"
-        + "  F y = SEL(AS_I(0u - (quadrant & 1u)), cosine, sine);\n"
-        + f"  return ONE_NAN(AS_F(AS_U(y) ^ ({sign})));\n}}\n"
+        + "  I odd = NE(quadrant & 1u, 0u);\n"
+        + "  F u = SEL(odd, K(1.0f), r), z = r * r, tail = error * SEL(odd, r, K(-1.0f));\n"
+        + f"  F y = u + FMA(u * z, {blended_polynomial('odd', 'z', _COS, _SIN)}, tail);\n"
+        + f"  return AS_F(AS_U(y) ^ ({sign}));\n}}\n"
     )
 
 
-_SIN_TEXT = _trig("sin", "AS_U(q)", "((quadrant & 2u) << 30) ^ (AS_U(x) & 0x80000000u)")
-_COS_TEXT = _trig("cos", "AS_U(q) + 1u", "(quadrant & 2u) << 30")
+_SIN_TEXT = _trig("sin", "AS_U(q)", "(AS_U(x) ^ quadrant << 30) & 0x80000000u")
+_COS_TEXT = _trig("cos", "AS_U(q) + 1u", "quadrant << 30 & 0x80000000u")
 
 _RSQRT_TEXT = "static inline F FN(rsqrt)(F x) { return ONE_NAN(K(1.0f) / SQRT(x)); }\n"
 
