@@ -39,8 +39,9 @@ def training_step(t: Any, kind: str) -> Callable[[], Any]:
 
 def speed(threads: int) -> list[Row]:
     """Our compiled step against PyTorch's two, and eager against eager."""
-    import flambeau
     import torch
+
+    import flambeau
 
     for t in (flambeau, torch):
         t.set_num_threads(threads)
