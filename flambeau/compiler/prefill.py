@@ -138,7 +138,7 @@ def _call(name: str, dtype: str) -> None:
 def _train(torch: Any, model: Any, loss: Callable[[], Any]) -> None:
     """A step with each of the usual optimizers."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizers = (
+    optimizers: tuple[Callable[[], Any], ...] = (
         lambda: torch.optim.SGD(parameters, lr=0.1),
         lambda: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4),
         lambda: torch.optim.Adam(parameters),

@@ -59,7 +59,9 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
         return (arguments, overload.body, ("python",))
     from flambeau.core.dispatch import builder  # what traces and derives; not needed by an import
 
-    flags = ("out",) if overload.options.out and variant == "functional" else ()
+    flags: tuple[str, ...] = ()
+    if overload.options.out and variant == "functional":
+        flags += ("out",)
     if overload.options.notes.get("any window"):  # the core checks the views' bounds
         flags += ("storage",)
     return (arguments, builder(overload, variant), flags)
