@@ -31,6 +31,15 @@ def polynomial(variable: str, coefficients: list[float], suffix: str = "f") -> s
     return text
 
 
+def paired_polynomial(variable: str, square: str, coefficients: list[float]) -> str:
+    """As ``polynomial``, but pairs of terms in powers of the square: a shorter chain."""
+    pairs = [polynomial(variable, coefficients[i : i + 2]) for i in range(0, len(coefficients), 2)]
+    text = pairs[-1]
+    for pair in reversed(pairs[:-1]):
+        text = f"FMA({text}, {square}, {pair})"
+    return text
+
+
 # exp(r) = 1 + r + r^2 q(r), |r| <= ln(2) / 2, relative error 3.3e-9.
 _EXP = [0.5, 0.166665182, 0.0416663848, 0.00836902112, 0.00139422424]
 # 2^r = 1 + r q(r), |r| <= 1/2, 3.1e-9.
@@ -151,7 +160,7 @@ static inline F FN(tanh)(F x) {
 
 # 1 / (1 + exp(-x)). With exp(-x) = s (1 - t), -2^-64 (1 + exp(-x)) is d + d_low: scaled, so that
 # no finite result overflows on the way, and negative, so that the text negates nothing, which
-# could change the sign of a NaN. The quotient is corrected for d_low.
+# could change the sign of a NaN. The quotient is corrected for d_low and its own rounding.
 _SIGMOID_TEXT = (
     """\
 static inline F FN(sigmoid)(F x) {
@@ -161,15 +170,15 @@ static inline F FN(sigmoid)(F x) {
   F r = FMA(n, K(0.693147182f), c);
   r = FMA(n, K(-1.90465430e-9f), r);
 """
-    + f"  F t = FMA(r * r, {polynomial('r', _EXP_FALL)}, r);\n"
+    + "  F z = r * r;\n"
+    + f"  F t = FMA(z, {paired_polynomial('r', 'z', _EXP_FALL)}, r);\n"
     + """\
   F s = AS_F(AS_U(j) << 23);
   F base = K(-5.42101086e-20f) - s, base_low = K(-5.42101086e-20f) - (base + s);
   F d = FMA(s, t, base);
   F d_low = FMA(s, t, base - d) + base_low;
-  F y = K(-5.42101086e-20f) / d;
-  F y_scaled = y * 1.84467441e19f;
-  F correction = FMA(y_scaled, d_low, FMA(y_scaled, d, K(1.0f)));
+  F quotient = K(-1.0f) / d, y = quotient * 5.42101086e-20f;
+  F correction = FMA(quotient, d_low, FMA(quotient, d, K(1.0f)));
   return FMA(y, correction, y);
 }
 """
