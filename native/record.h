@@ -80,11 +80,11 @@ struct Value {
 };
 
 struct StorageState {
-  Storage* storage;     // owned
-  int32_t latest;       // newest value that covers what was written
-  int32_t slots = 0;    // external tensors over it
+  Storage* storage;   // owned
+  int32_t latest;     // newest value that covers what was written
+  int32_t slots = 0;  // external tensors over it
   bool written = false;
-  bool fresh = false;   // made by this stream
+  bool fresh = false;  // made by this stream
 };
 
 struct Record {
@@ -94,7 +94,7 @@ struct Record {
   ShortList<Scalar, 2> scalars;
   ShortList<uint8_t, 8> scalar_is_float;
   ShortList<PyObject*, 1> objects;  // owned
-  int32_t forward = -1;            // a backward: the record whose registers its integers are
+  int32_t forward = -1;             // a backward: the record whose registers its integers are
 };
 
 struct Words {
@@ -117,19 +117,21 @@ struct Recorder {
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;
-  RecordPlace forward;        // of the next call, see record_backward_of
-  std::vector<Tensor*> taped;  // owned: results that got a history, see region.cpp
-  uint64_t first_sequence = 0;  // nodes from this one on are of this stream
-  bool kept = false;          // a region is over, but its tape may ask for inner values
+  RecordPlace forward;             // of the next call, see record_backward_of
+  std::vector<Tensor*> taped;      // owned: results that got a history, see region.cpp
+  uint64_t first_sequence = 0;     // nodes from this one on are of this stream
+  bool kept = false;               // a region is over, but its tape may ask for inner values
   std::vector<uint32_t> versions;  // of the externals, when it was kept
-  unsigned long flusher = 0;  // the thread that is flushing it now
+  unsigned long flusher = 0;       // the thread that is flushing it now
 };
 
 // record.cpp
 bool record_resolve(Recorder* r, Tensor* t, int32_t* id);  // false: not part of the stream
 void record_forget(Recorder* r);                           // ends the stream; runs nothing
 void record_drop_taped(Recorder* r);
-// (externals, records, live values); with_numbers: each record also tells its numbers' values.
+int32_t tensor_symbols(const Record& record, const Recorder* r);  // how many its tensors have
+// record_describe.cpp: (externals, records, live values); with_numbers: each record also tells its
+// numbers' values.
 PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, bool with_numbers);
 // Exact key of the stream; `more` distinguishes plans of the same stream.
 Words record_key(const Recorder* r, const std::vector<int32_t>& live, const Words& more);

@@ -31,7 +31,7 @@ struct Region {
   std::vector<Tensor*> roots;  // results with a history, borrowed, in order of their values
   std::vector<Edge> outer;     // where gradients leave the region, distinct, borrowed
   std::vector<int32_t> live;
-  Words words;                 // what the stream's key does not tell
+  Words words;  // what the stream's key does not tell
 };
 
 struct RegionTape {
@@ -293,8 +293,8 @@ struct Building {
   const Region* region;
 };
 
-PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& before,
-                        PyObject* seeds, PyObject* found, const Parts& parts) {
+PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& before, PyObject* seeds,
+                        PyObject* found, const Parts& parts) {
   PyObject* values = writes(r, before.records) ? nullptr : gradient_values(r, found, parts);
   if (!values) return nullptr;
   active_recorder = nullptr;
@@ -318,12 +318,12 @@ PyObject* build_joint(void* context) {
   const uint32_t epoch = r->epoch;
   std::vector<Tensor*> seeds;
   std::vector<Edge> roots;
-  for (const Tensor* t : region.roots) roots.push_back({t->autograd->node, t->autograd->output_index});
+  for (const Tensor* t : region.roots)
+    roots.push_back({t->autograd->node, t->autograd->output_index});
   active_recorder = r;
   PyObject* pairs = seed_roots(r, region, &seeds);
   Parts parts;
-  PyObject* found =
-      pairs ? run_engine(roots, seeds.data(), region.outer, false, &parts) : nullptr;
+  PyObject* found = pairs ? run_engine(roots, seeds.data(), region.outer, false, &parts) : nullptr;
   PyObject* plan = nullptr;
   if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, found, parts);
   active_recorder = nullptr;
@@ -347,9 +347,8 @@ bool fill_saved(Node* node, const Recorder* r, const std::vector<PyObject*>& out
   size_t saved = 0, scalars = 0;
   for (const Source& s : node->instance->plan->backward->arguments) {
     if (s.kind == Source::SavedInput || s.kind == Source::SavedOutput) {
-      Tensor* t = s.kind == Source::SavedInput
-                      ? r->externals[s.index]
-                      : tensor_of(outputs[static_cast<size_t>(s.index)]);
+      Tensor* t = s.kind == Source::SavedInput ? r->externals[s.index]
+                                               : tensor_of(outputs[static_cast<size_t>(s.index)]);
       if (t && !save_tensor(node, saved, t, 0)) return false;
       ++saved;
     } else if (s.kind == Source::ScalarArgument) {
@@ -456,7 +455,8 @@ bool region_recompute(Recorder* r, const char* reason) {
                  "[compile] a value inside a compiled function is wanted after its end (%s), and "
                  "cannot be computed again: the function drew random numbers or wrote to its "
                  "inputs, or they were written since\n"
-                 "hint: for create_graph=True, call backward inside the compiled function", reason);
+                 "hint: for create_graph=True, call backward inside the compiled function",
+                 reason);
     return false;
   }
   std::vector<int32_t> live;
@@ -483,10 +483,9 @@ bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
   PyObject* found = run_engine(tape->roots, grads, outer, true, nullptr);
   if (!found) return false;
   for (size_t i = 0; i < outer.size(); ++i) {
-    const bool again = std::any_of(outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(i),
-                                   [&](const Edge& e) {
-                                     return e.node == outer[i].node && e.index == outer[i].index;
-                                   });
+    const bool again = std::any_of(
+        outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(i),
+        [&](const Edge& e) { return e.node == outer[i].node && e.index == outer[i].index; });
     PyObject* item = PyTuple_GET_ITEM(found, static_cast<Py_ssize_t>(i));
     if (item != Py_None && !again) results[i] = tensor_of(Py_NewRef(item));
   }
