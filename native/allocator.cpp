@@ -371,6 +371,7 @@ inline void SmallPool::release(void* at, int64_t nbytes) {
   SizeClass& c = classes[index];
   auto* block = static_cast<FreeBlock*>(at);
   Guard guard(lock);
+  FB_UNPOISON(at, sizeof(FreeBlock));
   block->next = c.free;
   c.free = block;
   stats.drop(class_bytes(index), nbytes);

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -O1"
-SHARE = int(os.environ.get("SANITIZE_SHARE", "12"))  # every how manieth operator
+SHARE = int(os.environ.get("SANITIZE_SHARE", "16"))  # every how manieth operator
 
 needs_sanitizers = pytest.mark.skipif(
     "asan" not in os.environ.get("LD_PRELOAD", "") or shutil.which("gcc") is None,
