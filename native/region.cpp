@@ -427,10 +427,12 @@ RegionEnd region_finish(Recorder* r) {
   Words key = record_key(r, region.live, region.words);
   if (refused.count(key)) return RegionEnd::Plain;
   active_recorder = nullptr;
+  r->flusher = PyThread_get_thread_ident();  // other threads wait for its values
   Building building{r, &region};
   Instance* instance = record_instance(r, region.live, region.words, build_joint, &building);
   if (!instance) {
     active_recorder = r;
+    r->flusher = 0;
     if (PyErr_Occurred()) return RegionEnd::Failed;
     refused.insert(std::move(key));
     return RegionEnd::Plain;
@@ -438,6 +440,7 @@ RegionEnd region_finish(Recorder* r) {
   const bool fine = run_region(r, instance, region);
   instance_decref(instance);
   active_recorder = r;
+  r->flusher = 0;
   return fine ? RegionEnd::Done : RegionEnd::Failed;
 }
 
