@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - one case a line
-"""What `test_parity.py` runs through both libraries: a module, and a call of it.
+"""What `test_modules.py` runs through both libraries: a module, and a call of it.
 
 Each line is `constructor @@ call`; `m` is the module, R(*s) normal numbers, L(*s) integers below 5.
 """
