@@ -601,13 +601,13 @@ namespace {
 RegionEnd finish_region(Recorder* r, const char* reason) {
   const int64_t builds = stream_builds;
   const size_t records = r->records.size();
-  RegionEnd end = region_finish(r);
+  const RegionEnd end = region_finish(r);
   if (end == RegionEnd::Plain) return end;
   ++stream_flushes;
   if (end == RegionEnd::Failed)
     abandon(r);
-  else if (!observe(reason, records, builds == stream_builds))
-    end = RegionEnd::Failed;
+  else
+    observe(reason, records, builds == stream_builds);  // may raise; Done stays Done
   return end;
 }
 
@@ -636,8 +636,8 @@ bool record_leave(const char* reason) {
   bool ok = true, owned = true;
   const RegionEnd end = type == nullptr ? finish_region(r, reason) : RegionEnd::Plain;
   if (end == RegionEnd::Plain) ok = record_flush(r, reason);
-  if (end == RegionEnd::Done) owned = false;
-  if (end == RegionEnd::Failed) ok = false;
+  if (end == RegionEnd::Done) owned = false;  // its node has it
+  if (end != RegionEnd::Plain) ok = PyErr_Occurred() == nullptr;
   active_recorder = nullptr;
   if (owned) {
     record_forget(r);
