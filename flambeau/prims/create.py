@@ -104,7 +104,7 @@ def normal_value(value: Number, dtype: str) -> Number:
     if dtype == "bool":
         return bool(value)
     if dtype in INTEGERS:
-        if isinstance(value, complex) or value != int(value):
+        if isinstance(value, complex) or not math.isfinite(value) or value != int(value):
             raise TypeError(f"[full] {value} is no {dtype}\nhint: cast the tensor operand first")
         bits = INTEGER_BITS[dtype]
         low = 0 if dtype == "u8" else -(1 << (bits - 1))

@@ -15,6 +15,9 @@ from flambeau.core.samples import Sample, TensorSpec
 from tests.ops.inputs import INEXACT, IR_NAMES, arguments, leaves, specs, tensor_builder
 from tests.ops.table import Entry, seed
 
+DOUBLE_SAMPLES = 4  # of each signature, in double precision
+GRADIENT_SAMPLES = 3  # of each signature, with derivatives
+
 
 def is_tensor(value: Any) -> bool:
     """Whether a leaf of a result is a tensor."""
@@ -105,8 +108,8 @@ def _scaled(value: Any) -> Any:
 
 def everything(entry: Entry) -> Iterator[Any]:
     """Calls that together need nearly all kernels of the checks."""
-    for dtype in ("f32", "f64"):
-        for sample in entry.samples():
+    for dtype, count in (("f32", None), ("f64", DOUBLE_SAMPLES)):
+        for sample in entry.samples(count):
             yield lambda s=sample, d=dtype: run(entry, s, d)
     for sample in entry.samples(2):
         yield lambda s=sample: with_gradients(entry, s, "f32", fused(entry))
@@ -117,7 +120,7 @@ def everything(entry: Entry) -> Iterator[Any]:
         for layout in ("transposed", "sliced"):
             moved = relaid(sample, layout)
             yield lambda s=moved: run(entry, s, "f32")
-    for sample in entry.samples(4):
+    for sample in entry.samples(GRADIENT_SAMPLES):
         yield lambda s=sample: second(entry, s)
 
 

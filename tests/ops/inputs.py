@@ -38,7 +38,10 @@ def values(spec: TensorSpec, position: int, dtype: str) -> numpy.ndarray:
     dtype = spec.dtype or dtype
     public = "float32" if dtype in ("f16", "bf16") else PUBLIC[dtype]
     if spec.values is not None:
-        return numpy.array(spec.values, dtype=public).reshape(spec.shape)
+        given = numpy.array(spec.values).reshape(spec.shape)
+        if dtype not in INEXACT and given.dtype.kind == "f":
+            given = numpy.nan_to_num(given, posinf=9, neginf=-9)
+        return given.astype(public)
     shape = list(spec.shape)
     if spec.layout == "expanded" and shape:
         shape[0] = 1
