@@ -4,9 +4,10 @@
 // On a miss:   class key -> Plan candidates -> guards -> Instance;  else Python builds a Plan.
 //
 // Files:  storage.cpp (allocator) · tensor.cpp, tensor_attributes.cpp (the type) · interop.cpp
-//   (NumPy, DLPack, Python values) · plan.cpp (size program, instances, execution) · op.cpp (argument
-//   parsing, keys, caches) · threads.cpp (pool) · routines.cpp (native routines: matmul, sort, ...)
-//   · random.cpp · tape.cpp, engine.cpp (autograd) · record.cpp (op stream) · module.cpp.
+//   (NumPy, DLPack, Python values) · plan.cpp (size program, instances, execution) · op.cpp
+//   (argument parsing, keys, caches) · threads.cpp (pool) · routines.cpp (native routines: matmul,
+//   sort, ...) · random.cpp · tape.cpp, engine.cpp (autograd) · record.cpp (op stream) ·
+//   module.cpp.
 // All functions require the GIL unless they say otherwise. Errors: Python exception set, then
 // nullptr / false / -1 returned (no C++ exceptions cross a file boundary).
 #pragma once
@@ -28,8 +29,18 @@ namespace fb {
 // ---------------------------------------------------------------- dtypes and devices
 // The numbers are frozen: they are written to keys, caches and files.
 enum class DType : uint8_t {
-  Bool = 0, U8 = 1, I8 = 2, I16 = 3, I32 = 4, I64 = 5,
-  F16 = 6, BF16 = 7, F32 = 8, F64 = 9, C64 = 10, C128 = 11,
+  Bool = 0,
+  U8 = 1,
+  I8 = 2,
+  I16 = 3,
+  I32 = 4,
+  I64 = 5,
+  F16 = 6,
+  BF16 = 7,
+  F32 = 8,
+  F64 = 9,
+  C64 = 10,
+  C128 = 11,
 };
 constexpr int kDTypeCount = 12;
 constexpr int64_t kItemSize[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
@@ -44,11 +55,11 @@ struct Device {
   DeviceKind kind = DeviceKind::CPU;
   int8_t index = -1;  // -1: no index given
 };
-PyObject* device_object(Device device);                      // new reference
-bool device_from_object(PyObject* object, Device* out);      // device, str or int
-Device default_device();                                     // where new tensors are made
-DType default_dtype();                                       // what Python floats become
-const char* dtype_name(DType t);                             // "float32"
+PyObject* device_object(Device device);                  // new reference
+bool device_from_object(PyObject* object, Device* out);  // device, str or int
+Device default_device();                                 // where new tensors are made
+DType default_dtype();                                   // what Python floats become
+const char* dtype_name(DType t);                         // "float32"
 inline bool is_complex(DType t) { return t >= DType::C64; }
 inline bool is_floating(DType t) { return t >= DType::F16 && t <= DType::F64; }
 inline bool is_integral(DType t) { return t <= DType::I64; }  // Bool included
@@ -65,24 +76,24 @@ DType result_type(int count, const OperandCategory* categories, const DType* dty
 struct Recorder;
 struct Storage {
   std::atomic<int64_t> references{1};
-  void* data = nullptr;       // 64-byte aligned when allocated here; null while pending or empty
+  void* data = nullptr;  // 64-byte aligned when allocated here; null while pending or empty
   int64_t nbytes = 0;
-  uint32_t version = 0;       // bumped by every in-place write; shared by all views
+  uint32_t version = 0;  // bumped by every in-place write; shared by all views
   Device device;
-  bool pending = false;       // recorded by a Recorder, not computed yet: data is null
+  bool pending = false;  // recorded by a Recorder, not computed yet: data is null
   bool resizable = true;
-  Recorder* recorder = nullptr;   // set while pending
+  Recorder* recorder = nullptr;              // set while pending
   void (*release)(void* context) = nullptr;  // foreign memory (NumPy, DLPack, shared memory)
   void* release_context = nullptr;
 };
-Storage* storage_new(int64_t nbytes, Device device);         // caching allocator; null + MemoryError
+Storage* storage_new(int64_t nbytes, Device device);  // caching allocator; null + MemoryError
 Storage* storage_pending(int64_t nbytes, Device device, Recorder* recorder);  // no memory yet
 Storage* storage_foreign(void* data, int64_t nbytes, void (*release)(void*), void* context);
 void storage_incref(Storage* storage);
 void storage_decref(Storage* storage);
 bool storage_allocate(Storage* storage);  // gives a pending/empty storage its memory
 // Raw blocks from the same caching allocator (plan arenas). No GIL needed.
-void* block_allocate(int64_t nbytes);     // null when memory is exhausted (no exception set)
+void* block_allocate(int64_t nbytes);  // null when memory is exhausted (no exception set)
 void block_free(void* block, int64_t nbytes);
 PyObject* memory_stats(PyObject*, PyObject*);
 PyObject* memory_snapshot(PyObject*, PyObject*);
@@ -90,17 +101,18 @@ PyObject* memory_snapshot(PyObject*, PyObject*);
 // ---------------------------------------------------------------- tensors
 struct Node;
 struct Tensor;
-struct Autograd {               // only for tensors that autograd has touched
-  Tensor* grad = nullptr;       // owned
-  Node* node = nullptr;         // owned: grad_fn; null for leaves
-  uint32_t output_index = 0;    // which output of node this tensor is
-  Node* accumulator = nullptr;  // borrowed: AccumulateGrad node of a leaf (it clears this when it dies)
-  bool requires_grad = false;   // leaves
+struct Autograd {             // only for tensors that autograd has touched
+  Tensor* grad = nullptr;     // owned
+  Node* node = nullptr;       // owned: grad_fn; null for leaves
+  uint32_t output_index = 0;  // which output of node this tensor is
+  Node* accumulator =
+      nullptr;  // borrowed: AccumulateGrad node of a leaf (it clears this when it dies)
+  bool requires_grad = false;  // leaves
   bool retains_grad = false;
-  Tensor* base = nullptr;       // owned: differentiable views know their base
-  uint32_t view_version = 0;    // storage version at which `node` is valid for a view
-  uint8_t view_creation = 0;    // ViewCreation (tape.h): how a differentiable view came about
-  PyObject* hooks = nullptr;    // owned dict id -> callable, tensor hooks
+  Tensor* base = nullptr;     // owned: differentiable views know their base
+  uint32_t view_version = 0;  // storage version at which `node` is valid for a view
+  uint8_t view_creation = 0;  // ViewCreation (tape.h): how a differentiable view came about
+  PyObject* hooks = nullptr;  // owned dict id -> callable, tensor hooks
   PyObject* post_accumulate_hooks = nullptr;
   // Recycled (tape.cpp): every recorded result gets one.
   static void* operator new(size_t bytes, const std::nothrow_t&) noexcept;
@@ -108,40 +120,37 @@ struct Autograd {               // only for tensors that autograd has touched
 };
 
 enum TensorFlags : uint8_t {
-  kInference = 1,     // made under inference_mode
-  kIsView = 2,        // result of a view op
-  kContiguous = 4,    // cached: row-major dense (size-1 dimensions ignored)
-  kPythonType = 8,    // exact type is not the base Tensor type
+  kInference = 1,   // made under inference_mode
+  kIsView = 2,      // result of a view op
+  kContiguous = 4,  // cached: row-major dense (size-1 dimensions ignored)
+  kPythonType = 8,  // exact type is not the base Tensor type
 };
 
 constexpr int kInlineDims = 5;
 constexpr int kMaxDims = 64;
 struct Tensor {
-  PyObject_HEAD
-  Storage* storage;
-  int64_t offset;      // in elements
+  PyObject_HEAD Storage* storage;
+  int64_t offset;  // in elements
   int64_t numel;
   DType dtype;
   Device device;
   uint8_t ndim;
   uint8_t flags;
-  int64_t* dims;       // sizes[ndim], then strides[ndim]; points at inline_dims when ndim <= kInlineDims
+  int64_t* dims;  // sizes[ndim], then strides[ndim]; points at inline_dims when ndim <= kInlineDims
   int64_t inline_dims[2 * kInlineDims];
   Autograd* autograd;
-  int32_t value_id;    // identity inside storage->recorder / the active Recorder, -1 when none
+  int32_t value_id;  // identity inside storage->recorder / the active Recorder, -1 when none
   uint32_t record_epoch;
   PyObject* dict;
   PyObject* weakrefs;
 
   const int64_t* sizes() const { return dims; }
   const int64_t* strides() const { return dims + ndim; }
-  char* data() const {
-    return static_cast<char*>(storage->data) + offset * item_size(dtype);
-  }
+  char* data() const { return static_cast<char*>(storage->data) + offset * item_size(dtype); }
 };
-extern PyTypeObject* TensorType;     // heap type: Python installs methods as attributes
+extern PyTypeObject* TensorType;  // heap type: Python installs methods as attributes
 inline bool is_exact_tensor(PyObject* o) { return Py_TYPE(o) == TensorType; }
-bool is_tensor(PyObject* o);         // exact or subclass
+bool is_tensor(PyObject* o);  // exact or subclass
 // New tensor over `storage` (reference stolen). sizes/strides are copied. strides may be null:
 // contiguous. Never touches autograd.
 Tensor* tensor_new(Storage* storage, DType dtype, Device device, int ndim, const int64_t* sizes,
@@ -155,8 +164,8 @@ PyObject* size_object(int ndim, const int64_t* sizes);  // new `Size` tuple
 bool tensor_contiguous(const Tensor* t);
 // Makes sure storage->data is there: flushes the recorder that owes it. False + exception.
 bool tensor_materialise(Tensor* t, const char* reason);
-Autograd* tensor_autograd(Tensor* t);           // creates on demand
-bool tensor_requires_grad(const Tensor* t);     // leaf flag, or has a node
+Autograd* tensor_autograd(Tensor* t);        // creates on demand
+bool tensor_requires_grad(const Tensor* t);  // leaf flag, or has a node
 void tensor_bump_version(Tensor* t);
 // Checked size arithmetic: -1 + RuntimeError on overflow or negative size.
 int64_t checked_numel(int ndim, const int64_t* sizes);
@@ -176,21 +185,38 @@ void set_num_threads(int n);
 // < get_num_threads(). Runs inline when count <= grain, one thread, or already inside a worker.
 // No GIL needed; never throws.
 void parallel_for(int64_t count, int64_t grain,
-                  void (*body)(void* context, int64_t begin, int64_t end, int worker), void* context);
+                  void (*body)(void* context, int64_t begin, int64_t end, int worker),
+                  void* context);
 // 64-byte aligned scratch of this worker, kept between calls; null when memory is exhausted.
 void* worker_scratch(int worker, int64_t nbytes);
 
 // ---------------------------------------------------------------- random generators
-class Generator;                                     // random.h
+class Generator;  // random.h
 // Generator behind a Python generator object; null or None: the default one. null + TypeError.
 Generator* generator_of(PyObject* object);
 
 // ---------------------------------------------------------------- size program
 enum class SizeOp : uint8_t {
-  Const = 0, Add = 1, Sub = 2, Mul = 3, FloorDiv = 4, Mod = 5, Min = 6, Max = 7,
-  Eq = 8, Ne = 9, Lt = 10, Le = 11, And = 12, Or = 13, Not = 14,
+  Const = 0,
+  Add = 1,
+  Sub = 2,
+  Mul = 3,
+  FloorDiv = 4,
+  Mod = 5,
+  Min = 6,
+  Max = 7,
+  Eq = 8,
+  Ne = 9,
+  Lt = 10,
+  Le = 11,
+  And = 12,
+  Or = 13,
+  Not = 14,
 };
-struct SizeInstruction { SizeOp op; int64_t a, b; };
+struct SizeInstruction {
+  SizeOp op;
+  int64_t a, b;
+};
 // Registers [0, inputs) are given; each instruction appends one.
 struct SizeProgram {
   int32_t inputs = 0;
@@ -201,12 +227,19 @@ struct SizeProgram {
 };
 
 // ---------------------------------------------------------------- kernels and plans
-union Scalar { double d; int64_t i; };
+union Scalar {
+  double d;
+  int64_t i;
+};
 // A compiled kernel: runs chunks [begin, end). p: buffers, n: sizes/strides, s: run-time scalars.
 using KernelFunction = void (*)(char* const* p, const int64_t* n, const Scalar* s, int64_t begin,
                                 int64_t end, char* scratch);
 // A native routine does its own parallelism; returns null or a static error text.
-struct RoutineContext { char* const* p; const int64_t* n; const Scalar* s; };
+struct RoutineContext {
+  char* const* p;
+  const int64_t* n;
+  const Scalar* s;
+};
 using RoutineFunction = const char* (*)(const RoutineContext&);
 RoutineFunction find_routine(const char* name);
 
@@ -219,79 +252,78 @@ struct BufferSpec {
 };
 struct ScalarSource {
   enum Kind : uint8_t { Argument, Constant } kind;
-  bool as_float;        // convert the argument to double, else to int64
-  int32_t index;        // Argument: scalar slot
+  bool as_float;  // convert the argument to double, else to int64
+  int32_t index;  // Argument: scalar slot
   Scalar constant;
 };
 struct Launch {
   KernelFunction kernel = nullptr;
   RoutineFunction routine = nullptr;
   std::string name;
-  std::vector<int32_t> buffers;    // indices into Plan::buffers
-  std::vector<int32_t> offsets;    // per buffer: register of a byte offset, or -1
-  std::vector<int32_t> sizes;      // registers
+  std::vector<int32_t> buffers;  // indices into Plan::buffers
+  std::vector<int32_t> offsets;  // per buffer: register of a byte offset, or -1
+  std::vector<int32_t> sizes;    // registers
   std::vector<ScalarSource> scalars;
-  int32_t chunks = -1;             // register: number of chunks (kernels)
-  int32_t work = -1;               // register: estimated nanoseconds of the whole launch, -1 unknown
-  int32_t scratch = -1;            // register: scratch bytes per worker, -1 none
-  int32_t group = -1;              // launches of equal group >= 0 in a row are independent
+  int32_t chunks = -1;   // register: number of chunks (kernels)
+  int32_t work = -1;     // register: estimated nanoseconds of the whole launch, -1 unknown
+  int32_t scratch = -1;  // register: scratch bytes per worker, -1 none
+  int32_t group = -1;    // launches of equal group >= 0 in a row are independent
 };
 struct OutputSpec {
   enum Kind : uint8_t { New, Alias, Input, None } kind;
-  int32_t input;                   // Alias, Input: tensor slot
+  int32_t input;  // Alias, Input: tensor slot
   DType dtype;
   Device device;
-  bool own_device = false;         // New: `device` was given; else that of the first tensor
-  bool adds_offset = false;        // Alias: registers hold it without the input's storage offset
+  bool own_device = false;   // New: `device` was given; else that of the first tensor
+  bool adds_offset = false;  // Alias: registers hold it without the input's storage offset
   std::vector<int32_t> sizes, strides;  // registers (metadata program)
-  int32_t offset = -1;             // Alias: register, elements (absolute, includes the input's offset)
-  int32_t nbytes = -1;             // New: register
+  int32_t offset = -1;  // Alias: register, elements (absolute, includes the input's offset)
+  int32_t nbytes = -1;  // New: register
 };
-struct Source {                    // where an argument of the backward op comes from
+struct Source {  // where an argument of the backward op comes from
   enum Kind : uint8_t { SavedInput, SavedOutput, GradOutput, Register, ScalarArgument, None } kind;
   int32_t index;
 };
 struct BackwardSpec {
-  PyObject* op = nullptr;          // owned: the derived _core.Op
-  std::vector<Source> arguments;   // in the order of op's schema
-  std::vector<int32_t> targets;    // tensor slots that receive its results, in order
-  std::string name;                // "SoftplusBackward"
+  PyObject* op = nullptr;         // owned: the derived _core.Op
+  std::vector<Source> arguments;  // in the order of op's schema
+  std::vector<int32_t> targets;   // tensor slots that receive its results, in order
+  std::string name;               // "SoftplusBackward"
 };
 enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
 
-struct Plan {                      // one class of calls; immutable once compiled
-  PyObject_HEAD
-  std::string name;
-  SizeProgram metadata;            // inputs: the call's symbols (see op.cpp)
-  std::vector<int32_t> guards;     // metadata registers that must be non-zero
-  std::vector<OutputSpec> outputs; // visible ones first, then those kept only for backward
+struct Plan {  // one class of calls; immutable once compiled
+  PyObject_HEAD std::string name;
+  SizeProgram metadata;             // inputs: the call's symbols (see op.cpp)
+  std::vector<int32_t> guards;      // metadata registers that must be non-zero
+  std::vector<OutputSpec> outputs;  // visible ones first, then those kept only for backward
   int32_t visible = 0;
-  std::vector<int32_t> mutated;    // tensor slots written in place
+  std::vector<int32_t> mutated;  // tensor slots written in place
   ReturnKind returns = ReturnKind::Single;
-  PyObject* return_type = nullptr; // structseq type
+  PyObject* return_type = nullptr;  // structseq type
   std::unique_ptr<BackwardSpec> backward;
   bool compiled = false;
-  PyObject* compile = nullptr;     // owned callable: () -> execution dict, called before the first run
-  PyObject* graph = nullptr;       // owned: the Python Graph, for recording and derivation
-  SizeProgram execution;           // inputs: all registers of `metadata`
+  PyObject* compile = nullptr;  // owned callable: () -> execution dict, called before the first run
+  PyObject* graph = nullptr;    // owned: the Python Graph, for recording and derivation
+  SizeProgram execution;        // inputs: all registers of `metadata`
   std::vector<BufferSpec> buffers;
   std::vector<Launch> launches;
   std::vector<PyObject*> keepalive;
-  uint64_t id = 0;                 // unique; recorded streams refer to it
-  bool offset_sensitive = false;   // uses a storage offset other than by adding it to an alias's
-  bool has_device = false;         // some output names its own device
-  bool has_views = false;          // some visible output is an Alias
+  uint64_t id = 0;                // unique; recorded streams refer to it
+  bool offset_sensitive = false;  // uses a storage offset other than by adding it to an alias's
+  bool has_device = false;        // some output names its own device
+  bool has_views = false;         // some visible output is an Alias
 };
 extern PyTypeObject* PlanType;
 
-struct ReadyLaunch {               // a launch with its registers read
+struct ReadyLaunch {  // a launch with its registers read
   const Launch* launch;
-  const int64_t* sizes;            // what the kernel gets as n
-  const int64_t* offsets;          // byte offset per buffer; null: all 0
-  int64_t chunks, work, scratch;   // work: nanoseconds, never -1
+  const int64_t* sizes;           // what the kernel gets as n
+  const int64_t* offsets;         // byte offset per buffer; null: all 0
+  int64_t chunks, work, scratch;  // work: nanoseconds, never -1
 };
 
-struct Instance {                  // a plan at concrete sizes; counted (under the GIL)
+struct Instance {  // a plan at concrete sizes; counted (under the GIL)
   int64_t references = 1;
   Plan* plan;                      // owned
   std::vector<int64_t> registers;  // metadata registers, then (after prepare) execution registers
@@ -299,13 +331,14 @@ struct Instance {                  // a plan at concrete sizes; counted (under t
   std::vector<int64_t> arena_offsets;  // per buffer
   int64_t arena_bytes = 0;
   uint64_t id = 0;
-  std::vector<int64_t> geometry;   // per output: sizes, strides, then offset (Alias) or bytes (New)
+  std::vector<int64_t> geometry;  // per output: sizes, strides, then offset (Alias) or bytes (New)
   std::vector<ReadyLaunch> ready;
   std::vector<int64_t> launch_values;  // what ReadyLaunch points into
   int64_t total_work = 0;
-  bool simple = false;             // few short kernels: no threads, no allocation
+  bool simple = false;  // few short kernels: no threads, no allocation
 };
-// Runs the metadata program on `symbols`; null without exception when it overflows or a guard fails.
+// Runs the metadata program on `symbols`; null without exception when it overflows or a guard
+// fails.
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count);
 // Finds out how a freshly built plan uses the symbols of its tensors' storage offsets (one symbol
 // number per tensor slot): sets adds_offset of outputs and offset_sensitive.
@@ -313,36 +346,41 @@ void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slo
 inline void instance_incref(Instance* instance) { ++instance->references; }
 void instance_decref(Instance* instance);
 
-struct Call {                      // one normalised call, on the stack of Op::call
-  Tensor** tensors;                // flattened tensor slots (lists expanded); null: absent optional
+struct Call {        // one normalised call, on the stack of Op::call
+  Tensor** tensors;  // flattened tensor slots (lists expanded); null: absent optional
   int32_t tensor_count;
-  Scalar* scalars;                 // run-time scalars; `scalar_is_float` tells which member
+  Scalar* scalars;  // run-time scalars; `scalar_is_float` tells which member
   uint8_t* scalar_is_float;
   int32_t scalar_count;
-  PyObject** objects;              // generators
+  PyObject** objects;  // generators
   int32_t object_count;
 };
-// Executes: allocates, launches. outputs: plan.outputs.size() entries, null on entry, new references
-// after it (null for None). A New output that is set on entry (`out=`) is written where it is.
+// Executes: allocates, launches. outputs: plan.outputs.size() entries, null on entry, new
+// references after it (null for None). A New output that is set on entry (`out=`) is written where
+// it is.
 bool plan_run(Instance* instance, const Call& call, PyObject** outputs);
-PyObject* profile_launches(PyObject*, PyObject* on);   // see plan_run.cpp
+PyObject* profile_launches(PyObject*, PyObject* on);  // see plan_run.cpp
 PyObject* launch_profile(PyObject*, PyObject*);
-bool plan_compile(Plan* plan);                       // runs plan->compile once
-bool instance_prepare(Instance* instance);           // execution registers and arena
+bool plan_compile(Plan* plan);              // runs plan->compile once
+bool instance_prepare(Instance* instance);  // execution registers and arena
 
 // ---------------------------------------------------------------- ops
-struct Op;                                           // op.cpp; a Python callable
+struct Op;  // op.cpp; a Python callable
 extern PyTypeObject* OpType;
 // Calls an op with an argument vector (borrowed), no keyword arguments; new reference.
 PyObject* op_call(PyObject* op, PyObject* const* args, Py_ssize_t count);
 void plan_cache_counts(int64_t* exact_hits, int64_t* class_hits, int64_t* builds, int64_t* entries);
 
 // ---------------------------------------------------------------- autograd
-struct GradMode { bool enabled = true; bool inference = false; };
+struct GradMode {
+  bool enabled = true;
+  bool inference = false;
+};
 // constinit and the initial-exec model make an access one instruction instead of a function call.
 #define FB_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
 extern constinit FB_THREAD_LOCAL GradMode grad_mode;
-// Records one node for a call whose plan has a backward and mutates nothing; sets autograd of outputs.
+// Records one node for a call whose plan has a backward and mutates nothing; sets autograd of
+// outputs.
 bool tape_record(const Instance* instance, const Call& call, PyObject** outputs);
 // In-place bookkeeping: checks before the call; history rewrite after it, in place of tape_record
 // (op.cpp has bumped the version, and calls the second one under grad mode only).
@@ -351,7 +389,8 @@ bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& ca
                         PyObject** outputs);
 // Marks `view` as differentiable view of `base` (called for Alias outputs in grad mode).
 bool tape_mark_view(Tensor* view, Tensor* base);
-// The node (grad_fn) that produces t's gradient edge; regenerated for stale views. Borrowed or null.
+// The node (grad_fn) that produces t's gradient edge; regenerated for stale views. Borrowed or
+// null.
 Node* tape_gradient_node(Tensor* t, uint32_t* output_index);
 
 // ---------------------------------------------------------------- recording (capture)
@@ -363,8 +402,8 @@ bool record_flush(Recorder* recorder, const char* reason);
 bool record_settle(Storage* storage, const char* reason);
 // Records the calls of a scope of native code (backward of a compiled forward) of its own.
 void record_enter();
-bool record_leave(const char* reason);               // keeps an exception that is set
-void record_tensor_dead(Tensor* t);                  // from tensor deallocation
+bool record_leave(const char* reason);  // keeps an exception that is set
+void record_tensor_dead(Tensor* t);     // from tensor deallocation
 
 // ---------------------------------------------------------------- module initialisation
 bool init_dtype(PyObject* module);

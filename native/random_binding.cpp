@@ -24,8 +24,7 @@ struct SharedGenerator : Generator {
 };
 
 struct GeneratorObject {
-  PyObject_HEAD
-  SharedGenerator* generator;
+  PyObject_HEAD SharedGenerator* generator;
   PyObject* weakrefs;
 };
 PyTypeObject* generator_type;
@@ -45,7 +44,8 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device_argument))
     return nullptr;
   Device device;
-  if (device_argument && device_argument != Py_None && !device_from_object(device_argument, &device))
+  if (device_argument && device_argument != Py_None &&
+      !device_from_object(device_argument, &device))
     return nullptr;
   auto* self = as_generator(type->tp_alloc(type, 0));
   if (!self) return nullptr;
@@ -220,8 +220,10 @@ const char* uniform(const RoutineContext& c) {
   const double low = c.s[0].d, high = c.s[1].d;
   const int64_t n = c.n[0];
   if (!(low <= high)) {
-    return failure("[uniform_] uniform_ expects to return a [from, to) range, but found from=%g > "
-                   "to=%g\nhint: swap the bounds", low, high);
+    return failure(
+        "[uniform_] uniform_ expects to return a [from, to) range, but found from=%g > "
+        "to=%g\nhint: swap the bounds",
+        low, high);
   }
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
@@ -238,7 +240,8 @@ const char* uniform(const RoutineContext& c) {
 }
 
 const char* bad_deviation(double std) {
-  return failure("[normal_] normal expects std >= 0.0, but found std %g\nhint: std is a width", std);
+  return failure("[normal_] normal expects std >= 0.0, but found std %g\nhint: std is a width",
+                 std);
 }
 template <RandomType type>
 const char* normal(const RoutineContext& c) {
@@ -271,8 +274,10 @@ template <RandomType type>
 const char* bernoulli(const RoutineContext& c) {
   const double p = c.s[0].d;
   if (!(p >= 0 && p <= 1)) {
-    return failure("[bernoulli_] bernoulli_ expects p to be in [0, 1], but got p=%g\n"
-                   "hint: p is the probability of 1", p);
+    return failure(
+        "[bernoulli_] bernoulli_ expects p to be in [0, 1], but got p=%g\n"
+        "hint: p is the probability of 1",
+        p);
   }
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
@@ -283,9 +288,10 @@ template <class Real>
 const char* check_probabilities(const Real* p, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     if (!(p[i] >= 0 && p[i] <= 1)) {
-      return failure("[bernoulli] Expected p_in >= 0 && p_in <= 1: element %lld is %g\n"
-                     "hint: probabilities are in [0, 1]",
-                     static_cast<long long>(i), static_cast<double>(p[i]));
+      return failure(
+          "[bernoulli] Expected p_in >= 0 && p_in <= 1: element %lld is %g\n"
+          "hint: probabilities are in [0, 1]",
+          static_cast<long long>(i), static_cast<double>(p[i]));
     }
   }
   return nullptr;
@@ -319,10 +325,11 @@ const char* check_range(int64_t low, int64_t top) {
     const int64_t least = !is_signed ? 0 : type == RandomType::kFloat16 ? -limit : -limit - 1;
     const bool first = low < least || low > limit;
     if (first || top < least || top > limit) {
-      return failure("[random_] %s is out of bounds for the dtype: %lld is not in [%lld, %lld]\n"
-                     "hint: choose a wider dtype",
-                     first ? "from" : "to - 1", static_cast<long long>(first ? low : top),
-                     static_cast<long long>(least), static_cast<long long>(limit));
+      return failure(
+          "[random_] %s is out of bounds for the dtype: %lld is not in [%lld, %lld]\n"
+          "hint: choose a wider dtype",
+          first ? "from" : "to - 1", static_cast<long long>(first ? low : top),
+          static_cast<long long>(least), static_cast<long long>(limit));
     }
   }
   return nullptr;
@@ -332,9 +339,10 @@ template <RandomType type>
 const char* randint(const RoutineContext& c) {
   const int64_t low = c.s[0].i, high = c.s[1].i;
   if (low >= high) {
-    return failure("[random_] random_ expects 'from' to be less than 'to', but got from=%lld >= "
-                   "to=%lld\nhint: the range is [from, to)",
-                   static_cast<long long>(low), static_cast<long long>(high));
+    return failure(
+        "[random_] random_ expects 'from' to be less than 'to', but got from=%lld >= "
+        "to=%lld\nhint: the range is [from, to)",
+        static_cast<long long>(low), static_cast<long long>(high));
   }
   if (const char* error = check_range<type>(low, high - 1)) return error;
   SharedGenerator& g = generator_at(c);
@@ -364,8 +372,10 @@ template <RandomType type>
 const char* exponential(const RoutineContext& c) {
   const double lambda = c.s[0].d;
   if (!(lambda > 0)) {
-    return failure("[exponential_] exponential_ expects lambda > 0.0, but found lambda=%g\n"
-                   "hint: lambda is a rate", lambda);
+    return failure(
+        "[exponential_] exponential_ expects lambda > 0.0, but found lambda=%g\n"
+        "hint: lambda is a rate",
+        lambda);
   }
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
@@ -375,8 +385,10 @@ const char* exponential(const RoutineContext& c) {
 template <RandomType type>
 const char* cauchy(const RoutineContext& c) {
   if (!(c.s[1].d > 0)) {
-    return failure("[cauchy_] cauchy_ expects sigma > 0.0, but found sigma=%g\n"
-                   "hint: sigma is a width", c.s[1].d);
+    return failure(
+        "[cauchy_] cauchy_ expects sigma > 0.0, but found sigma=%g\n"
+        "hint: sigma is a width",
+        c.s[1].d);
   }
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
@@ -386,8 +398,10 @@ const char* cauchy(const RoutineContext& c) {
 template <RandomType type>
 const char* log_normal(const RoutineContext& c) {
   if (!(c.s[1].d > 0)) {
-    return failure("[log_normal_] log_normal_ expects std > 0.0, but found std=%g\n"
-                   "hint: std is a width", c.s[1].d);
+    return failure(
+        "[log_normal_] log_normal_ expects std > 0.0, but found std=%g\n"
+        "hint: std is a width",
+        c.s[1].d);
   }
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
@@ -398,8 +412,10 @@ template <RandomType type>
 const char* geometric(const RoutineContext& c) {
   const double p = c.s[0].d;
   if (!(p > 0 && p < 1)) {
-    return failure("[geometric_] geometric_ expects p to be in (0, 1), but got p=%g\n"
-                   "hint: p is the probability of success", p);
+    return failure(
+        "[geometric_] geometric_ expects p to be in (0, 1), but got p=%g\n"
+        "hint: p is the probability of success",
+        p);
   }
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
@@ -413,9 +429,10 @@ const char* poisson(const RoutineContext& c) {
   const auto* rates = reinterpret_cast<const double*>(c.p[2]);
   for (int64_t i = 0; i < c.n[0]; ++i) {
     if (!(rates[i] >= 0)) {
-      return failure("[poisson] invalid Poisson rate, expected rate to be non-negative: element "
-                     "%lld is %g\nhint: rates are expected counts",
-                     static_cast<long long>(i), rates[i]);
+      return failure(
+          "[poisson] invalid Poisson rate, expected rate to be non-negative: element "
+          "%lld is %g\nhint: rates are expected counts",
+          static_cast<long long>(i), rates[i]);
     }
   }
   SharedGenerator& g = generator_at(c);
@@ -439,15 +456,15 @@ const char* permutation(const RoutineContext& c) {
 
 // ---------------------------------------------------------------- the table
 struct Family {
-  const char* name;                 // followed by "_<dtype>"
-  RoutineFunction by_type[10];      // in the order of RandomType; null: not for this type
+  const char* name;             // followed by "_<dtype>"
+  RoutineFunction by_type[10];  // in the order of RandomType; null: not for this type
 };
-#define FB_FLOATS(f)                                                                        \
-  nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, f<RandomType::kFloat16>,            \
+#define FB_FLOATS(f)                                                             \
+  nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, f<RandomType::kFloat16>, \
       f<RandomType::kBFloat16>, f<RandomType::kFloat32>, f<RandomType::kFloat64>
-#define FB_NUMBERS(f)                                                                       \
-  nullptr, f<RandomType::kUInt8>, f<RandomType::kInt8>, f<RandomType::kInt16>,              \
-      f<RandomType::kInt32>, f<RandomType::kInt64>, f<RandomType::kFloat16>,                \
+#define FB_NUMBERS(f)                                                          \
+  nullptr, f<RandomType::kUInt8>, f<RandomType::kInt8>, f<RandomType::kInt16>, \
+      f<RandomType::kInt32>, f<RandomType::kInt64>, f<RandomType::kFloat16>,   \
       f<RandomType::kBFloat16>, f<RandomType::kFloat32>, f<RandomType::kFloat64>
 #define FB_ALL(f)                                                                           \
   f<RandomType::kBool>, f<RandomType::kUInt8>, f<RandomType::kInt8>, f<RandomType::kInt16>, \

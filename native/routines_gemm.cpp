@@ -11,8 +11,8 @@
 #include <complex>
 #include <utility>
 
-#include "routines_internal.h"
 #include "processor.h"
+#include "routines_internal.h"
 
 #if defined(__x86_64__)
 #pragma GCC diagnostic push

@@ -108,9 +108,9 @@ struct Node {
   uint32_t visible_count;  // those that hooks see
   uint32_t task_index;     // its place in `task`
   uint64_t sequence;
-  RecordPlace recorded;    // its forward call in the stream of `compile` that has it
-  Instance* instance;  // owned; Plan and Constant nodes
-  PyObject* object;    // owned; Accumulate: the leaf; CopySlices: the inner node
+  RecordPlace recorded;  // its forward call in the stream of `compile` that has it
+  Instance* instance;    // owned; Plan and Constant nodes
+  PyObject* object;      // owned; Accumulate: the leaf; CopySlices: the inner node
   NodeExtras* extras;
   GraphTask* task;  // the running backward that uses task_index
   Node* next_dead;  // see node_dealloc

@@ -16,6 +16,7 @@ import warnings
 import pytest
 
 from flambeau import _core
+from flambeau.compiler import toolchain
 
 KERNELS = """
 #include <stdint.h>
@@ -48,8 +49,8 @@ def kernels(tmp_path_factory):
     """Addresses of the C kernels by name."""
     folder = tmp_path_factory.mktemp("kernels")
     (folder / "k.c").write_text(KERNELS)
-    command = ["gcc", "-O2", "-shared", "-fPIC", "-o", folder / "k.so", folder / "k.c"]
-    subprocess.run(command, check=True)
+    options = ["-O2", "-shared", "-fPIC", "-o", folder / "k.so", folder / "k.c"]
+    subprocess.run([*toolchain.find().command, *options], check=True)
     library = ctypes.CDLL(str(folder / "k.so"))
     names = ("add", "put", "strided", "fail")
     found = {n: ctypes.cast(getattr(library, n), ctypes.c_void_p).value for n in names}
