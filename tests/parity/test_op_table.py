@@ -40,6 +40,7 @@ OTHER_FUNCTION = {
 OTHER_STRIDES = {
     "nn.functional.logsigmoid": "PyTorch gives contiguous results, ours follow the operand",
     "einsum": "PyTorch returns a view where nothing is summed",
+    "unravel_index": "PyTorch returns columns of one matrix",
     "rsub": "PyTorch follows the second operand",
     "rot90": "PyTorch returns a transposed flip",
     "quantile": "PyTorch moves the dimension of the quantiles to the front as a view",
