@@ -26,7 +26,13 @@ from tools.environment import (
 STRICTLY_TYPED = ("tools", "flambeau/ir", "flambeau/compiler", "flambeau/core")
 # What `./go sanitize` runs: whatever drives the native core hard. (Processes that are killed prove
 # nothing more under a sanitizer, and start slowly.)
-SANITIZED = ("tests/sanitize", "tests/core", "tests/autograd", "tests/data", "tests/stress")
+SANITIZED: tuple[str, ...] = (
+    "tests/sanitize",
+    "tests/core",
+    "tests/autograd",
+    "tests/data",
+    "tests/stress",
+)
 SANITIZED += ("--ignore=tests/stress/test_cache_kill.py",)
 INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
 
