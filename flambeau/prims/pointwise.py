@@ -380,6 +380,11 @@ def _atan2_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
     return scale * b, -(scale * a)
 
 
+def _nextafter_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, None]:
+    """A step is a constant added to a, unless a is b already."""
+    return where(ne(a, b), g, zeros_like(g)), None
+
+
 def _extreme_rule(loses: Binary) -> BinaryRule:
     def rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
         # A tie is split in halves; NaN compares false, so both sides receive the gradient.
@@ -451,7 +456,7 @@ minimum = _binary("minimum", "Lesser of a and b; NaN wins.", REALS,
 copysign = _binary("copysign", "Magnitude of a with the sign of b.", FLOATS, _copysign_rule,
                    "copysign",
                    spelling=function("copysign", 2, exact=True, length=ONE))
-nextafter = _binary("nextafter", "Next number after a towards b.", FLOATS, NOT_DIFFERENTIABLE,
+nextafter = _binary("nextafter", "Next number after a towards b.", FLOATS, _nextafter_rule,
                     "nextafter")
 
 # -------------------------------------------------------------------------------- comparison, logic

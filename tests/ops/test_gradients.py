@@ -22,7 +22,7 @@ OTHER_GRADIENT = {
     "normal": "draws are constants",
     "private._batch_norm_train": "the statistics are results without gradients",
 }
-LIMIT = 600  # elements of the largest operand
+LIMIT = 4096  # elements of the largest operand
 RANDOM = numpy.random.default_rng(7)
 
 KEYS = [
