@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 
 from flambeau import _core
 from flambeau.core.dtypes import name_of, object_of
-from flambeau.ir.kernel import ITEM_SIZE
+from flambeau.ir.node import ITEM_SIZE
 
 __all__ = ["load", "save"]
 

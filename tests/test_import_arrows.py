@@ -36,7 +36,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("nn", ""): "modules are written as users would write them, with the public namespace",
     ("optim", ""): "optimizers too",
     ("nn", "_core"): "parameters, buffers and hooks check for the native Tensor type",
-    ("optim", "_core"): "optimizers too",
     ("optim", "Tensor"): "the public name of that type",
     ("nn", "capture.regions.compile"): "Module.compile is torch.compile of its call",
     ("nn", "capture.regions.record"): "clipping gradients is one region, hence one kernel",

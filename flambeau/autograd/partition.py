@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from flambeau.ir.environment import hint
-from flambeau.ir.node import Node, topological
+from flambeau.ir.node import ITEM_SIZE, Node, topological
 from flambeau.ir.size import prod
-from flambeau.prims.common import ITEM_SIZE
 from flambeau.prims.record import PRIMITIVES
 
 RECOMPUTABLE = frozenset({"create", "pointwise", "shape", "index", "annotation"})

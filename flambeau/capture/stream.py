@@ -22,8 +22,7 @@ from flambeau.compiler import debug
 from flambeau.core.dispatch import output_spec
 from flambeau.core.layout import contiguous_strides
 from flambeau.ir.environment import pop_environment, push_environment
-from flambeau.ir.kernel import ITEM_SIZE
-from flambeau.ir.node import DTYPES, Graph, GraphOutput, Node, attributes, node
+from flambeau.ir.node import DTYPES, ITEM_SIZE, Graph, GraphOutput, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 from flambeau.runtime import collection

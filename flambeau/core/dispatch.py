@@ -16,9 +16,8 @@ from flambeau.core.definition import Overload, View, evaluate
 from flambeau.core.errors import common_device, first_device, user_error
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
-from flambeau.ir.kernel import ITEM_SIZE
-from flambeau.ir.node import Graph, GraphOutput, Node, node
-from flambeau.ir.size import Size, mul
+from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node
+from flambeau.ir.size import mul
 from flambeau.ir.size_program import Program
 
 Spec = dict[str, Any]
@@ -304,8 +303,3 @@ def _replayed_output(trace: Trace, value: Node | None) -> GraphOutput:
             return GraphOutput(value, None, alias=slot)
         return GraphOutput(value, strides, alias=slot, offset=offset)
     return GraphOutput(value, layout.contiguous_strides(value.shape))
-
-
-def size_bytes(shape: Sequence[Size], dtype: str) -> Size:
-    """Bytes of a dense tensor."""
-    return mul(layout.numel(shape), ITEM_SIZE[dtype])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from flambeau.ir.environment import current_environment
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal, mul, prod
-from flambeau.ir.size_program import eq, le, lt
+from flambeau.ir.size_program import eq, lt
 
 Shape = tuple[Size, ...]
 Geometry = tuple[Shape, Shape, Size]  # sizes, strides, offset
@@ -220,16 +220,6 @@ _RULES = {
     "slice": _slice,
     "as_strided": _as_strided,
 }
-
-
-def contained(shape: Shape, strides: Shape, offset: Size, limit: Size) -> bool:
-    """Whether a geometry stays inside `limit` elements (guards when symbolic)."""
-    last: Size = offset
-    for size, stride in zip(shape, strides, strict=True):
-        if isinstance(size, int) and size == 0:
-            return True
-        last = last + mul(size - 1, stride)
-    return bool(current_environment().truth(le(last + 1, limit)))
 
 
 def numel(shape: Sequence[Size]) -> Size:

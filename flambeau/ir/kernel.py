@@ -68,7 +68,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from flambeau.ir import size as sizes_module
-from flambeau.ir.node import Node, node, topological
+from flambeau.ir.node import ITEM_SIZE, Node, node, topological
 from flambeau.ir.size import Size
 
 MAP_CHUNK = 8192  # elements per chunk of a map without rows
@@ -78,11 +78,6 @@ REDUCE_BLOCK = 4096  # elements per block of the canonical reduction order
 
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
 SCANS = ("sum", "prod", "max", "min", "linear")
-
-ITEM_SIZE = {
-    "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
-    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16,
-}  # fmt: skip
 
 Store = tuple[int, Size, Node]  # parameter, element index, value
 Reduction = tuple[str, str, Node]  # name, operation, reduced value

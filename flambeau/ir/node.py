@@ -17,6 +17,7 @@ Attributes = tuple[tuple[str, Hashable], ...]
 
 # Names of element types as the IR writes them; the order is the native core's numbering.
 DTYPES = ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128")
+ITEM_SIZE = dict(zip(DTYPES, (1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16), strict=True))  # bytes
 
 # Operator overloading (`a + b` in an op's body) is installed by `flambeau.prims`, which knows the
 # primitives; the node class itself only looks the name up here.

@@ -17,11 +17,6 @@ from flambeau.ir.environment import hint as hint_of
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal
 
-ITEM_SIZE = {
-    "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
-    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16,
-}  # fmt: skip
-
 
 def normalise_dim(dim: int, ndim: int, name: str) -> int:
     """`dim` in [0, ndim); negative numbers count from the end.

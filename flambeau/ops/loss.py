@@ -53,6 +53,16 @@ def reduced(value: Node, reduction: str) -> Node:
     return total / prims.constant(count, total)
 
 
+def weighted(value: Node, weight: Node | None, reduction: str) -> Node:
+    """`value * weight`, reduced; a mean divides by the sum of the weights."""
+    if weight is None:
+        return reduced(value, reduction)
+    if reduction != "mean":
+        return reduced(value * weight, reduction)
+    spread = prims.broadcast_to(weight, value.shape)
+    return reduced(value * weight, "sum") / reduced(spread, "sum")
+
+
 def _pair_samples() -> Any:
     for options in ({}, {"reduction": "sum"}, {"reduction": "none"}):
         yield sample(T(3, 5), T(3, 5), **options)
@@ -90,12 +100,7 @@ def mse_loss(
     """
     difference = input - target
     value = difference * difference
-    if weight is not None:
-        value = value * weight
-        if reduction == "mean":
-            spread = prims.broadcast_to(weight, value.shape)
-            return reduced(value, "sum") / reduced(spread, "sum")
-    return reduced(value, reduction_of("mse_loss", size_average, reduce, reduction))
+    return weighted(value, weight, reduction_of("mse_loss", size_average, reduce, reduction))
 
 
 @op(
@@ -120,12 +125,7 @@ def l1_loss(
     Shape: broadcastable.
     """
     value = prims.abs(input - target)
-    if weight is not None:
-        value = value * weight
-        if reduction == "mean":
-            spread = prims.broadcast_to(weight, value.shape)
-            return reduced(value, "sum") / reduced(spread, "sum")
-    return reduced(value, reduction_of("l1_loss", size_average, reduce, reduction))
+    return weighted(value, weight, reduction_of("l1_loss", size_average, reduce, reduction))
 
 
 @op(

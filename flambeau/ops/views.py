@@ -14,10 +14,9 @@ from flambeau.core import layout
 from flambeau.core.definition import View, op
 from flambeau.core.dtypes import name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
-from flambeau.ir.node import Node
+from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import Size, floordiv, mod, mul, prod
 from flambeau.ops.common import (
-    ITEM_SIZE,
     geometry_of,
     hint_of,
     is_one,

@@ -13,7 +13,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from flambeau import Tensor, _core
+from flambeau import Tensor
 from flambeau.autograd import enable_grad, no_grad
 from flambeau.capture import regions
 
@@ -266,8 +266,3 @@ def private(name: str) -> Any:
     from flambeau.core.definition import REGISTRY
 
     return REGISTRY["private." + name].native
-
-
-def is_recording() -> bool:
-    """Whether a compiled region is active."""
-    return bool(_core.is_recording())

@@ -29,7 +29,6 @@ NUMBERS = INTEGERS | FLOATS | COMPLEX
 ALL = frozenset(DTYPES)
 DIFFERENTIABLE = FLOATS | COMPLEX
 
-ITEM_SIZE = dict(zip(DTYPES, (1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16)))
 INTEGER_BITS = {"u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
 TO_REAL = {"c64": "f32", "c128": "f64"}
 TO_COMPLEX = {"f32": "c64", "f64": "c128"}

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flambeau.ir.node import Node
+from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.spelling import BY_PRINTER, FEW, ONE, Spelling, function, spelled
 from flambeau.prims.common import (
     ALL,
@@ -19,7 +19,6 @@ from flambeau.prims.common import (
     DIFFERENTIABLE,
     FLOATS,
     INTEGERS,
-    ITEM_SIZE,
     NUMBERS,
     TO_COMPLEX,
     TO_REAL,

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 
 from flambeau.ir import kernel as k
-from flambeau.ir.node import topological
+from flambeau.ir.node import ITEM_SIZE, topological
 from flambeau.ir.size import SizeExpr, evaluate
 from flambeau.prims.record import PRIMITIVES
 from flambeau.prims.reduce import canonical
@@ -184,7 +184,7 @@ class Memory:
         if dtype == "error":
             return self.arrays.setdefault(number, np.zeros(4, "int64"))
         if number not in self.arrays:
-            count = evaluate(buffer.where, self.sizes) // k.ITEM_SIZE[dtype]
+            count = evaluate(buffer.where, self.sizes) // ITEM_SIZE[dtype]
             made = np.empty(count, NUMPY[dtype])
             made.view("uint8")[:] = 0xA5
             self.arrays[number] = made
@@ -226,7 +226,7 @@ def run_routine(name, launch, memory, offsets, sizes, scalars):
 
     def buffer(number, dtype):
         array = memory.array(launch.buffers[number], dtype)
-        return array[offsets[number] // k.ITEM_SIZE[dtype] :]
+        return array[offsets[number] // ITEM_SIZE[dtype] :]
 
     if kind == "matmul":
         b, m, n, depth, *strides = sizes

@@ -19,7 +19,7 @@ from flambeau.compiler.targets import Target
 from flambeau.ir import kernel as kernels
 from flambeau.ir import size as sizes
 from flambeau.ir.kernel import MAP_CHUNK, REDUCE_BLOCK, Kernel, Pass, RowStores
-from flambeau.ir.node import Node, topological
+from flambeau.ir.node import ITEM_SIZE, Node, topological
 from flambeau.ir.size import Size
 
 SYMBOL = "fb_kernel"
@@ -255,7 +255,7 @@ class FormPrinter:
             kind = MEMORY_KIND[value.dtype]
             offset = " + ".join(["scratch", *self.row.names.get("offsets", "").split()])
             self.row.add(f"{kind}x1 *const {pointer} = ({kind}x1 *)({offset});")
-            bytes_needed = f"((inner+63)/64*64*{kernels.ITEM_SIZE[value.dtype]})"
+            bytes_needed = f"((inner+63)/64*64*{ITEM_SIZE[value.dtype]})"
             self.row.names["offsets"] = (
                 f"{self.row.names.get('offsets', '')} {bytes_needed}".strip()
             )

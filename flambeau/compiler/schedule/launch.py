@@ -13,8 +13,8 @@ from flambeau.compiler.schedule.order import in_order
 from flambeau.compiler.schedule.prepare import Destination, Prepared, prepare
 from flambeau.compiler.schedule.routines import RoutineCall, routine_call
 from flambeau.compiler.schedule.views import contiguous, count
-from flambeau.ir.kernel import ITEM_SIZE, Kernel
-from flambeau.ir.node import Graph, Node
+from flambeau.ir.kernel import Kernel
+from flambeau.ir.node import ITEM_SIZE, Graph, Node
 from flambeau.ir.size import Size, mul
 
 

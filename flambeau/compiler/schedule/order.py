@@ -11,8 +11,7 @@ import heapq
 from collections.abc import Collection
 
 from flambeau.compiler.schedule.cluster import Cluster
-from flambeau.ir.kernel import ITEM_SIZE
-from flambeau.ir.node import Node
+from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import Size, free_symbols, substitute
 
 TYPICAL_SIZE = 16  # stands for every symbol: only proportions matter

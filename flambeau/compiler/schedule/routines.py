@@ -23,8 +23,7 @@ from typing import Any
 from flambeau.compiler.schedule.build import Memory, Place
 from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count, reshape_strides
-from flambeau.ir.kernel import ITEM_SIZE
-from flambeau.ir.node import Node, node
+from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, floordiv, mul, prod
 from flambeau.prims.linear_algebra import RESULTS
 from flambeau.prims.random import EACH, INTEGERS
