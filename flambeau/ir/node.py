@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.ir.lock import fork_safe_lock
 from flambeau.ir.size import Size
 
 Attributes = tuple[tuple[str, Hashable], ...]
@@ -24,6 +25,7 @@ ITEM_SIZE = dict(zip(DTYPES, (1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16), strict=True)
 OPERATORS: dict[str, Callable[..., Node]] = {}
 
 _table: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_making = fork_safe_lock()  # two threads that meet a new structure at once must get one node
 
 
 class Node:
@@ -108,7 +110,11 @@ def node(
     new = Node()
     new.op, new.inputs, new.attributes, new.dtype, new.shape = key
     new.source = source
-    _table[key] = new
+    with _making:
+        found = _table.get(key)
+        if found is not None:
+            return found
+        _table[key] = new
     return new
 
 

@@ -108,6 +108,28 @@ def test_backward_through_shared_leaves() -> None:
     assert weight.grad is not None and weight.grad.tolist() == [2.0 * count] * 64
 
 
+def test_equal_nodes_are_one() -> None:
+    """Threads that meet a new structure at the same moment get one node."""
+    from flambeau.ir.node import node
+
+    sys.setswitchinterval(1e-6)
+    meeting = threading.Barrier(THREADS)
+    made: list[list[Any]] = [[] for _ in range(THREADS)]
+
+    def run(number: int) -> None:
+        for turn in range(300):
+            meeting.wait(60)
+            made[number].append(node("input", attributes=(("slot", turn),)))
+
+    workers = [threading.Thread(target=run, args=(k,)) for k in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    for nodes in zip(*made, strict=True):
+        assert all(each is nodes[0] for each in nodes)
+
+
 def test_compile() -> None:
     """Each thread compiles and calls its own function; and all call a common one."""
 
@@ -252,6 +274,23 @@ def test_fork_while_threads_run() -> None:
 
     found = together(operators, launch, step, fork, threads=4)
     assert found[3] and all(status == 0 for status in found[3]), found[3]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_while_threads_compile() -> None:
+    """A child can compile, whatever the compiler of other threads was at when it was made."""
+
+    def compile_one(turn: int) -> float:
+        return float(torch.compile(lambda x: (x * (turn + 0.5)).exp().sum())(torch.ones(3)))
+
+    expected = compile_one(3)
+
+    def fork(turn: int) -> int:
+        time.sleep(0.02)
+        return _child(compile_one, expected)
+
+    found = together(compile_one, compile_one, fork, threads=3)
+    assert found[2] and all(status == 0 for status in found[2]), found[2]
 
 
 def test_daemon_threads_at_exit() -> None:

@@ -13,7 +13,6 @@ import contextlib
 import ctypes
 import functools
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from flambeau.compiler import cache, targets, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
+from flambeau.ir.lock import fork_safe_lock
 from flambeau.ir.node import topological
 from flambeau.ir.spelling import SPELLINGS
 from flambeau.runtime import settings
@@ -47,7 +47,7 @@ class KernelHandle:
 
 _handles: dict[tuple[str, str], KernelHandle] = {}
 _collected: list[Kernel] | None = None
-_lock = threading.RLock()
+_lock = fork_safe_lock()
 
 
 def print_kernel(kernel: Kernel, target: Target) -> str:
