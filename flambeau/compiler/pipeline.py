@@ -116,7 +116,7 @@ def _printed(state: State) -> list[tuple[str, str]]:
 def _kernel_text(state: State) -> str:
     from flambeau.compiler.codegen.c_forms import SYMBOL
 
-    return "\n".join(text.replace(SYMBOL, symbol, 1) for symbol, text in _printed(state))
+    return "\n".join(text.replace(SYMBOL, symbol) for symbol, text in _printed(state))
 
 
 def _execution_text(state: State) -> str:

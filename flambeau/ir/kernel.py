@@ -28,6 +28,13 @@ Forms:
             depends on k).
     scan    [ScanPass]: rows and r as in "column"; k runs sequentially; `k.carry(name)` is the
             running value that includes element k. Stores happen at every k.
+    template
+            [Pass, ..] or nothing: a compute-bound loop nest (a matrix product, say) that the
+            printer `codegen/c_template_<template>.py` spells, with `settings` as its compile-time
+            choices. The body is what happens to its results, its *epilogue*: Passes without
+            reductions, where p0 .. and r count the results' coordinates and `k.kept("result")` is
+            the result itself, of dtype `settings["result"]`. What its chunks are and how much
+            scratch it needs is told by the module that schedules it.
 
 Values that do not depend on r (in "row": means, inverse deviations; broadcast loads) are row
 scalars: the printer computes them once per row.
@@ -82,6 +89,7 @@ SCANS = ("sum", "prod", "max", "min", "linear")
 Store = tuple[int, Size, Node]  # parameter, element index, value
 Reduction = tuple[str, str, Node]  # name, operation, reduced value
 Keep = tuple[str, Node]  # name, value
+Setting = str | int | bool
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ class Kernel:
     """One fused kernel.
 
     Attributes:
-        form: "map", "row", "column" or "scan".
+        form: "map", "row", "column", "scan" or "template".
         parameters: per buffer its element type ("error": an error record) and access "r", "w" or
             "rw".
         size_count: number of size arguments, n0 .. n{size_count - 1}.
@@ -134,6 +142,8 @@ class Kernel:
         reduce: extent of k; 1 where the form has no k.
         body: statements, in order.
         tiled: see "Chunks" in the module's page.
+        template: form "template": which one.
+        settings: form "template": sorted (name, value) pairs that choose its code.
     """
 
     form: str
@@ -145,6 +155,12 @@ class Kernel:
     body: tuple[Statement, ...]
     reduce: Size = 1
     tiled: bool = False
+    template: str = ""
+    settings: tuple[tuple[str, Setting], ...] = ()
+
+    def setting(self, name: str) -> Any:
+        """A compile-time choice of a template."""
+        return dict(self.settings)[name]
 
     @cached_property
     def _text(self) -> str:
@@ -164,7 +180,7 @@ class Kernel:
     @property
     def takes_rows_per_chunk(self) -> bool:
         """Whether the last size argument is the number of rows per chunk."""
-        return not (self.form == "map" and not self.rows)
+        return self.form != "template" and not (self.form == "map" and not self.rows)
 
 
 # ------------------------------------------------------------------------------- value nodes
@@ -344,6 +360,9 @@ def _print(kernel: Kernel) -> str:
         f"rows {' , '.join(str(e) for e in kernel.rows)}",
         f"inner {kernel.inner} reduce {kernel.reduce}",
     ]
+    if kernel.template:
+        choices = " ".join(f"{name}={value!r}" for name, value in kernel.settings)
+        lines.append(f"template {kernel.template} {choices}")
     for value in topological(kernel.roots()):
         numbers[value] = number = len(numbers)
         operands = "".join(f" %{numbers[i]}" for i in value.inputs)

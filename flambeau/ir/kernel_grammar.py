@@ -1,8 +1,8 @@
 """The grammar of kernels, as text and as a check.
 
     kernel    := form, parameters, sizes, scalars, rows, inner, reduce, statement+
-    form      := map | row | column | scan
-    statement := Pass(reductions, keeps, stores)      map (stores only), row, column (stores only)
+    form      := map | row | column | scan | template
+    statement := Pass(reductions, keeps, stores)      map, column, template (stores only), row
                | RowStores(stores)                    row
                | ReducePass(reductions, stores)       column
                | ScanPass(scans, stores)              scan
@@ -28,6 +28,7 @@ ALLOWED: dict[str, tuple[type, ...]] = {
     "row": (Pass, RowStores),
     "column": (ReducePass, Pass),
     "scan": (ScanPass,),
+    "template": (Pass,),
 }
 LEAVES = frozenset({"k.const", "k.scalar", "k.reduced", "k.kept", "k.carry"})
 
@@ -62,10 +63,22 @@ class _Checker:
         known = {*DTYPES, "error"}
         if any(d not in known or a not in ("r", "w", "rw") for d, a in kernel.parameters):
             self.fail(f"parameters {kernel.parameters}")
-        if not kernel.body:
-            self.fail("no statements")
+        if kernel.form == "template":
+            self.template()
+        elif not kernel.body or kernel.template or kernel.settings:
+            self.fail("no statements, or settings of a template")
         for statement in kernel.body:
             self.statement(statement)
+
+    def template(self) -> None:
+        """Checks a template's header and defines the result that its epilogue reads."""
+        settings = dict(self.kernel.settings)
+        if not self.kernel.template.isidentifier() or list(settings) != sorted(settings):
+            self.fail("a template has a name and sorted settings")
+        if self.kernel.body:
+            if settings.get("result") not in DTYPES:
+                self.fail("the dtype of the template's result is no setting")
+            self.kept["result"] = str(settings["result"])
 
     def symbols(self, expression: Size, allowed: Iterable[str]) -> None:
         """Fails unless only allowed symbols occur."""

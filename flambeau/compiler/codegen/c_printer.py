@@ -1,6 +1,11 @@
-"""Prints kernels as C: `print_kernel` chooses the printer of a kernel's form."""
+"""Prints kernels as C: `print_kernel` chooses the printer of a kernel's form.
+
+A template `x` is printed by `print_template(kernel, target)` of the module `c_template_x`.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from flambeau.compiler.codegen.c_column import ColumnPrinter, ScanPrinter
 from flambeau.compiler.codegen.c_complex import lower, needs_lowering
@@ -23,6 +28,10 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
     Raises:
         NotImplementedError: for a primitive or dtype that this back end does not spell.
     """
+    if kernel.form == "template":
+        module = import_module(f"flambeau.compiler.codegen.c_template_{kernel.template}")
+        text: str = module.print_template(kernel, target)
+        return text
     if needs_lowering(kernel):
         kernel = lower(kernel)
     printer = TiledPrinter if kernel.tiled else _FORMS[kernel.form]

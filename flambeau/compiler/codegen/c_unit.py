@@ -20,6 +20,7 @@ from flambeau.compiler.codegen.c_tiled import transpose
 _LIBRARY: dict[str, Builder] = MEMORY | REDUCTION | ARITHMETIC | {"transpose": transpose}
 _NAME = re.compile(r"\bfb_[a-z]\w*\b")
 _PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
+_OWN = re.compile(rf"\b{SYMBOL}(?=\(|_)")  # the kernel, and functions of its own: fb_kernel_*
 _LONG = 3000
 _LANE_COUNTS = (1, 2, 4, 8, 16)
 
@@ -147,7 +148,7 @@ def render(kernels: Sequence[tuple[str, str]]) -> str:
     Args:
         kernels: (symbol, text of `print_kernel`) of each.
     """
-    bodies = [text.replace(f"{SYMBOL}(", f"{symbol}(", 1) for symbol, text in kernels]
+    bodies = [_OWN.sub(symbol, text) for symbol, text in kernels]
     definitions = helpers(text for _, text in kernels)
     used = "\n".join([*definitions, *bodies])
     found = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}

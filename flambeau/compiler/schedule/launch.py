@@ -11,7 +11,7 @@ from flambeau.compiler.schedule.cluster import Cluster, Clustering
 from flambeau.compiler.schedule.heavy import analyse
 from flambeau.compiler.schedule.order import in_order
 from flambeau.compiler.schedule.prepare import Destination, Prepared, prepare
-from flambeau.compiler.schedule.routines import RoutineCall, routine_call
+from flambeau.compiler.schedule.routines import RoutineCall, routine_calls
 from flambeau.compiler.schedule.views import contiguous, count
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Graph, Node
@@ -124,9 +124,7 @@ class _Scheduler:
         needed = {s for c in clusters for s in c.sources}
         steps: list[tuple[Cluster, Launch]] = []
         for cluster in in_order(clusters, self.prepared.destinations, needed):
-            made = self._launch(cluster, needed)
-            if made is not None:
-                steps.append((cluster, made))
+            steps.extend((cluster, made) for made in self._launches(cluster, needed))
         self.result.launches = [launch for _, launch in steps]
         _group(steps)
         self._finish_lives()
@@ -170,10 +168,9 @@ class _Scheduler:
 
     # ----------------------------------------------------------------------------- launches
 
-    def _launch(self, cluster: Cluster, needed: set[Node]) -> Launch | None:
+    def _launches(self, cluster: Cluster, needed: set[Node]) -> list[Launch]:
         if cluster.opaque:
-            call = routine_call(list(cluster.members), self.place)
-            return self._routine(call)
+            return [self._routine(c) for c in routine_calls(list(cluster.members), self.place)]
         stores: dict[Node, list[Place]] = {}
         for value in cluster.members:
             destinations = self.prepared.destinations.get(value)
@@ -183,19 +180,21 @@ class _Scheduler:
                 stores[value] = [self.place(value)]
         reads = {s: self.place(s) for s in cluster.sources}
         made = Builder(cluster, stores, reads).build()
-        return None if made is None else self._kernel(made, cluster)
+        return [] if made is None else [self._kernel(made, cluster)]
 
     def _routine(self, call: RoutineCall) -> Launch:
         buffers = [self._buffer(m) for m in call.memory]
         return Launch(
-            kernel=None,
-            routine=call.name,
+            kernel=call.kernel,
+            routine=call.name if call.kernel is None else None,
             name=call.name,
             buffers=buffers,
             offsets=call.offsets,
             sizes=call.sizes,
             scalars=call.scalars,
+            chunks=call.chunks,
             work=call.work,
+            scratch=call.scratch,
         )
 
     def _kernel(self, call: Call, cluster: Cluster) -> Launch:
@@ -304,7 +303,7 @@ def _group(steps: list[tuple[Cluster, Launch]]) -> None:
     number = 0
     for cluster, launch in [*steps, (None, None)]:
         mask = 0 if cluster is None else cluster.before
-        routine = launch is not None and launch.kernel is None
+        routine = launch is not None and (launch.kernel is None or launch.kernel.form == "template")
         if cluster is None or routine or any(mask >> c.bit & 1 for c, _ in group):
             if len(group) > 1:
                 for _, member in group:

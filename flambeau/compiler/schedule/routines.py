@@ -1,4 +1,5 @@
-"""Launches of native routines: their operands by the table in `native/routines.cpp`.
+"""Launches of opaque values: native routines, whose operands the table in `native/routines.cpp`
+tells, and kernels of form "template".
 
 Linear algebra and Fourier transforms are of the same kind; all operands and results are dense,
 batches of row-major matrices, and all results are written whether used or not:
@@ -23,6 +24,7 @@ from typing import Any
 from flambeau.compiler.schedule.build import Memory, Place
 from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count, reshape_strides
+from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, floordiv, mul, prod
 from flambeau.prims.linear_algebra import RESULTS
@@ -36,15 +38,18 @@ FLOPS_PER_NANOSECOND = 64
 
 @dataclass
 class RoutineCall:
-    """Arguments of one launch of a native routine.
+    """Arguments of one launch of a native routine, or of a kernel of form "template".
 
     Attributes:
-        name: of the routine.
+        name: of the routine; of a kernel, for people.
         memory: buffers; ("generator", slot) and ("error", message) beside the usual ones.
         offsets: bytes to skip per buffer.
         sizes: size expressions.
         scalars: see `Scalar`.
         work: estimated nanoseconds.
+        kernel: the template's kernel; None: a routine.
+        chunks: number of chunks of a kernel.
+        scratch: bytes per worker of a kernel.
     """
 
     name: str
@@ -53,6 +58,9 @@ class RoutineCall:
     sizes: list[Size] = field(default_factory=list)
     scalars: list[Scalar] = field(default_factory=list)
     work: Size = 0
+    kernel: Kernel | None = None
+    chunks: Size = 0
+    scratch: Size = 0
 
     def add(self, memory: tuple[str, Any], offset: Size = 0) -> None:
         """Appends a buffer."""
@@ -60,8 +68,9 @@ class RoutineCall:
         self.offsets.append(offset)
 
 
-def routine_call(values: list[Node], reads: Reads) -> RoutineCall:
-    """The launch that computes opaque values (several only for the results of one sort)."""
+def routine_calls(values: list[Node], reads: Reads) -> list[RoutineCall]:
+    """The launches, in order, that compute opaque values (several values only for the results of
+    one routine)."""
     value = values[0]
     handler = HANDLERS.get(value.op)
     if handler is None:
@@ -69,7 +78,8 @@ def routine_call(values: list[Node], reads: Reads) -> RoutineCall:
             f"[{value.op}] has no native routine for {value.dtype}\n"
             "hint: express it with other primitives"
         )
-    return handler(values, reads)
+    made = handler(values, reads)
+    return made if isinstance(made, list) else [made]
 
 
 def _operand(call: RoutineCall, value: Node, number: int, reads: Reads, view: int) -> Shape:
@@ -267,7 +277,7 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
     return "constant", float(number) if as_float else int(number), as_float
 
 
-HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
+HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall]]] = {
     "matmul": _matmul,
     "sort": _sort,
     "sort_indices": _sort,
@@ -280,4 +290,4 @@ HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall]] = {
     **dict.fromkeys(("solve", "triangular_solve", *RESULTS), _linear_algebra),
 }
 
-__all__ = ["Memory", "RoutineCall", "routine_call"]
+__all__ = ["Memory", "RoutineCall", "routine_calls"]
