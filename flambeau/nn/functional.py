@@ -241,7 +241,7 @@ def gumbel_softmax(
         tau: temperature.
         hard: one-hot forward, soft gradient.
     """
-    noise = -torch.empty_like(logits).detach().exponential_().log()
+    noise = -torch.empty_like(logits, memory_format=torch.contiguous_format).exponential_().log()
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft

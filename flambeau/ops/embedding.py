@@ -13,6 +13,7 @@ from flambeau.core.definition import op
 from flambeau.core.samples import T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.common import shown
+from flambeau.ops.random import drawn_like
 
 
 def _embedding_samples() -> Any:
@@ -74,24 +75,40 @@ def embedding(
     return prims.with_derivative(value, value, prims.stop_gradient(mask), rule="gate")
 
 
+def kept_share(p: Any) -> Node:
+    """1 - p as a float64 node, p a number or a node."""
+    return 1.0 - (prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64"))
+
+
 def keep_mask(x: Node, p: Any, generator: int) -> Node:
-    """1 / (1 - p) with probability 1 - p, else 0, for every element of x."""
-    kept_share = 1.0 - (prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64"))
-    drawn = prims.random("bernoulli", x.shape, x.dtype, kept_share, generator=generator)
-    return drawn / prims.constant(kept_share, drawn)
+    """1 / (1 - p) with probability 1 - p, else 0, for every element of x, in logical order."""
+    share = kept_share(p)
+    drawn = prims.random("bernoulli", x.shape, x.dtype, share, generator=generator)
+    return drawn / prims.constant(share, drawn)
 
 
 @op(
     "_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
     where="private",
     promote="keep",
+    layout="follow",
     runtime="p",
     inplace=True,
-    samples=lambda: iter((sample(T(3, 4), 0.5),)),
+    samples=lambda: iter(
+        (
+            sample(T(3, 4), 0.5),
+            sample(T(3, 4, layout="transposed"), 0.5),
+        )
+    ),
 )
 def random_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
-    """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1)."""
-    return input * keep_mask(input, p, generator)
+    """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1).
+
+    The draws follow the memory of `input`, as PyTorch's do.
+    """
+    share = kept_share(p)
+    drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
+    return input * (drawn / prims.constant(share, drawn))
 
 
 @op(

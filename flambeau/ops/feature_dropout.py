@@ -16,6 +16,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.embedding import keep_mask
+from flambeau.ops.random import drawn_like
 
 _F = "nn.functional"
 # -scale * alpha of SELU: what a dropped element becomes.
@@ -30,6 +31,7 @@ def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
     "_feature_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
     where="private",
     promote="keep",
+    layout="follow",
     runtime="p",
     samples=lambda: iter([sample(T(2, 3, 4), 0.5)]),
 )
@@ -43,6 +45,7 @@ def random_feature_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa
     "_alpha_dropout(Tensor input, Scalar p, bool features, generator? generator=None) -> Tensor",
     where="private",
     promote="keep",
+    layout="follow",
     runtime="p",
     samples=lambda: iter([sample(T(2, 3, 4), 0.5, False)]),
 )
@@ -50,8 +53,11 @@ def random_alpha_dropout(input: Node, p: Any, features: bool, generator: int) ->
     """Elements (or channels) set to SELU's saturation, then scaled and shifted back."""
     share = prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64")
     kept = 1.0 - share
-    shape = _noise_shape(input, features)
-    noise = prims.random("bernoulli", shape, input.dtype, kept, generator=generator)
+    if features:
+        shape = _noise_shape(input, features)
+        noise = prims.random("bernoulli", shape, input.dtype, kept, generator=generator)
+    else:
+        noise = drawn_like(input, "bernoulli", kept, generator=generator, dense=True)
     spread = (share * (_SATURATION * _SATURATION) + 1.0) * kept
     scale = 1.0 / prims.sqrt(spread)
     slope = prims.constant(scale * _SATURATION, noise)

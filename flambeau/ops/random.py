@@ -67,12 +67,18 @@ def check_floating(dtype: str, name: str) -> None:
 
 
 def memory_order(x: Node) -> list[int]:
-    """Dimensions of x from the largest stride to the smallest (guards when symbolic)."""
-    strides = strides_of(x)
+    """Dimensions of x from the largest stride to the smallest (guards when symbolic).
+
+    A repeated dimension (stride 0) stays where it is.
+    """
+    strides = strides_of(x.inputs[0] if x.op == "cast" else x)  # half types are computed in f32
     order = list(range(x.ndim))
     for start in range(1, x.ndim):
         position = start
-        while position > 0 and less(strides[order[position - 1]], strides[order[position]]):
+        while position > 0:
+            outer, inner = (strides[d] for d in order[position - 1 : position + 1])
+            if outer == 0 or inner == 0 or not less(outer, inner):
+                break
             order[position - 1], order[position] = order[position], order[position - 1]
             position -= 1
     return order
@@ -520,11 +526,11 @@ def bernoulli(self: Node, generator: Any) -> Node:
 @bernoulli.overload(
     f"bernoulli.p(Tensor self, Scalar p, *, {GENERATOR}) -> Tensor",
     runtime="p",
-    layout="follow",
     samples=None,
 )
 def _bernoulli_p(self: Node, p: Any, generator: Any) -> Node:
-    draw = drawn_like(self, "bernoulli", _number(p), generator=generator, dense=True)
+    share, slot = _number(p), _slot(generator)  # in logical order, whatever the layout of self
+    draw = prims.random("bernoulli", self.shape, self.dtype, share, generator=slot)
     return prims.with_derivative(draw, self, rule="draw")
 
 
