@@ -1,0 +1,329 @@
+"""Micro-kernels: the innermost loops of matrix products, and the packing that feeds them.
+
+Templates (products, convolution, attention) put these static C functions in front of their own
+text. With `micro = Micro.of("f32", target)`, `micro.text()` defines, K standing for "f32" or "f64":
+
+    void fb_kernel_micro_K(long long rows, long long depth, const Kx1 *a, const Kx1 *b,
+                           long long b_step, Kx1 *c, long long c_step, long long accumulate)
+
+        c[i * c_step + j] (+)= sum over k < depth of a[k * rows + i] * b[k * b_step + j]
+        for i < rows, j < `micro.columns`; `accumulate`: added to c, else stored.
+
+    Each element is one chain of FMAs from +0 in increasing k, whatever the instruction set: with at
+    most `CHUNK` of K per call, in increasing order, this is the canonical sum of docs/design.md.
+    `rows` is at most `micro.rows`: the panel of A is packed with that very width. A height that
+    has no code of its own runs as several (a panel of 13 rows as 8, 4 and 1).
+    `b_step` is `micro.columns` for a packed slab; rows of B that lie along memory need no packing.
+
+`micro.packing(stored)` defines, for elements stored as "f32", "f64", "f16" or "bf16":
+
+    void fb_kernel_pack_K_STORED(long long used, long long width, long long depth,
+                                 const Tx1 *from, long long step, long long k_step,
+                                 Kx1 *to, long long to_step)
+
+        to[k * to_step + i] = from[i * step + k * k_step] for i < used, 0 for used <= i < width.
+
+    It serves both operands: a panel of A (used = width = rows) and a slab of B (width = columns).
+    T is `MEMORY_KIND[stored]`. Memory along i or along k is read in whole vectors, the latter
+    turned in registers; other strides element by element. Nothing outside of `to`'s rows is
+    written, nothing outside of `from`'s elements read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flambeau.compiler.codegen.c_forms import SYMBOL
+from flambeau.compiler.codegen.c_types import MEMORY_KIND, kind_bits
+from flambeau.compiler.targets import Target
+
+CHUNK = 256  # elements of K that are one chain of FMAs: part of the semantics
+VECTORS = 2  # of a row of the block: with them the block uses all but a few registers
+
+# Panel heights with code of their own, by target: the largest is as many rows as registers hold.
+_HEIGHTS = {"avx512": (14, 8, 4, 2, 1), "avx2": (6, 4, 2, 1)}
+_PREFETCH = 12  # rows of b: those of an unpacked b lie too far apart for the hardware to guess
+
+
+@dataclass(frozen=True)
+class Micro:
+    """The micro-kernels of a kind for a target.
+
+    Attributes:
+        kind: "f32" or "f64", of packed operands and sums.
+        lanes: of a vector.
+        heights: panel heights with code of their own, the largest first.
+    """
+
+    kind: str
+    lanes: int
+    heights: tuple[int, ...]
+
+    @staticmethod
+    def of(kind: str, target: Target) -> Micro:
+        """The micro-kernels that suit a target."""
+        return Micro(kind, target.lanes(kind_bits(kind) // 8), _HEIGHTS.get(target.name, (4, 2, 1)))
+
+    @property
+    def rows(self) -> int:
+        """Most rows of a panel of A."""
+        return self.heights[0]
+
+    @property
+    def columns(self) -> int:
+        """Columns of a slab of B."""
+        return VECTORS * self.lanes
+
+    @property
+    def name(self) -> str:
+        """The C function's name."""
+        return f"{SYMBOL}_micro_{self.kind}"
+
+    def text(self) -> str:
+        """C text of the micro-kernels."""
+        return "".join([*(self._block(height) for height in self.heights), self._panel()])
+
+    def packing(self, stored: str) -> str:
+        """C text of the packing function of a stored element type."""
+        return _Packing(self, stored).text()
+
+    def packing_name(self, stored: str) -> str:
+        """The packing function's name."""
+        return f"{SYMBOL}_pack_{self.kind}_{stored}"
+
+    def _block(self, height: int) -> str:
+        """c[height][columns]; the panel may be a part of one of `width` rows."""
+        v, t, lanes = f"{self.kind}x{self.lanes}", f"{self.kind}x1", self.lanes
+        sums = [[f"s{i}_{j}" for j in range(VECTORS)] for i in range(height)]
+        lines = [
+            f"static void {self.name}_{height}(long long width, long long depth, const {t} *a, "
+            f"const {t} *b, long long b_step, {t} *c, long long c_step, long long accumulate) {{",
+            f"  {v} {', '.join(f'{s} = {{0}}' for row in sums for s in row)};",
+            "  for (long long k = 0; k < depth; ++k) {",
+        ]
+        for j in range(VECTORS):
+            lines.append(f"    const {v} b{j} = *(const {v} *)(b + {j * lanes});")
+        for j in range(VECTORS):
+            lines.append(f"    __builtin_prefetch(b + {_PREFETCH} * b_step + {j * lanes});")
+        for i, row in enumerate(sums):
+            lines.append(f"    const {v} a{i} = fb_splat_{v}(a[{i}]);")
+            lines += [f"    {s} = fb_fma_{v}(a{i}, b{j}, {s});" for j, s in enumerate(row)]
+        lines += ["    a += width; b += b_step;", "  }", "  if (accumulate) {"]
+        for added in (True, False):
+            for i, row in enumerate(sums):
+                places = [f"*({v} *)(c + {i} * c_step + {j * lanes})" for j in range(VECTORS)]
+                before = [f"{place} + " if added else "" for place in places]
+                lines += [f"    {p} = {x}{s};" for p, x, s in zip(places, before, row)]
+            lines.append("  } else {" if added else "  }")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _panel(self) -> str:
+        """The function for any height, out of blocks."""
+        t = f"{self.kind}x1"
+        lines = [
+            f"static inline FB_ALWAYS void {self.name}(long long rows, long long depth, "
+            f"const {t} *a, const {t} *b, long long b_step, {t} *c, long long c_step, "
+            "long long accumulate) {",
+            f"  if (__builtin_expect(rows == {self.rows}, 1)) {{",
+            f"    {self.name}_{self.rows}(rows, depth, a, b, b_step, c, c_step, accumulate);",
+            "    return;",
+            "  }",
+            "  long long left = rows;",
+        ]
+        for height in self.heights[1:]:
+            test = "while" if height == self.heights[1] else "if"
+            lines += [
+                f"  {test} (left >= {height}) {{",
+                f"    {self.name}_{height}(rows, depth, a, b, b_step, c, c_step, accumulate);",
+                f"    a += {height}; c += {height} * c_step; left -= {height};",
+                "  }",
+            ]
+        return "\n".join([*lines, "}"]) + "\n"
+
+
+# ------------------------------------------------------------------------------- packing
+
+
+class _Packing:
+    """Prints one packing function."""
+
+    def __init__(self, micro: Micro, stored: str) -> None:
+        self.micro, self.stored = micro, stored
+        self.lanes = micro.lanes
+        self.vector, self.element = f"{micro.kind}x{self.lanes}", f"{micro.kind}x1"
+        self.memory = MEMORY_KIND[stored]
+        self.name = micro.packing_name(stored)
+
+    def decode(self, value: str, lanes: int) -> str:
+        """A stored value as the packed kind."""
+        if self.stored in ("f16", "bf16"):
+            return f"fb_from{self.stored}_u16x{lanes}({value})"
+        return value
+
+    def text(self) -> str:
+        """C text: helper functions, then the packing function."""
+        return "".join([self._store(), self._turn(), self._along_columns(), self._function()])
+
+    def _store(self) -> str:
+        """Writes the first m lanes: without masks the parts whose sizes are powers of two."""
+        v, lanes, bits = self.vector, self.lanes, kind_bits(self.micro.kind) // 8
+        lines = [
+            f"static inline FB_ALWAYS void {self.name}_store({self.element} *to, {v} x, "
+            "long long m) {",
+            f"  if (m >= {lanes}) {{ *({v} *)to = x; return; }}",
+            "#ifdef __AVX512VL__",
+            f"  fb_storem_{v}(to, x, m);",
+            "#else",
+            f"  union {{ {v} v; {self.element} t[{lanes}]; }} u = {{ x }};",
+            f"  const {self.element} *rest = u.t;",
+        ]
+        part = lanes // 2
+        while part:
+            size = part * bits
+            lines.append(
+                f"  if (m & {part}) {{ __builtin_memcpy(to, rest, {size}); "
+                f"to += {part}; rest += {part}; }}"
+            )
+            part //= 2
+        return "\n".join([*lines, "#endif", "}"]) + "\n"
+
+    def _turn(self) -> str:
+        """A square block in registers: r[k] becomes element k of all rows."""
+        v, n = self.vector, self.lanes
+        lines = [f"static inline FB_ALWAYS void {self.name}_turn({v} *r) {{"]
+        names = [f"r[{i}]" for i in range(n)]
+        lines += [f"  {v} t{i} = {name};" for i, name in enumerate(names)]
+        names = [f"t{i}" for i in range(n)]
+        made = 0
+        for first, second, orders in _turning(n, kind_bits(self.micro.kind)):
+            results = []
+            for order in orders:
+                listed = ", ".join(map(str, order))
+                text = f"FB_SHUFFLE2({v}, {names[first]}, {names[second]}, {listed})"
+                lines.append(f"  const {v} u{made} = ({v}){text};")
+                results.append(f"u{made}")
+                made += 1
+            names[first], names[second] = results
+        lines += [
+            f"  r[{i}] = {names[p]};" for i, p in enumerate(_turned_order(n, self.micro.kind))
+        ]
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _along_columns(self) -> str:
+        """Elements that lie along k, in blocks as wide as a vector; returns how many k are done."""
+        v, t, n = self.vector, self.element, self.lanes
+        load = self.decode(f"*(const {self.memory}x{n} *)(row + l * step)", n)
+        return f"""\
+static long long {self.name}_turned(long long used, long long width, long long depth,
+    const {self.memory}x1 *from, long long step, {t} *to, long long to_step) {{
+  const long long whole = depth / {n} * {n};
+  for (long long i = 0; i < width; i += {n})
+    for (long long k = 0; k < whole; k += {n}) {{
+      const {self.memory}x1 *row = from + i * step + k;
+      {v} r[{n}];
+      if (__builtin_expect(used - i >= {n}, 1)) {{
+        for (int l = 0; l < {n}; ++l) {{
+          r[l] = {load};
+          __builtin_prefetch(row + l * step + {4 * n});
+        }}
+      }} else {{
+        for (int l = 0; l < {n}; ++l) {{
+          r[l] = ({v}){{0}};
+          if (l < used - i) r[l] = {load};
+        }}
+      }}
+      {self.name}_turn(r);
+      {t} *out = to + k * to_step + i;
+      if (__builtin_expect(width - i >= {n}, 1)) {{
+        for (int l = 0; l < {n}; ++l) *({v} *)(out + l * to_step) = r[l];
+      }} else {{
+        for (int l = 0; l < {n}; ++l) {self.name}_store(out + l * to_step, r[l], width - i);
+      }}
+    }}
+  return whole;
+}}
+"""
+
+    def _function(self) -> str:
+        t, n, v = self.element, self.lanes, self.vector
+        full = self.decode(f"*(const {self.memory}x{n} *)(row + i)", n)
+        part = self.decode(f"fb_loadm_{self.memory}x{n}(row + i, used - i)", n)
+        one = self.decode("from[i * step + k * k_step]", 1)
+        return f"""\
+static void {self.name}(long long used, long long width, long long depth,
+    const {self.memory}x1 *from, long long step, long long k_step, {t} *to, long long to_step) {{
+  long long k = 0;
+  if (step == 1) {{
+    for (; k < depth; ++k) {{
+      const {self.memory}x1 *row = from + k * k_step;
+      {t} *out = to + k * to_step;
+      long long i = 0;
+      for (; i + {n} <= used; i += {n}) *({v} *)(out + i) = {full};
+      if (i < used) {{ {self.name}_store(out + i, {part}, width - i); i += {n}; }}
+      for (; i < width; i += {n}) {self.name}_store(out + i, ({v}){{0}}, width - i);
+    }}
+    return;
+  }}
+  if (k_step == 1) k = {self.name}_turned(used, width, depth, from, step, to, to_step);
+  for (; k < depth; ++k) {{
+    {t} *out = to + k * to_step;
+    long long i = 0;
+    for (; i < used; ++i) out[i] = {one};
+    for (; i < width; ++i) out[i] = 0;
+  }}
+}}
+"""
+
+
+def _turning(lanes: int, bits: int) -> Iterable[tuple[int, int, tuple[list[int], list[int]]]]:
+    """The exchanges of a transposition in registers: (first, second, orders of the two results).
+
+    Inside of parts of 128 bits elements are interleaved, then whole parts are exchanged: every step
+    is one instruction on x86. Where the result for each k is left, `_turned_order` tells.
+    """
+    inside = 128 // bits  # elements of a part
+    parts = lanes // inside
+
+    def by_part(pattern: list[int]) -> list[int]:
+        return [
+            part * inside + p % inside + (lanes if p >= inside else 0)
+            for part in range(parts)
+            for p in pattern
+        ]
+
+    low, high = ([0, 2], [1, 3]) if inside == 2 else ([0, 4, 1, 5], [2, 6, 3, 7])
+    for i in range(0, lanes, 2):
+        yield i, i + 1, (by_part(low), by_part(high))
+    if inside == 4:
+        for i in range(0, lanes, 4):
+            for j in (0, 1):
+                yield i + j, i + j + 2, (by_part([0, 1, 4, 5]), by_part([2, 3, 6, 7]))
+
+    def parts_of(chosen: list[int]) -> list[int]:
+        return [part * inside + e for part in chosen for e in range(inside)]
+
+    distance = inside
+    while distance < lanes:
+        even = [*range(0, parts, 2), *range(parts, 2 * parts, 2)]
+        odd = [part + 1 for part in even]
+        for i in range(lanes):
+            if not i & distance:
+                yield i, i + distance, (parts_of(even), parts_of(odd))
+        distance *= 2
+
+
+def _turned_order(lanes: int, kind: str) -> list[int]:
+    """Which register holds element k of all rows after `_turning`, for each k."""
+    rows = [[(i, k) for k in range(lanes)] for i in range(lanes)]
+    for first, second, orders in _turning(lanes, kind_bits(kind)):
+        both = rows[first] + rows[second]
+        rows[first], rows[second] = ([both[p] for p in order] for order in orders)
+    found = [0] * lanes
+    for register, elements in enumerate(rows):
+        assert [i for i, _ in elements] == list(range(lanes))
+        found[elements[0][1]] = register
+    return found
+
+
+__all__ = ["CHUNK", "VECTORS", "Micro"]
