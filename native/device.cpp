@@ -246,9 +246,10 @@ bool device_from_object(PyObject* object, Device* out) {
     return false;
   }
   if (name >= kUsable) {
-    // PyTorch raises AssertionError for a missing CUDA; a program that asks for an absent device
-    // fails at run time here, so the error is the one that programs catch: RuntimeError.
-    PyErr_Format(PyExc_RuntimeError,
+    // The exception types of a PyTorch that was built without the device.
+    const std::string_view missing = kNames[name];
+    PyErr_Format(missing == "cuda" || missing == "xpu" ? PyExc_AssertionError
+                                                       : PyExc_NotImplementedError,
                  "[device] '%s' is not available: this build computes on cpu (and meta)\n"
                  "hint: use device='cpu', or test cuda.is_available() first",
                  kNames[name]);

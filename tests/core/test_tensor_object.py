@@ -439,8 +439,9 @@ def test_devices() -> None:
     for wrong in ("", "foo", "cuda:", "cuda:01", "cuda:a", "cpu:999", ":1"):
         with pytest.raises(RuntimeError):
             _core.device(wrong)
-    with pytest.raises(RuntimeError, match="not available"):
-        _core.tensor_empty((1,), None, "cuda")
+    for absent, error in (("cuda", AssertionError), ("mps", NotImplementedError)):
+        with pytest.raises(error, match="not available"):
+            _core.tensor_empty((1,), None, absent)
     with _core.device("meta"):
         assert _core.tensor_empty((1,)).is_meta
     assert not _core.tensor_empty((1,)).is_meta
