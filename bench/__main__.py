@@ -5,7 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = ("dispatch", "first_call", "throughput", "compile_time", "demo_model", "footprint")
+PARTS = (
+    "dispatch",
+    "first_call",
+    "throughput",
+    "compile_time",
+    "demo_model",
+    "whole_models",
+    "footprint",
+)
 
 
 def main() -> None:

@@ -1,0 +1,190 @@
+"""Whole models of examples/models: inference and training steps, eager and compiled.
+
+    python -m bench.whole_models              all of them (most of the time is PyTorch's compiler)
+    python -m bench.whole_models resnet lstm  these; the rows of others stay as they were
+
+Layers have the width of the papers; depth, vocabulary and inputs are cut so that two cores need
+some hundred milliseconds a step. Each model, mode and number of threads has a process of its own
+with empty caches; there "cold" counts from the first call of a compiled function to its result,
+less one steady call, and "warm" is the same in a second process. Weights and inputs are equal, and
+so must be the first losses of both packages.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.harness import RESULTS, Row, block, compare, publish
+
+MODES = ("inference", "training")
+KINDS = ("eager", "compiled")
+FRAMEWORKS = ("flambeau", "torch")
+TITLES = {
+    (mode, kind): f"{mode.capitalize()}, {kind}, against PyTorch {kind}"
+    for mode in MODES
+    for kind in KINDS
+}
+COLD, WARM = "Compilation, cold", "Compilation, warm"
+BOUNDS = dict.fromkeys(TITLES.values(), 1.0) | {COLD: 0.1, WARM: 0.1}
+
+
+@dataclass
+class Case:
+    """A model at the size that is measured."""
+
+    title: str
+    batch: int
+    sizes: dict[str, Any] = field(default_factory=dict)
+    optimizer: str = "AdamW"
+
+
+CASES = {
+    "resnet": Case("ResNet-50, 2 images of 112 x 112", 2, {"image": 112}, "SGD"),
+    "unet": Case("U-Net of width 32, 1 image of 128 x 128", 1, {"width": 32, "image": 128}, "SGD"),
+    "gpt2": Case(
+        "GPT-2, 4 layers, 1 x 128 tokens",
+        1,
+        {"layers": 4, "vocabulary": 8192, "context": 128},
+    ),
+    "bert": Case(
+        "BERT, 4 layers, 2 x 64 tokens",
+        2,
+        {"layers": 4, "vocabulary": 8192, "context": 64},
+    ),
+    "vit": Case("ViT-S/16, 1 image of 224 x 224", 1, {"image": 224}),
+    "lstm": Case("LSTM, 2 layers of 650, 8 x 20 tokens", 8, {"context": 20}),
+}
+
+Step = Callable[[], float]
+
+
+def steps(framework: str, name: str, mode: str) -> dict[str, Step]:
+    """The eager and the compiled step of a model; each kind has a model of its own."""
+    t, case = __import__(framework), CASES[name]
+    return {kind: _step(t, case, name, mode, kind) for kind in KINDS}
+
+
+def _step(t: Any, case: Case, name: str, mode: str, kind: str) -> Step:
+    from examples.models import build
+
+    t.manual_seed(0)
+    model = build(name, t.__name__, **case.sizes)
+    batch = model.example(case.batch)
+    if mode == "inference":
+        model.eval()
+        loss = t.compile(model.loss) if kind == "compiled" else model.loss
+
+        def infer() -> float:
+            with t.no_grad():
+                return loss(*batch).item()
+
+        return infer
+    options = {"momentum": 0.9} if case.optimizer == "SGD" else {}
+    optimizer = getattr(t.optim, case.optimizer)(model.parameters(), lr=1e-4, **options)
+
+    def step(inputs: Any, targets: Any) -> Any:
+        loss = model.loss(inputs, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    call = t.compile(step) if kind == "compiled" else step
+    return lambda: call(*batch).item()
+
+
+def child(name: str, mode: str, threads: int, first_only: bool) -> None:
+    """Measures one model in this process; prints JSON."""
+    ours, theirs = (steps(framework, name, mode) for framework in FRAMEWORKS)
+    for framework in FRAMEWORKS:
+        __import__(framework).set_num_threads(threads)
+    losses = [ours["eager"](), theirs["eager"]()]
+    if not math.isclose(*losses, rel_tol=1e-4):
+        raise RuntimeError(f"[bench] {name}: first losses differ: {losses}")
+    first = [first_call(calls["compiled"]) for calls in (ours, theirs)]
+    rows: dict[str, dict[str, Any]] = {}
+    for kind in () if first_only else KINDS:
+        row = compare(CASES[name].title, ours[kind], theirs[kind], 5, 0.2, threads)
+        rows[kind] = asdict(row)
+    print(json.dumps({"first": first, "rows": rows}))
+
+
+def first_call(call: Step) -> float:
+    """Seconds that the first call takes longer than a steady one."""
+    start = time.perf_counter()
+    call()
+    first = time.perf_counter() - start
+    second = block(call, 1)  # an optimizer's second step differs from its first
+    steady = statistics.median(block(call, 1) for _ in range(3))
+    return max(first + second - 2 * steady, 1e-6)
+
+
+def measure(name: str, mode: str, threads: int, caches: str, first_only: bool = False) -> Any:
+    """Runs `child` in a fresh process whose caches live in `caches`."""
+    environment = os.environ | {
+        "FLAMBEAU_CACHE_DIR": f"{caches}/flambeau",
+        "TORCHINDUCTOR_CACHE_DIR": f"{caches}/torch",
+        "TRITON_CACHE_DIR": f"{caches}/triton",
+        # PyTorch's threads spin while they wait; on a busy machine that costs it a factor of ten.
+        "OMP_WAIT_POLICY": "passive",
+    }
+    words = ["--child", name, mode, str(threads), str(int(first_only))]
+    command = [sys.executable, "-m", "bench.whole_models", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"[bench] {name} {mode} failed\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def rows_of(name: str) -> dict[str, list[Row]]:
+    """All rows of one model, by table."""
+    found: dict[str, list[Row]] = {title: [] for title in BOUNDS}
+    for mode in MODES:
+        for threads in (1, 2):
+            with tempfile.TemporaryDirectory() as caches:
+                result = measure(name, mode, threads, caches)
+                firsts = {COLD: result["first"]}
+                if threads == 2:
+                    firsts[WARM] = measure(name, mode, threads, caches, first_only=True)["first"]
+            for kind in KINDS:
+                found[TITLES[mode, kind]].append(Row(**result["rows"][kind]))
+            for title, (ours, theirs) in firsts.items():
+                label = f"{CASES[name].title}, {mode}"
+                found[title].append(Row(label, ours, theirs, ours / theirs, threads))
+            print(f"{name}, {mode}, {threads} thread(s): {result}", file=sys.stderr, flush=True)
+    return found
+
+
+def earlier() -> dict[str, list[Row]]:
+    """The tables of the last results."""
+    path = RESULTS / "whole_models.json"
+    tables = json.loads(path.read_text())["tables"] if path.exists() else {}
+    return {title: [Row(**row) for row in tables.get(title, [])] for title in BOUNDS}
+
+
+def main() -> None:
+    """Measures the models that the command line names, or all; publishes after each."""
+    if sys.argv[1:2] == ["--child"]:
+        name, mode, threads, first_only = sys.argv[2:]
+        child(name, mode, int(threads), bool(int(first_only)))
+        return
+    tables = earlier()
+    for name in [word for word in sys.argv[1:] if word in CASES] or list(CASES):
+        for title, rows in rows_of(name).items():
+            kept = [row for row in tables[title] if not row.name.startswith(CASES[name].title)]
+            tables[title] = kept + rows
+        publish("whole_models", [(t, rows, BOUNDS[t]) for t, rows in tables.items() if rows])
+
+
+if __name__ == "__main__":
+    main()
