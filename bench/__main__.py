@@ -9,6 +9,7 @@ PARTS = (
     "dispatch",
     "first_call",
     "throughput",
+    "rest",
     "compile_time",
     "demo_model",
     "whole_models",
