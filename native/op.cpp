@@ -512,7 +512,8 @@ PyObject* call_python(Overload* overload, Frame* frame) {
     names = frame->own(PyTuple_New(static_cast<Py_ssize_t>(keywords)));
     if (!names) return nullptr;
   }
-  PyObject* values[kMaxArguments];
+  StackVector<PyObject*, kUsualArguments> values;
+  if (!values.reserve(count)) return nullptr;
   Py_ssize_t at = 0;
   for (size_t i = 0; i < count; ++i) {
     const Argument& argument = overload->arguments[i];
@@ -524,7 +525,7 @@ PyObject* call_python(Overload* overload, Frame* frame) {
     }
     if (argument.keyword_only) PyTuple_SET_ITEM(names, at++, Py_NewRef(argument.name));
   }
-  PyObject* result = PyObject_Vectorcall(overload->build, values, count - keywords, names);
+  PyObject* result = PyObject_Vectorcall(overload->build, values.data(), count - keywords, names);
   if (!result) hide_internals();
   if (!result || !frame->out) return result;
   PyObject* copied = copy_to_out(result, frame->out);

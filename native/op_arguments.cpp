@@ -507,6 +507,7 @@ Outcome bind_any(const Overload& overload, Frame* frame, PyObject* const* args, 
     }
     given = overload.positional;
   }
+  if (!frame->values.reserve(static_cast<size_t>(total))) return Outcome::Failed;
   for (Py_ssize_t i = 0; i < given; ++i) frame->values[i] = args[i];
   for (int i = static_cast<int>(given); i < total; ++i) {
     frame->values[i] = overload.arguments[i].default_value;
@@ -573,10 +574,6 @@ bool overload_parse_spec(PyObject* spec, Overload* overload) {
   PyObject *arguments, *build, *flags = nullptr;
   if (!PyArg_ParseTuple(spec, "O!O|O", &PyTuple_Type, &arguments, &build, &flags)) return false;
   const Py_ssize_t count = PyTuple_GET_SIZE(arguments);
-  if (count > kMaxArguments) {
-    PyErr_Format(PyExc_ValueError, "[Op] at most %d arguments, got %zd", kMaxArguments, count);
-    return false;
-  }
   overload->arguments.resize(static_cast<size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     Argument& argument = overload->arguments[i];

@@ -48,7 +48,7 @@ struct Argument {
   bool mutated = false;
 };
 
-constexpr int kMaxArguments = 48;
+constexpr int kUsualArguments = 48;  // more of them (the backward of many views) go to the heap
 
 // ---------------------------------------------------------------- keys and caches
 // A key is a row of 64-bit words. Each value starts with a word whose top byte is its tag, so that
@@ -200,7 +200,8 @@ struct Op {
 enum class Outcome : uint8_t { Ok, Mismatch, Failed };
 
 struct Frame {
-  PyObject* values[kMaxArguments];  // per argument: given or default; borrowed
+  // Per argument: given or default; borrowed. Only reserved: its size() stays 0.
+  StackVector<PyObject*, kUsualArguments> values;
   StackVector<uint64_t, 128> key;
   StackVector<Tensor*, 16> tensors;  // borrowed
   StackVector<Scalar, 8> scalars;
@@ -257,9 +258,10 @@ inline Outcome bind_arguments(const Overload& overload, Frame* frame, PyObject* 
   if (kwnames || count < overload.required || count > overload.positional) [[unlikely]] {
     return bind_any(overload, frame, args, count, kwnames);
   }
-  for (Py_ssize_t i = 0; i < count; ++i) frame->values[i] = args[i];
   const Argument* arguments = overload.arguments.data();
   const Py_ssize_t total = static_cast<Py_ssize_t>(overload.arguments.size());
+  if (!frame->values.reserve(static_cast<size_t>(total))) [[unlikely]] return Outcome::Failed;
+  for (Py_ssize_t i = 0; i < count; ++i) frame->values[i] = args[i];
   for (Py_ssize_t i = count; i < total; ++i) frame->values[i] = arguments[i].default_value;
   return Outcome::Ok;
 }

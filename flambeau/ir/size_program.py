@@ -498,6 +498,7 @@ class ShapeEnvironment:
         self.hints: dict[str, int] = {}
         self.guards: list[Condition] = []
         self._replacements: dict[SizeExpr, Size] = {}
+        self._solved: set[Condition] = set()  # the guards that are replacements, too
 
     @property
     def inputs(self) -> list[str]:
@@ -591,11 +592,23 @@ class ShapeEnvironment:
         return value
 
     def _follows(self, condition: Condition) -> bool:
-        return any(_implies(guard, condition) for guard in self.guards)
+        # A guard about other symbols says nothing that bounds alone had not said, and a solved
+        # equality nothing that is not in the replacements, which are applied already.
+        names = _names(condition)
+        return any(
+            _implies(guard, condition)
+            for guard in self.guards
+            if guard not in self._solved and not names.isdisjoint(_names(guard))
+        )
 
     def _record(self, condition: Condition) -> None:
         """Add a guard, drop those it makes superfluous, and learn from an equality."""
-        self.guards = [guard for guard in self.guards if not _implies(condition, guard)]
+        names = _names(condition)
+        self.guards = [
+            guard
+            for guard in self.guards
+            if names.isdisjoint(_names(guard)) or not _implies(condition, guard)
+        ]
         replacement = self._solve(condition) if condition.operator == "==" else None
         if replacement is not None:
             atom, value = replacement
@@ -604,8 +617,15 @@ class ShapeEnvironment:
                 known: _size.replace_atoms(old, step) for known, old in self._replacements.items()
             }
             self._replacements[atom] = value
-            rewritten = [_rewrite(guard, step) for guard in self.guards]
+            named = _size.free_symbols(atom)
+
+            def rewrite(guard: Condition) -> Truth:
+                return guard if named.isdisjoint(_names(guard)) else _rewrite(guard, step)
+
+            rewritten = [rewrite(guard) for guard in self.guards]
             self.guards = list(dict.fromkeys(x for x in rewritten if isinstance(x, Condition)))
+            solved = [rewrite(guard) for guard in self._solved]
+            self._solved = {condition, *(x for x in solved if isinstance(x, Condition))}
         if condition not in self.guards:
             self.guards.append(condition)
 
@@ -626,6 +646,13 @@ class ShapeEnvironment:
             if best is None or rank > best[0]:
                 best = rank, atom, rest
         return None if best is None else best[1:]
+
+
+def _names(condition: Condition) -> frozenset[str]:
+    """The names of the symbols in a condition."""
+    if condition.conditions:
+        return frozenset().union(*map(_names, condition.conditions))
+    return _size.free_symbols(condition.left) | _size.free_symbols(condition.right)
 
 
 def _occurs(atom: SizeExpr, a: Size) -> bool:
