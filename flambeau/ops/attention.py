@@ -1,7 +1,7 @@
-"""`linear` and scaled dot-product attention.
+"""`linear` and scaled dot-product attention (Vaswani et al. 2017).
 
-Attention is written as its definition (Vaswani et al. 2017): the scores exist as a matrix for now;
-the tiled kernel with memory linear in the sequence is a kernel of its own later, under this name.
+Attention is one primitive (`prims/attention.py`), a tiled kernel with memory linear in the sequence.
+With dropout it is written as its definition, so that the draws are PyTorch's.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from flambeau.core.definition import op
 from flambeau.core.layout import same
 from flambeau.core.samples import T, sample
 from flambeau.ir.node import Node
-from flambeau.ir.size import prod
+from flambeau.ir.size import Size, floordiv, prod
 from flambeau.ops.activation import softmax_value
-from flambeau.ops.common import shown
+from flambeau.ops.common import shown, static_size
 from flambeau.ops.embedding import keep_mask
+from flambeau.prims.attention import attention, compute_dtype, masked_scores, repeat_heads
+from flambeau.prims.common import FLOATS, show
 
 
 def _linear_samples() -> Any:
@@ -67,78 +69,125 @@ def _attention_samples() -> Any:
     yield sample(T(2, 4, 8), T(2, 4, 8), T(2, 4, 8), is_causal=True)
     yield sample(T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), T(4, 5))
     yield sample(T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), scale=0.5)
+    yield sample(T(1, 4, 40, 8), T(1, 2, 40, 8), T(1, 2, 40, 8), is_causal=True, enable_gqa=True)
 
 
-def _scores(query: Node, key: Node, factor: float) -> Node:
-    order = (*range(key.ndim - 2), key.ndim - 1, key.ndim - 2)
-    return prims.matmul(query, prims.permute(key, order)) * factor
+_NAME = "scaled_dot_product_attention"
 
 
-def _batched(x: Node, lead: Any) -> Node:
-    return prims.broadcast_to(x, (*lead, *x.shape[-2:]))
+def _problem(what: str, hint: str) -> RuntimeError:
+    return RuntimeError(f"[{_NAME}] {what}\nhint: {hint}")
 
 
-def _causal(scores: Node) -> Node:
-    rows = prims.iota(scores.shape, scores.ndim - 2, "i64")
-    columns = prims.iota(scores.shape, scores.ndim - 1, "i64")
-    return columns <= rows
+def _check(query: Node, key: Node, value: Node, mask: Node | None) -> None:
+    named = (("query", query), ("key", key), ("value", value))
+    if min(x.ndim for _, x in named) < 2:
+        sizes = ", ".join(f"{name} {show(x.shape)}" for name, x in named)
+        raise _problem(
+            f"expected query, key and value to have at least 2 dimensions: {sizes}", "unsqueeze"
+        )
+    if not query.dtype == key.dtype == value.dtype:
+        dtypes = ", ".join(f"{name} is {x.dtype}" for name, x in named)
+        raise _problem(f"expected query, key and value to have one dtype: {dtypes}", "cast them")
+    if query.dtype not in FLOATS:
+        raise _problem(f"not defined for {query.dtype}", "cast query, key and value to float32")
+    if not same(query.shape[-1], key.shape[-1]) or not same(key.shape[-2], value.shape[-2]):
+        sizes = ", ".join(f"{name} {show(x.shape)}" for name, x in named)
+        raise _problem(f"sizes do not fit: {sizes}", "(*, L, E), (*, S, E), (*, S, V)")
+    if mask is not None and mask.dtype not in ("bool", "f32", query.dtype):
+        raise _problem(
+            f"expected attn_mask dtype to be bool or float or to match query dtype: attn_mask is "
+            f"{mask.dtype}, query is {query.dtype}",
+            "True keeps a key; numbers are added to the scores",
+        )
 
 
-@op(
-    "_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-    "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False, "
-    "generator? generator=None) -> Tensor",
-    where="private",
-    promote="keep",
-    samples=_attention_samples,
-)
-def attention(
+def _batches(
+    query: Node, key: Node, value: Node, grouped: bool
+) -> tuple[tuple[Size, ...], Node, Node, Node]:
+    """The result's leading sizes, and the operands as [B, H, *, *]; keys may have fewer heads."""
+    if grouped:
+        _check_groups(query, key, value)
+        lead = prims.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+        leads = [(*lead, x.shape[-3]) for x in (query, key, value)]
+    else:
+        lead = prims.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        leads = [lead] * 3
+    found: list[Node] = []
+    for x, wide in zip((query, key, value), leads):
+        x = prims.broadcast_to(x, (*wide, *x.shape[-2:]))
+        batch, heads = (prod(wide[:-1]), wide[-1]) if wide else (1, 1)
+        found.append(prims.reshape(x, (batch, heads, *x.shape[-2:])))
+    return leads[0], found[0], found[1], found[2]
+
+
+def _check_groups(query: Node, key: Node, value: Node) -> None:
+    if min(x.ndim for x in (query, key, value)) < 3:
+        raise _problem("enable_gqa needs heads", "(*, H, L, E): at least 3 dimensions")
+    heads, kept = query.shape[-3], key.shape[-3]
+    if not same(kept, value.shape[-3]) or not same(floordiv(heads, kept) * kept, heads):
+        raise _problem(
+            f"number of heads in key and value must divide the number of heads in query: query "
+            f"{show(query.shape)}, key {show(key.shape)}, value {show(value.shape)}",
+            "dimension -3 counts heads",
+        )
+
+
+def _full_mask(mask: Node, lead: tuple[Size, ...], query: Node, key: Node) -> Node:
+    """The mask as [B, H, L, S]."""
+    length, keys = query.shape[2], key.shape[2]
+    wide = prims.broadcast_to(mask, (*lead, length, keys))
+    shape = (query.shape[0], query.shape[1], length, keys)
+    wide = wide if wide.ndim == 4 else prims.reshape(wide, shape)
+    if query.dtype == "f64" and mask.dtype != "bool":
+        return prims.cast(wide, "f64")
+    return wide
+
+
+def _with_dropout(
+    operands: tuple[Node, Node, Node],
+    mask: Node | None,
+    factor: float,
+    causal: str,
+    dropout_p: float,
+    generator: int,
+) -> Node:
+    """The definition of attention, some of its weights dropped."""
+    query, key, value = (prims.cast(x, compute_dtype(x.dtype)) for x in operands)
+    key, value = (repeat_heads(x, query.shape[1]) for x in (key, value))
+    scores = masked_scores(query, key, mask, factor, causal)
+    weights = softmax_value(scores, scores.ndim - 1)
+    if mask is not None or causal == "lower":
+        any_kept = prims.reduce_dims("max", scores, (scores.ndim - 1,), True) > -math.inf
+        kept = prims.broadcast_to(any_kept, weights.shape)
+        weights = prims.where(kept, weights, prims.full_like(0, weights))
+    weights = weights * keep_mask(weights, dropout_p, generator)
+    return prims.cast(prims.matmul(weights, value), operands[0].dtype)
+
+
+def attend(
     query: Node,
     key: Node,
     value: Node,
     attn_mask: Node | None,
     dropout_p: float,
-    is_causal: bool,
+    causal: str,
     scale: float | None,
     enable_gqa: bool,
     generator: int,
 ) -> Node:
-    """softmax(Q K^T * scale + mask) V with static choices already made."""
-    from flambeau.ops.common import static_size
-
-    if enable_gqa:
-        key, value = _repeat_heads(query, key), _repeat_heads(query, value)
-    lead = prims.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    query, key, value = (_batched(x, lead) for x in (query, key, value))
-    factor = scale if scale is not None else 1.0 / math.sqrt(static_size(query.shape[-1]))
-    scores = _scores(query, key, factor)
-    if is_causal:
-        scores = prims.where(_causal(scores), scores, prims.full_like(-math.inf, scores))
-    if attn_mask is not None:
-        mask = prims.broadcast_to(attn_mask, scores.shape)
-        if mask.dtype == "bool":
-            scores = prims.where(mask, scores, prims.full_like(-math.inf, scores))
-        else:
-            scores = scores + prims.cast(mask, scores.dtype)
-    weights = softmax_value(scores, scores.ndim - 1)
-    if attn_mask is not None and attn_mask.dtype == "bool":
-        any_kept = prims.reduce_dims("max", scores, (scores.ndim - 1,), True) > -math.inf
-        kept = prims.broadcast_to(any_kept, weights.shape)
-        weights = prims.where(kept, weights, prims.full_like(0, weights))
+    """softmax(Q K^T * scale + mask) V; `causal` as in `prims/attention.py`."""
+    _check(query, key, value, attn_mask)
+    lead, *operands = _batches(query, key, value, enable_gqa)
+    mask = None if attn_mask is None else _full_mask(attn_mask, lead, operands[0], operands[1])
+    size = max(1, static_size(query.shape[-1]))
+    factor = scale if scale is not None else 1.0 / math.sqrt(size)
     if dropout_p > 0.0:
-        weights = weights * keep_mask(weights, dropout_p, generator)
-    return prims.matmul(weights, value)
-
-
-def _repeat_heads(query: Node, x: Node) -> Node:
-    """Grouped-query attention: each head of x serves several heads of the query."""
-    heads, groups = query.shape[-3], x.shape[-3]
-    factor = heads // groups
-    lead = x.shape[:-3]
-    wide = (*lead, groups, factor, *x.shape[-2:])
-    dims = (*range(len(lead) + 1), len(lead) + 2, len(lead) + 3)
-    repeated = prims.broadcast(x, wide, dims)
-    return prims.reshape(repeated, (*lead, heads, *x.shape[-2:]))
+        packed = (operands[0], operands[1], operands[2])
+        out = _with_dropout(packed, mask, factor, causal, dropout_p, generator)
+    else:
+        out = attention(operands[0], operands[1], operands[2], mask, factor, causal)
+    return prims.reshape(out, (*lead, *out.shape[2:]))
 
 
 @op(
@@ -146,7 +195,8 @@ def _repeat_heads(query: Node, x: Node) -> Node:
     "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, "
     "bool enable_gqa=False, generator? generator=None) -> Tensor",
     where="nn.functional",
-    promote="keep",
+    promote="none",
+    layout="follow",
     samples=_attention_samples,
 )
 def scaled_dot_product_attention(
@@ -178,6 +228,31 @@ def scaled_dot_product_attention(
             "[scaled_dot_product_attention] explicit attn_mask should not be set when "
             "is_causal=True\nhint: fold the causal mask into attn_mask"
         )
-    return attention(
-        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, generator
-    )
+    causal = "upper" if is_causal else "none"
+    return attend(query, key, value, attn_mask, dropout_p, causal, scale, enable_gqa, generator)
+
+
+def _lower_samples() -> Any:
+    yield sample(T(2, 3, 4, 8), T(2, 3, 7, 8), T(2, 3, 7, 6))
+    yield sample(T(2, 7, 8), T(2, 4, 8), T(2, 4, 8))
+
+
+@op(
+    "_attention_lower_right(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, *, "
+    "float? scale=None, bool enable_gqa=False, generator? generator=None) -> Tensor",
+    where="private",
+    promote="none",
+    layout="follow",
+    samples=_lower_samples,
+)
+def attention_lower_right(
+    query: Node,
+    key: Node,
+    value: Node,
+    dropout_p: float,
+    scale: float | None,
+    enable_gqa: bool,
+    generator: int,
+) -> Node:
+    """Attention in which the last query sees all keys, the one before it all but the last, ..."""
+    return attend(query, key, value, None, dropout_p, "lower", scale, enable_gqa, generator)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.compiler.schedule.attention import attention
 from flambeau.compiler.schedule.build import Memory, Place
 from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count, reshape_strides
@@ -279,6 +280,7 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
 
 HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall]]] = {
     "matmul": _matmul,
+    "attention": attention,
     "sort": _sort,
     "sort_indices": _sort,
     "scatter": _scatter,

@@ -1,0 +1,249 @@
+"""What the kernels of attention share: their blocks, and C text for packing, masks and softmax.
+
+The canonical order of a row (docs/design.md): keys in blocks of `KEYS`, blocks in segments of
+`SEGMENT` keys. A score is the canonical product over the head's size. A block has its maximum m,
+weights exp(score - m) and their sum: key i adds to lane i mod 16, the lanes end by the tree 8, 4,
+2, 1; its product with the values is one chain of FMAs from +0 per element. What came before in the
+segment is scaled by exp(old m - new m) in the FMA that adds the block; segments are joined in the
+same way. A block that a row does not see changes none of its bits, so it may be skipped.
+
+Tiles hold queries along the lanes: scores [key][query], sums of values [d][query]. Every matrix
+product runs in the micro-kernels of `c_micro`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flambeau.compiler.codegen.c_forms import SYMBOL
+from flambeau.compiler.codegen.c_micro import Micro, _Packing
+from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, signed_kind
+from flambeau.compiler.targets import Target
+from flambeau.ir.kernel import Kernel
+
+KEYS = 128  # keys of a block: part of the semantics
+SEGMENT = 1024  # keys of a segment: part of the semantics
+LANES = 16  # of the sum of weights: part of the semantics
+TILES = 4  # tiles of queries that share a packed block of keys
+
+
+def compute_kind(dtype: str) -> str:
+    """The kind in which scores and sums are computed."""
+    return "f64" if dtype == "f64" else "f32"
+
+
+class _MaskPacking(_Packing):
+    """Packs a bool mask as what is added to scores: 0 where True, else -inf."""
+
+    def decode(self, value: str, lanes: int) -> str:
+        """See `_Packing`; other masks are packed as they are."""
+        if self.stored != "bool":
+            return super().decode(value, lanes)
+        return f"{SYMBOL}_bias_x{lanes}({value})"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Names and C text of one attention kernel.
+
+    Attributes:
+        stored: dtype of query, key, value and result.
+        mask: dtype of the mask, or "".
+        micro: the micro-kernels.
+    """
+
+    stored: str
+    mask: str
+    micro: Micro
+
+    @staticmethod
+    def of(kernel: Kernel, target: Target) -> Attention:
+        """The text of a kernel's settings."""
+        stored, mask = kernel.setting("dtype"), kernel.setting("mask")
+        return Attention(stored, mask, Micro.of(compute_kind(stored), target))
+
+    @property
+    def kind(self) -> str:
+        """Kind of scores and sums."""
+        return self.micro.kind
+
+    @property
+    def names(self) -> dict[str, str | int]:
+        """What the texts below are formatted with."""
+        kind, lanes = self.kind, self.micro.lanes
+        integer = signed_kind(kind)
+        return {
+            "T": f"{kind}x1",
+            "V": f"{kind}x{lanes}",
+            "I": f"{integer}x{lanes}",
+            "I1": f"{integer}x1",
+            "M": f"{MEMORY_KIND[self.stored]}x1",
+            "N": lanes,
+            "C": self.micro.columns,
+            "R": self.micro.rows,
+            "KEYS": KEYS,
+            "SEGMENT": SEGMENT,
+            "LANES": LANES,
+            "TILES": TILES,
+            "micro": self.micro.name,
+            "pack": self.micro.packing_name(self.stored),
+            "turn": self.micro.packing_name(self.kind),
+            "infinity": "__builtin_inff()" if kind == "f32" else "__builtin_inf()",
+        }
+
+    def fill(self, text: str) -> str:
+        """A text with names put in, where it has <name>."""
+        for name, value in self.names.items():
+            text = text.replace(f"<{name}>", str(value))
+        return text
+
+    def per_vector(self, line: str) -> str:
+        """A line once for every vector of a tile's row, <w> being its number."""
+        return "".join(
+            line.replace("<w>", str(w)).replace("<at>", str(w * self.micro.lanes))
+            for w in range(self.micro.columns // self.micro.lanes)
+        )
+
+    def packing(self) -> str:
+        """Micro-kernels, and the packing of operands, of computed values and of the mask."""
+        texts = [self.micro.text(), self.micro.packing(self.stored)]
+        if self.stored != self.kind:
+            texts.append(self.micro.packing(self.kind))
+        if self.mask:
+            texts.append(self.mask_packing())
+        return "".join(texts)
+
+    # ------------------------------------------------------------------------- masks
+
+    def mask_packing(self) -> str:
+        """The packing function of the mask, `fb_kernel_mask`."""
+        packing = _MaskPacking(self.micro, self.mask)
+        text = packing.text().replace(packing.name, f"{SYMBOL}_mask")
+        if self.mask != "bool":
+            return text
+        lines = []
+        for lanes in {1, self.micro.lanes}:
+            v, i = f"{self.kind}x{lanes}", f"{signed_kind(self.kind)}x{lanes}"
+            wide = f"fb_to_{i}(m)" if lanes > 1 else "m"
+            lines.append(
+                f"static inline FB_ALWAYS {v} {SYMBOL}_bias_x{lanes}(u8x{lanes} m) {{\n"
+                f"  return fb_select_{v}(({i}){self._test(wide, lanes)}, fb_splat_{v}(0), "
+                f"fb_splat_{v}(-{self.names['infinity']}));\n}}\n"
+            )
+        return "".join([*lines, text])
+
+    def _test(self, value: str, lanes: int) -> str:
+        return f"({value} != 0)" if lanes > 1 else f"-({value} != 0)"
+
+    # ------------------------------------------------------------------------- tiles
+
+    def scores(self) -> str:
+        """`fb_kernel_scores`: s[key][query] from panels of keys and a tile of queries."""
+        return self.fill("""\
+static void fb_kernel_scores(long long count, long long width, long long depth, const <T> *keys,
+    const <T> *queries, <T> *s) {
+  for (long long j = 0; j < count; j += <R>) {
+    const long long rows = width - j < <R> ? width - j : <R>;
+    long long d = 0;
+    do {
+      const long long part = depth - d < 256 ? depth - d : 256;
+      <micro>(rows, part, keys + j * depth + d * rows, queries + d * <C>, <C>, s + j * <C>, <C>,
+          d > 0);
+      d += 256;
+    } while (d < depth);
+  }
+}
+""")
+
+    def hide(self) -> str:
+        """`fb_kernel_hide`: the scores with masks applied. A change of the scores (a function of
+        score, batch, head, query and key, as a printed sub-graph) has its place in front of it."""
+        bias = self.per_vector("""\
+      { const <V> b = *(const <V> *)(bias + j * <C> + <at>);
+        <V> *t = (<V> *)(s + j * <C> + <at>);
+        *t = fb_select_<V>((<I>)(b == hidden), hidden, *t + b); }
+""")
+        late = self.per_vector("""\
+      { <V> *t = (<V> *)(s + j * <C> + <at>);
+        *t = fb_select_<V>((<I>)(key < *(const <I> *)(end + <at>)), *t, hidden); }
+""")
+        return self.fill(f"""\
+static void fb_kernel_hide(long long count, const <T> *bias, const <I1> *end, <T> *s) {{
+  const <V> hidden = fb_splat_<V>(-<infinity>);
+  if (bias)
+    for (long long j = 0; j < count; ++j) {{
+{bias}    }}
+  if (end)
+    for (long long j = 0; j < count; ++j) {{
+      const <I> key = (<I1>)j - (<I>){{0}};
+{late}    }}
+}}
+""")
+
+    def softmax(self) -> str:
+        """`fb_kernel_softmax`: weights of a block in place of its scores, and its statistics.
+
+        state: rows of C elements: maximum, sum, factor of what came before, and whether (all bits
+        set) a query sees any key of the block.
+        """
+        w = self.per_vector
+        return self.fill(
+            "static void fb_kernel_softmax(long long count, <T> *s, <T> *state) {\n"
+            "  <T> lanes[<LANES> * <C>] FB_ALIGNED;\n"
+            + w("  <V> top<w> = fb_splat_<V>(-<infinity>);\n")
+            + "  for (long long j = 0; j < count; ++j) {\n"
+            + w(
+                "    { const <V> t = *(const <V> *)(s + j * <C> + <at>);\n"
+                "      top<w> = fb_select_<V>((<I>)(top<w> < t), t, top<w>); }\n"
+            )
+            + "  }\n"
+            + w("""\
+  *(<I> *)(state + 3 * <C> + <at>) = (<I>)(top<w> != -<infinity>);
+  { const <V> before = *(const <V> *)(state + <at>);
+    top<w> = fb_select_<V>((<I>)(top<w> < before), before, top<w>);
+    *(<V> *)(state + <at>) = top<w>;
+    top<w> = fb_select_<V>((<I>)(top<w> == -<infinity>), fb_splat_<V>(0), top<w>);
+    *(<V> *)(state + 2 * <C> + <at>) = fb_exp_<V>(before - top<w>); }
+""")
+            + "  for (long long i = 0; i < <LANES>; ++i) {\n"
+            + w("    <V> sum<w> = {0};\n")
+            + "    for (long long j = i; j < count; j += <LANES>) {\n"
+            + w("      <V> *t<w> = (<V> *)(s + j * <C> + <at>);\n")
+            + w("      const <V> e<w> = fb_exp_<V>(*t<w> - top<w>);\n")
+            + w("      *t<w> = e<w>; sum<w> += e<w>;\n")
+            + "    }\n"
+            + w("    *(<V> *)(lanes + i * <C> + <at>) = sum<w>;\n")
+            + "  }\n"
+            "  for (long long h = <LANES> / 2; h; h /= 2)\n"
+            "    for (long long i = 0; i < h * <C>; i += <N>)\n"
+            "      *(<V> *)(lanes + i) += *(const <V> *)(lanes + i + h * <C>);\n"
+            + w("""\
+  { <V> *sum = (<V> *)(state + <C> + <at>);
+    *sum = fb_fma_<V>(*sum, *(const <V> *)(state + 2 * <C> + <at>), *(const <V> *)(lanes + <at>)); }
+""")
+            + "}\n"
+        )
+
+    def rows(self) -> str:
+        """`fb_kernel_rows`: columns of a computed tile to rows of stored elements."""
+        n, memory = self.micro.lanes, MEMORY_KIND[self.stored]
+        value = "*(const <V> *)(rows + i * size + d)"
+        if self.stored in HALVES:
+            value = f"fb_to{self.stored}_<V>({value})"
+        return self.fill(f"""\
+static void fb_kernel_rows(long long count, long long size, const <T> *tile, <T> *rows, <M> *to,
+    long long step, long long d_step) {{
+  const long long direct = {int(self.stored == self.kind)} && d_step == 1;
+  <turn>(size, size, count, tile, <C>, 1, direct ? (<T> *)to : rows, direct ? step : size);
+  if (direct) return;
+  for (long long i = 0; i < count; ++i)
+    for (long long d = 0; d < size; d += <N>) {{
+      const {memory}x{n} v = {value};
+      if (d_step == 1) fb_storem_{memory}x{n}(to + i * step + d, v, size - d);
+      else fb_scatterm_{memory}x{n}(to + i * step + d * d_step, d_step, v, size - d);
+    }}
+}}
+""")
+
+
+__all__ = ["KEYS", "LANES", "SEGMENT", "TILES", "Attention", "compute_kind"]

@@ -1,0 +1,265 @@
+"""Attention, forward, for many queries: tiles of queries against packed blocks of keys.
+
+Parameters: query, key, value, [mask,] out, lse. Queries of the heads that share keys are one list
+of rows (head, position). A chunk is `TILES` tiles of these rows.
+
+Sizes: 0 batch, 1 heads of the keys, 2 heads of the query for each of them, 3 queries, 4 keys, 5 and
+6 sizes of a query and of a value, 7 how many keys more than its number a query sees, 8 whether lse
+is wanted, then strides (batch, head, row, element) of query 9, key 13, value 17, out 21, mask 25.
+"""
+
+from __future__ import annotations
+
+from flambeau.compiler.codegen.c_attention import Attention
+from flambeau.compiler.targets import Target
+from flambeau.ir.kernel import Kernel
+
+# Scratch of a chunk, in elements; the tiles' parts come last. See `scratch_elements`.
+_LAYOUT = """\
+  <T> *keys = scratch, *values = keys + (<KEYS> + <R>) * size;
+  <T> *s = values + (width + <R>) * <KEYS>, *bias = s + (<KEYS> + <R>) * <C>;
+  <T> *chain = bias + <KEYS> * <C>, *tiles = chain + (width + <R>) * <C>;
+  const long long tile_size = (size + 2 * width + 8) * <C>;
+"""
+
+_QUERIES = """\
+typedef struct { long long first, last, batch, head, top; } fb_kernel_work;
+
+/* The rows from i on that lie along memory: their head, position and count. */
+static inline long long fb_kernel_run(const long long *n, const fb_kernel_work *w, long long row,
+    long long end, long long *head, long long *position) {
+  const long long group = row / n[3];
+  *position = row - group * n[3];
+  *head = w->head * n[2] + group;
+  const long long left = n[3] - *position;
+  return left < end - row ? left : end - row;
+}
+
+/* Packs a tile of queries, scaled, and tells how many keys each of them sees. */
+static void fb_kernel_queries(const <M> *from, const long long *n, <T> scale,
+    const fb_kernel_work *w, long long row, <T> *to, long long *ends) {
+  const long long end = row + <C> < w->last ? row + <C> : w->last;
+  for (long long r = row; r < end;) {
+    long long head, position;
+    const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
+    <pack>(run, r + run == end ? <C> - i : run, n[5],
+        from + w->batch * n[9] + head * n[10] + position * n[11], n[11], n[12], to + i, <C>);
+    for (long long l = 0; l < run; ++l) {
+      const long long seen = position + l + 1 + n[7];
+      ends[i + l] = seen < 0 ? 0 : seen < n[4] ? seen : n[4];
+    }
+    r += run;
+  }
+  for (long long i = end - row; i < <C>; ++i) ends[i] = ends[0];
+  for (long long d = 0; d < n[5] * <C>; d += <N>) *(<V> *)(to + d) *= scale;
+}
+"""
+
+_TILE = """\
+/* Adds a block of keys to a tile's sums. */
+static void fb_kernel_add(long long count, long long packed, const long long *n, const <T> *values,
+    const <T> *s, <T> *chain, <T> *sums, const <T> *state) {
+  for (long long d = 0; d < n[6]; d += <R>) {
+    const long long rows = n[6] - d < <R> ? n[6] - d : <R>;
+    <micro>(rows, count, values + d * packed, s, <C>, chain + d * <C>, <C>, 0);
+  }
+  for (long long d = 0; d < n[6]; ++d) {
+ADD  }
+}
+
+/* A segment's sums join those of the segments before it. */
+static void fb_kernel_join(long long width, <T> *sums, <T> *state, <T> *total) {
+  <T> *whole = state + 4 * <C>;
+JOIN}
+
+/* Divides by the sums of weights and writes the results. */
+static void fb_kernel_finish(char *const *p, const long long *n, const fb_kernel_work *w,
+    long long row, <T> *sums, const <T> *state, <T> *rows) {
+  <T> lse[<C>] FB_ALIGNED;
+FINISH  const long long end = row + <C> < w->last ? row + <C> : w->last;
+  for (long long r = row; r < end;) {
+    long long head, position;
+    const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
+    <M> *to = (<M> *)p[OUT] + w->batch * n[21] + head * n[22] + position * n[23];
+    fb_kernel_rows(run, n[6], sums + i, rows, to, n[23], n[24]);
+    <T> *known = (<T> *)p[LSE] + (w->batch * n[1] * n[2] + head) * n[3] + position;
+    for (long long l = 0; n[8] && l < run; ++l) known[l] = lse[i + l];
+    r += run;
+  }
+}
+"""
+
+_ADD = """\
+    { const <V> live = *(const <V> *)(state + 3 * <C> + <at>);
+      const <V> part = (<V>)((<I>)*(const <V> *)(chain + d * <C> + <at>) & (<I>)live);
+      <V> *sum = (<V> *)(sums + d * <C> + <at>);
+      *sum = fb_fma_<V>(*sum, *(const <V> *)(state + 2 * <C> + <at>), part); }
+"""
+
+_JOIN = """\
+  { const <V> before = *(<V> *)(whole + <at>), here = *(<V> *)(state + <at>);
+    const <V> top = fb_select_<V>((<I>)(before < here), here, before);
+    const <V> base = fb_select_<V>((<I>)(top == -<infinity>), fb_splat_<V>(0), top);
+    const <V> a = fb_exp_<V>(before - base), b = fb_exp_<V>(here - base);
+    *(<V> *)(whole + <at>) = top;
+    <V> *sum = (<V> *)(whole + <C> + <at>);
+    *sum = fb_fma_<V>(*(<V> *)(state + <C> + <at>), b, *sum * a);
+    for (long long d = 0; d < width; ++d) {
+      <V> *t = (<V> *)(total + d * <C> + <at>);
+      *t = fb_fma_<V>(*(<V> *)(sums + d * <C> + <at>), b, *t * a);
+      *(<V> *)(sums + d * <C> + <at>) = fb_splat_<V>(0);
+    }
+    *(<V> *)(state + <at>) = fb_splat_<V>(-<infinity>);
+    *(<V> *)(state + <C> + <at>) = fb_splat_<V>(0); }
+"""
+
+_FINISH = """\
+  { const <V> sum = *(const <V> *)(state + <C> + <at>);
+    const <I> none = (<I>)(sum == 0);
+    const <V> factor = fb_select_<V>(none, fb_splat_<V>(0), 1 / sum);
+    if (n[8])
+      *(<V> *)(lse + <at>) = fb_select_<V>(none, fb_splat_<V>(<infinity>),
+          *(const <V> *)(state + <at>) + fb_log_<V>(sum));
+    for (long long d = 0; d < n[6]; ++d) {
+      <V> *t = (<V> *)(sums + d * <C> + <at>);
+      *t = *t * factor + 0;
+    } }
+"""
+
+_BIAS = """\
+/* Packs a tile's part of the mask; false where no query sees any of the keys. */
+static int fb_kernel_biases(const char *from, const long long *n, const fb_kernel_work *w,
+    long long row, long long key, long long count, <T> *bias) {
+  const long long end = row + <C> < w->last ? row + <C> : w->last;
+  for (long long r = row; r < end;) {
+    long long head, position;
+    const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
+    fb_kernel_mask(run, r + run == end ? <C> - i : run, count, (const MASK *)from
+        + w->batch * n[25] + head * n[26] + position * n[27] + key * n[28], n[27], n[28],
+        bias + i, <C>);
+    r += run;
+  }
+  for (long long i = end - row; i < <C>; ++i)
+    for (long long j = 0; j < count; ++j) bias[j * <C> + i] = bias[j * <C>];
+  <V> top = *(const <V> *)bias;
+  for (long long j = 0; j < count * <C>; j += <N>) {
+    const <V> t = *(const <V> *)(bias + j);
+    top = fb_select_<V>((<I>)(t != -<infinity>), t, top);
+  }
+  const <I> live = (<I>)(top != -<infinity>);
+  return fb_any_<I>(live);
+}
+"""
+
+_CHUNK = """\
+/* Everything that a block of keys, packed, does to a tile. */
+static void fb_kernel_block(char *const *p, const long long *n, const fb_kernel_work *w,
+    long long row, long long key, long long packed, const long long *ends, const <T> *keys,
+    const <T> *values, <T> *s, <T> *bias, <T> *chain, <T> *tile) {
+  long long count = 0, least = packed;
+  <I1> end[<C>] FB_ALIGNED;
+  for (long long i = 0; i < <C>; ++i) {
+    const long long left = ends[i] - key, seen = left < 0 ? 0 : left < packed ? left : packed;
+    end[i] = (<I1>)seen;
+    count = seen > count ? seen : count;
+    least = seen < least ? seen : least;
+  }
+  if (!count) return;
+  <T> *sums = tile + n[5] * <C>, *state = sums + 2 * n[6] * <C>;
+MASKED  fb_kernel_scores(count, packed, n[5], keys, tile, s);
+  if (BIAS || least < count) fb_kernel_hide(count, BIAS, least < count ? end : 0, s);
+  fb_kernel_softmax(count, s, state);
+  fb_kernel_add(count, packed, n, values, s, chain, sums, state);
+}
+
+static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale, fb_kernel_work *w,
+    <T> *scratch) {
+  const long long size = n[5], width = n[6];
+LAYOUT  long long ends[<TILES>][<C>];
+  const long long count = (w->last - w->first + <C> - 1) / <C>;
+  w->top = 0;
+  for (long long t = 0; t < count; ++t) {
+    <T> *tile = tiles + t * tile_size, *rest = tile + size * <C>;
+    fb_kernel_queries((const <M> *)p[0], n, scale, w, w->first + t * <C>, tile, ends[t]);
+    for (long long i = 0; i < <C>; ++i) if (ends[t][i] > w->top) w->top = ends[t][i];
+    for (long long i = 0; i < (2 * width + 8) * <C>; i += <N>) *(<V> *)(rest + i) = fb_splat_<V>(0);
+    for (long long i = 0; i < <C>; i += <N>) {
+      *(<V> *)(rest + 2 * width * <C> + i) = fb_splat_<V>(-<infinity>);
+      *(<V> *)(rest + (2 * width + 4) * <C> + i) = fb_splat_<V>(-<infinity>);
+    }
+  }
+  const <M> *from_k = (const <M> *)p[1] + w->batch * n[13] + w->head * n[14];
+  const <M> *from_v = (const <M> *)p[2] + w->batch * n[17] + w->head * n[18];
+  for (long long key = 0; key < w->top; key += <KEYS>) {
+    const long long packed = w->top - key < <KEYS> ? w->top - key : <KEYS>;
+    for (long long j = 0; j < packed; j += <R>) {
+      const long long rows = packed - j < <R> ? packed - j : <R>;
+      <pack>(rows, rows, size, from_k + (key + j) * n[15], n[15], n[16], keys + j * size, rows);
+    }
+    for (long long d = 0; d < width; d += <R>) {
+      const long long rows = width - d < <R> ? width - d : <R>;
+      <pack>(rows, rows, packed, from_v + key * n[19] + d * n[20], n[20], n[19],
+          values + d * packed, rows);
+    }
+    for (long long t = 0; t < count; ++t) {
+      <T> *tile = tiles + t * tile_size, *sums = tile + size * <C>;
+      if (key && key % <SEGMENT> == 0)
+        fb_kernel_join(width, sums, sums + 2 * width * <C>, sums + width * <C>);
+      fb_kernel_block(p, n, w, w->first + t * <C>, key, packed, ends[t], keys, values, s, bias,
+          chain, tile);
+    }
+  }
+  for (long long t = 0; t < count; ++t) {
+    <T> *sums = tiles + t * tile_size + size * <C>, *state = sums + 2 * width * <C>;
+    if (w->top > <SEGMENT>) {
+      fb_kernel_join(width, sums, state, sums + width * <C>);
+      state += 4 * <C>;
+      sums += width * <C>;
+    }
+    fb_kernel_finish(p, n, w, w->first + t * <C>, sums, state, s);
+  }
+}
+
+void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long begin,
+    long long end, char *scratch) {
+  const long long rows = n[2] * n[3], edge = <TILES> * <C>, blocks = (rows + edge - 1) / edge;
+  for (long long c = begin; c < end; ++c) {
+    const long long both = c / blocks, first = (blocks - 1 - c % blocks) * edge;
+    fb_kernel_work w = { first, first + edge < rows ? first + edge : rows, both / n[1],
+        both % n[1], 0 };
+    fb_kernel_chunk(p, n, (<T>)x[0].d, &w, (<T> *)scratch);
+  }
+}
+"""
+
+
+def print_template(kernel: Kernel, target: Target) -> str:
+    """C text of the kernel."""
+    made = Attention.of(kernel, target)
+    masked = bool(made.mask)
+    tile = _TILE.replace("ADD", made.per_vector(_ADD), 1)
+    tile = tile.replace("JOIN", made.per_vector(_JOIN), 1)
+    tile = tile.replace("FINISH", made.per_vector(_FINISH), 1)
+    tile = tile.replace("OUT", str(3 + masked)).replace("LSE", str(4 + masked))
+    test = "  if (!fb_kernel_biases(p[3], n, w, row, key, count, bias)) return;\n"
+    chunk = _CHUNK.replace("LAYOUT", _LAYOUT).replace("MASKED", test if masked else "")
+    chunk = chunk.replace("BIAS", "bias" if masked else "0")
+    bias = _BIAS.replace("MASK", "u8x1" if made.mask == "bool" else _memory(made.mask))
+    parts = [
+        made.packing(),
+        made.scores(),
+        made.hide(),
+        made.softmax(),
+        made.rows(),
+        made.fill(_QUERIES),
+        made.fill(bias) if masked else "",
+        made.fill(tile),
+        made.fill(chunk),
+    ]
+    return "".join(parts)
+
+
+def _memory(dtype: str) -> str:
+    from flambeau.compiler.codegen.c_types import MEMORY_KIND
+
+    return f"{MEMORY_KIND[dtype]}x1" if dtype else ""

@@ -1,0 +1,392 @@
+"""Scaled dot-product attention (Vaswani et al. 2017) as primitives that no kernel has to spell out.
+
+    attention           operands query [B, H, L, E], key [B, K, S, E], value [B, K, S, V] and, if
+                        any, mask [B, H, L, S] (bool: True keeps; or added to the scores); K
+                        divides H. Attributes scale, causal ("none", "upper": query i sees keys
+                        0..i, "lower": 0..i + S - L). Results: "out" [B, H, L, V], "lse" [B, H, L]:
+                        the logarithm of the sum of exponentials, +inf where a query sees nothing.
+    attention_backward  operands grad [B, H, L, V], query, key, value, out, lse and, if any, mask;
+                        results "query", "key", "value": their gradients.
+
+A query that sees no key gives zeros. Half types compute in f32, and so does lse. The matrix of
+weights is never stored: the backward computes it again from lse (Dao et al. 2022). The gradients of
+lse, of a mask and of the backward itself, which few programs need, are formulas in primitives and
+do store it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau.ir.environment import same_shape, same_size
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, floordiv, known_equal
+from flambeau.prims import pointwise, reduce, shape
+from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
+from flambeau.prims.create import full_like, iota, zeros_like
+from flambeau.prims.record import Primitive, bind, register
+from flambeau.prims.routine import matmul
+
+RESULTS = {"attention": ("out", "lse"), "attention_backward": ("query", "key", "value")}
+_KERNEL = False
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+
+
+def compute_dtype(dtype: str) -> str:
+    """The dtype that scores and sums have."""
+    return "f64" if dtype == "f64" else "f32"
+
+
+# ------------------------------------------------------------------------------------ type rules
+
+
+def _check_operands(name: str, query: Node, key: Node, value: Node, mask: tuple[Node, ...]) -> None:
+    check_dtype(name, query, FLOATS)
+    for x in (key, value):
+        check_dtype(name, x, frozenset({query.dtype}))
+    fits = (
+        query.ndim == key.ndim == value.ndim == 4
+        and same_size(query.shape[0], key.shape[0])
+        and same_size(query.shape[3], key.shape[3])
+        and same_shape(key.shape[:3], value.shape[:3])
+    )
+    if not fits:
+        raise ValueError(
+            f"[{name}] query {show(query.shape)}, key {show(key.shape)} and value "
+            f"{show(value.shape)} do not fit\nhint: (B, H, L, E), (B, K, S, E), (B, K, S, V)"
+        )
+    for x in mask:
+        check_dtype(name, x, FLOATS | {"bool"})
+        if not same_shape(x.shape, (*query.shape[:3], key.shape[2])):
+            raise ValueError(
+                f"[{name}] mask {show(x.shape)} does not fit query {show(query.shape)} and key "
+                f"{show(key.shape)}\nhint: broadcast it to (B, H, L, S)"
+            )
+
+
+def _infer_attention(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("attention", operands, max(3, min(4, len(operands))))
+    query, key, value, *mask = operands
+    _check_operands("attention", query, key, value, tuple(mask))
+    if constants["result"] == "lse":
+        return compute_dtype(query.dtype), query.shape[:3]
+    return query.dtype, (*query.shape[:3], value.shape[3])
+
+
+def _infer_backward(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("attention_backward", operands, max(6, min(7, len(operands))))
+    grad, query, key, value, out, lse, *mask = operands
+    _check_operands("attention_backward", query, key, value, tuple(mask))
+    fits = same_shape(grad.shape, out.shape) and same_shape(lse.shape, query.shape[:3])
+    if not fits or not same_shape(out.shape, (*query.shape[:3], value.shape[3])):
+        raise ValueError(
+            f"[attention_backward] gradient {show(grad.shape)}, result {show(out.shape)} and lse "
+            f"{show(lse.shape)} do not fit\nhint: they are those of one attention"
+        )
+    like = {"query": query, "key": key, "value": value}[constants["result"]]
+    return like.dtype, like.shape
+
+
+# ------------------------------------------------------------------------------------ formulas
+
+
+def _turned(x: Node) -> Node:
+    return shape.permute(x, (0, 1, 3, 2))
+
+
+def _columns(values: Node, like: Node) -> Node:
+    """values[B, H, L] at every column of a [B, H, L, *] value."""
+    return shape.broadcast(values, like.shape, (0, 1, 2))
+
+
+def _row_sums(x: Node) -> Node:
+    return reduce.sum(x, axis=3)
+
+
+def repeat_heads(x: Node, heads: Size) -> Node:
+    """Each head of [B, K, *, *] for the heads of the query that it serves."""
+    batch, kept, *rest = x.shape
+    if known_equal(kept, heads):
+        return x
+    wide = (batch, kept, floordiv(heads, kept), *rest)
+    return shape.reshape(shape.broadcast(x, wide, (0, 1, 3, 4)), (batch, heads, *rest))
+
+
+def _sum_heads(x: Node, kept: Size) -> Node:
+    """The transpose of `repeat_heads`."""
+    batch, heads, *rest = x.shape
+    if known_equal(kept, heads):
+        return x
+    wide = (batch, kept, floordiv(heads, kept), *rest)
+    return reduce.sum(shape.reshape(x, wide), axis=2)
+
+
+def masked_scores(query: Node, key: Node, mask: Node | None, scale: float, causal: str) -> Node:
+    """Scores of every query and key, -inf where the key is not seen; heads are equal."""
+    scores = matmul(query, _turned(key)) * scale
+    hidden = full_like(-math.inf, scores)
+    if causal != "none":
+        last: Node = iota(scores.shape, 2, "i64")
+        if causal == "lower":
+            last = last + (key.shape[2] - query.shape[2])
+        scores = pointwise.where(pointwise.le(iota(scores.shape, 3, "i64"), last), scores, hidden)
+    if mask is None:
+        return scores
+    if mask.dtype == "bool":
+        return pointwise.where(mask, scores, hidden)
+    return scores + pointwise.cast(mask, scores.dtype)
+
+
+class _Formula:
+    """The matrices of one attention, in its compute dtype, and gradients by them."""
+
+    def __init__(self, y: Node, operands: tuple[Node, ...], lse: Node) -> None:
+        query, key, value, *mask = operands
+        self.operands = operands
+        self.dtype = compute_dtype(query.dtype)
+        self.heads, self.kept = query.shape[1], key.shape[1]
+        self.scale: float = y.attribute("scale")
+        self.query = pointwise.cast(query, self.dtype)
+        self.key = repeat_heads(pointwise.cast(key, self.dtype), self.heads)
+        self.value = repeat_heads(pointwise.cast(value, self.dtype), self.heads)
+        scores = masked_scores(
+            self.query, self.key, mask[0] if mask else None, self.scale, y.attribute("causal")
+        )
+        self.weights = pointwise.exp(scores - _columns(lse, scores))
+
+    def by_scores(self, g: Node) -> tuple[Node, Node]:
+        """Gradients by query and (repeated) key, given that by the scores."""
+        scaled = g * self.scale
+        return matmul(scaled, self.key), matmul(_turned(scaled), self.query)
+
+    def back(self, query: Node, key: Node, value: Node | None, scores: Node) -> list[Node | None]:
+        """Gradients in the operands' own dtypes and shapes."""
+        own = self.operands
+        found = [
+            pointwise.cast(query, own[0].dtype),
+            pointwise.cast(_sum_heads(key, self.kept), own[1].dtype),
+            None if value is None else pointwise.cast(_sum_heads(value, self.kept), own[2].dtype),
+        ]
+        if len(own) == 4:
+            is_bool = own[3].dtype == "bool"
+            found.append(None if is_bool else pointwise.cast(scores, own[3].dtype))
+        return found
+
+
+# ------------------------------------------------------------------------------------ derivatives
+
+
+def _attention_rule(g: Node, y: Node, *operands: Node) -> Gradients:
+    constants = dict(y.attributes)
+    lse = bind("attention", *operands, **(constants | {"result": "lse"}))
+    if y.attribute("result") == "lse":
+        formula = _Formula(y, operands, lse)
+        by_scores = _columns(g, formula.weights) * formula.weights
+        query, key = formula.by_scores(by_scores)
+        return formula.back(query, key, zeros_like(formula.value), by_scores)
+    query, key, value, *mask = operands
+    if not _KERNEL:
+        formula = _Formula(y, operands, lse)
+        wide, out = (pointwise.cast(x, formula.dtype) for x in (g, y))
+        change = matmul(wide, _turned(formula.value))
+        by_scores = formula.weights * (change - _columns(_row_sums(wide * out), change))
+        by_query, by_key = formula.by_scores(by_scores)
+        return formula.back(by_query, by_key, matmul(_turned(formula.weights), wide), by_scores)
+    packed = (g, query, key, value, y, lse, *mask)
+    found: list[Node | None] = [
+        bind("attention_backward", *packed, **(constants | {"result": name}))
+        for name in RESULTS["attention_backward"]
+    ]
+    if mask:
+        found.append(None if mask[0].dtype == "bool" else _mask_gradient(g, y, operands, lse))
+    return found
+
+
+def _mask_gradient(g: Node, y: Node, operands: tuple[Node, ...], lse: Node) -> Node:
+    formula = _Formula(y, operands, lse)
+    g, out = (pointwise.cast(x, formula.dtype) for x in (g, y))
+    change = matmul(g, _turned(formula.value))
+    found = formula.weights * (change - _columns(_row_sums(g * out), change))
+    return pointwise.cast(found, operands[3].dtype)
+
+
+def _backward_rule(g: Node, y: Node, *operands: Node) -> Gradients:
+    """dS = P (dP - D), dP = grad V^T, D = rowsum(grad out); then by P = exp(S - lse)."""
+    grad, query, key, value, out, lse, *mask = operands
+    formula = _Formula(y, (query, key, value, *mask), lse)
+    dtype, weights = formula.dtype, formula.weights
+    g, outer, out_wide = (pointwise.cast(x, dtype) for x in (g, grad, out))
+    change = matmul(outer, _turned(formula.value))
+    change = change - _columns(_row_sums(outer * out_wide), change)
+    by_scores = weights * change
+    of_query = of_key = of_grad = None
+    if y.attribute("result") == "value":
+        wide = repeat_heads(g, formula.heads)
+        by_weights = matmul(outer, _turned(wide))
+        of_grad = matmul(weights, wide)
+        return _second(formula, operands, by_weights, (None, None, of_grad, None, None))
+    if y.attribute("result") == "query":
+        scaled = g * formula.scale
+        by_change = matmul(scaled, _turned(formula.key))
+        of_key = matmul(_turned(by_scores), scaled)
+    else:
+        scaled = repeat_heads(g, formula.heads) * formula.scale
+        by_change = matmul(formula.query, _turned(scaled))
+        of_query = matmul(by_scores, scaled)
+    by_dot = by_change * weights
+    rows = _columns(_row_sums(by_dot), outer)
+    of_grad = matmul(by_dot, formula.value) - rows * out_wide
+    of_value = matmul(_turned(by_dot), outer)
+    known = (of_query, of_key, of_grad, of_value, -(rows * outer))
+    return _second(formula, operands, by_change * change, known)
+
+
+def _second(
+    formula: _Formula,
+    operands: tuple[Node, ...],
+    by_weights: Node,
+    known: tuple[Node | None, ...],
+) -> Gradients:
+    """All gradients of a backward, given that by the weights and the shares known already."""
+    of_query, of_key, of_grad, of_value, of_out = known
+    by_scores = by_weights * formula.weights
+    query, key = formula.by_scores(by_scores)
+    query = query if of_query is None else query + of_query
+    key = key if of_key is None else key + of_key
+    found = formula.back(query, key, of_value, by_scores)
+    assert of_grad is not None
+    out = operands[4]
+    return [
+        pointwise.cast(of_grad, operands[0].dtype),
+        *found[:3],
+        None if of_out is None else pointwise.cast(of_out, out.dtype),
+        -_row_sums(by_scores),
+        *found[3:],
+    ]
+
+
+# ------------------------------------------------------------------------------------ references
+
+
+def _numpy_parts(arrays: list[Any], constants: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Scores, and query, key and value with as many heads."""
+    import numpy
+
+    query, key, value, *mask = arrays
+    key, value = (numpy.repeat(x, query.shape[1] // x.shape[1], axis=1) for x in (key, value))
+    scores = query @ key.swapaxes(2, 3) * constants["scale"]
+    length, seen = scores.shape[2:]
+    offset = {"none": seen, "upper": 0, "lower": seen - length}[constants["causal"]]
+    kept = numpy.arange(seen) <= numpy.arange(length)[:, None] + offset
+    if mask and mask[0].dtype == bool:
+        kept = kept & mask[0]
+    elif mask:
+        scores = scores + mask[0]
+    return numpy.where(kept, scores, -numpy.inf), query, key, value
+
+
+def _numpy_attention(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    scores, _, _, value = _numpy_parts(arrays, constants)
+    top = scores.max(axis=3, keepdims=True, initial=-numpy.inf)
+    weights = numpy.exp(scores - numpy.where(numpy.isinf(top), 0, top))
+    sums = weights.sum(axis=3, keepdims=True)
+    if constants["result"] == "lse":
+        with numpy.errstate(divide="ignore"):
+            found = numpy.where(sums == 0, numpy.inf, top + numpy.log(sums))[..., 0]
+        return found
+    return weights / numpy.where(sums == 0, 1, sums) @ value
+
+
+def _numpy_backward(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    grad, query, key, value, out, lse, *mask = arrays
+    kept = key.shape[1]
+    scores, query, key, value = _numpy_parts([query, key, value, *mask], constants)
+    weights = numpy.exp(scores - lse[..., None])
+    change = grad @ value.swapaxes(2, 3) - (grad * out).sum(axis=3, keepdims=True)
+    by_scores = weights * change * constants["scale"]
+    if constants["result"] == "query":
+        return by_scores @ key
+    pairs = {"key": (by_scores, query), "value": (weights, grad)}
+    left, right = pairs[constants["result"]]
+    found = left.swapaxes(2, 3) @ right
+    return found.reshape(found.shape[0], kept, -1, *found.shape[2:]).sum(axis=2)
+
+
+def _numbers(*sizes: int, seed: float) -> Any:
+    """Nested lists of unlike numbers between -1 and 1."""
+
+    def build(place: int, depth: int) -> Any:
+        if depth == len(sizes):
+            return math.sin(3.7 * place + seed)
+        return [build(place * sizes[depth] + i, depth + 1) for i in range(sizes[depth])]
+
+    return build(1, 0)
+
+
+def _attention_samples() -> Samples:
+    query, key, value = (
+        _numbers(1, 2, 3, 2, seed=0.3),
+        _numbers(1, 2, 4, 2, seed=1.9),
+        _numbers(1, 2, 4, 3, seed=2.6),
+    )
+    shared = [_numbers(1, 1, 4, 2, seed=0.7), _numbers(1, 1, 4, 3, seed=1.1)]
+    mask = _numbers(1, 2, 3, 4, seed=5.0)
+    kept = [[[[i != j for j in range(4)] for i in range(3)]] * 2]
+    for result in RESULTS["attention"]:
+        for operands, causal in (
+            ([query, key, value], "none"),
+            ([query, key, value], "upper"),
+            ([query, *shared], "lower"),
+            ([query, key, value, mask], "none"),
+            ([query, *shared, kept], "none"),
+        ):
+            yield operands, {"scale": 0.8, "causal": causal, "result": result}
+
+
+def _backward_samples() -> Samples:
+    grad, out = _numbers(1, 2, 3, 3, seed=4.1), _numbers(1, 2, 3, 3, seed=0.2)
+    lse = [[[1.2, 1.5, 0.9], [1.4, 1.0, 1.3]]]
+    for operands, constants in list(_attention_samples())[:5]:
+        query, key, value, *mask = operands
+        for result in RESULTS["attention_backward"]:
+            yield [grad, query, key, value, out, lse, *mask], constants | {"result": result}
+
+
+for _name, _infer, _rule, _reference, _samples in (
+    ("attention", _infer_attention, _attention_rule, _numpy_attention, _attention_samples),
+    ("attention_backward", _infer_backward, _backward_rule, _numpy_backward, _backward_samples),
+):
+    register(
+        Primitive(
+            _name,
+            "routine",
+            _infer,
+            _rule,
+            spelling=_name,
+            cost=256,
+            reference=_reference,
+            samples=_samples,
+        )
+    )
+
+
+def attention(
+    query: Node,
+    key: Node,
+    value: Node,
+    mask: Node | None = None,
+    scale: float = 1.0,
+    causal: str = "none",
+) -> Node:
+    """softmax(query key^T * scale + mask) value; see the module's page for the operands."""
+    operands = (query, key, value) if mask is None else (query, key, value, mask)
+    return bind("attention", *operands, scale=scale, causal=causal, result="out")
+
+
+__all__ = ["RESULTS", "attention", "compute_dtype", "masked_scores", "repeat_heads"]
