@@ -215,6 +215,7 @@ def _write(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
 _LINEAR: dict[str, Vanish] = {
     **dict.fromkeys("neg cast real imag broadcast reshape permute slice flip".split(), _vanishes),
     **dict.fromkeys("windows sum cumsum mul matmul".split(), _vanishes),
+    **dict.fromkeys("convolution convolution_input convolution_weight".split(), _vanishes),
     **dict.fromkeys("div gather take index_nd with_derivative".split(), _first_vanishes),
     **dict.fromkeys("complex cat pad".split(), _all_vanish),
     **dict.fromkeys("add sub".split(), _add),

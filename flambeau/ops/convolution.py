@@ -1,9 +1,9 @@
-"""Convolutions and their transposes, written as sliding windows and one matrix product per group.
+"""Convolutions and their transposes: checks, then the primitives of `prims.convolution`.
 
-The windows of the input form a matrix with a row per weight element of a channel and a column per
-output position (im2col, Chellapilla et al. 2006); positions of all samples stand side by side, so
-that the weight's gradient is one product as well. A transposed convolution runs the other way:
-product first, then every window is added at its place. Derivatives follow from the primitives.
+Integers and complex numbers, for which there are no kernels, are convolved by sliding windows and
+one matrix product per group: the windows of the input form a matrix with a row per weight element
+of a channel and a column per output position (im2col, Chellapilla et al. 2006). A transposed
+convolution runs the other way: product first, then every window is added at its place.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
 from flambeau.ops.common import shown, static_size
+from flambeau.prims.common import FLOATS
+from flambeau.prims.convolution import convolution, convolution_input
 
 _PUBLIC = {
     "f16": "c10::Half", "bf16": "c10::BFloat16", "f32": "float", "f64": "double", "i64": "long",
@@ -193,18 +195,40 @@ def convolve(
     _check_bias(name, weight, bias, weight.shape[0])
     kernel = [static_size(k) for k in weight.shape[2:]]
     _check_kernel(name, x, low, high, kernel, dilation)
-    columns = _columns(prims.pad(x, (0, 0, *low), (0, 0, *high)), kernel, stride, dilation)
-    places = columns.shape[1 + count :]
+    if x.dtype in FLOATS:
+        size = [
+            floordiv(n + a + b - d * (k - 1) - 1, s) + 1
+            for n, a, b, k, s, d in zip(
+                x.shape[2:], low, high, kernel, stride, dilation, strict=True
+            )
+        ]
+        out = convolution(x, weight, size, stride, low, dilation, groups)
+    else:
+        padded = prims.pad(x, (0, 0, *low), (0, 0, *high))
+        out = _by_windows(padded, weight, kernel, stride, dilation, groups)
+    if bias is None:
+        return out
+    return out + prims.reshape(bias, (1, weight.shape[0], *[1] * count))
+
+
+def _by_windows(
+    x: Node,
+    weight: Node,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Node:
+    """The convolution of a padded image as a product: for numbers no kernel knows."""
+    columns = _columns(x, kernel, stride, dilation)
+    places = columns.shape[1 + len(kernel) :]
     inner = _per_group(x.shape[1], groups)
     outer = _per_group(weight.shape[0], groups)
     rows = inner * prod(kernel)
     left = prims.reshape(weight, (groups, outer, rows))
     right = prims.reshape(columns, (groups, rows, prod(places)))
     product = prims.reshape(prims.matmul(left, right), (weight.shape[0], *places))
-    out = prims.transpose(product, 0, 1)
-    if bias is None:
-        return out
-    return out + prims.reshape(bias, (1, weight.shape[0], *[1] * count))
+    return prims.transpose(product, 0, 1)
 
 
 def _conv(
@@ -415,16 +439,20 @@ def _conv_transposed(
             )
     kernel = [static_size(k) for k in weight.shape[2:]]
     extents = _transposed_extents(x, kernel, strides, pads, extra, steps)
-    out = _transposed_columns(x, weight, kernel, groups)
-    for d in reversed(range(count)):
-        full, length = extents[d]
-        if less(length, 1):
-            raise RuntimeError(
-                f"[{name}] Given input size per channel: {shown(x.shape[2:])}. Calculated output "
-                "size per channel is too small\nhint: less padding"
-            )
-        out = add_windows(out, 2 + d, full, strides[d], steps[d], kernel[d])
-        out = prims.slice(out, 2 + d, pads[d], length)
+    if any(less(length, 1) for _, length in extents):
+        raise RuntimeError(
+            f"[{name}] Given input size per channel: {shown(x.shape[2:])}. Calculated output "
+            "size per channel is too small\nhint: less padding"
+        )
+    if x.dtype in FLOATS:
+        size = [length for _, length in extents]
+        out = convolution_input(x, weight, size, strides, pads, steps, groups)
+    else:
+        out = _transposed_columns(x, weight, kernel, groups)
+        for d in reversed(range(count)):
+            full, length = extents[d]
+            out = add_windows(out, 2 + d, full, strides[d], steps[d], kernel[d])
+            out = prims.slice(out, 2 + d, pads[d], length)
     if bias is not None:
         out = out + prims.reshape(bias, (1, bias.shape[0], *[1] * count))
     return out if batched else prims.squeeze(out, 0)

@@ -26,7 +26,9 @@ OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
 SINGLE_LAUNCH = 2 * REDUCE_BLOCK  # static extents up to this are reduced in one launch
 SEARCH_LIMIT = 100  # values looked at to see what becomes of a sum
 VIEW_OPS = frozenset({"permute", "reshape", "broadcast", "slice"})
-STRIDED = frozenset({"matmul", "scatter", "attention", "attention_backward"})  # routines that take strides
+CONVOLUTIONS = frozenset({"convolution", "convolution_input", "convolution_weight"})
+# routines that take strides
+STRIDED = frozenset({"matmul", "scatter", "attention", "attention_backward"}) | CONVOLUTIONS
 
 
 @dataclass(frozen=True)
@@ -418,7 +420,9 @@ def _concatenation(value: Node, inputs: tuple[Node, ...]) -> Node:
 
 def _writes(value: Node, destination: Destination) -> bool:
     """Whether the routine of an opaque node can write to this memory."""
-    if value.op == "scatter" or (value.op.startswith("attention") and value.ndim == 4):
+    if value.op == "scatter" or value.op in CONVOLUTIONS:
+        return True
+    if value.op.startswith("attention") and value.ndim == 4:
         return True
     if value.op == "matmul":
         flat = (count(value.shape[:-2]), *value.shape[-2:])

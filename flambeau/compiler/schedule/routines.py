@@ -18,55 +18,19 @@ batches of row-major matrices, and all results are written whether used or not:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.compiler.schedule import convolution
 from flambeau.compiler.schedule.attention import attention
 from flambeau.compiler.schedule.build import Memory, Place
+from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall, Scalar
 from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count, reshape_strides
-from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import Size, floordiv, mul, prod
+from flambeau.ir.size import floordiv, mul, prod
 from flambeau.prims.linear_algebra import RESULTS
 from flambeau.prims.random import EACH, INTEGERS
 from flambeau.prims.record import PRIMITIVES
-
-Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
-Reads = Callable[[Node], Place]
-FLOPS_PER_NANOSECOND = 64
-
-
-@dataclass
-class RoutineCall:
-    """Arguments of one launch of a native routine, or of a kernel of form "template".
-
-    Attributes:
-        name: of the routine; of a kernel, for people.
-        memory: buffers; ("generator", slot) and ("error", message) beside the usual ones.
-        offsets: bytes to skip per buffer.
-        sizes: size expressions.
-        scalars: see `Scalar`.
-        work: estimated nanoseconds.
-        kernel: the template's kernel; None: a routine.
-        chunks: number of chunks of a kernel.
-        scratch: bytes per worker of a kernel.
-    """
-
-    name: str
-    memory: list[tuple[str, Any]] = field(default_factory=list)
-    offsets: list[Size] = field(default_factory=list)
-    sizes: list[Size] = field(default_factory=list)
-    scalars: list[Scalar] = field(default_factory=list)
-    work: Size = 0
-    kernel: Kernel | None = None
-    chunks: Size = 0
-    scratch: Size = 0
-
-    def add(self, memory: tuple[str, Any], offset: Size = 0) -> None:
-        """Appends a buffer."""
-        self.memory.append(memory)
-        self.offsets.append(offset)
 
 
 def routine_calls(values: list[Node], reads: Reads) -> list[RoutineCall]:
@@ -281,6 +245,9 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
 HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall]]] = {
     "matmul": _matmul,
     "attention": attention,
+    "convolution": convolution.places,
+    "convolution_input": convolution.places,
+    "convolution_weight": convolution.weight,
     "sort": _sort,
     "sort_indices": _sort,
     "scatter": _scatter,

@@ -1,0 +1,416 @@
+"""The C text of the template "convolution": `$name` is a size argument, `@name@` a choice."""
+
+from __future__ import annotations
+
+# What windows are taken of, and the gathering of windows as rows of a matrix.
+IMAGE = """\
+typedef struct {
+  const @T@ *data;  // the group's first channel
+  long long batch, channel, step[3], extent[3];
+  long long places[3], stride[3];  // windows, and how far one is from the next
+  long long taps[3], offset[3], tap_step[3];  // what a window reads
+} @fb@_image;
+
+typedef struct { int lane, count, batch, at[3]; } @fb@_piece;
+
+static inline FB_ALWAYS long long @fb@_min(long long a, long long b) { return a < b ? a : b; }
+
+/* One axis of places that reads and writes whole rows is as good as three. */
+static void @fb@_flatten(@fb@_image *s) {
+  for (int d = 0; d < 3; ++d)
+    if (s->taps[d] != 1 || s->stride[d] != 1 || s->offset[d] || s->extent[d] != s->places[d])
+      return;
+  if (s->extent[0] > 1 && s->step[0] != s->step[1] * s->extent[1]) return;
+  if (s->extent[1] > 1 && s->step[1] != s->step[2] * s->extent[2]) return;
+  s->extent[2] *= s->extent[1] * s->extent[0];
+  s->places[2] = s->extent[2];
+  s->extent[0] = s->extent[1] = s->places[0] = s->places[1] = 1;
+}
+
+/* Runs of places that lie in one row, at most a vector long; then nothing, up to `width`. */
+static int @fb@_pieces(const @fb@_image *s, long long column, long long columns, long long width,
+                       @fb@_piece *out) {
+  int found = 0;
+  long long at[3], rest = column;
+  for (int d = 2; d >= 0; --d) { at[d] = rest % s->places[d]; rest /= s->places[d]; }
+  for (long long lane = 0; lane < width;) {
+    long long count = @fb@_min(@L@, width - lane);
+    if (lane < columns) {
+      count = @fb@_min(count, @fb@_min(columns - lane, s->places[2] - at[2]));
+      out[found++] = (@fb@_piece){(int)lane, (int)count, (int)rest,
+                                  {(int)at[0], (int)at[1], (int)at[2]}};
+      at[2] += count;
+      for (int d = 2; d > 0 && at[d] == s->places[d]; --d) { at[d] = 0; ++at[d - 1]; }
+      if (at[0] == s->places[0]) { at[0] = 0; ++rest; }
+    } else {
+      out[found++] = (@fb@_piece){(int)lane, (int)count, -1, {0, 0, 0}};
+    }
+    lane += count;
+  }
+  return found;
+}
+
+static inline FB_ALWAYS @V@ @fb@_load(const @K@x1 *from, long long first, long long last) {
+@load@
+}
+
+/* One piece of `count` channels: lanes [first, last) are inside of the image, others zero. All
+   `room` lanes up to the end of the row may be written: what comes next lies behind. */
+static void @fb@_lines(const @T@ *from, long long step, long long channel, long long first,
+                       long long last, long long count, @K@x1 *to, long long to_step,
+                       long long room) {
+  if (last <= first) {
+    for (long long c = 0; c < count; ++c, to += to_step)
+      if (room >= @L@) *(@V@ *)to = (@V@){0}; else fb_storem_@V@(to, (@V@){0}, room);
+    return;
+  }
+  if (step == 1) {
+    if (first == 0 && last == @L@) {
+      for (long long c = 0; c < count; ++c, from += channel, to += to_step)
+        *(@V@ *)to = *(const @V@ *)from;
+      return;
+    }
+    for (long long c = 0; c < count; ++c, from += channel, to += to_step) {
+      const @V@ x = @fb@_load(from, first, last);
+      if (room >= @L@) *(@V@ *)to = x; else fb_storem_@V@(to, x, room);
+    }
+    return;
+  }
+  if (room > @L@) room = @L@;
+  for (long long c = 0; c < count; ++c, from += channel, to += to_step) {
+    for (long long l = 0; l < first; ++l) to[l] = 0;
+    for (long long l = first; l < last; ++l) to[l] = from[l * step];
+    for (long long l = last; l < room; ++l) to[l] = 0;
+  }
+}
+
+/* to[r * pitch + j] = what the window at place `column + j` has under (channel, tap) `row + r`. */
+static void @fb@_gather(const @fb@_image *s, long long column, long long columns, long long width,
+                        long long pitch, long long row, long long rows, @K@x1 *to) {
+  @fb@_piece pieces[@CHUNK@ + 8];
+  const int found = @fb@_pieces(s, column, columns, width, pieces);
+  const long long taps = s->taps[0] * s->taps[1] * s->taps[2];
+  for (long long tap = 0; tap < taps; ++tap) {
+    const long long c = row > tap ? (row - tap + taps - 1) / taps : 0;
+    const long long end = row + rows > tap ? (row + rows - tap + taps - 1) / taps : 0;
+    if (c >= end) continue;
+    long long shift[3], rest = tap;
+    for (int d = 2; d >= 0; --d) {
+      shift[d] = s->offset[d] + rest % s->taps[d] * s->tap_step[d];
+      rest /= s->taps[d];
+    }
+    @K@x1 *line = to + (c * taps + tap - row) * pitch;
+    for (int i = 0; i < found; ++i) {
+      const @fb@_piece *e = pieces + i;
+      const long long z = e->at[0] * s->stride[0] + shift[0];
+      const long long y = e->at[1] * s->stride[1] + shift[1];
+      const long long x = e->at[2] * s->stride[2] + shift[2], step = s->stride[2];
+      long long first = x < 0 ? (-x + step - 1) / step : 0;
+      long long last = (s->extent[2] - x + step - 1) / step;
+      if (x >= s->extent[2]) last = 0;
+      if (last > e->count) last = e->count;
+      if (e->batch < 0 || z < 0 || z >= s->extent[0] || y < 0 || y >= s->extent[1]) last = 0;
+      const long long where = e->batch * s->batch + z * s->step[0] + y * s->step[1] +
+                              x * s->step[2] + c * s->channel;
+      @fb@_lines(s->data + where, step * s->step[2], s->channel, first, last, end - c,
+                 line + e->lane, taps * pitch, width - e->lane);
+    }
+  }
+}
+"""
+
+# Where results go.
+DESTINATION = """\
+typedef struct {
+  @T@ *data;  // the group's first channel
+  long long batch, channel, step[3], places[3];
+  long long plain;  // places of a channel lie side by side
+} @fb@_result;
+
+/* Places [column, column + count) of one channel. */
+static void @fb@_put(const @fb@_result *s, const @K@x1 *from, @T@ *to, long long column,
+                     long long count) {
+  long long at[3], rest = column;
+  for (int d = 2; d >= 0; --d) { at[d] = rest % s->places[d]; rest /= s->places[d]; }
+  while (count > 0) {
+    long long run = @fb@_min(count, s->places[2] - at[2]);
+    @T@ *out = to + rest * s->batch;
+    if (s->plain) {
+      const long long here = (at[0] * s->places[1] + at[1]) * s->places[2] + at[2];
+      run = @fb@_min(count, s->places[0] * s->places[1] * s->places[2] - here);
+      __builtin_memcpy(out + here, from, run * sizeof(@T@));
+      at[0] = at[1] = at[2] = 0;
+      ++rest;
+    } else {
+      out += at[0] * s->step[0] + at[1] * s->step[1] + at[2] * s->step[2];
+      if (s->step[2] == 1) __builtin_memcpy(out, from, run * sizeof(@T@));
+      else for (long long i = 0; i < run; ++i) out[i * s->step[2]] = from[i];
+      at[2] = 0;
+      if (++at[1] == s->places[1]) { at[1] = 0; ++at[0]; }
+      if (at[0] == s->places[0]) { at[0] = 0; ++rest; }
+    }
+    from += run;
+    count -= run;
+  }
+}
+"""
+
+# Convolutions, and gradients of their input.
+PLACES = """\
+typedef struct {
+  const @T@ *data;  // the group's first row
+  long long row, channel, step[3], taps[3];
+} @fb@_weight;
+
+/* The image, the weight and the result of one phase: of a gradient (the remainder of a place of x
+   divided by the strides), or all there is. Returns K. */
+static long long @fb@_phase(char *const *p, const long long *n, long long phase, long long group,
+                            @fb@_image *s, @fb@_weight *w, @fb@_result *out) {
+  const long long x[3] = {$x0, $x1, $x2}, y[3] = {$y0, $y1, $y2};
+  const long long kernel[3] = {$kernel0, $kernel1, $kernel2}, low[3] = {$low0, $low1, $low2};
+  const long long stride[3] = {$stride0, $stride1, $stride2};
+  const long long dilation[3] = {$dilation0, $dilation1, $dilation2};
+  const long long xs[3] = {$xs0, $xs1, $xs2}, ys[3] = {$ys0, $ys1, $ys2};
+  const long long ws[3] = {$ws0, $ws1, $ws2};
+  const @T@ *of = (const @T@ *)p[0], *weight = (const @T@ *)p[1];
+  @T@ *to = (@T@ *)p[2];
+  const long long outer = group * $outer, inner = group * $inner;
+  w->data = weight + outer * $ws_outer;
+  long long taps = 1, at = 0;
+  if (!@gradient@) {
+    s->data = of + inner * $xs_channel; s->batch = $xs_batch; s->channel = $xs_channel;
+    out->data = to + outer * $ys_channel; out->batch = $ys_batch; out->channel = $ys_channel;
+    w->row = $ws_outer; w->channel = $ws_inner;
+  } else {
+    s->data = of + outer * $ys_channel; s->batch = $ys_batch; s->channel = $ys_channel;
+    out->data = to + inner * $xs_channel; out->batch = $xs_batch; out->channel = $xs_channel;
+    w->row = $ws_inner; w->channel = $ws_outer;
+  }
+  for (int d = 2; d >= 0; --d) {
+    if (!@gradient@) {
+      s->extent[d] = x[d]; s->step[d] = xs[d]; s->places[d] = y[d]; s->stride[d] = stride[d];
+      s->taps[d] = kernel[d]; s->offset[d] = -low[d]; s->tap_step[d] = dilation[d];
+      out->step[d] = ys[d];
+      w->step[d] = ws[d];
+    } else {
+      const long long f = phase % stride[d];
+      long long first = 0, count = 0, between = 1;
+      phase /= stride[d];
+      for (long long k = 0; k < kernel[d]; ++k)
+        if ((f + low[d] - k * dilation[d]) % stride[d] == 0) {
+          if (count == 0) first = k;
+          if (count == 1) between = k - first;
+          ++count;
+        }
+      s->extent[d] = y[d]; s->step[d] = ys[d]; s->stride[d] = 1; s->taps[d] = count;
+      s->places[d] = x[d] > f ? (x[d] - f + stride[d] - 1) / stride[d] : 0;
+      s->offset[d] = (f + low[d] - first * dilation[d]) / stride[d];
+      s->tap_step[d] = -(between * dilation[d]) / stride[d];
+      out->data += f * xs[d];
+      out->step[d] = xs[d] * stride[d];
+      w->step[d] = ws[d] * between;
+      at += first * ws[d];
+    }
+    out->places[d] = s->places[d];
+    w->taps[d] = s->taps[d];
+    taps *= s->taps[d];
+  }
+  w->data += at;
+  out->plain = out->step[2] == 1 && (out->places[1] == 1 || out->step[1] == out->places[2]) &&
+               (out->places[0] == 1 || out->step[0] == out->places[1] * out->places[2]);
+  @fb@_flatten(s);
+  return taps * (@gradient@ ? $outer : $inner);
+}
+
+/* to[k * height + i] = the weight of row `row + i` and (channel, tap) `first + k`. */
+static void @fb@_panel(const @fb@_weight *w, long long row, long long height, long long first,
+                       long long depth, @K@x1 *to) {
+  const @T@ *from = w->data + row * w->row;
+  const long long taps = w->taps[0] * w->taps[1] * w->taps[2];
+  long long linear = 0, expected = 0;
+  for (int d = 2; d >= -1; --d) {
+    const long long step = d < 0 ? w->channel : w->step[d], count = d < 0 ? 2 : w->taps[d];
+    if (count == 1) continue;
+    if (expected == 0) linear = expected = step;
+    if (step != expected) linear = -1;
+    expected = step * count;
+    if (linear < 0) break;
+  }
+  if (linear >= 0) {
+    @pack@(height, height, depth, from + first * linear, w->row, linear, to, height);
+    return;
+  }
+  for (long long tap = 0; tap < taps; ++tap) {
+    const long long c = first > tap ? (first - tap + taps - 1) / taps : 0;
+    const long long end = first + depth > tap ? (first + depth - tap + taps - 1) / taps : 0;
+    if (c >= end) continue;
+    long long where = c * w->channel, rest = tap;
+    for (int d = 2; d >= 0; --d) { where += rest % w->taps[d] * w->step[d]; rest /= w->taps[d]; }
+    @pack@(height, height, end - c, from + where, w->row, w->channel,
+           to + (c * taps + tap - first) * height, taps * height);
+  }
+}
+
+/* Results of rows [row, row + height), places [column, column + count). */
+static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
+                        const @fb@_result *out, long long channel, long long row, long long height,
+                        long long column, long long count, const @K@x1 *tile, long long pitch) {
+  for (long long i = 0; i < height; ++i, tile += pitch) {
+#if @fused@
+    const long long size = out->places[0] * out->places[1] * out->places[2];
+    for (long long done = 0; done < count;) {
+      const long long batch = (column + done) / size, first = (column + done) % size;
+      const long long last = @fb@_min(size, first + count - done);
+      @epilogue@(p, n, x, batch, channel + row + i, first, last, tile + done - first);
+      done += last - first;
+    }
+#else
+    @fb@_put(out, tile, out->data + (row + i) * out->channel, column, count);
+#endif
+  }
+}
+
+void @fb@(@arguments@) {
+  const long long rows_of = @gradient@ ? $inner : $outer;
+  const long long tiles = $column_tiles * $row_tiles, slabs = $columns / @W@;
+  @K@x1 *windows = (@K@x1 *)scratch, *panel = windows + slabs * @CHUNK@ * @W@;
+  @K@x1 *tile = panel + @CHUNK@ * 16;
+  @fb@_image s;
+  @fb@_weight w;
+  @fb@_result out;
+  long long k_all = 0, before = -1;
+  for (long long chunk = begin; chunk < end; ++chunk) {
+    const long long part = chunk / tiles, group = part % $groups;
+    if (part != before) k_all = @fb@_phase(p, n, part / $groups, group, &s, &w, &out);
+    before = part;
+    const long long row = chunk % tiles / $column_tiles * $rows;
+    const long long column = chunk % $column_tiles * $columns;
+    const long long total = $batch * s.places[0] * s.places[1] * s.places[2];
+    const long long count = @fb@_min($columns, total - column);
+    const long long rows = @fb@_min($rows, rows_of - row);
+    if (count <= 0 || rows <= 0) continue;
+    if (k_all == 0)
+      for (long long i = 0; i < rows * $columns; ++i) tile[i] = 0;
+    for (long long k = 0; k < k_all || k == 0; k += @CHUNK@) {
+      const long long depth = @fb@_min(@CHUNK@, k_all - k);
+      for (long long j = 0; j < count && depth > 0; j += @W@)
+        @fb@_gather(&s, column + j, @fb@_min(@W@, count - j), @W@, @W@, k, depth,
+                    windows + j * depth);
+      for (long long i = 0; i < rows; i += @R@) {
+        const long long height = @fb@_min(@R@, rows - i);
+        if (depth > 0) @fb@_panel(&w, row + i, height, k, depth, panel);
+        for (long long j = 0; j < count && depth > 0; j += @W@)
+          @micro@(height, depth, panel, windows + j * depth, @W@, tile + i * $columns + j,
+                  $columns, k > 0);
+        if (k + @CHUNK@ >= k_all)
+          @fb@_finish(p, n, x, &out, group * rows_of, row + i, height, column, count,
+                      tile + i * $columns, $columns);
+      }
+    }
+  }
+}
+"""
+
+# Where sums of a gradient of the weight go.
+SUMS = """\
+/* Sums of rows [row, row + rows) and (channel, tap) [first, first + count) go where they belong. */
+static void @fb@_place(const long long *n, const @K@x1 *tile, long long pitch, long long row,
+                       long long rows, long long first, long long count, @T@ *out) {
+  const long long taps = $kernel0 * $kernel1 * $kernel2;
+  for (long long i = 0; i < rows; ++i, tile += pitch) {
+    @T@ *line = out + (row + i) * $ws_outer;
+    if ($ws2 == 1 && $ws1 == $kernel2 && $ws0 == $kernel1 * $kernel2 && $ws_inner == taps) {
+      __builtin_memcpy(line + first, tile, count * sizeof(@T@));
+      continue;
+    }
+    for (long long j = 0; j < count; ++j) {
+      const long long tap = (first + j) % taps, c = (first + j) / taps;
+      line[c * $ws_inner + tap / ($kernel1 * $kernel2) * $ws0 +
+           tap / $kernel2 % $kernel1 * $ws1 + tap % $kernel2 * $ws2] = tile[j];
+    }
+  }
+}
+"""
+
+# Gradients of the weight.
+WEIGHT = """\
+/* to[k * height + i] = the gradient of channel `row + i` at place `first + k`, by way of `line`. */
+static void @fb@_turned(const @fb@_image *s, long long row, long long height, long long width,
+                        long long first, long long depth, @K@x1 *line, @K@x1 *to) {
+  @fb@_gather(s, first, depth, depth, @CHUNK@, row, height, line);
+  @pack@(height, width, depth, line, @CHUNK@, 1, to, width);
+}
+
+void @fb@(@arguments@) {
+  const long long taps = $kernel0 * $kernel1 * $kernel2, all = $inner * taps;
+  const long long tiles = $column_tiles * $row_tiles;
+  const long long panels = ($rows + @R@ - 1) / @R@;
+  @K@x1 *left = (@K@x1 *)scratch, *slab = left + panels * @CHUNK@ * @R@;
+  @K@x1 *line = slab + @CHUNK@ * @W@, *tile = line + @CHUNK@ * @W@;
+  @fb@_image s, g;
+  for (int d = 0; d < 3; ++d) {
+    s.extent[d] = n[4 + d]; s.step[d] = (&$xs0)[d]; s.places[d] = (&$y0)[d];
+    s.stride[d] = (&$stride0)[d]; s.taps[d] = (&$kernel0)[d]; s.offset[d] = -(&$low0)[d];
+    s.tap_step[d] = (&$dilation0)[d];
+    g.extent[d] = g.places[d] = s.places[d]; g.step[d] = (&$ys0)[d];
+    g.stride[d] = g.taps[d] = 1; g.offset[d] = g.tap_step[d] = 0;
+  }
+  s.batch = $xs_batch; s.channel = $xs_channel; g.batch = $ys_batch; g.channel = $ys_channel;
+  @fb@_flatten(&s);
+  @fb@_flatten(&g);
+  const long long k_all = $batch * s.places[0] * s.places[1] * s.places[2];
+  for (long long chunk = begin; chunk < end; ++chunk) {
+    const long long part = chunk / tiles % $parts, group = chunk / tiles / $parts;
+    const long long row = chunk % tiles / $column_tiles * $rows;
+    const long long column = chunk % $column_tiles * $columns;
+    const long long rows = @fb@_min($rows, $outer - row);
+    const long long count = @fb@_min($columns, all - column);
+    const long long first = part * $part, last = @fb@_min(k_all, first + $part);
+    if (rows <= 0 || count <= 0) continue;
+    g.data = (const @T@ *)p[0] + group * $outer * $ys_channel;
+    s.data = (const @T@ *)p[1] + group * $inner * $xs_channel;
+    if (first >= last)
+      for (long long i = 0; i < rows * $columns; ++i) tile[i] = 0;
+    for (long long k = first; k < last; k += @CHUNK@) {
+      const long long depth = @fb@_min(@CHUNK@, last - k);
+      for (long long i = 0; i < rows; i += @R@) {
+        const long long height = @fb@_min(@R@, rows - i);
+        @fb@_turned(&g, row + i, height, height, k, depth, line, left + i * @CHUNK@);
+      }
+      for (long long j = 0; j < count; j += @W@) {
+        @fb@_turned(&s, column + j, @fb@_min(@W@, count - j), @W@, k, depth, line, slab);
+        for (long long i = 0; i < rows; i += @R@)
+          @micro@(@fb@_min(@R@, rows - i), depth, left + i * @CHUNK@, slab, @W@,
+                  tile + i * $columns + j, $columns, k > first);
+      }
+    }
+    if ($parts == 1) {
+      @T@ *out = (@T@ *)p[2] + group * $outer * $ws_outer;
+      @fb@_place(n, tile, $columns, row, rows, column, count, out);
+    } else {
+      @K@x1 *out = (@K@x1 *)p[3] + ((part * $groups + group) * $outer + row) * all + column;
+      for (long long i = 0; i < rows; ++i)
+        __builtin_memcpy(out + i * all, tile + i * $columns, count * sizeof(@K@x1));
+    }
+  }
+}
+"""
+
+# Sums of the parts of a gradient of the weight, in their order.
+PARTS = """\
+void @fb@(@arguments@) {
+  const long long taps = $kernel0 * $kernel1 * $kernel2, all = $inner * taps;
+  const long long rows = $groups * $outer, total = rows * all;
+  const @K@x1 *parts = (const @K@x1 *)p[0];
+  @K@x1 *line = (@K@x1 *)scratch;
+  for (long long row = begin; row < end; ++row) {
+    const @K@x1 *from = parts + row * all;
+    for (long long j = 0; j < all; ++j) line[j] = from[j];
+    for (long long part = 1; part < $parts; ++part) {
+      from += total;
+      for (long long j = 0; j < all; ++j) { line[j] += from[j]; }
+    }
+    @fb@_place(n, line, all, row, 1, 0, all, (@T@ *)p[1]);
+  }
+}
+"""

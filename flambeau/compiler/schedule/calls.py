@@ -1,0 +1,48 @@
+"""A launch of a native routine or of a template's kernel, as handlers of primitives describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flambeau.compiler.schedule.build import Place
+from flambeau.ir.kernel import Kernel
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+
+Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
+Reads = Callable[[Node], Place]
+FLOPS_PER_NANOSECOND = 64
+
+
+@dataclass
+class RoutineCall:
+    """Arguments of one launch of a native routine, or of a kernel of form "template".
+
+    Attributes:
+        name: of the routine; of a kernel, for people.
+        memory: buffers; ("generator", slot) and ("error", message) beside the usual ones.
+        offsets: bytes to skip per buffer.
+        sizes: size expressions.
+        scalars: see `Scalar`.
+        work: estimated nanoseconds.
+        kernel: the template's kernel; None: a routine.
+        chunks: number of chunks of a kernel.
+        scratch: bytes per worker of a kernel.
+    """
+
+    name: str
+    memory: list[tuple[str, Any]] = field(default_factory=list)
+    offsets: list[Size] = field(default_factory=list)
+    sizes: list[Size] = field(default_factory=list)
+    scalars: list[Scalar] = field(default_factory=list)
+    work: Size = 0
+    kernel: Kernel | None = None
+    chunks: Size = 0
+    scratch: Size = 0
+
+    def add(self, memory: tuple[str, Any], offset: Size = 0) -> None:
+        """Appends a buffer."""
+        self.memory.append(memory)
+        self.offsets.append(offset)

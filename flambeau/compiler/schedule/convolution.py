@@ -1,0 +1,221 @@
+"""Launches of convolutions and their gradients: tiles of the template "convolution".
+
+How results are cut into tiles depends on sizes alone, so that it may be computed when a plan is
+instantiated, and never changes a bit of a result, with one exception: the sums of a weight's
+gradient are cut in `parts` where it has too few tiles to share among threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flambeau.compiler import targets
+from flambeau.compiler.codegen.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c_template_convolution import SIZES
+from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
+from flambeau.compiler.schedule.views import Shape
+from flambeau.ir.kernel import Kernel
+from flambeau.ir.node import ITEM_SIZE, Node, node
+from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod
+
+SLABS = 8  # of a tile, at most: its windows fill a quarter of the second cache
+ROWS = 512  # of a tile, at most
+GRADIENT_ROWS = 252
+FEWEST = 4  # tiles worth having, for threads to share
+PANELS = 4  # of a tile, at least, unless there are enough tiles
+SHORTEST_PART = 2048  # of a gradient's sum
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A tensor's sizes and strides, with three spatial dimensions."""
+
+    lead: Shape
+    space: Shape
+    lead_strides: Shape
+    strides: Shape
+
+    @staticmethod
+    def of(shape: Shape, strides: Shape) -> _Operand:
+        missing = 5 - len(shape)
+        return _Operand(
+            shape[:2], (1,) * missing + shape[2:], strides[:2], (0,) * missing + strides[2:]
+        )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What the three primitives have in common: x, y, the weight and how they are connected."""
+
+    x: _Operand
+    y: _Operand
+    weight: _Operand
+    geometry: dict[str, tuple[Size, ...]]
+    groups: int
+    dtype: str
+
+    @property
+    def outer(self) -> Size:
+        """Channels of y per group."""
+        return floordiv(self.y.lead[1], self.groups)
+
+    @property
+    def inner(self) -> Size:
+        """Channels of x per group."""
+        return self.weight.lead[1]
+
+    @property
+    def work(self) -> Size:
+        """Multiply-adds."""
+        of_window = mul(self.inner, prod(self.weight.space))
+        return prod((*self.y.lead, *self.y.space, of_window))
+
+    def sizes(self, tiles: dict[str, Size]) -> list[Size]:
+        """The size arguments."""
+        x, y, weight = self.x, self.y, self.weight
+        given: dict[str, Size] = {
+            "batch": x.lead[0], "groups": self.groups, "outer": self.outer, "inner": self.inner,
+            "xs_batch": x.lead_strides[0], "xs_channel": x.lead_strides[1],
+            "ys_batch": y.lead_strides[0], "ys_channel": y.lead_strides[1],
+            "ws_outer": weight.lead_strides[0], "ws_inner": weight.lead_strides[1],
+            "part": 0, "parts": 1, **tiles,
+        }  # fmt: skip
+        for d in range(3):
+            given |= {f"x{d}": x.space[d], f"y{d}": y.space[d], f"kernel{d}": weight.space[d]}
+            given |= {f"xs{d}": x.strides[d], f"ys{d}": y.strides[d], f"ws{d}": weight.strides[d]}
+            given |= {f"{name}{d}": values[d] for name, values in self.geometry.items()}
+        return [given[name] for name in SIZES]
+
+
+def _problem(value: Node, reads: Reads) -> _Problem:
+    """The problem of which `value` is a part."""
+    views, shapes = value.attribute("views"), value.attribute("shapes")
+    operands = [_Operand.of(s, v[0]) for s, v in zip(shapes, views, strict=True)]
+    result = _Operand.of(value.shape, reads(value).strides)
+    if value.op == "convolution":
+        (x, weight), y = operands, result
+    elif value.op == "convolution_input":
+        (y, weight), x = operands, result
+    else:
+        (y, x), weight = operands, result
+    missing = 5 - value.ndim
+    geometry = {
+        name: (ordinary,) * missing + value.attribute(name)
+        for name, ordinary in (("stride", 1), ("dilation", 1), ("low", 0))
+    }
+    return _Problem(x, y, weight, geometry, value.attribute("groups"), value.dtype)
+
+
+def _kernel(dtype: str, parameters: tuple[tuple[str, str], ...], **settings: Any) -> Kernel:
+    """A kernel of the template."""
+    return Kernel(
+        form="template",
+        parameters=parameters,
+        size_count=len(SIZES),
+        scalars=(),
+        rows=(),
+        inner=1,
+        body=(),
+        template="convolution",
+        settings=tuple(sorted({"stored": dtype, "result": dtype, **settings}.items())),
+    )
+
+
+def _call(value: Node, reads: Reads, problem: _Problem) -> RoutineCall:
+    """A launch with the operands and the result as its buffers."""
+    call = RoutineCall(value.op)
+    for operand, (_, offset) in zip(value.inputs, value.attribute("views"), strict=True):
+        place = reads(operand)
+        call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[operand.dtype]))
+    place = reads(value)
+    call.add(place.memory, mul(place.offset, ITEM_SIZE[value.dtype]))
+    call.work = floordiv(problem.work, FLOPS_PER_NANOSECOND)
+    return call
+
+
+def _micro(dtype: str) -> Micro:
+    return Micro.of("f64" if dtype == "f64" else "f32", targets.current())
+
+
+def _cut(total: Size, most: Size, wanted: Size, least: int, unit: int) -> tuple[Size, Size]:
+    """Elements per tile and tiles: at most `most` units, more tiles where fewer than `wanted`, but
+    then at least `least` units each."""
+    units = ceildiv(total, unit)
+    tiles = maximum(ceildiv(units, most), minimum(wanted, ceildiv(units, least)))
+    per_tile = ceildiv(units, maximum(tiles, 1))
+    return mul(per_tile, unit), ceildiv(units, maximum(per_tile, 1))
+
+
+def places(values: list[Node], reads: Reads) -> RoutineCall:
+    """A convolution, or the gradient of its input."""
+    value = values[0]
+    problem = _problem(value, reads)
+    micro = _micro(value.dtype)
+    gradient = value.op == "convolution_input"
+    stride = problem.geometry["stride"] if gradient else (1, 1, 1)
+    space = problem.x.space if gradient else problem.y.space
+    columns_of = prod((value.shape[0], *map(ceildiv, space, stride)))
+    rows_of = problem.inner if gradient else problem.outer
+    many = ceildiv(ceildiv(columns_of, SLABS * micro.columns), 2) * 2
+    columns, column_tiles = _cut(columns_of, SLABS, many, SLABS // 2, micro.columns)
+    parts = mul(prod(stride), problem.groups)
+    wanted = ceildiv(FEWEST, maximum(mul(column_tiles, parts), 1))
+    rows, row_tiles = _cut(rows_of, ROWS // micro.rows, wanted, PANELS, micro.rows)
+    call = _call(value, reads, problem)
+    read, written = (value.dtype, "r"), (value.dtype, "w")
+    call.kernel = _kernel(
+        value.dtype, (read, read, written), gradient=gradient, **{"pass": "places"}
+    )
+    call.sizes = problem.sizes(
+        {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
+    )
+    call.chunks = prod((parts, column_tiles, row_tiles))
+    elements = mul(columns + 16, CHUNK) + mul(rows, columns)
+    call.scratch = mul(elements, ITEM_SIZE[micro.kind])
+    return call
+
+
+def weight(values: list[Node], reads: Reads) -> list[RoutineCall]:
+    """The gradient of a convolution's weight."""
+    value = values[0]
+    problem = _problem(value, reads)
+    micro = _micro(value.dtype)
+    columns_of = mul(problem.inner, prod(problem.weight.space))
+    depth = prod((problem.x.lead[0], *problem.y.space))
+    rows, row_tiles = _cut(problem.outer, GRADIENT_ROWS // micro.rows, 1, 1, micro.rows)
+    wanted = ceildiv(FEWEST, maximum(mul(row_tiles, problem.groups), 1))
+    columns, column_tiles = _cut(columns_of, SLABS, wanted, 4, micro.columns)
+    tiles = prod((row_tiles, column_tiles, problem.groups))
+    parts = minimum(ceildiv(FEWEST, maximum(tiles, 1)), ceildiv(depth, SHORTEST_PART))
+    parts = maximum(parts, 1)
+    part = mul(ceildiv(ceildiv(depth, CHUNK), parts), CHUNK)
+    call = _call(value, reads, problem)
+    read, written = (value.dtype, "r"), (value.dtype, "w")
+    parameters = (read, read, written, (micro.kind, "w"))
+    call.kernel = _kernel(value.dtype, parameters, gradient=True, **{"pass": "weight"})
+    shape = (mul(minimum(parts - 1, 1), parts), problem.y.lead[1], columns_of)
+    packed = (("of", value), ("what", "parts"))
+    sums = ("temporary", node("s.parts", (), packed, micro.kind, shape))
+    call.add(sums)
+    sizes = {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
+    call.sizes = problem.sizes({**sizes, "part": part, "parts": parts})
+    call.chunks = mul(tiles, parts)
+    elements = mul(rows + 2 * micro.columns, CHUNK) + mul(rows, columns)
+    call.scratch = mul(elements, ITEM_SIZE[micro.kind])
+    return [call, _sum_of_parts(call, value, sums, columns_of)]
+
+
+def _sum_of_parts(first: RoutineCall, value: Node, sums: Any, columns: Size) -> RoutineCall:
+    """Adds the parts where there are several."""
+    call = RoutineCall(value.op)
+    call.add(sums)
+    call.add(first.memory[2], first.offsets[2])
+    parameters = ((_micro(value.dtype).kind, "r"), (value.dtype, "w"))
+    call.kernel = _kernel(value.dtype, parameters, gradient=True, **{"pass": "parts"})
+    call.sizes = first.sizes
+    parts = first.sizes[SIZES.index("parts")]
+    call.chunks = mul(minimum(parts - 1, 1), value.shape[0])
+    call.work = prod((value.shape[0], columns, parts))
+    call.scratch = mul(columns, 8)
+    return call

@@ -1,0 +1,252 @@
+"""Convolution, and its two gradients: three products of one sum, each the derivative of the others.
+
+    convolution         y[n, o, p] = sum over c, k of w[o, c, k] x[n, c, i]
+    convolution_input   x[n, c, i] = sum over o, k of w[o, c, k] y[n, o, p]
+    convolution_weight  w[o, c, k] = sum over n, p of y[n, o, p] x[n, c, i]
+
+where i = p stride + k dilation - low.
+
+Indices have one to three dimensions; what lies outside of x is zero, so that the padding behind x
+follows from the sizes. Every one takes the spatial sizes of its result as the attribute `size`:
+the strides make them ambiguous. With groups, channels o and c belong to one group.
+
+The sums run over (channel, kernel position) or (sample, place), the last index fastest, in chunks
+of 256 as those of products; places outside of x count as zeros of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from flambeau.ir.environment import same_size
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, floordiv
+from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
+from flambeau.prims.record import Primitive, bind, register
+
+Samples = Iterator[tuple[list[Any], dict[str, Any]]]
+Geometry = dict[str, Any]  # stride, low, dilation, groups
+
+_GEOMETRY = ("stride", "low", "dilation", "groups")
+
+
+def _geometry(value: Node) -> Geometry:
+    return {name: value.attribute(name) for name in _GEOMETRY}
+
+
+def _check(name: str, operands: tuple[Node, ...], constants: dict[str, Any]) -> tuple[Node, Node]:
+    check_count(name, operands, 2)
+    a, b = operands
+    check_dtype(name, a, FLOATS)
+    check_dtype(name, b, frozenset({a.dtype}))
+    count = len(constants["stride"])
+    lengths = {len(constants[key]) for key in ("low", "dilation", "size")}
+    if a.ndim != count + 2 or b.ndim != count + 2 or lengths != {count} or not 1 <= count <= 3:
+        raise ValueError(
+            f"[{name}] operands {show(a.shape)} and {show(b.shape)} do not have {count} spatial "
+            "dimensions\nhint: (N, C, *S) and (O, C / groups, *kernel), at most three"
+        )
+    return a, b
+
+
+def _fits(name: str, a: Size, b: Size, what: str) -> None:
+    if not same_size(a, b):
+        raise ValueError(
+            f"[{name}] {what} differ: {show((a,))[1:-2]} and {show((b,))[1:-2]}\n"
+            "hint: the weight is (O, C / groups, *kernel)"
+        )
+
+
+# ------------------------------------------------------------------------------------ forward
+
+
+def _infer_forward(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    x, weight = _check("convolution", operands, constants)
+    _fits("convolution", x.shape[1], weight.shape[1] * constants["groups"], "channels")
+    return x.dtype, (x.shape[0], weight.shape[0], *constants["size"])
+
+
+def _forward_rule(g: Node, y: Node, x: Node, weight: Node) -> Gradients:
+    geometry = _geometry(y)
+    return (
+        bind("convolution_input", g, weight, size=x.shape[2:], **geometry),
+        bind("convolution_weight", g, x, size=weight.shape[2:], **geometry),
+    )
+
+
+def _infer_input(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    g, weight = _check("convolution_input", operands, constants)
+    _fits("convolution_input", g.shape[1], weight.shape[0], "channels")
+    return g.dtype, (g.shape[0], weight.shape[1] * constants["groups"], *constants["size"])
+
+
+def _input_rule(grad: Node, dx: Node, g: Node, weight: Node) -> Gradients:
+    geometry = _geometry(dx)
+    return (
+        bind("convolution", grad, weight, size=g.shape[2:], **geometry),
+        bind("convolution_weight", g, grad, size=weight.shape[2:], **geometry),
+    )
+
+
+def _infer_weight(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    g, x = _check("convolution_weight", operands, constants)
+    _fits("convolution_weight", g.shape[0], x.shape[0], "batch sizes")
+    channels = floordiv(x.shape[1], constants["groups"])
+    return g.dtype, (g.shape[1], channels, *constants["size"])
+
+
+def _weight_rule(grad: Node, dw: Node, g: Node, x: Node) -> Gradients:
+    geometry = _geometry(dw)
+    return (
+        bind("convolution", x, grad, size=g.shape[2:], **geometry),
+        bind("convolution_input", g, grad, size=x.shape[2:], **geometry),
+    )
+
+
+# ------------------------------------------------------------------------------------ references
+
+
+def _places(constants: dict[str, Any], kernel: Sequence[int], at: Sequence[int], out: Any) -> Any:
+    """Per dimension the places of the result and of x that kernel position `at` connects."""
+    import numpy
+
+    places, found = [], []
+    for d, k in enumerate(at):
+        p = numpy.arange(out[d][0])
+        i = p * constants["stride"][d] + k * constants["dilation"][d] - constants["low"][d]
+        inside = (i >= 0) & (i < out[d][1])
+        places.append(p[inside])
+        found.append(i[inside])
+    return places, found
+
+
+def _reference(name: str, arrays: list[Any], constants: dict[str, Any]) -> Any:
+    """All three, position by position of the kernel; `y`, `x` and `weight` are split by group."""
+    import numpy
+
+    groups, size = constants["groups"], tuple(constants["size"])
+    a, b = arrays
+    if name == "convolution":
+        x, weight = a, b
+        y = numpy.zeros((x.shape[0], weight.shape[0], *size), a.dtype)
+    elif name == "convolution_input":
+        y, weight = a, b
+        x = numpy.zeros((y.shape[0], weight.shape[1] * groups, *size), a.dtype)
+    else:
+        y, x = a, b
+        weight = numpy.zeros((y.shape[1], x.shape[1] // groups, *size), a.dtype)
+    extents = list(zip(y.shape[2:], x.shape[2:], strict=True))
+    outer, inner = weight.shape[0] // groups, weight.shape[1]
+    every = numpy.arange(x.shape[0])
+    for at in product(*map(range, weight.shape[2:])):
+        places, found = _places(constants, weight.shape[2:], at, extents)
+        for g in range(groups):
+            to = numpy.arange(outer) + g * outer
+            of = numpy.arange(inner) + g * inner
+            left, right = numpy.ix_(every, to, *places), numpy.ix_(every, of, *found)
+            w = weight[(to, slice(None), *at)]
+            if name == "convolution":
+                y[left] += numpy.einsum("oc,nc...->no...", w, x[right])
+            elif name == "convolution_input":
+                x[right] += numpy.einsum("oc,no...->nc...", w, y[left])
+            else:
+                flat_y = y[left].reshape(x.shape[0], outer, -1)
+                flat_x = x[right].reshape(x.shape[0], inner, -1)
+                weight[(to, slice(None), *at)] = numpy.einsum("nop,ncp->oc", flat_y, flat_x)
+    return {"convolution": y, "convolution_input": x, "convolution_weight": weight}[name]
+
+
+def _array(*shape: int) -> Any:
+    """Nested lists of numbers that are neither equal nor small."""
+    if not shape:
+        return 1.0
+    scale = [0.5, -1.25, 0.75, 1.5, -0.6, 0.9, -1.1]
+    return [_scaled(_array(*shape[1:]), scale[(i + len(shape)) % 7]) for i in range(shape[0])]
+
+
+def _scaled(values: Any, factor: float) -> Any:
+    if isinstance(values, list):
+        return [_scaled(v, factor + 0.1 * i) for i, v in enumerate(values)]
+    return values * factor
+
+
+_CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Geometry], ...] = (
+    # x, weight, spatial size of y
+    ((2, 3, 5), (2, 3, 3), (3,), {"stride": (1,), "low": (0,), "dilation": (1,), "groups": 1}),
+    ((1, 4, 6), (4, 2, 2), (4,), {"stride": (2,), "low": (1,), "dilation": (2,), "groups": 2}),
+    (
+        (2, 2, 4, 3),
+        (2, 1, 3, 2),
+        (2, 4),
+        {"stride": (2, 1), "low": (1, 1), "dilation": (1, 1), "groups": 2},
+    ),
+    (
+        (1, 2, 3, 2, 2),
+        (1, 2, 2, 1, 2),
+        (2, 2, 1),
+        {"stride": (1, 1, 2), "low": (0, 0, 0), "dilation": (1, 1, 1), "groups": 1},
+    ),
+)
+
+
+def _samples(name: str) -> Samples:
+    for x, weight, out, geometry in _CASES:
+        y = (x[0], weight[0], *out)
+        if name == "convolution":
+            yield [_array(*x), _array(*weight)], {**geometry, "size": out}
+        elif name == "convolution_input":
+            yield [_array(*y), _array(*weight)], {**geometry, "size": x[2:]}
+        else:
+            yield [_array(*y), _array(*x)], {**geometry, "size": weight[2:]}
+
+
+for _name, _infer, _rule in (
+    ("convolution", _infer_forward, _forward_rule),
+    ("convolution_input", _infer_input, _input_rule),
+    ("convolution_weight", _infer_weight, _weight_rule),
+):
+    register(
+        Primitive(
+            _name,
+            "routine",
+            _infer,
+            _rule,
+            spelling=_name,
+            cost=64,
+            reference=lambda arrays, constants, name=_name: _reference(name, arrays, constants),
+            samples=lambda name=_name: _samples(name),
+        )
+    )
+
+
+# ------------------------------------------------------------------------------------ constructors
+
+
+def convolution(
+    x: Node,
+    weight: Node,
+    size: Sequence[Size],
+    stride: Sequence[int],
+    low: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Node:
+    """The convolution of (N, C, *S) with (O, C / groups, *kernel), of spatial sizes `size`."""
+    geometry = {"stride": tuple(stride), "low": tuple(low), "dilation": tuple(dilation)}
+    return bind("convolution", x, weight, size=tuple(size), groups=groups, **geometry)
+
+
+def convolution_input(
+    y: Node,
+    weight: Node,
+    size: Sequence[Size],
+    stride: Sequence[int],
+    low: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Node:
+    """The transposed convolution of (N, O, *out) with (O, C / groups, *kernel)."""
+    geometry = {"stride": tuple(stride), "low": tuple(low), "dilation": tuple(dilation)}
+    return bind("convolution_input", y, weight, size=tuple(size), groups=groups, **geometry)
