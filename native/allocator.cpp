@@ -27,6 +27,7 @@
 #include <unordered_map>
 
 #include "core.h"
+#include "profile.h"
 #include "tensor_internal.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -534,7 +535,9 @@ void after_fork() {
 
 }  // namespace
 
-void* block_allocate(int64_t nbytes) {
+namespace {
+
+void* allocate(int64_t nbytes) {
   if (nbytes > kRequestLimit) return nullptr;
   try {
     if (nbytes <= kSmallLimit) return small().allocate(nbytes > 0 ? nbytes : 1);
@@ -549,8 +552,19 @@ void* block_allocate(int64_t nbytes) {
   }
 }
 
+}  // namespace
+
+void* block_allocate(int64_t nbytes) {
+  void* block = allocate(nbytes);
+  if (block && profiling()) [[unlikely]]
+    profile_memory(nbytes, block);
+  return block;
+}
+
 void block_free(void* block, int64_t nbytes) {
   if (!block) return;
+  if (profiling()) [[unlikely]]
+    profile_memory(-nbytes, block);
   if (nbytes <= kSmallLimit) {
     small().release(block, nbytes > 0 ? nbytes : 1);
   } else {

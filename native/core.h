@@ -264,10 +264,13 @@ struct Launch {
   std::vector<int32_t> offsets;  // per buffer: register of a byte offset, or -1
   std::vector<int32_t> sizes;    // registers
   std::vector<ScalarSource> scalars;
-  int32_t chunks = -1;   // register: number of chunks (kernels)
-  int32_t work = -1;     // register: estimated nanoseconds of the whole launch, -1 unknown
-  int32_t scratch = -1;  // register: scratch bytes per worker, -1 none
-  int32_t group = -1;    // launches of equal group >= 0 in a row are independent
+  int32_t chunks = -1;           // register: number of chunks (kernels)
+  int32_t work = -1;             // register: estimated nanoseconds of the whole launch, -1 unknown
+  int32_t scratch = -1;          // register: scratch bytes per worker, -1 none
+  int32_t group = -1;            // launches of equal group >= 0 in a row are independent
+  int32_t flops = -1;            // register: floating-point operations, -1 none (for profiles)
+  int32_t elements = -1;         // register: points of the loops, -1 unknown (for profiles)
+  std::vector<int32_t> traffic;  // per buffer: bytes per point at most, times; or empty
 };
 struct OutputSpec {
   enum Kind : uint8_t { New, Alias, Input, None } kind;
@@ -359,8 +362,6 @@ struct Call {        // one normalised call, on the stack of Op::call
 // references after it (null for None). A New output that is set on entry (`out=`) is written where
 // it is.
 bool plan_run(Instance* instance, const Call& call, PyObject** outputs);
-PyObject* profile_launches(PyObject*, PyObject* on);  // see plan_run.cpp
-PyObject* launch_profile(PyObject*, PyObject*);
 bool plan_compile(Plan* plan);              // runs plan->compile once
 bool instance_prepare(Instance* instance);  // execution registers and arena
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "profile.h"
 #include "tape.h"
 
 namespace fb {
@@ -169,6 +170,12 @@ bool distribute(GraphTask* task, Node* node, Tensor** results) {
   return true;
 }
 
+__attribute__((noinline)) EventPlace profile_node(const Node* node) {
+  const EventPlace place = profile_begin(EventKind::Backward, node_name(node).c_str());
+  if (node->kind != NodeKind::Accumulate) profile_note_sequence(place, node->sequence);
+  return place;
+}
+
 bool execute(GraphTask* task, uint32_t index) {
   Node* node = task->states[index].node;
   const uint32_t first = task->states[index].first_grad;
@@ -188,7 +195,10 @@ bool execute(GraphTask* task, uint32_t index) {
   if (node->edge_count > kInlineCells) many.resize(node->edge_count, nullptr);
   Tensor** results = node->edge_count > kInlineCells ? many.data() : few;
   Node* outer = std::exchange(current_node, node);
+  const EventPlace event = profiling() ? profile_node(node) : EventPlace();
   bool fine = call_node(node, grads, results, task->keep_graph);
+  if (event.log >= 0) [[unlikely]]
+    profile_end(event);
   current_node = outer;
   for (uint32_t i = 0; i < node->output_count; ++i)
     if (Tensor* used = std::exchange(grads[i], nullptr)) Py_DECREF(object_of(used));

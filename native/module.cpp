@@ -1,6 +1,7 @@
 // Entry point of the extension module `flambeau._core`: each file of the core adds its part.
 #include "core.h"
 #include "indexing.h"
+#include "profile.h"
 #include "tensor_internal.h"
 #include "traceback.h"
 
@@ -20,7 +21,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 constexpr bool (*kParts[])(PyObject*) = {
     fb::init_dtype,   fb::init_allocator, fb::init_storage,  fb::init_tensor,    fb::init_interop,
     fb::init_threads, fb::init_random,    fb::init_plan,     fb::init_op,        fb::init_routines,
-    fb::init_tape,    fb::init_record,    fb::init_indexing, fb::init_traceback,
+    fb::init_tape,    fb::init_record,    fb::init_indexing, fb::init_traceback, fb::init_profile,
 };
 
 }  // namespace

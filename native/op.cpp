@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "op_internal.h"
+#include "profile.h"
 #include "traceback.h"
 
 namespace fb {
@@ -158,7 +159,8 @@ bool check_windows(const Op* op, const Instance* instance, const Call& call) {
   return true;
 }
 
-PyObject* run(Op* op, Overload* overload, Frame* frame) {
+inline __attribute__((always_inline)) PyObject* run_matched(Op* op, Overload* overload,
+                                                            Frame* frame) {
   if (overload->python) return call_python(overload, frame);
   if (frame->out) return run_out(op, overload, frame);
   if (overload->mutates) return run_inplace(op, overload, frame);
@@ -167,6 +169,20 @@ PyObject* run(Op* op, Overload* overload, Frame* frame) {
   const Call call = frame->call();
   if (overload->any_window && !check_windows(op, instance, call)) return nullptr;
   return run_instance(overload, frame, instance, call, call);
+}
+
+__attribute__((noinline)) PyObject* run_profiled(Op* op, Overload* overload, Frame* frame) {
+  const ProfileScope scope(active_recorder ? EventKind::Recorded : EventKind::Op, op->text.c_str());
+  profile_note_arguments(scope.place(), frame->values.data(), overload->arguments.size());
+  PyObject* result = run_matched(op, overload, frame);
+  if (result && grad_mode.enabled) profile_note_result(scope.place(), result);
+  return result;
+}
+
+inline PyObject* run(Op* op, Overload* overload, Frame* frame) {
+  if (profiling()) [[unlikely]]
+    return run_profiled(op, overload, frame);
+  return run_matched(op, overload, frame);
 }
 
 // All overloads failed. The one that got furthest explains why.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "op_internal.h"
+#include "profile.h"
 #include "traceback.h"
 
 namespace fb {
@@ -323,6 +324,7 @@ PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given) {
 // ---- the slow path
 
 Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbols) {
+  const ProfileScope scope(EventKind::Trace, op->text.c_str());
   PyObject* call = describe_call(*overload, frame);
   if (!call) return nullptr;
   // Building may release the GIL: state of this call that others could see is none.

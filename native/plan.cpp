@@ -372,8 +372,13 @@ bool read_launch(PyObject* dict, Launch* out) {
     if (!read_scalar(scalars[i], &out->scalars[i])) return false;
   }
   if (out->kernel && !item(dict, "chunks")) return bad_spec("launch", "a kernel needs chunks");
+  if (!read_list(item(dict, "traffic"), &out->traffic)) return false;
+  if (!out->traffic.empty() && out->traffic.size() != 2 * out->buffers.size())
+    return bad_spec("launch", "traffic");
   return read_register(dict, "chunks", &out->chunks) && read_register(dict, "work", &out->work) &&
-         read_register(dict, "scratch", &out->scratch) && read_register(dict, "group", &out->group);
+         read_register(dict, "scratch", &out->scratch) &&
+         read_register(dict, "group", &out->group) && read_register(dict, "flops", &out->flops) &&
+         read_register(dict, "elements", &out->elements);
 }
 
 bool check_execution(const Plan* plan, const SizeProgram& program,
@@ -394,7 +399,9 @@ bool check_execution(const Plan* plan, const SizeProgram& program,
     if (!check_registers(launch.buffers, static_cast<int64_t>(buffers.size()))) return false;
     if (!check_registers(launch.offsets, limit, true)) return false;
     if (!check_registers(launch.sizes, limit)) return false;
-    if (!check_registers({launch.chunks, launch.work, launch.scratch}, limit, true)) return false;
+    const std::vector<int32_t> single = {launch.chunks, launch.work, launch.scratch, launch.flops,
+                                         launch.elements};
+    if (!check_registers(single, limit, true)) return false;
   }
   return true;
 }
@@ -697,8 +704,6 @@ void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slo
 bool init_plan(PyObject* module) {
   PlanType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&plan_spec));
   static PyMethodDef methods[] = {
-      {"profile_launches", profile_launches, METH_O, "Starts or stops timing launches."},
-      {"launch_profile", launch_profile, METH_NOARGS, "Times of launches since the start."},
       {nullptr, nullptr, 0, nullptr},
   };
   return PlanType && PyModule_AddFunctions(module, methods) == 0 &&

@@ -2,11 +2,10 @@
 // computed, so that a run is allocations, pointer arithmetic and the kernels themselves.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <mutex>
 #include <new>
 
 #include "op_internal.h"
+#include "profile.h"
 
 namespace fb {
 namespace {
@@ -174,6 +173,7 @@ struct Execution {
   const uint8_t* scalar_is_float;
   const int64_t* errors;  // error blocks
   size_t error_count;
+  const int64_t* buffer_bytes;  // while a profile runs: what each buffer holds; else null
 };
 
 // After a bad index nothing may run that relies on it.
@@ -220,6 +220,7 @@ void bind_launch(const Execution& run, const ReadyLaunch& ready, BoundLaunch* bo
 struct Region {  // launches that share one parallel region
   const BoundLaunch* launches;
   size_t count;
+  LaunchClock* clocks;  // per launch, while a profile runs; else null
   std::atomic<bool> failed{false};
 };
 
@@ -233,7 +234,13 @@ void run_chunks(const BoundLaunch& bound, int64_t begin, int64_t end, int worker
       return;
     }
   }
+  const int64_t start = region->clocks ? profile_now() : 0;
   ready.launch->kernel(bound.pointers, ready.sizes, bound.scalars, begin, end, scratch);
+  if (!region->clocks) [[likely]]
+    return;
+  const int64_t finish = profile_now();
+  region->clocks[&bound - region->launches].add(finish - start, worker);
+  if (worker > 0) profile_piece(ready.launch->name.c_str(), start, finish);
 }
 
 void region_body(void* context, int64_t begin, int64_t end, int worker) {
@@ -247,8 +254,8 @@ void region_body(void* context, int64_t begin, int64_t end, int worker) {
   }
 }
 
-const char* run_region(const BoundLaunch* launches, size_t count) {
-  Region region{launches, count, {}};
+const char* run_region(const BoundLaunch* launches, size_t count, LaunchClock* clocks) {
+  Region region{launches, count, clocks, {}};
   int64_t chunks = 0, work = 0;
   for (size_t i = 0; i < count; ++i) {
     chunks += launches[i].ready->chunks;
@@ -280,28 +287,61 @@ size_t region_length(const std::vector<ReadyLaunch>& ready, size_t at) {
   return length;
 }
 
-// ---- profile: wall time per region of launches, while `profile_launches(True)`
+// ---- profile
 
-struct LaunchTime {
-  std::string name;
-  int64_t nanoseconds, estimated;
-  int32_t launches;
-};
-std::atomic<bool> profiling{false};
-std::mutex profile_lock;
-std::vector<LaunchTime> launch_times;
-
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+// Bytes that a launch reads and writes: of each buffer all, but not more than its loops can touch.
+int64_t bytes_of(const Execution& run, const Launch& launch) {
+  const int64_t* registers = run.instance->registers.data();
+  const int64_t points = launch.elements >= 0 ? registers[launch.elements] : -1;
+  int64_t total = 0;
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    const int32_t* const begin = launch.buffers.data();
+    if (std::find(begin, begin + i, launch.buffers[i]) != begin + i) continue;
+    int64_t bytes = run.buffer_bytes[launch.buffers[i]];
+    if (!launch.traffic.empty() && points >= 0)
+      bytes = std::min(bytes, points * launch.traffic[2 * i]) * launch.traffic[2 * i + 1];
+    total += bytes;
+  }
+  return total;
 }
 
-void note_time(const std::vector<ReadyLaunch>& ready, size_t at, size_t length, int64_t start) {
-  LaunchTime time{ready[at].launch->name, now() - start, 0, static_cast<int32_t>(length)};
-  for (size_t i = at; i < at + length; ++i) time.estimated += ready[i].work;
-  const std::lock_guard<std::mutex> guard(profile_lock);
-  launch_times.push_back(std::move(time));
+// Launches that share a region also share its wall time, in proportion to the time that the threads
+// spent on each: so the parts add up, and one follows the other in a trace.
+void note_region(const Execution& run, const BoundLaunch* bound, size_t count,
+                 const LaunchClock* clocks, int64_t start, int64_t end) {
+  int64_t all = 0, before = 0;
+  for (size_t i = 0; i < count; ++i) all += clocks[i].busy.load(std::memory_order_relaxed);
+  int64_t from = start;
+  for (size_t i = 0; i < count; ++i) {
+    const ReadyLaunch& ready = *bound[i].ready;
+    const int64_t busy = clocks[i].busy.load(std::memory_order_relaxed);
+    before += busy;
+    const double share = all > 0 ? static_cast<double>(before) / static_cast<double>(all) : 1.0;
+    const int64_t to = i + 1 == count ? end : start + static_cast<int64_t>(share * (end - start));
+    const int32_t flops = ready.launch->flops;
+    profile_launch({ready.launch->name.c_str(), from, to, bytes_of(run, *ready.launch),
+                    flops >= 0 ? run.instance->registers[flops] : 0, ready.work,
+                    busy > 0 ? busy : to - from, clocks[i].threads(), static_cast<int32_t>(count)});
+    from = to;
+  }
+}
+
+const char* run_launches(const BoundLaunch* bound, size_t count, LaunchClock* clocks) {
+  return bound->ready->launch->kernel ? run_region(bound, count, clocks) : run_routine(*bound);
+}
+
+__attribute__((noinline)) const char* run_profiled(const Execution& run, const BoundLaunch* bound,
+                                                   size_t count) {
+  SmallArray<LaunchClock, 4> clocks(count);
+  if (!clocks.get()) return kNoMemory;
+  ProfiledBody routine{nullptr, nullptr, bound->ready->launch->name.c_str(), clocks.get()};
+  profiled_routine = bound->ready->launch->routine ? &routine : nullptr;
+  const int64_t start = profile_now();
+  const char* error = run_launches(bound, count, clocks.get());
+  const int64_t end = profile_now();
+  profiled_routine = nullptr;
+  note_region(run, bound, count, clocks.get(), start, end);
+  return error;
 }
 
 // Null or an error text. `name`: the launch that failed.
@@ -327,11 +367,8 @@ const char* run_all(const Execution& run, const char** name) {
       p += launch.buffers.size();
       s += launch.scalars.size();
     }
-    const bool timed = profiling.load(std::memory_order_relaxed);
-    const int64_t start = timed ? now() : 0;
-    const char* error =
-        ready[at].launch->kernel ? run_region(bound.get(), length) : run_routine(bound.get()[0]);
-    if (timed) note_time(ready, at, length, start);
+    const char* error = run.buffer_bytes ? run_profiled(run, bound.get(), length)
+                                         : run_launches(bound.get(), length, nullptr);
     if (error) {
       *name = ready[at].launch->name.c_str();
       return error;
@@ -499,8 +536,34 @@ bool check_errors(const Plan* plan, char* const* bases) {
   return true;
 }
 
+// Bytes that a tensor's elements take; those that repeat (an expanded dimension) once.
+int64_t distinct_bytes(const Tensor* t) {
+  int64_t count = t->numel > 0 ? item_size(t->dtype) : 0;
+  for (int d = 0; d < t->ndim && count > 0; ++d) {
+    if (t->strides()[d] != 0) count *= t->sizes()[d];
+  }
+  return count;
+}
+
+std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call,
+                                      PyObject* const* outputs) {
+  std::vector<int64_t> bytes;
+  for (const BufferSpec& b : instance->plan->buffers) {
+    int64_t size = 0;
+    if (b.kind == BufferSpec::Input) size = distinct_bytes(call.tensors[b.index]);
+    if (b.kind == BufferSpec::Output && outputs[b.index])
+      size = distinct_bytes(reinterpret_cast<const Tensor*>(outputs[b.index]));
+    if (b.kind == BufferSpec::Temporary) size = instance->registers[b.nbytes];
+    bytes.push_back(size);
+  }
+  return bytes;
+}
+
 bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   const Plan* plan = instance->plan;
+  std::vector<int64_t> buffer_bytes;
+  if (profiling()) [[unlikely]]
+    buffer_bytes = bytes_of_buffers(instance, call, outputs);
   size_t error_count = 0;
   for (const BufferSpec& b : plan->buffers) error_count += b.kind == BufferSpec::Error;
   SmallArray<char*, kInlineBuffers> bases(plan->buffers.size());
@@ -520,8 +583,13 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   } else {
     fine = locate_buffers(instance, call, outputs, arena, errors, bases.get());
     if (fine) {
-      const Execution run{instance, bases.get(), call.scalars, call.scalar_is_float,
-                          errors,   error_count};
+      const Execution run{instance,
+                          bases.get(),
+                          call.scalars,
+                          call.scalar_is_float,
+                          errors,
+                          error_count,
+                          buffer_bytes.empty() ? nullptr : buffer_bytes.data()};
       error = instance->total_work > kReleaseWork ? run_released(run, call, &failed)
                                                   : run_all(run, &failed);
     }
@@ -567,33 +635,6 @@ void drop_outputs(const Plan* plan, PyObject** outputs) {
 
 }  // namespace
 
-// profile_launches(on): starts (forgetting earlier times) or stops timing launches.
-PyObject* profile_launches(PyObject*, PyObject* on) {
-  const int truth = PyObject_IsTrue(on);
-  if (truth < 0) return nullptr;
-  const std::lock_guard<std::mutex> guard(profile_lock);
-  if (truth) launch_times.clear();
-  profiling = truth != 0;
-  Py_RETURN_NONE;
-}
-
-// launch_profile() -> [(name, nanoseconds, estimated nanoseconds, launches in the region), ...]
-PyObject* launch_profile(PyObject*, PyObject*) {
-  const std::lock_guard<std::mutex> guard(profile_lock);
-  PyObject* list = PyList_New(0);
-  for (const LaunchTime& time : launch_times) {
-    PyObject* item = Py_BuildValue("(sLLi)", time.name.c_str(), (long long)time.nanoseconds,
-                                   (long long)time.estimated, time.launches);
-    if (!list || !item || PyList_Append(list, item) < 0) {
-      Py_XDECREF(item);
-      Py_XDECREF(list);
-      return nullptr;
-    }
-    Py_DECREF(item);
-  }
-  return list;
-}
-
 void raise_routine_error(const char* op, const char* text) {
   PyObject* type = PyExc_RuntimeError;
   if (std::strncmp(text, "out of memory", 13) == 0) type = PyExc_MemoryError;
@@ -633,7 +674,10 @@ void instance_decref(Instance* instance) {
 bool instance_prepare(Instance* instance) {
   if (instance->prepared) return true;
   Plan* plan = instance->plan;
-  if (!plan_compile(plan)) return false;
+  if (!plan->compiled) {
+    const ProfileScope scope(EventKind::Compile, plan->name.c_str());
+    if (!plan_compile(plan)) return false;
+  }
   if (instance->prepared) return true;  // while Python compiled
   instance->registers.resize(static_cast<size_t>(plan->execution.registers()));
   if (!plan->execution.run(instance->registers.data())) {
@@ -664,9 +708,8 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   if (!dry && !instance->prepared && !instance_prepare(instance)) return false;
   if (!make_outputs(instance, call, device, outputs)) return false;
   if (dry || idle || instance->ready.empty()) return true;
-  if (instance->simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) {
-    return true;
-  }
+  const bool simple = instance->simple && !profiling();  // the straight path takes no times
+  if (simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) return true;
   drop_outputs(plan, outputs);
   return false;
 }

@@ -14,6 +14,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "profile.h"
+
 namespace fb {
 
 constinit FB_THREAD_LOCAL Recorder* active_recorder = nullptr;
@@ -475,6 +477,7 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
               static_cast<int32_t>(scalars.size()),
               objects.data(),
               static_cast<int32_t>(objects.size())};
+    const ProfileScope scope(EventKind::Region, instance->plan->name.c_str());
     ok = plan_run(instance, call, outputs.data());  // takes references of its own
   }
   if (!ok) outputs.clear();  // what is left there is in `given`

@@ -77,6 +77,7 @@
 #include <unordered_map>
 
 #include "op_internal.h"
+#include "profile.h"
 #include "random_binding.h"
 #include "routines_internal.h"
 
@@ -154,6 +155,35 @@ bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
   return !PyErr_Occurred();
 }
 
+// Bytes of the tensors among the operands.
+int64_t bytes_of(PyObject* operands) {
+  int64_t total = 0;
+  for (Py_ssize_t i = 0; i < PySequence_Size(operands); ++i) {
+    PyObject* operand = PySequence_GetItem(operands, i);
+    if (operand && is_tensor(operand)) {
+      const auto* t = reinterpret_cast<const Tensor*>(operand);
+      total += t->numel * item_size(t->dtype);
+    }
+    Py_XDECREF(operand);
+  }
+  return total;
+}
+
+const char* run_profiled(const char* name, RoutineFunction routine, const RoutineContext& context,
+                         int64_t bytes) {
+  LaunchClock clock;
+  ProfiledBody pieces{nullptr, nullptr, name, &clock};
+  profiled_routine = &pieces;
+  const int64_t start = profile_now();
+  const char* error = routine(context);
+  const int64_t end = profile_now();
+  profiled_routine = nullptr;
+  const int64_t busy = clock.busy.load(std::memory_order_relaxed);
+  profile_launch(
+      {name, start, end, bytes, 0, 0, busy > 0 ? busy : end - start, clock.threads(), 1});
+  return error;
+}
+
 PyObject* call_routine(PyObject*, PyObject* args) {
   const char* name;
   PyObject *tensors, *sizes, *scalars = nullptr;
@@ -171,7 +201,10 @@ PyObject* call_routine(PyObject*, PyObject* args) {
   const bool fine = read_pointers(tensors, &pointers, &held) && read_sizes(sizes, &n) &&
                     (!scalars || read_scalars(scalars, &s));
   if (fine) {
-    Py_BEGIN_ALLOW_THREADS error = routine({pointers.data(), n.data(), s.data()});
+    const RoutineContext context{pointers.data(), n.data(), s.data()};
+    const int64_t bytes = profiling() ? bytes_of(tensors) : -1;
+    Py_BEGIN_ALLOW_THREADS error =
+        bytes < 0 ? routine(context) : run_profiled(name, routine, context, bytes);
     Py_END_ALLOW_THREADS
   }
   for (Storage* storage : held) storage_decref(storage);

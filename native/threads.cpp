@@ -14,7 +14,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core.h"
+#include "profile.h"
 
 namespace fb {
 namespace {
@@ -204,6 +204,12 @@ void set_num_threads(int n) {
 void parallel_for(int64_t count, int64_t grain, Body body, void* context) {
   if (count <= 0) return;
   if (grain < 1) grain = 1;
+  ProfiledBody wrapped;
+  if (profiled_routine) [[unlikely]] {
+    wrapped = {body, context, profiled_routine->name, profiled_routine->clock};
+    body = profiled_body;
+    context = &wrapped;
+  }
   const int threads = get_num_threads();
   if (threads == 1 || count <= grain || inside_parallel) {
     body(context, 0, count, 0);

@@ -51,6 +51,15 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    """Submodules that few programs use: they are loaded when they are asked for."""
+    if name in ("profiler", "profiler_util"):
+        from importlib import import_module
+
+        return import_module(f"flambeau.autograd.{name}")
+    raise AttributeError(f"module 'flambeau.autograd' has no attribute {name!r}")
+
+
 def _tuple(values: Any) -> tuple[Any, ...]:
     if isinstance(values, (_core.Tensor, GradientEdge)):
         return (values,)

@@ -70,4 +70,7 @@ def _launch(launch: Launch, program: Program, addresses: Mapping[str, int]) -> d
         "work": program.register(launch.work),
         "scratch": _optional(launch.scratch, program),
         "group": launch.group,
+        "flops": _optional(launch.flops, program),
+        "elements": _optional(launch.elements, program),
+        "traffic": launch.traffic,
     }

@@ -27,13 +27,13 @@ __all__ = [
 
 
 class LaunchTime(NamedTuple):
-    """Time of one region of launches that ran together.
+    """Time of one launch of a kernel or a native routine.
 
     Attributes:
-        name: of the region's first launch.
-        nanoseconds: wall time.
+        name: of the launch.
+        nanoseconds: wall time; launches that ran at the same time share theirs.
         estimated: what the scheduler thought it would take, in nanoseconds.
-        launches: how many launches the region has.
+        launches: how many launches ran at the same time.
     """
 
     name: str
@@ -80,17 +80,27 @@ def reset_peak_memory_stats() -> None:
     _core.reset_peak_memory_stats()
 
 
+_LAUNCH = 7  # EventKind of native/profile.h
+_launch_times: list[LaunchTime] = []
+
+
 def profile_launches(on: bool) -> None:
     """Starts (forgetting earlier times) or stops timing the launches of plans.
 
-    Plans of a few short kernels run on a path of their own and are not timed.
+    `flambeau.profiler` tells more; this is what costs least. A process has one profile at a time.
     """
-    _core.profile_launches(on)
+    if on:
+        _core.profile_start(0)
+    elif _core.profile_running():
+        events, _ = _core.profile_stop()
+        _launch_times[:] = [
+            LaunchTime(e[2], e[6] - e[5], e[9], e[12]) for e in events if e[1] == _LAUNCH
+        ]
 
 
 def launch_profile() -> list[LaunchTime]:
-    """Times of the regions of launches that ran while `profile_launches(True)`, in order."""
-    return [LaunchTime(*time) for time in _core.launch_profile()]
+    """Times of the launches between the last `profile_launches(True)` and its end, in order."""
+    return list(_launch_times)
 
 
 @contextmanager

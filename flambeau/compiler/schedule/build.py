@@ -11,7 +11,7 @@ from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
 from flambeau.compiler.schedule.views import Shape, address
 from flambeau.ir import kernel as k
-from flambeau.ir.node import Node, node, topological
+from flambeau.ir.node import ITEM_SIZE, Node, node, topological
 from flambeau.ir.size import (
     Size,
     SizeExpr,
@@ -30,6 +30,7 @@ from flambeau.prims.record import PRIMITIVES
 Memory = tuple[str, int | str | Node]
 CHUNK_ELEMENTS = 8192  # aimed at per chunk
 COST_PER_NANOSECOND = 32
+NO_ARITHMETIC = frozenset({"bitcast", "cast", "complex", "imag", "real", "where"})
 
 
 class InPlaceConflict(Exception):
@@ -51,7 +52,11 @@ class Place:
 
 @dataclass
 class Call:
-    """A kernel with the arguments of one launch; sizes are size expressions."""
+    """A kernel with the arguments of one launch; sizes are size expressions.
+
+    For profiles: `flops`, `elements` (points of the loops), and `traffic`, per buffer how many
+    bytes a point reads or writes at most, then how often (2: it is read and written).
+    """
 
     kernel: k.Kernel
     memory: list[Memory]
@@ -60,6 +65,9 @@ class Call:
     chunks: Size
     work: Size
     scratch: Size
+    flops: Size
+    elements: Size
+    traffic: list[int]
 
 
 class _Sizes:
@@ -134,6 +142,8 @@ class Builder:
         self.final: dict[Node, Node] = {}
         self.levels: dict[Node, int] = {}
         self.cost = 0
+        self.operations = 0  # arithmetic per point
+        self.point_bytes: dict[Memory, int] = {}
 
     def build(self) -> Call | None:
         """The call; None where nothing is left to do (a value already is where it belongs)."""
@@ -328,6 +338,7 @@ class Builder:
             return value
         record = PRIMITIVES.get(op)
         self.cost += 1 if record is None else record.cost
+        self.operations += op not in NO_ARITHMETIC
         return node(op, inputs, value.attributes, value.dtype)
 
     def _check_index(self, value: Node, inputs: tuple[Node, ...]) -> Node:
@@ -351,7 +362,9 @@ class Builder:
         if value.attribute("masked"):
             *rest, mask = inputs
             inputs = tuple(rest)
-        parameter = self._parameter(self.reads[target].memory, target.dtype, "r")
+        memory = self.reads[target].memory
+        parameter = self._parameter(memory, target.dtype, "r")
+        self.point_bytes[memory] = self.point_bytes.get(memory, 0) + ITEM_SIZE[target.dtype]
         other = k.encode_constant(0, target.dtype)
         position = self._rewrite(self._address(value))
         return k.load(parameter, position, target.dtype, inputs, mask, other)
@@ -361,6 +374,7 @@ class Builder:
         name = f"a{len(self.names)}"
         self.names[target] = name
         self.cost += 1
+        self.operations += 1
         operand = self.final[self.members[target].value]
         level = self.levels[operand]
         if self.domain.kind == "scan":
@@ -475,7 +489,18 @@ class Builder:
             k.chunk_count(kernel, sizes),
             floordiv(elements, COST_PER_NANOSECOND),
             k.scratch_bytes(kernel, sizes),
+            mul(self.domain.numel, self.operations),
+            self.domain.numel,
+            self._traffic(),
         )
+
+    def _traffic(self) -> list[int]:
+        """See `Call`."""
+        found = []
+        for memory, (dtype, access) in self.parameters.items():
+            size = 0 if dtype == "error" else ITEM_SIZE[dtype]
+            found += [max(self.point_bytes.get(memory, 0), size), len(access)]
+        return found
 
     def _rows_per_chunk(self) -> Size:
         """So many rows that a chunk has about `CHUNK_ELEMENTS` elements."""

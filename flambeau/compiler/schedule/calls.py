@@ -30,6 +30,7 @@ class RoutineCall:
         kernel: the template's kernel; None: a routine.
         chunks: number of chunks of a kernel.
         scratch: bytes per worker of a kernel.
+        flops: floating-point operations, for profiles.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RoutineCall:
     kernel: Kernel | None = None
     chunks: Size = 0
     scratch: Size = 0
+    flops: Size = 0
 
     def add(self, memory: tuple[str, Any], offset: Size = 0) -> None:
         """Appends a buffer."""

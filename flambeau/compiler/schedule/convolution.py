@@ -131,6 +131,7 @@ def _call(value: Node, reads: Reads, problem: _Problem) -> RoutineCall:
     place = reads(value)
     call.add(place.memory, mul(place.offset, ITEM_SIZE[value.dtype]))
     call.work = floordiv(problem.work, FLOPS_PER_NANOSECOND)
+    call.flops = mul(problem.work, 2)
     return call
 
 

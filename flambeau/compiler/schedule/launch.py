@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
 from flambeau.compiler.schedule.cluster import Cluster, Clustering
+from flambeau.compiler.schedule.flops import count_flops
 from flambeau.compiler.schedule.heavy import analyse
 from flambeau.compiler.schedule.order import in_order
 from flambeau.compiler.schedule.prepare import Destination, Prepared, prepare
@@ -51,6 +52,9 @@ class Launch:
         work: estimated nanoseconds.
         scratch: bytes per worker.
         group: launches of one group in a row are independent; -1: none.
+        flops: floating-point operations, for profiles.
+        elements: points of a kernel's loops, for profiles.
+        traffic: see `build.Call`; empty: every buffer is read or written once.
     """
 
     kernel: Kernel | None
@@ -64,6 +68,9 @@ class Launch:
     work: Size = 0
     scratch: Size = 0
     group: int = -1
+    flops: Size = 0
+    elements: Size = 0
+    traffic: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -170,7 +177,9 @@ class _Scheduler:
 
     def _launches(self, cluster: Cluster, needed: set[Node]) -> list[Launch]:
         if cluster.opaque:
-            return [self._routine(c) for c in routine_calls(list(cluster.members), self.place)]
+            calls = routine_calls(list(cluster.members), self.place)
+            count_flops(next(iter(cluster.members)), calls)
+            return [self._routine(call) for call in calls]
         stores: dict[Node, list[Place]] = {}
         for value in cluster.members:
             destinations = self.prepared.destinations.get(value)
@@ -195,6 +204,7 @@ class _Scheduler:
             chunks=call.chunks,
             work=call.work,
             scratch=call.scratch,
+            flops=call.flops,
         )
 
     def _kernel(self, call: Call, cluster: Cluster) -> Launch:
@@ -210,6 +220,9 @@ class _Scheduler:
             chunks=call.chunks,
             work=call.work,
             scratch=call.scratch,
+            flops=call.flops,
+            elements=call.elements,
+            traffic=call.traffic,
         )
 
     # ----------------------------------------------------------------------------- order

@@ -1,0 +1,31 @@
+"""`torch.profiler`: what a program spends its time and memory on, by operator, kernel and line.
+
+`docs/perf.md` shows how to read what it finds.
+"""
+
+from __future__ import annotations
+
+from flambeau.autograd.profiler import kineto_available, record_function
+from flambeau.autograd.profiler_util import DeviceType
+from flambeau.profiler.profiler import (
+    ExecutionTraceObserver,
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    schedule,
+    supported_activities,
+    tensorboard_trace_handler,
+)
+
+__all__ = [
+    "DeviceType",
+    "ExecutionTraceObserver",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
