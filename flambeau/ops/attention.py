@@ -1,6 +1,6 @@
 """`linear` and scaled dot-product attention (Vaswani et al. 2017).
 
-Attention is one primitive (`prims/attention.py`), a tiled kernel with memory linear in the sequence.
+Attention is one primitive (`prims/attention.py`), tiled, with memory linear in the sequence.
 With dropout it is written as its definition, so that the draws are PyTorch's.
 """
 

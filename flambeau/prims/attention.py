@@ -30,7 +30,6 @@ from flambeau.prims.record import Primitive, bind, register
 from flambeau.prims.routine import matmul
 
 RESULTS = {"attention": ("out", "lse"), "attention_backward": ("query", "key", "value")}
-_KERNEL = False
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 
 
@@ -187,13 +186,6 @@ def _attention_rule(g: Node, y: Node, *operands: Node) -> Gradients:
         query, key = formula.by_scores(by_scores)
         return formula.back(query, key, zeros_like(formula.value), by_scores)
     query, key, value, *mask = operands
-    if not _KERNEL:
-        formula = _Formula(y, operands, lse)
-        wide, out = (pointwise.cast(x, formula.dtype) for x in (g, y))
-        change = matmul(wide, _turned(formula.value))
-        by_scores = formula.weights * (change - _columns(_row_sums(wide * out), change))
-        by_query, by_key = formula.by_scores(by_scores)
-        return formula.back(by_query, by_key, matmul(_turned(formula.weights), wide), by_scores)
     packed = (g, query, key, value, y, lse, *mask)
     found: list[Node | None] = [
         bind("attention_backward", *packed, **(constants | {"result": name}))

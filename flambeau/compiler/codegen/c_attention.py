@@ -42,6 +42,81 @@ class _MaskPacking(_Packing):
         return f"{SYMBOL}_bias_x{lanes}({value})"
 
 
+_QUERIES = """\
+typedef struct { long long first, last, batch, head, top; } fb_kernel_work;
+
+/* The rows from i on that lie along memory: their head, position and count. */
+static inline long long fb_kernel_run(const long long *n, const fb_kernel_work *w, long long row,
+    long long end, long long *head, long long *position) {
+  const long long group = row / n[3];
+  *position = row - group * n[3];
+  *head = w->head * n[2] + group;
+  const long long left = n[3] - *position;
+  return left < end - row ? left : end - row;
+}
+
+/* Packs a tile of rows that belong to queries, scaled; tells how many keys each query sees. */
+static void fb_kernel_queries(const <M> *from, const long long *step, long long size,
+    const long long *n, <T> scale, const fb_kernel_work *w, long long row, <T> *to,
+    long long *ends) {
+  const long long end = row + <C> < w->last ? row + <C> : w->last;
+  for (long long r = row; r < end;) {
+    long long head, position;
+    const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
+    <pack>(run, r + run == end ? <C> - i : run, size,
+        from + w->batch * step[0] + head * step[1] + position * step[2], step[2], step[3], to + i,
+        <C>);
+    for (long long l = 0; l < run; ++l) {
+      const long long seen = position + l + 1 + n[7];
+      if (ends) ends[i + l] = seen < 0 ? 0 : seen < n[4] ? seen : n[4];
+    }
+    r += run;
+  }
+  for (long long i = end - row; ends && i < <C>; ++i) ends[i] = ends[0];
+  for (long long d = 0; scale != 1 && d < size * <C>; d += <N>) *(<V> *)(to + d) *= scale;
+}
+
+/* How many keys of a block each query of a tile sees, the most and the least of them. */
+static void fb_kernel_seen(const long long *ends, long long key, long long packed, <I1> *end,
+    long long *most, long long *least) {
+  *most = 0;
+  *least = packed;
+  for (long long i = 0; i < <C>; ++i) {
+    const long long left = ends[i] - key, seen = left < 0 ? 0 : left < packed ? left : packed;
+    end[i] = (<I1>)seen;
+    *most = seen > *most ? seen : *most;
+    *least = seen < *least ? seen : *least;
+  }
+}
+"""
+
+_BIAS = """\
+/* Packs a tile's part of the mask; false where no query sees any of the keys. */
+static int fb_kernel_biases(const char *from, const long long *step, const long long *n,
+    const fb_kernel_work *w, long long row, long long key, long long count, <T> *bias) {
+  const long long end = row + <C> < w->last ? row + <C> : w->last;
+  for (long long r = row; r < end;) {
+    long long head, position;
+    const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
+    const MASK *row_mask = (const MASK *)from + w->batch * step[0] + head * step[1]
+        + position * step[2] + key * step[3];
+    fb_kernel_mask(run, r + run == end ? <C> - i : run, count, row_mask, step[2], step[3], bias + i,
+        <C>);
+    r += run;
+  }
+  for (long long i = end - row; i < <C>; ++i)
+    for (long long j = 0; j < count; ++j) bias[j * <C> + i] = bias[j * <C>];
+  <V> top = *(const <V> *)bias;
+  for (long long j = 0; j < count * <C>; j += <N>) {
+    const <V> t = *(const <V> *)(bias + j);
+    top = fb_select_<V>((<I>)(t != -<infinity>), t, top);
+  }
+  const <I> live = (<I>)(top != -<infinity>);
+  return fb_any_<I>(live);
+}
+"""
+
+
 @dataclass(frozen=True)
 class Attention:
     """Names and C text of one attention kernel.
@@ -135,7 +210,17 @@ class Attention:
     def _test(self, value: str, lanes: int) -> str:
         return f"({value} != 0)" if lanes > 1 else f"-({value} != 0)"
 
+    def masks(self) -> str:
+        """`fb_kernel_biases`: a tile's part of the mask."""
+        if not self.mask:
+            return ""
+        return self.fill(_BIAS.replace("MASK", f"{MEMORY_KIND[self.mask]}x1"))
+
     # ------------------------------------------------------------------------- tiles
+
+    def queries(self) -> str:
+        """`fb_kernel_work`, what a chunk works on, and `fb_kernel_queries`."""
+        return self.fill(_QUERIES)
 
     def scores(self) -> str:
         """`fb_kernel_scores`: s[key][query] from panels of keys and a tile of queries."""
@@ -231,10 +316,10 @@ static void fb_kernel_hide(long long count, const <T> *bias, const <I1> *end, <T
         if self.stored in HALVES:
             value = f"fb_to{self.stored}_<V>({value})"
         return self.fill(f"""\
-static void fb_kernel_rows(long long count, long long size, const <T> *tile, <T> *rows, <M> *to,
-    long long step, long long d_step) {{
+static void fb_kernel_rows(long long count, long long size, const <T> *tile, long long pitch,
+    <T> *rows, <M> *to, long long step, long long d_step) {{
   const long long direct = {int(self.stored == self.kind)} && d_step == 1;
-  <turn>(size, size, count, tile, <C>, 1, direct ? (<T> *)to : rows, direct ? step : size);
+  <turn>(size, size, count, tile, pitch, 1, direct ? (<T> *)to : rows, direct ? step : size);
   if (direct) return;
   for (long long i = 0; i < count; ++i)
     for (long long d = 0; d < size; d += <N>) {{

@@ -22,39 +22,6 @@ _LAYOUT = """\
   const long long tile_size = (size + 2 * width + 8) * <C>;
 """
 
-_QUERIES = """\
-typedef struct { long long first, last, batch, head, top; } fb_kernel_work;
-
-/* The rows from i on that lie along memory: their head, position and count. */
-static inline long long fb_kernel_run(const long long *n, const fb_kernel_work *w, long long row,
-    long long end, long long *head, long long *position) {
-  const long long group = row / n[3];
-  *position = row - group * n[3];
-  *head = w->head * n[2] + group;
-  const long long left = n[3] - *position;
-  return left < end - row ? left : end - row;
-}
-
-/* Packs a tile of queries, scaled, and tells how many keys each of them sees. */
-static void fb_kernel_queries(const <M> *from, const long long *n, <T> scale,
-    const fb_kernel_work *w, long long row, <T> *to, long long *ends) {
-  const long long end = row + <C> < w->last ? row + <C> : w->last;
-  for (long long r = row; r < end;) {
-    long long head, position;
-    const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
-    <pack>(run, r + run == end ? <C> - i : run, n[5],
-        from + w->batch * n[9] + head * n[10] + position * n[11], n[11], n[12], to + i, <C>);
-    for (long long l = 0; l < run; ++l) {
-      const long long seen = position + l + 1 + n[7];
-      ends[i + l] = seen < 0 ? 0 : seen < n[4] ? seen : n[4];
-    }
-    r += run;
-  }
-  for (long long i = end - row; i < <C>; ++i) ends[i] = ends[0];
-  for (long long d = 0; d < n[5] * <C>; d += <N>) *(<V> *)(to + d) *= scale;
-}
-"""
-
 _TILE = """\
 /* Adds a block of keys to a tile's sums. */
 static void fb_kernel_add(long long count, long long packed, const long long *n, const <T> *values,
@@ -81,7 +48,7 @@ FINISH  const long long end = row + <C> < w->last ? row + <C> : w->last;
     long long head, position;
     const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
     <M> *to = (<M> *)p[OUT] + w->batch * n[21] + head * n[22] + position * n[23];
-    fb_kernel_rows(run, n[6], sums + i, rows, to, n[23], n[24]);
+    fb_kernel_rows(run, n[6], sums + i, <C>, rows, to, n[23], n[24]);
     <T> *known = (<T> *)p[LSE] + (w->batch * n[1] * n[2] + head) * n[3] + position;
     for (long long l = 0; n[8] && l < run; ++l) known[l] = lse[i + l];
     r += run;
@@ -126,44 +93,14 @@ _FINISH = """\
     } }
 """
 
-_BIAS = """\
-/* Packs a tile's part of the mask; false where no query sees any of the keys. */
-static int fb_kernel_biases(const char *from, const long long *n, const fb_kernel_work *w,
-    long long row, long long key, long long count, <T> *bias) {
-  const long long end = row + <C> < w->last ? row + <C> : w->last;
-  for (long long r = row; r < end;) {
-    long long head, position;
-    const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
-    fb_kernel_mask(run, r + run == end ? <C> - i : run, count, (const MASK *)from
-        + w->batch * n[25] + head * n[26] + position * n[27] + key * n[28], n[27], n[28],
-        bias + i, <C>);
-    r += run;
-  }
-  for (long long i = end - row; i < <C>; ++i)
-    for (long long j = 0; j < count; ++j) bias[j * <C> + i] = bias[j * <C>];
-  <V> top = *(const <V> *)bias;
-  for (long long j = 0; j < count * <C>; j += <N>) {
-    const <V> t = *(const <V> *)(bias + j);
-    top = fb_select_<V>((<I>)(t != -<infinity>), t, top);
-  }
-  const <I> live = (<I>)(top != -<infinity>);
-  return fb_any_<I>(live);
-}
-"""
-
 _CHUNK = """\
 /* Everything that a block of keys, packed, does to a tile. */
 static void fb_kernel_block(char *const *p, const long long *n, const fb_kernel_work *w,
     long long row, long long key, long long packed, const long long *ends, const <T> *keys,
     const <T> *values, <T> *s, <T> *bias, <T> *chain, <T> *tile) {
-  long long count = 0, least = packed;
+  long long count, least;
   <I1> end[<C>] FB_ALIGNED;
-  for (long long i = 0; i < <C>; ++i) {
-    const long long left = ends[i] - key, seen = left < 0 ? 0 : left < packed ? left : packed;
-    end[i] = (<I1>)seen;
-    count = seen > count ? seen : count;
-    least = seen < least ? seen : least;
-  }
+  fb_kernel_seen(ends, key, packed, end, &count, &least);
   if (!count) return;
   <T> *sums = tile + n[5] * <C>, *state = sums + 2 * n[6] * <C>;
 MASKED  fb_kernel_scores(count, packed, n[5], keys, tile, s);
@@ -180,7 +117,8 @@ LAYOUT  long long ends[<TILES>][<C>];
   w->top = 0;
   for (long long t = 0; t < count; ++t) {
     <T> *tile = tiles + t * tile_size, *rest = tile + size * <C>;
-    fb_kernel_queries((const <M> *)p[0], n, scale, w, w->first + t * <C>, tile, ends[t]);
+    fb_kernel_queries((const <M> *)p[0], n + 9, size, n, scale, w, w->first + t * <C>, tile,
+        ends[t]);
     for (long long i = 0; i < <C>; ++i) if (ends[t][i] > w->top) w->top = ends[t][i];
     for (long long i = 0; i < (2 * width + 8) * <C>; i += <N>) *(<V> *)(rest + i) = fb_splat_<V>(0);
     for (long long i = 0; i < <C>; i += <N>) {
@@ -241,25 +179,18 @@ def print_template(kernel: Kernel, target: Target) -> str:
     tile = tile.replace("JOIN", made.per_vector(_JOIN), 1)
     tile = tile.replace("FINISH", made.per_vector(_FINISH), 1)
     tile = tile.replace("OUT", str(3 + masked)).replace("LSE", str(4 + masked))
-    test = "  if (!fb_kernel_biases(p[3], n, w, row, key, count, bias)) return;\n"
+    test = "  if (!fb_kernel_biases(p[3], n + 25, n, w, row, key, count, bias)) return;\n"
     chunk = _CHUNK.replace("LAYOUT", _LAYOUT).replace("MASKED", test if masked else "")
     chunk = chunk.replace("BIAS", "bias" if masked else "0")
-    bias = _BIAS.replace("MASK", "u8x1" if made.mask == "bool" else _memory(made.mask))
     parts = [
         made.packing(),
         made.scores(),
         made.hide(),
         made.softmax(),
         made.rows(),
-        made.fill(_QUERIES),
-        made.fill(bias) if masked else "",
+        made.queries(),
+        made.masks(),
         made.fill(tile),
         made.fill(chunk),
     ]
     return "".join(parts)
-
-
-def _memory(dtype: str) -> str:
-    from flambeau.compiler.codegen.c_types import MEMORY_KIND
-
-    return f"{MEMORY_KIND[dtype]}x1" if dtype else ""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flambeau.compiler import targets
 from flambeau.compiler.codegen.c_attention import KEYS, TILES, compute_kind
 from flambeau.compiler.codegen.c_micro import Micro
+from flambeau.compiler.codegen.c_template_attention_backward import ROWS
 from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.views import Shape
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import Size, ceildiv, floordiv, maximum, mul, prod, sub
+from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub
+from flambeau.prims.attention import RESULTS
 
 if TYPE_CHECKING:
     from flambeau.compiler.schedule.routines import RoutineCall
 
 Reads = Callable[[Node], Place]
 FLOPS_PER_NANOSECOND = 64
+MOST_CORES = 16  # as many heads are worked on one by one however many cores there are
 
 
 class _Problem:
@@ -114,6 +118,60 @@ def attention(values: list[Node], reads: Reads) -> list[RoutineCall]:
     return [call]
 
 
+def attention_backward(values: list[Node], reads: Reads) -> list[RoutineCall]:
+    """The launches of attention's backward: one where the heads are work enough for all cores,
+    else one by keys and one by queries, which compute the weights twice."""
+    value = values[0]
+    problem = _Problem(value, 1)
+    heads = mul(problem.batch, problem.kept)
+    whole = minimum(1, floordiv(heads, min(os.cpu_count() or 1, MOST_CORES)))
+    rows = mul(problem.groups, problem.length)
+    apart = mul(sub(1, whole), heads)
+    chunks = (
+        mul(whole, heads),
+        mul(apart, ceildiv(rows, ROWS)),
+        mul(apart, ceildiv(problem.keys, KEYS)),
+    )
+    wanted = {v.attribute("result") for v in values}
+    calls = []
+    for mode, count in enumerate(chunks):
+        call = _backward(values, problem, mode, reads)
+        needed = (wanted, wanted & {"query"}, wanted - {"query"})[mode]
+        call.chunks = count if needed else 0
+        call.scratch = _backward_scratch(problem, rows if mode == 0 else ROWS)
+        calls.append(call)
+    return calls
+
+
+def _backward(values: list[Node], problem: _Problem, mode: int, reads: Reads) -> RoutineCall:
+    from flambeau.compiler.schedule.routines import RoutineCall
+
+    value = values[0]
+    call = RoutineCall(f"attention_backward_{problem.dtype}")
+    strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
+    found = [_result(call, values, name, reads) for name in RESULTS["attention_backward"]]
+    call.sizes = [*problem.sizes, mode, *(int(wanted) for wanted, _ in found)]
+    for shape in (*strides[:5], *(places for _, places in found), *strides[6:]):
+        call.sizes.extend(shape)
+    parameters = [(x.dtype, "r") for x in value.inputs] + [(problem.dtype, "w")] * 3
+    call.kernel = problem.kernel("attention_backward", parameters, len(call.sizes))
+    call.scalars = [("constant", float(value.attribute("scale")), True)]
+    call.work = problem.work(3)
+    return call
+
+
+def _backward_scratch(problem: _Problem, rows: Size) -> Size:
+    """Bytes of the layout in `c_template_attention_backward`."""
+    high, columns = problem.micro.rows, problem.micro.columns
+    size, width = problem.size, problem.width
+    elements = (size + width + size + size + width + size + width) * KEYS
+    elements = elements + (size + width) * high + 3 * high * KEYS
+    elements = elements + (3 * KEYS + 2 * high) * columns + 2 * ROWS * KEYS
+    elements = elements + (2 * (size + width) + 2 + 2 * high) * ROWS
+    elements = elements + mul(ceildiv(rows, ROWS) * ROWS, size)
+    return mul(elements, ITEM_SIZE[problem.kind])
+
+
 def _scratch(problem: _Problem) -> Size:
     """Bytes of the layout in `c_template_attention`."""
     rows, columns = problem.micro.rows, problem.micro.columns
@@ -124,4 +182,4 @@ def _scratch(problem: _Problem) -> Size:
     return mul(elements, ITEM_SIZE[problem.kind])
 
 
-__all__ = ["attention"]
+__all__ = ["attention", "attention_backward"]

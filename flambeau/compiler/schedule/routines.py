@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau.compiler.schedule import convolution
-from flambeau.compiler.schedule.attention import attention
+from flambeau.compiler.schedule.attention import attention, attention_backward
 from flambeau.compiler.schedule.build import Memory, Place
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall, Scalar
 from flambeau.compiler.schedule.prepare import number_of
@@ -245,6 +245,7 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
 HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall]]] = {
     "matmul": _matmul,
     "attention": attention,
+    "attention_backward": attention_backward,
     "convolution": convolution.places,
     "convolution_input": convolution.places,
     "convolution_weight": convolution.weight,
