@@ -1,5 +1,4 @@
-// Shared by random.cpp and random_continuous.cpp only: words in bulk, element types, and loops
-// compiled for several vector units.
+// Shared by random.cpp and random_continuous.cpp only: words in bulk, and element types.
 #pragma once
 
 #include <algorithm>
@@ -8,50 +7,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "processor.h"
 #include "random.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define FB_RANDOM_VARIANTS 1
-#endif
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3")  // at -O2 the loops over words stay scalar: 7 times slower
-#endif
-#if defined(__GNUC__)
-#define FB_INLINE __attribute__((always_inline)) inline
-#else
-#define FB_INLINE inline
-#endif
+#include "variants.h"
 
 namespace fb::random_detail {
-
-// ---- choice of the machine's variant -----------------------------------------------------------
-
-#ifdef FB_RANDOM_VARIANTS
-inline const int kMachineLevel = vector_level();
-
-// Body::run(arguments...) compiled for each level; the body must be FB_INLINE throughout.
-template <class Body, class... Args>
-[[gnu::target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")]] void
-run_avx512(Args... args) {
-  Body::run(args...);
-}
-template <class Body, class... Args>
-[[gnu::target("avx2,fma")]] void run_avx2(Args... args) {
-  Body::run(args...);
-}
-template <class Body, class... Args>
-void run_variant(Args... args) {
-  if (kMachineLevel == 2) return run_avx512<Body, Args...>(args...);
-  if (kMachineLevel == 1) return run_avx2<Body, Args...>(args...);
-  Body::run(args...);
-}
-#else
-template <class Body, class... Args>
-void run_variant(Args... args) {
-  Body::run(args...);
-}
-#endif
 
 // ---- words in blocks ---------------------------------------------------------------------------
 

@@ -14,10 +14,8 @@
 // sort_<t real>              x, values, indices              rows, length, descending
 //     Along the last axis of [rows, length]; stable; NaN counts as the largest value.
 // argsort_<t real>           x, indices                      rows, length, descending
-// topk_<t real>              x, values, indices              rows, length, k, largest
-//     The first k of the stable sort (sorted).
-// kthvalue_<t real>          x, value, index                 rows, length, k (1 = smallest)
-//     value, index: [rows]; NaN counts as the largest; ties: the first of the stable sort.
+// select_<t real>            x, values, indices              rows, length, first, count, descending
+//     Elements first .. first + count of the stable sort of each row: [rows, count].
 // mode_<t real>              x, value, index                 rows, length
 //     Most frequent value, the smallest of several; index of its last occurrence.
 // searchsorted_<t real>      sorted, values, out, sorter?    rows, length, count, right,

@@ -4,20 +4,21 @@
 #include <type_traits>
 
 #include "routines_internal.h"
+#include "variants.h"
 
 namespace fb {
 
 template <typename T>
 struct KeyOf {  // integers and bool
   using Key = std::make_unsigned_t<T>;
-  static Key key(T x) {
+  static FB_INLINE Key key(T x) {
     constexpr Key top = std::is_signed_v<T> ? Key(Key(1) << (8 * sizeof(T) - 1)) : Key(0);
     return static_cast<Key>(static_cast<Key>(x) ^ top);
   }
 };
 
 template <typename Key>
-Key float_key(Key bits, Key infinity) {
+FB_INLINE Key float_key(Key bits, Key infinity) {
   constexpr Key sign = Key(Key(1) << (8 * sizeof(Key) - 1));
   const Key magnitude = static_cast<Key>(bits & static_cast<Key>(~sign));
   if (magnitude > infinity) return static_cast<Key>(~Key(0));
@@ -28,7 +29,7 @@ Key float_key(Key bits, Key infinity) {
 template <typename T, typename K, uint64_t kInfinity>
 struct FloatKeyOf {
   using Key = K;
-  static Key key(T x) {
+  static FB_INLINE Key key(T x) {
     Key bits;
     std::memcpy(&bits, &x, sizeof bits);
     return float_key<Key>(bits, static_cast<Key>(kInfinity));

@@ -38,11 +38,26 @@ def _dim_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(3), dim=1), IndexError, "Dimension out of range")
 
 
-def sorted_pair(name: str, x: Node, dim: int, descending: bool) -> tuple[Node, Node, int]:
-    """Values and places in order along a dimension, and that dimension."""
+def _ordered_axis(name: str, x: Node, dim: int) -> int:
     axis = normalise_dim(dim, x.ndim, name)
     if is_complex(x):
         raise unsupported(name, x, "complex numbers have no order")
+    return axis
+
+
+def selected(x: Node, axis: int, first: Size, count: Size, descending: bool) -> tuple[Node, Node]:
+    """Values and places at first .. first + count of the order along an axis, not all sorted."""
+    if x.ndim == 0:
+        return x, prims.full(0, (), "i64")
+    last = x.ndim - 1
+    found = prims.select(prims.transpose(x, axis, last), first, count, descending)
+    values, places = (prims.transpose(y, axis, last) for y in found)
+    return values, places
+
+
+def sorted_pair(name: str, x: Node, dim: int, descending: bool) -> tuple[Node, Node, int]:
+    """Values and places in order along a dimension, and that dimension."""
+    axis = _ordered_axis(name, x, dim)
     if x.ndim == 0:
         return x, prims.full(0, (), "i64"), axis
     return *prims.sort(x, axis, descending, True), axis
@@ -133,16 +148,14 @@ def topk(self: Node, k: Size, dim: int, largest: bool, sorted: bool) -> tuple[No
         >>> torch.topk(torch.tensor([3.0, 1.0, 2.0]), 2).values
         tensor([3., 2.])
     """
-    values, places, axis = sorted_pair("topk", self, dim, largest)
+    axis = _ordered_axis("topk", self, dim)
     extent = self.shape[axis] if self.ndim else 1
     if less(k, 0) or less(extent, k):
         raise RuntimeError(
             f"[topk] selected index k out of range: {number_shown(k)} of {number_shown(extent)}\n"
             "hint: k is at most the size of the dimension"
         )
-    if self.ndim == 0:
-        return values, places
-    return prims.slice(values, axis, 0, k), prims.slice(places, axis, 0, k)
+    return selected(self, axis, 0, k, largest)
 
 
 def _kth_errors() -> Iterator[ErrorSample]:
@@ -167,18 +180,17 @@ def kthvalue(self: Node, k: Size, dim: int, keepdim: bool) -> tuple[Node, Node]:
         >>> torch.kthvalue(torch.tensor([3.0, 1.0, 2.0]), 2).values
         tensor(2.)
     """
-    values, places, axis = sorted_pair("kthvalue", self, dim, False)
+    axis = _ordered_axis("kthvalue", self, dim)
     extent = self.shape[axis] if self.ndim else 1
     if less(k, 1) or less(extent, k):
         raise RuntimeError(
             f"[kthvalue] kthvalue(): selected number k out of range for dimension {axis}: "
             f"{number_shown(k)} of {number_shown(extent)}\nhint: k counts from 1"
         )
-    if self.ndim == 0:
-        return values, places
-    chosen = [prims.slice(x, axis, k - 1, 1) for x in (values, places)]
-    first, second = chosen if keepdim else [prims.squeeze(x, axis) for x in chosen]
-    return first, second
+    chosen = selected(self, axis, k - 1, 1, False)
+    if self.ndim == 0 or keepdim:
+        return chosen
+    return prims.squeeze(chosen[0], axis), prims.squeeze(chosen[1], axis)
 
 
 # ------------------------------------------------------------------------------------ histograms

@@ -11,9 +11,11 @@ from flambeau.core.definition import OpDefinition, op
 from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
+from flambeau.ir.size import floordiv
 from flambeau.ops.broadcasting import is_float, unsupported
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.extremes import checked_axis, ordered, picked
+from flambeau.ops.sorting import selected
 
 _ROWS = [[3.0, 1.0, 2.5, -1.0], [0.5, 4.0, -2.0, 7.0], [9.0, 8.0, 1.5, 0.25]]
 NAN = float("nan")
@@ -44,19 +46,24 @@ def _at(values: Node, places: Node, position: Node, axis: int) -> tuple[Node, No
 
 def _middle(x: Node, axis: int, ignore_nan: bool) -> tuple[Node, Node]:
     """The lower median along an axis (kept as 1) and its place."""
+    if ignore_nan and is_float(x):
+        return _middle_of_numbers(x, axis)
+    count = x.shape[axis]
+    value, place = selected(x, axis, floordiv(count - 1, 2), 1, False)
+    if not is_float(x):
+        return value, place
+    # The first NaN stands where the numbers end.
+    spoilt = prims.unsqueeze(prims.any(prims.isnan(x), axis), axis)
+    first = prims.unsqueeze(prims.argmax(x, axis), axis)
+    place = prims.where(spoilt, first, place)
+    return prims.gather(x, place, axis), place
+
+
+def _middle_of_numbers(x: Node, axis: int) -> tuple[Node, Node]:
     values, places = prims.sort(x, axis, False, True)
-    count = prims.size(x.shape[axis])
-    shape = tuple(n for d, n in enumerate(x.shape) if d != axis)
-    position = prims.broadcast_to(prims.shift_right(count - 1, prims.full(1, (), "i64")), shape)
-    if is_float(x):
-        valid = prims.sum(prims.cast(~prims.isnan(x), "i64"), axis)
-        whole = prims.eq(valid, prims.broadcast_to(count, shape))
-        if ignore_nan:
-            half = prims.shift_right(valid - 1, prims.full_like(1, valid))
-            position = prims.maximum(half, prims.zeros_like(half))
-        else:  # the first NaN stands where the numbers end
-            position = prims.where(whole, position, valid)
-    return _at(values, places, position, axis)
+    valid = prims.sum(prims.cast(~prims.isnan(x), "i64"), axis)
+    half = prims.shift_right(valid - 1, prims.full_like(1, valid))
+    return _at(values, places, prims.maximum(half, prims.zeros_like(half)), axis)
 
 
 def _median(name: str, ignore_nan: bool) -> OpDefinition:

@@ -127,7 +127,7 @@ from flambeau.prims.reduce import argmax, argmin, reduce_dims, spread, sum
 from flambeau.prims.reduce import max_ as max
 from flambeau.prims.reduce import min_ as min
 from flambeau.prims.reduce import prod_ as prod
-from flambeau.prims.routine import fft, matmul, searchsorted, sort
+from flambeau.prims.routine import fft, matmul, searchsorted, select, sort
 from flambeau.prims.scan import cummax, cummin, cumprod, cumsum, extreme_index, linear_scan
 from flambeau.prims.scatter import put_nd, scatter, take_add
 from flambeau.prims.shape import (
@@ -259,6 +259,7 @@ __all__ = [
     "scalar_node",
     "scatter",
     "searchsorted",
+    "select",
     "shift_left",
     "shift_right",
     "sigmoid",

@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
 from flambeau.ir.node import Node
+from flambeau.ir.size import Size
 from flambeau.prims import pointwise, shape
 from flambeau.prims.common import (
     BOOL,
@@ -163,6 +164,66 @@ def sort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> t
     """Sorted values and their indices; NaN counts as greatest."""
     constants = {"axis": axis, "descending": descending, "stable": stable}
     return bind("sort", x, **constants), bind("sort_indices", x, **constants)
+
+
+# ------------------------------------------------------------------------------------ selection
+
+SELECT_RESULTS = ("values", "places")
+
+
+def _infer_select(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("select", operands, 1)
+    [x] = operands
+    check_dtype("select", x, INTEGERS | FLOATS | BOOL)
+    check_axis("select", 0, x.ndim)
+    if constants["result"] not in SELECT_RESULTS:
+        raise ValueError(f"[select] no result {constants['result']!r}\nhint: values or places")
+    dtype = x.dtype if constants["result"] == "values" else "i64"
+    return dtype, (*x.shape[:-1], constants["count"])
+
+
+def _select_rule(g: Node, y: Node, x: Node) -> Gradients:
+    from flambeau.prims.scatter import scatter
+
+    if y.attribute("result") == "places":
+        return (None,)
+    places = bind("select", x, **(dict(y.attributes) | {"result": "places"}))
+    return (scatter(zeros_like(x), places, g, x.ndim - 1, "set"),)
+
+
+def _numpy_select(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    order = {"axis": arrays[0].ndim - 1, "descending": constants["descending"]}
+    function = _numpy_sort if constants["result"] == "values" else _numpy_sort_indices
+    first = constants["first"]
+    return function(arrays, order)[..., first : first + constants["count"]]
+
+
+def _select_samples() -> Samples:
+    matrix = [[3.0, 1.0, 2.0, 1.5], [4.0, -5.0, 6.0, 0.5]]
+    yield [matrix], {"first": 0, "count": 2, "descending": True, "result": "values"}
+    yield [matrix], {"first": 2, "count": 1, "descending": False, "result": "values"}
+
+
+register(
+    Primitive(
+        "select",
+        "routine",
+        _infer_select,
+        _select_rule,
+        spelling="select",
+        cost=32,
+        reference=_numpy_select,
+        samples=_select_samples,
+    )
+)
+
+
+def select(x: Node, first: Size, count: Size, descending: bool = False) -> tuple[Node, Node]:
+    """Values and indices at places first .. first + count of each row (last axis) as if sorted."""
+    constants = {"first": first, "count": count, "descending": descending}
+    return bind("select", x, result="values", **constants), bind(
+        "select", x, result="places", **constants
+    )
 
 
 # ------------------------------------------------------------------------------------ Fourier
