@@ -149,18 +149,19 @@ def test_sort(dtype, length):
     assert (indices[:, 1:] > indices[:, :-1])[same].all()
 
 
-def test_topk_kthvalue_mode():
+def test_select_and_mode():
     x = random("i32", (4, 900))
     for largest in (0, 1):
         for k in (1, 5, 500):
             values, indices = np.empty((4, k), np.int32), np.empty((4, k), np.int64)
             buffers = [shared(x), shared(values), shared(indices)]
-            _core.call_routine("topk_i32", buffers, [4, 900, k, largest])
+            _core.call_routine("select_i32", buffers, [4, 900, 0, k, largest])
             everything = sort("i32", x, largest)
             np.testing.assert_array_equal(values, everything[0][:, :k])
             np.testing.assert_array_equal(indices, everything[1][:, :k])
     value, index = np.empty(4, np.int32), np.empty(4, np.int64)
-    _core.call_routine("kthvalue_i32", [shared(x), shared(value), shared(index)], [4, 900, 300])
+    buffers = [shared(x), shared(value), shared(index)]
+    _core.call_routine("select_i32", buffers, [4, 900, 299, 1, 0])
     np.testing.assert_array_equal(value, np.sort(x, axis=1)[:, 299])
     np.testing.assert_array_equal(index, np.argsort(x, axis=1, kind="stable")[:, 299])
     _core.call_routine("mode_i32", [shared(x), shared(value), shared(index)], [4, 900])
