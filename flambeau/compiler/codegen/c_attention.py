@@ -42,7 +42,7 @@ class _MaskPacking(_Packing):
         return f"{SYMBOL}_bias_x{lanes}({value})"
 
 
-_QUERIES = """\
+_RUN = """\
 typedef struct { long long first, last, batch, head, top; } fb_kernel_work;
 
 /* The rows from i on that lie along memory: their head, position and count. */
@@ -55,6 +55,9 @@ static inline long long fb_kernel_run(const long long *n, const fb_kernel_work *
   return left < end - row ? left : end - row;
 }
 
+"""
+
+_QUERIES = """\
 /* Packs a tile of rows that belong to queries, scaled; tells how many keys each query sees. */
 static void fb_kernel_queries(const <M> *from, const long long *step, long long size,
     const long long *n, <T> scale, const fb_kernel_work *w, long long row, <T> *to,
@@ -214,13 +217,27 @@ class Attention:
         """`fb_kernel_biases`: a tile's part of the mask."""
         if not self.mask:
             return ""
-        return self.fill(_BIAS.replace("MASK", f"{MEMORY_KIND[self.mask]}x1"))
+        return self.fill(_BIAS.replace("MASK", self.mask_memory))
+
+    @property
+    def mask_memory(self) -> str:
+        """C type of an element of the mask."""
+        return f"{MEMORY_KIND[self.mask]}x1" if self.mask else ""
+
+    @property
+    def stored_kind(self) -> str:
+        """Kind of an element in memory."""
+        return MEMORY_KIND[self.stored]
 
     # ------------------------------------------------------------------------- tiles
 
+    def run(self) -> str:
+        """`fb_kernel_work`, what a chunk works on, and `fb_kernel_run`."""
+        return self.fill(_RUN)
+
     def queries(self) -> str:
-        """`fb_kernel_work`, what a chunk works on, and `fb_kernel_queries`."""
-        return self.fill(_QUERIES)
+        """`run`, `fb_kernel_queries` and `fb_kernel_seen`."""
+        return self.fill(_RUN + _QUERIES)
 
     def scores(self) -> str:
         """`fb_kernel_scores`: s[key][query] from panels of keys and a tile of queries."""

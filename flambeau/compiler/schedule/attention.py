@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from flambeau.compiler import targets
-from flambeau.compiler.codegen.c_attention import KEYS, TILES, compute_kind
+from flambeau.compiler.codegen.c_attention import KEYS, SEGMENT, TILES, compute_kind
 from flambeau.compiler.codegen.c_micro import Micro
 from flambeau.compiler.codegen.c_template_attention_backward import ROWS
-from flambeau.compiler.schedule.build import Place
+from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.views import Shape
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub
 from flambeau.prims.attention import RESULTS
 
-if TYPE_CHECKING:
-    from flambeau.compiler.schedule.routines import RoutineCall
-
-Reads = Callable[[Node], Place]
-FLOPS_PER_NANOSECOND = 64
 MOST_CORES = 16  # as many heads are worked on one by one however many cores there are
 
 
@@ -52,17 +45,19 @@ class _Problem:
         outer = [self.batch, self.kept, self.groups, self.length, self.keys]
         return [*outer, self.size, self.width, self.offset]
 
-    def work(self, products: int) -> Size:
-        """Estimated nanoseconds of so many products of every query and key."""
-        pairs = prod((self.batch, self.heads, self.length, self.keys))
-        return floordiv(mul(pairs, products * (self.size + self.width)), FLOPS_PER_NANOSECOND)
-
-    def kernel(self, template: str, parameters: list[tuple[str, str]], sizes: int) -> Kernel:
-        """A kernel for these dtypes."""
-        return Kernel(
+    def finish(
+        self,
+        call: RoutineCall,
+        template: str,
+        parameters: list[tuple[str, str]],
+        value: Node,
+        products: int = 1,
+    ) -> None:
+        """Adds the kernel of a template, and estimates: so many pairs of products."""
+        call.kernel = Kernel(
             "template",
             tuple(parameters),
-            sizes,
+            len(call.sizes),
             ("f64",),
             (),
             1,
@@ -70,6 +65,10 @@ class _Problem:
             template=template,
             settings=(("dtype", self.dtype), ("mask", self.mask)),
         )
+        call.scalars = [("constant", float(value.attribute("scale")), True)]
+        pairs = prod((self.batch, self.heads, self.length, self.keys))
+        call.flops = mul(pairs, 2 * products * (self.size + self.width))
+        call.work = floordiv(call.flops, FLOPS_PER_NANOSECOND)
 
 
 def _operand(call: RoutineCall, value: Node, number: int, reads: Reads) -> Shape:
@@ -94,11 +93,18 @@ def _result(call: RoutineCall, values: list[Node], name: str, reads: Reads) -> t
 
 
 def attention(values: list[Node], reads: Reads) -> list[RoutineCall]:
-    """The launches of attention, forward."""
-    from flambeau.compiler.schedule.routines import RoutineCall
+    """The launches of attention, forward: one for many queries, or two for few, by the sizes."""
+    problem = _Problem(values[0], 0)
+    rows = mul(problem.groups, problem.length)
+    few = minimum(1, floordiv(problem.micro.rows, maximum(rows, 1)))
+    calls = [_many(values, problem, reads), *_few(values, problem, few, reads)]
+    for call, wanted in zip(calls, (sub(1, few), few, few)):
+        call.chunks = mul(wanted, call.chunks)
+    return [call for call in calls if call.chunks != 0] or calls[:1]
 
+
+def _many(values: list[Node], problem: _Problem, reads: Reads) -> RoutineCall:
     value = values[0]
-    problem = _Problem(value, 0)
     call = RoutineCall(f"attention_{problem.dtype}")
     strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
     _, out = _result(call, values, "out", reads)
@@ -108,14 +114,56 @@ def attention(values: list[Node], reads: Reads) -> list[RoutineCall]:
         call.sizes.extend(shape)
     parameters = [(x.dtype, "r") for x in value.inputs]
     parameters += [(problem.dtype, "w"), (problem.kind, "w")]
-    call.kernel = problem.kernel("attention", parameters, len(call.sizes))
-    call.scalars = [("constant", float(value.attribute("scale")), True)]
+    problem.finish(call, "attention", parameters, value)
     rows = mul(problem.groups, problem.length)
     blocks = ceildiv(rows, TILES * problem.micro.columns)
     call.chunks = prod((problem.batch, problem.kept, blocks))
-    call.work = problem.work(1)
     call.scratch = _scratch(problem)
-    return [call]
+    return call
+
+
+def _few(
+    values: list[Node], problem: _Problem, few: Size, reads: Reads
+) -> tuple[RoutineCall, RoutineCall]:
+    """A launch over segments of keys, and one that joins them."""
+    value = values[0]
+    heads = mul(problem.batch, problem.kept)
+    rows = mul(problem.groups, problem.length)
+    segments = ceildiv(problem.keys, SEGMENT)
+    extent = prod((few, heads, segments, rows, problem.width + 2))
+    parts = node("s.parts", (), (("of", value),), problem.kind, (extent,))
+
+    call = RoutineCall(f"attention_decode_{problem.dtype}")
+    strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
+    call.add(("temporary", parts))
+    call.sizes = [*problem.sizes, 0]
+    for shape in strides:
+        call.sizes.extend(shape)
+    parameters = [*((x.dtype, "r") for x in value.inputs), (problem.kind, "w")]
+    problem.finish(call, "attention_decode", parameters, value)
+    call.chunks = mul(heads, segments)
+    call.scratch = _decode_scratch(problem)
+
+    join = RoutineCall(f"attention_join_{problem.dtype}")
+    join.add(("temporary", parts))
+    _, out = _result(join, values, "out", reads)
+    wanted, _ = _result(join, values, "lse", reads)
+    join.sizes = [*problem.sizes, int(wanted), *out]
+    parameters = [(problem.kind, "r"), (problem.dtype, "w"), (problem.kind, "w")]
+    problem.finish(join, "attention_join", parameters, value)
+    join.chunks = mul(heads, rows)
+    join.work = mul(extent, 1)
+    join.flops = 0
+    join.scratch = mul(problem.width, ITEM_SIZE[problem.kind])
+    return call, join
+
+
+def _decode_scratch(problem: _Problem) -> Size:
+    """Bytes of the layout in `c_template_attention_decode`."""
+    rows, columns = problem.micro.rows, problem.micro.columns
+    pitch = mul(ceildiv(problem.width, columns), columns)
+    elements = mul(problem.size, rows + columns) + columns * KEYS + 2 * rows * KEYS + KEYS
+    return mul(elements + mul(pitch, 2 * rows), ITEM_SIZE[problem.kind])
 
 
 def attention_backward(values: list[Node], reads: Reads) -> list[RoutineCall]:
@@ -144,8 +192,6 @@ def attention_backward(values: list[Node], reads: Reads) -> list[RoutineCall]:
 
 
 def _backward(values: list[Node], problem: _Problem, mode: int, reads: Reads) -> RoutineCall:
-    from flambeau.compiler.schedule.routines import RoutineCall
-
     value = values[0]
     call = RoutineCall(f"attention_backward_{problem.dtype}")
     strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
@@ -154,9 +200,7 @@ def _backward(values: list[Node], problem: _Problem, mode: int, reads: Reads) ->
     for shape in (*strides[:5], *(places for _, places in found), *strides[6:]):
         call.sizes.extend(shape)
     parameters = [(x.dtype, "r") for x in value.inputs] + [(problem.dtype, "w")] * 3
-    call.kernel = problem.kernel("attention_backward", parameters, len(call.sizes))
-    call.scalars = [("constant", float(value.attribute("scale")), True)]
-    call.work = problem.work(3)
+    problem.finish(call, "attention_backward", parameters, value, products=3)
     return call
 
 

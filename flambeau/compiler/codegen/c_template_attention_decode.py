@@ -1,0 +1,185 @@
+"""Attention for few queries and many keys: a chunk is a segment of keys, read once.
+
+Parameters: query, key, value, [mask,] parts. Sizes: 0 to 7 as in `c_template_attention`, strides of
+query 9, key 13, value 17, mask 21. The rows are the queries of all heads that share keys, at most
+as many as a panel of the micro-kernel holds. Scores are [row][key], a block of keys being turned on
+its way; sums of values are [row][d]. The operations on each element are those of
+`c_template_attention`, in its order, hence the bits.
+
+parts[batch, head of keys, segment, row] has 2 + width elements: maximum, sum of weights, sums of
+values. `c_template_attention_join` puts segments together.
+"""
+
+from __future__ import annotations
+
+from flambeau.compiler.codegen.c_attention import Attention
+from flambeau.compiler.codegen.c_types import kind_bits
+from flambeau.compiler.targets import Target
+from flambeau.ir.kernel import Kernel
+
+_ROW = """\
+/* Weights of a row in place of its scores: -inf where a key is not seen. Returns the factor of what
+   came before, or -1 where the row sees none of the keys. */
+static <T> fb_kernel_row(long long count, <T> *s, <T> *state) {
+  <T> lanes[<LANES>] FB_ALIGNED;
+  <V> top = fb_splat_<V>(-<infinity>);
+  for (long long j = 0; j < count; j += <N>) {
+    const <V> t = *(const <V> *)(s + j);
+    top = fb_select_<V>((<I>)(top < t), t, top);
+  }
+  *(<V> *)lanes = top;
+  <T> most = lanes[0];
+  for (int i = 1; i < <N>; ++i) most = most < lanes[i] ? lanes[i] : most;
+  if (most == -<infinity>) {
+    <T> nan = 0;
+    for (long long j = 0; j < count; ++j) nan = s[j] == s[j] ? nan : s[j];
+    if (nan == nan) {
+      for (long long j = 0; j < count; ++j) s[j] = 0;
+      return -1;
+    }
+  }
+  most = most < state[0] ? state[0] : most;
+  const <T> base = most == -<infinity> ? 0 : most, factor = fb_exp_<T>(state[0] - base);
+  for (int i = 0; i < <LANES>; i += <N>) {
+    <V> sum = {0};
+    for (long long j = i; j < count; j += <LANES>) {
+      const <V> e = fb_exp_<V>(*(const <V> *)(s + j) - base);
+      *(<V> *)(s + j) = e;
+      sum += e;
+    }
+    *(<V> *)(lanes + i) = sum;
+  }
+  for (int h = <LANES> / 2; h; h /= 2)
+    for (int i = 0; i < h; ++i) lanes[i] += lanes[i + h];
+  state[0] = most;
+  state[1] = fb_fma_<T>(state[1], factor, lanes[0]);
+  return factor;
+}
+
+/* Fetches rows of keys or values that come soon. */
+static inline void fb_kernel_fetch(const <M> *from, long long step, long long size,
+    long long count) {
+  for (long long j = 0; j < count; ++j)
+    for (long long d = 0; d < size; d += <LINE>) __builtin_prefetch(from + j * step + d);
+}
+"""
+
+_SEGMENT = """\
+/* Scores of a block, [row][key]. */
+static void fb_kernel_few(const <M> *keys, long long step, long long d_step, long long size,
+    long long rows, long long count, long long left, const <M> *values, long long v_step,
+    long long width, const <T> *queries, <T> *slab, <T> *s) {
+  for (long long j = 0; j < count; j += <C>) {
+    const long long used = count - j < <C> ? count - j : <C>, ahead = left - j - <C>;
+    fb_kernel_fetch(keys + (j + <C>) * step, step, size, ahead < <C> ? ahead : <C>);
+    fb_kernel_fetch(values + j * v_step, v_step, width, used);
+    <pack>(used, <C>, size, keys + j * step, step, d_step, slab, <C>);
+    long long d = 0;
+    do {
+      const long long part = size - d < 256 ? size - d : 256;
+      <micro>(rows, part, queries + d * rows, slab + d * <C>, <C>, s + j, <KEYS>, d > 0);
+      d += 256;
+    } while (d < size);
+  }
+}
+
+static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
+    const fb_kernel_work *w, <T> *parts, <T> *scratch) {
+  const long long rows = w->last, size = n[5], width = n[6], part_size = width + 2;
+  const long long pitch = (width + <C> - 1) / <C> * <C>;
+  <T> *queries = scratch, *slab = queries + <R> * size, *given = slab + <C> * size;
+  <T> *s = given + <C> * <KEYS>, *panel = s + <R> * <KEYS>, *chain = panel + <R> * <KEYS>;
+  <T> *sums = chain + <R> * pitch, *bias = sums + <R> * pitch;
+  <T> state[2 * <R>], factors[<R>];
+  long long ends[<R>];
+  for (long long r = 0; r < rows;) {
+    long long head, position;
+    const long long run = fb_kernel_run(n, w, r, rows, &head, &position);
+    <pack>(run, run, size, (const <M> *)p[0] + w->batch * n[9] + head * n[10] + position * n[11],
+        n[11], n[12], queries + r, rows);
+    for (long long l = 0; l < run; ++l) {
+      const long long seen = position + l + 1 + n[7];
+      ends[r + l] = seen < w->top ? seen : w->top;
+    }
+    r += run;
+  }
+  for (long long i = 0; i < rows * size; ++i) queries[i] *= scale;
+  for (long long r = 0; r < rows; ++r) { state[2 * r] = -<infinity>; state[2 * r + 1] = 0; }
+  for (long long i = 0; i < rows * pitch; ++i) sums[i] = 0;
+  const <M> *from_k = (const <M> *)p[1] + w->batch * n[13] + w->head * n[14];
+  const <M> *from_v = (const <M> *)p[2] + w->batch * n[17] + w->head * n[18];
+  for (long long key = w->first; key < w->top; key += <KEYS>) {
+    const long long count = w->top - key < <KEYS> ? w->top - key : <KEYS>;
+    fb_kernel_few(from_k + key * n[15], n[15], n[16], size, rows, count, w->top - key,
+        from_v + key * n[19], n[19], width, queries, slab, s);
+    const long long whole = (count + <LANES> - 1) / <LANES> * <LANES>;
+    for (long long r = 0; r < rows; ++r) {
+      <T> *row = s + r * <KEYS>;
+MASKED      long long end = ends[r] - key < 0 ? 0 : ends[r] - key < count ? ends[r] - key : count;
+      for (; end < whole; ++end) row[end] = -<infinity>;
+      factors[r] = fb_kernel_row(whole, row, state + 2 * r);
+    }
+    if (rows > 1)
+      for (long long r = 0; r < rows; ++r)
+        for (long long j = 0; j < count; ++j) panel[j * rows + r] = s[r * <KEYS> + j];
+    for (long long d = 0; d < width; d += <C>) {
+      const long long used = width - d < <C> ? width - d : <C>;
+      const <M> *from = from_v + key * n[19] + d * n[20];
+      const <T> *values = (const <T> *)from;
+      long long step = n[19];
+      if (!<direct> || n[20] != 1 || used < <C>) {
+        <pack>(used, <C>, count, from, n[20], n[19], given, <C>);
+        values = given;
+        step = <C>;
+      }
+      <micro>(rows, count, rows > 1 ? panel : s, values, step, chain + d, pitch, 0);
+    }
+    for (long long r = 0; r < rows; ++r) {
+      if (factors[r] == -1) continue;
+      for (long long d = r * pitch; d < (r + 1) * pitch; d += <N>)
+        *(<V> *)(sums + d) = fb_fma_<V>(*(<V> *)(sums + d), fb_splat_<V>(factors[r]),
+            *(<V> *)(chain + d));
+    }
+  }
+  for (long long r = 0; r < rows; ++r) {
+    <T> *to = parts + r * part_size;
+    to[0] = state[2 * r];
+    to[1] = state[2 * r + 1];
+    for (long long d = 0; d < width; ++d) to[2 + d] = sums[r * pitch + d];
+  }
+}
+
+void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long begin,
+    long long end, char *scratch) {
+  const long long rows = n[2] * n[3], segments = (n[4] + <SEGMENT> - 1) / <SEGMENT>;
+  for (long long c = begin; c < end; ++c) {
+    const long long both = c / segments, first = c % segments * <SEGMENT>;
+    const long long last = first + <SEGMENT> < n[4] ? first + <SEGMENT> : n[4];
+    fb_kernel_work w = { first, rows, both / n[1], both % n[1], last };
+    const long long seen = n[3] + n[7];
+    if (seen < last) w.top = seen;
+    fb_kernel_chunk(p, n, (<T>)x[0].d, &w, (<T> *)p[PARTS] + c * rows * (n[6] + 2),
+        (<T> *)scratch);
+  }
+}
+"""
+
+_BIAS = """\
+      const long long group = r / n[3], position = r - group * n[3];
+      fb_kernel_mask(count, count, 1, (const MASK *)p[3] + w->batch * n[21]
+          + (w->head * n[2] + group) * n[22] + position * n[23] + key * n[24], n[24], 0, bias, 0);
+      for (long long j = 0; j < count; ++j)
+        row[j] = bias[j] == -<infinity> ? bias[j] : row[j] + bias[j];
+"""
+
+
+def print_template(kernel: Kernel, target: Target) -> str:
+    """C text of the kernel."""
+    made = Attention.of(kernel, target)
+    segment = _SEGMENT.replace("MASKED", _BIAS if made.mask else "")
+    segment = segment.replace("MASK", made.mask_memory).replace("PARTS", str(3 + bool(made.mask)))
+    segment = segment.replace("<direct>", str(int(made.stored == made.kind)))
+    row = _ROW.replace("<LINE>", str(512 // kind_bits(made.stored_kind)))
+    masks = made.mask_packing() if made.mask else ""
+    parts = [made.micro.text(), made.micro.packing(made.stored), masks, made.run()]
+    return "".join([*parts, made.fill(row), made.fill(segment)])
