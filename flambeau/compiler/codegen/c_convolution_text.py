@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What windows are taken of, and the gathering of windows as rows of a matrix.
+# What windows are taken of.
 IMAGE = """\
 typedef struct {
   const @T@ *data;  // the group's first channel
@@ -10,8 +10,6 @@ typedef struct {
   long long places[3], stride[3];  // windows, and how far one is from the next
   long long taps[3], offset[3], tap_step[3];  // what a window reads
 } @fb@_image;
-
-typedef struct { int lane, count, batch, at[3]; } @fb@_piece;
 
 static inline FB_ALWAYS long long @fb@_min(long long a, long long b) { return a < b ? a : b; }
 
@@ -26,6 +24,24 @@ static void @fb@_flatten(@fb@_image *s) {
   s->places[2] = s->extent[2];
   s->extent[0] = s->extent[1] = s->places[0] = s->places[1] = 1;
 }
+
+@bit_load@
+/* The lanes in [first, last), the others zero and not read: 0 <= first <= last <= @L@. */
+static inline FB_ALWAYS @V@ @fb@_load(const @K@x1 *from, long long first, long long last) {
+@load@
+}
+
+/* Elements 0, 2, .. of the row that are in [first, last), the others zero and not read. */
+static inline FB_ALWAYS @V@ @fb@_even(const @K@x1 *from, long long first, long long last) {
+  const @V@ a = @fb@_load(from, @fb@_min(first, @L@), @fb@_min(last, @L@));
+  const @V@ b = @fb@_load(from + @L@, first > @L@ ? first - @L@ : 0, last > @L@ ? last - @L@ : 0);
+  return (@V@)FB_SHUFFLE2(@V@, a, b, @even@);
+}
+"""
+
+# The gathering of windows as rows of a matrix.
+GATHER = """\
+typedef struct { int lane, count, batch, at[3]; } @fb@_piece;
 
 /* Runs of places that lie in one row, at most a vector long; then nothing, up to `width`. */
 static int @fb@_pieces(const @fb@_image *s, long long column, long long columns, long long width,
@@ -50,10 +66,6 @@ static int @fb@_pieces(const @fb@_image *s, long long column, long long columns,
   return found;
 }
 
-static inline FB_ALWAYS @V@ @fb@_load(const @K@x1 *from, long long first, long long last) {
-@load@
-}
-
 /* One piece of `count` channels: lanes [first, last) are inside of the image, others zero. All
    `room` lanes up to the end of the row may be written: what comes next lies behind. */
 static void @fb@_lines(const @T@ *from, long long step, long long channel, long long first,
@@ -72,6 +84,13 @@ static void @fb@_lines(const @T@ *from, long long step, long long channel, long 
     }
     for (long long c = 0; c < count; ++c, from += channel, to += to_step) {
       const @V@ x = @fb@_load(from, first, last);
+      if (room >= @L@) *(@V@ *)to = x; else fb_storem_@V@(to, x, room);
+    }
+    return;
+  }
+  if (step == 2) {
+    for (long long c = 0; c < count; ++c, from += channel, to += to_step) {
+      const @V@ x = @fb@_even(from, 2 * first, 2 * last - 1);
       if (room >= @L@) *(@V@ *)to = x; else fb_storem_@V@(to, x, room);
     }
     return;
@@ -127,6 +146,12 @@ typedef struct {
   long long plain;  // places of a channel lie side by side
 } @fb@_result;
 
+/* to[2 * l] = x[l] for l < count; what lies between stays. */
+static inline FB_ALWAYS void @fb@_spread(@T@ *to, @V@ x, long long count) {
+@spread@
+  for (long long l = 0; l < count; ++l) to[2 * l] = ((const @K@x1 *)&x)[l];
+}
+
 /* Places [column, column + count) of one channel. */
 static void @fb@_put(const @fb@_result *s, const @K@x1 *from, @T@ *to, long long column,
                      long long count) {
@@ -143,8 +168,11 @@ static void @fb@_put(const @fb@_result *s, const @K@x1 *from, @T@ *to, long long
       ++rest;
     } else {
       out += at[0] * s->step[0] + at[1] * s->step[1] + at[2] * s->step[2];
-      if (s->step[2] == 1) __builtin_memcpy(out, from, run * sizeof(@T@));
-      else for (long long i = 0; i < run; ++i) out[i * s->step[2]] = from[i];
+      long long i = 0;
+      if (s->step[2] == 1) __builtin_memcpy(out, from, (i = run) * sizeof(@T@));
+      if (s->step[2] == 2)
+        for (; i + @L@ <= run; i += @L@) @fb@_spread(out + 2 * i, *(const @V@ *)(from + i), @L@);
+      for (; i < run; ++i) out[i * s->step[2]] = from[i];
       at[2] = 0;
       if (++at[1] == s->places[1]) { at[1] = 0; ++at[0]; }
       if (at[0] == s->places[0]) { at[0] = 0; ++rest; }
@@ -155,8 +183,8 @@ static void @fb@_put(const @fb@_result *s, const @K@x1 *from, @T@ *to, long long
 }
 """
 
-# Convolutions, and gradients of their input.
-PLACES = """\
+# One phase of a convolution or of a gradient of its input.
+PHASE = """\
 typedef struct {
   const @T@ *data;  // the group's first row
   long long row, channel, step[3], taps[3];
@@ -218,10 +246,12 @@ static long long @fb@_phase(char *const *p, const long long *n, long long phase,
   w->data += at;
   out->plain = out->step[2] == 1 && (out->places[1] == 1 || out->step[1] == out->places[2]) &&
                (out->places[0] == 1 || out->step[0] == out->places[1] * out->places[2]);
-  @fb@_flatten(s);
   return taps * (@gradient@ ? $outer : $inner);
 }
+"""
 
+# Convolutions, and gradients of their input.
+PLACES = """\
 /* to[k * height + i] = the weight of row `row + i` and (channel, tap) `first + k`. */
 static void @fb@_panel(const @fb@_weight *w, long long row, long long height, long long first,
                        long long depth, @K@x1 *to) {
@@ -281,8 +311,11 @@ void @fb@(@arguments@) {
   long long k_all = 0, before = -1;
   for (long long chunk = begin; chunk < end; ++chunk) {
     const long long part = chunk / tiles, group = part % $groups;
-    if (part != before) k_all = @fb@_phase(p, n, part / $groups, group, &s, &w, &out);
-    before = part;
+    if (part != before) {
+      k_all = @fb@_phase(p, n, part / $groups, group, &s, &w, &out);
+      @fb@_flatten(&s);
+      before = part;
+    }
     const long long row = chunk % tiles / $column_tiles * $rows;
     const long long column = chunk % $column_tiles * $columns;
     const long long total = $batch * s.places[0] * s.places[1] * s.places[2];
@@ -317,9 +350,12 @@ SUMS = """\
 static void @fb@_place(const long long *n, const @K@x1 *tile, long long pitch, long long row,
                        long long rows, long long first, long long count, @T@ *out) {
   const long long taps = $kernel0 * $kernel1 * $kernel2;
+  const long long dense = ($kernel2 == 1 || $ws2 == 1) && ($kernel1 == 1 || $ws1 == $kernel2) &&
+                          ($kernel0 == 1 || $ws0 == $kernel1 * $kernel2) &&
+                          ($inner == 1 || $ws_inner == taps);
   for (long long i = 0; i < rows; ++i, tile += pitch) {
     @T@ *line = out + (row + i) * $ws_outer;
-    if ($ws2 == 1 && $ws1 == $kernel2 && $ws0 == $kernel1 * $kernel2 && $ws_inner == taps) {
+    if (dense) {
       __builtin_memcpy(line + first, tile, count * sizeof(@T@));
       continue;
     }

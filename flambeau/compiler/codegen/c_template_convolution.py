@@ -18,14 +18,8 @@ from __future__ import annotations
 
 import re
 
-from flambeau.compiler.codegen.c_convolution_text import (
-    DESTINATION,
-    IMAGE,
-    PARTS,
-    PLACES,
-    SUMS,
-    WEIGHT,
-)
+from flambeau.compiler.codegen import c_convolution_text as text
+from flambeau.compiler.codegen import c_depthwise_text as depthwise
 from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
 from flambeau.compiler.codegen.c_forms import ARGUMENTS, SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
@@ -50,10 +44,14 @@ _SIZE = re.compile(r"\$(\w+)")
 _NAME = re.compile(r"@(\w+)@")
 
 PASSES = {
-    "places": (IMAGE, DESTINATION, PLACES),
-    "weight": (IMAGE, SUMS, WEIGHT),
-    "parts": (SUMS, PARTS),
+    "places": (text.IMAGE, text.GATHER, text.DESTINATION, text.PHASE, text.PLACES),
+    "weight": (text.IMAGE, text.GATHER, text.SUMS, text.WEIGHT),
+    "parts": (text.SUMS, text.PARTS),
+    "depthwise": (text.IMAGE, text.DESTINATION, text.PHASE, depthwise.PLANE, depthwise.ROWS),
+    "depthwise_weight": (text.IMAGE, depthwise.PLANE, depthwise.WEIGHT),
 }
+_LANES = 16  # sums of a tap of a depthwise gradient, whatever the vector width
+_TAPS = 9  # of a depthwise gradient summed at a time
 
 
 def spelled(text: str, names: dict[str, str]) -> str:
@@ -65,15 +63,13 @@ def spelled(text: str, names: dict[str, str]) -> str:
 def print_template(kernel: Kernel, target: Target) -> str:
     """C text of the kernel.
 
-    Settings: "pass", "gradient" (of pass "places": of the input), "stored" (element type of the
-    operands), "result" (of the results).
+    Settings: "pass", "gradient" (of places: of the input), "stored" (element type of the operands),
+    "result" (of the results).
     """
-    stored = str(kernel.setting("stored"))
+    stored, which = str(kernel.setting("stored")), str(kernel.setting("pass"))
     micro = Micro.of("f64" if stored == "f64" else "f32", target)
     names = {
         "K": micro.kind,
-        "I": "i" + micro.kind[1:],
-        "B": "b",
         "T": MEMORY_KIND[stored] + "x1",
         "V": f"{micro.kind}x{micro.lanes}",
         "L": str(micro.lanes),
@@ -87,20 +83,193 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "gradient": "1" if kernel.setting("gradient") else "0",
         "fused": "1" if kernel.body else "0",
         "epilogue": EPILOGUE,
+        "bit_load": _bit_load(micro.kind, micro.lanes),
         "load": _masked_load(micro.kind, micro.lanes),
+        "even": ", ".join(str(2 * i) for i in range(micro.lanes)),
+        "runs": "8",
+        "wide": "__AVX512VL__" if kind_bits(micro.kind) * micro.lanes == 512 else "FB_NEVER",
+        "masked": f"{SYMBOL}_masked",
+        "backward": "1" if kernel.setting("gradient") and which == "depthwise" else "0",
+        "nine": _nine(f"{micro.kind}x{micro.lanes}"),
+        "spread": _spread(micro.kind, micro.lanes),
+        **_sums(micro),
     }
-    parts = [micro.text(), micro.packing(micro.kind)]
+    for name, value in (
+        ("direct1", _direct(names["V"], 1)),
+        ("direct2", _direct(names["V"], 2)),
+        ("direct", _direct_sums(micro)),
+    ):
+        names[name] = spelled(value, names)
+    parts = [micro.text(), micro.packing(micro.kind)] if which in ("places", "weight") else []
     if kernel.body:
         parts.append(print_epilogue(kernel, target))
-    parts.extend(spelled(text, names) for text in PASSES[str(kernel.setting("pass"))])
+    parts.extend(spelled(part, names) for part in PASSES[which])
     return "".join(parts)
+
+
+def _nine(v: str) -> str:
+    """Six rows of a band, each of which is tap row k of the result row so many steps before."""
+    lines = []
+    for step in range(6):
+        lines.append("  {")
+        lines.append(f"    long long u = {SYMBOL}_min(start ? 5 - {step} : {step}, last) * pitch;")
+        lines.append(f"    x0 = *(const {v} *)(c0 + u);")
+        lines.append(f"    x1 = *(const {v} *)(c1 + u);")
+        lines.append(f"    x2 = *(const {v} *)(c2 + u);")
+        for k in range(3):
+            if 0 <= step - k < 4:
+                a = f"a{step - k}"
+                lines += [f"    {a} = fb_fma_{v}(w[{3 * k + x}], x{x}, {a});" for x in range(3)]
+        lines.append("  }")
+    return "\n".join(lines)
+
+
+def _direct(v: str, stride: int) -> str:
+    """The rows of the image under four rows of places, from above or (gradients) from below."""
+    lines = []
+    for step in range(3 * stride + 3):
+        lines += [
+            "    {",
+            f"      long long u = {SYMBOL}_min(@gradient@ ? {3 * stride + 2 - step} : {step}, last)"
+            " + row;",
+            "      const unsigned long long here = u >= 0 && u < extent ? ~0ull : 0;",
+            "      const @T@ *line = image + (here ? u : 0) * step;",
+        ]
+        for x in range(3):
+            call = f"{SYMBOL}_pick(line + shift[{x}], inside[{x}] & here, {stride})"
+            lines.append(f"      x{x} = {call};")
+        for k in range(3):
+            row, rest = divmod(step - k, stride)
+            if rest == 0 and 0 <= row < 4:
+                a = f"a{row}"
+                lines += [f"      {a} = fb_fma_{v}(w[{3 * k + x}], x{x}, {a});" for x in range(3)]
+        lines.append("    }")
+    return "\n".join(lines)
+
+
+def _direct_sums(micro: Micro) -> str:
+    """A row of the image times the three rows of the gradient that it meets."""
+    v, lanes, parts = f"{micro.kind}x{micro.lanes}", micro.lanes, range(_LANES // micro.lanes)
+    lines = []
+    for h in parts:
+        for t in range(3):
+            at = f"line + shift[{t}] + {h * lanes} * stride"
+            mask = f"inside[{t}] >> {h * lanes} * stride"
+            lines.append(
+                f"      const {v} x{t}_{h} = stride == 1 ? {SYMBOL}_pick({at}, {mask}, 1) : "
+                f"{SYMBOL}_pick({at}, {mask}, 2);"
+            )
+    for k in range(3):
+        lines += [
+            f"      if (u >= {k} && (u - {k}) % stride == 0 && (u - {k}) / stride < rows) {{",
+            f"        const @T@ *left = gradient + (u - {k}) / stride * row + j;",
+        ]
+        for h in parts:
+            value = f"@masked@(left + {h * lanes}, used >> {h * lanes})"
+            lines.append(f"        const {v} g = {value};".replace(" g ", f" g{h} "))
+            for t in range(3):
+                s = f"s{3 * k + t}_{h}"
+                lines.append(f"        {s} = fb_fma_{v}(g{h}, x{t}_{h}, {s});")
+        lines.append("      }")
+    return "\n".join(lines)
+
+
+def _sums(micro: Micro) -> dict[str, str]:
+    """The unrolled parts of the sums of a depthwise gradient of the weight."""
+    v, lanes = f"{micro.kind}x{micro.lanes}", micro.lanes
+    parts = range(_LANES // lanes)
+    names = {(e, h): f"s{e}_{h}" for e in range(_TAPS) for h in parts}
+
+    def step(left: str, right: str) -> list[str]:
+        lines = [f"        const {v} g{h} = {left.format(at=h * lanes)};" for h in parts]
+        for (e, h), name in names.items():
+            value = right.format(tap=e, at=h * lanes)
+            lines.append(f"        {name} = fb_fma_{v}(g{h}, {value}, {name});")
+        return lines
+
+    def full(pointer: str) -> str:
+        return f"*(const {v} *)({pointer} + {{at}})"
+
+    def partial(pointer: str) -> str:
+        left = f"{SYMBOL}_min({lanes}, m - {{at}})"
+        return f"{SYMBOL}_load({pointer} + {{at}}, 0, m > {{at}} ? {left} : 0)"
+
+    run = "line + offsets[{tap}]"
+    lines = [
+        f"      {micro.kind}x1 turned[{_LANES}];",
+        f"      const {micro.kind}x1 *of = left;",
+        "      if (column != 1) {",
+        "        for (long long l = 0; l < m; ++l) turned[l] = left[l * column];",
+        "        of = turned;",
+        "      }",
+        f"      if (m == {_LANES}) {{",
+        *step(full("of"), full(run)),
+        "      } else {",
+        *step(partial("of"), partial(run)),
+        "      }",
+    ]
+    return {
+        "lanes": str(_LANES),
+        "block": str(_TAPS),
+        "declare": f"  {v} {', '.join(f'{x} = {{0}}' for x in names.values())};",
+        "step": "\n".join(lines),
+        "save": "\n".join(_saved(v, lanes, parts)),
+    }
+
+
+def _saved(v: str, lanes: int, parts: range) -> list[str]:
+    """Statements that add the lanes of every sum pairwise: those far apart first."""
+    lines = []
+    for e in range(_TAPS):
+        rest = [f"s{e}_{h}" for h in parts]
+        while len(rest) > 1:
+            half = len(rest) // 2
+            lines += [f"  {a} = {a} + {b};" for a, b in zip(rest[:half], rest[half:])]
+            rest = rest[:half]
+    step = lanes // 2
+    while step:
+        order = ", ".join(str((lane + step) % lanes) for lane in range(lanes))
+        for e in range(_TAPS):
+            lines.append(f"  s{e}_0 = s{e}_0 + ({v})FB_SHUFFLE({v}, s{e}_0, {order});")
+        step //= 2
+    return [*lines, *(f"  sums[{e}] = s{e}_0[0];" for e in range(_TAPS))]
+
+
+def _spread(kind: str, lanes: int) -> str:
+    """Statements that write lanes of `x` two apart where the target can."""
+    bits, v = kind_bits(kind), f"{kind}x{lanes}"
+    if bits * lanes != 512:
+        return ""
+    suffix = "si" if bits == 32 else "di"
+    mask = "unsigned short" if lanes == 16 else "unsigned char"
+    lines = ["#ifdef __AVX512VL__", "  const unsigned m = (1u << 2 * (count - 1)) * 2 - 1;"]
+    for half in (0, 1):
+        order = ", ".join(str(half * lanes // 2 + i // 2) for i in range(lanes))
+        bound = f"(0x55555555u & m){f' >> {lanes}' if half else ''}"
+        lines.append(
+            f"  __builtin_ia32_storedqu{suffix}512_mask((void *)(to + {half * lanes}), "
+            f"(i{bits}x{lanes})FB_SHUFFLE({v}, x, {order}), ({mask})({bound}));"
+        )
+    return "\n".join([*lines, "  return;", "#endif"])
+
+
+def _bit_load(kind: str, lanes: int) -> str:
+    """The function that reads the lanes whose bits are set, where the target has such a thing."""
+    bits, v = kind_bits(kind), f"{kind}x{lanes}"
+    if bits * lanes != 512:
+        return ""
+    suffix, mask = ("si", "unsigned short") if bits == 32 else ("di", "unsigned char")
+    call = f"__builtin_ia32_loaddqu{suffix}512_mask((const void *)from, (i{bits}x{lanes}){{0}}, "
+    return (
+        f"#ifdef __AVX512VL__\nstatic inline FB_ALWAYS {v} {SYMBOL}_masked(const {kind}x1 *from, "
+        f"unsigned long long inside) {{\n  return ({v}){call}({mask})inside);\n}}\n#endif\n"
+    )
 
 
 def _masked_load(kind: str, lanes: int) -> str:
     """Statements that return the lanes of `from` in [first, last), the others zero."""
     bits, v = kind_bits(kind), f"{kind}x{lanes}"
     integer = f"i{bits}x{lanes}"
-    suffix = "si" if bits == 32 else "di"
     mask = "unsigned short" if lanes == 16 else "unsigned char"
     steps = ", ".join(map(str, range(lanes)))
     plain = (
@@ -109,9 +278,10 @@ def _masked_load(kind: str, lanes: int) -> str:
         "  return u.v;"
     )
     if bits * lanes == 512:
-        call = f"__builtin_ia32_loaddqu{suffix}512_mask((const void *)from, ({integer}){{0}}, "
-        bound = "(((1u << last) - 1u) & ~((1u << first) - 1u))"
-        return f"#ifdef __AVX512VL__\n  return ({v}){call}({mask}){bound});\n#else\n{plain}\n#endif"
+        bound = f"({mask})(((1u << last) - 1u) & ~((1u << first) - 1u))"
+        return (
+            f"#ifdef __AVX512VL__\n  return {SYMBOL}_masked(from, {bound});\n#else\n{plain}\n#endif"
+        )
     if bits * lanes == 256:
         name = "ps" if bits == 32 else "pd"
         here = f"({integer}){{{steps}}}"

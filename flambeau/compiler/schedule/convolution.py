@@ -22,6 +22,7 @@ from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, pro
 SLABS = 8  # of a tile, at most: its windows fill a quarter of the second cache
 ROWS = 512  # of a tile, at most
 GRADIENT_ROWS = 252
+BAND = 32  # rows of a channel that stay in the first cache
 FEWEST = 4  # tiles worth having, for threads to share
 PANELS = 4  # of a tile, at least, unless there are enough tiles
 SHORTEST_PART = 2048  # of a gradient's sum
@@ -70,6 +71,12 @@ class _Problem:
         """Multiply-adds."""
         of_window = mul(self.inner, prod(self.weight.space))
         return prod((*self.y.lead, *self.y.space, of_window))
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether a group has one channel, and a window no more than one chunk of a sum."""
+        window = prod(self.weight.space)
+        return self.inner == 1 and self.groups > 1 and isinstance(window, int) and window <= CHUNK
 
     def sizes(self, tiles: dict[str, Size]) -> list[Size]:
         """The size arguments."""
@@ -152,6 +159,8 @@ def places(values: list[Node], reads: Reads) -> RoutineCall:
     """A convolution, or the gradient of its input."""
     value = values[0]
     problem = _problem(value, reads)
+    if problem.is_depthwise and (value.op == "convolution" or problem.outer == 1):
+        return _depthwise(value, reads, problem)
     micro = _micro(value.dtype)
     gradient = value.op == "convolution_input"
     stride = problem.geometry["stride"] if gradient else (1, 1, 1)
@@ -177,10 +186,39 @@ def places(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
+def _depthwise(value: Node, reads: Reads, problem: _Problem) -> RoutineCall:
+    """Any of the three where groups have one channel: a chunk is a channel of the result."""
+    micro = _micro(value.dtype)
+    stride, dilation = problem.geometry["stride"], problem.geometry["dilation"]
+    gradient, of_weight = value.op == "convolution_input", value.op == "convolution_weight"
+    reach = [mul(k - 1, d) for k, d in zip(problem.weight.space, dilation, strict=True)]
+    rows = BAND if gradient else maximum(floordiv(BAND, stride[1]), 4)
+    height = mul(rows, 1 if gradient else stride[1]) + reach[1] + 1
+    runs = 1 if gradient else stride[2]
+    space = problem.x.space if gradient else problem.y.space
+    width = ceildiv(space[2], stride[2] if gradient else 1) + reach[2] + 2 * micro.lanes
+    call = _call(value, reads, problem)
+    read, written = (value.dtype, "r"), (value.dtype, "w")
+    which = "depthwise_weight" if of_weight else "depthwise"
+    call.kernel = _kernel(value.dtype, (read, read, written), gradient=gradient, **{"pass": which})
+    call.sizes = problem.sizes(
+        {"columns": 1, "rows": rows, "column_tiles": 1, "row_tiles": 1, "part": 0, "parts": 1}
+    )
+    call.chunks = value.shape[0] if of_weight else prod(value.shape[:2])
+    if gradient:
+        call.chunks = mul(call.chunks, prod(stride))
+    elements = prod((problem.weight.space[0], height, runs, width)) + 4 * micro.lanes
+    call.scratch = mul(elements, ITEM_SIZE[micro.kind])
+    call.work = floordiv(mul(problem.work, 2), FLOPS_PER_NANOSECOND)
+    return call
+
+
 def weight(values: list[Node], reads: Reads) -> list[RoutineCall]:
     """The gradient of a convolution's weight."""
     value = values[0]
     problem = _problem(value, reads)
+    if problem.is_depthwise:
+        return [_depthwise(value, reads, problem)]
     micro = _micro(value.dtype)
     columns_of = mul(problem.inner, prod(problem.weight.space))
     depth = prod((problem.x.lead[0], *problem.y.space))
