@@ -6,6 +6,7 @@
 #include <complex>
 
 #include "routines_internal.h"
+#include "variants.h"  // first: what it says about optimisation must hold for all that is inlined
 
 namespace fb {
 namespace {
@@ -76,6 +77,26 @@ void combine(T* target, T x) {
   }
 }
 
+// A run of neighbours into a run of neighbours.
+template <typename T, Mode kMode>
+struct CombineRun {
+  static FB_INLINE void run(T* __restrict to, const T* __restrict from, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) combine<T, kMode>(to + j, from[j]);
+  }
+};
+
+template <typename T, Mode kMode>
+void combine_run(T* to, const T* from, int64_t n) {
+  if constexpr (kMode == Mode::Set) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    if (n >= 8) return run_variant<CombineRun<T, kMode>>(to, from, n);
+    CombineRun<T, kMode>::run(to, from, n);
+  } else {
+    CombineRun<T, kMode>::run(to, from, n);
+  }
+}
+
 // ---- scatter: one index per element, along one axis
 
 struct ScatterShape {
@@ -101,6 +122,35 @@ Offsets line_offsets(const ScatterShape& s, int64_t inner, int64_t line) {
   return at;
 }
 
+struct Steps {  // elements from one place to the next
+  int64_t out = 0, index = 0, source = 0;
+};
+
+// `depth` places along the axis, for `width` columns beside each other.
+template <typename T, Mode kMode>
+void scatter_line(T* out, const int64_t* index, const T* source, int64_t depth, Steps step,
+                  int64_t width, Steps column) {
+  if (width == 1) {
+    for (int64_t k = 0; k < depth; ++k) {
+      combine<T, kMode>(out + index[k * step.index] * step.out, source[k * step.source]);
+    }
+    return;
+  }
+  const bool runs = column.out == 1 && column.source == 1;
+  for (int64_t k = 0; k < depth; ++k) {
+    const int64_t* targets = index + k * step.index;
+    const T* from = source + k * step.source;
+    if (runs && column.index == 0) {  // one target for all columns
+      combine_run<T, kMode>(out + targets[0] * step.out, from, width);
+      continue;
+    }
+    for (int64_t j = 0; j < width; ++j) {
+      combine<T, kMode>(out + targets[j * column.index] * step.out + j * column.out,
+                        from[j * column.source]);
+    }
+  }
+}
+
 template <typename T, Mode kMode>
 const char* scatter(const RoutineContext& c) {
   T* out = pointer<T>(c, 0);
@@ -121,23 +171,16 @@ const char* scatter(const RoutineContext& c) {
     if (d != s.axis && d != inner) lines *= s.sizes[d];
   }
   if (lines * width * depth == 0) return nullptr;
-  const int64_t out_step = s.out[s.axis], index_step = s.index[s.axis];
-  const int64_t source_step = s.source[s.axis];
-  const int64_t out_column = inner >= 0 ? s.out[inner] : 0;
-  const int64_t index_column = inner >= 0 ? s.index[inner] : 0;
-  const int64_t source_column = inner >= 0 ? s.source[inner] : 0;
+  const Steps step{s.out[s.axis], s.index[s.axis], s.source[s.axis]};
+  const Steps column = inner < 0 ? Steps{} : Steps{s.out[inner], s.index[inner], s.source[inner]};
   parallel(lines * width, std::max<int64_t>(1, kPiece / depth), [&](int64_t begin, int64_t end) {
     while (begin < end) {  // one line, or the part of it that is ours
       const int64_t line = begin / width, first = begin % width;
       const int64_t last = std::min(width, first + (end - begin));
       const Offsets at = line_offsets(s, inner, line);
-      for (int64_t k = 0; k < depth; ++k) {
-        for (int64_t j = first; j < last; ++j) {
-          const int64_t target = index[at.index + k * index_step + j * index_column];
-          combine<T, kMode>(out + at.out + target * out_step + j * out_column,
-                            source[at.source + k * source_step + j * source_column]);
-        }
-      }
+      scatter_line<T, kMode>(
+          out + at.out + first * column.out, index + at.index + first * column.index,
+          source + at.source + first * column.source, depth, step, last - first, column);
       begin += last - first;
     }
   });
@@ -165,20 +208,32 @@ void put_columns(const RoutineContext& c, const PutShape& s, int64_t outer, int6
   T* out = pointer<T>(c, 0) + outer * s.targets * s.inner;
   const T* source = pointer<T>(c, 1) + outer * s.count * s.inner;
   for (int64_t i = 0; i < s.count; ++i) {
-    T* to = out + target_of(c, s, i) * s.inner;
-    for (int64_t j = first; j < last; ++j) combine<T, kMode>(to + j, source[i * s.inner + j]);
+    combine_run<T, kMode>(out + target_of(c, s, i) * s.inner + first, source + i * s.inner + first,
+                          last - first);
   }
 }
 
+// Only the targets first .. last: what several threads may do at once.
 template <typename T, Mode kMode>
 void put_targets(const RoutineContext& c, const PutShape& s, int64_t first, int64_t last) {
+  T* out = pointer<T>(c, 0);
+  const T* source = pointer<T>(c, 1);
+  if (s.dims == 1 && s.outer * s.inner == 1) {
+    const int64_t* index = pointer<int64_t>(c, 2);
+    const uint64_t range = static_cast<uint64_t>(last - first);
+    for (int64_t i = 0; i < s.count; ++i) {
+      if (static_cast<uint64_t>(index[i] - first) < range) {
+        combine<T, kMode>(out + index[i], source[i]);
+      }
+    }
+    return;
+  }
   for (int64_t i = 0; i < s.count; ++i) {
     const int64_t target = target_of(c, s, i);
     if (target < first || target >= last) continue;
     for (int64_t o = 0; o < s.outer; ++o) {
-      T* to = pointer<T>(c, 0) + (o * s.targets + target) * s.inner;
-      const T* from = pointer<T>(c, 1) + (o * s.count + i) * s.inner;
-      for (int64_t j = 0; j < s.inner; ++j) combine<T, kMode>(to + j, from[j]);
+      combine_run<T, kMode>(out + (o * s.targets + target) * s.inner,
+                            source + (o * s.count + i) * s.inner, s.inner);
     }
   }
 }
@@ -189,23 +244,24 @@ const char* put(const RoutineContext& c) {
   for (int64_t d = 0; d < s.dims; ++d) s.targets *= s.sizes[d];
   if (s.count * s.outer * s.inner == 0) return nullptr;
   if (s.targets == 0) return "index: a dimension of size 0 cannot be indexed";
-  constexpr int64_t kColumns = 64;
-  const int64_t blocks = (s.inner + kColumns - 1) / kColumns;
-  if (s.outer * blocks >= 4) {
-    const int64_t grain = std::max<int64_t>(1, kPiece / (s.count * std::min(kColumns, s.inner)));
+  const int64_t threads = get_num_threads();
+  const int64_t columns = threads == 1 ? s.inner : 64;
+  const int64_t blocks = (s.inner + columns - 1) / columns;
+  if (s.outer * blocks >= 2 * threads) {
+    const int64_t grain = std::max<int64_t>(1, kPiece / (s.count * std::min(columns, s.inner)));
     parallel(s.outer * blocks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
-        const int64_t first = b % blocks * kColumns;
-        put_columns<T, kMode>(c, s, b / blocks, first, std::min(s.inner, first + kColumns));
+        const int64_t first = b % blocks * columns;
+        put_columns<T, kMode>(c, s, b / blocks, first, std::min(s.inner, first + columns));
       }
     });
     return nullptr;
   }
-  // Every piece reads all indices, so pieces must be few and large.
-  const int64_t pieces = s.count * s.inner * s.outer < 4 * kPiece ? 1 : 16;
-  parallel(std::min(pieces, s.targets), 1, [&](int64_t begin, int64_t end) {
-    const int64_t all = std::min(pieces, s.targets);
-    put_targets<T, kMode>(c, s, begin * s.targets / all, end * s.targets / all);
+  // Every piece reads all indices, so there is one for each thread.
+  const bool small = s.count * s.inner * s.outer < 4 * kPiece;
+  const int64_t pieces = small ? 1 : std::min(threads, s.targets);
+  parallel(pieces, 1, [&](int64_t begin, int64_t end) {
+    put_targets<T, kMode>(c, s, begin * s.targets / pieces, end * s.targets / pieces);
   });
   return nullptr;
 }
