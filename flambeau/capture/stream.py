@@ -22,7 +22,16 @@ from flambeau.compiler import debug
 from flambeau.core.dispatch import output_spec
 from flambeau.core.layout import contiguous_strides
 from flambeau.ir.environment import pop_environment, push_environment
-from flambeau.ir.node import DTYPES, ITEM_SIZE, Graph, GraphOutput, Node, attributes, node
+from flambeau.ir.node import (
+    DTYPES,
+    ITEM_SIZE,
+    Graph,
+    GraphOutput,
+    Node,
+    attributes,
+    node,
+    topological,
+)
 from flambeau.ir.size import Size, SizeExpr, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 from flambeau.runtime import collection
@@ -122,6 +131,7 @@ class StreamTrace:
         self.inputs: list[Node] = []
         self.scalars: list[Node] = []
         self.generators = 0
+        self.drawn: list[Node] = []  # results of records that draw random numbers
         self._records = records
         self._history = history
         self._again = first is not None
@@ -315,6 +325,8 @@ class StreamTrace:
         slots = range(self.generators, self.generators + generators)
         out = derivation.replay(graph, nodes, scalars, mapping, slots)
         self.generators += generators
+        if generators:
+            self.drawn += [result for result in out if result is not None]
         for number, result, output in zip(results, out, graph.outputs, strict=True):
             if number >= 0 and result is not None:
                 self._define(number, result, output, mapping, present)
@@ -460,16 +472,26 @@ def graph_of(trace: StreamTrace, live: Sequence[Live]) -> Graph:
             outputs.append(GraphOutput(value.node, target.attribute("strides"), target=slot))
         else:
             outputs.append(GraphOutput(value.node, value.strides))
+    unread = _unread_draws(trace.drawn, [o.node for o in outputs])
+    hidden = [GraphOutput(draw, contiguous_strides(draw.shape)) for draw in unread]
     return Graph(
         symbols=tuple(trace.symbols),
         inputs=tuple(trace.inputs),
         scalars=tuple(trace.scalars),
-        outputs=tuple(outputs),
+        outputs=(*outputs, *hidden),
         visible=len(outputs),
         guards=(*trace.guards, *trace.environment.guards),
         generators=trace.generators,
         name="stream",
     )
+
+
+def _unread_draws(drawn: Sequence[Node], results: Sequence[Node]) -> list[Node]:
+    """Draws that no result depends on: they advance their generator all the same."""
+    if not drawn:
+        return []
+    read = set(topological(results))
+    return [x for x in topological(drawn) if x.op == "random" and x not in read]
 
 
 def plan_of(graph: Graph, trace: StreamTrace, records: int, backward: dict[str, Any]) -> Any:

@@ -257,6 +257,30 @@ def test_random_numbers_are_those_of_eager_mode(check: Any) -> None:
     check(program, torch.ones(4, requires_grad=True))
 
 
+def test_draws_happen_in_the_order_of_the_program(check: Any) -> None:
+    def program(x: Any) -> Any:
+        for _ in range(3):  # a draw that depends on nothing could come any time
+            x = F.scaled_dot_product_attention(x, x, x, dropout_p=0.2)
+            x = F.dropout(x.transpose(1, 2), 0.1).transpose(1, 2)
+        late, early = torch.rand(3), torch.randn(3)
+        return x, early.exp() + late
+
+    check(program, torch.randn(2, 2, 6, 4))
+    check(program, torch.randn(2, 2, 6, 4, requires_grad=True))
+
+
+def test_draws_that_nobody_reads_advance_the_generator(check: Any) -> None:
+    def program(x: Any) -> Any:
+        torch.rand(3)
+        y = F.dropout(x, 0.5)
+        F.dropout(x * 2, 0.5)
+        x = torch.empty(4).normal_().zero_() + x
+        return x, y * torch.rand(4)
+
+    check(program, torch.ones(4))
+    check(program, torch.ones(4, requires_grad=True))
+
+
 def test_writes_to_views(check: Any) -> None:
     def program(x: Any) -> Any:
         y = x.clone()

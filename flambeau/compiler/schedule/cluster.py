@@ -88,6 +88,7 @@ class Clustering:
         self._groups: dict[Node, Cluster] = {}
         self._joined: list[list[Cluster]] = []  # owners of concatenations
         self._followed = 0  # mask of clusters that others must come after
+        self._last_draw: list[Cluster] = []
 
     def run(self) -> list[Cluster]:
         """Assigns every heavy value; returns the clusters in order of their first value."""
@@ -151,10 +152,18 @@ class Clustering:
             cluster = self._groups[group] = self._new(None)
             sources = self.sources_of(value)
             cluster.sources.update(sources)
-            cluster.before = self._ancestors(self._owners(sources))
+            cluster.before = self._ancestors(self._owners(sources) + self._earlier_draw(value))
             self._followed |= cluster.before
+            if value.op == "random":
+                self._last_draw = [cluster]
         cluster.members[value] = Member("full", value, [])
         self.owners[value] = [cluster]
+
+    def _earlier_draw(self, value: Node) -> list[Cluster]:
+        """The draw that must happen before this one: the slots of generators that a program names
+        may all hold the same generator, so that one order serves all.
+        """
+        return self._last_draw if value.op == "random" else []
 
     def _owners(self, sources: Iterable[Node]) -> list[Cluster]:
         owners = self.owners

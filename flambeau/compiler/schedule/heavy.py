@@ -55,7 +55,7 @@ def kind_of(value: Node) -> str:
 
 def analyse(prepared: Prepared) -> Analysis:
     """Finds the heavy nodes of a prepared graph."""
-    nodes = list(topological(prepared.destinations))
+    nodes = _with_draws_in_order(list(topological(prepared.destinations)))
     users: dict[Node, list[Node]] = {}
     for value in nodes:
         for operand in dict.fromkeys(value.inputs):
@@ -65,6 +65,13 @@ def analyse(prepared: Prepared) -> Analysis:
     operands = {i for value in apart for i in value.inputs if not _is_number(value, i)}
     _assign_roles(found, operands | prepared.destinations.keys())
     return found
+
+
+def _with_draws_in_order(nodes: list[Node]) -> list[Node]:
+    """The nodes, operands first, so that draws of random numbers stand in program order."""
+    draws = [value for value in nodes if value.op == "random"]
+    ordered = sorted(draws, key=lambda draw: int(draw.attribute("sequence")))
+    return nodes if draws == ordered else list(topological([*ordered, *nodes]))
 
 
 def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:

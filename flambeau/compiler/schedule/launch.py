@@ -126,7 +126,6 @@ class _Scheduler:
         """Clusters, orders, builds."""
         clustering = Clustering(self.analysis)
         clusters = clustering.run()
-        _order_random(clusters)
         self._order_in_place(clusters)
         needed = {s for c in clusters for s in c.sources}
         steps: list[tuple[Cluster, Launch]] = []
@@ -294,20 +293,6 @@ def _run_before(first: Cluster, second: Cluster, clusters: Iterable[Cluster]) ->
         if cluster.before >> second.bit & 1:
             cluster.before |= mask
     return True
-
-
-def _order_random(clusters: list[Cluster]) -> None:
-    """Draws from one generator happen in the order of their `sequence`."""
-    draws: dict[Any, list[tuple[int, Cluster]]] = {}
-    for cluster in clusters:
-        for value in cluster.members:
-            if value.op == "random":
-                entry = (value.attribute("sequence"), cluster)
-                draws.setdefault(value.attribute("generator"), []).append(entry)
-    for found in draws.values():
-        found.sort(key=lambda entry: entry[0])
-        for (_, first), (_, second) in zip(found, found[1:]):
-            _run_before(first, second, clusters)
 
 
 def _group(steps: list[tuple[Cluster, Launch]]) -> None:
