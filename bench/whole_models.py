@@ -146,22 +146,20 @@ def measure(name: str, mode: str, threads: int, caches: str, first_only: bool = 
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def rows_of(name: str) -> dict[str, list[Row]]:
-    """All rows of one model, by table."""
+def rows_of(name: str, threads: int) -> dict[str, list[Row]]:
+    """All rows of one model with one number of threads, by table."""
     found: dict[str, list[Row]] = {title: [] for title in BOUNDS}
     for mode in MODES:
-        for threads in (1, 2):
-            with tempfile.TemporaryDirectory() as caches:
-                result = measure(name, mode, threads, caches)
-                firsts = {COLD: result["first"]}
-                if threads == 2:
-                    firsts[WARM] = measure(name, mode, threads, caches, first_only=True)["first"]
-            for kind in KINDS:
-                found[TITLES[mode, kind]].append(Row(**result["rows"][kind]))
-            for title, (ours, theirs) in firsts.items():
-                label = f"{CASES[name].title}, {mode}"
-                found[title].append(Row(label, ours, theirs, ours / theirs, threads))
-            print(f"{name}, {mode}, {threads} thread(s): {result}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as caches:
+            result = measure(name, mode, threads, caches)
+            firsts = {COLD: result["first"]}
+            if threads == 2:
+                firsts[WARM] = measure(name, mode, threads, caches, first_only=True)["first"]
+        for kind in KINDS:
+            found[TITLES[mode, kind]].append(Row(**result["rows"][kind]))
+        for title, (ours, theirs) in firsts.items():
+            label = f"{CASES[name].title}, {mode}"
+            found[title].append(Row(label, ours, theirs, ours / theirs, threads))
     return found
 
 
@@ -179,11 +177,23 @@ def main() -> None:
         child(name, mode, int(threads), bool(int(first_only)))
         return
     tables = earlier()
-    for name in [word for word in sys.argv[1:] if word in CASES] or list(CASES):
-        for title, rows in rows_of(name).items():
-            kept = [row for row in tables[title] if not row.name.startswith(CASES[name].title)]
-            tables[title] = kept + rows
-        publish("whole_models", [(t, rows, BOUNDS[t]) for t, rows in tables.items() if rows])
+    names = [word for word in sys.argv[1:] if word in CASES] or list(CASES)
+    for threads in (2, 1):
+        for name in names:
+            for title, rows in rows_of(name, threads).items():
+                kept = [row for row in tables[title] if not _replaced(row, name, threads)]
+                tables[title] = sorted(kept + rows, key=_place)
+            publish("whole_models", [(t, rows, BOUNDS[t]) for t, rows in tables.items() if rows])
+
+
+def _replaced(row: Row, name: str, threads: int) -> bool:
+    return row.threads == threads and row.name.startswith(CASES[name].title)
+
+
+def _place(row: Row) -> tuple[int, int, str]:
+    """Rows stand in the order of `CASES`; those of models that are gone come last."""
+    order = [k for k, case in enumerate(CASES.values()) if row.name.startswith(case.title)]
+    return (order or [len(CASES)])[0], row.threads, row.name
 
 
 if __name__ == "__main__":
