@@ -14,6 +14,7 @@ PARTS = (
     "demo_model",
     "whole_models",
     "footprint",
+    "roofline",
 )
 
 

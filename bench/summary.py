@@ -39,6 +39,8 @@ def summary(results: Path = RESULTS) -> str:
     for path in sorted(results.glob("*.json")):
         data = json.loads(path.read_text())
         tables = {t: rows for t, rows in data.get("tables", {}).items() if rows}
+        if not tables:  # a result of another kind: the roofline
+            continue
         lines += [line(f"{path.stem}: {title}", rows) for title, rows in tables.items()]
         about = data.get("machine", {})
         words = f"{about.get('processor')}, Python {about.get('python')}, "

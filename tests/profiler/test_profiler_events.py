@@ -180,6 +180,17 @@ def test_flops_of_convolutions_and_attention():
     assert attention >= 2 * 2 * (2 * 5 * 5 * 4)
 
 
+@pytest.mark.parametrize(("length", "keys"), [(5, 5), (3, 7), (7, 3)])
+def test_pairs_of_causal_attention(length, keys):
+    from flambeau.compiler.schedule.flops import _pairs
+
+    upper = sum(1 for i in range(length) for j in range(keys) if j <= i)
+    lower = sum(1 for i in range(length) for j in range(keys) if j <= i + keys - length)
+    assert _pairs(length, keys, "none") == length * keys
+    assert _pairs(length, keys, "upper") == upper
+    assert _pairs(length, keys, "lower") == lower
+
+
 def test_flops_of_pointwise_kernels():
     x = torch.randn(100)
     with profile(with_flops=True) as prof:
