@@ -1,6 +1,7 @@
 """Flambeau: PyTorch's public API over one small compiler. `import flambeau as torch`."""
 
 import os as _os
+import time as _time
 
 if _os.environ.get("FLAMBEAU_NATIVE_DIR"):  # another build of the core, e.g. with sanitizers
     __path__.insert(0, _os.environ["FLAMBEAU_NATIVE_DIR"])
@@ -42,6 +43,8 @@ cfloat, cdouble = _core.complex64, _core.complex128
 
 _install()
 _tensor.install()
+# When this process had read nothing yet: a source that is younger may not be what is running.
+_began = _time.time_ns() - _time.process_time_ns()
 globals().update(_namespace("torch"))
 
 # What a program may never touch is loaded when it asks: an import pays for operators only.

@@ -43,8 +43,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("capture", "nn"): "compiling a module gives a module",
     ("compiler/schedule", "prims"): "the records say what a node is: kind, cost, routine",
     ("compiler/prefill.py", "core"): "a command: runs the op table to fill the cache",
-    ("core/dispatch.py", "autograd"): "a plan is built with its backward",
-    ("core/dispatch.py", "compiler"): "a plan compiles itself when it first runs",
+    ("core/specify.py", "autograd"): "a plan is built with its backward",
+    ("core/dispatch.py", "compiler"): "a plan is read from disk, or compiles itself when it first runs",
     ("ops/normalization.py", "autograd.no_grad"): "running statistics are updated outside the tape",
     ("ops/dtype_rules.py", "_core"): "answers from the native dtype objects themselves",
 }

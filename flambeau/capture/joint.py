@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from flambeau import _core, prims
+from flambeau import prims
 from flambeau.autograd import derive as derivation
 from flambeau.autograd.partition import choose_saved, split
 from flambeau.capture import stream
-from flambeau.core.dispatch import graph_arguments, graph_builder
+from flambeau.core.dispatch import graph_op
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.size import Size
@@ -178,8 +178,7 @@ def _plan(
     sources = [source for _, source in tensors]
     sources += [("register", forward.symbols.index(name)) for name in symbols]
     sources += [("scalar", slot) for slot in numbers]
-    op = _core.Op(NAME, [(graph_arguments(backward), graph_builder(backward, NAME), ())])
-    spec = {"op": op, "name": NAME, "targets": targets, "arguments": sources}
+    spec = {"op": graph_op(backward, NAME), "name": NAME, "targets": targets, "arguments": sources}
     return stream.plan_of(forward, trace, records, spec)
 
 

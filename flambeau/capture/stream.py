@@ -17,10 +17,10 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.autograd import derive as derivation
-from flambeau.capture import stored
-from flambeau.compiler import debug
-from flambeau.core.dispatch import output_spec
+from flambeau.compiler import debug, stored
+from flambeau.core.dispatch import compile_and_keep
 from flambeau.core.layout import contiguous_strides
+from flambeau.core.specify import output_spec
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.node import (
     DTYPES,
@@ -413,8 +413,8 @@ def compile_stream(
         live: (value, external slot it overwrites or -1) of what must reach memory.
     """
     history = history_of(history_key(externals, records))
-    name = None if history.hints else stored.key_of(externals, records, live)
-    known = None if name is None else stored.load(name)
+    name = None if history.hints else stored_name(externals, records, live)
+    found = [] if name is None else stored.load(name)
 
     def trace_graph() -> tuple[StreamTrace, Graph]:
         with collection.paused():
@@ -425,7 +425,8 @@ def compile_stream(
         finally:
             pop_environment()
 
-    if known is not None:
+    if found:
+        known = found[-1]
         history.hints.append(known.hints)
         report = StreamReport(len(records), lambda: trace_graph()[1], known.bytes_moved)
         reports.append(report)
@@ -436,7 +437,34 @@ def compile_stream(
     hints = dict(zip(trace.symbols, trace.hints, strict=True))
     report = StreamReport(len(records), lambda: graph, bytes_moved(graph, hints))
     reports.append(report)
+    if name is not None:
+        keep_programs(records)
     return _plan(graph, report, name, trace)
+
+
+def stored_name(
+    externals: Sequence[External], records: Sequence[Recorded], live: Sequence[Live]
+) -> str | None:
+    """The name under which a stream's plan is kept; None where nothing may be."""
+    if not stored.usable():
+        return None
+    numbers: dict[str, int] = {}
+    wiring = []
+    for plan, *rest in records:
+        found = stored.fingerprint(plan.graph)
+        if found is None:
+            return None
+        wiring.append((numbers.setdefault(found, len(numbers)), rest))
+    return stored.name_of("stream", repr((list(numbers), wiring, externals, live)))
+
+
+def keep_programs(records: Sequence[Any]) -> None:
+    """Keeps the plans of recorded ops, which are never compiled alone: that names the stream in
+    the next process without a trace."""
+    for plan, *_ in records:
+        keep = plan.graph.notes.get("keep")
+        if keep is not None:
+            keep()
 
 
 def _traced(
@@ -530,16 +558,13 @@ def _plan(
         "backward": backward,
     }
 
-    def compile_plan() -> dict[str, Any]:
-        from flambeau.compiler import pipeline
+    def keep(portable: dict[str, Any], kernels: list[tuple[Any, ...]]) -> None:
+        moved = report.bytes_moved
+        plan = stored.StoredPlan(trace.hints, spec, registers, "", portable, kernels, moved)
+        stored.save(str(name), plan)
 
-        if name is None:
-            execution = pipeline.compile_graph(graph, registers)
-        else:
-            execution, portable, kernels = pipeline.compile_portable(graph, registers)
-            moved = report.bytes_moved
-            plan = stored.StoredPlan(trace.hints, moved, spec, registers, portable, kernels)
-            stored.save(name, plan)
+    def compile_plan() -> dict[str, Any]:
+        execution = compile_and_keep(graph, registers, None if name is None else keep)
         report.note(execution)
         return execution
 

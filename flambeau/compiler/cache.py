@@ -8,25 +8,31 @@
     <root>/verified/<digest>    size and time of a large bundle when its digest was last checked
 
 A key says everything that decides about the code (kernel text, target, flags, compiler, printer);
-nothing is ever named otherwise. Files appear whole, by renaming, and never change, so reading needs
-no lock. An entry whose bundle is missing, truncated or altered counts as absent and is built again.
+nothing is ever named otherwise. Files appear whole, by renaming, and only blobs are ever replaced,
+so reading needs no lock. An entry whose bundle is missing, truncated or altered counts as absent
+and is built again.
 
 The second level is read-only and of the same format: the kernels that the package was installed
 with, in `flambeau/_kernels`.
+
+Every first call of an operator passes here, so this module is careful about what it imports: paths
+are text, and libraries are opened by the C function that `ctypes` itself uses.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import os
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from _ctypes import dlopen, dlsym  # the package `ctypes` around them costs milliseconds
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flambeau.runtime import settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 try:  # hashlib also loads OpenSSL, which costs milliseconds
     from _blake2 import blake2b as blake2b
@@ -35,21 +41,22 @@ except ImportError:
 
 _SMALL = 1 << 16  # bundles up to this size are checked whenever they are loaded
 _EVICT_EVERY = 64  # stores of a process between looks at the cache's size
-PREFILLED = Path(__file__).resolve().parent.parent / "_kernels"
+_EVICT_EVERY_BLOBS = 512
+PREFILLED = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "_kernels")
 
 
-@dataclass
 class Stats:
     """What the cache did in this process."""
 
-    hits: int = 0
-    prefilled_hits: int = 0
-    misses: int = 0
-    stored: int = 0
-    damaged: int = 0
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.hits = 0
+        self.prefilled_hits = 0
+        self.misses = 0
+        self.stored = 0
+        self.damaged = 0
 
 
-@dataclass
 class Level:
     """One directory of the format above.
 
@@ -59,10 +66,12 @@ class Level:
         entries: key -> (bundle digest, symbol), as far as known.
     """
 
-    root: Path
-    writable: bool
-    entries: dict[str, tuple[str, str]] = field(default_factory=dict)
-    packed_read: bool = False
+    def __init__(self, root: str | Path, writable: bool) -> None:
+        """Reads nothing yet."""
+        self.root = root
+        self.writable = writable
+        self.entries: dict[str, tuple[str, str]] = {}
+        self.packed_read = False
 
     def find(self, key: str) -> tuple[str, str] | None:
         """Bundle and symbol of a key."""
@@ -95,7 +104,8 @@ class Level:
     def compiler(self) -> str | None:
         """Identity of the compiler that filled this level, if it says so."""
         try:
-            return (self.root / "compiler").read_text(errors="replace")
+            with open(f"{self.root}/compiler", errors="replace") as file:
+                return file.read()
         except OSError:
             return None
 
@@ -113,30 +123,52 @@ class Level:
     def all_entries(self) -> Iterator[tuple[str, str, str]]:
         """(key, bundle digest, symbol) of everything in this level."""
         self._read_packed()
-        for path in (self.root / "index").glob("??/*"):
-            if not path.name.endswith(".tmp"):
-                self.find(path.name)
+        for key in self._names():
+            self.find(key)
         for key, (digest, symbol) in self.entries.items():
             if os.path.exists(self.bundle(digest)):
                 yield key, digest, symbol
 
+    def drop_dangling(self) -> None:
+        """Forgets the entries whose bundle is gone."""
+        for key in self._names():
+            found = self.find(key)
+            if found is None or not os.path.exists(self.bundle(found[0])):
+                self.forget(key)
+
+    def _names(self) -> Sequence[str]:
+        """Keys of the entries that are files of their own."""
+        names = (os.path.basename(path) for path in _glob(f"{self.root}/index", "??/*"))
+        return [name for name in names if not name.endswith(".tmp")]
+
 
 statistics = Stats()
-_levels: dict[Path, Level] = {}
-_libraries: dict[str, ctypes.CDLL] = {}
-_stores = 0
+_levels: dict[str, Level] = {}
+_libraries: dict[str, Any] = {}
+_stores = _blob_stores = 0
 _numbers = itertools.count()
 
 
 def directory() -> Path:
     """The writable cache directory: FLAMBEAU_CACHE_DIR, default ~/.cache/flambeau."""
-    root: Path = settings.get("CACHE_DIR")
-    return root
+    from pathlib import Path
+
+    return Path(_root())
+
+
+def _root() -> str:
+    return str(settings.get("CACHE_DIR"))
+
+
+def _glob(folder: str, pattern: str) -> Sequence[str]:
+    import glob  # for maintenance only
+
+    return glob.glob(f"{glob.escape(folder)}/{pattern}")
 
 
 def user_level() -> Level:
     """The level that this process writes to."""
-    root = directory()
+    root = _root()
     if root not in _levels:
         _levels[root] = Level(root, writable=True)
     return _levels[root]
@@ -144,10 +176,10 @@ def user_level() -> Level:
 
 def prefilled_level() -> Level | None:
     """The package's read-only level; None where it was not filled."""
-    if PREFILLED not in _levels:
-        _levels[PREFILLED] = Level(PREFILLED, writable=False)
-    level = _levels[PREFILLED]
-    return level if level.root.is_dir() else None
+    root = os.fspath(PREFILLED)
+    if root not in _levels:
+        _levels[root] = Level(root, writable=False)
+    return _levels[root] if os.path.isdir(root) else None
 
 
 # ------------------------------------------------------------------------------- reading
@@ -158,39 +190,40 @@ def digest_of(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-def load(level: Level, key: str) -> tuple[int, str, ctypes.CDLL] | None:
+def load(level: Level, key: str) -> tuple[int, str, Any] | None:
     """Address, symbol and library of the kernel under `key`; None if absent or damaged."""
     found = level.find(key)
     if found is None:
         return None
-    digest, symbol = found
-    library = _libraries.get(digest)
-    if library is None:
-        path = level.bundle(digest)
-        if not _intact(path, digest):
-            statistics.damaged += os.path.exists(path)
-            _discard(level, key, path)
-            return None
-        try:
-            library = ctypes.CDLL(path)
-        except OSError:
-            _discard(level, key, path)
-            return None
-        _libraries[digest] = library
-    try:
-        address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
-    except AttributeError:
+    loaded = load_symbol(level, *found)
+    if loaded is None:
         level.forget(key)
+    return loaded
+
+
+def load_symbol(level: Level, digest: str, symbol: str) -> tuple[int, str, Any] | None:
+    """Address, symbol and library of a function of a bundle; None if it is not there, whole."""
+    library = _libraries.get(digest)
+    try:
+        if library is None:
+            library = _libraries[digest] = _open(level, digest)
+        return dlsym(library, symbol), symbol, library
+    except (OSError, AttributeError):
         return None
-    assert address is not None
-    return address, symbol, library
 
 
-def _discard(level: Level, key: str, path: str) -> None:
-    level.forget(key)
-    if level.writable:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+def _open(level: Level, digest: str) -> Any:
+    path = level.bundle(digest)
+    try:
+        if not _intact(path, digest):
+            raise OSError(f"[cache] damaged: {path}")
+        return dlopen(path, 0)
+    except OSError:
+        statistics.damaged += os.path.exists(path)
+        if level.writable:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise
 
 
 def _intact(path: str, digest: str) -> bool:
@@ -198,10 +231,10 @@ def _intact(path: str, digest: str) -> bool:
     try:
         state = os.stat(path)
         stamp = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
-        marker = directory() / "verified" / digest
+        marker = f"{_root()}/verified/{digest}"
         if state.st_size > _SMALL:
-            with contextlib.suppress(OSError):
-                if marker.read_bytes() == stamp.encode():
+            with contextlib.suppress(OSError), open(marker, "rb") as file:
+                if file.read() == stamp.encode():
                     return True
         with open(path, "rb") as file:
             if digest_of(file.read()) != digest:
@@ -217,12 +250,17 @@ def _intact(path: str, digest: str) -> bool:
 # ------------------------------------------------------------------------------- writing
 
 
-def write(path: Path, content: bytes) -> None:
+def write(path: str | Path, content: bytes) -> None:
     """Writes a file that appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f"{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}.tmp"
+    folder = os.path.dirname(path)
+    temporary = f"{folder}/{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}.tmp"
     try:
-        with open(temporary, "xb") as file:
+        try:
+            file = open(temporary, "xb")
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            file = open(temporary, "xb")
+        with file:
             file.write(content)
         os.replace(temporary, path)
     except BaseException:
@@ -242,9 +280,9 @@ def store(content: bytes, symbols: dict[str, str], root: Path | None = None) -> 
     global _stores
     level = user_level() if root is None else Level(root, writable=True)
     digest = digest_of(content)
-    write(Path(level.bundle(digest)), content)
+    write(level.bundle(digest), content)
     for key, symbol in symbols.items():
-        write(level.root / "index" / key[:2] / key, f"{digest} {symbol}\n".encode())
+        write(f"{level.root}/index/{key[:2]}/{key}", f"{digest} {symbol}\n".encode())
         level.entries[key] = (digest, symbol)
     statistics.stored += len(symbols)
     _stores += 1
@@ -260,12 +298,12 @@ def evict(limit_bytes: int | None = None) -> int:
         Number of files deleted.
     """
     limit = settings.get("CACHE_LIMIT") << 20 if limit_bytes is None else limit_bytes
-    root = directory()
+    root = _root()
     files = []
-    _drop_abandoned(root)
-    for path in (*(root / "bundles").glob("*.so"), *(root / "blobs").glob("??/*")):
+    _drop_abandoned()
+    for path in (*_glob(root, "bundles/*.so"), *_glob(root, "blobs/??/*")):
         with contextlib.suppress(OSError):
-            state = path.stat()
+            state = os.stat(path)
             files.append((state.st_mtime, state.st_size, path))
     total = sum(size for _, size, _ in files)
     deleted = 0
@@ -273,35 +311,28 @@ def evict(limit_bytes: int | None = None) -> int:
         if total <= limit:
             break
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(path)
             total -= size
             deleted += 1
     if deleted:
-        _drop_dangling(user_level())
+        user_level().drop_dangling()
     return deleted
 
 
-def _drop_abandoned(root: Path) -> None:
+def _drop_abandoned() -> None:
     """Removes what processes that were killed while writing left behind."""
     hour_ago = time.time() - 3600
-    for path in root.glob("**/*.tmp"):
+    for path in directory().glob("**/*.tmp"):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < hour_ago:
                 path.unlink()
 
 
-def _drop_dangling(level: Level) -> None:
-    for path in (level.root / "index").glob("??/*"):
-        found = level.find(path.name)
-        if found is None or not os.path.exists(level.bundle(found[0])):
-            level.forget(path.name)
-
-
 # ------------------------------------------------------------------------------- blobs
 
 
-def _blob_path(key: str) -> Path:
-    return directory() / "blobs" / key[:2] / key
+def _blob_path(key: str) -> str:
+    return f"{_root()}/blobs/{key[:2]}/{key}"
 
 
 def get_blob(key: str) -> bytes | None:
@@ -313,15 +344,19 @@ def get_blob(key: str) -> bytes | None:
         return None
     if blake2b(content[16:], digest_size=16).digest() != content[:16]:
         with contextlib.suppress(OSError):
-            _blob_path(key).unlink()
+            os.unlink(_blob_path(key))
         return None
     return content[16:]
 
 
 def put_blob(key: str, value: bytes) -> None:
     """Stores bytes under `key`, a hexadecimal digest; where nothing can be written, does not."""
+    global _blob_stores
     with contextlib.suppress(OSError):
         write(_blob_path(key), blake2b(value, digest_size=16).digest() + value)
+        _blob_stores += 1
+        if _blob_stores % _EVICT_EVERY_BLOBS == 0:
+            evict()
 
 
 # ------------------------------------------------------------------------------- maintenance
@@ -334,14 +369,13 @@ def list() -> Iterable[tuple[str, str]]:  # noqa: A001 - the name users look for
 
 def stats() -> dict[str, int]:
     """Counts of this process and sizes on disk."""
-    root = directory()
-    bundles = [path for path in (root / "bundles").glob("*.so") if path.exists()]
+    bundles = _glob(_root(), "bundles/*.so")
     return {
         **vars(statistics),
         "kernels": sum(1 for _ in user_level().all_entries()),
         "bundles": len(bundles),
-        "bytes": sum(path.stat().st_size for path in bundles),
-        "blobs": sum(1 for _ in (root / "blobs").glob("??/*")),
+        "bytes": sum(os.path.getsize(path) for path in bundles),
+        "blobs": len(_glob(_root(), "blobs/??/*")),
     }
 
 
@@ -362,25 +396,25 @@ def export(path: str | os.PathLike[str], level: Level | None = None) -> int:
     Returns:
         Number of kernels.
     """
-    target = Path(path)
     level = level or user_level()
     entries = sorted(level.all_entries())
     for digest in sorted({digest for _, digest, _ in entries}):
-        content = Path(level.bundle(digest)).read_bytes()
-        write(target / "bundles" / f"{digest}.so", content)
+        with open(level.bundle(digest), "rb") as file:
+            write(f"{os.fspath(path)}/bundles/{digest}.so", file.read())
     lines = "".join(f"{key} {digest} {symbol}\n" for key, digest, symbol in entries)
-    write(target / "packed", lines.encode())
+    write(f"{os.fspath(path)}/packed", lines.encode())
     return len(entries)
 
 
 def import_(path: str | os.PathLike[str]) -> int:
     """Adds the kernels of an exported directory to the cache; returns how many were new."""
-    source, level, count = Level(Path(path), writable=False), user_level(), 0
+    source, level, count = Level(os.fspath(path), writable=False), user_level(), 0
     for key, digest, symbol in source.all_entries():
         if level.find(key) is not None or not _intact(source.bundle(digest), digest):
             continue
         if not os.path.exists(level.bundle(digest)):
-            write(Path(level.bundle(digest)), Path(source.bundle(digest)).read_bytes())
-        write(level.root / "index" / key[:2] / key, f"{digest} {symbol}\n".encode())
+            with open(source.bundle(digest), "rb") as file:
+                write(level.bundle(digest), file.read())
+        write(f"{level.root}/index/{key[:2]}/{key}", f"{digest} {symbol}\n".encode())
         count += 1
     return count

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from flambeau.runtime import settings
 
@@ -38,8 +38,7 @@ def show(needed: int, head: str, text: str = "") -> None:
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """One stage of one program.
 
     Attributes:

@@ -158,10 +158,9 @@ def compile_portable(
     """Compiles a graph, for this process and for others.
 
     Returns:
-        The execution; the same with kernels by number instead of address; the kernels' keys.
+        The execution; the same with kernels by number instead of address; the kernels' keys in
+        the cache's levels.
     """
-    from flambeau.compiler import codegen
-
     state = _compile(graph, registers)
     numbers = {text: number for number, text in enumerate(state.kernels)}
     launches = [
@@ -169,8 +168,25 @@ def compile_portable(
         for made, launch in zip(state.execution["launches"], state.schedule.launches, strict=True)
     ]
     portable = state.execution | {"launches": launches, "keepalive": []}
-    keys = [codegen.portable_key(kernel) for kernel in state.kernels.values()]
-    return state.execution, portable, keys
+    return state.execution, portable, _keys(list(state.kernels.values()))
+
+
+def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
+    """What another process can find each kernel by."""
+    if not kernels:
+        return []
+    from flambeau.compiler import codegen, targets, toolchain
+
+    identities = [codegen._prefilled_identity()]
+    try:
+        identities.append(toolchain.find().identity)
+    except RuntimeError:  # they came with the package
+        pass
+    target = targets.current()
+    return [
+        tuple(codegen.key_of(kernel, target, i) for i in identities if i is not None)
+        for kernel in kernels
+    ]
 
 
 def stages(graph: Graph, upto: str = "execution") -> list[tuple[str, float, str]]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flambeau.ir.kernel import Kernel
 from flambeau.runtime import settings
+
+if TYPE_CHECKING:
+    from flambeau.ir.kernel import Kernel
 
 # No contraction of a*b + c and no errno (the promise about numbers); wrapping integers; buffers of
 # one memory are read as several types. Stack protectors and unwind tables only cost time here.
@@ -37,8 +37,7 @@ COMMON_FLAGS = (
 )
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """One instruction set.
 
     Attributes:
@@ -81,7 +80,7 @@ _NEEDED = {
 
 def _processor_flags() -> frozenset[str]:
     try:
-        with Path("/proc/cpuinfo").open() as lines:
+        with open("/proc/cpuinfo") as lines:
             for line in lines:
                 if line.startswith("flags"):
                     return frozenset(line.split(":", 1)[1].split())
@@ -108,7 +107,7 @@ def current() -> Target:
 
 
 # From kernels to handles (address, name, keepalive), in the same order.
-Builder = Callable[[Sequence[Kernel]], Sequence[Any]]
+Builder = Callable[["Sequence[Kernel]"], Sequence[Any]]
 
 
 @functools.cache

@@ -9,13 +9,16 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from flambeau.compiler import cache
 from flambeau.compiler.cache import blake2b
-from flambeau.compiler.targets import Target
 from flambeau.runtime import settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flambeau.compiler.targets import Target
 
 LINK_FLAGS = ("-shared", "-nostartfiles", "-w", "-x", "c", "-")
 
@@ -24,8 +27,7 @@ class CompileError(RuntimeError):
     """The C compiler refused a kernel: an error of Flambeau, its source is kept."""
 
 
-@dataclass(frozen=True)
-class Compiler:
+class Compiler(NamedTuple):
     """A C compiler.
 
     Attributes:
@@ -92,7 +94,7 @@ def find() -> Compiler:
     for command in commands:
         path = _which(command[0])
         if path is not None:
-            identity = _identity((path, *command[1:]), Path(path))
+            identity = _identity((path, *command[1:]), path)
             return Compiler((path, *command[1:]), " ".join((identity, *command[1:])))
     if not chosen:
         import importlib.util
@@ -100,7 +102,7 @@ def find() -> Compiler:
         wheel = importlib.util.find_spec("ziglang")
         if wheel is not None and wheel.origin is not None:
             command = (sys.executable, "-m", "ziglang", "cc")
-            return Compiler(command, _identity(command, Path(wheel.origin)))
+            return Compiler(command, _identity(command, wheel.origin))
     raise RuntimeError(
         f"[codegen] no C compiler found{f': {chosen}' if chosen else ''}\n"
         "hint: install gcc or clang, or `pip install ziglang`, or set FLAMBEAU_CC"
@@ -117,7 +119,7 @@ def _which(name: str) -> str | None:
     return None
 
 
-def _identity(command: tuple[str, ...], file: Path) -> str:
+def _identity(command: tuple[str, ...], file: str) -> str:
     """Family and version, remembered under the file's path, size and time."""
     state = os.stat(os.path.realpath(file))
     text = f"compiler {command} {os.path.realpath(file)} {state.st_size} {state.st_mtime_ns}"

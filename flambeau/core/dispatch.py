@@ -1,32 +1,166 @@
-"""The slow path of an op call: trace the definition, derive its backward, describe a Plan.
+"""The slow path of an op call: from a call that no cache of the core knows to its Plan.
 
-Called by the native core when neither cache level knows a call's class. Everything here runs once
-per class of calls; nothing runs per call.
+Called by the native core when neither cache level knows a call's class. Where an earlier process
+kept the finished Plan (`compiler/stored.py`), nothing is traced and nothing of the compiler is
+loaded; its Graph is traced if somebody asks for it. Else `core/specify.py` traces the definition,
+and the Plan is kept once its kernels exist. Everything here runs once per class of calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from flambeau import _core, prims
-from flambeau.autograd import derive as derivation
-from flambeau.core import layout
-from flambeau.core.definition import Overload, View, evaluate
-from flambeau.core.errors import common_device, first_device, user_error
-from flambeau.core.promotion import CATEGORY, can_cast
-from flambeau.core.trace import Trace, traced
-from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node
-from flambeau.ir.size import mul
-from flambeau.ir.size_program import Program
+from flambeau import _core
+from flambeau.compiler import debug, stored
+from flambeau.core import promotion
+from flambeau.core.definition import Overload
+from flambeau.ir.node import Graph
 
-Spec = dict[str, Any]
+if TYPE_CHECKING:
+    from flambeau.core.specify import Call, Specification
 
-# Stands for an output that does not exist in a class of calls (the gradient of an unused operand).
-ABSENT = node("absent", (), (), "f32", ())
+# Plans that one signature keeps in one process: more means static values that never repeat.
+MAX_KEPT = 64
+# Options of a definition that decide about its programs.
+_OPTIONS = ("promote", "participants", "layout", "view", "returns_self", "differentiable")
+_VALUES = (type(None), bool, int, float, complex, str)
+_NAMED = (_core.dtype, _core.device, _core.layout, _core.memory_format)
 
 
-def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any]:
+# ------------------------------------------------------------------------------- calls
+
+
+class _NoTextError(Exception):
+    """A call has an argument whose text does not say what it is."""
+
+
+def _class_of(call: Call) -> str | None:
+    """Text of a call's class, as the core's class key tells them apart; None if it has none."""
+    try:
+        classes = [_class_of_entry(entry) for entry in call]
+    except _NoTextError:
+        return None
+    return repr((promotion.default_dtype(), str(_core.get_default_device()), classes))
+
+
+def _class_of_entry(entry: Any) -> Any:
+    kind = type(entry)
+    if kind is tuple and entry and entry[0] == "tensor":
+        _, dtype, sizes, strides, _, requires_grad, layout, _, device = entry
+        classes = _small(strides) if layout == "strided" else ()
+        return "tensor", dtype, requires_grad, layout, str(device), _small(sizes), classes
+    if kind is tuple and entry and entry[0] in ("scalar", "symint"):
+        return entry[0], entry[2].__name__ if entry[0] == "scalar" else ""
+    if kind is tuple or kind is list:
+        return kind(_class_of_entry(item) for item in entry)
+    if kind in _VALUES:
+        return entry
+    if kind in _NAMED:
+        return kind.__name__, str(entry)
+    raise _NoTextError
+
+
+def _small(values: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([value if value in (0, 1) else 2 for value in values])
+
+
+def _numbers(call: Call) -> list[int]:
+    """Values of a call's symbols, in the order of its registers (docs/design.md § 6)."""
+    found: list[int] = []
+    for entry in _entries(call, "tensor"):
+        found += [*entry[2], *entry[3], entry[4]]
+    found += [entry[2] for entry in _entries(call, "symint")]
+    return found
+
+
+def _entries(values: Any, kind: str) -> Iterator[Any]:
+    for entry in values:
+        if isinstance(entry, list):
+            yield from _entries(entry, kind)
+        elif type(entry) is tuple and entry and entry[0] == kind:
+            yield entry
+
+
+def _with_numbers(call: Call, numbers: list[int]) -> Call:
+    """The same call with other values of its symbols."""
+    tensors = sum(2 * len(entry[2]) + 1 for entry in _entries(call, "tensor"))
+    geometry, integers = iter(numbers[:tensors]), iter(numbers[tensors:])
+
+    def take(count: int) -> tuple[int, ...]:
+        return tuple([next(geometry) for _ in range(count)])
+
+    def changed(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return [changed(item) for item in entry]
+        if type(entry) is tuple and entry and entry[0] == "tensor":
+            sizes, strides = take(len(entry[2])), take(len(entry[2]))
+            return (*entry[:2], sizes, strides, *take(1), *entry[5:])
+        if type(entry) is tuple and entry and entry[0] == "symint":
+            return (*entry[:2], next(integers))
+        return entry
+
+    return tuple([changed(entry) for entry in call])
+
+
+# ------------------------------------------------------------------------------- who is called
+
+
+class Source:
+    """Where the core gets the Plans of one op from: a definition, or a Graph used as one.
+
+    Args:
+        specify: traces a call.
+        identity: text of everything that decides about that trace; None: nothing is kept.
+        structure: the type of results with named fields.
+    """
+
+    def __init__(
+        self,
+        specify: Callable[[Call], Specification],
+        identity: Callable[[], str | None],
+        structure: Callable[[], Any] | None = None,
+    ) -> None:
+        self.specify = specify
+        self.structure = structure
+        self.kept = 0
+        self._identity = identity
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Text of everything that decides about a trace, the call aside."""
+        return self._identity()
+
+    def build(self, call: Call) -> Any:
+        """The Plan of a call: the build function of a native overload."""
+        name = self._name(call)
+        if name is not None:
+            known = stored.find(name, _numbers(call))
+            if known is not None:
+                return _Known(self, name, call, known).plan()
+        return _Traced(self, name, call).plan()
+
+    def _name(self, call: Call) -> str | None:
+        """Under what the Plan of a call is kept."""
+        if not stored.usable():
+            return None
+        identity, called = self.identity, _class_of(call)
+        return None if identity is None or called is None else stored.name_of(identity, called)
+
+    def make(self, spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
+        """The native Plan of a specification."""
+        if spec["returns"] == "named":
+            assert self.structure is not None
+            rest["returns"] = self.structure()
+        gradient = spec["backward"]
+        if gradient is not None:
+            op = _graph_op(gradient["op"], gradient["signature"], backward, gradient)
+            rest["backward"] = gradient | {"op": op}
+        return _core.Plan(spec | rest)
+
+
+def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
     """The build function of one native overload.
 
     Args:
@@ -34,36 +168,20 @@ def builder(overload: Overload, variant: str) -> Callable[[tuple[Any, ...]], Any
         variant: "functional" or "inplace" (the result overwrites the first argument).
     """
 
-    aligned = overload.options.layout == "follow"
-    arguments = overload.schema.arguments
-    placed = [n for n, a in enumerate(arguments) if a.kind == "device?"]
+    def specify(call: Call) -> Specification:
+        from flambeau.core.specify import specify_call
 
-    def run(trace: Trace) -> tuple[Trace, Graph]:
-        try:
-            results = evaluate(overload, trace.arguments)
-        except (TypeError, ValueError) as error:
-            raise user_error(overload.name, error) from error
-        return trace, _graph(overload.name, trace, _outputs(overload, variant, trace, results))
+        return specify_call(overload, variant, call)
 
-    def build(call: tuple[Any, ...]) -> Any:
-        trace, graph = traced(call, aligned, run)
-        returns: Any = overload.schema.returns_kind
-        if returns == "named":
-            returns = _struct_sequence(overload)
-        with trace:
-            device = _device(overload.name, call, placed, graph)
-            place = device or first_device(call)
-            return make_plan(graph, trace, returns, place, overload.options.differentiable, device)
+    def identity() -> str | None:
+        body = overload.body
+        if not body.__module__.startswith("flambeau."):
+            return None  # the package's sources say nothing about it
+        options = [getattr(overload.options, name) for name in _OPTIONS]
+        where = (body.__module__, body.__qualname__)
+        return repr((overload._text, overload._runtime, variant, where, options))
 
-    return build
-
-
-def _device(name: str, call: tuple[Any, ...], placed: Sequence[int], graph: Graph) -> Any:
-    """Where new outputs go; None: where the first tensor is."""
-    for position in placed:
-        if call[position] is not None:
-            return call[position]
-    return common_device(name, call, graph) if graph.inputs else _core.get_default_device()
+    return Source(specify, identity, lambda: _struct_sequence(overload)).build
 
 
 _structs: dict[tuple[str, tuple[str, ...]], Any] = {}
@@ -76,230 +194,178 @@ def _struct_sequence(overload: Overload) -> Any:
     return _structs[key]
 
 
-def _outputs(
-    overload: Overload, variant: str, trace: Trace, results: Sequence[Any]
-) -> list[GraphOutput]:
-    if variant == "inplace":
-        return [_inplace_output(overload, trace, results[0], 0)]
-    mutated = _mutated_slots(overload)
-    if mutated:
-        return [
-            _inplace_output(overload, trace, result, slot)
-            for result, slot in zip(results, mutated, strict=True)
-        ]
-    return [_output(overload, trace, result) for result in results]
+def graph_op(graph: Graph, name: str) -> Any:
+    """A Graph as a native op: it takes tensors, then integers, then numbers."""
+    from flambeau.core.specify import signature_of
+
+    return _graph_op(name, signature_of(graph), lambda: graph, {})
 
 
-def _mutated_slots(overload: Overload) -> list[int]:
-    """Tensor slots of arguments declared `Tensor!`; such an op's results are their new values."""
-    tensors = [a for a in overload.schema.arguments if a.is_tensor]
-    return [slot for slot, argument in enumerate(tensors) if argument.mutated]
-
-
-def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) -> GraphOutput:
-    """The result overwrites a slot: same shape, castable dtype, its own strides."""
-    target = trace.inputs[slot]
-    name = overload.name.rstrip("_") + "_"
-    if not can_cast(result.dtype, target.dtype):
-        raise RuntimeError(
-            f"[{name}] result type {_public(result.dtype)} can't be cast to the desired output "
-            f"type {_public(target.dtype)}\nhint: use the out-of-place {overload.name}"
-        )
-    fits = len(result.shape) == len(target.shape) and all(
-        layout.same(a, b) for a, b in zip(result.shape, target.shape, strict=True)
-    )
-    if not fits:
-        raise RuntimeError(
-            f"[{name}] output with shape {_sizes(trace, target)} doesn't match the broadcast shape "
-            f"{_sizes(trace, result)}\nhint: the left operand of an in-place op keeps its shape"
-        )
-    value = prims.cast(result, target.dtype)
-    return GraphOutput(value, target.attribute("strides"), target=slot)
-
-
-def _public(dtype: str) -> str:
-    names = {"u8": "Byte", "i8": "Char", "i16": "Short", "i32": "Int", "i64": "Long"}
-    names |= {"f16": "Half", "bf16": "BFloat16", "f32": "Float", "f64": "Double", "bool": "Bool"}
-    return names.get(dtype, {"c64": "ComplexFloat", "c128": "ComplexDouble"}.get(dtype, dtype))
-
-
-def _sizes(trace: Trace, value: Node) -> list[int]:
-    return [trace.environment.hint(s) for s in value.shape]
-
-
-def _output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
-    if isinstance(result, View):
-        slot = next(n for n in _ancestors(result.node) if n.op == "input").attribute("slot")
-        return GraphOutput(result.node, result.strides, alias=slot, offset=result.offset)
-    options = overload.options
-    if options.view or options.returns_self:
-        if result.op == "input" and options.returns_self:
-            return GraphOutput(result, None, alias=result.attribute("slot"))
-        found = layout.view_geometry(result, trace.offsets) if options.view else None
-        if found is not None:
-            slot, (_, strides, offset) = found
-            return GraphOutput(result, strides, alias=slot, offset=offset)
-    if options.layout == "follow":
-        operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
-        return GraphOutput(result, layout.follow_strides(result.shape, operands))
-    return GraphOutput(result, layout.contiguous_strides(result.shape))
-
-
-def _ancestors(value: Node) -> list[Node]:
-    seen, stack = [], [value]
-    while stack:
-        current = stack.pop()
-        seen.append(current)
-        stack.extend(current.inputs)
-    return seen
-
-
-def _graph(name: str, trace: Trace, outputs: Sequence[GraphOutput]) -> Graph:
-    return Graph(
-        symbols=tuple(trace.symbols),
-        inputs=tuple(trace.inputs),
-        scalars=tuple(trace.scalars),
-        outputs=tuple(outputs),
-        visible=len(outputs),
-        guards=tuple(trace.environment.guards),
-        generators=trace.generators,
-        name=name,
-    )
-
-
-def make_plan(
-    graph: Graph,
-    trace: Trace,
-    returns: Any,
-    place: Any,
-    differentiable: bool = True,
-    device: Any = None,
+def _graph_op(
+    name: str,
+    signature: tuple[int, tuple[str, ...], int],
+    graph: Callable[[], Graph],
+    notes: dict[str, Any],
 ) -> Any:
-    """A native Plan for a traced graph, with its backward where a gradient is needed.
+    """The op of a Graph that may not have been traced yet; `notes` may have its fingerprint."""
 
-    Args:
-        graph, trace: the program and the call it was traced from.
-        returns: how the results are given to the caller.
-        place: the device it runs on, which decides who builds its kernels.
-        differentiable: False for operators whose results never need a gradient.
-        device: where new results go, if not to the first tensor's device.
-    """
-    needs = tuple(
-        wanted and CATEGORY[n.dtype] >= 2
-        for wanted, n in zip(trace.requires_grad, trace.inputs, strict=True)
-    )
-    backward: Spec | None = None
-    if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
-        derived = derivation.derive(graph, needs)
-        if derived is not None:
-            graph, backward = derived.forward, _backward_spec(derived, graph.name)
-    graph.notes["device"] = "cpu" if place is None else place.type
-    program = Program(graph.symbols)
-    outputs = [output_spec(program, o) for o in graph.outputs]
-    if device is not None:
-        outputs = [(*o, device) if o[0] == "new" else o for o in outputs]
-    guards = [program.register(g) for g in trace.environment.guards]
-    return _core.Plan(
-        {
-            "name": graph.name,
-            "program": list(program.instructions),
-            "symbols": len(graph.symbols),
-            "guards": guards,
-            "outputs": outputs,
-            "visible": graph.visible,
-            "mutated": [o.target for o in graph.outputs if o.target is not None],
-            "returns": returns,
-            "backward": backward,
-            "graph": graph,
-            "compile": _compiler(graph, program),
-        }
-    )
+    def specify(call: Call) -> Specification:
+        from flambeau.core.specify import specify_graph
+
+        return specify_graph(graph(), name, call)
+
+    def identity() -> str | None:
+        found = notes.get("fingerprint") or stored.fingerprint(graph())
+        return None if found is None else f"graph {name} {found}"
+
+    def overloads() -> list[tuple[Any, ...]]:
+        tensors, integers, numbers = signature
+        specs: list[tuple[Any, ...]] = []
+        for slot in range(tensors):
+            specs.append((f"x{slot}", "Tensor?", (None,), False, False, False))
+        for integer in integers:
+            specs.append((integer, "SymInt", (0,), False, False, False))
+        for slot in range(numbers):
+            specs.append((f"c{slot}", "Scalar", (0,), False, True, False))
+        return [(tuple(specs), Source(specify, identity).build, ())]
+
+    return _core.Op(name, overloads)
 
 
-def _floating(output: GraphOutput) -> bool:
-    return CATEGORY[output.node.dtype] >= 2
+# ------------------------------------------------------------------------------- their plans
 
 
-def _compiler(graph: Graph, program: Program) -> Callable[[], Spec]:
-    registers = len(program)
+class _Traced:
+    """A Plan whose call was traced here; kept under `name` once it is compiled."""
 
-    def compile_plan() -> Spec:
-        from flambeau.compiler import pipeline
+    def __init__(self, source: Source, name: str | None, call: Call) -> None:
+        self.source = source
+        self.call = call
+        self.made = source.specify(call)
+        graph = self.made.graph
+        self.name = name if graph.notes["device"] == "cpu" else None
+        if self.name is not None:
+            graph.notes["keep"] = self.keep
 
+    def plan(self) -> Any:
+        """The native Plan."""
+        made = self.made
+        return self.source.make(made.spec, self._backward, graph=made.graph, compile=self._compile)
+
+    def _backward(self) -> Graph:
+        assert self.made.backward is not None
+        return self.made.backward
+
+    def _compile(self) -> dict[str, Any]:
+        keep = None if self.name is None else self.keep
+        return compile_and_keep(self.made.graph, self.made.registers, keep)
+
+    def keep(
+        self, execution: dict[str, Any] | None = None, kernels: list[tuple[Any, ...]] | None = None
+    ) -> None:
+        """Keeps the plan for the next process; without an execution that is compiled there."""
+        made, spec = self.made, self.made.spec
+        made.graph.notes.pop("keep", None)
+        if self.name is None or self.source.kept >= MAX_KEPT:
+            return
+        mark = stored.fingerprint(made.graph)
+        if mark is None:
+            return
+        if made.backward is not None:
+            found = stored.fingerprint(made.backward)
+            if found is None:
+                return
+            spec = spec | {"backward": spec["backward"] | {"fingerprint": found}}
+        self.source.kept += 1
+        numbers = _numbers(self.call)
+        stored.save(
+            self.name,
+            stored.StoredPlan(numbers, spec, made.registers, mark, execution, kernels or ()),
+        )
+
+
+class _Known:
+    """A Plan that an earlier process kept."""
+
+    def __init__(self, source: Source, name: str, call: Call, known: stored.StoredPlan) -> None:
+        self.source = source
+        self.name = name
+        self.known = known
+        self.call = _with_numbers(call, known.hints)
+        self.default = promotion.default_dtype()
+
+    def plan(self) -> Any:
+        """The native Plan."""
+        known = self.known
+        graph = PendingGraph(known.spec["name"], known.fingerprint, lambda: self.traced.made.graph)
+        return self.source.make(known.spec, self._backward, graph=graph, compile=self._compile)
+
+    @cached_property
+    def traced(self) -> _Traced:
+        """The plan, traced as it was when it was kept.
+
+        Raises:
+            RuntimeError: the trace is another one now.
+        """
+        present = promotion.default_dtype()
+        promotion.set_default(self.default)
+        try:
+            found = _Traced(self.source, self.name, self.call)
+        finally:
+            promotion.set_default(present)
+        found.made.graph.notes.pop("keep", None)
+        backward = found.made.backward
+        marks = [stored.fingerprint(found.made.graph), backward and stored.fingerprint(backward)]
+        gradient = self.known.spec["backward"]
+        if marks != [self.known.fingerprint, gradient and gradient["fingerprint"]]:
+            raise RuntimeError(
+                f"[{self.known.spec['name']}] its stored plan is not what its definition says now\n"
+                "hint: flambeau.compiler.cache.clear() forgets it; please report this"
+            )
+        return found
+
+    def _backward(self) -> Graph:
+        return self.traced._backward()
+
+    def _compile(self) -> dict[str, Any]:
+        execution = stored.execution_of(self.known) if stored.usable() else None
+        if execution is None:  # never run, kernels evicted, or somebody wants to see the stages
+            return self.traced._compile()
+        name = self.known.spec["name"]
+        debug.show(debug.PLANS, f"{name}: a finished plan of an earlier run")
+        return execution
+
+
+def compile_and_keep(
+    graph: Graph, registers: int, keep: Callable[[dict[str, Any], list[Any]], None] | None
+) -> dict[str, Any]:
+    """Compiles a graph; what came of it is handed to `keep`, in terms that others understand."""
+    from flambeau.compiler import pipeline
+
+    if keep is None:
         return pipeline.compile_graph(graph, registers)
-
-    return compile_plan
-
-
-def output_spec(program: Program, output: GraphOutput) -> tuple[Any, ...]:
-    """Native description of one result, docs/design.md § 6."""
-    value = output.node
-    if value is ABSENT:
-        return ("none",)
-    if output.target is not None:
-        return ("input", output.target)
-    if output.alias is not None and output.strides is None:
-        return ("input", output.alias)
-    assert output.strides is not None
-    sizes = [program.register(s) for s in value.shape]
-    strides = [program.register(s) for s in output.strides]
-    if output.alias is not None:
-        offset = program.register(output.offset)
-        return ("alias", output.alias, value.dtype, sizes, strides, offset)
-    nbytes = program.register(mul(layout.numel(value.shape), ITEM_SIZE[value.dtype]))
-    return ("new", value.dtype, sizes, strides, nbytes)
+    execution, portable, keys = pipeline.compile_portable(graph, registers)
+    kernels = stored.places_of(keys)
+    if kernels is not None:
+        keep(portable, kernels)
+    return execution
 
 
-def _backward_spec(derived: Any, name: str) -> Spec:
-    public = "".join(part.capitalize() for part in name.split("_")) + "Backward"
-    arguments = graph_arguments(derived.backward)
-    op = _core.Op(public, [(arguments, graph_builder(derived.backward, public), ())])
-    return {
-        "op": op,
-        "name": public + "0",
-        "targets": list(derived.targets),
-        "arguments": list(derived.sources),
-    }
+class PendingGraph(Graph):
+    """A Graph that is traced when somebody looks at it; from then on it is an ordinary one."""
+
+    def __init__(self, name: str, fingerprint: str, trace: Callable[[], Graph]) -> None:
+        vars(self).update(name=name, notes={"fingerprint": fingerprint}, _trace=trace)
+
+    def __getattribute__(self, attribute: str) -> Any:
+        if attribute in _UNTRACED:
+            own = object.__getattribute__(self, "__dict__")
+            trace = own.get("_trace")
+            if trace is not None:
+                own.update(vars(trace()))
+                object.__setattr__(self, "__class__", Graph)
+                own.pop("_trace", None)
+        return object.__getattribute__(self, attribute)
 
 
-def graph_arguments(graph: Graph) -> tuple[tuple[Any, ...], ...]:
-    """Native argument specs of a graph used as an op: tensors, then integers, then numbers."""
-    specs: list[tuple[Any, ...]] = []
-    for slot in range(len(graph.inputs)):
-        specs.append((f"x{slot}", "Tensor?", (None,), False, False, False))
-    for name in graph.symbols:
-        specs.append((name, "SymInt", (0,), False, False, False))
-    for slot in range(len(graph.scalars)):
-        specs.append((f"c{slot}", "Scalar", (0,), False, True, False))
-    return tuple(specs)
-
-
-def graph_builder(graph: Graph, name: str) -> Callable[[tuple[Any, ...]], Any]:
-    """The build function of a graph used as an op: replays it on the call's tensors and sizes."""
-    tensors, integers = len(graph.inputs), graph.symbols
-
-    def run(trace: Trace) -> tuple[Trace, Graph]:
-        values = dict(zip(integers, trace.arguments[tensors:], strict=False))
-        numbers = trace.arguments[tensors + len(integers) :]
-        results = derivation.replay(graph, trace.arguments[:tensors], numbers, values)
-        outputs = [_replayed_output(trace, r) for r in results]
-        return trace, _graph(name, trace, outputs)
-
-    def build(call: tuple[Any, ...]) -> Any:
-        trace, replayed = traced(call, False, run)
-        with trace:
-            return make_plan(replayed, trace, "tuple", first_device(call))
-
-    return build
-
-
-def _replayed_output(trace: Trace, value: Node | None) -> GraphOutput:
-    if value is None:
-        return GraphOutput(ABSENT)
-    found = layout.view_geometry(value, trace.offsets)
-    if found is not None:
-        slot, (_, strides, offset) = found
-        if value.op == "input":
-            return GraphOutput(value, None, alias=slot)
-        return GraphOutput(value, strides, alias=slot, offset=offset)
-    return GraphOutput(value, layout.contiguous_strides(value.shape))
+_UNTRACED = frozenset(Graph.__dataclass_fields__) - {"name", "notes"}

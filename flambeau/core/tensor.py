@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import mmap
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from flambeau import _core
@@ -164,7 +165,20 @@ def _to_dtype(tensor: Any, dtype: Any) -> Any:
     return tensor.to(dtype)
 
 
+def _of_autograd(name: str) -> Callable[..., Any]:
+    """A method that stands where `flambeau.autograd`, once it is loaded, puts the real one."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        import_module("flambeau.autograd")
+        return getattr(_core.Tensor, name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+AUTOGRAD = ("backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad")
 METHODS: dict[str, Any] = {
+    **{name: _of_autograd(name) for name in AUTOGRAD},
     "__deepcopy__": _deepcopy,
     "__reversed__": _reversed,
     "__array_wrap__": _array_wrap,

@@ -10,16 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PREFIX = "FLAMBEAU_"
 LIMIT = 40
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(NamedTuple):
     """One environment variable.
 
     Attributes:
@@ -51,8 +48,8 @@ def _count(text: str) -> int:
     return number
 
 
-def _directory(text: str) -> Path:
-    return Path(text).expanduser()
+def _directory(text: str) -> str:
+    return os.path.expanduser(text)
 
 
 def _target(text: str) -> str:
@@ -61,9 +58,9 @@ def _target(text: str) -> str:
     return text
 
 
-def _default_cache() -> Path:
+def _default_cache() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "flambeau"
+    return os.path.join(os.path.expanduser(base), "flambeau")
 
 
 KNOBS: dict[str, Knob] = {

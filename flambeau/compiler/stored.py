@@ -1,0 +1,263 @@
+"""Finished plans, kept on disk: what an earlier process traced, derived, scheduled and printed is
+read back in a fraction of a millisecond.
+
+A plan is kept under a digest of everything that decides about it: what it is a plan of (an
+operator's definition and the class of its calls, or the programs of a recorded stream and how they
+are wired), the target, the C compiler, and the package's own sources. Under one name there may be
+several plans, each valid under guards of its own. A plan names its kernels by content and by their
+own keys; where one of them was evicted the program is compiled as if nothing had been stored.
+
+Every first call of an operator comes here, so this module loads nothing that traces or compiles.
+"""
+
+from __future__ import annotations
+
+import functools
+import marshal
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flambeau.compiler import cache, debug, targets, toolchain
+from flambeau.compiler.cache import blake2b
+from flambeau.runtime import settings
+
+if TYPE_CHECKING:
+    from flambeau.ir.node import Graph
+
+# Plans of one name: more means guards that never repeat.
+MAX_PLANS = 8
+
+
+class StoredPlan:
+    """What a plan consists of, in terms that another process understands.
+
+    Args:
+        hints: values of the symbols when it was traced.
+        spec: the plan's description as plain data.
+        registers: of the metadata program.
+        fingerprint: of its graph.
+        execution: what it compiles to, kernels by number; None: it was never run.
+        kernels: (level, bundle, symbol, its key in each level) of each kernel.
+        bytes_moved: see `capture.stream.bytes_moved`.
+    """
+
+    def __init__(
+        self,
+        hints: list[int],
+        spec: dict[str, Any],
+        registers: int,
+        fingerprint: str = "",
+        execution: dict[str, Any] | None = None,
+        kernels: Sequence[tuple[Any, ...]] = (),
+        bytes_moved: int = 0,
+    ) -> None:
+        self.hints = hints
+        self.spec = spec
+        self.registers = registers
+        self.fingerprint = fingerprint
+        self.execution = execution
+        self.kernels = tuple(kernels)
+        self.bytes_moved = bytes_moved
+
+    def holds(self, numbers: list[int]) -> bool:
+        """Whether the guards are true of these values of the symbols."""
+        guards = self.spec["guards"]
+        if not guards or numbers == self.hints:
+            return True
+        from flambeau.ir.size_program import run
+
+        try:
+            registers = run(self.spec["program"], numbers)
+        except ZeroDivisionError:
+            return False
+        return all(registers[guard] for guard in guards)
+
+
+# ------------------------------------------------------------------------------- names
+
+
+def usable() -> bool:
+    """Whether plans may be read and kept: not while somebody wants to see them being made."""
+    if settings.get("VERIFY") or debug.observed():
+        return False
+    codegen = sys.modules.get("flambeau.compiler.codegen")  # if not loaded, it collects nothing
+    return codegen is None or not codegen.collecting()
+
+
+def name_of(*parts: str) -> str | None:
+    """The name of what these texts identify; None where nothing may be kept."""
+    environment = _environment(settings.get("TARGET"), settings.get("CC"))
+    if environment is None:
+        return None
+    return blake2b("\n".join((environment, *parts)).encode(), digest_size=16).hexdigest()
+
+
+def fingerprint(graph: Graph) -> str | None:
+    """Digest of a graph's text; None if it holds values without a stable text."""
+    if "fingerprint" not in graph.notes:
+        text = _text(graph)
+        stable = " at 0x" not in text
+        graph.notes["fingerprint"] = (
+            blake2b(text.encode(), digest_size=16).hexdigest() if stable else None
+        )
+    found: str | None = graph.notes["fingerprint"]
+    return found
+
+
+def _text(graph: Graph) -> str:
+    numbers: dict[Any, int] = {None: -1}
+    lines = [repr((graph.symbols, graph.visible, graph.guards, graph.generators, graph.name))]
+    for value in (*graph.nodes(), *graph.inputs, *graph.scalars):
+        if value is not None and value not in numbers:
+            operands = [numbers[i] for i in value.inputs]
+            numbers[value] = len(numbers)
+            lines.append(f"{value.op}{operands}{value.attributes}{value.dtype}{value.shape}")
+    slots = [numbers[value] for value in (*graph.inputs, *graph.scalars)]
+    outputs = [(numbers[o.node], o.strides, o.target, o.alias, o.offset) for o in graph.outputs]
+    return "\n".join([*lines, repr((slots, outputs))])
+
+
+@functools.cache
+def _environment(target: str | None, compiler: str | None) -> str | None:
+    """What all plans of this process depend on, for the settings of these names."""
+    stamp = _package_stamp()
+    if stamp is None:
+        return None
+    try:
+        identity = toolchain.find().identity
+    except RuntimeError:  # the installed kernels serve without a compiler
+        identity = "no compiler"
+    found = targets.current()
+    return "\n".join((stamp, sys.version, found.name, repr(found.all_flags), identity))
+
+
+@functools.cache
+def _package_stamp() -> str | None:
+    """Names, sizes and times of the package's files: cheaper than reading them.
+
+    None where a file is younger than this process's copy of it may be.
+    """
+    package = os.path.dirname(os.path.dirname(__file__))
+    files = sorted([*_sources(package), _state(str(sys.modules["flambeau._core"].__file__))])
+    began = vars(sys.modules["flambeau"])["_began"]
+    if any(changed > began for _, _, changed in files):
+        return None
+    return blake2b(repr(files).encode(), digest_size=16).hexdigest()
+
+
+def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                state = entry.stat()
+                yield entry.path, state.st_size, state.st_mtime_ns
+            elif entry.name[0] != "_" and entry.is_dir():
+                yield from _sources(entry.path)
+
+
+def _state(path: str) -> tuple[str, int, int]:
+    state = os.stat(path)
+    return path, state.st_size, state.st_mtime_ns
+
+
+# ------------------------------------------------------------------------------- plans
+
+
+def load(name: str) -> list[StoredPlan]:
+    """The plans under a name that this machine still has."""
+    content = cache.get_blob(name)
+    if content is None:
+        return []
+    try:
+        return [StoredPlan(*plan) for plan in marshal.loads(content)]
+    except (ValueError, TypeError, EOFError):
+        return []
+
+
+def find(name: str, numbers: list[int]) -> StoredPlan | None:
+    """The newest plan under a name whose guards hold."""
+    return next((plan for plan in reversed(load(name)) if plan.holds(numbers)), None)
+
+
+def save(name: str, plan: StoredPlan) -> None:
+    """Keeps a plan beside those of its name, in place of the one with the same guards.
+
+    What cannot be written down (an object of the user's, say) is not kept.
+    """
+    others = [p for p in load(name) if (p.spec["program"], p.spec["guards"]) != _guards(plan)]
+    plans = [*others, plan][-MAX_PLANS:]
+    try:
+        content = marshal.dumps([tuple(vars(p).values()) for p in plans])
+    except ValueError:
+        return
+    cache.put_blob(name, content)
+
+
+def _guards(plan: StoredPlan) -> tuple[Any, Any]:
+    return plan.spec["program"], plan.spec["guards"]
+
+
+# ------------------------------------------------------------------------------- kernels
+
+
+def places_of(kernels: Sequence[tuple[str, ...]]) -> list[tuple[Any, ...]] | None:
+    """Where kernels lie that are known by these keys; None if one is on no disk."""
+    places = [_place(keys) for keys in kernels]
+    return None if None in places else [place for place in places if place is not None]
+
+
+def _place(keys: tuple[str, ...]) -> tuple[Any, ...] | None:
+    for number, level in enumerate(_levels()):
+        for key in keys:
+            found = None if level is None else level.find(key)
+            if found is not None:
+                return (number, *found, *keys)
+    return None
+
+
+def execution_of(plan: StoredPlan) -> dict[str, Any] | None:
+    """The execution with the addresses of this process; None if a kernel is gone."""
+    if plan.execution is None:
+        return None
+    handles = [_kernel(*place) for place in plan.kernels]
+    if None in handles:
+        return None
+    found = [handle for handle in handles if handle is not None]
+    launches = [
+        launch if launch["kernel"] is None else launch | {"kernel": found[launch["kernel"]][0]}
+        for launch in plan.execution["launches"]
+    ]
+    return plan.execution | {"launches": launches, "keepalive": [handle[2] for handle in found]}
+
+
+def _kernel(number: int, bundle: str, symbol: str, *keys: str) -> tuple[int, str, Any] | None:
+    """A kernel from where it lay, or from where it lies now."""
+    levels = _levels()
+    level = levels[number]
+    loaded = None if level is None else cache.load_symbol(level, bundle, symbol)
+    for other in levels:
+        for key in keys:
+            if loaded is None and other is not None:
+                loaded = cache.load(other, key)
+    cache.statistics.hits += loaded is not None
+    return loaded
+
+
+def _levels() -> tuple[cache.Level | None, cache.Level]:
+    return cache.prefilled_level(), cache.user_level()
+
+
+__all__ = [
+    "MAX_PLANS",
+    "StoredPlan",
+    "execution_of",
+    "find",
+    "fingerprint",
+    "load",
+    "name_of",
+    "places_of",
+    "save",
+    "usable",
+]
