@@ -18,7 +18,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.ops.common import is_one, normalise_dim, shown
+from flambeau.ops.common import is_one, normalise_dim, shown, strides_of
 from flambeau.ops.convert import broadcast_source
 from flambeau.ops.creation import filled, number
 
@@ -54,7 +54,19 @@ def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
         f"{kind}[{name}] index {{value}} is out of bounds for dimension {dim} with size {{size}}\n"
         "hint: indices lie in [-size, size)"
     )
-    return prims.check_index(index, extent, name, message)
+    once = _unrepeated(index)
+    checked = prims.check_index(once, extent, name, message)
+    return checked if once is index else prims.broadcast_to(checked, index.shape)
+
+
+def _unrepeated(index: Node) -> Node:
+    """One copy of an expanded index: whole rows then move at once, and nothing is checked twice."""
+    for d, stride in enumerate(strides_of(index)):
+        extent = index.shape[d]
+        repeats = not isinstance(extent, int) or extent > 1
+        if isinstance(stride, int) and stride == 0 and repeats:
+            index = prims.slice(index, d, 0, 1)
+    return index
 
 
 def _at_least_1d(x: Node) -> Node:
