@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}  # microseconds each
+PREFIXES = ("", "K", "M", "G", "T", "P")
 GAP = "  "
 Cell = Callable[[Any], str]
 
@@ -85,7 +86,7 @@ def table(
     columns.append(("# of Calls", lambda row: str(row.count)))
     if any(row.input_shapes for row in rows):
         columns.append(("Input Shapes", lambda row: _shortened(_shapes(row), shapes_width)))
-    columns += _rate_columns() if rates else []
+    columns += _rate_columns(max(row.flops for row in rows)) if rates else []
     cells = [[title for title, _ in columns]]
     cells += [[cell(row) for _, cell in columns] for row in rows]
     if any(row.stack for row in rows):
@@ -113,12 +114,14 @@ def _memory_columns() -> list[tuple[str, Cell]]:
     ]
 
 
-def _rate_columns() -> list[tuple[str, Cell]]:
+def _rate_columns(most: int) -> list[tuple[str, Cell]]:
+    power = min((len(str(int(most))) - 1) // 3, len(PREFIXES) - 1)
+
     def number(value: float, form: str) -> str:
         return format(value, form) if value else "--"
 
     return [
-        ("Total MFLOPs", lambda row: number(row.flops / 1e6, ".3f")),
+        (f"Total {PREFIXES[power]}FLOPs", lambda row: number(row.flops / 1000**power, ".3f")),
         ("GFLOP/s", lambda row: number(row.flop_rate / 1e9, ".2f")),
         ("Moved", lambda row: memory(row.bytes) if row.bytes else "--"),
         ("GB/s", lambda row: number(row.bandwidth / 1e9, ".2f")),

@@ -93,7 +93,7 @@ class Trace:
                    "args": {"name": name}}  # fmt: skip
         for event in self.events:
             if event.kind != 9:
-                yield self._complete(event.record, event.name, pid, _arguments(event))
+                yield self._complete(event.record, event.trace_name, pid, _arguments(event))
         for record in self.pieces:
             yield self._complete(record, record.name, pid, {})
         for record in self.memory:

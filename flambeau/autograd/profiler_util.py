@@ -24,6 +24,7 @@ __all__ = [
     "Interval",
 ]
 
+STEP = re.compile(r"^(ProfilerStep)#\d+$")
 Frames = list[tuple[Any, int]]
 
 
@@ -157,6 +158,7 @@ class FunctionEvent(_Times):
         id: number within the profile, in the order of starts.
         name: "aten::add" for operators, the given name for ranges, "kernel::..." and "routine::..."
             for launches.
+        trace_name: the same, but with the number of a step of a schedule.
         kind: which of them it is (`EventKind`).
         time_range: when it ran, in microseconds since the profile's start.
         thread: number of the thread it ran in, from 1.
@@ -184,12 +186,14 @@ class FunctionEvent(_Times):
     device_index = 0
     use_device: str | None = None
     overload_name = ""
+    is_python_function = False
 
     def __init__(self, record: EventRecord, number: int, origin: int, name: str) -> None:
         """An event that is in no tree yet; `origin` is the profile's start in nanoseconds."""
         self.record = record
-        self.id = number
-        self.name = self.trace_name = name
+        self.id = self.external_id = number
+        self.name = STEP.sub(r"\1*", name)  # steps are one group
+        self.trace_name = name
         self.kind = EventKind(record.kind)
         self.time_range = Interval((record.start - origin) / 1000, (record.end - origin) / 1000)
         self.thread = self.fwd_thread = record.log + 1
@@ -200,6 +204,7 @@ class FunctionEvent(_Times):
         self.input_shapes: list[Any] = [shape for shape, _ in described]
         self.input_dtypes: list[Any] = [dtype for _, dtype in described]
         self.concrete_inputs: list[Any] = []
+        self.kwinputs: dict[str, Any] = {}
         self.stack: list[str] = []
         self.scope = {EventKind.BACKWARD: 1, EventKind.RANGE: 7}.get(self.kind, 0)
         self.flops = record.flops
@@ -280,6 +285,8 @@ class FunctionEventAvg(_Times):
         self.device_type = DeviceType.CPU
         self.is_async = self.is_remote = self.is_legacy = False
         self.is_user_annotation = False
+        self.cpu_children: list[FunctionEvent] = []
+        self.cpu_parent: FunctionEvent | None = None
 
     def add(self, other: FunctionEvent | FunctionEventAvg) -> FunctionEventAvg:
         """Adds an event, or another average."""
@@ -456,6 +463,9 @@ class EventList(list[Any]):
 
         Args:
             path: where to; a name that ends in ".gz" is compressed. The file appears whole.
+
+        Raises:
+            RuntimeError: this is a list of averages.
         """
         if self._trace is None:
             raise RuntimeError(

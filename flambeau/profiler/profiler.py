@@ -112,7 +112,10 @@ def _always(_: int) -> ProfilerAction:
 
 
 def tensorboard_trace_handler(
-    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+    dir_name: str,
+    worker_name: str | None = None,
+    use_gzip: bool = False,
+    use_python_export: bool = False,
 ) -> Handler:
     """A handler for `on_trace_ready` that writes one trace file per cycle into a directory.
 
@@ -120,6 +123,7 @@ def tensorboard_trace_handler(
         dir_name: the directory; it is made if need be.
         worker_name: beginning of the files' names; default: host and process.
         use_gzip: compress them.
+        use_python_export: no effect: traces are always written by Python.
 
     Raises:
         RuntimeError: (the handler) the directory cannot be made.
@@ -382,11 +386,12 @@ class profile:  # noqa: N801 - PyTorch's name
             group_by_input_shape, group_by_stack_n, group_by_overload_name
         )
 
-    def export_chrome_trace(self, path: str) -> None:
+    def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
         """Writes the last recording for chrome://tracing and ui.perfetto.dev.
 
         Args:
             path: where to; a name that ends in ".gz" is compressed. The file appears whole.
+            use_python_export: no effect: traces are always written by Python.
         """
         self._finished().export_chrome_trace(path)
 
