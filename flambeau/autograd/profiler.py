@@ -24,7 +24,7 @@ from flambeau.autograd.profiler_util import (
     FunctionEventAvg,
     build_tree,
 )
-from flambeau.runtime import settings
+from flambeau.runtime import collection, settings
 
 __all__ = [
     "DeviceType",
@@ -202,14 +202,15 @@ class profile:  # noqa: N801 - PyTorch's name
         if not self.entered:
             return
         self.entered = False
-        found, lost = _core.profile_stop()
+        with collection.paused():  # what is made here stays
+            found, lost = _core.profile_stop()
+            self._events = self._built([EventRecord(*record) for record in found])
         if lost:
             warnings.warn(
                 f"[profiler] {lost} events are missing: a thread had too many\n"
                 "hint: profile fewer steps, with schedule=",
                 stacklevel=2,
             )
-        self._events = self._built([EventRecord(*record) for record in found])
 
     def discard(self) -> None:
         """Stops recording and forgets what was recorded."""

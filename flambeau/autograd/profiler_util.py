@@ -7,6 +7,7 @@ become a tree. Times are in microseconds, as PyTorch reports them; memory is in 
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -48,6 +49,10 @@ class EventKind(enum.IntEnum):
     LAUNCH = 7
     PIECE = 8
     MEMORY = 9
+
+
+KINDS = tuple(EventKind)
+SCOPES = {EventKind.BACKWARD: 1, EventKind.RANGE: 7}
 
 
 class EventRecord(NamedTuple):
@@ -192,21 +197,15 @@ class FunctionEvent(_Times):
         """An event that is in no tree yet; `origin` is the profile's start in nanoseconds."""
         self.record = record
         self.id = self.external_id = number
-        self.name = STEP.sub(r"\1*", name)  # steps are one group
-        self.trace_name = name
-        self.kind = EventKind(record.kind)
+        self.name = self.trace_name = name
+        self.kind = KINDS[record.kind]
+        if self.kind is EventKind.RANGE:
+            self.name = STEP.sub(r"\1*", name)  # steps are one group
         self.time_range = Interval((record.start - origin) / 1000, (record.end - origin) / 1000)
         self.thread = self.fwd_thread = record.log + 1
         self.cpu_parent: FunctionEvent | None = None
         self.cpu_children: list[FunctionEvent] = []
-        self.kernels: list[Any] = []
-        described = [_described(a) for a in record.arguments or ()]
-        self.input_shapes: list[Any] = [shape for shape, _ in described]
-        self.input_dtypes: list[Any] = [dtype for _, dtype in described]
-        self.concrete_inputs: list[Any] = []
-        self.kwinputs: dict[str, Any] = {}
         self.stack: list[str] = []
-        self.scope = {EventKind.BACKWARD: 1, EventKind.RANGE: 7}.get(self.kind, 0)
         self.flops = record.flops
         self.bytes = record.bytes if self.kind == EventKind.LAUNCH else 0
         self.busy_time = record.busy / 1000
@@ -218,6 +217,36 @@ class FunctionEvent(_Times):
     def key(self) -> str:
         """What averages group by: the name."""
         return self.name
+
+    @property
+    def input_shapes(self) -> list[Any]:
+        """Per argument its shape."""
+        return [_described(a)[0] for a in self.record.arguments or ()]
+
+    @property
+    def input_dtypes(self) -> list[Any]:
+        """Per argument the name of its dtype."""
+        return [_described(a)[1] for a in self.record.arguments or ()]
+
+    @property
+    def kernels(self) -> list[Any]:
+        """Kernels on devices: none."""
+        return []
+
+    @property
+    def concrete_inputs(self) -> list[Any]:
+        """Values of arguments that are no tensors: not kept."""
+        return []
+
+    @property
+    def kwinputs(self) -> dict[str, Any]:
+        """Arguments given by name: told by their place."""
+        return {}
+
+    @property
+    def scope(self) -> int:
+        """1: backward, 7: `record_function`, 0: all others."""
+        return SCOPES.get(self.kind, 0)
 
     @property
     def is_user_annotation(self) -> bool:
@@ -534,7 +563,7 @@ def build_tree(
             record.kind == EventKind.MEMORY and record.parent >= 0
         ):
             continue
-        made[i] = FunctionEvent(record, len(made), origin, _name(record))
+        made[i] = FunctionEvent(record, len(made), origin, _name(record.kind, record.name))
         if not flops:
             made[i].flops = 0
     for i, event in made.items():
@@ -549,10 +578,10 @@ def build_tree(
     return Tree(events, pieces, [r for r in records if r.kind == EventKind.MEMORY])
 
 
-def _name(record: EventRecord) -> str:
+@functools.lru_cache(maxsize=4096)
+def _name(kind: int, name: str) -> str:
     """What users see an event as."""
-    name = record.name
-    match record.kind:
+    match kind:
         case EventKind.OP:
             return f"aten::{_snake(name)}"
         case EventKind.RECORDED:
