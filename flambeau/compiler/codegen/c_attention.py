@@ -66,9 +66,12 @@ static void fb_kernel_queries(const <M> *from, const long long *step, long long 
   for (long long r = row; r < end;) {
     long long head, position;
     const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
-    <pack>(run, r + run == end ? <C> - i : run, size,
-        from + w->batch * step[0] + head * step[1] + position * step[2], step[2], step[3], to + i,
-        <C>);
+    const <M> *rows = from + w->batch * step[0] + head * step[1] + position * step[2];
+    if (run == <C> && size >= <N>)
+      for (long long j = 0; j < <C>; j += <N>)
+        fb_kernel_turned(<N>, size, rows + j * step[2], step[2], step[3], to + j, <C>);
+    else
+      <pack>(run, r + run == end ? <C> - i : run, size, rows, step[2], step[3], to + i, <C>);
     for (long long l = 0; l < run; ++l) {
       const long long seen = position + l + 1 + n[7];
       if (ends) ends[i + l] = seen < 0 ? 0 : seen < n[4] ? seen : n[4];
@@ -189,7 +192,65 @@ class Attention:
             texts.append(self.micro.packing(self.kind))
         if self.mask:
             texts.append(self.mask_packing())
-        return "".join(texts)
+        return "".join([*texts, self.panels()])
+
+    def block(self, stored: str, name: str, ahead: bool = False) -> str:
+        """`name(from, step, last, to, to_step)`: turns a square of elements in registers.
+
+        Rows behind `last` are taken as the last; `ahead` rows further, memory is fetched.
+        """
+        micro, memory = self.micro, MEMORY_KIND[stored]
+        n, packing = micro.lanes, micro.packing_name(stored)
+        value = f"*(const {memory}x{n} *)(from + ROW * step)"
+        if stored in HALVES:
+            value = f"fb_from{stored}_u16x{n}({value})"
+        lines = [
+            f"static inline FB_ALWAYS void {name}(const {memory}x1 *from, long long step, "
+            f"long long last, {'long long ahead, ' * ahead}<T> *to, long long to_step) {{",
+            f"  <V> r[{n}];",
+        ]
+        for row in range(n):
+            at = f"({row} < last ? {row} : last)"
+            lines.append(f"  r[{row}] = {value.replace('ROW', at)};")
+            if ahead:  # into the second cache: there memory can deliver more lines at a time
+                lines.append(f"  __builtin_prefetch(from + (ahead + {row}) * step, 0, 2);")
+        lines.append(f"  {packing}_turn(r);")
+        lines += [f"  *(<V> *)(to + {row} * to_step) = r[{row}];" for row in range(n)]
+        return self.fill("\n".join([*lines, "}", ""]))
+
+    def panels(self) -> str:
+        """`fb_kernel_turned` and `fb_kernel_copied`: panels of the micro-kernel from rows.
+
+        Whole vectors are stored: what they overrun is written later, or is spare.
+        """
+        n, memory = self.micro.lanes, MEMORY_KIND[self.stored]
+        whole, part = f"*(const {memory}x{n} *)row", f"fb_loadm_{memory}x{n}(row, left)"
+        if self.stored in HALVES:
+            whole, part = (f"fb_from{self.stored}_u16x{n}({x})" for x in (whole, part))
+        return self.block(self.stored, "fb_kernel_square") + self.fill(f"""\
+/* to[d][i] = from[i][d] for i < rows, at most as many as a vector has lanes. */
+static void fb_kernel_turned(long long rows, long long size, const <M> *from, long long step,
+    long long d_step, <T> *to, long long to_step) {{
+  long long d = 0;
+  if (d_step == 1 && rows <= <N>)
+    for (; d + <N> <= size; d += <N>)
+      fb_kernel_square(from + d, step, rows - 1, to + d * to_step, to_step);
+  if (d < size)
+    <pack>(rows, rows, size - d, from + d * d_step, step, d_step, to + d * to_step, to_step);
+}}
+
+/* to[k][i] = from[k][i] for i < rows; `left` elements of each row may be read. */
+static void fb_kernel_copied(long long rows, long long depth, long long left, const <M> *from,
+    long long step, long long d_step, <T> *to) {{
+  const <M> *row = from;
+  if (d_step != 1 || rows > <N>)
+    <pack>(rows, rows, depth, from, d_step, step, to, rows);
+  else if (left >= <N>)
+    for (long long k = 0; k < depth; ++k, row += step, to += rows) *(<V> *)to = {whole};
+  else
+    for (long long k = 0; k < depth; ++k, row += step, to += rows) *(<V> *)to = {part};
+}}
+""")
 
     # ------------------------------------------------------------------------- masks
 
@@ -332,11 +393,18 @@ static void fb_kernel_hide(long long count, const <T> *bias, const <I1> *end, <T
         value = "*(const <V> *)(rows + i * size + d)"
         if self.stored in HALVES:
             value = f"fb_to{self.stored}_<V>({value})"
-        return self.fill(f"""\
+        return self.block(self.kind, "fb_kernel_computed") + self.fill(f"""\
 static void fb_kernel_rows(long long count, long long size, const <T> *tile, long long pitch,
     <T> *rows, <M> *to, long long step, long long d_step) {{
   const long long direct = {int(self.stored == self.kind)} && d_step == 1;
-  <turn>(size, size, count, tile, pitch, 1, direct ? (<T> *)to : rows, direct ? step : size);
+  <T> *out = direct ? (<T> *)to : rows;
+  const long long out_step = direct ? step : size;
+  long long d = 0;
+  for (; count % <N> == 0 && d + <N> <= size; d += <N>)
+    for (long long i = 0; i < count; i += <N>)
+      fb_kernel_computed(tile + d * pitch + i, pitch, <N> - 1, out + i * out_step + d, out_step);
+  if (d < size)
+    <turn>(size - d, size - d, count, tile + d * pitch, pitch, 1, out + d, out_step);
   if (direct) return;
   for (long long i = 0; i < count; ++i)
     for (long long d = 0; d < size; d += <N>) {{

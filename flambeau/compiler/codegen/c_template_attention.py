@@ -132,12 +132,12 @@ LAYOUT  long long ends[<TILES>][<C>];
     const long long packed = w->top - key < <KEYS> ? w->top - key : <KEYS>;
     for (long long j = 0; j < packed; j += <R>) {
       const long long rows = packed - j < <R> ? packed - j : <R>;
-      <pack>(rows, rows, size, from_k + (key + j) * n[15], n[15], n[16], keys + j * size, rows);
+      fb_kernel_turned(rows, size, from_k + (key + j) * n[15], n[15], n[16], keys + j * size, rows);
     }
     for (long long d = 0; d < width; d += <R>) {
       const long long rows = width - d < <R> ? width - d : <R>;
-      <pack>(rows, rows, packed, from_v + key * n[19] + d * n[20], n[20], n[19],
-          values + d * packed, rows);
+      fb_kernel_copied(rows, packed, width - d, from_v + key * n[19] + d * n[20], n[19], n[20],
+          values + d * packed);
     }
     for (long long t = 0; t < count; ++t) {
       <T> *tile = tiles + t * tile_size, *sums = tile + size * <C>;

@@ -44,8 +44,8 @@ static void fb_kernel_panels(const <M> *from, const long long *step, long long s
     for (long long r = row; r < end;) {
       long long head, position;
       const long long run = fb_kernel_run(n, w, r, end, &head, &position);
-      <pack>(rows, rows, run, from + w->batch * step[0] + head * step[1] + position * step[2]
-          + d * step[3], step[3], step[2], panel + (r - row) * rows, rows);
+      fb_kernel_copied(rows, run, size - d, from + w->batch * step[0] + head * step[1]
+          + position * step[2] + d * step[3], step[2], step[3], panel + (r - row) * rows);
       r += run;
     }
     for (long long i = (end - row) * rows; i < depth * rows; ++i) panel[i] = 0;
@@ -105,6 +105,16 @@ static void fb_kernel_gather(long long size, long long count, long long first, l
   }
 }
 
+/* A tile's [key][query] as [query][key], zeros behind the keys seen. */
+static void fb_kernel_by_row(long long seen, long long wide, const <T> *from, <T> *to) {
+  long long j = 0;
+  for (; j + <N> <= seen; j += <N>)
+    for (long long i = 0; i < <C>; i += <N>)
+      fb_kernel_computed(from + j * <C> + i, <C>, <N> - 1, to + i * <KEYS> + j, <KEYS>);
+  if (j < wide)
+    <turn>(seen - j, wide - j, <C>, from + j * <C>, <C>, 1, to + j, <KEYS>);
+}
+
 /* A gradient of keys or values, [d][key], to its memory. */
 static void fb_kernel_give(long long count, long long size, <T> scale, <T> *from, <T> *rows,
     char *to, const long long *step, const fb_kernel_work *w, long long key) {
@@ -127,13 +137,14 @@ LAYOUT  long long ends[<ROWS>], packed_row = -1;
     const long long wide = (packed + <C> - 1) / <C> * <C>;
     for (long long j = 0; j < packed; j += <R>) {
       const long long rows = packed - j < <R> ? packed - j : <R>;
-      <pack>(rows, rows, size, from_k + (key + j) * n[22], n[22], n[23], keys + j * size, rows);
-      <pack>(rows, rows, width, from_v + (key + j) * n[26], n[26], n[27], values + j * width, rows);
+      fb_kernel_turned(rows, size, from_k + (key + j) * n[22], n[22], n[23], keys + j * size, rows);
+      fb_kernel_turned(rows, width, from_v + (key + j) * n[26], n[26], n[27], values + j * width,
+          rows);
     }
     for (long long d = 0; of_query && d < size; d += <R>) {
       const long long rows = size - d < <R> ? size - d : <R>;
-      <pack>(rows, rows, packed, from_k + key * n[22] + d * n[23], n[23], n[22],
-          turned + d * packed, rows);
+      fb_kernel_copied(rows, packed, size - d, from_k + key * n[22] + d * n[23], n[22], n[23],
+          turned + d * packed);
     }
     for (long long i = 0; i < size * <KEYS>; ++i) by_key[i] = 0;
     for (long long i = 0; i < width * <KEYS>; ++i) by_value[i] = 0;
@@ -176,8 +187,8 @@ MASKED        if (!live) {
           <micro>(rows, seen, turned + d * packed, change, <C>,
               by_query + ((row - w->first + r) * size + d * <C>), <C>, 1);
         }
-        if (of_value) <turn>(seen, wide, <C>, s, <C>, 1, weights + r * <KEYS>, <KEYS>);
-        if (of_key) <turn>(seen, wide, <C>, change, <C>, 1, changes + r * <KEYS>, <KEYS>);
+        if (of_value) fb_kernel_by_row(seen, wide, s, weights + r * <KEYS>);
+        if (of_key) fb_kernel_by_row(seen, wide, change, changes + r * <KEYS>);
       }
       if (first >= last) continue;
       if (of_key)
