@@ -10,6 +10,7 @@ import numpy as np
 from flambeau.ir import kernel as k
 from flambeau.ir.node import ITEM_SIZE, topological
 from flambeau.ir.size import SizeExpr, evaluate
+from flambeau.ir.template_product import ARGUMENTS
 from flambeau.prims.record import PRIMITIVES
 from flambeau.prims.reduce import canonical
 from tests.prims.graph_interpreter import NUMPY, concrete, store
@@ -20,16 +21,48 @@ IDENTITY = {"sum": 0, "prod": 1, "argmax": 0, "argmin": 0, "any": False, "all": 
 def run_kernel(kernel, buffers, sizes, scalars):
     """Runs all rows of a kernel on flat arrays."""
     base = {f"n{i}": s for i, s in enumerate(sizes)}
-    extents = [evaluate(e, base) for e in kernel.rows]
+    results = None
+    if kernel.form == "template":
+        results = run_product(kernel, buffers, dict(zip(ARGUMENTS, sizes)), sizes[len(ARGUMENTS) :])
+        extents, base["inner"] = results.shape[:-1], results.shape[-1]
+    else:
+        extents = [evaluate(e, base) for e in kernel.rows]
     for row in itertools.product(*map(range, extents)):
         symbols = base | {f"p{i}": p for i, p in enumerate(row)}
-        _Row(kernel, buffers, symbols, scalars).run()
+        current = _Row(kernel, buffers, symbols, scalars)
+        if results is not None:
+            current.results["k.kept", "result"] = results[row]
+        current.run()
+
+
+def run_product(kernel, buffers, given, rest):
+    """The results of template "product", before its epilogue."""
+    assert kernel.template == "product"
+    batch = kernel.setting("batch")
+    extents = rest[0 : 3 * batch : 3]
+    depth, m, n = given["depth"], given["height"], given["width"]
+    left, right = (1, 0) if given["swapped"] else (0, 1)
+
+    def operand(number, shape, strides):
+        strides = [*rest[number + 1 : 3 * batch : 3], *strides]
+        return strided(buffers[number], 0, (*extents, *shape), strides)
+
+    a = operand(left, (m, depth), (given["a_row"], given["a_k"]))
+    b = operand(right, (depth, n), (given["b_k"], given["b_column"]))
+    if kernel.setting("part") == "pack":
+        return np.empty((0, 0))
+    found = np.swapaxes(np.swapaxes(b, -1, -2) @ np.swapaxes(a, -1, -2), -1, -2)
+    if not given["swapped"]:
+        found = a @ b
+    return np.swapaxes(found, -1, -2) if given["swapped"] else found
 
 
 class _Row:
     def __init__(self, kernel, buffers, symbols, scalars):
         self.kernel, self.buffers, self.symbols, self.scalars = kernel, buffers, symbols, scalars
-        self.inner = evaluate(kernel.inner, symbols)
+        self.inner = symbols.get("inner", None)
+        if self.inner is None:
+            self.inner = evaluate(kernel.inner, symbols)
         self.depth = evaluate(kernel.reduce, symbols)
         self.results = {}
 
@@ -205,7 +238,8 @@ def run_schedule(schedule, graph, storages, scalars, sizes):
         if launch.kernel is not None:
             kernel = launch.kernel
             buffers = [
-                memory.array(b, dtype) for b, (dtype, _) in zip(launch.buffers, kernel.parameters)
+                memory.array(b, dtype)[evaluate(offset, sizes) // ITEM_SIZE.get(dtype, 1) :]
+                for b, (dtype, _), offset in zip(launch.buffers, kernel.parameters, launch.offsets)
             ]
             assert evaluate(launch.chunks, sizes) >= 0
             run_kernel(kernel, buffers, arguments, numbers)

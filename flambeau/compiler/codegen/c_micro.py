@@ -1,7 +1,8 @@
 """Micro-kernels: the innermost loops of matrix products, and the packing that feeds them.
 
 Templates (products, convolution, attention) put these static C functions in front of their own
-text. With `micro = Micro.of("f32", target)`, `micro.text()` defines, K standing for "f32" or "f64":
+text. With `micro = Micro.of("f32", target)`, `micro.text()` defines, K standing for "f32", "f64",
+"i32" or "i64" (integers wrap):
 
     void fb_kernel_micro_K(long long rows, long long depth, const Kx1 *a, const Kx1 *b,
                            long long b_step, Kx1 *c, long long c_step, long long accumulate)
@@ -15,7 +16,8 @@ text. With `micro = Micro.of("f32", target)`, `micro.text()` defines, K standing
     has no code of its own runs as several (a panel of 13 rows as 8, 4 and 1).
     `b_step` is `micro.columns` for a packed slab; rows of B that lie along memory need no packing.
 
-`micro.packing(stored)` defines, for elements stored as "f32", "f64", "f16" or "bf16":
+`micro.packing(stored)` defines, for elements stored as that kind, as a half type (K = "f32")
+or a narrower integer (K = "i32"):
 
     void fb_kernel_pack_K_STORED(long long used, long long width, long long depth,
                                  const Tx1 *from, long long step, long long k_step,
@@ -24,6 +26,10 @@ text. With `micro = Micro.of("f32", target)`, `micro.text()` defines, K standing
         to[k * to_step + i] = from[i * step + k * k_step] for i < used, 0 for used <= i < width.
 
     It serves both operands: a panel of A (used = width = rows) and a slab of B (width = columns).
+    With `Micro.of(kind, target, planes=2)` numbers are complex, real and imaginary parts apart: a
+    row of a panel is `rows` real parts, then as many imaginary ones, a row of a slab or of c
+    `columns` real parts, then imaginary ones. Offsets and steps count real numbers.
+
     T is `MEMORY_KIND[stored]`. Memory along i or along k is read in whole vectors, the latter
     turned in registers; other strides element by element. Nothing outside of `to`'s rows is
     written, nothing outside of `from`'s elements read.
@@ -37,12 +43,8 @@ from dataclasses import dataclass
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
+from flambeau.ir.template_product import CHUNK, COMPLEX_HEIGHTS, HEIGHTS, VECTORS
 
-CHUNK = 256  # elements of K that are one chain of FMAs: part of the semantics
-VECTORS = 2  # of a row of the block: with them the block uses all but a few registers
-
-# Panel heights with code of their own, by target: the largest is as many rows as registers hold.
-_HEIGHTS = {"avx512": (14, 8, 4, 2, 1), "avx2": (6, 4, 2, 1)}
 _PREFETCH = 12  # rows of b: those of an unpacked b lie too far apart for the hardware to guess
 
 
@@ -51,19 +53,22 @@ class Micro:
     """The micro-kernels of a kind for a target.
 
     Attributes:
-        kind: "f32" or "f64", of packed operands and sums.
+        kind: of packed operands and sums.
         lanes: of a vector.
         heights: panel heights with code of their own, the largest first.
+        planes: 2 for complex numbers, else 1.
     """
 
     kind: str
     lanes: int
     heights: tuple[int, ...]
+    planes: int = 1
 
     @staticmethod
-    def of(kind: str, target: Target) -> Micro:
+    def of(kind: str, target: Target, planes: int = 1) -> Micro:
         """The micro-kernels that suit a target."""
-        return Micro(kind, target.lanes(kind_bits(kind) // 8), _HEIGHTS.get(target.name, (4, 2, 1)))
+        heights = HEIGHTS if planes == 1 else COMPLEX_HEIGHTS
+        return Micro(kind, target.lanes(kind_bits(kind) // 8), heights[target.name], planes)
 
     @property
     def rows(self) -> int:
@@ -73,7 +78,7 @@ class Micro:
     @property
     def columns(self) -> int:
         """Columns of a slab of B."""
-        return VECTORS * self.lanes
+        return VECTORS * self.lanes // self.planes
 
     @property
     def name(self) -> str:
@@ -86,7 +91,20 @@ class Micro:
 
     def packing(self, stored: str) -> str:
         """C text of the packing function of a stored element type."""
-        return _Packing(self, stored).text()
+        if self.planes == 1:
+            return _Packing(self, stored).text()
+        plain, t = self.packing_name(self.kind), f"{self.kind}x1"
+        parts = [
+            f"  {plain}(used, width, depth, (const {t} *)from{place}, 2 * step, 2 * k_step, "
+            f"to{to}, to_step);"
+            for place, to in (("", ""), (" + 1", " + width"))
+        ]
+        head = (
+            f"static void {self.packing_name(stored)}(long long used, long long width, "
+            f"long long depth, const {MEMORY_KIND[stored]}x1 *from, long long step, "
+            f"long long k_step, {t} *to, long long to_step) {{"
+        )
+        return "\n".join([_Packing(self, self.kind).text(), head, *parts, "}"]) + "\n"
 
     def packing_name(self, stored: str) -> str:
         """The packing function's name."""
@@ -108,8 +126,18 @@ class Micro:
             lines.append(f"    __builtin_prefetch(b + {_PREFETCH} * b_step + {j * lanes});")
         for i, row in enumerate(sums):
             lines.append(f"    const {v} a{i} = fb_splat_{v}(a[{i}]);")
-            lines += [f"    {s} = fb_fma_{v}(a{i}, b{j}, {s});" for j, s in enumerate(row)]
-        lines += ["    a += width; b += b_step;", "  }", "  if (accumulate) {"]
+            if self.planes == 1:
+                lines += [
+                    f"    {s} = {self.chained(f'a{i}', f'b{j}', s)};" for j, s in enumerate(row)
+                ]
+                continue
+            real, imaginary = row
+            lines += [
+                f"    const {v} i{i} = fb_splat_{v}(a[width + {i}]);",
+                f"    {real} = fb_fma_{v}(-i{i}, b1, fb_fma_{v}(a{i}, b0, {real}));",
+                f"    {imaginary} = fb_fma_{v}(i{i}, b0, fb_fma_{v}(a{i}, b1, {imaginary}));",
+            ]
+        lines += [f"    a += {self.planes} * width; b += b_step;", "  }", "  if (accumulate) {"]
         for added in (True, False):
             for i, row in enumerate(sums):
                 places = [f"*({v} *)(c + {i} * c_step + {j * lanes})" for j in range(VECTORS)]
@@ -117,6 +145,14 @@ class Micro:
                 lines += [f"    {p} = {x}{s};" for p, x, s in zip(places, before, row)]
             lines.append("  } else {" if added else "  }")
         return "\n".join([*lines, "}"]) + "\n"
+
+    def chained(self, a: str, b: str, s: str) -> str:
+        """One step of a chain; integers wrap."""
+        return (
+            f"{s} + {a} * {b}"
+            if self.kind[0] == "i"
+            else f"fb_fma_{self.kind}x{self.lanes}({a}, {b}, {s})"
+        )
 
     def _panel(self) -> str:
         """The function for any height, out of blocks."""
@@ -159,6 +195,8 @@ class _Packing:
         """A stored value as the packed kind."""
         if self.stored in ("f16", "bf16"):
             return f"fb_from{self.stored}_u16x{lanes}({value})"
+        if self.memory != self.micro.kind:
+            return f"fb_to_{self.micro.kind}x{lanes}({value})"
         return value
 
     def text(self) -> str:
@@ -192,58 +230,70 @@ class _Packing:
         """A square block in registers: r[k] becomes element k of all rows."""
         v, n = self.vector, self.lanes
         lines = [f"static inline FB_ALWAYS void {self.name}_turn({v} *r) {{"]
-        names = [f"r[{i}]" for i in range(n)]
-        lines += [f"  {v} t{i} = {name};" for i, name in enumerate(names)]
-        names = [f"t{i}" for i in range(n)]
-        made = 0
-        for first, second, orders in _turning(n, kind_bits(self.micro.kind)):
-            results = []
-            for order in orders:
-                listed = ", ".join(map(str, order))
-                text = f"FB_SHUFFLE2({v}, {names[first]}, {names[second]}, {listed})"
-                lines.append(f"  const {v} u{made} = ({v}){text};")
-                results.append(f"u{made}")
-                made += 1
-            names[first], names[second] = results
-        lines += [
-            f"  r[{i}] = {names[p]};" for i, p in enumerate(_turned_order(n, self.micro.kind))
-        ]
+        lines += turning(v, self.micro.kind, n, [f"r[{i}]" for i in range(n)])
         return "\n".join([*lines, "}"]) + "\n"
 
     def _along_columns(self) -> str:
-        """Elements that lie along k, in blocks as wide as a vector; returns how many k are done."""
-        v, t, n = self.vector, self.element, self.lanes
-        load = self.decode(f"*(const {self.memory}x{n} *)(row + l * step)", n)
-        return f"""\
-static long long {self.name}_turned(long long used, long long width, long long depth,
-    const {self.memory}x1 *from, long long step, {t} *to, long long to_step) {{
-  const long long whole = depth / {n} * {n};
-  for (long long i = 0; i < width; i += {n})
-    for (long long k = 0; k < whole; k += {n}) {{
-      const {self.memory}x1 *row = from + i * step + k;
-      {v} r[{n}];
-      if (__builtin_expect(used - i >= {n}, 1)) {{
-        for (int l = 0; l < {n}; ++l) {{
-          r[l] = {load};
-          __builtin_prefetch(row + l * step + {4 * n});
-        }}
-      }} else {{
-        for (int l = 0; l < {n}; ++l) {{
-          r[l] = ({v}){{0}};
-          if (l < used - i) r[l] = {load};
-        }}
-      }}
-      {self.name}_turn(r);
-      {t} *out = to + k * to_step + i;
-      if (__builtin_expect(width - i >= {n}, 1)) {{
-        for (int l = 0; l < {n}; ++l) *({v} *)(out + l * to_step) = r[l];
-      }} else {{
-        for (int l = 0; l < {n}; ++l) {self.name}_store(out + l * to_step, r[l], width - i);
-      }}
-    }}
-  return whole;
-}}
-"""
+        """Elements that lie along k, in blocks as wide as a vector; returns how many k are done.
+
+        Where less than a vector of rows is left, a store spills over into the next k's row, which
+        is written after it; only the last one is cut.
+        """
+        n, rest = self.lanes, self.micro.rows % self.lanes
+        lines = [
+            f"static long long {self.name}_turned(long long used, long long width, "
+            f"long long depth, const {self.memory}x1 *from, long long step, {self.element} *to, "
+            "long long to_step) {",
+            f"  const long long whole = depth / {n} * {n};",
+            f"  for (long long i = 0; i < width; i += {n}) {{",
+            f"    if (__builtin_expect(used - i >= {n}, 1))",
+            *self._block(n),
+        ]
+        if rest:
+            alone = self.micro.rows < n
+            lines += [f"    else if (used - i == {rest} && width - i == {rest})"]
+            lines += self._block(rest, spills=alone)
+        one = self.decode("from[l * step + k]", 1)
+        return "\n".join(
+            [
+                *lines,
+                "    else",
+                f"      for (long long l = i; l < width && l < i + {n}; ++l)",
+                "        for (long long k = 0; k < whole; ++k)",
+                f"          to[k * to_step + l] = l < used ? {one} : 0;",
+                "  }",
+                "  return whole;",
+                "}",
+                "",
+            ]
+        )
+
+    def _block(self, rows: int, spills: bool = False) -> list[str]:
+        """Turns blocks of so many rows."""
+        v, n = self.vector, self.lanes
+        lines = [
+            f"      for (long long k = 0; k < whole; k += {n}) {{",
+            f"        const {self.memory}x1 *row = from + i * step + k;",
+            f"        {self.element} *out = to + k * to_step + i;",
+            f"        {v} r[{n}];",
+        ]
+        for row in range(n):
+            value = f"({v}){{0}}"
+            if row < rows:
+                value = self.decode(f"*(const {self.memory}x{n} *)(row + {row} * step)", n)
+                lines.append(f"        __builtin_prefetch(row + {row} * step + {4 * n});")
+            lines.append(f"        r[{row}] = {value};")
+        lines.append(f"        {self.name}_turn(r);")
+        if rows == n:
+            lines += [f"        *({v} *)(out + {k} * to_step) = r[{k}];" for k in range(n)]
+            return [*lines, "      }"]
+        cut = [f"{self.name}_store(out + {k} * to_step, r[{k}], {rows});" for k in range(n)]
+        if not spills:
+            return [*lines, *(f"        {store}" for store in cut), "      }"]
+        lines.append(f"        if (to_step == {rows}) {{")
+        lines += [f"          *({v} *)(out + {k} * to_step) = r[{k}];" for k in range(n - 1)]
+        lines += [f"          {cut[-1]}", "        } else {"]
+        return [*lines, *(f"          {store}" for store in cut), "        }", "      }"]
 
     def _function(self) -> str:
         t, n, v = self.element, self.lanes, self.vector
@@ -274,6 +324,24 @@ static void {self.name}(long long used, long long width, long long depth,
   }}
 }}
 """
+
+
+def turning(vector: str, kind: str, lanes: int, names: list[str]) -> list[str]:
+    """C lines that transpose a square block held in the named registers, in place."""
+    lines = [f"  const {vector} t{i} = {name};" for i, name in enumerate(names)]
+    held = [f"t{i}" for i in range(lanes)]
+    made = 0
+    for first, second, orders in _turning(lanes, kind_bits(kind)):
+        results = []
+        for order in orders:
+            listed = ", ".join(map(str, order))
+            text = f"FB_SHUFFLE2({vector}, {held[first]}, {held[second]}, {listed})"
+            lines.append(f"  const {vector} u{made} = ({vector}){text};")
+            results.append(f"u{made}")
+            made += 1
+        held[first], held[second] = results
+    order = _turned_order(lanes, kind)
+    return lines + [f"  {name} = {held[p]};" for name, p in zip(names, order)]
 
 
 def _turning(lanes: int, bits: int) -> Iterable[tuple[int, int, tuple[list[int], list[int]]]]:

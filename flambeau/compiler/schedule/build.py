@@ -70,10 +70,11 @@ class Call:
     traffic: list[int]
 
 
-class _Sizes:
+class Sizes:
     """Size arguments: every part of an expression that no loop changes becomes one n*."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
+        self.first = first  # how many others come before
         self.arguments: dict[Size, Size] = {}
         self._memo: dict[Size, Size] = {}
 
@@ -84,7 +85,7 @@ class _Sizes:
         found = self.arguments.get(expression)
         if found is None:
             least = 0 if is_non_negative(expression) else -(1 << 62)
-            found = symbol(f"n{len(self.arguments)}", minimum=least)
+            found = symbol(f"n{self.first + len(self.arguments)}", minimum=least)
             self.arguments[expression] = found
         return found
 
@@ -135,7 +136,7 @@ class Builder:
         self.members: dict[Node, Member] = cluster.members
         self.stores = stores
         self.reads = reads
-        self.sizes = _Sizes()
+        self.sizes = Sizes()
         self.parameters: dict[Memory, list[str]] = {}  # -> [dtype, access]
         self.scalars: dict[int, str] = {}
         self.names: dict[Node, str] = {}  # reductions and scans

@@ -8,22 +8,27 @@ every reference between members must be to the member's own position, nothing el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flambeau.compiler.schedule.domain import Domain, depends
 from flambeau.compiler.schedule.heavy import Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
-from flambeau.compiler.schedule.views import Index, Shape, refined, reshape_groups
+from flambeau.compiler.schedule.views import Index, Shape, address, refined, reshape_groups
 from flambeau.ir import kernel as k
 from flambeau.ir.node import Node, node
-from flambeau.ir.size import Size
+from flambeau.ir.size import Size, affine_in
 
 CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
 VALUE_LIMIT = 600  # values of one kernel
 _PASSING = frozenset({"s.copy", "s.part", "s.base"})
+
+# Opaque values whose templates take an epilogue, and the space of its loops.
+EPILOGUES: dict[str, Callable[[Node], Shape]] = {
+    "matmul": lambda value: (*value.attribute("batch"), *value.shape[-2:]),
+}
 
 
 @dataclass
@@ -54,6 +59,7 @@ class Cluster:
         before: mask of all clusters that must run earlier.
         sources: nodes whose memory is read.
         alone: nothing may join.
+        product: the opaque value whose template takes the other members as its epilogue.
     """
 
     bit: int
@@ -65,11 +71,12 @@ class Cluster:
     sources: set[Node] = field(default_factory=set)
     size: int = 0
     alone: bool = False
+    product: Node | None = None
 
     @property
     def opaque(self) -> bool:
-        """Whether this is a routine."""
-        return self.domain is None
+        """Whether this is a routine, or a template with its epilogue."""
+        return self.domain is None or self.product is not None
 
 
 class Clustering:
@@ -96,7 +103,7 @@ class Clustering:
             if role == "input":
                 continue
             if role == "opaque":
-                self._add_routine(value)
+                self._add_opaque(value)
             elif role == "cat":
                 owners = _distinct(o for part in value.inputs for o in self.owners[part])
                 self.owners[value] = owners
@@ -140,6 +147,25 @@ class Clustering:
         self.clusters.append(cluster)
         return cluster
 
+    def _add_opaque(self, value: Node) -> None:
+        if value.op not in EPILOGUES:
+            self._add_routine(value)
+            return
+        cluster = self._new(Domain("map", EPILOGUES[value.op](value)))
+        cluster.product = value
+        self._follow_sources(cluster, value)
+        cluster.members[value] = Member("full", k.kept("result", value.dtype), [])
+        self.owners[value] = [cluster]
+
+    def _follow_sources(
+        self, cluster: Cluster, value: Node, others: Sequence[Cluster] = ()
+    ) -> None:
+        """Puts a cluster behind those whose values its opaque value reads, and behind `others`."""
+        sources = self.sources_of(value)
+        cluster.sources.update(sources)
+        cluster.before = self._ancestors([*self._owners(sources), *others])
+        self._followed |= cluster.before
+
     def _add_routine(self, value: Node) -> None:
         group = value
         if value.op in ("sort", "sort_indices"):  # two results of one routine
@@ -150,10 +176,7 @@ class Clustering:
         cluster = self._groups.get(group)
         if cluster is None:
             cluster = self._groups[group] = self._new(None)
-            sources = self.sources_of(value)
-            cluster.sources.update(sources)
-            cluster.before = self._ancestors(self._owners(sources) + self._earlier_draw(value))
-            self._followed |= cluster.before
+            self._follow_sources(cluster, value, self._earlier_draw(value))
             if value.op == "random":
                 self._last_draw = [cluster]
         cluster.members[value] = Member("full", value, [])
@@ -187,6 +210,8 @@ class Clustering:
             if cluster not in readers:
                 readers.append(cluster)
                 del readers[:-READERS]
+        if cluster.opaque:
+            return
         for other in above:
             if other is not cluster and not other.opaque and other.members:
                 self._merge(other, cluster)
@@ -201,10 +226,11 @@ class Clustering:
                     self._merge(other, first)
 
     def _candidates(self, sources: list[Node], above: list[Cluster]) -> list[Cluster]:
-        found = {c.bit: c for c in sorted(above, key=lambda c: -c.order) if not c.opaque}
+        latest = sorted(above, key=lambda c: -c.order)
+        found = {c.bit: c for c in latest if c.product is not None or not c.opaque}
         for source in sources:
             for reader in self._readers.get(source, ()):
-                if reader.members and reader.bit not in found:
+                if reader.members and reader.bit not in found and not reader.opaque:
                     found[reader.bit] = reader
         return list(found.values())[:CANDIDATES]
 
@@ -271,6 +297,8 @@ class Clustering:
         role = self.analysis.roles[value]
         if role == cluster.domain.kind == "scan" and cluster in above:
             return False  # a scan of a scan is a loop of its own
+        if cluster.product is not None and role != "root":
+            return False
         if role in ("reduce", "scan") and cluster.domain.kind == "map":
             return self._convert(value, role, cluster, others)
         member = fit(value, role, cluster.domain, cluster.lowering)
@@ -279,7 +307,26 @@ class Clustering:
         members = {**cluster.members, value: member}
         if not consistent(members, [member], cluster.domain):
             return False
+        if cluster.product is not None and not self._suits(member, cluster):
+            return False
         self._accept(cluster, {value: member}, others)
+        return True
+
+    def _suits(self, member: Member, cluster: Cluster) -> bool:
+        """Whether an epilogue reads memory along its rows: other loads are better had in tiles."""
+        domain = cluster.domain
+        assert domain is not None and cluster.product is not None
+        inner = f"a{len(domain.shape) - 1}"
+        if cluster.product.dtype[0] == "c":
+            return False
+        for reference in member.refs:
+            target = reference.attribute("target")
+            if target in cluster.members:
+                continue
+            strides = self.analysis.prepared.read_strides(target)
+            found = affine_in(address(reference.attribute("index"), strides), domain.axes)
+            if found is None or found[0].get(inner, 0) not in (0, 1):
+                return False
         return True
 
     def _convert(self, value: Node, role: str, cluster: Cluster, others: list[Cluster]) -> bool:

@@ -12,11 +12,15 @@ from flambeau.compiler.schedule.flops import count_flops
 from flambeau.compiler.schedule.heavy import analyse
 from flambeau.compiler.schedule.order import in_order
 from flambeau.compiler.schedule.prepare import Destination, Prepared, prepare
+from flambeau.compiler.schedule.product import product_calls
 from flambeau.compiler.schedule.routines import RoutineCall, routine_calls
 from flambeau.compiler.schedule.views import contiguous, count
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Graph, Node
 from flambeau.ir.size import Size, mul
+
+# How opaque values with an epilogue are launched.
+TEMPLATES = {"matmul": product_calls}
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ class _Scheduler:
     # ----------------------------------------------------------------------------- launches
 
     def _launches(self, cluster: Cluster, needed: set[Node]) -> list[Launch]:
-        if cluster.opaque:
+        if cluster.domain is None:
             calls = routine_calls(list(cluster.members), self.place)
             count_flops(next(iter(cluster.members)), calls)
             return [self._routine(call) for call in calls]
@@ -187,6 +191,11 @@ class _Scheduler:
             elif value in needed:
                 stores[value] = [self.place(value)]
         reads = {s: self.place(s) for s in cluster.sources}
+        if cluster.product is not None:
+            calls = TEMPLATES[cluster.product.op](cluster, stores, reads)
+            calls[-1].name = _name(self.graph, cluster)
+            count_flops(cluster.product, calls)
+            return [self._routine(call) for call in calls]
         made = Builder(cluster, stores, reads).build()
         return [] if made is None else [self._kernel(made, cluster)]
 
@@ -272,7 +281,8 @@ def _readers_first(readers: list[Cluster], writers: list[Cluster], clusters: lis
     for writer in writers:
         for reader in readers:
             if reader is writer:
-                if writer.opaque:  # a routine reads and writes in an order of its own
+                # A routine reads and writes in an order of its own; a template raises itself.
+                if writer.domain is None:
                     return False
             elif reader in writers and reader.before >> writer.bit & 1:
                 continue

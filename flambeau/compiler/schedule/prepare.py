@@ -18,7 +18,7 @@ from typing import Any
 from flambeau.compiler.schedule.views import Shape, contiguous, count, reshape_strides
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import Graph, Node, attributes, node, topological
-from flambeau.ir.size import Size, ceildiv
+from flambeau.ir.size import Size, ceildiv, mul
 from flambeau.prims.random import EACH
 from flambeau.prims.record import PRIMITIVES
 
@@ -158,7 +158,7 @@ class _Rewriting:
     def _place(self, value: Node, found: list[Destination]) -> None:
         """Records destinations, by way of a copy where the value cannot be written there."""
         table = self.prepared.destinations
-        only_one = value.op == "s.cat" or is_opaque(value)
+        only_one = value.op == "s.cat" or (is_opaque(value) and value.op != "matmul")
         for destination in found:
             source = value
             if destination.kind == "input" and destination.where in self.indirect:
@@ -233,13 +233,15 @@ class _Rewriting:
             base, rest = (made,), inputs[1:]
         strided = value.op in STRIDED
         found = [self._operand(x, strided) for x in rest]
+        batch: Shape = ()
         if value.op == "matmul":
-            found = [self._matrices(x, f) for x, f in zip(rest, found)]
+            found, batch = self._matrices(rest, found)
         views = tuple((strides, offset) for _, strides, offset in found)
         operands = (*base, *(f[0] for f in found))
         extra: list[tuple[str, Any]] = [("views", views)]
         if value.op == "matmul":
             extra.append(("depth", inputs[0].shape[-1]))
+            extra.append(("batch", batch))
         elif base:  # the shape of the index operands
             extra.append(("places", value.inputs[1].shape))
         else:
@@ -312,25 +314,28 @@ class _Rewriting:
             return value, contiguous(value.shape), 0
         return base, found, offset
 
-    def _matrices(self, value: Node, found: tuple[Node, Shape, Size]) -> tuple[Node, Shape, Size]:
-        """A matmul operand as (batch, row, column) strides."""
-        base, strides, offset = found
-        flat = (count(value.shape[:-2]), *value.shape[-2:])
-        collapsed = reshape_strides(value.shape, strides, flat)
-        if collapsed is not None:
-            return base, _without_ones(flat, collapsed), offset
-        if base is value:
-            return copy_of(value), contiguous(flat), 0
-        if strides[-2] != 1:
-            return value, contiguous(flat), 0
-        # Keep the copy in the order of memory: it is then often one that exists already.
-        batch, dense = flat[0], contiguous((flat[0], flat[2], flat[1]))
-        order = (*range(value.ndim - 2), value.ndim - 1, value.ndim - 2)
-        turned = _without_ones((batch, *flat[1:]), (dense[0], dense[2], dense[1]))
-        inner = _permuted(value, order)
-        if self._geometry(inner)[0] is inner:  # turned back into what owns the (strided) memory
-            inner = copy_of(inner)
-        return inner, turned, 0
+    def _matrices(
+        self, operands: tuple[Node, ...], found: list[tuple[Node, Shape, Size]]
+    ) -> tuple[list[tuple[Node, Shape, Size]], Shape]:
+        """Operands of a product with as few batch dimensions as both their strides allow, and the
+        extents of these."""
+        shape = operands[0].shape[:-2]
+        kept = [d for d, extent in enumerate(shape) if extent != 1]
+        groups: list[list[int]] = []
+        for d in kept:
+            before = groups[-1][-1] if groups else None
+            if before is not None and all(
+                strides[before] == mul(strides[d], shape[d]) for _, strides, _ in found
+            ):
+                groups[-1].append(d)
+            else:
+                groups.append([d])
+        batch = tuple(count(tuple(shape[d] for d in group)) for group in groups)
+        views = []
+        for operand, (base, strides, offset) in zip(operands, found):
+            matrix = _without_ones(operand.shape[-2:], strides[-2:])
+            views.append((base, (*(strides[group[-1]] for group in groups), *matrix), offset))
+        return views, batch
 
     def _reduction(self, value: Node, operand: Node) -> Node:
         axis = value.attribute("axis")
@@ -420,11 +425,8 @@ def _concatenation(value: Node, inputs: tuple[Node, ...]) -> Node:
 
 def _writes(value: Node, destination: Destination) -> bool:
     """Whether the routine of an opaque node can write to this memory."""
-    if value.op == "scatter" or value.op in CONVOLUTIONS:
+    if value.op in ("scatter", "matmul") or value.op in CONVOLUTIONS:
         return True
     if value.op.startswith("attention") and value.ndim == 4:
         return True
-    if value.op == "matmul":
-        flat = (count(value.shape[:-2]), *value.shape[-2:])
-        return reshape_strides(value.shape, destination.strides, flat) is not None
     return same_strides(value.shape, destination.strides, contiguous(value.shape))

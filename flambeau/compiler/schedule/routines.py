@@ -23,11 +23,11 @@ from typing import Any
 from flambeau.compiler.schedule import convolution
 from flambeau.compiler.schedule.attention import attention, attention_backward
 from flambeau.compiler.schedule.build import Memory, Place
-from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall, Scalar
+from flambeau.compiler.schedule.calls import Reads, RoutineCall, Scalar
 from flambeau.compiler.schedule.prepare import number_of
-from flambeau.compiler.schedule.views import Shape, count, reshape_strides
+from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import floordiv, mul, prod
+from flambeau.ir.size import mul, prod
 from flambeau.prims.linear_algebra import RESULTS
 from flambeau.prims.random import EACH, INTEGERS
 from flambeau.prims.record import PRIMITIVES
@@ -61,23 +61,6 @@ def _result(call: RoutineCall, value: Node, reads: Reads) -> Place:
     place = reads(value)
     call.add(place.memory, mul(place.offset, ITEM_SIZE[value.dtype]))
     return place
-
-
-def _matmul(values: list[Node], reads: Reads) -> RoutineCall:
-    value = values[0]
-    call = RoutineCall(f"matmul_{value.dtype}")
-    strides_a = _operand(call, value, 0, reads, 0)
-    strides_b = _operand(call, value, 1, reads, 1)
-    place = _result(call, value, reads)
-    batch, rows, columns = flat = (count(value.shape[:-2]), *value.shape[-2:])
-    depth = value.attribute("depth")
-    strides = reshape_strides(value.shape, place.strides, flat)
-    assert strides is not None
-    if batch == 1:
-        strides = (0, *strides[1:])
-    call.sizes = [batch, rows, columns, depth, *strides_a, *strides_b, *strides]
-    call.work = floordiv(prod((batch, rows, columns, depth)), FLOPS_PER_NANOSECOND)
-    return call
 
 
 def _sort(values: list[Node], reads: Reads) -> RoutineCall:
@@ -243,7 +226,6 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
 
 
 HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall]]] = {
-    "matmul": _matmul,
     "attention": attention,
     "attention_backward": attention_backward,
     "convolution": convolution.places,

@@ -1,0 +1,299 @@
+"""Template "product": batches of matrix products, any strides, with a fused epilogue.
+
+The sum over K has the canonical order (docs/design.md): chunks of 256 of K, each a chain of FMAs
+from +0 in increasing k, added in increasing order. Nothing else decides about bits: not M, N, the
+batch, strides, tiles, threads or the instruction set.
+
+Settings: `part` "pack" or "tiles" (a pack launch comes before the tiles where that pays), `a` and
+`b` the dtypes in memory, `kind` the kind of sums, `result` the product's dtype, `batch` how many
+batch dimensions there are. Size arguments: `ARGUMENTS`, then per batch dimension its extent, its
+stride in a and its stride in b; how they are chosen is told by `schedule/product.py`.
+
+A chunk of the tiles is one tile of the result. Its sums stay in scratch, in the nearest caches,
+over all of K; then each row goes to the epilogue. Operands that several tiles share are packed
+before; otherwise a tile packs its own part of A, and B slab by slab, or reads B as it lies. Up to
+`FEW` rows are sums of whole rows of B, or of columns that are turned in registers: then reading B
+is all the work.
+"""
+
+from __future__ import annotations
+
+from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
+from flambeau.compiler.codegen.c_few_rows import few_rows
+from flambeau.compiler.codegen.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
+from flambeau.compiler.codegen.c_forms import SYMBOL
+from flambeau.compiler.codegen.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c_types import MEMORY_KIND
+from flambeau.compiler.targets import Target
+from flambeau.ir.kernel import Kernel
+from flambeau.ir.template_product import ARGUMENTS, FEW, PITCH
+
+_NARROWED = {"i8": "i8", "u8": "u8", "i16": "i16"}
+
+
+def print_template(kernel: Kernel, target: Target) -> str:
+    """C text of a kernel of template "product"."""
+    printer = _Printer(kernel, target)
+    return printer.pack() if kernel.setting("part") == "pack" else printer.tiles()
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.a, self.b = str(kernel.setting("a")), str(kernel.setting("b"))
+        self.result = str(kernel.setting("result"))
+        self.kind = str(kernel.setting("kind"))
+        self.batch = int(kernel.setting("batch"))
+        self.planes = 2 if self.result[0] == "c" else 1
+        self.micro = Micro.of(self.kind, target, self.planes)
+        self.step = self.micro.columns * self.planes  # numbers of a slab per k
+
+    def pack(self) -> str:
+        """The launch that packs what tiles share."""
+        return "\n".join([self._packing(), self._pack_function()])
+
+    def tiles(self) -> str:
+        """The launch that computes tiles."""
+        parts = [self.micro.text(), self._packing()]
+        if self.reads_in_place:
+            parts.append(few_rows(self.micro, self.target))
+        parts += [self._finish(), print_epilogue(self.kernel, self.target), self._tile()]
+        function = (
+            f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{\n"
+            f"  for (long long c = begin; c < end; ++c) {SYMBOL}_tile(p, n, x, c, scratch);\n}}\n"
+        )
+        return "\n".join([*parts, function])
+
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether memory holds what the micro-kernel takes."""
+        return self.a == self.b == self.kind
+
+    def _packing(self) -> str:
+        return "".join(self.micro.packing(stored) for stored in dict.fromkeys((self.a, self.b)))
+
+    # --------------------------------------------------------------------------- pieces
+
+    def _header(self) -> list[str]:
+        """Names of the size arguments."""
+        names = ", ".join(f"{name} = n[{i}]" for i, name in enumerate(ARGUMENTS))
+        return [f"  const long long {names};"]
+
+    def _batches(self) -> list[str]:
+        """Coordinates q0 .. of a batch, and where its operands start."""
+        first = len(ARGUMENTS)
+        places = [first + 3 * d for d in range(self.batch)]
+        lines = ["  long long rest = batch;"]
+        for d in range(self.batch - 1, 0, -1):
+            lines.append(f"  const long long q{d} = rest % n[{places[d]}]; rest /= n[{places[d]}];")
+        if self.batch:
+            lines.append("  const long long q0 = rest;")
+        offsets = [
+            "".join(f" + q{d} * n[{place + which}]" for d, place in enumerate(places))
+            for which in (1, 2)
+        ]
+        left, right = (
+            f"(const {MEMORY_KIND[t]}x1 *)p[{i}]" for i, t in enumerate((self.a, self.b))
+        )
+        if self.a != self.b:  # never swapped
+            lines.append(f"  const {MEMORY_KIND[self.a]}x1 *a = {left}{offsets[0]};")
+            lines.append(f"  const {MEMORY_KIND[self.b]}x1 *b = {right}{offsets[1]};")
+            return lines
+        kind = MEMORY_KIND[self.a]
+        lines.append(f"  const {kind}x1 *left = {left}{offsets[0]}, *right = {right}{offsets[1]};")
+        lines.append(f"  const {kind}x1 *a = swapped ? right : left, *b = swapped ? left : right;")
+        return lines
+
+    def _pack_function(self) -> str:
+        """A chunk is one panel of A or one slab of B; where memory runs the other way, a range of k
+        of all of them, so that it is read in order."""
+        rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
+        planes, step = self.planes, self.step
+        pack_a, pack_b = self.micro.packing_name(self.a), self.micro.packing_name(self.b)
+        return "\n".join(
+            [
+                f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{",
+                *self._header(),
+                f"  const long long slabs = (width + {columns - 1}) / {columns};",
+                f"  const long long panels = (height + {rows - 1}) / {rows};",
+                "  const long long units_b = packs_b ? slabs : 0, units_a = packs_a ? panels : 0;",
+                f"  const long long size_a = packs_a * height * depth * {planes};",
+                f"  const long long size_b = packs_b * slabs * depth * {step};",
+                "  for (long long c = begin; c < end; ++c) {",
+                "  const long long batch = c / (units_a + units_b);",
+                "  long long u = c % (units_a + units_b);",
+                *self._batches(),
+                f"  {kind} *to = ({kind} *)p[2] + batch * (size_a + size_b);",
+                "  if (u < units_b) {",
+                "    const int across = b_column == 1;",
+                "    const long long k = across ? u * depth / slabs : 0;",
+                "    const long long d = (across ? (u + 1) * depth / slabs : depth) - k;",
+                "    const long long last = across ? slabs : u + 1;",
+                "    for (long long s = across ? 0 : u; s < last; ++s) {",
+                f"      const long long j = s * {columns};",
+                f"      const long long used = width - j < {columns} ? width - j : {columns};",
+                f"      {pack_b}(used, {columns}, d, b + j * b_column + k * b_k, b_column, b_k,",
+                f"        to + j * depth * {planes} + k * {step}, {step});",
+                "    }",
+                "    continue;",
+                "  }",
+                "  u -= units_b; to += size_b;",
+                "  const int across = a_row == 1;",
+                "  const long long k = across ? u * depth / panels : 0;",
+                "  const long long d = (across ? (u + 1) * depth / panels : depth) - k;",
+                "  const long long last = across ? panels : u + 1;",
+                "  for (long long s = across ? 0 : u; s < last; ++s) {",
+                f"    const long long i = s * {rows};",
+                f"    const long long high = height - i < {rows} ? height - i : {rows};",
+                f"    {pack_a}(high, high, d, a + i * a_row + k * a_k, a_row, a_k,",
+                f"      to + (i * depth + k * high) * {planes}, high * {planes});",
+                "  }",
+                "  }",
+                "}",
+                "",
+            ]
+        )
+
+    def _tile(self) -> str:
+        rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
+        planes, step = self.planes, self.step
+        parameters = "char *const *p, const long long *n, const fb_scalar *x, long long chunk"
+        return "\n".join(
+            [
+                f"static void {SYMBOL}_tile({parameters}, char *scratch) {{",
+                *self._header(),
+                "  const long long across = chunk / row_tiles, t = chunk % row_tiles;",
+                "  const long long u = across % column_tiles, batch = across / column_tiles;",
+                *self._batches(),
+                f"  const long long panels = (height + {rows - 1}) / {rows};",
+                f"  const long long i0 = t * panels / row_tiles * {rows};",
+                f"  long long i1 = (t + 1) * panels / row_tiles * {rows};",
+                "  if (i1 > height) i1 = height;",
+                "  const long long j0 = u * tile_columns, high = i1 - i0;",
+                "  const long long wide = width - j0 < tile_columns ? width - j0 : tile_columns;",
+                f"  const long long pitch = tile_columns * {planes} + {PITCH};",
+                f"  const long long room = (panels + row_tiles - 1) / row_tiles * {rows};",
+                f"  {kind} *tile = ({kind} *)scratch;",
+                f"  {kind} *slab = tile + room * pitch, *own = slab + {CHUNK * step};",
+                f"  const long long size_a = packs_a * height * depth * {planes};",
+                f"  const long long slabs = (width + {columns - 1}) / {columns};",
+                f"  const long long size_b = packs_b * slabs * depth * {step};",
+                f"  const {kind} *packed = (const {kind} *)p[2] + batch * (size_a + size_b);",
+                "  if (depth == 0)",
+                f"    __builtin_memset(tile, 0, (unsigned long)(high * pitch) * sizeof({kind}));",
+                *self._few(),
+                f"  for (long long k = 0; k < depth; k += {CHUNK}) {{",
+                f"    const long long d = depth - k < {CHUNK} ? depth - k : {CHUNK};",
+                *self._chunk(),
+                "  }",
+                *self._write(),
+                "}",
+                "",
+            ]
+        )
+
+    def _few(self) -> list[str]:
+        """Up to FEW rows: B is read once, as it lies."""
+        if not self.reads_in_place:
+            return []
+        return [
+            f"  if (height <= {FEW} && (b_column == 1 || b_k == 1)) {{",
+            f"    {SYMBOL}_few(high, wide, depth, a, a_row, a_k, b + j0 * b_column, b_k, b_column,",
+            "      tile, pitch, own);",
+            "  } else",
+        ]
+
+    def _chunk(self) -> list[str]:
+        """One chunk of K for a whole tile."""
+        rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
+        planes, step = self.planes, self.step
+        times = f" * {planes}" if planes > 1 else ""
+        pack_a, pack_b = self.micro.packing_name(self.a), self.micro.packing_name(self.b)
+        lines = [
+            "    if (!packs_a)",
+            f"      for (long long r = 0; r < high; r += {rows}) {{",
+            f"        const long long h = high - r < {rows} ? high - r : {rows};",
+            f"        {pack_a}(h, h, d, a + (i0 + r) * a_row + k * a_k, a_row, a_k,",
+            f"          own + r * d{times}, h{times});",
+            "      }",
+            f"    for (long long q = 0; q < wide; q += {columns}) {{",
+            f"      const long long used = wide - q < {columns} ? wide - q : {columns};",
+            f"      const {kind} *from = slab; long long step = {step};",
+            f"      if (packs_b) from = packed + (j0 + q) * depth{times} + k * {step};",
+        ]
+        if self.reads_in_place:
+            lines += [
+                f"      else if (b_column == 1 && high <= {2 * rows} && used == {columns}) {{",
+                "        from = b + k * b_k + j0 + q; step = b_k;",
+                "      }",
+            ]
+        return [
+            *lines,
+            f"      else {pack_b}(used, {columns}, d, b + k * b_k + (j0 + q) * b_column, b_column, "
+            f"b_k, slab, {step});",
+            f"      for (long long r = 0; r < high; r += {rows}) {{",
+            f"        const long long h = high - r < {rows} ? high - r : {rows};",
+            f"        const {kind} *panel = own + r * d{times}, *ahead = packed + size_b;",
+            f"        if (packs_a) panel = ahead + ((i0 + r) * depth + k * h){times};",
+            f"        {self.micro.name}(h, d, panel, from, step,",
+            f"          tile + r * pitch + q{times}, pitch, k > 0);",
+            "      }",
+            "    }",
+        ]
+
+    def _write(self) -> list[str]:
+        """Rows go through the epilogue; a tile of the transposed product is turned back before."""
+        kind, coordinates = f"{self.kind}x1", "".join(f"q{d}, " for d in range(self.batch))
+        result = f"const {MEMORY_KIND[self.result]}x1 *"
+        call = f"{EPILOGUE}(p, n, x, {coordinates}"
+        finish = f"{SYMBOL}_finish"
+        return [
+            "  if (swapped) {",
+            f"    {kind} *row = own;",
+            "    for (long long j = 0; j < wide; ++j) {",
+            "      for (long long i = 0; i < high; ++i) row[i] = tile[i * pitch + j];",
+            f"      {finish}(row, high);",
+            f"      {call}j0 + j, i0, i1, ({result})row - i0);",
+            "    }",
+            "    return;",
+            "  }",
+            "  for (long long i = 0; i < high; ++i) {",
+            f"    {kind} *row = tile + i * pitch;",
+            f"    {finish}(row, wide);",
+            f"    {call}i0 + i, j0, j0 + wide, ({result})row - j0);",
+            "  }",
+        ]
+
+    def _finish(self) -> str:
+        """A row of sums becomes one of the result's dtype, in place: the one rounding of halves."""
+        kind, lanes = f"{self.kind}x1", self.micro.lanes
+        head = f"static inline FB_ALWAYS void {SYMBOL}_finish({kind} *row, long long count) {{\n"
+        if self.planes == 2:
+            return head + self._interleave() + "}\n"
+        memory = MEMORY_KIND[self.result]
+        if self.result in ("f16", "bf16"):
+            value = f"fb_to{self.result}_u16x{lanes}(*(f32x{lanes} *)(row + i))"
+        elif self.result == "bool":
+            value = f"fb_to_u8x{lanes}(*(i32x{lanes} *)(row + i) != 0) & 1"
+        elif self.result in _NARROWED:
+            value = f"fb_to_{memory}x{lanes}(*({self.kind}x{lanes} *)(row + i))"
+        else:
+            return f"{head}}}\n"
+        return (
+            f"{head}  {memory}x1 *to = ({memory}x1 *)row;\n"
+            f"  for (long long i = 0; i < count; i += {lanes})\n"
+            f"    *({memory}x{lanes} *)(to + i) = {value};\n}}\n"
+        )
+
+    def _interleave(self) -> str:
+        """Real and imaginary parts of each slab, side by side."""
+        v, n = f"{self.kind}x{self.micro.lanes}", self.micro.lanes
+        low = ", ".join(f"{i}, {n + i}" for i in range(n // 2))
+        high = ", ".join(f"{i}, {n + i}" for i in range(n // 2, n))
+        return (
+            f"  for (long long i = 0; i < count; i += {n}) {{\n"
+            f"    {v} *at = ({v} *)(row + 2 * i), real = at[0], imaginary = at[1];\n"
+            f"    at[0] = FB_SHUFFLE2({v}, real, imaginary, {low});\n"
+            f"    at[1] = FB_SHUFFLE2({v}, real, imaginary, {high});\n  }}\n"
+        )

@@ -1,0 +1,29 @@
+"""What the scheduler and the printers of template "product" agree on.
+
+Size arguments of both parts, in order (`height`, `width`: extents of the result, exchanged with
+those of the operands where `swapped`, when the transposed product is computed):
+
+    depth          K
+    height, width  of the result that is computed
+    swapped        1: the operands are exchanged, B^T A^T is computed; strides are told accordingly
+    row_tiles, column_tiles, tile_columns   how the result is cut; rows are shared out evenly, in
+                   panels
+    packs_a, packs_b                        1: the pack launch does it for all tiles
+    a_row, a_k, b_k, b_column               strides
+"""
+
+from __future__ import annotations
+
+ARGUMENTS = (
+    "depth", "height", "width", "swapped", "row_tiles", "column_tiles", "tile_columns",
+    "packs_a", "packs_b", "a_row", "a_k", "b_k", "b_column",
+)  # fmt: skip
+# Panel heights that have code of their own, by target: the largest uses all but a few registers.
+HEIGHTS = {"avx512": (14, 8, 4, 2, 1), "avx2": (6, 4, 2, 1), "generic": (4, 2, 1)}
+COMPLEX_HEIGHTS = {"avx512": (6, 4, 2, 1), "avx2": (4, 2, 1), "generic": (2, 1)}
+VECTORS = 2  # of a row of the micro-kernel's block
+CHUNK = 256  # elements of K that are one chain of FMAs: part of the semantics
+FEW = 4  # rows so few that reading B is all the work
+PITCH = 16  # rows of a tile start in different sets of the cache
+
+__all__ = ["ARGUMENTS", "CHUNK", "COMPLEX_HEIGHTS", "FEW", "HEIGHTS", "PITCH", "VECTORS"]
