@@ -11,19 +11,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.definition import REGISTRY
 from flambeau.nn import functional as F  # noqa: N812
 
 State = tuple[Any, ...]
+
+
+def _native(name: str) -> Any:
+    """The native op of a private definition."""
+    return REGISTRY["private." + name].native
+
+
 Cell = Callable[[Any, State], tuple[Any, State]]
 
 
 def lstm_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
     """Hochreiter and Schmidhuber 1997; gates in the order input, forget, cell, output."""
     hidden, memory = state
-    gates = gates_of_input + F.linear(hidden, w_hh, b_hh)
-    enter, forget, candidate, leave = gates.chunk(4, -1)
-    memory = torch.sigmoid(forget) * memory + torch.sigmoid(enter) * torch.tanh(candidate)
-    hidden = torch.sigmoid(leave) * torch.tanh(memory)
+    hidden, memory = _native("_lstm_step")(gates_of_input, F.linear(hidden, w_hh, b_hh), memory)
     if w_hr is not None:
         hidden = F.linear(hidden, w_hr)
     return hidden, (hidden, memory)
@@ -32,24 +37,19 @@ def lstm_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any
 def gru_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
     """Cho et al. 2014; gates in the order reset, update, new."""
     (hidden,) = state
-    reset_x, update_x, new_x = gates_of_input.chunk(3, -1)
-    reset_h, update_h, new_h = F.linear(hidden, w_hh, b_hh).chunk(3, -1)
-    reset = torch.sigmoid(reset_x + reset_h)
-    update = torch.sigmoid(update_x + update_h)
-    new = torch.tanh(new_x + reset * new_h)
-    hidden = (hidden - new) * update + new
+    hidden = _native("_gru_step")(gates_of_input, F.linear(hidden, w_hh, b_hh), hidden)
     return hidden, (hidden,)
 
 
 def tanh_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
     """tanh(W x + b + U h + c)."""
-    hidden = torch.tanh(gates_of_input + F.linear(state[0], w_hh, b_hh))
+    hidden = _native("_rnn_step")(gates_of_input, F.linear(state[0], w_hh, b_hh), False)
     return hidden, (hidden,)
 
 
 def relu_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
     """max(W x + b + U h + c, 0)."""
-    hidden = torch.relu(gates_of_input + F.linear(state[0], w_hh, b_hh))
+    hidden = _native("_rnn_step")(gates_of_input, F.linear(state[0], w_hh, b_hh), True)
     return hidden, (hidden,)
 
 
@@ -68,6 +68,106 @@ def run_steps(cell: Cell, steps: Sequence[Any], state: State, reverse: bool) -> 
         output, state = cell(step, state)
         outputs.append(output)
     return outputs[::-1] if reverse else outputs, state
+
+
+# ------------------------------------------------------------------------ training
+# A backward step only needs the product that leads to the step before. The weights' gradient is
+# one product over all steps, made at the end, instead of a sum of as many products.
+
+
+def _saving_step(mode: str, gates: Any, linear: Any, state: State) -> tuple[State, State]:
+    """The state after a step, and what its backward needs beside the states."""
+    if mode == "LSTM":
+        hidden, memory, saved = _native("_lstm_step_saving")(gates, linear, state[1])
+        return (hidden, memory), (saved,)
+    if mode == "GRU":
+        hidden, saved = _native("_gru_step_saving")(gates, linear, state[0])
+        return (hidden,), (saved,)
+    return (_native("_rnn_step")(gates, linear, mode == "RNN_RELU"),), ()
+
+
+def _step_back(
+    mode: str, grad: Any, carried: State, saved: State, before: State, after: State
+) -> tuple[Any, Any, Any, State]:
+    """Gradients of the gates from input and state, of the hidden state beside, of the memory."""
+    if mode == "LSTM":
+        both, memory = _native("_lstm_step_backward")(grad, *carried, *saved, before[1], after[1])
+        return both, both, None, (memory,)
+    if mode == "GRU":
+        found = _native("_gru_step_backward")(grad, *carried, *saved, before[0])
+        return (*found, ())
+    both = _native("_rnn_step_backward")(grad, *carried, after[0], mode == "RNN_RELU")
+    return both, both, None, ()
+
+
+class _Layer(torch.autograd.Function):
+    """(outputs, *last state) of a layer in one direction over sequences of one length."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, mode: str, reverse: bool, projected: Any, w_hh: Any, b_hh: Any, *state: Any
+    ) -> tuple[Any, ...]:
+        ctx.mode, ctx.reverse = mode, reverse
+        ctx.save_for_backward(projected, w_hh, b_hh, *state)
+        ctx.states, ctx.saved = [], []
+        now: State = state
+        for gates in _in_order(projected.unbind(0), reverse):
+            now, saved = _saving_step(mode, gates, F.linear(now[0], w_hh, b_hh), now)
+            ctx.states.append(now)
+            ctx.saved.append(saved)
+        outputs = _in_order([each[0] for each in ctx.states], reverse)
+        return (torch.stack(outputs, 0), *now)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, *of_state: Any) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            return _differentiable_backward(ctx, grad, of_state)
+        _, w_hh, b_hh, *first = ctx.saved_tensors
+        states = [tuple(first), *ctx.states]
+        pieces = _in_order(grad.unbind(0), ctx.reverse)
+        carried: State = of_state
+        inputs, products = [], []  # last step first
+        for k in reversed(range(len(pieces))):
+            of_input, of_product, beside, memory = _step_back(
+                ctx.mode, pieces[k], carried, ctx.saved[k], states[k], states[k + 1]
+            )
+            hidden = torch.mm(of_product, w_hh)
+            carried = (hidden if beside is None else hidden + beside, *memory)
+            inputs.append(of_input)
+            products.append(of_product)
+        of_inputs = torch.stack(_in_order(inputs, not ctx.reverse), 0)
+        one = inputs[0] is products[0] and not ctx.reverse
+        flat = (of_inputs if one else torch.stack(products[::-1], 0)).flatten(0, 1)
+        hiddens = torch.cat([each[0] for each in states[:-1]], 0)
+        weight = torch.mm(flat.t(), hiddens) if ctx.needs_input_grad[3] else None
+        bias = flat.sum(0) if b_hh is not None and ctx.needs_input_grad[4] else None
+        return (None, None, of_inputs, weight, bias, *carried)
+
+
+def _in_order(steps: Sequence[Any], reverse: bool) -> list[Any]:
+    return list(reversed(steps)) if reverse else list(steps)
+
+
+def _differentiable_backward(ctx: Any, grad: Any, of_state: State) -> tuple[Any, ...]:
+    """The same gradients by the layer's own operations: for gradients of gradients."""
+    operands = ctx.saved_tensors
+    projected, w_hh, b_hh, *state = operands
+    outputs, last = run_steps(
+        lambda step, now: CELLS[ctx.mode](step, now, w_hh, b_hh),
+        projected.unbind(0),
+        tuple(state),
+        ctx.reverse,
+    )
+    wanted = [x for x in operands if x is not None and x.requires_grad]
+    found = torch.autograd.grad(
+        [torch.stack(outputs, 0), *last],
+        wanted,
+        [grad, *of_state],
+        create_graph=True,
+        allow_unused=True,
+    )
+    by_operand = {id(x): g for x, g in zip(wanted, found)}
+    return (None, None, *(by_operand.get(id(x)) for x in operands))
 
 
 def run_packed(
@@ -127,6 +227,12 @@ def run_direction(
     def cell(step: Any, current: State) -> Any:
         return step_of(step, current, w_hh, b_hh, w_hr)
 
+    trained = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (projected, w_hh, b_hh, *state)
+    )
+    if sizes is None and trained and w_hr is None:
+        output, *last = _Layer.apply(mode, reverse, projected, w_hh, b_hh, *state)
+        return output, tuple(last)
     if sizes is None:
         outputs, state = run_steps(cell, projected.unbind(0), state, reverse)
         return torch.stack(outputs, 0), state
