@@ -184,30 +184,6 @@ def _spelling_text(name: str) -> bytes:
     return b"" if spelling is None else f"{name} {spelling}".encode()
 
 
-def portable_key(kernel: Kernel) -> tuple[str, ...]:
-    """The kernel's keys in every level: what another process can find it by."""
-    target = targets.current()
-    identities = [_prefilled_identity(), toolchain.find().identity]
-    return tuple(key_of(kernel, target, i) for i in identities if i is not None)
-
-
-def load_keys(keys: Sequence[tuple[str, ...]]) -> list[KernelHandle] | None:
-    """Kernels by their portable keys; None if one of them is neither here nor on disk."""
-    levels = [cache.prefilled_level(), cache.user_level()]
-    found = []
-    for names in keys:
-        loaded = None
-        for level in levels:
-            for name in names:
-                if loaded is None and level is not None:
-                    loaded = cache.load(level, name)
-        if loaded is None:
-            return None
-        found.append(KernelHandle(*loaded))
-    cache.statistics.hits += len(found)
-    return found
-
-
 def symbol_of(key: str) -> str:
     """The C function's name."""
     return f"fb_{key[:16]}"
