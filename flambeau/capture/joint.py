@@ -16,10 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from flambeau import prims
-from flambeau.autograd import derive as derivation
-from flambeau.autograd.partition import choose_saved, split
 from flambeau.capture import stream
-from flambeau.core.dispatch import graph_op
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.size import Size
@@ -55,6 +52,8 @@ class JointTrace(stream.StreamTrace):
             pop_environment()
 
     def _replay_backward(self, record: Any) -> None:
+        from flambeau.autograd.replay import replay
+
         plan, operands, results, integers, kinds, generators, forward, registers = record[:8]
         if generators or (integers and (forward < 0 or len(registers) != len(integers))):
             raise NotHandledError
@@ -68,7 +67,7 @@ class JointTrace(stream.StreamTrace):
         known = [self._sizes[forward][r] for r in registers] if integers else []
         mapping.update(zip(names, known, strict=True))
         scalars = self._numbers(kinds, forward, *record[8:])
-        out = derivation.replay(graph, [v.node for v in present], scalars, mapping, ())
+        out = replay(graph, [v.node for v in present], scalars, mapping, ())
         for number, result, output in zip(results, out, graph.outputs, strict=True):
             if number >= 0 and result is not None:
                 self._define(number, result, output, mapping, present)
@@ -112,14 +111,19 @@ def compile_joint(
         return None  # backward reads a tensor that forward did not
     key = stream.history_key(externals[:forward_externals], records[:forward_records])
     history = stream.history_of(("joint", key))
+    parts = (forward_records, forward_externals, seeds, grads)
+    name = None if history.hints else stream.stored_name(f"joint {parts}", *recorded)
+
+    def trace_programs(history: stream.History) -> stream.Traced:
+        return _programs(*_traced(recorded, *parts, history), live)
+
     try:
-        trace, found = _traced(recorded, forward_records, forward_externals, seeds, grads, history)
-        history.hints.append(trace.hints)
-        return _plan(trace, live, found, forward_records)
+        return stream.plan_of(records, forward_records, name, history, trace_programs)
     except NotHandledError:
         return None
 
 
+Source = tuple[str, int]
 Gradients = tuple[list[tuple[int, Node, Node]], list[tuple[Node, int]]]
 
 
@@ -158,9 +162,12 @@ def _traced(
     return trace, (placed, found)
 
 
-def _plan(
-    trace: JointTrace, live: Sequence[stream.Live], gradients: Gradients, records: int
-) -> Any:
+def _programs(
+    trace: JointTrace, gradients: Gradients, live: Sequence[stream.Live]
+) -> stream.Traced:
+    from flambeau.autograd import derive as derivation
+    from flambeau.core.specify import signature_of
+
     push_environment(trace.environment)
     try:
         seeds, found = gradients
@@ -178,17 +185,25 @@ def _plan(
     sources = [source for _, source in tensors]
     sources += [("register", forward.symbols.index(name)) for name in symbols]
     sources += [("scalar", slot) for slot in numbers]
-    spec = {"op": graph_op(backward, NAME), "name": NAME, "targets": targets, "arguments": sources}
-    return stream.plan_of(forward, trace, records, spec)
+    gradient = {
+        "op": NAME,
+        "signature": signature_of(backward),
+        "name": NAME,
+        "targets": targets,
+        "arguments": sources,
+    }
+    return stream.Traced(trace, forward, gradient, backward)
 
 
 def _with_saved(
     forward: Graph, seeds: Sequence[tuple[int, Node, Node]], grads: Sequence[Node]
-) -> tuple[Graph, dict[Node, derivation.Source]]:
+) -> tuple[Graph, dict[Node, Source]]:
     """The forward Graph with the values to save as further results, and where backward finds what
     it reads."""
+    from flambeau.autograd.partition import choose_saved, split
+
     overwritten = {o.target for o in forward.outputs if o.target is not None}
-    free: dict[Node, derivation.Source] = {}
+    free: dict[Node, Source] = {}
     for slot, x in enumerate(forward.inputs):
         if x is not None and slot not in overwritten:
             free[x] = ("input", slot)

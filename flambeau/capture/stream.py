@@ -9,18 +9,16 @@ its own.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from flambeau import _core
-from flambeau.autograd import derive as derivation
 from flambeau.compiler import debug, stored
-from flambeau.core.dispatch import compile_and_keep
+from flambeau.core.dispatch import compile_and_keep, native_plan
 from flambeau.core.layout import contiguous_strides
-from flambeau.core.specify import output_spec
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.node import (
     DTYPES,
@@ -314,6 +312,8 @@ class StreamTrace:
         self.values[number] = Value(found, found.attribute("strides"))
 
     def _replay(self, record: Recorded, externals: Sequence[External]) -> None:
+        from flambeau.autograd.replay import replay
+
         plan, operands, results, integers, kinds, generators, forward, registers = record
         graph: Graph = plan.graph
         present = [self._value(v) for v in operands if v >= 0]
@@ -323,7 +323,7 @@ class StreamTrace:
         scalars = [self._scalar(kind) for kind in kinds]
         nodes = [value.node for value in present]
         slots = range(self.generators, self.generators + generators)
-        out = derivation.replay(graph, nodes, scalars, mapping, slots)
+        out = replay(graph, nodes, scalars, mapping, slots)
         self.generators += generators
         if generators:
             self.drawn += [result for result in out if result is not None]
@@ -413,37 +413,74 @@ def compile_stream(
         live: (value, external slot it overwrites or -1) of what must reach memory.
     """
     history = history_of(history_key(externals, records))
-    name = None if history.hints else stored_name(externals, records, live)
-    found = [] if name is None else stored.load(name)
+    name = None if history.hints else stored_name("stream", externals, records, live)
 
-    def trace_graph() -> tuple[StreamTrace, Graph]:
+    def trace_graph(history: History) -> Traced:
         with collection.paused():
             trace = _traced(externals, records, live, history)
         push_environment(trace.environment)
         try:
-            return trace, graph_of(trace, live)
+            return Traced(trace, graph_of(trace, live))
         finally:
             pop_environment()
 
+    return plan_of(records, len(records), name, history, trace_graph)
+
+
+class Traced(NamedTuple):
+    """A stream as a program.
+
+    Attributes:
+        trace: of its records.
+        graph: the program.
+        gradient: how its backward is called, as in `core.specify.Specification.spec`.
+        backward: the program of its gradients.
+    """
+
+    trace: StreamTrace
+    graph: Graph
+    gradient: dict[str, Any] | None = None
+    backward: Graph | None = None
+
+
+def plan_of(
+    records: Sequence[Any],
+    count: int,
+    name: str | None,
+    history: History,
+    trace: Callable[[History], Traced],
+) -> Any:
+    """The Plan of a stream, and its report.
+
+    Args:
+        records: of the stream.
+        count: how many of them are the user's calls.
+        name: under which the plan is kept; None: it is not.
+        history: what was seen before.
+        trace: makes the program.
+    """
+    found = [] if name is None else stored.load(name)
     if found:
         known = found[-1]
+        again = functools.cache(lambda: trace(History()))  # when it was kept nothing had been seen
         history.hints.append(known.hints)
-        report = StreamReport(len(records), lambda: trace_graph()[1], known.bytes_moved)
+        report = StreamReport(count, lambda: again().graph, known.bytes_moved)
         reports.append(report)
-        debug.show(debug.PLANS, f"stream: {len(records)} ops, a finished plan of an earlier run")
-        return _known_plan(known, report)
-    trace, graph = trace_graph()
-    history.hints.append(trace.hints)
-    hints = dict(zip(trace.symbols, trace.hints, strict=True))
-    report = StreamReport(len(records), lambda: graph, bytes_moved(graph, hints))
+        debug.show(debug.PLANS, f"stream: {count} ops, a finished plan of an earlier run")
+        return _known_plan(known, report, again)
+    traced = trace(history)
+    symbols, numbers = traced.trace.symbols, traced.trace.hints
+    history.hints.append(numbers)
+    moved = bytes_moved(traced.graph, dict(zip(symbols, numbers, strict=True)))
+    report = StreamReport(count, lambda: traced.graph, moved)
     reports.append(report)
     if name is not None:
         keep_programs(records)
-    return _plan(graph, report, name, trace)
+    return _plan(traced, report, name)
 
 
 def stored_name(
-    externals: Sequence[External], records: Sequence[Recorded], live: Sequence[Live]
+    kind: str, externals: Sequence[External], records: Sequence[Any], live: Sequence[Live]
 ) -> str | None:
     """The name under which a stream's plan is kept; None where nothing may be."""
     if not stored.usable():
@@ -455,7 +492,7 @@ def stored_name(
         if found is None:
             return None
         wiring.append((numbers.setdefault(found, len(numbers)), rest))
-    return stored.name_of("stream", repr((list(numbers), wiring, externals, live)))
+    return stored.name_of(kind, repr((list(numbers), wiring, externals, live)))
 
 
 def keep_programs(records: Sequence[Any]) -> None:
@@ -522,23 +559,12 @@ def _unread_draws(drawn: Sequence[Node], results: Sequence[Node]) -> list[Node]:
     return [x for x in topological(drawn) if x.op == "random" and x not in read]
 
 
-def plan_of(graph: Graph, trace: StreamTrace, records: int, backward: dict[str, Any]) -> Any:
-    """The Plan of a stream that is differentiated ahead of time, and its report."""
-    hints = dict(zip(trace.symbols, trace.hints, strict=True))
-    report = StreamReport(records, lambda: graph, bytes_moved(graph, hints))
-    reports.append(report)
-    return _plan(graph, report, None, trace, backward)
+def _plan(traced: Traced, report: StreamReport, name: str | None) -> Any:
+    """The Plan of a traced stream; compiled, it is kept under `name`."""
+    from flambeau.core.specify import output_spec  # not needed for streams that are known
 
-
-def _plan(
-    graph: Graph,
-    report: StreamReport,
-    name: str | None,
-    trace: StreamTrace,
-    backward: dict[str, Any] | None = None,
-) -> Any:
-    """The Plan of a stream's graph; compiled, it is kept under `name`."""
-    push_environment(trace.environment)
+    graph = traced.graph
+    push_environment(traced.trace.environment)
     try:
         program = Program(graph.symbols)
         outputs = [output_spec(program, o) for o in graph.outputs]
@@ -546,7 +572,7 @@ def _plan(
     finally:
         pop_environment()
     registers = len(program)
-    spec = {
+    spec: dict[str, Any] = {
         "name": "stream",
         "program": [tuple(map(int, step)) for step in program.instructions],
         "symbols": len(graph.symbols),
@@ -555,12 +581,18 @@ def _plan(
         "visible": graph.visible,
         "mutated": [],
         "returns": "list",
-        "backward": backward,
+        "backward": traced.gradient,
     }
 
     def keep(portable: dict[str, Any], kernels: list[tuple[Any, ...]]) -> None:
+        kept, hints = spec, traced.trace.hints
+        if traced.backward is not None:
+            mark = stored.fingerprint(traced.backward)
+            if mark is None:
+                return
+            kept = spec | {"backward": spec["backward"] | {"fingerprint": mark}}
         moved = report.bytes_moved
-        plan = stored.StoredPlan(trace.hints, spec, registers, "", portable, kernels, moved)
+        plan = stored.StoredPlan(hints, kept, registers, "", portable, kernels, moved)
         stored.save(str(name), plan)
 
     def compile_plan() -> dict[str, Any]:
@@ -568,22 +600,29 @@ def _plan(
         report.note(execution)
         return execution
 
-    return _core.Plan(spec | {"graph": graph, "compile": compile_plan})
+    def backward() -> Graph:
+        assert traced.backward is not None
+        return traced.backward
+
+    return native_plan(spec, backward, graph=graph, compile=compile_plan)
 
 
-def _known_plan(known: stored.StoredPlan, report: StreamReport) -> Any:
+def _known_plan(known: stored.StoredPlan, report: StreamReport, again: Callable[[], Traced]) -> Any:
     """The Plan of a stream that an earlier process compiled."""
 
     def compile_plan() -> dict[str, Any]:
-        from flambeau.compiler import pipeline
-
-        execution = stored.execution_of(known)
-        if execution is None:  # kernels were evicted
-            execution = pipeline.compile_graph(report.graph, known.registers)
+        execution = stored.execution_of(known) if stored.usable() else None
+        if execution is None:  # kernels were evicted, or somebody wants to see the stages
+            execution = compile_and_keep(report.graph, known.registers, None)
         report.note(execution)
         return execution
 
-    return _core.Plan(known.spec | {"compile": compile_plan})
+    def backward() -> Graph:
+        graph = again().backward
+        assert graph is not None
+        return stored.checked(graph, known.spec["backward"]["fingerprint"], "stream")
+
+    return native_plan(known.spec, backward, compile=compile_plan)
 
 
 def bytes_moved(graph: Graph, hints: dict[str, int]) -> int:

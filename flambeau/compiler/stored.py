@@ -176,6 +176,20 @@ def load(name: str) -> list[StoredPlan]:
         return []
 
 
+def checked(graph: Graph, kept: str, name: str) -> Graph:
+    """A graph that was traced again, if it is what was kept.
+
+    Raises:
+        RuntimeError: the trace is another one now.
+    """
+    if fingerprint(graph) != kept:
+        raise RuntimeError(
+            f"[{name}] its stored plan is not what is traced now\n"
+            "hint: flambeau.compiler.cache.clear() forgets it; please report this"
+        )
+    return graph
+
+
 def find(name: str, numbers: list[int]) -> StoredPlan | None:
     """The newest plan under a name whose guards hold."""
     return next((plan for plan in reversed(load(name)) if plan.holds(numbers)), None)
@@ -252,6 +266,7 @@ def _levels() -> tuple[cache.Level | None, cache.Level]:
 __all__ = [
     "MAX_PLANS",
     "StoredPlan",
+    "checked",
     "execution_of",
     "find",
     "fingerprint",

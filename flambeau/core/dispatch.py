@@ -153,11 +153,7 @@ class Source:
         if spec["returns"] == "named":
             assert self.structure is not None
             rest["returns"] = self.structure()
-        gradient = spec["backward"]
-        if gradient is not None:
-            op = _graph_op(gradient["op"], gradient["signature"], backward, gradient)
-            rest["backward"] = gradient | {"op": op}
-        return _core.Plan(spec | rest)
+        return native_plan(spec, backward, **rest)
 
 
 def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
@@ -194,20 +190,35 @@ def _struct_sequence(overload: Overload) -> Any:
     return _structs[key]
 
 
-def graph_op(graph: Graph, name: str) -> Any:
-    """A Graph as a native op: it takes tensors, then integers, then numbers."""
-    from flambeau.core.specify import signature_of
+def native_plan(spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
+    """The Plan of a specification whose gradients are another Graph, made into an op.
 
-    return _graph_op(name, signature_of(graph), lambda: graph, {})
+    Args:
+        spec: plain data, see `core.specify.Specification`.
+        backward: gives that Graph.
+        rest: entries that are no plain data.
+    """
+    gradient = spec["backward"]
+    if gradient is not None:
+        op = graph_op(gradient["op"], gradient["signature"], backward, gradient)
+        rest["backward"] = gradient | {"op": op}
+    return _core.Plan(spec | rest)
 
 
-def _graph_op(
+def graph_op(
     name: str,
     signature: tuple[int, tuple[str, ...], int],
     graph: Callable[[], Graph],
     notes: dict[str, Any],
 ) -> Any:
-    """The op of a Graph that may not have been traced yet; `notes` may have its fingerprint."""
+    """A Graph as a native op: it takes tensors, then integers, then numbers.
+
+    Args:
+        name: of the op.
+        signature: see `core.specify.signature_of`.
+        graph: gives the Graph, which may not have been traced yet.
+        notes: may have its "fingerprint".
+    """
 
     def specify(call: Call) -> Specification:
         from flambeau.core.specify import specify_graph
@@ -314,14 +325,10 @@ class _Known:
         finally:
             promotion.set_default(present)
         found.made.graph.notes.pop("keep", None)
-        backward = found.made.backward
-        marks = [stored.fingerprint(found.made.graph), backward and stored.fingerprint(backward)]
-        gradient = self.known.spec["backward"]
-        if marks != [self.known.fingerprint, gradient and gradient["fingerprint"]]:
-            raise RuntimeError(
-                f"[{self.known.spec['name']}] its stored plan is not what its definition says now\n"
-                "hint: flambeau.compiler.cache.clear() forgets it; please report this"
-            )
+        spec, made = self.known.spec, found.made
+        stored.checked(made.graph, self.known.fingerprint, spec["name"])
+        if made.backward is not None:
+            stored.checked(made.backward, spec["backward"]["fingerprint"], spec["name"])
         return found
 
     def _backward(self) -> Graph:

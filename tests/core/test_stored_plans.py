@@ -300,7 +300,7 @@ def test_another_trace_than_the_stored_one_is_an_error(machine, monkeypatch):
     plan = dispatch.builder(REGISTRY["exp"].overloads[0], "functional")((x,))
     sine = specify.specify_call(REGISTRY["sin"].overloads[0], "functional", (x,))
     monkeypatch.setattr(specify, "specify_call", lambda *_: sine)
-    with pytest.raises(RuntimeError, match="stored plan is not what its definition says"):
+    with pytest.raises(RuntimeError, match="its stored plan is not what is traced now"):
         plan.graph.outputs  # noqa: B018 - asking is what traces
 
 
