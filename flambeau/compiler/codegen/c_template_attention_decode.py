@@ -13,9 +13,11 @@ values. `c_template_attention_join` puts segments together.
 from __future__ import annotations
 
 from flambeau.compiler.codegen.c_attention import Attention
-from flambeau.compiler.codegen.c_types import kind_bits
+from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
+
+AHEAD = 64  # rows of keys that memory is fetched before their use
 
 _ROW = """\
 /* Weights of a row in place of its scores: -inf where a key is not seen. Returns the factor of what
@@ -55,40 +57,45 @@ static <T> fb_kernel_row(long long count, <T> *s, <T> *state) {
   state[1] = fb_fma_<T>(state[1], factor, lanes[0]);
   return factor;
 }
-
-/* Fetches rows of keys or values that come soon. */
-static inline void fb_kernel_fetch(const <M> *from, long long step, long long size,
-    long long count) {
-  for (long long j = 0; j < count; ++j)
-    for (long long d = 0; d < size; d += <LINE>) __builtin_prefetch(from + j * step + d);
-}
 """
 
 _SEGMENT = """\
-/* Scores of a block, [row][key]. */
+/* Scores of a segment, [row][key]: its keys come from memory in one stream, its values later in
+   another one. */
 static void fb_kernel_few(const <M> *keys, long long step, long long d_step, long long size,
-    long long rows, long long count, long long left, const <M> *values, long long v_step,
-    long long width, const <T> *queries, <T> *slab, <T> *s) {
+    long long rows, long long count, const <T> *queries, <T> *slab, <T> *s) {
   for (long long j = 0; j < count; j += <C>) {
-    const long long used = count - j < <C> ? count - j : <C>, ahead = left - j - <C>;
-    fb_kernel_fetch(keys + (j + <C>) * step, step, size, ahead < <C> ? ahead : <C>);
-    fb_kernel_fetch(values + j * v_step, v_step, width, used);
-    <pack>(used, <C>, size, keys + j * step, step, d_step, slab, <C>);
+    const long long used = count - j < <C> ? count - j : <C>;
+    const <M> *from = keys + j * step;
     long long d = 0;
+    if (used == <C> && d_step == 1)
+      for (long long i = 0; i < <C>; i += <N>)
+        for (d = 0; d + <N> <= size; d += <N>)
+          fb_kernel_stream(from + i * step + d, step, <N> - 1, <AHEAD>, slab + d * <C> + i, <C>);
+    if (d < size)
+      <pack>(used, <C>, size - d, from + d * d_step, step, d_step, slab + d * <C>, <C>);
+    d = 0;
     do {
       const long long part = size - d < 256 ? size - d : 256;
-      <micro>(rows, part, queries + d * rows, slab + d * <C>, <C>, s + j, <KEYS>, d > 0);
+      <micro>(rows, part, queries + d * rows, slab + d * <C>, <C>, s + j, <SEGMENT>, d > 0);
       d += 256;
     } while (d < size);
   }
 }
 
+/* One row's sums of values, [d], in whole vectors of rows that lie along memory. */
+static void fb_kernel_one(long long count, long long width, const <M> *values, long long step,
+    const <T> *weights, <T> *chain) {
+  long long d = 0;
+ONE}
+
 static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
     const fb_kernel_work *w, <T> *parts, <T> *scratch) {
   const long long rows = w->last, size = n[5], width = n[6], part_size = width + 2;
+  const long long whole_width = width / <N> * <N>;
   const long long pitch = (width + <C> - 1) / <C> * <C>;
   <T> *queries = scratch, *slab = queries + <R> * size, *given = slab + <C> * size;
-  <T> *s = given + <C> * <KEYS>, *panel = s + <R> * <KEYS>, *chain = panel + <R> * <KEYS>;
+  <T> *all = given + <C> * <KEYS>, *panel = all + <R> * <SEGMENT>, *chain = panel + <R> * <KEYS>;
   <T> *sums = chain + <R> * pitch, *bias = sums + <R> * pitch;
   <T> state[2 * <R>], factors[<R>];
   long long ends[<R>];
@@ -108,23 +115,31 @@ static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
   for (long long i = 0; i < rows * pitch; ++i) sums[i] = 0;
   const <M> *from_k = (const <M> *)p[1] + w->batch * n[13] + w->head * n[14];
   const <M> *from_v = (const <M> *)p[2] + w->batch * n[17] + w->head * n[18];
+  if (w->first < w->top)
+    fb_kernel_few(from_k + w->first * n[15], n[15], n[16], size, rows, w->top - w->first, queries,
+        slab, all);
   for (long long key = w->first; key < w->top; key += <KEYS>) {
     const long long count = w->top - key < <KEYS> ? w->top - key : <KEYS>;
-    fb_kernel_few(from_k + key * n[15], n[15], n[16], size, rows, count, w->top - key,
-        from_v + key * n[19], n[19], width, queries, slab, s);
+    <T> *s = all + (key - w->first);
     const long long whole = (count + <LANES> - 1) / <LANES> * <LANES>;
     for (long long r = 0; r < rows; ++r) {
-      <T> *row = s + r * <KEYS>;
+      <T> *row = s + r * <SEGMENT>;
 MASKED      long long end = ends[r] - key < 0 ? 0 : ends[r] - key < count ? ends[r] - key : count;
       for (; end < whole; ++end) row[end] = -<infinity>;
       factors[r] = fb_kernel_row(whole, row, state + 2 * r);
     }
     if (rows > 1)
       for (long long r = 0; r < rows; ++r)
-        for (long long j = 0; j < count; ++j) panel[j * rows + r] = s[r * <KEYS> + j];
-    for (long long d = 0; d < width; d += <C>) {
+        for (long long j = 0; j < count; ++j) panel[j * rows + r] = s[r * <SEGMENT> + j];
+    const long long alone = rows == 1 && n[20] == 1 ? whole_width : 0;
+    if (alone) fb_kernel_one(count, alone, from_v + key * n[19], n[19], s, chain);
+    for (long long d = alone; d < width; d += <C>) {
       const long long used = width - d < <C> ? width - d : <C>;
       const <M> *from = from_v + key * n[19] + d * n[20];
+      const long long later = w->top - key - <KEYS> < <KEYS> ? w->top - key - <KEYS> : <KEYS>;
+      for (long long j = 0; n[20] == 1 && j < later; ++j)
+        for (long long e = 0; e < used; e += <LINE>)
+          __builtin_prefetch(from + (<KEYS> + j) * n[19] + e, 0, 2);
       const <T> *values = (const <T> *)from;
       long long step = n[19];
       if (!<direct> || n[20] != 1 || used < <C>) {
@@ -179,7 +194,34 @@ def print_template(kernel: Kernel, target: Target) -> str:
     segment = _SEGMENT.replace("MASKED", _BIAS if made.mask else "")
     segment = segment.replace("MASK", made.mask_memory).replace("PARTS", str(3 + bool(made.mask)))
     segment = segment.replace("<direct>", str(int(made.stored == made.kind)))
-    row = _ROW.replace("<LINE>", str(512 // kind_bits(made.stored_kind)))
+    segment = segment.replace("<LINE>", str(512 // kind_bits(MEMORY_KIND[made.stored])))
+    segment = segment.replace("<AHEAD>", str(AHEAD)).replace("ONE", _one(made))
     masks = made.mask_packing() if made.mask else ""
-    parts = [made.micro.text(), made.micro.packing(made.stored), masks, made.run()]
-    return "".join([*parts, made.fill(row), made.fill(segment)])
+    stream = made.block(made.stored, "fb_kernel_stream", ahead=True)
+    parts = [made.micro.text(), made.micro.packing(made.stored), masks, made.run(), stream]
+    return "".join([*parts, made.fill(_ROW), made.fill(segment)])
+
+
+def _one(made: Attention) -> str:
+    """Loops over eight vectors of a row of values at once, then over what is left of them."""
+    lines = []
+    memory, n = MEMORY_KIND[made.stored], made.micro.lanes
+    for vectors in (8, 4, 2, 1):
+        loaded = f"*(const {memory}x{n} *)(row + d + PLACE)"
+        if made.stored in HALVES:
+            loaded = f"fb_from{made.stored}_u16x{n}({loaded})"
+        sums = ", ".join(f"t{i} = {{0}}" for i in range(vectors))
+        lines += [
+            f"  for (; d + {vectors * n} <= width; d += {vectors * n}) {{",
+            f"    <V> {sums};",
+            "    const <M> *row = values;",
+            "    for (long long k = 0; k < count; ++k, row += step) {",
+            "      const <V> w = fb_splat_<V>(weights[k]);",
+        ]
+        for i in range(vectors):
+            lines.append(
+                f"      t{i} = fb_fma_<V>(w, {loaded.replace('PLACE', str(i * n))}, t{i});"
+            )
+        lines += ["    }", *(f"    *(<V> *)(chain + d + {i * n}) = t{i};" for i in range(vectors))]
+        lines.append("  }")
+    return "\n".join([*lines, ""])

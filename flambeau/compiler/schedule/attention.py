@@ -162,7 +162,8 @@ def _decode_scratch(problem: _Problem) -> Size:
     """Bytes of the layout in `c_template_attention_decode`."""
     rows, columns = problem.micro.rows, problem.micro.columns
     pitch = mul(ceildiv(problem.width, columns), columns)
-    elements = mul(problem.size, rows + columns) + columns * KEYS + 2 * rows * KEYS + KEYS
+    elements = mul(problem.size, rows + columns) + columns * KEYS + rows * SEGMENT
+    elements = elements + rows * KEYS + KEYS
     return mul(elements + mul(pitch, 2 * rows), ITEM_SIZE[problem.kind])
 
 
