@@ -10,6 +10,7 @@ PARTS = (
     "first_call",
     "throughput",
     "rest",
+    "attention",
     "compile_time",
     "demo_model",
     "whole_models",

@@ -1,0 +1,111 @@
+"""Attention beside PyTorch: forward, forward and backward, and decoding with a long cache.
+
+`python -m bench attention`. Decoding reads every key and value once, so its bound is memory: the
+note tells the fraction of what `roofline_peaks` reads with as many threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import flambeau
+from bench import roofline_peaks
+from bench.harness import Row, compare, publish
+
+LENGTHS = (128, 512, 1024, 2048, 4096)
+HEADS = ((8, 64), (16, 128))  # heads, size of a head
+DECODE = ((8, 64, 4096), (8, 64, 32768), (16, 128, 4096), (16, 128, 32768))
+DTYPES = ("float32", "bfloat16")
+
+
+def operands(t: Any, heads: int, length: int, keys: int, size: int, dtype: str) -> list[Any]:
+    """Query, key, value and the gradient of the result."""
+    t.manual_seed(0)
+    drawn = [t.randn(1, heads, rows, size) for rows in (length, keys, keys, length)]
+    return [x.to(getattr(t, dtype)) for x in drawn]
+
+
+def forward(t: Any, x: list[Any], causal: bool) -> Callable[[], Any]:
+    """A call without gradients."""
+
+    def call() -> Any:
+        with t.no_grad():
+            return t.nn.functional.scaled_dot_product_attention(*x[:3], is_causal=causal)
+
+    return call
+
+
+def training(t: Any, x: list[Any], causal: bool) -> Callable[[], Any]:
+    """A call and its gradients."""
+    wanted = [y.requires_grad_() for y in x[:3]]
+
+    def call() -> Any:
+        out = t.nn.functional.scaled_dot_product_attention(*wanted, is_causal=causal)
+        return t.autograd.grad(out, wanted, x[3])
+
+    return call
+
+
+def cases() -> Iterator[tuple[int, int, int, bool]]:
+    """Heads, size, length, causal."""
+    for heads, size in HEADS:
+        for length in LENGTHS:
+            for causal in (False, True):
+                yield heads, size, length, causal
+
+
+def rows(part: Callable[..., Any], threads: int, dtype: str = "float32") -> list[Row]:
+    """Many queries."""
+    found = []
+    for heads, size, length, causal in cases():
+        both = [operands(t, heads, length, length, size, dtype) for t in (flambeau, torch)]
+        ours, theirs = (part(t, x, causal) for t, x in zip((flambeau, torch), both, strict=True))
+        name = f"{heads} heads of {size}, {length} tokens{', causal' * causal}"
+        row = compare(name, ours, theirs, blocks=5, seconds=0.02, threads=threads)
+        products = 7 if part is training else 2
+        flops = products * 2 * heads * length * length * size / (1 + causal)
+        row.note = f"{flops / row.ours / 1e9:.0f} GFLOP/s"
+        found.append(row)
+    return found
+
+
+def decode(threads: int, dtype: str, bandwidth: float) -> list[Row]:
+    """One query."""
+    found = []
+    for heads, size, keys in DECODE:
+        both = [operands(t, heads, 1, keys, size, dtype) for t in (flambeau, torch)]
+        calls = (forward(t, x, False) for t, x in zip((flambeau, torch), both, strict=True))
+        name = f"{heads} heads of {size}, {keys} keys"
+        row = compare(name, *calls, blocks=7, seconds=0.05, threads=threads)
+        nbytes = 2 * heads * keys * size * (4 if dtype == "float32" else 2)
+        rate = nbytes / row.ours
+        row.note = f"{rate / 1e9:.1f} GB/s, {rate / bandwidth:.0%} of memory's"
+        found.append(row)
+    return found
+
+
+def main() -> None:
+    """Runs all tables on one and on two threads."""
+    tables: list[tuple[str, list[Row], float | None]] = []
+    peaks = roofline_peaks.load()
+    for threads in (1, 2):
+        flambeau.set_num_threads(threads)
+        torch.set_num_threads(threads)
+        label = f"{threads} thread(s)"
+        tables.append((f"forward, {label}", rows(forward, threads), 0.8))
+        tables.append((f"forward + backward, {label}", rows(training, threads), 0.8))
+        bandwidth = roofline_peaks.bandwidths(peaks, threads)["DRAM"]["read"]
+        for dtype in DTYPES:
+            found = decode(threads, dtype, bandwidth)
+            tables.append((f"decode {dtype}, {label}", found, None))
+        for part in (forward, training):
+            title = f"{part.__name__} bfloat16, {label}"
+            tables.append((title, rows(part, threads, "bfloat16"), None))
+    publish("attention", tables)
+
+
+if __name__ == "__main__":
+    main()
