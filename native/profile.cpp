@@ -89,7 +89,9 @@ int64_t thread_number() {
 
 void forget_profile() {  // in a forked child: its parent's profile is none of its business
   profile_flags.store(0);
-  registry.store(new Registry());
+  auto* fresh = new Registry();
+  fresh->session.store(registry.load()->session.load() + 1);  // its open ranges are strangers here
+  registry.store(fresh);
   own_log = OwnLog();
   profiled_routine = nullptr;
 }
