@@ -37,11 +37,29 @@ static inline FB_ALWAYS @V@ @fb@_even(const @K@x1 *from, long long first, long l
   const @V@ b = @fb@_load(from + @L@, first > @L@ ? first - @L@ : 0, last > @L@ ? last - @L@ : 0);
   return (@V@)FB_SHUFFLE2(@V@, a, b, @even@);
 }
+
+#ifdef @wide@
+/* Bits [low, high) of 64, of which none may be there. */
+static inline FB_ALWAYS unsigned long long @fb@_columns(long long high, long long low) {
+  const unsigned long long all = ~0ull;
+  if (high <= 0 || low >= 64) return 0;
+  return (high >= 64 ? all : ~(all << high)) & (low <= 0 ? all : all << low);
+}
+
+/* Lanes 0, stride, .. of the row from here on, those whose bits are set. */
+static inline FB_ALWAYS @V@ @fb@_pick(const @T@ *from, unsigned long long inside,
+                                      long long stride) {
+  const @V@ a = @masked@(from, inside);
+  if (stride == 1) return a;
+  const @V@ b = @masked@(from + @L@, inside >> @L@);
+  return (@V@)FB_SHUFFLE2(@V@, a, b, @even@);
+}
+#endif
 """
 
 # The gathering of windows as rows of a matrix.
 GATHER = """\
-typedef struct { int lane, count, batch, at[3]; } @fb@_piece;
+typedef struct { int lane, count, batch, at[3]; long long where; } @fb@_piece;
 
 /* Runs of places that lie in one row, at most a vector long; then nothing, up to `width`. */
 static int @fb@_pieces(const @fb@_image *s, long long column, long long columns, long long width,
@@ -54,12 +72,12 @@ static int @fb@_pieces(const @fb@_image *s, long long column, long long columns,
     if (lane < columns) {
       count = @fb@_min(count, @fb@_min(columns - lane, s->places[2] - at[2]));
       out[found++] = (@fb@_piece){(int)lane, (int)count, (int)rest,
-                                  {(int)at[0], (int)at[1], (int)at[2]}};
+                                  {(int)at[0], (int)at[1], (int)at[2]}, 0};
       at[2] += count;
       for (int d = 2; d > 0 && at[d] == s->places[d]; --d) { at[d] = 0; ++at[d - 1]; }
       if (at[0] == s->places[0]) { at[0] = 0; ++rest; }
     } else {
-      out[found++] = (@fb@_piece){(int)lane, (int)count, -1, {0, 0, 0}};
+      out[found++] = (@fb@_piece){(int)lane, (int)count, -1, {0, 0, 0}, 0};
     }
     lane += count;
   }
@@ -103,11 +121,72 @@ static void @fb@_lines(const @T@ *from, long long step, long long channel, long 
   }
 }
 
+#ifdef @wide@
+/* One piece of `count` channels: lanes whose bits are set are inside of the image. */
+static inline FB_ALWAYS void @fb@_masked_lines(const @T@ *from, unsigned long long inside,
+                                               long long stride, long long channel,
+                                               long long count, @K@x1 *to, long long to_step,
+                                               long long room) {
+  if (room >= @L@)
+    for (; count > 0; --count, from += channel, to += to_step)
+      *(@V@ *)to = @fb@_pick(from, inside, stride);
+  else
+    for (; count > 0; --count, from += channel, to += to_step)
+      fb_storem_@V@(to, @fb@_pick(from, inside, stride), room);
+}
+
+/* As below for images whose rows lie along memory, with a stride of 1 or 2 along them. */
+static void @fb@_gather_wide(const @fb@_image *s, @fb@_piece *pieces, int found, long long width,
+                             long long pitch, long long row, long long rows, @K@x1 *to) {
+  const long long taps = s->taps[0] * s->taps[1] * s->taps[2], stride = s->stride[2];
+  const long long low = row / taps, low_tap = row % taps;
+  const long long high = (row + rows) / taps, high_tap = (row + rows) % taps;
+  const unsigned long long e0 = s->extent[0], e1 = s->extent[1];
+  for (int i = 0; i < found; ++i) {
+    @fb@_piece *e = pieces + i;
+    for (int d = 0; d < 3; ++d) e->at[d] = e->at[d] * s->stride[d] + s->offset[d];
+    e->where = e->batch * s->batch + e->at[0] * s->step[0] + e->at[1] * s->step[1] + e->at[2];
+  }
+  long long t0 = 0, t1 = 0, t2 = -1;
+  for (long long tap = 0; tap < taps; ++tap) {
+    if (++t2 == s->taps[2]) { t2 = 0; if (++t1 == s->taps[1]) { t1 = 0; ++t0; } }
+    const long long c = low + (tap < low_tap), end = high + (tap < high_tap);
+    if (c >= end) continue;
+    const long long z = t0 * s->tap_step[0], y = t1 * s->tap_step[1], x = t2 * s->tap_step[2];
+    const @T@ *from = s->data + z * s->step[0] + y * s->step[1] + x + c * s->channel;
+    @K@x1 *line = to + (c * taps + tap - row) * pitch;
+    for (int i = 0; i < found; ++i) {
+      const @fb@_piece *e = pieces + i;
+      const long long at = e->at[2] + x, room = width - e->lane;
+      unsigned long long inside = @fb@_columns(s->extent[2] - at, -at) &
+                                  @fb@_columns(stride * (e->count - 1) + 1, 0);
+      if (e->batch < 0 || (unsigned long long)(e->at[0] + z) >= e0 ||
+          (unsigned long long)(e->at[1] + y) >= e1)
+        inside = 0;
+      if (inside == 0)
+        @fb@_lines(from, 1, 0, 0, 0, end - c, line + e->lane, taps * pitch, room);
+      else if (stride == 1)
+        @fb@_masked_lines(from + e->where, inside, 1, s->channel, end - c, line + e->lane,
+                          taps * pitch, room);
+      else
+        @fb@_masked_lines(from + e->where, inside, 2, s->channel, end - c, line + e->lane,
+                          taps * pitch, room);
+    }
+  }
+}
+#endif
+
 /* to[r * pitch + j] = what the window at place `column + j` has under (channel, tap) `row + r`. */
 static void @fb@_gather(const @fb@_image *s, long long column, long long columns, long long width,
                         long long pitch, long long row, long long rows, @K@x1 *to) {
   @fb@_piece pieces[@CHUNK@ + 8];
   const int found = @fb@_pieces(s, column, columns, width, pieces);
+#ifdef @wide@
+  if (s->stride[2] <= 2 && s->step[2] == 1) {
+    @fb@_gather_wide(s, pieces, found, width, pitch, row, rows, to);
+    return;
+  }
+#endif
   const long long taps = s->taps[0] * s->taps[1] * s->taps[2];
   for (long long tap = 0; tap < taps; ++tap) {
     const long long c = row > tap ? (row - tap + taps - 1) / taps : 0;
@@ -270,6 +349,22 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
     @pack@(height, height, depth, from + first * linear, w->row, linear, to, height);
     return;
   }
+#ifdef @wide@
+  if (taps <= @L@ && w->step[2] == 1 && (w->taps[1] == 1 || w->step[1] == w->taps[2]) &&
+      (w->taps[0] == 1 || w->step[0] == w->taps[1] * w->taps[2])) {
+    for (long long k = first, tap = first % taps; k < first + depth; k += taps - tap, tap = 0) {
+      const long long count = @fb@_min(taps - tap, first + depth - k);
+      const @T@ *line = from + k / taps * w->channel + tap;
+      @V@ r[@L@];
+      for (long long i = 0; i < @L@; ++i)
+        r[i] = @masked@(line + (i < height ? i : 0) * w->row, (1u << count) - 1);
+      @pack@_turn(r);
+      for (long long t = 0; t < count; ++t)
+        fb_storem_@V@(to + (k - first + t) * height, r[t], height);
+    }
+    return;
+  }
+#endif
   for (long long tap = 0; tap < taps; ++tap) {
     const long long c = first > tap ? (first - tap + taps - 1) / taps : 0;
     const long long end = first + depth > tap ? (first + depth - tap + taps - 1) / taps : 0;

@@ -83,24 +83,6 @@ static inline FB_ALWAYS long long @fb@_is_direct(const @fb@_image *s, long long 
 #endif
 }
 
-#ifdef @wide@
-/* Bits [low, high) of 64, of which none may be there. */
-static inline FB_ALWAYS unsigned long long @fb@_columns(long long high, long long low) {
-  const unsigned long long all = ~0ull;
-  if (high <= 0 || low >= 64) return 0;
-  return (high >= 64 ? all : ~(all << high)) & (low <= 0 ? all : all << low);
-}
-
-/* Lanes 0, stride, .. of the row from here on, those whose bits are set. */
-static inline FB_ALWAYS @V@ @fb@_pick(const @T@ *from, unsigned long long inside,
-                                      long long stride) {
-  const @V@ a = @masked@(from, inside);
-  if (stride == 1) return a;
-  const @V@ b = @masked@(from + @L@, inside >> @L@);
-  return (@V@)FB_SHUFFLE2(@V@, a, b, @even@);
-}
-#endif
-
 /* Fills a band for places (place0, row ..): what is written last spills into what comes next. */
 static void @fb@_fill(const @fb@_image *s, const @fb@_band *b, const @T@ *channel, long long place0,
                       long long row, long long height, @K@x1 *to) {
