@@ -11,6 +11,7 @@ PARTS = (
     "throughput",
     "rest",
     "attention",
+    "convolution",
     "compile_time",
     "demo_model",
     "whole_models",

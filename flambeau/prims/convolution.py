@@ -16,6 +16,7 @@ of 256 as those of products; places outside of x count as zeros of the sum.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -152,8 +153,9 @@ def _reference(name: str, arrays: list[Any], constants: dict[str, Any]) -> Any:
             elif name == "convolution_input":
                 x[right] += numpy.einsum("oc,no...->nc...", w, y[left])
             else:
-                flat_y = y[left].reshape(x.shape[0], outer, -1)
-                flat_x = x[right].reshape(x.shape[0], inner, -1)
+                count = math.prod(map(len, places))
+                flat_y = y[left].reshape(x.shape[0], outer, count)
+                flat_x = x[right].reshape(x.shape[0], inner, count)
                 weight[(to, slice(None), *at)] = numpy.einsum("nop,ncp->oc", flat_y, flat_x)
     return {"convolution": y, "convolution_input": x, "convolution_weight": weight}[name]
 
