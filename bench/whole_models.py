@@ -2,6 +2,7 @@
 
     python -m bench.whole_models              all of them (most of the time is PyTorch's compiler)
     python -m bench.whole_models resnet lstm  these; the rows of others stay as they were
+    python -m bench.whole_models --quick      without what needs PyTorch's compiler
 
 Layers have the width of the papers; depth, vocabulary and inputs are cut so that two cores need
 some hundred milliseconds a step. Each model, mode and number of threads has a process of its own
@@ -29,10 +30,11 @@ from bench.harness import RESULTS, Row, block, compare, publish
 MODES = ("inference", "training")
 KINDS = ("eager", "compiled")
 FRAMEWORKS = ("flambeau", "torch")
+PAIRS = (("eager", "eager"), ("compiled", "eager"), ("compiled", "compiled"))  # ours, theirs
 TITLES = {
-    (mode, kind): f"{mode.capitalize()}, {kind}, against PyTorch {kind}"
+    (mode, *pair): f"{mode.capitalize()}, {pair[0]} against PyTorch {pair[1]}"
     for mode in MODES
-    for kind in KINDS
+    for pair in PAIRS
 }
 COLD, WARM = "Compilation, cold", "Compilation, warm"
 BOUNDS = dict.fromkeys(TITLES.values(), 1.0) | {COLD: 0.1, WARM: 0.1}
@@ -103,19 +105,24 @@ def _step(t: Any, case: Case, name: str, mode: str, kind: str) -> Step:
     return lambda: call(*batch).item()
 
 
-def child(name: str, mode: str, threads: int, first_only: bool) -> None:
-    """Measures one model in this process; prints JSON."""
+def child(name: str, mode: str, threads: int, what: str) -> None:
+    """Measures one model in this process; prints JSON.
+
+    Args:
+        what: "all", "quick" (nothing that needs PyTorch's compiler) or "first" (only first calls).
+    """
     ours, theirs = (steps(framework, name, mode) for framework in FRAMEWORKS)
     for framework in FRAMEWORKS:
         __import__(framework).set_num_threads(threads)
     losses = [ours["eager"](), theirs["eager"]()]
     if not math.isclose(*losses, rel_tol=1e-4):
         raise RuntimeError(f"[bench] {name}: first losses differ: {losses}")
-    first = [first_call(calls["compiled"]) for calls in (ours, theirs)]
-    rows: dict[str, dict[str, Any]] = {}
-    for kind in () if first_only else KINDS:
-        row = compare(CASES[name].title, ours[kind], theirs[kind], 5, 0.2, threads)
-        rows[kind] = asdict(row)
+    first = [] if what == "quick" else [first_call(calls["compiled"]) for calls in (ours, theirs)]
+    pairs = {"all": PAIRS, "quick": PAIRS[:2], "first": ()}[what]
+    rows = [
+        asdict(compare(CASES[name].title, ours[mine], theirs[other], 5, 0.2, threads))
+        for mine, other in pairs
+    ]
     print(json.dumps({"first": first, "rows": rows}))
 
 
@@ -129,7 +136,7 @@ def first_call(call: Step) -> float:
     return max(first + second - 2 * steady, 1e-6)
 
 
-def measure(name: str, mode: str, threads: int, caches: str, first_only: bool = False) -> Any:
+def measure(name: str, mode: str, threads: int, caches: str, what: str) -> Any:
     """Runs `child` in a fresh process whose caches live in `caches`."""
     environment = os.environ | {
         "FLAMBEAU_CACHE_DIR": f"{caches}/flambeau",
@@ -138,7 +145,7 @@ def measure(name: str, mode: str, threads: int, caches: str, first_only: bool = 
         # PyTorch's threads spin while they wait; on a busy machine that costs it a factor of ten.
         "OMP_WAIT_POLICY": "passive",
     }
-    words = ["--child", name, mode, str(threads), str(int(first_only))]
+    words = ["--child", name, mode, str(threads), what]
     command = [sys.executable, "-m", "bench.whole_models", *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -146,20 +153,20 @@ def measure(name: str, mode: str, threads: int, caches: str, first_only: bool = 
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def rows_of(name: str, threads: int) -> dict[str, list[Row]]:
+def rows_of(name: str, threads: int, what: str) -> dict[str, list[Row]]:
     """All rows of one model with one number of threads, by table."""
-    found: dict[str, list[Row]] = {title: [] for title in BOUNDS}
+    found: dict[str, list[Row]] = {}
     for mode in MODES:
         with tempfile.TemporaryDirectory() as caches:
-            result = measure(name, mode, threads, caches)
-            firsts = {COLD: result["first"]}
-            if threads == 2:
-                firsts[WARM] = measure(name, mode, threads, caches, first_only=True)["first"]
-        for kind in KINDS:
-            found[TITLES[mode, kind]].append(Row(**result["rows"][kind]))
+            result = measure(name, mode, threads, caches, what)
+            firsts = {COLD: result["first"]} if result["first"] else {}
+            if firsts and threads == 2:
+                firsts[WARM] = measure(name, mode, threads, caches, "first")["first"]
+        for pair, row in zip(PAIRS, result["rows"], strict=False):
+            found.setdefault(TITLES[mode, *pair], []).append(Row(**row))
         for title, (ours, theirs) in firsts.items():
             label = f"{CASES[name].title}, {mode}"
-            found[title].append(Row(label, ours, theirs, ours / theirs, threads))
+            found.setdefault(title, []).append(Row(label, ours, theirs, ours / theirs, threads))
     return found
 
 
@@ -173,14 +180,15 @@ def earlier() -> dict[str, list[Row]]:
 def main() -> None:
     """Measures the models that the command line names, or all; publishes after each."""
     if sys.argv[1:2] == ["--child"]:
-        name, mode, threads, first_only = sys.argv[2:]
-        child(name, mode, int(threads), bool(int(first_only)))
+        name, mode, threads_, what = sys.argv[2:]
+        child(name, mode, int(threads_), what)
         return
     tables = earlier()
     names = [word for word in sys.argv[1:] if word in CASES] or list(CASES)
+    what = "quick" if "--quick" in sys.argv else "all"
     for threads in (2, 1):
         for name in names:
-            for title, rows in rows_of(name, threads).items():
+            for title, rows in rows_of(name, threads, what).items():
                 kept = [row for row in tables[title] if not _replaced(row, name, threads)]
                 tables[title] = sorted(kept + rows, key=_place)
             publish("whole_models", [(t, rows, BOUNDS[t]) for t, rows in tables.items() if rows])
