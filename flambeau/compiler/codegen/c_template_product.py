@@ -18,14 +18,18 @@ is all the work.
 
 from __future__ import annotations
 
+import re
+
 from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
 from flambeau.compiler.codegen.c_few_rows import few_rows
 from flambeau.compiler.codegen.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
 from flambeau.compiler.codegen.c_types import MEMORY_KIND
+from flambeau.compiler.codegen.c_values import c_expression
 from flambeau.compiler.targets import Target
-from flambeau.ir.kernel import Kernel
+from flambeau.ir.kernel import Kernel, Pass
+from flambeau.ir.size import affine_in
 from flambeau.ir.template_product import ARGUMENTS, FEW, PITCH
 
 _NARROWED = {"i8": "i8", "u8": "u8", "i16": "i16"}
@@ -81,16 +85,16 @@ class _Printer:
         return [f"  const long long {names};"]
 
     def _batches(self) -> list[str]:
-        """Coordinates q0 .. of a batch, and where its operands start."""
+        """Coordinates p0 .. of a batch, and where its operands start."""
         first = len(ARGUMENTS)
         places = [first + 3 * d for d in range(self.batch)]
         lines = ["  long long rest = batch;"]
         for d in range(self.batch - 1, 0, -1):
-            lines.append(f"  const long long q{d} = rest % n[{places[d]}]; rest /= n[{places[d]}];")
+            lines.append(f"  const long long p{d} = rest % n[{places[d]}]; rest /= n[{places[d]}];")
         if self.batch:
-            lines.append("  const long long q0 = rest;")
+            lines.append("  const long long p0 = rest;")
         offsets = [
-            "".join(f" + q{d} * n[{place + which}]" for d, place in enumerate(places))
+            "".join(f" + p{d} * n[{place + which}]" for d, place in enumerate(places))
             for which in (1, 2)
         ]
         left, right = (
@@ -180,6 +184,7 @@ class _Printer:
                 f"  const long long slabs = (width + {columns - 1}) / {columns};",
                 f"  const long long size_b = packs_b * slabs * depth * {step};",
                 f"  const {kind} *packed = (const {kind} *)p[2] + batch * (size_a + size_b);",
+                *self._direct(),
                 "  if (depth == 0)",
                 f"    __builtin_memset(tile, 0, (unsigned long)(high * pitch) * sizeof({kind}));",
                 *self._few(),
@@ -193,12 +198,48 @@ class _Printer:
             ]
         )
 
+    def _direct(self) -> list[str]:
+        """Where sums are stored as they are, along memory, whole slabs go there without a detour:
+        `direct` columns of the tile."""
+        kind = f"{self.kind}x1"
+        few = f"height <= {FEW} && (b_column == 1 || b_k == 1)" if self.reads_in_place else "0"
+        lines = [
+            f"  const int few = {few};",
+            f"  {kind} *c = tile; long long c_step = pitch, direct = 0;",
+        ]
+        place = self._destination()
+        if place is None:
+            return lines
+        parameter, step, start = place
+        return [
+            *lines,
+            "  if (!swapped && !few && depth) {",
+            f"    direct = wide / {self.micro.columns} * {self.micro.columns};",
+            f"    c_step = {step}; c = ({kind} *)p[{parameter}] + {start} + i0 * c_step + j0;",
+            "  }",
+        ]
+
+    def _destination(self) -> tuple[int, str, str] | None:
+        """Buffer, row stride and start of the only store, where it is of the sums themselves."""
+        (statement,) = self.kernel.body
+        assert isinstance(statement, Pass)
+        if len(statement.stores) != 1 or self.result != self.kind:
+            return None
+        parameter, position, value = statement.stores[0]
+        row = f"p{self.batch}"
+        found = affine_in(position, (row, "r"))
+        if value.op != "k.kept" or found is None or found[0].get("r") != 1:
+            return None
+        texts = [c_expression(found[0].get(row, 0)), c_expression(found[1])]
+        step, start = (re.sub(r"\bn(\d+)\b", r"n[\1]", text) for text in texts)
+        return parameter, step, start
+
     def _few(self) -> list[str]:
         """Up to FEW rows: B is read once, as it lies."""
         if not self.reads_in_place:
             return []
         return [
-            f"  if (height <= {FEW} && (b_column == 1 || b_k == 1)) {{",
+            "  if (few) {",
             f"    {SYMBOL}_few(high, wide, depth, a, a_row, a_k, b + j0 * b_column, b_k, b_column,",
             "      tile, pitch, own);",
             "  } else",
@@ -232,19 +273,21 @@ class _Printer:
             *lines,
             f"      else {pack_b}(used, {columns}, d, b + k * b_k + (j0 + q) * b_column, b_column, "
             f"b_k, slab, {step});",
+            f"      {kind} *to = q < direct ? c : tile;",
+            "      const long long to_step = q < direct ? c_step : pitch;",
             f"      for (long long r = 0; r < high; r += {rows}) {{",
             f"        const long long h = high - r < {rows} ? high - r : {rows};",
             f"        const {kind} *panel = own + r * d{times}, *ahead = packed + size_b;",
             f"        if (packs_a) panel = ahead + ((i0 + r) * depth + k * h){times};",
             f"        {self.micro.name}(h, d, panel, from, step,",
-            f"          tile + r * pitch + q{times}, pitch, k > 0);",
+            f"          to + r * to_step + q{times}, to_step, k > 0);",
             "      }",
             "    }",
         ]
 
     def _write(self) -> list[str]:
         """Rows go through the epilogue; a tile of the transposed product is turned back before."""
-        kind, coordinates = f"{self.kind}x1", "".join(f"q{d}, " for d in range(self.batch))
+        kind, coordinates = f"{self.kind}x1", "".join(f"p{d}, " for d in range(self.batch))
         result = f"const {MEMORY_KIND[self.result]}x1 *"
         call = f"{EPILOGUE}(p, n, x, {coordinates}"
         finish = f"{SYMBOL}_finish"
@@ -258,10 +301,10 @@ class _Printer:
             "    }",
             "    return;",
             "  }",
-            "  for (long long i = 0; i < high; ++i) {",
+            "  for (long long i = 0; direct < wide && i < high; ++i) {",
             f"    {kind} *row = tile + i * pitch;",
             f"    {finish}(row, wide);",
-            f"    {call}i0 + i, j0, j0 + wide, ({result})row - j0);",
+            f"    {call}i0 + i, j0 + direct, j0 + wide, ({result})row - j0);",
             "  }",
         ]
 
