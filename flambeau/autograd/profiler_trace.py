@@ -139,6 +139,8 @@ def _arguments(event: Any) -> Entry:
     if event.bytes:
         found |= {"bytes": event.bytes, "GB/s": round(event.bandwidth / 1e9, 3)}
         found |= {"threads": event.threads, "busy (us)": round(event.busy_time, DIGITS)}
+    if event.estimated_time:
+        found["estimated (us)"] = round(event.estimated_time, DIGITS)
     if event.flops:
         found |= {"flops": event.flops, "GFLOP/s": round(event.flop_rate / 1e9, 3)}
     if event.record.group > 1:

@@ -229,6 +229,11 @@ class FunctionEvent(_Times):
         return [_described(a)[1] for a in self.record.arguments or ()]
 
     @property
+    def estimated_time(self) -> float:
+        """Microseconds that the scheduler thought a launch would take; 0 for what is no launch."""
+        return self.record.work / 1000 if self.kind is EventKind.LAUNCH else 0.0
+
+    @property
     def kernels(self) -> list[Any]:
         """Kernels on devices: none."""
         return []

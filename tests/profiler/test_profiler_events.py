@@ -37,6 +37,7 @@ def test_operators_and_their_launches():
         assert launch.time_range.end <= call.time_range.end
         assert launch.bytes == call.bytes == 2 * x.numel() * 4
         assert call.cpu_time_total >= launch.cpu_time_total > 0
+        assert launch.estimated_time > 0 and call.estimated_time == 0
         assert call.self_cpu_time_total == pytest.approx(
             call.cpu_time_total - launch.cpu_time_total
         )
