@@ -26,7 +26,7 @@ from flambeau.profiler import profile
 
 F = torch.nn.functional
 ROUNDS = 6  # of the machine's measurement: others' work on it comes and goes
-SECONDS, CALLS = 0.2, 25  # of profiled calls per program, at least
+SECONDS, CALLS = 0.2, 60  # of profiled calls per program, at least
 ROWS, COLUMNS = 4096, 2048  # 32 MB of float32: two of them are more than most caches hold
 THREADS = (1, 2)
 Program = Callable[[], object]

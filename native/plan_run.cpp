@@ -314,6 +314,7 @@ void note_region(const Execution& run, const BoundLaunch* bound, size_t count,
   int64_t from = start;
   for (size_t i = 0; i < count; ++i) {
     const ReadyLaunch& ready = *bound[i].ready;
+    if (ready.launch->kernel && ready.chunks <= 0) continue;  // nothing to do at these sizes
     const int64_t busy = clocks[i].busy.load(std::memory_order_relaxed);
     before += busy;
     const double share = all > 0 ? static_cast<double>(before) / static_cast<double>(all) : 1.0;

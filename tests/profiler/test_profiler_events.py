@@ -178,18 +178,22 @@ def test_flops_of_convolutions_and_attention():
         torch.nn.functional.scaled_dot_product_attention(q, q, q)
     assert named(prof, "aten::conv2d")[0].flops >= 2 * (2 * 4 * 6 * 6) * (3 * 3 * 3)
     attention = named(prof, "aten::scaled_dot_product_attention")[0].flops
-    assert attention >= 2 * 2 * (2 * 5 * 5 * 4)
+    assert attention == 2 * 2 * (2 * 5 * 5 * 4)
+    with profile(with_flops=True) as prof:
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    attention = named(prof, "aten::scaled_dot_product_attention")[0].flops
+    assert attention == 2 * 2 * (2 * (5 * 6 // 2) * 4)
 
 
 @pytest.mark.parametrize(("length", "keys"), [(5, 5), (3, 7), (7, 3)])
 def test_pairs_of_causal_attention(length, keys):
-    from flambeau.compiler.schedule.flops import _pairs
+    from flambeau.compiler.schedule.flops import pairs
 
     upper = sum(1 for i in range(length) for j in range(keys) if j <= i)
     lower = sum(1 for i in range(length) for j in range(keys) if j <= i + keys - length)
-    assert _pairs(length, keys, "none") == length * keys
-    assert _pairs(length, keys, "upper") == upper
-    assert _pairs(length, keys, "lower") == lower
+    assert pairs(length, keys, "none") == length * keys
+    assert pairs(length, keys, "upper") == upper
+    assert pairs(length, keys, "lower") == lower
 
 
 def test_flops_of_pointwise_kernels():
