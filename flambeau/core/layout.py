@@ -74,6 +74,22 @@ def follow_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
     return dense_strides(shape, order)
 
 
+def image_strides(value: Node, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
+    """Strides of an image: its channels lie last in memory where those of an operand do.
+
+    As in PyTorch, images of float64 are always contiguous.
+    """
+    plain = contiguous_strides(value.shape)
+    order = (0, *range(2, value.ndim), 1)
+    if value.ndim not in (4, 5) or value.dtype == "f64":
+        return plain
+    for sizes, strides in operands:
+        if len(sizes) == value.ndim and strides == dense_strides(sizes, order):
+            if strides != contiguous_strides(sizes):
+                return dense_strides(value.shape, order)
+    return plain
+
+
 def _aligned(shape: Shape, sizes: Shape, strides: Shape) -> Shape:
     """Strides seen from the broadcast result: 0 where the operand is repeated."""
     lead = len(shape) - len(sizes)

@@ -346,6 +346,7 @@ def _define(count: int) -> Any:
         f"{name}({_ARGUMENTS}, int[] padding=0, int[] dilation=1, int groups=1) -> Tensor",
         where="torch nn.functional",
         promote="keep",
+        layout="image",
         out=False,
         samples=_conv_samples(count),
         errors=_conv_errors(count),
@@ -506,6 +507,7 @@ def _define_transposed(count: int) -> Any:
         "int[] dilation=1) -> Tensor",
         where="torch nn.functional",
         promote="keep",
+        layout="image",
         out=False,
         samples=_transposed_samples(count),
     )(body)

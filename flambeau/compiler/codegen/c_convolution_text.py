@@ -176,6 +176,48 @@ static void @fb@_gather_wide(const @fb@_image *s, @fb@_piece *pieces, int found,
 }
 #endif
 
+#ifdef @wide@
+/* As below for images whose channels lie along memory: blocks of them are turned in registers. */
+static void @fb@_gather_turned(const @fb@_image *s, const @fb@_piece *pieces, int found,
+                               long long width, long long pitch, long long row, long long rows,
+                               @K@x1 *to) {
+  const long long taps = s->taps[0] * s->taps[1] * s->taps[2];
+  const long long low = row / taps, low_tap = row % taps;
+  const long long high = (row + rows) / taps, high_tap = (row + rows) % taps;
+  long long t0 = 0, t1 = 0, t2 = -1;
+  for (long long tap = 0; tap < taps; ++tap) {
+    if (++t2 == s->taps[2]) { t2 = 0; if (++t1 == s->taps[1]) { t1 = 0; ++t0; } }
+    const long long c = low + (tap < low_tap), end = high + (tap < high_tap);
+    if (c >= end) continue;
+    @K@x1 *line = to + (c * taps + tap - row) * pitch;
+    for (int i = 0; i < found; ++i) {
+      const @fb@_piece *e = pieces + i;
+      const long long z = e->at[0] * s->stride[0] + s->offset[0] + t0 * s->tap_step[0];
+      const long long y = e->at[1] * s->stride[1] + s->offset[1] + t1 * s->tap_step[1];
+      const long long x = e->at[2] * s->stride[2] + s->offset[2] + t2 * s->tap_step[2];
+      const long long room = width - e->lane;
+      const long long outside = e->batch < 0 || z < 0 || z >= s->extent[0] || y < 0 ||
+                                y >= s->extent[1];
+      const @T@ *from = s->data + e->batch * s->batch + z * s->step[0] + y * s->step[1];
+      for (long long k = c; k < end; k += @L@) {
+        const long long count = @fb@_min(@L@, end - k);
+        @V@ r[@L@];
+        for (long long l = 0; l < @L@; ++l) {
+          const long long at = x + l * s->stride[2];
+          r[l] = (@V@){0};
+          if (!outside && l < e->count && at >= 0 && at < s->extent[2])
+            r[l] = @masked@(from + at * s->step[2] + k, @fb@_columns(count, 0));
+        }
+        @pack@_turn(r);
+        @K@x1 *out = line + (k - c) * taps * pitch + e->lane;
+        for (long long l = 0; l < count; ++l, out += taps * pitch)
+          if (room >= @L@) *(@V@ *)out = r[l]; else fb_storem_@V@(out, r[l], room);
+      }
+    }
+  }
+}
+#endif
+
 /* to[r * pitch + j] = what the window at place `column + j` has under (channel, tap) `row + r`. */
 static void @fb@_gather(const @fb@_image *s, long long column, long long columns, long long width,
                         long long pitch, long long row, long long rows, @K@x1 *to) {
@@ -184,6 +226,10 @@ static void @fb@_gather(const @fb@_image *s, long long column, long long columns
 #ifdef @wide@
   if (s->stride[2] <= 2 && s->step[2] == 1) {
     @fb@_gather_wide(s, pieces, found, width, pitch, row, rows, to);
+    return;
+  }
+  if (s->channel == 1) {
+    @fb@_gather_turned(s, pieces, found, width, pitch, row, rows, to);
     return;
   }
 #endif
@@ -376,10 +422,40 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
   }
 }
 
+/* Places [column, column + count) of channels that lie side by side. */
+static void @fb@_put_turned(const @fb@_result *s, const @K@x1 *from, long long pitch,
+                            long long height, @T@ *to, long long column, long long count) {
+  long long at[3], rest = column;
+  for (int d = 2; d >= 0; --d) { at[d] = rest % s->places[d]; rest /= s->places[d]; }
+  while (count > 0) {
+    const long long run = @fb@_min(@L@, @fb@_min(count, s->places[2] - at[2]));
+    @T@ *out = to + rest * s->batch + at[0] * s->step[0] + at[1] * s->step[1] + at[2] * s->step[2];
+    @V@ r[@L@];
+    for (long long i = 0; i < @L@; ++i)
+      r[i] = *(const @V@ *)(from + (i < height ? i : 0) * pitch);
+    @pack@_turn(r);
+    for (long long i = 0; i < run; ++i) fb_storem_@V@(out + i * s->step[2], r[i], height);
+    for (at[2] += run; at[2] == s->places[2]; ++rest, at[0] = 0) {
+      at[2] = 0;
+      if (++at[1] < s->places[1]) break;
+      at[1] = 0;
+      if (++at[0] < s->places[0]) break;
+    }
+    from += run;
+    count -= run;
+  }
+}
+
 /* Results of rows [row, row + height), places [column, column + count). */
 static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
                         const @fb@_result *out, long long channel, long long row, long long height,
                         long long column, long long count, const @K@x1 *tile, long long pitch) {
+#if !@fused@
+  if (out->channel == 1 && !out->plain) {
+    @fb@_put_turned(out, tile, pitch, height, out->data + row, column, count);
+    return;
+  }
+#endif
   for (long long i = 0; i < height; ++i, tile += pitch) {
 #if @fused@
     const long long size = out->places[0] * out->places[1] * out->places[2];

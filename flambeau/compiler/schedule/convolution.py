@@ -181,7 +181,7 @@ def places(values: list[Node], reads: Reads) -> RoutineCall:
         {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
     )
     call.chunks = prod((parts, column_tiles, row_tiles))
-    elements = mul(columns + 16, CHUNK) + mul(rows, columns)
+    elements = mul(columns + 16, CHUNK) + mul(rows, columns) + micro.lanes
     call.scratch = mul(elements, ITEM_SIZE[micro.kind])
     return call
 

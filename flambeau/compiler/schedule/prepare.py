@@ -69,6 +69,12 @@ def is_opaque(value: Node) -> bool:
     return record is not None and record.kind in OPAQUE_KINDS and value.op != "check_index"
 
 
+def is_depthwise(value: Node) -> bool:
+    """Whether groups of a convolution or its gradient have one channel: they run along rows."""
+    weight = value.shape if value.op == "convolution_weight" else value.inputs[1].shape
+    return weight[1] == 1 and value.attribute("groups") != 1
+
+
 def number_of(value: Node) -> Node | None:
     """The `full`, negated `full` or `scalar` that a scalar operand is; None if it is computed."""
     while value.op in ("cast", "reshape", "broadcast", "with_derivative"):
@@ -232,7 +238,11 @@ class _Rewriting:
             made = node("s.base", inputs[:1], (("owner", value),), value.dtype, value.shape)
             base, rest = (made,), inputs[1:]
         strided = value.op in STRIDED
-        found = [self._operand(x, strided) for x in rest]
+        in_rows = value.op in CONVOLUTIONS and is_depthwise(value)
+        found = [
+            self._operand(x, strided and not (in_rows and self._geometry(x)[1][-1] != 1))
+            for x in rest
+        ]
         batch: Shape = ()
         if value.op == "matmul":
             found, batch = self._matrices(rest, found)
@@ -425,6 +435,8 @@ def _concatenation(value: Node, inputs: tuple[Node, ...]) -> Node:
 
 def _writes(value: Node, destination: Destination) -> bool:
     """Whether the routine of an opaque node can write to this memory."""
+    if value.op in CONVOLUTIONS and is_depthwise(value):
+        return destination.strides[-1] == 1
     if value.op in ("scatter", "matmul") or value.op in CONVOLUTIONS:
         return True
     if value.op.startswith("attention") and value.ndim == 4:
