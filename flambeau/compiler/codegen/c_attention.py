@@ -227,14 +227,14 @@ class Attention:
         whole, part = f"*(const {memory}x{n} *)row", f"fb_loadm_{memory}x{n}(row, left)"
         if self.stored in HALVES:
             whole, part = (f"fb_from{self.stored}_u16x{n}({x})" for x in (whole, part))
-        return self.block(self.stored, "fb_kernel_square") + self.fill(f"""\
+        return self.block(self.stored, "fb_kernel_square", ahead=True) + self.fill(f"""\
 /* to[d][i] = from[i][d] for i < rows, at most as many as a vector has lanes. */
 static void fb_kernel_turned(long long rows, long long size, const <M> *from, long long step,
     long long d_step, <T> *to, long long to_step) {{
   long long d = 0;
   if (d_step == 1 && rows <= <N>)
     for (; d + <N> <= size; d += <N>)
-      fb_kernel_square(from + d, step, rows - 1, to + d * to_step, to_step);
+      fb_kernel_square(from + d, step, rows - 1, 32, to + d * to_step, to_step);
   if (d < size)
     <pack>(rows, rows, size - d, from + d * d_step, step, d_step, to + d * to_step, to_step);
 }}
@@ -246,7 +246,10 @@ static void fb_kernel_copied(long long rows, long long depth, long long left, co
   if (d_step != 1 || rows > <N>)
     <pack>(rows, rows, depth, from, d_step, step, to, rows);
   else if (left >= <N>)
-    for (long long k = 0; k < depth; ++k, row += step, to += rows) *(<V> *)to = {whole};
+    for (long long k = 0; k < depth; ++k, row += step, to += rows) {{
+      *(<V> *)to = {whole};
+      __builtin_prefetch(row + 16 * step, 0, 2);
+    }}
   else
     for (long long k = 0; k < depth; ++k, row += step, to += rows) *(<V> *)to = {part};
 }}
