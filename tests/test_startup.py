@@ -104,3 +104,17 @@ except AttributeError as error:
 def test_collector_is_left_as_it_was():
     python("import gc, flambeau; assert gc.isenabled()")
     python("import gc; gc.disable(); import flambeau; assert not gc.isenabled()")
+
+
+def test_autograd_methods_load_their_module():
+    code = """
+import flambeau as torch
+x = torch.tensor(2.0, requires_grad=True)
+seen = []
+x.register_hook(seen.append)
+x.backward()
+assert x.grad.item() == 1 and len(seen) == 1
+torch.tensor(1.0, requires_grad=True).retain_grad()
+"""
+    python(code)
+    python("import flambeau as t; t.tensor(2.0, requires_grad=True).backward()")

@@ -122,44 +122,43 @@ def _text(graph: Graph) -> str:
 @functools.cache
 def _environment(target: str | None, compiler: str | None) -> str | None:
     """What all plans of this process depend on, for the settings of these names."""
-    stamp = _package_stamp()
+    try:
+        stamp, built_by = _package_stamp(), toolchain.stamp()
+    except (OSError, ValueError):  # files that come and go, a command that is none
+        return None
     if stamp is None:
         return None
-    try:
-        identity = toolchain.find().identity
-    except RuntimeError:  # the installed kernels serve without a compiler
-        identity = "no compiler"
     found = targets.current()
-    return "\n".join((stamp, sys.version, found.name, repr(found.all_flags), identity))
+    return "\n".join((stamp, sys.version, found.name, repr(found.all_flags), built_by))
 
 
 @functools.cache
 def _package_stamp() -> str | None:
     """Names, sizes and times of the package's files: cheaper than reading them.
 
-    None where a file is younger than this process's copy of it may be.
+    None where a file came here later than this process's copy of it may have been read.
     """
     package = os.path.dirname(os.path.dirname(__file__))
-    files = sorted([*_sources(package), _state(str(sys.modules["flambeau._core"].__file__))])
+    core = str(sys.modules["flambeau._core"].__file__)
+    files = sorted([*_sources(package), _state(core, os.stat(core))])
     began = vars(sys.modules["flambeau"])["_began"]
-    if any(changed > began for _, _, changed in files):
+    if any(changed > began for *_, changed in files):
         return None
     return blake2b(repr(files).encode(), digest_size=16).hexdigest()
 
 
-def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
+def _sources(folder: str) -> Iterator[tuple[str, int, int, int]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
-                state = entry.stat()
-                yield entry.path, state.st_size, state.st_mtime_ns
+                yield _state(entry.path, entry.stat())
             elif entry.name[0] != "_" and entry.is_dir():
                 yield from _sources(entry.path)
 
 
-def _state(path: str) -> tuple[str, int, int]:
-    state = os.stat(path)
-    return path, state.st_size, state.st_mtime_ns
+def _state(path: str, state: os.stat_result) -> tuple[str, int, int, int]:
+    # Installers may give files any time of modification, but not of change.
+    return path, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 # ------------------------------------------------------------------------------- plans

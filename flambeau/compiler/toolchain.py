@@ -85,6 +85,28 @@ def find() -> Compiler:
     Raises:
         RuntimeError: where there is none.
     """
+    located = _locate()
+    if located is None:
+        chosen = settings.get("CC")
+        raise RuntimeError(
+            f"[codegen] no C compiler found{f': {chosen}' if chosen else ''}\n"
+            "hint: install gcc or clang, or `pip install ziglang`, or set FLAMBEAU_CC"
+        )
+    command, file = located
+    identity = _identity(command, file)
+    if "ziglang" not in command:
+        identity = " ".join((identity, *command[1:]))
+    return Compiler(command, identity)
+
+
+def stamp() -> str:
+    """What tells this compiler from others without running it; "" where there is none."""
+    located = _locate()
+    return "" if located is None else _stamp_of(*located)
+
+
+def _locate() -> tuple[tuple[str, ...], str] | None:
+    """Command of the compiler, and the file whose time says whether it is still the same one."""
     chosen = settings.get("CC")
     commands: list[tuple[str, ...]] = [("gcc",), ("clang",), ("cc",)]
     if chosen:
@@ -94,19 +116,20 @@ def find() -> Compiler:
     for command in commands:
         path = _which(command[0])
         if path is not None:
-            identity = _identity((path, *command[1:]), path)
-            return Compiler((path, *command[1:]), " ".join((identity, *command[1:])))
+            return (path, *command[1:]), path
     if not chosen:
         import importlib.util
 
         wheel = importlib.util.find_spec("ziglang")
         if wheel is not None and wheel.origin is not None:
-            command = (sys.executable, "-m", "ziglang", "cc")
-            return Compiler(command, _identity(command, wheel.origin))
-    raise RuntimeError(
-        f"[codegen] no C compiler found{f': {chosen}' if chosen else ''}\n"
-        "hint: install gcc or clang, or `pip install ziglang`, or set FLAMBEAU_CC"
-    )
+            return (sys.executable, "-m", "ziglang", "cc"), wheel.origin
+    return None
+
+
+def _stamp_of(command: tuple[str, ...], file: str) -> str:
+    real = os.path.realpath(file)
+    state = os.stat(real)
+    return f"compiler {command} {real} {state.st_size} {state.st_mtime_ns}"
 
 
 def _which(name: str) -> str | None:
@@ -121,9 +144,7 @@ def _which(name: str) -> str | None:
 
 def _identity(command: tuple[str, ...], file: str) -> str:
     """Family and version, remembered under the file's path, size and time."""
-    state = os.stat(os.path.realpath(file))
-    text = f"compiler {command} {os.path.realpath(file)} {state.st_size} {state.st_mtime_ns}"
-    key = blake2b(text.encode(), digest_size=16).hexdigest()
+    key = blake2b(_stamp_of(command, file).encode(), digest_size=16).hexdigest()
     known = cache.get_blob(key)
     if known is not None:
         return known.decode()

@@ -178,7 +178,6 @@ def _of_autograd(name: str) -> Callable[..., Any]:
 
 AUTOGRAD = ("backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad")
 METHODS: dict[str, Any] = {
-    **{name: _of_autograd(name) for name in AUTOGRAD},
     "__deepcopy__": _deepcopy,
     "__reversed__": _reversed,
     "__array_wrap__": _array_wrap,
@@ -200,5 +199,8 @@ def install() -> None:
     """Gives the native type its Python methods; idempotent, runs on import of the package."""
     for name, value in METHODS.items():
         setattr(_core.Tensor, name, _core.shield(value) if callable(value) else value)
+    for name in AUTOGRAD:
+        if not hasattr(_core.Tensor, name):
+            setattr(_core.Tensor, name, _core.shield(_of_autograd(name)))
     for name, function in OPERATORS.items():
         _core.set_operator(name, _core.shield(function))

@@ -17,7 +17,7 @@ import pytest
 import flambeau as torch
 from flambeau import runtime
 from flambeau.autograd import derive
-from flambeau.compiler import cache, codegen, debug, stored
+from flambeau.compiler import cache, codegen, debug, stored, toolchain
 from flambeau.core import dispatch, specify
 from flambeau.core.definition import REGISTRY, op
 from flambeau.core.install import install_definition
@@ -331,8 +331,12 @@ def test_the_stamp_sees_every_source(tmp_path, monkeypatch):
     (tmp_path / "_kernels").mkdir()
     for name in ("a.py", "compiler/b.py", "_kernels/c.py", "compiler/notes.txt"):
         (tmp_path / name).write_text("1")
-    names = [os.path.relpath(path, tmp_path) for path, _, _ in stored._sources(str(tmp_path))]
-    assert sorted(names) == ["a.py", "compiler/b.py"]
+    found = sorted(stored._sources(str(tmp_path)))
+    assert [os.path.relpath(path, tmp_path) for path, *_ in found] == ["a.py", "compiler/b.py"]
+    times = (tmp_path / "a.py").stat()
+    (tmp_path / "a.py").write_text("2")  # of the same size, and the old time of modification
+    os.utime(tmp_path / "a.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert sorted(stored._sources(str(tmp_path))) != found
 
 
 def test_a_source_younger_than_the_process_stops_it(machine, monkeypatch):
@@ -346,6 +350,16 @@ def test_a_source_younger_than_the_process_stops_it(machine, monkeypatch):
     assert stored.name_of("a") is None
     assert bits(numbers(3).exp()) and machine.blobs() == []
     stored._package_stamp.cache_clear()
+
+
+def test_names_need_no_compiler(machine):
+    with_one = stored.name_of("a")
+    with settings.override(CC="no-such-compiler"):
+        assert toolchain.stamp() == ""
+        assert stored.name_of("a") not in (None, with_one)
+    with settings.override(CC="gcc 'unbalanced"):
+        assert stored.name_of("a") is None
+    assert stored.name_of("a") == with_one
 
 
 def test_definitions_outside_of_the_package_are_not_kept(machine):
