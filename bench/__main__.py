@@ -17,6 +17,7 @@ PARTS = (
     "whole_models",
     "footprint",
     "roofline",
+    "accuracy",
 )
 
 

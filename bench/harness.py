@@ -94,8 +94,13 @@ def machine() -> dict[str, object]:
     }
 
 
-def table(title: str, rows: Sequence[Row], bound: float | None = None) -> str:
-    """Markdown table with the geometric mean."""
+def table(
+    title: str,
+    rows: Sequence[Row],
+    bound: float | None = None,
+    show: Callable[[float], str] = duration,
+) -> str:
+    """Markdown table with the geometric mean; `show` prints a measured value."""
     lines = [
         f"## {title}",
         "",
@@ -104,7 +109,7 @@ def table(title: str, rows: Sequence[Row], bound: float | None = None) -> str:
     ]
     for row in rows:
         lines.append(
-            f"| {row.name} | {row.threads} | {duration(row.ours)} | {duration(row.theirs)} "
+            f"| {row.name} | {row.threads} | {show(row.ours)} | {show(row.theirs)} "
             f"| {row.ratio:.2f} | {row.note} |"
         )
     mean = geometric_mean([row.ratio for row in rows])
@@ -113,11 +118,15 @@ def table(title: str, rows: Sequence[Row], bound: float | None = None) -> str:
     return "\n".join(lines)
 
 
-def publish(name: str, tables: Sequence[tuple[str, Sequence[Row], float | None]]) -> None:
+def publish(
+    name: str,
+    tables: Sequence[tuple[str, Sequence[Row], float | None]],
+    show: Callable[[float], str] = duration,
+) -> None:
     """Prints the tables and writes them as Markdown and JSON."""
     about = machine()
     head = f"# {name}\n\n" + ", ".join(f"{k} {v}" for k, v in about.items()) + "\n"
-    text = head + "\n" + "\n".join(table(title, rows, bound) for title, rows, bound in tables)
+    text = head + "\n" + "\n".join(table(title, rows, bound, show) for title, rows, bound in tables)
     print(text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text)
