@@ -450,6 +450,21 @@ static void @fb@_put_turned(const @fb@_result *s, const @K@x1 *from, long long p
 static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
                         const @fb@_result *out, long long channel, long long row, long long height,
                         long long column, long long count, const @K@x1 *tile, long long pitch) {
+#if @turned@
+  const long long size = out->places[0] * out->places[1] * out->places[2], first = channel + row;
+  for (long long done = 0; done < count; done += @L@) {
+    @V@ r[@L@];
+    for (long long i = 0; i < @L@; ++i)
+      r[i] = *(const @V@ *)(tile + (i < height ? i : 0) * pitch + done);
+    @pack@_turn(r);
+    for (long long i = 0; i < @L@ && done + i < count; ++i) {
+      const long long at = column + done + i;
+      @epilogue@(p, n, x, at / size, at % size, first, first + height,
+                 (const @K@x1 *)&r[i] - first);
+    }
+  }
+  return;
+#endif
 #if !@fused@
   if (out->channel == 1 && !out->plain) {
     @fb@_put_turned(out, tile, pitch, height, out->data + row, column, count);

@@ -82,6 +82,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "arguments": ARGUMENTS,
         "gradient": "1" if kernel.setting("gradient") else "0",
         "fused": "1" if kernel.body else "0",
+        "turned": "1" if dict(kernel.settings).get("turned") else "0",
         "epilogue": EPILOGUE,
         "bit_load": _bit_load(micro.kind, micro.lanes),
         "load": _masked_load(micro.kind, micro.lanes),

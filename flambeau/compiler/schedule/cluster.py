@@ -17,7 +17,7 @@ from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.views import Index, Shape, address, refined, reshape_groups
 from flambeau.ir import kernel as k
 from flambeau.ir.node import Node, node
-from flambeau.ir.size import Size, affine_in
+from flambeau.ir.size import Size, affine_in, prod
 
 CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
@@ -28,6 +28,7 @@ _PASSING = frozenset({"s.copy", "s.part", "s.base"})
 # Opaque values whose templates take an epilogue, and the space of its loops.
 EPILOGUES: dict[str, Callable[[Node], Shape]] = {
     "matmul": lambda value: (*value.attribute("batch"), *value.shape[-2:]),
+    "convolution": lambda value: (*value.shape[:2], prod(value.shape[2:])),
 }
 
 

@@ -7,17 +7,21 @@ gradient are cut in `parts` where it has too few tiles to share among threads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flambeau.compiler import targets
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
 from flambeau.compiler.codegen.c_template_convolution import SIZES
+from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
-from flambeau.compiler.schedule.views import Shape
+from flambeau.compiler.schedule.cluster import Cluster
+from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
+from flambeau.compiler.schedule.prepare import is_depthwise
+from flambeau.compiler.schedule.views import Shape, contiguous
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod
+from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, symbol
 
 SLABS = 8  # of a tile, at most: its windows fill a quarter of the second cache
 ROWS = 512  # of a tile, at most
@@ -25,6 +29,7 @@ GRADIENT_ROWS = 252
 BAND = 32  # rows of a channel that stay in the first cache
 FEWEST = 4  # tiles worth having, for threads to share
 PANELS = 4  # of a tile, at least, unless there are enough tiles
+OWN_BUFFERS = 2  # the operands; then the result, or what the epilogue reads and writes
 SHORTEST_PART = 2048  # of a gradient's sum
 
 
@@ -257,4 +262,48 @@ def _sum_of_parts(first: RoutineCall, value: Node, sums: Any, columns: Size) -> 
     call.chunks = mul(minimum(parts - 1, 1), value.shape[0])
     call.work = prod((value.shape[0], columns, parts))
     call.scratch = mul(columns, 8)
+    return call
+
+
+def convolution_calls(
+    cluster: Cluster, stores: dict[Node, list[Place]], reads: dict[Node, Place]
+) -> list[RoutineCall]:
+    """A convolution, and what becomes of its results: written as they are, or an epilogue."""
+    value = cluster.product
+    assert value is not None
+    written = stores.get(value, [])
+    if len(cluster.members) == 1 and len(written) == 1:
+        return [places([value], lambda x: written[0] if x is value else reads[x])]
+    builder = EpilogueBuilder(cluster, stores, reads, (OWN_BUFFERS, len(SIZES)))
+    builder.check_operands([reads[operand].memory for operand in value.inputs])
+    along_channels = not builder.runs_along(2) and builder.runs_along(1)
+    turned = along_channels and not is_depthwise(value)
+    epilogue = builder.finish((0, 2, 1) if turned else (0, 1, 2))
+    dense = Place(("temporary", value), contiguous(value.shape))
+    call = places([value], lambda x: dense if x is value else reads[x])
+    return [_with_epilogue(call, epilogue, turned)]
+
+
+def _with_epilogue(call: RoutineCall, epilogue: Epilogue, turned: bool) -> RoutineCall:
+    """The launch with an epilogue instead of a result: (sample, channel, place) are p0, p1 and r,
+    or p0, r and p1 where channels lie along memory (`turned`)."""
+    kernel = call.kernel
+    assert kernel is not None
+    del call.memory[OWN_BUFFERS:], call.offsets[OWN_BUFFERS:]
+    for buffer in epilogue.memory:
+        call.add(buffer)
+    call.sizes += epilogue.sizes
+    call.scalars = list(epilogue.arguments)
+    call.work = call.work + epilogue.work
+    settings = dict(kernel.settings) | {"turned": turned}
+    call.kernel = replace(
+        kernel,
+        parameters=(*kernel.parameters[:OWN_BUFFERS], *epilogue.parameters),
+        size_count=len(call.sizes),
+        scalars=epilogue.scalars,
+        rows=(symbol("n0"), symbol("n2")),
+        inner=symbol("n9"),
+        body=epilogue.body,
+        settings=tuple(sorted(settings.items())),
+    )
     return call

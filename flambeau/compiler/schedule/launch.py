@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
 from flambeau.compiler.schedule.cluster import Cluster, Clustering
+from flambeau.compiler.schedule.convolution import convolution_calls
 from flambeau.compiler.schedule.flops import count_flops
 from flambeau.compiler.schedule.heavy import analyse
 from flambeau.compiler.schedule.order import in_order
@@ -20,7 +21,7 @@ from flambeau.ir.node import ITEM_SIZE, Graph, Node
 from flambeau.ir.size import Size, mul
 
 # How opaque values with an epilogue are launched.
-TEMPLATES = {"matmul": product_calls}
+TEMPLATES = {"matmul": product_calls, "convolution": convolution_calls}
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,6 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
 HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall]]] = {
     "attention": attention,
     "attention_backward": attention_backward,
-    "convolution": convolution.places,
     "convolution_input": convolution.places,
     "convolution_weight": convolution.weight,
     "sort": _sort,
