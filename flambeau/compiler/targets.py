@@ -90,6 +90,13 @@ def _processor_flags() -> frozenset[str]:
 
 
 @functools.cache
+def has(flag: str) -> bool:
+    """Whether this machine's processor has an extension, as /proc/cpuinfo names it. A kernel that
+    uses one says so in its settings, which are part of its key."""
+    return flag in _processor_flags()
+
+
+@functools.cache
 def detect() -> str:
     """Name of the best target that this machine runs."""
     if os.uname().machine not in ("x86_64", "AMD64"):

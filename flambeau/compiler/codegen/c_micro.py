@@ -85,14 +85,29 @@ class Micro:
         """The C function's name."""
         return f"{SYMBOL}_micro_{self.kind}"
 
+    @property
+    def packed(self) -> str:
+        """Kind of a packed element."""
+        return self.kind
+
+    @property
+    def group(self) -> int:
+        """Elements of K per packed element."""
+        return 1
+
+    def splat(self, element: str) -> str:
+        """A packed element in all lanes."""
+        return f"fb_splat_{self.kind}x{self.lanes}({element})"
+
     def text(self) -> str:
         """C text of the micro-kernels."""
         return "".join([*(self._block(height) for height in self.heights), self._panel()])
 
-    def packing(self, stored: str) -> str:
-        """C text of the packing function of a stored element type."""
+    def packing(self, stored: str, swapped: bool = False) -> str:
+        """C text of the packing function of a stored element type; `swapped`: the odd element of
+        each pair along K comes first."""
         if self.planes == 1:
-            return _Packing(self, stored).text()
+            return _Packing(self, stored, swapped).text()
         plain, t = self.packing_name(self.kind), f"{self.kind}x1"
         parts = [
             f"  {plain}(used, width, depth, (const {t} *)from{place}, 2 * step, 2 * k_step, "
@@ -113,19 +128,20 @@ class Micro:
     def _block(self, height: int) -> str:
         """c[height][columns]; the panel may be a part of one of `width` rows."""
         v, t, lanes = f"{self.kind}x{self.lanes}", f"{self.kind}x1", self.lanes
+        w, e = f"{self.packed}x{lanes}", f"{self.packed}x1"
         sums = [[f"s{i}_{j}" for j in range(VECTORS)] for i in range(height)]
         lines = [
-            f"static void {self.name}_{height}(long long width, long long depth, const {t} *a, "
-            f"const {t} *b, long long b_step, {t} *c, long long c_step, long long accumulate) {{",
+            f"static void {self.name}_{height}(long long width, long long depth, const {e} *a, "
+            f"const {e} *b, long long b_step, {t} *c, long long c_step, long long accumulate) {{",
             f"  {v} {', '.join(f'{s} = {{0}}' for row in sums for s in row)};",
             "  for (long long k = 0; k < depth; ++k) {",
         ]
         for j in range(VECTORS):
-            lines.append(f"    const {v} b{j} = *(const {v} *)(b + {j * lanes});")
+            lines.append(f"    const {w} b{j} = *(const {w} *)(b + {j * lanes});")
         for j in range(VECTORS):
             lines.append(f"    __builtin_prefetch(b + {_PREFETCH} * b_step + {j * lanes});")
         for i, row in enumerate(sums):
-            lines.append(f"    const {v} a{i} = fb_splat_{v}(a[{i}]);")
+            lines.append(f"    const {w} a{i} = {self.splat(f'a[{i}]')};")
             if self.planes == 1:
                 lines += [
                     f"    {s} = {self.chained(f'a{i}', f'b{j}', s)};" for j, s in enumerate(row)
@@ -156,10 +172,10 @@ class Micro:
 
     def _panel(self) -> str:
         """The function for any height, out of blocks."""
-        t = f"{self.kind}x1"
+        t, e = f"{self.kind}x1", f"{self.packed}x1"
         lines = [
             f"static inline FB_ALWAYS void {self.name}(long long rows, long long depth, "
-            f"const {t} *a, const {t} *b, long long b_step, {t} *c, long long c_step, "
+            f"const {e} *a, const {e} *b, long long b_step, {t} *c, long long c_step, "
             "long long accumulate) {",
             f"  if (__builtin_expect(rows == {self.rows}, 1)) {{",
             f"    {self.name}_{self.rows}(rows, depth, a, b, b_step, c, c_step, accumulate);",
@@ -184,8 +200,8 @@ class Micro:
 class _Packing:
     """Prints one packing function."""
 
-    def __init__(self, micro: Micro, stored: str) -> None:
-        self.micro, self.stored = micro, stored
+    def __init__(self, micro: Micro, stored: str, swapped: bool = False) -> None:
+        self.micro, self.stored, self.swapped = micro, stored, swapped
         self.lanes = micro.lanes
         self.vector, self.element = f"{micro.kind}x{self.lanes}", f"{micro.kind}x1"
         self.memory = MEMORY_KIND[stored]
@@ -260,7 +276,7 @@ class _Packing:
                 "    else",
                 f"      for (long long l = i; l < width && l < i + {n}; ++l)",
                 "        for (long long k = 0; k < whole; ++k)",
-                f"          to[k * to_step + l] = l < used ? {one} : 0;",
+                f"          to[{self._place()} * to_step + l] = l < used ? {one} : 0;",
                 "  }",
                 "  return whole;",
                 "}",
@@ -270,7 +286,7 @@ class _Packing:
 
     def _block(self, rows: int, spills: bool = False) -> list[str]:
         """Turns blocks of so many rows."""
-        v, n = self.vector, self.lanes
+        v, n, odd = self.vector, self.lanes, int(self.swapped)
         lines = [
             f"      for (long long k = 0; k < whole; k += {n}) {{",
             f"        const {self.memory}x1 *row = from + i * step + k;",
@@ -285,15 +301,19 @@ class _Packing:
             lines.append(f"        r[{row}] = {value};")
         lines.append(f"        {self.name}_turn(r);")
         if rows == n:
-            lines += [f"        *({v} *)(out + {k} * to_step) = r[{k}];" for k in range(n)]
+            lines += [f"        *({v} *)(out + {k} * to_step) = r[{k ^ odd}];" for k in range(n)]
             return [*lines, "      }"]
-        cut = [f"{self.name}_store(out + {k} * to_step, r[{k}], {rows});" for k in range(n)]
+        cut = [f"{self.name}_store(out + {k} * to_step, r[{k ^ odd}], {rows});" for k in range(n)]
         if not spills:
             return [*lines, *(f"        {store}" for store in cut), "      }"]
         lines.append(f"        if (to_step == {rows}) {{")
-        lines += [f"          *({v} *)(out + {k} * to_step) = r[{k}];" for k in range(n - 1)]
+        lines += [f"          *({v} *)(out + {k} * to_step) = r[{k ^ odd}];" for k in range(n - 1)]
         lines += [f"          {cut[-1]}", "        } else {"]
         return [*lines, *(f"          {store}" for store in cut), "        }", "      }"]
+
+    def _place(self) -> str:
+        """Which row of the packed operand element k goes to."""
+        return "((k ^ 1) < depth ? k ^ 1 : k)" if self.swapped else "k"
 
     def _function(self) -> str:
         t, n, v = self.element, self.lanes, self.vector
@@ -307,7 +327,7 @@ static void {self.name}(long long used, long long width, long long depth,
   if (step == 1) {{
     for (; k < depth; ++k) {{
       const {self.memory}x1 *row = from + k * k_step;
-      {t} *out = to + k * to_step;
+      {t} *out = to + {self._place()} * to_step;
       long long i = 0;
       for (; i + {n} <= used; i += {n}) *({v} *)(out + i) = {full};
       if (i < used) {{ {self.name}_store(out + i, {part}, width - i); i += {n}; }}
@@ -317,7 +337,7 @@ static void {self.name}(long long used, long long width, long long depth,
   }}
   if (k_step == 1) k = {self.name}_turned(used, width, depth, from, step, to, to_step);
   for (; k < depth; ++k) {{
-    {t} *out = to + k * to_step;
+    {t} *out = to + {self._place()} * to_step;
     long long i = 0;
     for (; i < used; ++i) out[i] = {one};
     for (; i < width; ++i) out[i] = 0;

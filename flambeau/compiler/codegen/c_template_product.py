@@ -5,8 +5,8 @@ from +0 in increasing k, added in increasing order. Nothing else decides about b
 batch, strides, tiles, threads or the instruction set.
 
 Settings: `part` "pack" or "tiles" (a pack launch comes before the tiles where that pays), `a` and
-`b` the dtypes in memory, `kind` the kind of sums, `result` the product's dtype, `batch` how many
-batch dimensions there are. Size arguments: `ARGUMENTS`, then per batch dimension its extent, its
+`b` the dtypes in memory, `kind` the kind of sums, `unit` one of `UNITS`, `result` the product's
+dtype, `batch` how many batch dimensions there are. Size arguments: `ARGUMENTS`, then per batch dimension its extent, its
 stride in a and its stride in b; how they are chosen is told by `schedule/product.py`.
 
 A chunk of the tiles is one tile of the result. Its sums stay in scratch, in the nearest caches,
@@ -25,6 +25,7 @@ from flambeau.compiler.codegen.c_few_rows import few_rows
 from flambeau.compiler.codegen.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c_micro_pairs import Pairs
 from flambeau.compiler.codegen.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c_values import c_expression
 from flambeau.compiler.targets import Target
@@ -50,7 +51,11 @@ class _Printer:
         self.kind = str(kernel.setting("kind"))
         self.batch = int(kernel.setting("batch"))
         self.planes = 2 if self.result[0] == "c" else 1
+        self.unit = str(kernel.setting("unit"))
         self.micro = Micro.of(self.kind, target, self.planes)
+        if self.unit == "dot":
+            self.micro = Pairs.for_target(target)
+        self.packed, self.group = f"{self.micro.packed}x1", self.micro.group
         self.step = self.micro.columns * self.planes  # numbers of a slab per k
 
     def pack(self) -> str:
@@ -75,14 +80,18 @@ class _Printer:
         return self.a == self.b == self.kind
 
     def _packing(self) -> str:
-        return "".join(self.micro.packing(stored) for stored in dict.fromkeys((self.a, self.b)))
+        swapped = self.unit == "swapped"
+        stored = dict.fromkeys((self.a, self.b))
+        return "".join(self.micro.packing(dtype, swapped) for dtype in stored)
 
     # --------------------------------------------------------------------------- pieces
 
     def _header(self) -> list[str]:
         """Names of the size arguments."""
         names = ", ".join(f"{name} = n[{i}]" for i, name in enumerate(ARGUMENTS))
-        return [f"  const long long {names};"]
+        lines = [f"  const long long {names};"]
+        groups = "depth" if self.group == 1 else f"(depth + {self.group - 1}) / {self.group}"
+        return [*lines, f"  const long long groups = {groups};"]
 
     def _batches(self) -> list[str]:
         """Coordinates p0 .. of a batch, and where its operands start."""
@@ -112,9 +121,10 @@ class _Printer:
     def _pack_function(self) -> str:
         """A chunk is one panel of A or one slab of B; where memory runs the other way, a range of k
         of all of them, so that it is read in order."""
-        rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
+        rows, columns, kind = self.micro.rows, self.micro.columns, self.packed
         planes, step = self.planes, self.step
         pack_a, pack_b = self.micro.packing_name(self.a), self.micro.packing_name(self.b)
+        even = 2 if self.unit != "plain" else 1  # ranges of k do not part pairs
         return "\n".join(
             [
                 f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{",
@@ -122,8 +132,8 @@ class _Printer:
                 f"  const long long slabs = (width + {columns - 1}) / {columns};",
                 f"  const long long panels = (height + {rows - 1}) / {rows};",
                 "  const long long units_b = packs_b ? slabs : 0, units_a = packs_a ? panels : 0;",
-                f"  const long long size_a = packs_a * height * depth * {planes};",
-                f"  const long long size_b = packs_b * slabs * depth * {step};",
+                f"  const long long size_a = packs_a * height * groups * {planes};",
+                f"  const long long size_b = packs_b * slabs * groups * {step};",
                 "  for (long long c = begin; c < end; ++c) {",
                 "  const long long batch = c / (units_a + units_b);",
                 "  long long u = c % (units_a + units_b);",
@@ -131,27 +141,31 @@ class _Printer:
                 f"  {kind} *to = ({kind} *)p[2] + batch * (size_a + size_b);",
                 "  if (u < units_b) {",
                 "    const int across = b_column == 1;",
-                "    const long long k = across ? u * depth / slabs : 0;",
-                "    const long long d = (across ? (u + 1) * depth / slabs : depth) - k;",
+                f"    const long long k = across ? u * depth / slabs / {even} * {even} : 0;",
+                "    long long d = depth - k;",
+                "    if (across && u + 1 < slabs)",
+                f"      d = (u + 1) * depth / slabs / {even} * {even} - k;",
                 "    const long long last = across ? slabs : u + 1;",
                 "    for (long long s = across ? 0 : u; s < last; ++s) {",
                 f"      const long long j = s * {columns};",
                 f"      const long long used = width - j < {columns} ? width - j : {columns};",
                 f"      {pack_b}(used, {columns}, d, b + j * b_column + k * b_k, b_column, b_k,",
-                f"        to + j * depth * {planes} + k * {step}, {step});",
+                f"        to + j * groups * {planes} + k / {self.group} * {step}, {step});",
                 "    }",
                 "    continue;",
                 "  }",
                 "  u -= units_b; to += size_b;",
                 "  const int across = a_row == 1;",
-                "  const long long k = across ? u * depth / panels : 0;",
-                "  const long long d = (across ? (u + 1) * depth / panels : depth) - k;",
+                f"  const long long k = across ? u * depth / panels / {even} * {even} : 0;",
+                "  long long d = depth - k;",
+                "  if (across && u + 1 < panels)",
+                f"    d = (u + 1) * depth / panels / {even} * {even} - k;",
                 "  const long long last = across ? panels : u + 1;",
                 "  for (long long s = across ? 0 : u; s < last; ++s) {",
                 f"    const long long i = s * {rows};",
                 f"    const long long high = height - i < {rows} ? height - i : {rows};",
                 f"    {pack_a}(high, high, d, a + i * a_row + k * a_k, a_row, a_k,",
-                f"      to + (i * depth + k * high) * {planes}, high * {planes});",
+                f"      to + (i * groups + k / {self.group} * high) * {planes}, high * {planes});",
                 "  }",
                 "  }",
                 "}",
@@ -179,17 +193,21 @@ class _Printer:
                 f"  const long long pitch = tile_columns * {planes} + {PITCH};",
                 f"  const long long room = (panels + row_tiles - 1) / row_tiles * {rows};",
                 f"  {kind} *tile = ({kind} *)scratch;",
-                f"  {kind} *slab = tile + room * pitch, *own = slab + {CHUNK * step};",
-                f"  const long long size_a = packs_a * height * depth * {planes};",
+                f"  {self.packed} *slab = ({self.packed} *)(tile + room * pitch);",
+                f"  {self.packed} *own = slab + {CHUNK * step};",
+                f"  const long long size_a = packs_a * height * groups * {planes};",
                 f"  const long long slabs = (width + {columns - 1}) / {columns};",
-                f"  const long long size_b = packs_b * slabs * depth * {step};",
-                f"  const {kind} *packed = (const {kind} *)p[2] + batch * (size_a + size_b);",
+                f"  const long long size_b = packs_b * slabs * groups * {step};",
+                f"  const {self.packed} *packed = (const {self.packed} *)p[2];",
+                "  packed += batch * (size_a + size_b);",
                 *self._direct(),
                 "  if (depth == 0)",
                 f"    __builtin_memset(tile, 0, (unsigned long)(high * pitch) * sizeof({kind}));",
                 *self._few(),
                 f"  for (long long k = 0; k < depth; k += {CHUNK}) {{",
                 f"    const long long d = depth - k < {CHUNK} ? depth - k : {CHUNK};",
+                f"    const long long g = k / {self.group};",
+                f"    const long long dg = (d + {self.group - 1}) / {self.group};",
                 *self._chunk(),
                 "  }",
                 *self._write(),
@@ -256,12 +274,12 @@ class _Printer:
             f"      for (long long r = 0; r < high; r += {rows}) {{",
             f"        const long long h = high - r < {rows} ? high - r : {rows};",
             f"        {pack_a}(h, h, d, a + (i0 + r) * a_row + k * a_k, a_row, a_k,",
-            f"          own + r * d{times}, h{times});",
+            f"          own + r * dg{times}, h{times});",
             "      }",
             f"    for (long long q = 0; q < wide; q += {columns}) {{",
             f"      const long long used = wide - q < {columns} ? wide - q : {columns};",
-            f"      const {kind} *from = slab; long long step = {step};",
-            f"      if (packs_b) from = packed + (j0 + q) * depth{times} + k * {step};",
+            f"      const {self.packed} *from = slab; long long step = {step};",
+            f"      if (packs_b) from = packed + (j0 + q) * groups{times} + g * {step};",
         ]
         if self.reads_in_place:
             lines += [
@@ -277,9 +295,9 @@ class _Printer:
             "      const long long to_step = q < direct ? c_step : pitch;",
             f"      for (long long r = 0; r < high; r += {rows}) {{",
             f"        const long long h = high - r < {rows} ? high - r : {rows};",
-            f"        const {kind} *panel = own + r * d{times}, *ahead = packed + size_b;",
-            f"        if (packs_a) panel = ahead + ((i0 + r) * depth + k * h){times};",
-            f"        {self.micro.name}(h, d, panel, from, step,",
+            f"        const {self.packed} *panel = own + r * dg{times}, *ahead = packed + size_b;",
+            f"        if (packs_a) panel = ahead + ((i0 + r) * groups + g * h){times};",
+            f"        {self.micro.name}(h, dg, panel, from, step,",
             f"          to + r * to_step + q{times}, to_step, k > 0);",
             "      }",
             "    }",
@@ -293,7 +311,7 @@ class _Printer:
         finish = f"{SYMBOL}_finish"
         return [
             "  if (swapped) {",
-            f"    {kind} *row = own;",
+            f"    {kind} *row = ({kind} *)own;",
             "    for (long long j = 0; j < wide; ++j) {",
             "      for (long long i = 0; i < high; ++i) row[i] = tile[i * pitch + j];",
             f"      {finish}(row, high);",

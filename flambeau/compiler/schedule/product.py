@@ -124,6 +124,13 @@ def _choose(flag: Size, if_set: Size, otherwise: Size) -> Size:
     return add(otherwise, mul(flag, sub(if_set, otherwise)))
 
 
+def _unit(a: Operand, b: Operand, target: targets.Target) -> str:
+    """How the sums are chained."""
+    if not a.dtype == b.dtype == "bf16":
+        return "plain"
+    return "dot" if target.name == "avx512" and targets.has("avx512_bf16") else "swapped"
+
+
 class _Product:
     def __init__(
         self,
@@ -137,6 +144,7 @@ class _Product:
         self.value, self.a, self.b, self.batch, self.epilogue = value, a, b, batch, epilogue
         self.kind = KINDS[value.dtype]
         target = targets.current()
+        self.unit = _unit(a, b, target)
         self.planes = 2 if value.dtype[0] == "c" else 1
         heights = HEIGHTS if self.planes == 1 else COMPLEX_HEIGHTS
         self.block_rows = heights[target.name][0]
@@ -197,7 +205,8 @@ class _Product:
             mul(_only_if(self.packs_b, self.slabs), self.block_columns),
             _only_if(self.packs_a, self.height),
         )
-        elements = prod((self.batches, per_batch, self.depth, self.planes))
+        groups = ceildiv(self.depth, 2) if self.unit == "dot" else self.depth
+        elements = prod((self.batches, per_batch, groups, self.planes))
         memory = self.a.place.memory
         if elements != 0:
             stands_for = (("of", self.value), ("with", self.epilogue.body))
@@ -216,7 +225,7 @@ class _Product:
         batch_extents = [symbol(f"n{len(ARGUMENTS) + 3 * d}") for d in range(len(self.batch))]
         settings: dict[str, Setting] = {
             "a": self.a.dtype, "b": self.b.dtype, "batch": len(self.batch), "kind": self.kind,
-            "part": part, "result": self.value.dtype,
+            "part": part, "result": self.value.dtype, "unit": self.unit,
         }  # fmt: skip
         packed = (self.kind, access) if memory[0] == "temporary" else (self.a.dtype, "r")
         call.kernel = Kernel(
