@@ -6,8 +6,9 @@ batch, strides, tiles, threads or the instruction set.
 
 Settings: `part` "pack" or "tiles" (a pack launch comes before the tiles where that pays), `a` and
 `b` the dtypes in memory, `kind` the kind of sums, `unit` one of `UNITS`, `result` the product's
-dtype, `batch` how many batch dimensions there are. Size arguments: `ARGUMENTS`, then per batch dimension its extent, its
-stride in a and its stride in b; how they are chosen is told by `schedule/product.py`.
+dtype, `batch` how many batch dimensions there are. Size arguments: `ARGUMENTS`, then per batch
+dimension its extent, its stride in a and its stride in b; how they are chosen is told by
+`schedule/product.py`.
 
 A chunk of the tiles is one tile of the result. Its sums stay in scratch, in the nearest caches,
 over all of K; then each row goes to the epilogue. Operands that several tiles share are packed
