@@ -22,7 +22,7 @@ Case = Callable[[Any], Call]  # a framework to a call of it
 AIM = 0.8
 
 
-def fastest(name: str, ours: Call, theirs: Call, threads: int, seconds: float = 0.5) -> Row:
+def fastest(name: str, ours: Call, theirs: Call, threads: int, seconds: float = 0.25) -> Row:
     """Minima over interleaved calls, about `seconds` in all."""
     best = [float("inf"), float("inf")]
     for call in (ours, theirs, ours, theirs):

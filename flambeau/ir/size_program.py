@@ -48,6 +48,10 @@ __all__ = [
 Relation: TypeAlias = Literal["==", "!=", "<", "<=", "and", "or"]
 
 
+class SizeOverflow(RuntimeError, OverflowError):
+    """A size beyond 64 bits: a RuntimeError to users, as in PyTorch."""
+
+
 class Condition:
     """An immutable, interned condition; build it with `eq`, `lt`, `and_` and the like.
 
@@ -400,7 +404,10 @@ class Program:
 
     def _constant(self, value: int) -> int:
         if not -(1 << 63) <= value < 1 << 63:
-            raise OverflowError(f"[size] constant does not fit 64 bits: {value}")
+            raise SizeOverflow(
+                "[size] Storage size calculation overflowed: constant does not fit 64 bits: "
+                f"{value}\nhint: no memory is that large"
+            )
         return self._emit(Opcode.CONST, value)
 
     def _lower(self, value: Size | Condition) -> int:

@@ -1,4 +1,4 @@
-"""Pooling: maxima, means and norms over sliding or adaptive windows; the inverse of max pooling.
+"""Pooling: maxima, means and norms over sliding or adaptive windows.
 
 A window is a dimension that `prims.windows` adds; pooling reduces it. The gradient of a maximum
 goes to the first element that reaches it, as in PyTorch: the places of the maxima are part of its
@@ -7,8 +7,12 @@ rule.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flambeau import prims
@@ -17,6 +21,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
+from flambeau.ops.broadcasting import is_float
 from flambeau.ops.common import shown, static_size
 from flambeau.ops.convolution import numbers, windows_of
 
@@ -120,46 +125,115 @@ def _least(dtype: str) -> Any:
     return _LEAST.get(dtype, -math.inf)
 
 
-def _positions(
-    best: Node, kernel: Sequence[int], dilation: Sequence[int], bases: Sequence[Node], sizes: Any
-) -> Node:
-    """Flat input position of each window's chosen element.
+@dataclass(frozen=True)
+class _Places:
+    """Where the elements of windows lie in the input.
 
-    Args:
-        best: its number inside the window, (*lead, *out).
+    Attributes:
+        kernel, dilation: per dimension.
         bases: per dimension the position of window element 0, shape (out,).
         sizes: spatial sizes of the input.
+        padded: whether a window may reach beyond the input.
     """
-    count = len(kernel)
-    lead = best.ndim - count
-    total = prims.full_like(0, best)
-    inner = math.prod(kernel)
-    for d in range(count):
-        inner //= kernel[d]
-        place = prims.floor_div(best, prims.full_like(inner, best))
-        place = prims.remainder(place, prims.full_like(kernel[d], best)) * dilation[d]
-        place = place + prims.broadcast(bases[d], best.shape, (lead + d,))
-        total = total * prims.constant(sizes[d], total) + place
-    return total
+
+    kernel: Sequence[int]
+    dilation: Sequence[int]
+    bases: Sequence[Node]
+    sizes: Sequence[Size]
+    padded: bool
+
+    def steps(self) -> list[Size]:
+        """Flat distance of neighbours, per dimension."""
+        return [prod(self.sizes[d + 1 :]) for d in range(len(self.sizes))]
+
+    def flat(self, places: Sequence[Node], shape: Sequence[Size]) -> Node:
+        """Flat positions, spread over the outputs, from positions per dimension."""
+        lead = len(shape) - len(places)
+        total = prims.full(0, tuple(shape), "i64")
+        for d, (place, step) in enumerate(zip(places, self.steps(), strict=True)):
+            line = place * prims.constant(step, place)
+            total = total + prims.broadcast(line, tuple(shape), (lead + d,))
+        return total
+
+    def start(self, d: int) -> Node:
+        """Position of each window's first element that is not padding."""
+        base = self.bases[d]
+        after = prims.remainder(base, prims.full_like(self.dilation[d], base))
+        return prims.where(base < 0, after, base)
+
+    def of(self, best: Node) -> Node:
+        """Flat position of each window's element number `best`."""
+        lead = best.ndim - len(self.kernel)
+        total, inner = prims.full_like(0, best), math.prod(self.kernel)
+        for d, size in enumerate(self.sizes):
+            inner //= self.kernel[d]
+            place = prims.floor_div(best, prims.full_like(inner, best))
+            place = prims.remainder(place, prims.full_like(self.kernel[d], best))
+            place = place * self.dilation[d]
+            place = place + prims.broadcast(self.bases[d], best.shape, (lead + d,))
+            if self.padded:  # a window of nothing but the least value may have chosen its padding
+                place = prims.maximum(place, prims.full_like(0, place))
+                place = prims.minimum(place, prims.constant(size, place) + -1)
+            total = total * prims.constant(size, total) + place
+        return total
 
 
-def _flat(x: Node, count: int) -> Node:
+def flat(x: Node, count: int) -> Node:
+    """The leading dimensions as one, and the last `count` as another."""
     return prims.reshape(x, (prod(x.shape[:-count]), prod(x.shape[-count:])))
 
 
-def _max_over(x: Node, windows: Node, count: int, positions: Any) -> tuple[Node, Node]:
+def _max_over(x: Node, windows: Node, count: int, places: _Places) -> tuple[Node, Node]:
     """Maxima of the windows and their flat positions; the gradient goes there."""
-    joined = _joined(windows, count)
-    index = positions(prims.argmax(joined, joined.ndim - 1))
-    value = prims.max(joined, joined.ndim - 1)
+    if prod(windows.shape[-count:]) <= _FEW:
+        value, index = _unrolled_max(windows, places)
+    else:
+        joined = _joined(windows, count)
+        value = prims.max(joined, joined.ndim - 1)
+        index = places.of(prims.argmax(joined, joined.ndim - 1))
     frozen = prims.stop_gradient(index)
     return prims.with_derivative(value, x, frozen, rule="max_pool", count=count), index
 
 
+_FEW = 32  # elements of a window up to which it is looked at one by one
+
+
+def _elements(windows: Node, kernel: Sequence[Any]) -> Iterator[Node]:
+    """The elements of every window, one after the other."""
+    lead = windows.ndim - len(kernel)
+    for place in itertools.product(*map(range, kernel)):
+        part = windows
+        for d, i in reversed(list(enumerate(place))):
+            part = prims.squeeze(prims.slice(part, lead + d, i, 1), lead + d)
+        yield part
+
+
+def _unrolled_max(windows: Node, places: _Places) -> tuple[Node, Node]:
+    """The greatest element of each window and its flat position: the first of equals, the last NaN.
+
+    Positions are kept relative to the window's element 0, so that nothing is divided.
+    """
+    shape = windows.shape[: windows.ndim - len(places.kernel)]
+    base = places.flat(places.bases, shape)
+    start = [places.start(d) for d in range(len(places.kernel))]
+    best = places.flat(start, shape) - base if places.padded else prims.zeros_like(base)
+    value = prims.full(_least(windows.dtype), shape, windows.dtype)
+    numbers_ = itertools.product(*map(range, places.kernel))
+    for place, element in zip(numbers_, _elements(windows, places.kernel), strict=True):
+        steps = zip(place, places.dilation, places.steps(), strict=True)
+        offset = sum((i * dilation * step for i, dilation, step in steps), 0)
+        wins = element > value
+        if is_float(element):
+            wins = wins | prims.isnan(element)
+        best = prims.where(wins, prims.constant(offset, best), best)
+        value = prims.where(wins, element, value)
+    return value, base + best
+
+
 def _max_pool_rule(grad: Node, out: Node, x: Node, index: Node) -> Any:
     count = out.attribute("count")
-    base = prims.zeros_like(_flat(x, count))
-    total = prims.scatter(base, _flat(index, count), _flat(grad, count), 1, "add")
+    base = prims.zeros_like(flat(x, count))
+    total = prims.scatter(base, flat(index, count), flat(grad, count), 1, "add")
     return prims.reshape(total, x.shape), None
 
 
@@ -174,14 +248,13 @@ def _max_pool(
     chosen = Windows(name, x, count, kernel, stride, padding, dilation, ceil_mode)
     spread = chosen.of(x, _least(x.dtype))
 
-    def positions(best: Node) -> Node:
-        bases = [
-            prims.iota((out,), 0, "i64") * chosen.stride[d] + -chosen.padding[d]
-            for d, out in enumerate(chosen.out)
-        ]
-        return _positions(best, chosen.kernel, chosen.dilation, bases, x.shape[-count:])
-
-    return _max_over(x, spread, count, positions)
+    bases = [
+        prims.iota((out,), 0, "i64") * chosen.stride[d] + -chosen.padding[d]
+        for d, out in enumerate(chosen.out)
+    ]
+    padded = any(chosen.padding) or ceil_mode
+    places = _Places(chosen.kernel, chosen.dilation, bases, x.shape[-count:], padded)
+    return _max_over(x, spread, count, places)
 
 
 _MAX = f"{_WINDOW}, int[] dilation=1, bool ceil_mode=False"
@@ -328,6 +401,54 @@ def _divisor(chosen: Windows, x: Node, like: Node, include: bool) -> Node:
     return total
 
 
+def _window_sums(x: Node, chosen: Windows) -> Node:
+    """Sum of each window; the gradient is spread dimension by dimension."""
+    count = len(chosen.kernel)
+    windows = chosen.of(x, 0)
+    apart = chosen.kernel == chosen.stride and not any(chosen.padding)  # no more than a reshape
+    if apart or math.prod(chosen.kernel) > _FEW:
+        joined = _joined(windows, count)
+        total = prims.sum(joined, joined.ndim - 1)
+    else:
+        total = functools.reduce(operator.add, _elements(windows, chosen.kernel))
+    if apart:
+        return total
+    sizes = (chosen.kernel, chosen.stride, chosen.padding)
+    return prims.with_derivative(total, x, rule="window_sums", sizes=sizes)
+
+
+def _window_sums_rule(grad: Node, out: Node, x: Node) -> tuple[Node]:
+    kernel, stride, padding = out.attribute("sizes")
+    lead = x.ndim - len(kernel)
+    for d in range(len(kernel)):
+        grad = _spread(grad, lead + d, x.shape[lead + d], kernel[d], stride[d], padding[d])
+    return (grad,)
+
+
+def _spread(x: Node, axis: int, extent: Size, kernel: int, stride: int, padding: int) -> Node:
+    """What each of `extent` places gets from the windows over it.
+
+    Place i lies in the windows (i + padding) // stride - j, of which at most ceil(kernel / stride)
+    reach it; they are added in increasing j.
+    """
+    place = prims.iota((extent,), 0, "i64") + padding
+    last = prims.floor_div(place, prims.full_like(stride, place))
+    limit = prims.constant(x.shape[axis], place)
+    total: Node | None = None
+    for j in range(-(-kernel // stride)):
+        window = last + -j
+        inside = (window >= 0) & (window < limit) & (place - window * stride < kernel)
+        found = prims.take(x, prims.where(inside, window, prims.zeros_like(window)), axis)
+        mask = prims.broadcast(inside, found.shape, (axis,))
+        part = prims.where(mask, found, prims.zeros_like(found))
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+prims.register_rule("window_sums", _window_sums_rule)
+
+
 def average(
     name: str, x: Node, count: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
     include: bool, divisor: int | None,
@@ -337,8 +458,7 @@ def average(
     if divisor == 0:
         raise RuntimeError(f"[{name}] divisor must be not zero\nhint: leave it None")
     chosen = Windows(name, x, count, kernel, stride, padding, 1, ceil_mode)
-    joined = _joined(chosen.of(x, 0), count)
-    total = prims.sum(joined, joined.ndim - 1)
+    total = _window_sums(x, chosen)
     if divisor is not None:
         return total / float(divisor)
     if not ceil_mode and (include or not any(chosen.padding)):
@@ -545,10 +665,8 @@ def _adaptive_max(name: str, x: Node, count: int, output_size: Any) -> tuple[Nod
     bases = [_base(size, out) for size, out in pairs]
     sizes = [size for size, _ in pairs]
 
-    def positions(best: Node) -> Node:
-        return _positions(best, kernel, [1] * count, bases, sizes)
-
-    return _max_over(x, prims.permute(spread, order), count, positions)
+    places = _Places(kernel, [1] * count, bases, sizes, True)
+    return _max_over(x, prims.permute(spread, order), count, places)
 
 
 @op(
@@ -636,89 +754,3 @@ def _define_adaptive(count: int) -> None:
 
 for _count in (1, 2, 3):
     _define_adaptive(_count)
-
-
-# ------------------------------------------------------------------------------ unpooling
-
-
-@op(
-    "_max_unpool(Tensor input, Tensor indices, SymInt[] size) -> Tensor",
-    where="private",
-    samples=lambda: iter([sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))]),
-)
-def max_unpool(input: Node, indices: Node, size: tuple[Size, ...]) -> Node:  # noqa: A002
-    """Zeros of spatial sizes `size` with the values of `input` at flat positions `indices`."""
-    count = len(size)
-    lead = input.shape[:-count]
-    base = prims.full(0, (prod(lead), prod(size)), input.dtype)
-    index = prims.check_index(_flat(indices, count), prod(size), "max_unpool")
-    filled = prims.scatter(base, index, _flat(input, count), 1, "set")
-    return prims.reshape(filled, (*lead, *size))
-
-
-def _unpool_size(
-    name: str, x: Any, kernel: Any, stride: Any, padding: Any, output_size: Any, count: int
-) -> list[int]:
-    kernels = numbers(name, "kernel_size", kernel, count)
-    strides = numbers(name, "stride", kernel if stride is None else stride, count)
-    pads = numbers(name, "padding", padding, count)
-    default = [
-        (size - 1) * strides[d] - 2 * pads[d] + kernels[d]
-        for d, size in enumerate(x.shape[-count:])
-    ]
-    if output_size is None:
-        return default
-    chosen = list(output_size)[-count:]
-    if len(chosen) != count or any(
-        not default[d] - strides[d] < chosen[d] < default[d] + strides[d] for d in range(count)
-    ):
-        raise ValueError(
-            f"[{name}] invalid output_size {list(output_size)}: each must be within a stride of "
-            f"{default}\nhint: pass the size of the pooled input"
-        )
-    return chosen
-
-
-def _define_unpool(count: int) -> None:
-    name = f"max_unpool{count}d"
-
-    def body(
-        input: Any,  # noqa: A002
-        indices: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        output_size: Any = None,
-    ) -> Any:
-        if tuple(indices.shape) != tuple(input.shape):
-            raise RuntimeError(
-                f"[{name}] Expected shape of indices to be: {list(input.shape)} but got: "
-                f"{list(indices.shape)}\nhint: indices of max_pool{count}d"
-            )
-        size = _unpool_size(name, input, kernel_size, stride, padding, output_size, count)
-        return max_unpool(input, indices, size)
-
-    body.__name__ = name
-    body.__doc__ = f"""Puts maxima back where `max_pool{count}d` found them; zeros elsewhere.
-
-    Args:
-        indices: the second result of `max_pool{count}d(..., return_indices=True)`.
-        output_size: the spatial sizes; those the pooling's numbers imply when None.
-
-    Raises:
-        RuntimeError: the indices have another shape.
-        ValueError: an output size the pooling cannot have had.
-    """
-    op(
-        f"{name}(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, "
-        "int[] padding=0, int[]? output_size=None) -> Tensor",
-        where=_F,
-        host=True,
-        samples=lambda: iter(
-            [sample(T(1, 2, *[1] * count), T(1, 2, *[1] * count, dtype="i64", low=0, high=2), 2)]
-        ),
-    )(body)
-
-
-for _count in (1, 2, 3):
-    _define_unpool(_count)

@@ -47,6 +47,9 @@ CASES = {
         torch.randn(100, 4000),
     ),
     "embedding": lambda: _grads(lambda i, w: F.embedding(i, w), _rows()[1], torch.randn(50, 64)),
+    "max_pool2d": lambda: _grads(lambda x: F.max_pool2d(x, 3, 2, 1), _image()),
+    "avg_pool2d": lambda: _grads(lambda x: F.avg_pool2d(x, 3, 2, 1), _image()),
+    "nearest": lambda: _grads(lambda x: F.interpolate(x, scale_factor=2), _image()),
     "amax": lambda: [
         torch.zeros(1000).scatter_reduce(0, torch.arange(99_999) % 998, torch.randn(99_999), "amax")
     ],
