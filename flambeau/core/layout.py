@@ -90,6 +90,19 @@ def image_strides(value: Node, operands: Sequence[tuple[Shape, Shape]]) -> Shape
     return plain
 
 
+def gradient_strides(value: Node) -> Shape:
+    """Strides of a gradient: contiguous, but those of attention follow their operand.
+
+    Heads are mostly a view of one tensor, whose gradient is put together from theirs.
+    """
+    if value.op == "attention_backward":
+        number = ("query", "key", "value").index(value.attribute("result")) + 1
+        operand = value.inputs[number]
+        if operand.op == "input":
+            return follow_strides(value.shape, [(operand.shape, operand.attribute("strides"))])
+    return contiguous_strides(value.shape)
+
+
 def _aligned(shape: Shape, sizes: Shape, strides: Shape) -> Shape:
     """Strides seen from the broadcast result: 0 where the operand is repeated."""
     lead = len(shape) - len(sizes)

@@ -285,4 +285,4 @@ def _replayed_output(trace: Trace, value: Node | None) -> GraphOutput:
         if value.op == "input":
             return GraphOutput(value, None, alias=slot)
         return GraphOutput(value, strides, alias=slot, offset=offset)
-    return GraphOutput(value, layout.contiguous_strides(value.shape))
+    return GraphOutput(value, layout.gradient_strides(value))
