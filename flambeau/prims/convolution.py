@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -217,8 +218,8 @@ for _name, _infer, _rule in (
             _rule,
             spelling=_name,
             cost=64,
-            reference=lambda arrays, constants, name=_name: _reference(name, arrays, constants),
-            samples=lambda name=_name: _samples(name),
+            reference=partial(_reference, _name),
+            samples=partial(_samples, _name),
         )
     )
 

@@ -176,7 +176,7 @@ static void @fb@_gather_wide(const @fb@_image *s, @fb@_piece *pieces, int found,
 }
 #endif
 
-#ifdef @wide@
+#if defined(@wide@) && @channels@
 /* As below for images whose channels lie along memory: blocks of them are turned in registers. */
 static void @fb@_gather_turned(const @fb@_image *s, const @fb@_piece *pieces, int found,
                                long long width, long long pitch, long long row, long long rows,
@@ -228,10 +228,12 @@ static void @fb@_gather(const @fb@_image *s, long long column, long long columns
     @fb@_gather_wide(s, pieces, found, width, pitch, row, rows, to);
     return;
   }
+#if @channels@
   if (s->channel == 1) {
     @fb@_gather_turned(s, pieces, found, width, pitch, row, rows, to);
     return;
   }
+#endif
 #endif
   const long long taps = s->taps[0] * s->taps[1] * s->taps[2];
   for (long long tap = 0; tap < taps; ++tap) {
@@ -395,7 +397,7 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
     @pack@(height, height, depth, from + first * linear, w->row, linear, to, height);
     return;
   }
-#ifdef @wide@
+#if defined(@wide@) && @gradient@
   if (taps <= @L@ && w->step[2] == 1 && (w->taps[1] == 1 || w->step[1] == w->taps[2]) &&
       (w->taps[0] == 1 || w->step[0] == w->taps[1] * w->taps[2])) {
     for (long long k = first, tap = first % taps; k < first + depth; k += taps - tap, tap = 0) {
@@ -422,6 +424,7 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
   }
 }
 
+#if @channels@
 /* Places [column, column + count) of channels that lie side by side. */
 static void @fb@_put_turned(const @fb@_result *s, const @K@x1 *from, long long pitch,
                             long long height, @T@ *to, long long column, long long count) {
@@ -445,6 +448,7 @@ static void @fb@_put_turned(const @fb@_result *s, const @K@x1 *from, long long p
     count -= run;
   }
 }
+#endif
 
 /* Results of rows [row, row + height), places [column, column + count). */
 static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
@@ -465,7 +469,7 @@ static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
   }
   return;
 #endif
-#if !@fused@
+#if @channels@ && !@fused@
   if (out->channel == 1 && !out->plain) {
     @fb@_put_turned(out, tile, pitch, height, out->data + row, column, count);
     return;
@@ -519,8 +523,12 @@ void @fb@(@arguments@) {
         const long long height = @fb@_min(@R@, rows - i);
         if (depth > 0) @fb@_panel(&w, row + i, height, k, depth, panel);
         for (long long j = 0; j < count && depth > 0; j += @W@)
-          @micro@(height, depth, panel, windows + j * depth, @W@, tile + i * $columns + j,
-                  $columns, k > 0);
+          if (count - j > @L@)
+            @micro@(height, depth, panel, windows + j * depth, @W@, tile + i * $columns + j,
+                    $columns, k > 0);
+          else
+            @fb@_narrow(height, depth, panel, windows + j * depth, tile + i * $columns + j,
+                        $columns, k > 0);
         if (k + @CHUNK@ >= k_all)
           @fb@_finish(p, n, x, &out, group * rows_of, row + i, height, column, count,
                       tile + i * $columns, $columns);

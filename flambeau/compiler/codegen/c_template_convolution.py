@@ -82,6 +82,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "arguments": ARGUMENTS,
         "gradient": "1" if kernel.setting("gradient") else "0",
         "fused": "1" if kernel.body else "0",
+        "channels": "1" if dict(kernel.settings).get("channels") else "0",
         "turned": "1" if dict(kernel.settings).get("turned") else "0",
         "epilogue": EPILOGUE,
         "bit_load": _bit_load(micro.kind, micro.lanes),
@@ -102,10 +103,45 @@ def print_template(kernel: Kernel, target: Target) -> str:
     ):
         names[name] = spelled(value, names)
     parts = [micro.text(), micro.packing(micro.kind)] if which in ("places", "weight") else []
+    if which == "places":
+        parts.append(_narrow(micro))
     if kernel.body:
         parts.append(print_epilogue(kernel, target))
     parts.extend(spelled(part, names) for part in PASSES[which])
     return "".join(parts)
+
+
+def _narrow(micro: Micro) -> str:
+    """The micro-kernel for the last slab of a tile that has places for one vector only."""
+    v, t, name = f"{micro.kind}x{micro.lanes}", f"{micro.kind}x1", f"{SYMBOL}_narrow"
+    parts = []
+    heights = [h for h in micro.heights if h in (micro.rows, 4, 1)]
+    for height in heights:
+        sums = [f"s{i}" for i in range(height)]
+        lines = [
+            f"static void {name}_{height}(long long width, long long depth, const {t} *a, "
+            f"const {t} *b, {t} *c, long long c_step, long long accumulate) {{",
+            f"  {v} {', '.join(f'{s} = {{0}}' for s in sums)};",
+            f"  for (long long k = 0; k < depth; ++k, a += width, b += {micro.columns}) {{",
+            f"    const {v} x = *(const {v} *)b;",
+            *[f"    {s} = fb_fma_{v}(fb_splat_{v}(a[{i}]), x, {s});" for i, s in enumerate(sums)],
+            "  }",
+        ]
+        for i, s in enumerate(sums):
+            place = f"*({v} *)(c + {i} * c_step)"
+            lines.append(f"  if (accumulate) {s} = {place} + {s};")
+            lines.append(f"  {place} = {s};")
+        parts.append("\n".join([*lines, "}"]) + "\n")
+    calls = [
+        f"  for (; left >= {h}; left -= {h}, a += {h}, c += {h} * c_step)\n"
+        f"    {name}_{h}(width, depth, a, b, c, c_step, accumulate);"
+        for h in heights
+    ]
+    head = (
+        f"static void {name}(long long width, long long depth, const {t} *a, const {t} *b, "
+        f"{t} *c, long long c_step, long long accumulate) {{\n  long long left = width;"
+    )
+    return "".join([*parts, "\n".join([head, *calls, "}"]), "\n"])
 
 
 def _nine(v: str) -> str:

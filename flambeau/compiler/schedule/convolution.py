@@ -78,6 +78,13 @@ class _Problem:
         return prod((*self.y.lead, *self.y.space, of_window))
 
     @property
+    def has_channels_last(self) -> bool:
+        """Whether the channels of an image lie along memory, and its rows do not."""
+        return any(
+            image.lead_strides[1] == 1 and image.strides[2] != 1 for image in (self.x, self.y)
+        )
+
+    @property
     def is_depthwise(self) -> bool:
         """Whether a group has one channel, and a window no more than one chunk of a sum."""
         window = prod(self.weight.space)
@@ -179,9 +186,8 @@ def places(values: list[Node], reads: Reads) -> RoutineCall:
     rows, row_tiles = _cut(rows_of, ROWS // micro.rows, wanted, PANELS, micro.rows)
     call = _call(value, reads, problem)
     read, written = (value.dtype, "r"), (value.dtype, "w")
-    call.kernel = _kernel(
-        value.dtype, (read, read, written), gradient=gradient, **{"pass": "places"}
-    )
+    settings = {"pass": "places", "gradient": gradient, "channels": problem.has_channels_last}
+    call.kernel = _kernel(value.dtype, (read, read, written), **settings)
     call.sizes = problem.sizes(
         {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
     )
@@ -237,7 +243,8 @@ def weight(values: list[Node], reads: Reads) -> list[RoutineCall]:
     call = _call(value, reads, problem)
     read, written = (value.dtype, "r"), (value.dtype, "w")
     parameters = (read, read, written, (micro.kind, "w"))
-    call.kernel = _kernel(value.dtype, parameters, gradient=True, **{"pass": "weight"})
+    settings = {"pass": "weight", "gradient": True, "channels": problem.has_channels_last}
+    call.kernel = _kernel(value.dtype, parameters, **settings)
     shape = (mul(minimum(parts - 1, 1), parts), problem.y.lead[1], columns_of)
     packed = (("of", value), ("what", "parts"))
     sums = ("temporary", node("s.parts", (), packed, micro.kind, shape))
