@@ -22,7 +22,7 @@ ARGUMENTS = (
 HEIGHTS = {"avx512": (14, 8, 4, 2, 1), "avx2": (6, 4, 2, 1), "generic": (4, 2, 1)}
 COMPLEX_HEIGHTS = {"avx512": (6, 4, 2, 1), "avx2": (4, 2, 1), "generic": (2, 1)}
 VECTORS = 2  # of a row of the micro-kernel's block
-CHUNK = 256  # elements of K that are one chain of FMAs: part of the semantics
+CHUNK = 128  # elements of K that are one chain of FMAs: part of the semantics
 # How the sums of a product are chained, setting `unit`: along K ("plain"); of bfloat16 by pairs,
 # the odd element first, in float32 ("swapped") or by the instruction for it ("dot"): the same bits.
 UNITS = ("plain", "swapped", "dot")

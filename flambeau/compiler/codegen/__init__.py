@@ -156,8 +156,10 @@ def _load_unstored(content: bytes) -> ctypes.CDLL:
 def _printer_digest() -> bytes:
     """Digest of the sources that decide how a kernel is spelled."""
     digest = blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("c*.py")):
-        digest.update(path.read_bytes())
+    package = Path(__file__).parents[2]
+    for pattern in ("compiler/codegen/c*.py", "ir/*.py"):
+        for path in sorted(package.glob(pattern)):
+            digest.update(path.read_bytes())
     return digest.digest()
 
 

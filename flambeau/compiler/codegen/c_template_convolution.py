@@ -7,7 +7,7 @@ The template "convolution" has two passes, chosen by its setting "pass":
              per phase of the strides, with the taps that meet this phase.
     weight   dw[o, (c, tap)] = sum over places of dy[o, place] * window[(c, tap), place].
 
-A chunk of the launch is a tile of results. For 256 elements of K at a time the windows of the tile
+A chunk of the launch is a tile of results. For 128 elements of K at a time the windows of the tile
 are gathered from the image in whole vectors, the other operand is packed as for a product, and the
 micro-kernels of `c_micro` do the rest: the sum's order is that of a product over the same K. What
 lies outside of the image is zero. Which axes there are and where they lie is told by the size

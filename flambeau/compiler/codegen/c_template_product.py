@@ -1,6 +1,6 @@
 """Template "product": batches of matrix products, any strides, with a fused epilogue.
 
-The sum over K has the canonical order (docs/design.md): chunks of 256 of K, each a chain of FMAs
+The sum over K has the canonical order (docs/design.md): chunks of 128 of K, each a chain of FMAs
 from +0 in increasing k, added in increasing order. Nothing else decides about bits: not M, N, the
 batch, strides, tiles, threads or the instruction set.
 
