@@ -18,7 +18,9 @@ import flambeau as torch
 from flambeau.compiler import targets, toolchain
 
 LEVELS = ("L1", "L2", "L3", "DRAM")
-PATTERNS = {"read": 1, "write": 1, "copy": 2}  # bytes moved per byte of the first buffer
+# Bytes moved per byte of the first buffer, and buffers. (A copy also loads, unasked, the lines that
+# it overwrites; an update does not.)
+PATTERNS = {"read": (1, 1), "write": (1, 1), "copy": (2, 2), "update": (2, 1)}
 SECONDS = 0.004  # per measurement: short, so that some of them are undisturbed
 REPEATS = 25
 Kernel = Callable[[int], None]
@@ -115,6 +117,15 @@ void memory_write(wide *p, wide *q, long n, long repeats) {
   for (long r = 0; r < repeats; ++r) {
     for (long i = 0; i < n; i += 4) {
       p[i] = v, p[i + 1] = v, p[i + 2] = v, p[i + 3] = v;
+      HERE;
+    }
+  }
+}
+void memory_update(wide *p, wide *q, long n, long repeats) {
+  const wide v = q[0];
+  for (long r = 0; r < repeats; ++r) {
+    for (long i = 0; i < n; i += 4) {
+      p[i] += v, p[i + 1] += v, p[i + 2] += v, p[i + 3] += v;
       HERE;
     }
   }
@@ -239,8 +250,8 @@ def bandwidths(library: ctypes.CDLL, threads: int) -> dict[str, dict[str, float]
         # Tensors' memory: aligned, touched, and in pages of the size that tensors get.
         buffers = [torch.zeros(total + LINE, dtype=torch.uint8) for _ in range(threads)]
         found[level] = {}
-        for pattern, moved in PATTERNS.items():
-            nbytes = total // moved // (4 * LINE) * (4 * LINE)
+        for pattern, (moved, count) in PATTERNS.items():
+            nbytes = total // count // (4 * LINE) * (4 * LINE)
             calls = [_memory_call(library, pattern, buffer, nbytes) for buffer in buffers]
             found[level][pattern] = best_rate(calls, nbytes * moved)
     return found

@@ -11,7 +11,10 @@ import pytest
 from bench import perf_page, roofline, roofline_peaks
 from bench.roofline import Case, Machine, Row
 
-MEMORY = {level: {"read": 4e9, "write": 2e9, "copy": 2e9} for level in roofline_peaks.LEVELS}
+MEMORY = {
+    level: {"read": 4e9, "write": 2e9, "copy": 2e9, "update": 2e9}
+    for level in roofline_peaks.LEVELS
+}
 MACHINE = Machine(1, {"f32": 100e9, "f64": 50e9}, MEMORY)
 
 
@@ -48,12 +51,17 @@ def test_the_loops_compile_and_run():
     assert buffer[2048:].sum().item() == 0
 
 
-def test_a_program_is_measured(monkeypatch):
-    monkeypatch.setattr(roofline, "SECONDS", 0.0)
-    monkeypatch.setattr(roofline, "CALLS", 2)
+def test_programs_are_measured(monkeypatch):
+    for name, value in {"SECONDS": 0.0, "CALLS": 2, "PASSES": 2}.items():
+        monkeypatch.setattr(roofline, name, value)
     case = Case("product", roofline._product(8, 16, 32))
-    row = roofline.measure(case, MACHINE)
+    monkeypatch.setattr(roofline, "CASES", [case])
+    monkeypatch.setattr(roofline, "measure_machines", lambda machines: None)
+    (row,) = roofline.measure_all([MACHINE], [])
     assert row.flops == 2 * 8 * 16 * 32 and row.nbytes > 0 and row.seconds > 0
+    assert row.fraction > 0 and row.threads == 1
+    quick = Row("product", 1, 1e-12, 1.0, 1.0, 1)
+    assert roofline.measure_all([MACHINE], [quick]) == [quick]
 
 
 def test_results_are_published(tmp_path: Path, capsys):
@@ -63,6 +71,9 @@ def test_results_are_published(tmp_path: Path, capsys):
     text = perf_page.roofline_text(tmp_path)
     assert "| x | 1 |" in text and "Measured on" in text
     assert json.loads((tmp_path / "roofline.json").read_text())["rows"][0]["name"] == "x"
+    known = roofline.earlier(roofline.about(), tmp_path)
+    assert known == ([MACHINE, MACHINE], rows)
+    assert roofline.earlier(roofline.about() | {"target": "other"}, tmp_path)[1] == []
     assert "No results" in perf_page.roofline_text(tmp_path / "none")
 
 
