@@ -89,7 +89,7 @@ class Case:
     Attributes:
         name: what it is.
         make: makes its operands and returns the program.
-        dtype: whose multiply-add peak counts: halves compute in f32.
+        dtype: whose multiply-add peak counts; f32 where the processor has no such units.
         pattern: how it uses memory mostly: "read", "write", "copy" or "update" (in place).
     """
 
@@ -199,7 +199,7 @@ CASES = [
     Case("matmul 1024", _product(1024, 1024, 1024)),
     Case("matmul 64 x 64, 64 times", _batched),
     Case("matmul 1 x 4096 x 4096", _product(1, 4096, 4096), pattern="read"),
-    Case("matmul 512 bfloat16", _product(512, 512, 512, torch.bfloat16)),
+    Case("matmul 512 bfloat16", _product(512, 512, 512, torch.bfloat16), "bf16"),
     Case("matmul 512 float64", _product(512, 512, 512, torch.float64), "f64"),
     Case("linear + gelu, compiled", _linear_gelu),
     Case("conv2d 3 x 3, 64 channels", _convolution(3, 64, 56)),
@@ -275,8 +275,9 @@ def bounded(row: Row, case: Case, machine: Machine) -> Row:
     """The row with its bound, and how much of it is reached."""
     level = level_of(row.nbytes, machine.threads)
     memory = row.nbytes / machine.memory[level][case.pattern]
-    units = row.flops / machine.peaks[case.dtype]
-    row.bound = f"{level} {case.pattern}" if memory > units else f"{case.dtype} units"
+    dtype = case.dtype if case.dtype in machine.peaks else "f32"
+    units = row.flops / machine.peaks[dtype]
+    row.bound = f"{level} {case.pattern}" if memory > units else f"{dtype} units"
     row.fraction = max(memory, units) / row.seconds
     return row
 

@@ -25,6 +25,8 @@ def test_bounds():
     by_units = roofline.bounded(Row("x", 1, 2.0, 100e9, 100.0, 1), case, MACHINE)
     assert by_units.bound == "f32 units" and by_units.fraction == pytest.approx(0.5)
     assert by_memory.intensity == 2.5
+    halves = Case("x", lambda: lambda: None, "bf16", "read")  # a processor without such units
+    assert roofline.bounded(Row("x", 1, 2.0, 100e9, 100.0, 1), halves, MACHINE).bound == "f32 units"
 
 
 def test_levels():
