@@ -10,6 +10,7 @@ PARTS = (
     "first_call",
     "throughput",
     "rest",
+    "products",
     "attention",
     "convolution",
     "compile_time",

@@ -5,8 +5,8 @@
 //
 // Files:  storage.cpp (allocator) · tensor.cpp, tensor_attributes.cpp (the type) · interop.cpp
 //   (NumPy, DLPack, Python values) · plan.cpp (size program, instances, execution) · op.cpp
-//   (argument parsing, keys, caches) · threads.cpp (pool) · routines.cpp (native routines: matmul,
-//   sort, ...) · random.cpp · tape.cpp, engine.cpp (autograd) · record.cpp (op stream) ·
+//   (argument parsing, keys, caches) · threads.cpp (pool) · routines.cpp (native routines: sort,
+//   search, ...) · random.cpp · tape.cpp, engine.cpp (autograd) · record.cpp (op stream) ·
 //   module.cpp.
 // All functions require the GIL unless they say otherwise. Errors: Python exception set, then
 // nullptr / false / -1 returned (no C++ exceptions cross a file boundary).

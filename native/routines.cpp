@@ -1,5 +1,5 @@
-// Native routines: the algorithms that are not loops over elements (products, sorting, scattering,
-// searching, random streams). A Launch names one; the table says what it is handed.
+// Native routines: the algorithms that are not loops over elements (sorting, scattering, searching,
+// random streams). A Launch names one; the table says what it is handed.
 //
 // <t> is a dtype name of the IR: bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128 ("real" leaves
 // out the complex ones). Every tensor operand is contiguous unless strides are passed; indices are
@@ -7,10 +7,6 @@
 //
 // name                       p (buffers)                     n (sizes)                s (scalars)
 // -------------------------------------------------------------------------------------------------
-// matmul_<t>                 a, b, out                       B, M, N, K, then (batch, row, column)
-//                                                            strides of a, of b, of out
-//     out[B,M,N] = a[B,M,K] x b[B,K,N]; any strides. bool: or of ands. Half types accumulate in f32
-//     and round once; integers wrap. K = 0 gives zeros. Order of the sum: see routines_gemm.cpp.
 // sort_<t real>              x, values, indices              rows, length, descending
 //     Along the last axis of [rows, length]; stable; NaN counts as the largest value.
 // argsort_<t real>           x, indices                      rows, length, descending
@@ -85,8 +81,6 @@ namespace {
 const std::unordered_map<std::string, RoutineFunction>& registry() {
   static const auto* const table = [] {
     RoutineList list;
-    add_matmul_routines(&list);
-    add_integer_routines(&list);
     add_sort_routines(&list);
     add_search_routines(&list);
     add_scatter_routines(&list);

@@ -11,8 +11,6 @@ struct RoutineEntry {
   RoutineFunction function;
 };
 using RoutineList = std::vector<RoutineEntry>;
-void add_matmul_routines(RoutineList* list);   // routines_gemm.cpp
-void add_integer_routines(RoutineList* list);  // routines_matmul.cpp
 void add_sort_routines(RoutineList* list);     // routines_sort.cpp
 void add_search_routines(RoutineList* list);   // routines_search.cpp
 void add_scatter_routines(RoutineList* list);  // routines_scatter.cpp

@@ -1,4 +1,4 @@
-"""Native routines against NumPy, called by name, and the promise about the bits of products."""
+"""Native routines against NumPy, called by name."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ def shared(array):
     return _core.from_numpy(array)
 
 
-def matmul(dtype, a, b, out=None):
-    """The routine on arrays of [batch, rows, columns] with any strides."""
-    (batch, m, k), n = a.shape, b.shape[2]
-    out = np.empty((batch, m, n), a.dtype) if out is None else out
-    strides = [s // a.itemsize for x in (a, b, out) for s in x.strides]
-    sizes = [batch, m, n, k, *strides]
-    _core.call_routine(f"matmul_{dtype}", [shared(a), shared(b), shared(out)], sizes)
-    return out
-
-
 def random(dtype, shape, seed=0):
     generator = np.random.default_rng(seed)
     kind = np.dtype(DTYPES[dtype])
@@ -40,87 +30,6 @@ def random(dtype, shape, seed=0):
     if kind.kind == "c":
         values = values + 1j * generator.standard_normal(shape)
     return values.astype(kind)
-
-
-SHAPES = [
-    (1, 1, 1, 1), (2, 3, 4, 5), (1, 1, 70, 300), (1, 15, 33, 257), (3, 14, 32, 16),
-    (1, 150, 300, 520), (2, 29, 65, 0), (1, 0, 3, 4), (1, 64, 1, 64),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_matmul(dtype, shape):
-    batch, m, n, k = shape
-    a, b = random(dtype, (batch, m, k)), random(dtype, (batch, k, n), 1)
-    got = matmul(dtype, a, b)
-    if dtype == "bool":
-        expected = (a.astype(int) @ b.astype(int)) > 0
-    elif dtype in ("f32", "f16"):
-        expected = a.astype(np.float64) @ b.astype(np.float64)
-    elif dtype == "c64":
-        expected = a.astype(np.complex128) @ b.astype(np.complex128)
-    else:
-        expected = a @ b
-    if np.dtype(DTYPES[dtype]).kind in "fc":
-        tolerance = {"f32": 1e-5, "c64": 1e-5, "f16": 2e-3}.get(dtype, 1e-13)
-        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * (k + 1) ** 0.5)
-    else:
-        np.testing.assert_array_equal(got, expected)
-
-
-@pytest.mark.parametrize("dtype", ["f32", "f64", "c64"])
-def test_matmul_strides_do_not_change_bits(dtype):
-    a, b = random(dtype, (2, 33, 600)), random(dtype, (2, 600, 70), 1)
-    expected = matmul(dtype, a, b)
-    a_turned = np.ascontiguousarray(a.transpose(0, 2, 1)).transpose(0, 2, 1)
-    b_turned = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
-    wide = np.zeros((2, 66, 1200), a.dtype)
-    wide[:, ::2, ::2] = a
-    for left in (a, a_turned, wide[:, ::2, ::2]):
-        for right in (b, b_turned):
-            assert (matmul(dtype, left, right) == expected).all()
-    out = np.empty((2, 70, 33), a.dtype).transpose(0, 2, 1)
-    assert (matmul(dtype, a, b, out) == expected).all()
-
-
-@pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
-def test_one_row_equals_the_row_in_a_batch(dtype):
-    a, b = random(dtype, (1, 300, 700)), random(dtype, (1, 700, 290), 1)
-    b_turned = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
-    whole = matmul(dtype, a, b)
-    for right in (b, b_turned):
-        for rows in (1, 2, 13, 15, 141):
-            part = matmul(dtype, np.ascontiguousarray(a[:, :rows]), right)
-            assert (part == whole[:, :rows]).all()
-        for columns in (1, 31, 33, 257):
-            assert (matmul(dtype, a, right[:, :, :columns]) == whole[:, :, :columns]).all()
-
-
-def test_threads_do_not_change_bits():
-    a, b = random("f32", (1, 400, 2500)), random("f32", (1, 2500, 400), 1)
-    before = _core.get_num_threads()
-    try:
-        results = []
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(matmul("f32", a, b))
-    finally:
-        _core.set_num_threads(before)
-    assert (results[0] == results[1]).all()
-    assert (results[0] == results[2]).all()
-
-
-def test_matmul_order_of_the_sum():
-    """Chunks of 256, each a chain of fused multiply-adds, added in order."""
-    a, b = random("f64", (1, 1, 700)), random("f64", (1, 700, 1), 1)
-    exact = [0.0] * 3
-    for k in range(700):  # a product of two float32 values is exact in float64
-        x, y = np.float32(a[0, 0, k]), np.float32(b[0, k, 0])
-        total = np.longdouble(x) * np.longdouble(y) + np.longdouble(np.float32(exact[k // 256]))
-        exact[k // 256] = np.float32(total)
-    expected = np.float32(np.float32(exact[0]) + np.float32(exact[1])) + np.float32(exact[2])
-    assert matmul("f32", a.astype(np.float32), b.astype(np.float32))[0, 0, 0] == expected
 
 
 def sort(dtype, x, descending):

@@ -1,0 +1,184 @@
+"""Matrix products against NumPy in float64, the promise about their bits, and what is fused."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+
+np = pytest.importorskip("numpy")
+
+DTYPES = {
+    "float32": 1e-5, "float64": 1e-13, "float16": 2e-3, "bfloat16": 2e-2, "complex64": 1e-5,
+    "complex128": 1e-13, "uint8": 0, "int8": 0, "int16": 0, "int32": 0, "int64": 0,
+}  # fmt: skip
+SHAPES = [
+    (1, 1, 1, 1), (2, 3, 4, 5), (1, 1, 70, 300), (1, 15, 33, 257), (3, 14, 32, 16),
+    (1, 150, 300, 520), (2, 29, 65, 0), (1, 0, 3, 4), (1, 64, 1, 64), (1, 300, 7, 33),
+]  # fmt: skip
+
+
+def random(dtype, shape, seed=0):
+    torch.manual_seed(seed)
+    kind = getattr(torch, dtype)
+    if not (kind.is_floating_point or kind.is_complex):
+        return torch.randint(0 if dtype == "uint8" else -5, 6, shape).to(kind)
+    return torch.randn(*shape, dtype=kind if kind.is_complex else torch.float64).to(kind)
+
+
+def bits(x):
+    """A tensor's elements, comparable with ==, NaN and zeros of both signs included."""
+    x = x.detach().contiguous()
+    return (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy().tobytes()
+
+
+def layouts(x):
+    """The same values with other strides."""
+    yield x
+    yield x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    wide = torch.zeros(*x.shape[:-2], 2 * x.shape[-2], 3 * x.shape[-1], dtype=x.dtype)
+    wide[..., ::2, ::3] = x
+    yield wide[..., ::2, ::3]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values(dtype, shape):
+    batch, m, n, k = shape
+    a, b = random(dtype, (batch, m, k)), random(dtype, (batch, k, n), 1)
+    got = torch.bmm(a, b)
+    wide = torch.complex128 if a.dtype.is_complex else torch.float64
+    expected = a.to(wide).numpy() @ b.to(wide).numpy()
+    if DTYPES[dtype]:
+        tolerance = DTYPES[dtype]
+        scale = tolerance * (k + 1) ** 0.5
+        np.testing.assert_allclose(got.to(wide).numpy(), expected, rtol=tolerance, atol=scale)
+    else:
+        np.testing.assert_array_equal(got.numpy(), expected.astype(np.int64).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64", "int32"])
+@pytest.mark.parametrize("shape", [(33, 600, 70), (2, 300, 90), (90, 300, 3), (150, 530, 290)])
+def test_strides_do_not_change_bits(dtype, shape):
+    m, k, n = shape
+    a, b = random(dtype, (2, m, k)), random(dtype, (2, k, n), 1)
+    expected = bits(a @ b)
+    for left in layouts(a):
+        for right in layouts(b):
+            assert bits(left @ right) == expected
+    out = torch.empty(2, n, m, dtype=a.dtype).transpose(1, 2)
+    assert bits(torch.bmm(a, b, out=out)) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_one_row_equals_the_row_in_a_batch(dtype):
+    a, b = random(dtype, (300, 700)), random(dtype, (700, 290), 1)
+    whole = a @ b
+    for right in (b, b.t().contiguous().t()):
+        for rows in (1, 2, 3, 4, 5, 13, 15, 141):
+            assert bits(a[:rows] @ right) == bits(whole[:rows])
+        for columns in (1, 3, 23, 31, 33, 257):
+            assert bits(a @ right[:, :columns]) == bits(whole[:, :columns])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_threads_do_not_change_bits(dtype):
+    before = torch.get_num_threads()
+    a, b, c = random(dtype, (400, 1300)), random(dtype, (1300, 400), 1), random(dtype, (400,), 2)
+    try:
+        found = set()
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            found.add(bits(torch.addmm(c, a, b)))
+    finally:
+        torch.set_num_threads(before)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_order_of_the_sum(dtype):
+    """Chunks of 128, each a chain of fused multiply-adds; of bfloat16 the odd element of a pair
+    comes first."""
+    k = 701
+    a, b = random(dtype, (1, k)), random(dtype, (k, 1), 1)
+    x, y = a.float().numpy()[0], b.float().numpy()[:, 0]
+    parts = [np.float32(0)] * 6
+    order = list(range(k))
+    if dtype == "bfloat16":
+        order = [i ^ 1 if i ^ 1 < k else i for i in order]
+    for i in order:  # a product of two float32 values is exact in float64
+        total = np.longdouble(x[i]) * np.longdouble(y[i]) + np.longdouble(parts[i // 128])
+        parts[i // 128] = np.float32(total)
+    expected = parts[0]
+    for part in parts[1:]:
+        expected = np.float32(expected + part)
+    got = (a @ b)[0, 0]
+    assert got.item() == torch.tensor(float(expected)).to(got.dtype).item()
+
+
+# ------------------------------------------------------------------------------------ epilogues
+
+
+def launches(function, *arguments):
+    """Launches of the compiled function, without the packing of operands."""
+    text = dict((name, text) for name, _, text in torch.compiler.stages(function, *arguments))
+    lines = [line for line in text["schedule"].splitlines() if line.startswith("launch")]
+    return [line for line in lines if "matmul_pack" not in line]
+
+
+def attention_like(q, mask):
+    heads = q.transpose(1, 2)
+    return (heads @ heads.transpose(-1, -2)) * 0.5 + mask
+
+
+FUSED = {
+    "bias": lambda x, w, r: F.linear(x, w, r[0]),
+    "relu": lambda x, w, r: F.relu(F.linear(x, w, r[0])),
+    "gelu residual": lambda x, w, r: F.gelu(F.linear(x, w, r[0])) + r,
+    "two results": lambda x, w, r: (F.linear(x, w) * 0.5, F.linear(x, w) + r),
+    "turned": lambda x, w, r: torch.tanh((x @ w.t()).t()),
+    "column": lambda x, w, r: torch.sigmoid(F.linear(x, w[:1])),
+    "another dtype": lambda x, w, r: (x @ w.t()).to(torch.float64),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("rows", [1, 37, 300])
+def test_pointwise_users_are_fused(name, rows):
+    x, w, r = random("float32", (rows, 50)), random("float32", (70, 50), 1), None
+    r = random("float32", (rows, 70), 2)
+    function = FUSED[name]
+    eager, compiled = function(x, w, r), torch.compile(function)(x, w, r)
+    if not isinstance(eager, tuple):
+        eager, compiled = (eager,), (compiled,)
+    assert [bits(e) for e in eager] == [bits(c) for c in compiled]
+    assert len(launches(function, x, w, r)) == 1
+
+
+def test_heads_need_no_copies():
+    q, mask = random("float32", (2, 9, 4, 8)), random("float32", (2, 4, 9, 9), 1)
+    assert bits(attention_like(q, mask)) == bits(torch.compile(attention_like)(q, mask))
+    assert len(launches(attention_like, q, mask)) == 1
+
+
+def test_two_layers_are_two_launches():
+    def layers(x, w, v, r):
+        return F.linear(F.silu(F.linear(x, w, r[0])), v)
+
+    x, w, v = random("float32", (30, 50)), random("float32", (70, 50)), random("float32", (20, 70))
+    r = random("float32", (30, 70))
+    assert bits(layers(x, w, v, r)) == bits(torch.compile(layers)(x, w, v, r))
+    assert len(launches(layers, x, w, v, r)) == 2
+
+
+def test_in_place():
+    a, b, c = random("float32", (40, 30)), random("float32", (30, 40)), random("float32", (40, 40))
+    expected = bits(torch.addmm(c, a, b))
+    assert bits(c.clone().addmm_(a, b)) == expected
+    square = bits(torch.addmm(c, c, c))
+    itself = c.clone()
+    assert bits(itself.addmm_(itself, itself)) == square
+    product = bits(c @ c)
+    itself = c.clone()
+    assert bits(torch.mm(itself, itself, out=itself)) == product
