@@ -7,10 +7,15 @@ The table in `native/routines.cpp` tells more. The handler joins those of `sched
 
 from __future__ import annotations
 
-from flambeau.compiler.schedule.routines import HANDLERS, Reads, RoutineCall
+from collections.abc import Callable
+
+from flambeau.compiler.schedule.build import Place
+from flambeau.compiler.schedule.routines import HANDLERS, RoutineCall
 from flambeau.compiler.schedule.views import count
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import mul
+
+Reads = Callable[[Node], Place]
 
 
 def _select(values: list[Node], reads: Reads) -> RoutineCall:
