@@ -39,7 +39,9 @@ def _running(name: str, text: str, example: str) -> OpDefinition:
     def body(self: Node, dim: int, dtype: Any) -> Node:
         axis = normalise_dim(dim, self.ndim, name)
         target = dtype_or(dtype, self.dtype if CATEGORY[self.dtype] >= 2 else "i64")
-        x = prims.cast(prims.cast(self, target), compute_dtype(target))
+        # One long chain: in float32 its error would grow with every step.
+        wide = "f64" if target == "f32" else compute_dtype(target)
+        x = prims.cast(prims.cast(self, target), wide)
         return prims.cast(function(x, axis) if x.ndim else x, target)
 
     body.__doc__ = f"""The running {text} along `dim`; integers and bools run in int64.
