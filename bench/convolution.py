@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import flambeau
-from bench.harness import Row, compare, publish
+from bench.harness import Row, compare, geometric_mean, publish
 
 BATCHES = (1, 8)
 
@@ -137,24 +137,27 @@ def rows(threads: int, batch: int) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for layer in layers():
         for name, ours, theirs in passes(layer, batch):
-            row = compare(layer.name, ours, theirs, blocks=5, seconds=0.02, threads=threads)
+            row = compare(layer.name, ours, theirs, blocks=5, seconds=0.01, threads=threads)
             found.setdefault(name, []).append(row)
     return found
 
 
 def main() -> None:
-    """Runs everything; `python -m bench.convolution quick` only batches of 1 on one thread."""
-    quick = "quick" in sys.argv
-    tables = []
-    for threads in (1,) if quick else (1, 2):
-        for batch in BATCHES[:1] if quick else BATCHES:
+    """Runs everything and publishes after each part: batches of 1 first, as they take less long.
+
+    `python -m bench.convolution quick` only measures batches of 1 on one thread.
+    """
+    tables: list[tuple[str, list[Row], float | None]] = []
+    for batch in BATCHES:
+        for threads in (1, 2):
             for name, found in rows(threads, batch).items():
-                title = f"{name}, batch {batch}, {threads} thread(s)"
-                tables.append((title, found, 0.8))
-    publish("convolution", tables)
-    every = [row for _, found, _ in tables for row in found]
-    above = [row for row in every if row.ratio > 1.2]
-    print(f"{len(above)} of {len(every)} rows above 1.2")
+                tables.append((f"{name}, batch {batch}, {threads} thread(s)", found, 0.8))
+            publish("convolution", tables)
+            every = [row.ratio for _, found, _ in tables for row in found]
+            above = sum(ratio > 1.2 for ratio in every)
+            print(f"all: {geometric_mean(every):.3f}; {above} of {len(every)} rows above 1.2")
+            if "quick" in sys.argv:
+                return
 
 
 if __name__ == "__main__":
