@@ -15,6 +15,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import runtime
 from flambeau.core.definition import REGISTRY
+from flambeau.nn.attention.bias import causal_lower_right, causal_upper_left
 
 attention = F.scaled_dot_product_attention
 
@@ -130,6 +131,20 @@ def test_lower_right_causal():
         arrays = operands(1, 2, 2, length, keys, 8, 8)
         found = lower_right(*(torch.tensor(x) for x in arrays))
         close([found.numpy()], [reference(*arrays, offset=keys - length)], 1e-5)
+
+
+def test_causal_masks_as_objects():
+    q, k, v = (torch.tensor(x) for x in operands(1, 4, 2, 5, 9, 8, 8))
+    for make, offset in ((causal_upper_left, 0), (causal_lower_right, 4)):
+        mask = torch.ones(5, 9, dtype=torch.bool).tril(offset)
+        found = attention(q, k, v, make(5, 9), enable_gqa=True)
+        equal(found.numpy(), attention(q, k, v, mask, enable_gqa=True).numpy())
+        with pytest.raises(NotImplementedError, match="only scaled_dot_product_attention"):
+            make(5, 9) + 1
+        with pytest.raises(ValueError, match="causal=True"):
+            attention(q, k, v, make(5, 9), is_causal=True, enable_gqa=True)
+    with pytest.warns(UserWarning, match="more"):
+        causal_lower_right(3, 2)
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 4e-2), ("float16", 6e-3)])

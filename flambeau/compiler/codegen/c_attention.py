@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c_forms import SYMBOL
-from flambeau.compiler.codegen.c_micro import Micro, _Packing
+from flambeau.compiler.codegen.c_micro import CHUNK, Micro, _Packing
 from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, signed_kind
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
@@ -162,6 +162,7 @@ class Attention:
             "N": lanes,
             "C": self.micro.columns,
             "R": self.micro.rows,
+            "CHUNK": CHUNK,
             "KEYS": KEYS,
             "SEGMENT": SEGMENT,
             "LANES": LANES,
@@ -312,10 +313,10 @@ static void fb_kernel_scores(long long count, long long width, long long depth, 
     const long long rows = width - j < <R> ? width - j : <R>;
     long long d = 0;
     do {
-      const long long part = depth - d < 256 ? depth - d : 256;
+      const long long part = depth - d < <CHUNK> ? depth - d : <CHUNK>;
       <micro>(rows, part, keys + j * depth + d * rows, queries + d * <C>, <C>, s + j * <C>, <C>,
           d > 0);
-      d += 256;
+      d += <CHUNK>;
     } while (d < depth);
   }
 }

@@ -76,9 +76,9 @@ static void fb_kernel_few(const <M> *keys, long long step, long long d_step, lon
       <pack>(used, <C>, size - d, from + d * d_step, step, d_step, slab + d * <C>, <C>);
     d = 0;
     do {
-      const long long part = size - d < 256 ? size - d : 256;
+      const long long part = size - d < <CHUNK> ? size - d : <CHUNK>;
       <micro>(rows, part, queries + d * rows, slab + d * <C>, <C>, s + j, <SEGMENT>, d > 0);
-      d += 256;
+      d += <CHUNK>;
     } while (d < size);
   }
 }
