@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import promotion
 from flambeau.core.definition import op
 from flambeau.core.layout import same
 from flambeau.core.samples import T, sample
@@ -33,7 +34,6 @@ def _linear_samples() -> Any:
 @op(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
     where="nn.functional",
-    promote="keep",
     samples=_linear_samples,
 )
 def linear(input: Node, weight: Node, bias: Node | None) -> Node:  # noqa: A002
@@ -58,9 +58,11 @@ def linear(input: Node, weight: Node, bias: Node | None) -> Node:  # noqa: A002
     wide = weight if weight.ndim == 2 else prims.reshape(weight, (1, weight.shape[0]))
     lead = input.shape[:-1]
     rows = prims.reshape(input, (prod(lead), inner))
-    out = prims.matmul(rows, prims.permute(wide, (1, 0)))
+    compute = promotion.compute_dtype(input.dtype)
+    out = prims.matmul(rows, prims.permute(wide, (1, 0)), compute)
     if bias is not None:
-        out = out + bias
+        out = out + prims.cast(bias, compute)
+    out = prims.cast(out, input.dtype)
     return prims.reshape(out, (*lead, wide.shape[0]) if weight.ndim == 2 else lead)
 
 

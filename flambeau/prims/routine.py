@@ -46,7 +46,13 @@ def _infer_matmul(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type
             f"{show(b.shape)}: {a.shape[-1]} != {b.shape[-2]}\n"
             "hint: transpose mat2, or check the order of its dimensions"
         )
-    return a.dtype, (*a.shape[:-1], b.shape[-1])
+    wide = constants.get("dtype", a.dtype)
+    if wide != a.dtype and (wide != "f32" or a.dtype not in ("f16", "bf16")):
+        raise TypeError(
+            f"[matmul] no products of {a.dtype} have the dtype {wide}\n"
+            "hint: half types may give f32; cast the operands otherwise"
+        )
+    return wide, (*a.shape[:-1], b.shape[-1])
 
 
 def _transposed(x: Node) -> Node:
@@ -55,10 +61,20 @@ def _transposed(x: Node) -> Node:
 
 
 def _matmul_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
-    return matmul(g, _transposed(b)), matmul(_transposed(a), g)
+    if y.dtype == a.dtype:
+        return matmul(g, _transposed(b)), matmul(_transposed(a), g)
+    if g.op == "cast" and g.inputs[0].dtype == a.dtype:  # nothing is lost by products of halves
+        narrow = g.inputs[0]
+        found = matmul(narrow, _transposed(b), y.dtype), matmul(_transposed(a), narrow, y.dtype)
+    else:
+        left, right = (pointwise.cast(_transposed(x), y.dtype) for x in (a, b))
+        found = matmul(g, right), matmul(left, g)
+    return pointwise.cast(found[0], a.dtype), pointwise.cast(found[1], a.dtype)
 
 
 def _numpy_matmul(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    if "dtype" in constants:
+        arrays = [x.astype("float32") for x in arrays]
     return arrays[0] @ arrays[1]
 
 
@@ -82,9 +98,14 @@ register(
 )
 
 
-def matmul(a: Node, b: Node) -> Node:
-    """Matrix products [*B, M, K] x [*B, K, N] -> [*B, M, N]; half types accumulate in f32."""
-    return bind("matmul", a, b)
+def matmul(a: Node, b: Node, dtype: str | None = None) -> Node:
+    """Matrix products [*B, M, K] x [*B, K, N] -> [*B, M, N]; half types accumulate in f32.
+
+    `dtype` "f32": products of halves are not rounded to their own type.
+    """
+    if dtype is None or dtype == a.dtype:
+        return bind("matmul", a, b)
+    return bind("matmul", a, b, dtype=dtype)
 
 
 # ------------------------------------------------------------------------------------ sort

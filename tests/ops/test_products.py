@@ -182,3 +182,21 @@ def test_in_place():
     product = bits(c @ c)
     itself = c.clone()
     assert bits(torch.mm(itself, itself, out=itself)) == product
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_layers_read_their_operands_as_they_are(dtype):
+    """No float32 copies of operands, forward or backward; one rounding after the bias."""
+    x, w = random(dtype, (37, 50)).requires_grad_(), random(dtype, (70, 50), 1).requires_grad_()
+    bias = random(dtype, (70,), 2).requires_grad_()
+    exact = x.float() @ w.float().t() + bias.float()
+    result = F.linear(x, w, bias)
+    assert (result.float() - exact).abs().max() <= exact.abs().max() * 2.0**-8
+    compiled = torch.compile(F.linear)(x, w, bias)
+    assert bits(result) == bits(compiled)
+    assert len(launches(F.linear, x.detach(), w.detach(), bias.detach())) == 1
+    given = random(dtype, (37, 70), 3)
+    pairs = [torch.autograd.grad(y, [x, w, bias], given) for y in (result, compiled)]
+    assert [bits(g) for g in pairs[0]] == [bits(g) for g in pairs[1]]
+    wanted = (given.float() @ w.float()).to(x.dtype)
+    assert (pairs[0][0].float() - wanted.float()).abs().max() <= wanted.float().abs().max() * 0.01

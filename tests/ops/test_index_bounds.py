@@ -1,0 +1,98 @@
+"""Indices outside: who raises what, and who takes negative ones, as PyTorch has it; operators of
+nothing, which read nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+
+F = torch.nn.functional
+X = torch.arange(12.0).reshape(3, 4)
+
+# name -> (call with an index, exception)
+STRICT: dict[str, tuple[Callable[[int], Any], type[Exception]]] = {
+    "gather": (lambda i: X.gather(0, torch.tensor([[i, 0]])), RuntimeError),
+    "scatter": (lambda i: X.scatter(0, torch.tensor([[i, 0]]), X[:1, :2]), RuntimeError),
+    "scatter_add": (lambda i: X.scatter_add(0, torch.tensor([[i]]), X[:1, :1]), RuntimeError),
+    "scatter_reduce": (
+        lambda i: X.scatter_reduce(0, torch.tensor([[i]]), X[:1, :1], "amax"),
+        RuntimeError,
+    ),
+    "index_add": (lambda i: X.index_add(0, torch.tensor([i]), X[:1]), RuntimeError),
+    "index_copy": (lambda i: X.index_copy(0, torch.tensor([i]), X[:1]), IndexError),
+    "index_select": (lambda i: X.index_select(0, torch.tensor([i])), IndexError),
+    "embedding": (lambda i: F.embedding(torch.tensor([i]), X), IndexError),
+    "embedding_bag": (lambda i: F.embedding_bag(torch.tensor([[i]]), X), RuntimeError),
+    "nll_loss": (lambda i: F.nll_loss(X.T, torch.tensor([i, 0, 0, 0])), IndexError),
+    "cross_entropy": (lambda i: F.cross_entropy(X.T, torch.tensor([0, i, 0, 0])), IndexError),
+    "multi_margin_loss": (
+        lambda i: F.multi_margin_loss(X.T, torch.tensor([i, 0, 0, 0])),
+        RuntimeError,
+    ),
+    "max_unpool2d": (
+        lambda i: F.max_unpool2d(torch.ones(1, 1, 1), torch.tensor([[[i]]]), (1, 3), (1, 3)),
+        RuntimeError,
+    ),
+}
+LENIENT: dict[str, Callable[[int], Any]] = {
+    "index": lambda i: X[torch.tensor([i])],
+    "index_fill": lambda i: X.index_fill(0, torch.tensor([i]), 1.0),
+    "index_put": lambda i: X.index_put((torch.tensor([i]),), torch.tensor(1.0)),
+    "take": lambda i: X.flatten()[:3].take(torch.tensor([i])),
+    "put": lambda i: X.flatten()[:3].put(torch.tensor([i]), torch.tensor([1.0])),
+    "take_along_dim": lambda i: X.take_along_dim(torch.tensor([[i] * 4]), 0),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+@pytest.mark.parametrize("index", [-1, -3, 4, 1 << 40, -(1 << 62)])
+def test_strict(name: str, index: int) -> None:
+    call, error = STRICT[name]
+    call(2)
+    with pytest.raises(error):
+        call(index)
+
+
+@pytest.mark.parametrize("name", LENIENT)
+def test_lenient(name: str) -> None:
+    call = LENIENT[name]
+    assert torch.equal(call(-1), call(2)) and torch.equal(call(-3), call(0))
+    for index in (3, -4, 1 << 40):
+        with pytest.raises((IndexError, RuntimeError)):
+            call(index)
+
+
+NOTHING: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
+    "rows of an empty index": (
+        lambda index, table: F.embedding(index.reshape(-1).reshape(4, 0), table).sum(1),
+        (torch.zeros((4, 0), dtype=torch.int64), torch.ones(6, 3)),
+        torch.zeros(4, 3),
+    ),
+    "sums of an empty batch": (
+        lambda x: x.reshape(0, 2, 2, 5).sum(3).sum(2),
+        (torch.zeros(0, 4, 5),),
+        torch.zeros(0, 2),
+    ),
+    "products and sums of nothing": (
+        lambda x: x.exp().prod(1) + x.sum(1),
+        (torch.zeros(3, 0),),
+        torch.ones(3),
+    ),
+    "any and all of nothing": (
+        lambda x: (x > 0).any(0) | ~(x > 0).all(0),
+        (torch.zeros(0, 2),),
+        torch.zeros(2, dtype=torch.bool),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nothing(name: str, compiled: bool) -> None:
+    function, arguments, expected = NOTHING[name]
+    result = (torch.compile(function) if compiled else function)(*arguments)
+    assert result.dtype == expected.dtype and torch.equal(result, expected)
