@@ -73,11 +73,13 @@ static inline FB_ALWAYS long long @fb@_is_nine(const @fb@_image *s, long long ta
          s->tap_step[1] == step && s->tap_step[2] == step;
 }
 
-/* Whether such windows are read from the image itself: masks cost nothing there. */
+/* Whether such windows, or a few taps, are read from the image: masks cost nothing there. */
 static inline FB_ALWAYS long long @fb@_is_direct(const @fb@_image *s, long long taps) {
 #ifdef @wide@
-  return @fb@_is_nine(s, taps) && s->stride[1] <= 2 && s->step[2] == 1 && s->extent[0] == 1 &&
-         s->places[0] == 1 && s->offset[0] == 0;
+  const long long few = @backward@ && taps > 0 && taps <= 4 && s->stride[1] == 1 &&
+                        s->stride[2] == 1;
+  return (few || (@fb@_is_nine(s, taps) && s->stride[1] <= 2)) && s->step[2] == 1 &&
+         s->extent[0] == 1 && s->places[0] == 1 && s->offset[0] == 0 && s->taps[0] == 1;
 #else
   return (long long)s & taps & 0;
 #endif
@@ -157,6 +159,34 @@ static inline FB_ALWAYS void @fb@_direct(const @T@ *image, long long step, long 
 }
 #endif
 
+#ifdef @wide@
+/* The same for a few taps, with a stride of 1: those of a phase of a gradient. */
+static inline FB_ALWAYS void @fb@_few(const @fb@_image *s, const @T@ *image, long long row,
+                                      long long taps, const unsigned long long *inside,
+                                      const long long *shift, const @K@x1 *weights, @V@ *found) {
+  @V@ a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0};
+  const unsigned long long extent = s->extent[1];
+  for (long long t = 0; t < taps; ++t) {
+    const @V@ w = fb_splat_@V@(weights[t]);
+    const long long u = row + s->offset[1] + t / s->taps[2] * s->tap_step[1];
+    const @T@ *line = image + u * s->step[1] + shift[t];
+    const unsigned long long mask = inside[t];
+    const unsigned long long m0 = (unsigned long long)u < extent ? mask : 0;
+    const unsigned long long m1 = (unsigned long long)(u + 1) < extent ? mask : 0;
+    const unsigned long long m2 = (unsigned long long)(u + 2) < extent ? mask : 0;
+    const unsigned long long m3 = (unsigned long long)(u + 3) < extent ? mask : 0;
+    const @T@ *first = m0 ? line : image, *second = m1 ? line + s->step[1] : image;
+    const @T@ *third = m2 ? line + 2 * s->step[1] : image;
+    const @T@ *fourth = m3 ? line + 3 * s->step[1] : image;
+    a0 = fb_fma_@V@(w, @masked@(first, m0), a0);
+    a1 = fb_fma_@V@(w, @masked@(second, m1), a1);
+    a2 = fb_fma_@V@(w, @masked@(third, m2), a2);
+    a3 = fb_fma_@V@(w, @masked@(fourth, m3), a3);
+  }
+  found[0] = a0; found[1] = a1; found[2] = a2; found[3] = a3;
+}
+#endif
+
 /* Rows [row, row + rows) of a channel's places, from a band, or from the image itself. */
 static void @fb@_rows(char *const *p, const long long *n, const fb_scalar *x,
                       const @fb@_image *s, const @fb@_band *b, const @fb@_result *out,
@@ -164,15 +194,16 @@ static void @fb@_rows(char *const *p, const long long *n, const fb_scalar *x,
                       long long batch, long long channel, @T@ *to, long long place0, long long row,
                       long long rows, const @K@x1 *band, const @T@ *image) {
   const long long pitch = s->stride[1] * s->stride[2] * b->width, width = s->places[2];
-  const long long nine = image || (@fb@_is_nine(s, taps) && s->stride[1] == 1);
+  const long long nine = @fb@_is_nine(s, taps) && (image || s->stride[1] == 1);
   @V@ w[9], found[4];
   for (int t = 0; t < 9 && nine; ++t) w[t] = fb_splat_@V@(weights[t]);
   for (long long j = 0; j < width; j += @L@) {
 #ifdef @wide@
-    unsigned long long inside[3];
-    long long shift[3];
-    for (int t = 0; t < 3 && image; ++t) {
-      shift[t] = j * s->stride[2] + s->offset[2] + t * s->tap_step[2];
+    unsigned long long inside[4];
+    long long shift[4];
+    for (int t = 0; t < 4 && image; ++t) {
+      const long long column = nine ? t : t % s->taps[2];
+      shift[t] = j * s->stride[2] + s->offset[2] + column * s->tap_step[2];
       inside[t] = @fb@_columns(s->extent[2] - shift[t], -shift[t]);
     }
 #endif
@@ -180,7 +211,9 @@ static void @fb@_rows(char *const *p, const long long *n, const fb_scalar *x,
       const long long left = rows - i;
       const @K@x1 *at = band + i * pitch + j;
 #ifdef @wide@
-      if (image)
+      if (image && !nine)
+        @fb@_few(s, image, row + i, taps, inside, shift, weights, found);
+      else if (image)
         @fb@_direct(image, s->step[1], s->extent[1], (row + i) * s->stride[1] + b->base[1], left,
                     s->stride[1], inside, shift, w, found);
       else
