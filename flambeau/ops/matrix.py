@@ -43,7 +43,7 @@ def check_rank(name: str, x: Node, ndim: int, argument: str) -> None:
         )
 
 
-def product(name: str, a: Node, b: Node) -> Node:
+def product(name: str, a: Node, b: Node, dtype: str | None = None) -> Node:
     """Matrix product of equal batches, checked."""
     check_same_dtype(name, a, b)
     if not layout.same(a.shape[-1], b.shape[-2]):
@@ -55,7 +55,7 @@ def product(name: str, a: Node, b: Node) -> Node:
         )
     if a.dtype == "bool":
         raise unsupported(name, a, "convert to an integer or floating-point type first")
-    return prims.matmul(a, b)
+    return prims.matmul(a, b, dtype)
 
 
 def batched(name: str, a: Node, b: Node) -> Node:
@@ -152,6 +152,33 @@ def mm(self: Node, mat2: Node) -> Node:
     check_rank("mm", self, 2, "self")
     check_rank("mm", mat2, 2, "mat2")
     return product("mm", self, mat2)
+
+
+def _int_mm_samples() -> Iterator[Sample]:
+    for m, k, n in ((3, 4, 5), (20, 300, 33), (1, 40, 8)):
+        bounds: dict[str, Any] = {"dtype": "i8", "low": -128, "high": 128, "grad": False}
+        yield sample(T(m, k, **bounds), T(k, n, **bounds))
+
+
+@op("_int_mm(Tensor self, Tensor mat2) -> Tensor", where="torch", samples=_int_mm_samples)
+def _int_mm(self: Node, mat2: Node) -> Node:
+    """Product of two matrices of bytes in int32: exact. `self` may be uint8.
+
+    Raises:
+        RuntimeError: not matrices of bytes, inner sizes differ.
+    """
+    check_rank("_int_mm", self, 2, "self")
+    check_rank("_int_mm", mat2, 2, "mat2")
+    for x, argument, names in ((self, "self", ("i8", "u8")), (mat2, "mat2", ("i8",))):
+        if x.dtype not in names:
+            raise RuntimeError(
+                f"[_int_mm] Expected {argument} dtype to be "
+                f"{' or '.join(PUBLIC_NAMES[name] for name in names)} but got "
+                f"{PUBLIC_NAMES[x.dtype]}\nhint: quantise it, or use mm"
+            )
+    if self.dtype != mat2.dtype:
+        self, mat2 = prims.cast(self, "i32"), prims.cast(mat2, "i32")
+    return product("_int_mm", self, mat2, "i32")
 
 
 @op(

@@ -30,6 +30,9 @@ Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 # ------------------------------------------------------------------------------------ matmul
 
 
+_WIDENED = {"f32": ("f16", "bf16"), "i32": ("i8", "u8")}
+
+
 def _infer_matmul(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
     check_count("matmul", operands, 2)
     a, b = operands
@@ -47,10 +50,10 @@ def _infer_matmul(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type
             "hint: transpose mat2, or check the order of its dimensions"
         )
     wide = constants.get("dtype", a.dtype)
-    if wide != a.dtype and (wide != "f32" or a.dtype not in ("f16", "bf16")):
+    if wide != a.dtype and a.dtype not in _WIDENED.get(wide, ()):
         raise TypeError(
             f"[matmul] no products of {a.dtype} have the dtype {wide}\n"
-            "hint: half types may give f32; cast the operands otherwise"
+            "hint: half types may give f32, bytes i32; cast the operands otherwise"
         )
     return wide, (*a.shape[:-1], b.shape[-1])
 
@@ -74,7 +77,8 @@ def _matmul_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
 
 def _numpy_matmul(arrays: list[Any], constants: dict[str, Any]) -> Any:
     if "dtype" in constants:
-        arrays = [x.astype("float32") for x in arrays]
+        wide = "float32" if constants["dtype"] == "f32" else "int32"
+        arrays = [x.astype(wide) for x in arrays]
     return arrays[0] @ arrays[1]
 
 
@@ -101,7 +105,8 @@ register(
 def matmul(a: Node, b: Node, dtype: str | None = None) -> Node:
     """Matrix products [*B, M, K] x [*B, K, N] -> [*B, M, N]; half types accumulate in f32.
 
-    `dtype` "f32": products of halves are not rounded to their own type.
+    `dtype` "f32": products of halves are not rounded to their own type; "i32": those of bytes do
+    not wrap.
     """
     if dtype is None or dtype == a.dtype:
         return bind("matmul", a, b)

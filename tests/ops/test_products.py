@@ -200,3 +200,16 @@ def test_half_layers_read_their_operands_as_they_are(dtype):
     assert [bits(g) for g in pairs[0]] == [bits(g) for g in pairs[1]]
     wanted = (given.float() @ w.float()).to(x.dtype)
     assert (pairs[0][0].float() - wanted.float()).abs().max() <= wanted.float().abs().max() * 0.01
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 300, 33), (300, 500, 200), (2, 0, 3)])
+def test_bytes_are_summed_exactly(kind, shape):
+    m, k, n = shape
+    low, high = (-128, 128) if kind == "int8" else (0, 256)
+    a = torch.randint(low, high, (m, k)).to(getattr(torch, kind))
+    b = torch.randint(-128, 128, (n, k)).to(torch.int8).t()
+    expected = a.numpy().astype(np.int32) @ b.numpy().astype(np.int32)
+    got = torch._int_mm(a, b)
+    assert got.dtype == torch.int32
+    np.testing.assert_array_equal(got.numpy(), expected)
