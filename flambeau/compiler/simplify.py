@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from flambeau.ir.node import Graph, Node, attributes, node, topological
 from flambeau.ir.size import Size
+from flambeau.prims.record import PRIMITIVES
 
 Rule = Callable[[Node], Node | None]
 
@@ -27,6 +28,7 @@ def simplify(graph: Graph) -> Graph:
             made = node(value.op, inputs, value.attributes, value.dtype, value.shape, value.source)
         else:
             made = value
+        made = _nothing(made)
         rule = RULES.get(made.op)
         while rule is not None:
             better = rule(made)
@@ -39,6 +41,29 @@ def simplify(graph: Graph) -> Graph:
         o if new[o.node] is o.node else replace(o, node=new[o.node]) for o in graph.outputs
     )
     return graph if outputs == graph.outputs else replace(graph, outputs=outputs)
+
+
+# ------------------------------------------------------------------------------- nothing
+
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
+_EMPTY_KINDS = frozenset({"pointwise", "shape", "index", "reduce", "scan", "routine"})
+
+
+def _nothing(value: Node) -> Node:
+    """What has no elements, or is a sum over none, as a constant: no kernel then has a loop that
+    never runs, outside of which it would read memory that is not there."""
+    record = PRIMITIVES.get(value.op)
+    if record is None or record.kind not in _EMPTY_KINDS:
+        return value
+    if _is_empty(value):
+        return _full(False if value.dtype == "bool" else 0, value)
+    if value.op in _OF_NOTHING and _is_empty(value.inputs[0]):
+        return _full(_OF_NOTHING[value.op], value)
+    return value
+
+
+def _is_empty(value: Node) -> bool:
+    return any(isinstance(extent, int) and extent == 0 for extent in value.shape)
 
 
 # ------------------------------------------------------------------------------- constants

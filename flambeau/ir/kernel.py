@@ -61,7 +61,8 @@ Scan operations: sum prod max min (NaN wins), and linear: the value is `k.pair(a
 running value y becomes a*y + b (rounded twice), b at k = 0.
 
 `check_index` (size, dimension, parameter) of an i64 value wraps it into [0, size); where it lies
-outside [-size, size) it is reported to the parameter, of dtype "error", and goes on as 0.
+outside [-size, size) (with `strict`: outside [0, size)) it is reported to the parameter, of dtype
+"error", and goes on as 0.
 
 Element types: `sum`, `prod`, `max`, `min` have the dtype of their value; `any`, `all` take and give
 bool. A store's value has the dtype of its parameter.

@@ -19,6 +19,14 @@ from flambeau.ops.loss import reduced, reduction_of
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+_NO_CLASS = (
+    "runtime:[multi_margin_loss] target out of range: {value} of {size} classes\n"
+    "hint: targets lie in [0, classes)"
+)
+_NO_LABEL = (
+    "runtime:[multilabel_margin_loss] argument #2 'target' is out of range: {value} of {size} "
+    "classes\nhint: labels lie in [0, classes); -1 ends them"
+)
 
 
 def _both(a: Node, b: Node, name: str) -> tuple[Node, Node]:
@@ -357,7 +365,7 @@ def multi_margin_loss(
         raise ValueError("[multi_margin_loss] only p == 1 and p == 2 supported\nhint: p=1")
     rows, wanted = _rows_and_classes(input, target)
     classes = rows.shape[1]
-    index = prims.check_index(wanted, classes, "multi_margin_loss")
+    index = prims.check_index(wanted, classes, "multi_margin_loss", _NO_CLASS, strict=True)
     column = prims.unsqueeze(index, 1)
     chosen = prims.broadcast_to(prims.gather(rows, column, 1), rows.shape)
     value = _positive_part(rows - chosen + margin)
@@ -401,8 +409,7 @@ def multilabel_margin_loss(
     Shape: `(N, C)` or `(C)`, both; a target row holds labels up to the first -1.
 
     Raises:
-        RuntimeError: the shapes differ.
-        IndexError: a label names no class, found when the call runs.
+        RuntimeError: the shapes differ; a label names no class, found when the call runs.
     """
     if input.ndim not in (1, 2) or not same_sizes(input.shape, target.shape):
         raise RuntimeError(
@@ -416,7 +423,11 @@ def multilabel_margin_loss(
     used = prims.eq(ended, _zero(ended))
     classes = rows.shape[1]
     safe = prims.check_index(
-        prims.where(used, labels, _zero(labels)), classes, "multilabel_margin_loss"
+        prims.where(used, labels, _zero(labels)),
+        classes,
+        "multilabel_margin_loss",
+        _NO_LABEL,
+        strict=True,
     )
     batch = rows.shape[0]
     cube = (batch, classes, classes)  # sample, label, class

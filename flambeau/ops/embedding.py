@@ -15,6 +15,11 @@ from flambeau.ir.node import Node
 from flambeau.ops.common import shown
 from flambeau.ops.random import drawn_like
 
+_OUTSIDE = (
+    "[embedding] index out of range in self: index {value} for a table of {size} rows\n"
+    "hint: indices lie in [0, rows)"
+)
+
 
 def _embedding_samples() -> Any:
     yield sample(T(2, 3, dtype="i64", low=0, high=7), T(7, 4))
@@ -65,7 +70,7 @@ def embedding(
             "[embedding] max_norm, scale_grad_by_freq and sparse are not supported\n"
             "hint: renormalise the weight yourself; use dense gradients"
         )
-    rows = prims.check_index(input, weight.shape[0], "embedding")
+    rows = prims.check_index(input, weight.shape[0], "embedding", _OUTSIDE, strict=True)
     value = prims.take(weight, rows, 0)
     if padding_idx is None:
         return value

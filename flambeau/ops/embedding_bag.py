@@ -17,6 +17,10 @@ from flambeau.ir.size import Size, prod
 
 _F = "nn.functional"
 MODES = ("sum", "mean", "max")
+_OUTSIDE = (
+    "runtime:[embedding_bag] the input has a value that is not in the valid range [0, {size}): "
+    "{value}\nhint: indices are rows of the table"
+)
 
 
 def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]:  # noqa: A002
@@ -50,7 +54,7 @@ def bags_of(
     """(B, D) from checked arguments."""
     count = prod(input.shape)
     index = prims.reshape(input, (count,))
-    rows_at = prims.check_index(index, weight.shape[0], "embedding_bag")
+    rows_at = prims.check_index(index, weight.shape[0], "embedding_bag", _OUTSIDE, strict=True)
     bags, number = _bags(input, offsets, count)
     wide = weight if weight.dtype in ("f32", "f64") else prims.cast(weight, "f32")
     rows = prims.take(wide, rows_at, 0)

@@ -44,18 +44,25 @@ def check_integer(index: Node, name: str, kinds: Sequence[str] = ("i64", "i32"))
     return index
 
 
+_RUNTIME_ERRORS = frozenset(
+    {"gather", "take_along_dim", "scatter", "scatter_add", "scatter_reduce", "index_add"}
+)
+_STRICT = (_RUNTIME_ERRORS - {"take_along_dim"}) | {"index_select", "index_copy", "index_reduce"}
+
+
 def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
     """Indices in [0, extent), checked at run time, as int64.
 
-    gather and scatter raise RuntimeError for an index outside, all others IndexError.
+    Who raises what for an index outside, and who takes negative ones, is as in PyTorch.
     """
-    kind = "runtime:" if name in ("gather", "scatter", "scatter_add", "scatter_reduce") else ""
+    kind = "runtime:" if name in _RUNTIME_ERRORS else ""
+    strict = name in _STRICT
     message = (
         f"{kind}[{name}] index {{value}} is out of bounds for dimension {dim} with size {{size}}\n"
-        "hint: indices lie in [-size, size)"
+        f"hint: indices lie in [{'0' if strict else '-size'}, size)"
     )
     once = _unrepeated(index)
-    checked = prims.check_index(once, extent, name, message)
+    checked = prims.check_index(once, extent, name, message, strict=strict)
     return checked if once is index else prims.broadcast_to(checked, index.shape)
 
 
@@ -167,7 +174,9 @@ def take_along_dim(self: Node, indices: Node, dim: int | None) -> Node:
     )
     x = prims.broadcast_to(self, beside[:d] + self.shape[d : d + 1] + beside[d + 1 :])
     at = prims.broadcast_to(indices, beside[:d] + indices.shape[d : d + 1] + beside[d + 1 :])
-    return prims.gather(x, wrapped(check_integer(at, "take_along_dim"), x.shape[d], "gather"), d)
+    return prims.gather(
+        x, wrapped(check_integer(at, "take_along_dim"), x.shape[d], "take_along_dim", d), d
+    )
 
 
 # ------------------------------------------------------------------------------------ scatter

@@ -20,6 +20,10 @@ from flambeau.ops.common import shown
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+_NO_CLASS = (
+    "[nll_loss] Target {value} is out of bounds: there are {size} classes\n"
+    "hint: targets lie in [0, classes), or are ignore_index"
+)
 
 
 def reduction_of(name: str, size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -331,7 +335,7 @@ def _picked(
         )
     keep = prims.ne(target, prims.full_like(ignore_index, target))
     safe = prims.where(keep, target, prims.full_like(0, target))
-    index = prims.check_index(safe, x.shape[axis], "nll_loss")
+    index = prims.check_index(safe, x.shape[axis], "nll_loss", _NO_CLASS, strict=True)
     wide = prims.unsqueeze(index, axis) if target.ndim < x.ndim else index
     chosen = prims.gather(x, wide, axis)
     chosen = prims.reshape(chosen, target.shape)

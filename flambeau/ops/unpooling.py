@@ -13,6 +13,10 @@ from flambeau.ops.convolution import numbers
 from flambeau.ops.pooling import flat
 
 _F = "nn.functional"
+_NO_PLACE = (
+    "runtime:[max_unpool] Found an invalid max index: {value} (the output has {size} places)\n"
+    "hint: indices come from max_pool with return_indices=True"
+)
 
 
 @op(
@@ -25,7 +29,9 @@ def max_unpool(input: Node, indices: Node, size: tuple[Size, ...]) -> Node:  # n
     count = len(size)
     lead = input.shape[:-count]
     base = prims.full(0, (prod(lead), prod(size)), input.dtype)
-    index = prims.check_index(flat(indices, count), prod(size), "max_unpool")
+    index = prims.check_index(
+        flat(indices, count), prod(size), "max_unpool", _NO_PLACE, strict=True
+    )
     filled = prims.scatter(base, index, flat(input, count), 1, "set")
     return prims.reshape(filled, (*lead, *size))
 

@@ -130,7 +130,7 @@ def _numpy_index_nd(arrays: list[Any], constants: dict[str, Any]) -> Any:
 def _numpy_check_index(arrays: list[Any], constants: dict[str, Any]) -> Any:
     [index] = arrays
     size = constants["size"]
-    wrong = index[(index < -size) | (index >= size)]
+    wrong = index[(index < (0 if constants.get("strict") else -size)) | (index >= size)]
     if wrong.size:
         raise IndexError(
             f"[{constants['name']}] index {wrong.flat[0]} is out of bounds for size {size}\n"
@@ -158,6 +158,7 @@ def _index_nd_samples() -> Samples:
 
 def _check_samples() -> Samples:
     yield [[0, -1, 2]], {"size": 3, "name": "take"}
+    yield [[0, 1, 2]], {"size": 3, "name": "gather", "strict": True}
 
 
 def _register(
@@ -201,11 +202,15 @@ def index_nd(x: Node, indices: Sequence[Node], dims: Sequence[int]) -> Node:
     return bind("index_nd", x, *indices, dims=tuple(dims))
 
 
-def check_index(index: Node, size: Size, name: str, message: str | None = None) -> Node:
+def check_index(
+    index: Node, size: Size, name: str, message: str | None = None, *, strict: bool = False
+) -> Node:
     """The index as i64 in [0, size): wrapped, with an IndexError at run time if outside.
 
     A `message` replaces the usual one; "runtime:" or "value:" in front changes the exception.
+    `strict`: a negative index is outside, too.
     """
-    if message is None:
-        return bind("check_index", index, size=size, name=name)
-    return bind("check_index", index, size=size, name=name, message=message)
+    given: dict[str, Any] = {} if message is None else {"message": message}
+    if strict:
+        given["strict"] = True
+    return bind("check_index", index, size=size, name=name, **given)

@@ -119,7 +119,8 @@ class _Row:
             return self.results[op, value.attribute("name")]
         if op == "check_index":
             index, size = values[value.inputs[0]], evaluate(value.attribute("size"), symbols)
-            wrong = (index < -size) | (index >= size)
+            least = 0 if value.attribute("strict") else -size
+            wrong = (index < least) | (index >= size)
             if np.any(wrong):
                 record = self.buffers[value.attribute("parameter")]
                 record[:] = 1, index[wrong].flat[0], size, value.attribute("dimension")

@@ -7,6 +7,8 @@ integer's range becomes what x86's conversion gives, a shift count out of range 
 
 from __future__ import annotations
 
+import functools
+
 from flambeau.compiler.codegen.c_helpers import Builder
 from flambeau.compiler.codegen.c_types import kind_bits, signed_kind
 
@@ -313,25 +315,28 @@ ARITHMETIC: dict[str, Builder] = {
 }
 
 
-def _check_index(kind: str, lanes: int) -> str:
-    """Wraps negative indices; the first index out of [-size, size) goes to the error record.
+def _check_index(kind: str, lanes: int, strict: bool = False) -> str:
+    """Wraps negative indices (`strict`: refuses them); the first one outside goes to the record.
 
     The record is {flag, value, size, dimension}; the lane goes on with index 0.
     """
     v = f"i64x{lanes}"
     report = "{ e[1] = t[l]; e[2] = size; e[3] = dimension; e[0] = 1; break; }"
+    name, least = ("checkstrict", "0") if strict else ("checkindex", "-size")
+    wrapped = "a" if strict else f"fb_select_{v}(({v})fb_lt_x{lanes}(a, 0), ({v})(a + size), a)"
     return (
-        f"static inline {v} fb_checkindex_{v}"
+        f"static inline {v} fb_{name}_{v}"
         f"({v} a, long long size, long long dimension, i64x1 *e, long long m) {{\n"
-        f"  {v} wrapped = fb_select_{v}(({v})fb_lt_x{lanes}(a, 0), ({v})(a + size), a);\n"
+        f"  {v} wrapped = {wrapped};\n"
         f"  {v} good = ({v})fb_ge_x{lanes}(wrapped, 0) & ({v})fb_lt_x{lanes}(wrapped, size);\n"
         f"  if (__builtin_expect(fb_any_{v}(~good), 0)) {{\n"
         f"    const i64x1 *t = (const i64x1 *)&a;\n"
         f"    for (int l = 0; l < {lanes} && l < m && !e[0]; ++l)\n"
-        f"      if (t[l] < -size || t[l] >= size) {report}\n"
+        f"      if (t[l] < {least} || t[l] >= size) {report}\n"
         f"    wrapped = wrapped & good;\n  }}\n"
         f"  return wrapped;\n}}\n"
     )
 
 
 ARITHMETIC["checkindex"] = _check_index
+ARITHMETIC["checkstrict"] = functools.partial(_check_index, strict=True)

@@ -393,7 +393,8 @@ class Values:
         dimension = node.attribute("dimension", 0)
         active = home.active or str(count)
         value = self.name(node.inputs[0], home)
-        return f"fb_checkindex_i64x{count}({value}, {extent}, {dimension}, {error}, {active})"
+        check = "checkstrict" if node.attribute("strict") else "checkindex"
+        return f"fb_{check}_i64x{count}({value}, {extent}, {dimension}, {error}, {active})"
 
     # --------------------------------------------------------------------------- stores
 

@@ -11,7 +11,7 @@ from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
 from flambeau.compiler.schedule.views import Shape, address
 from flambeau.ir import kernel as k
-from flambeau.ir.node import ITEM_SIZE, Node, node, topological
+from flambeau.ir.node import ITEM_SIZE, Attributes, Node, node, topological
 from flambeau.ir.size import (
     Size,
     SizeExpr,
@@ -349,11 +349,13 @@ class Builder:
             f"[{value.attribute('name')}] index {{value}} is out of range for a dimension of size "
             "{size}\nhint: indices lie in [-size, size)"
         )
-        packed = (
+        packed: Attributes = (
             ("dimension", value.attribute("dimension", 0)),
             ("parameter", self._parameter(("error", message), "error", "w")),
             ("size", self.sizes.argument(value.attribute("size"))),
         )
+        if value.attribute("strict"):
+            packed = (*packed, ("strict", True))
         return node("check_index", inputs, packed, "i64")
 
     def _load(self, value: Node, target: Node) -> Node:
