@@ -71,6 +71,8 @@ def _attention_samples() -> Any:
     yield sample(T(2, 4, 8), T(2, 4, 8), T(2, 4, 8), is_causal=True)
     yield sample(T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), T(4, 5))
     yield sample(T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), scale=0.5)
+    kept = T(20, 5, dtype="bool", low=0, high=2, grad=False)
+    yield sample(T(2, 2, 20, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), kept)
     yield sample(T(1, 4, 40, 8), T(1, 2, 40, 8), T(1, 2, 40, 8), is_causal=True, enable_gqa=True)
 
 
