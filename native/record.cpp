@@ -574,7 +574,12 @@ bool record_flush(Recorder* r, const char* reason) {
   const std::vector<int32_t> live = live_values(r);
   const int64_t builds = stream_builds;
   bool ok = true;
-  if (!live.empty()) {
+  // Nobody reads what was drawn, but the generators must move on.
+  const bool draws = std::any_of(r->records.begin(), r->records.end(),
+                                 [](const Record& record) { return !record.objects.empty(); });
+  if (live.empty() && draws) {
+    ok = run_records(r);
+  } else if (!live.empty()) {
     Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
     ok = instance != nullptr ? run_fused(r, instance, live) : !PyErr_Occurred() && run_records(r);
     if (instance != nullptr) instance_decref(instance);
