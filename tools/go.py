@@ -32,7 +32,9 @@ SANITIZED: tuple[str, ...] = (
     "tests/autograd",
     "tests/data",
     "tests/stress",
+    "tests/profiler",
     "tests/ops/test_fuzzed_indices.py",
+    "tests/ops/test_index_bounds.py",
     "tests/ops/test_ordering.py",
 )
 SANITIZED += ("--ignore=tests/stress/test_cache_kill.py",)
