@@ -32,7 +32,8 @@ from flambeau.ir.template_product import (
 SMALL = 1 << 20  # multiply-adds: below, packing ahead and sharing costs more than it saves
 PANELS = 10  # of a tile at most: what one tile packs of A stays in the second-level cache
 TILE_COLUMNS = 256
-FEW_COLUMNS = 1024  # of a tile with few rows
+FEW_COLUMNS = 1024  # of a tile with few rows, at most
+LEAST_COLUMNS = 512  # and at least: memory is read in long runs
 TILES = 8  # at least, of a large product
 NARROW = 24  # columns: below, tall products are computed transposed
 WORK = {"f32": 64, "f64": 32, "i32": 32, "i64": 8}  # multiply-adds per nanosecond
@@ -170,7 +171,7 @@ class _Product:
         eighth = mul(self.block_columns, ceildiv(width, TILES * self.block_columns))
         shallow = _choose(
             few,
-            maximum(TILE_COLUMNS, minimum(FEW_COLUMNS, eighth)),
+            maximum(LEAST_COLUMNS, minimum(FEW_COLUMNS, eighth)),
             maximum(2 * self.block_columns, minimum(TILE_COLUMNS, eighth)),
         )
         tile_columns = _choose(several, TILE_COLUMNS, shallow)
