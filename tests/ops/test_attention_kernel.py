@@ -335,3 +335,21 @@ def test_scale_and_infinite_scores():
     mean = np.broadcast_to(arrays[2].mean(2, keepdims=True), (1, 1, 20, 8))
     np.testing.assert_allclose(found.numpy(), mean, atol=1e-6)
     assert math.isfinite(float(attention(q * 1e15, k * 1e15, v).sum()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_not_seen_may_be_anything(dtype):
+    """Garbage behind the end of a cache, NaN and infinities included, changes no bits."""
+    q, k, v = (
+        torch.tensor(x).to(getattr(torch, dtype)) for x in operands(1, 2, 2, 300, 300, 20, 20)
+    )
+    odd_k, odd_v = k.clone(), v.clone()
+    odd_k[:, :, 200:], odd_v[:, :, 200:], odd_v[:, :, 210] = math.nan, math.nan, math.inf
+    clean = attention(q, k, v, is_causal=True)[:, :, :200].float().numpy()
+    equal(attention(q, odd_k, odd_v, is_causal=True)[:, :, :200].float().numpy(), clean)
+    mask = torch.ones(300, 300, dtype=torch.bool)
+    mask[:, 200:] = False
+    clean = attention(q, k, v, mask).float().numpy()
+    equal(attention(q, odd_k, odd_v, mask).float().numpy(), clean)
+    few = attention(q[:, :, 5:7], odd_k, odd_v, mask[5:7]).float().numpy()
+    equal(few, clean[:, :, 5:7])

@@ -23,6 +23,16 @@ _LAYOUT = """\
 """
 
 _TILE = """\
+/* The sums of a block without keys of weight zero: so infinite values at keys that a query does
+   not see change nothing, whether the keys are skipped or not. */
+static __attribute__((noinline)) void fb_kernel_seen_only(long long count, long long packed,
+    const long long *n, const <T> *values, const <T> *s, <T> *chain) {
+  for (long long d = 0; d < n[6]; ++d) {
+    const long long first = d / <R> * <R>, rows = n[6] - first < <R> ? n[6] - first : <R>;
+    const <T> *panel = values + first * packed + (d - first);
+SEEN  }
+}
+
 /* Adds a block of keys to a tile's sums. */
 static void fb_kernel_add(long long count, long long packed, const long long *n, const <T> *values,
     const <T> *s, <T> *chain, <T> *sums, const <T> *state) {
@@ -30,6 +40,12 @@ static void fb_kernel_add(long long count, long long packed, const long long *n,
     const long long rows = n[6] - d < <R> ? n[6] - d : <R>;
     <micro>(rows, count, values + d * packed, s, <C>, chain + d * <C>, <C>, 0);
   }
+  <V> odd = {0};
+  for (long long i = 0; i < n[6] * <C>; i += <N>)
+    odd = fb_fma_<V>(*(const <V> *)(chain + i), fb_splat_<V>(0), odd);
+  const <I> any = (<I>)(odd != odd);
+  if (__builtin_expect(fb_any_<I>(any), 0))
+    fb_kernel_seen_only(count, packed, n, values, s, chain);
   for (long long d = 0; d < n[6]; ++d) {
 ADD  }
 }
@@ -61,6 +77,16 @@ _ADD = """\
       const <V> part = (<V>)((<I>)*(const <V> *)(chain + d * <C> + <at>) & (<I>)live);
       <V> *sum = (<V> *)(sums + d * <C> + <at>);
       *sum = fb_fma_<V>(*sum, *(const <V> *)(state + 2 * <C> + <at>), part); }
+"""
+
+_SEEN = """\
+    { <V> sum = {0};
+      for (long long j = 0; j < count; ++j) {
+        const <V> weight = *(const <V> *)(s + j * <C> + <at>);
+        const <V> more = fb_fma_<V>(fb_splat_<V>(panel[j * rows]), weight, sum);
+        sum = fb_select_<V>((<I>)(weight != 0), more, sum);
+      }
+      *(<V> *)(chain + d * <C> + <at>) = sum; }
 """
 
 _JOIN = """\
@@ -176,6 +202,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
     made = Attention.of(kernel, target)
     masked = bool(made.mask)
     tile = _TILE.replace("ADD", made.per_vector(_ADD), 1)
+    tile = tile.replace("SEEN", made.per_vector(_SEEN), 1)
     tile = tile.replace("JOIN", made.per_vector(_JOIN), 1)
     tile = tile.replace("FINISH", made.per_vector(_FINISH), 1)
     tile = tile.replace("OUT", str(3 + masked)).replace("LSE", str(4 + masked))

@@ -89,6 +89,23 @@ static void fb_kernel_one(long long count, long long width, const <M> *values, l
   long long d = 0;
 ONE}
 
+/* As in `c_template_attention`: keys of weight zero do not count where values are not finite. */
+static void fb_kernel_seen_only(long long count, long long width, const <M> *values,
+    long long step, long long d_step, const <T> *weights, <T> *chain) {
+  <T> odd = 0;
+  for (long long d = 0; d < width; ++d) odd += chain[d] * 0;
+  if (odd == odd) return;
+  for (long long d = 0; d < width; ++d) {
+    <T> sum = 0;
+    for (long long j = 0; j < count; ++j)
+      if (weights[j] != 0) {
+        const <M> given = values[j * step + d * d_step];
+        sum = fb_fma_<T>(GIVEN, weights[j], sum);
+      }
+    chain[d] = sum;
+  }
+}
+
 static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
     const fb_kernel_work *w, <T> *parts, <T> *scratch) {
   const long long rows = w->last, size = n[5], width = n[6], part_size = width + 2;
@@ -151,6 +168,8 @@ MASKED      long long end = ends[r] - key < 0 ? 0 : ends[r] - key < count ? ends
     }
     for (long long r = 0; r < rows; ++r) {
       if (factors[r] == -1) continue;
+      fb_kernel_seen_only(count, width, from_v + key * n[19], n[19], n[20], s + r * <SEGMENT>,
+          chain + r * pitch);
       for (long long d = r * pitch; d < (r + 1) * pitch; d += <N>)
         *(<V> *)(sums + d) = fb_fma_<V>(*(<V> *)(sums + d), fb_splat_<V>(factors[r]),
             *(<V> *)(chain + d));
@@ -195,6 +214,9 @@ def print_template(kernel: Kernel, target: Target) -> str:
     segment = segment.replace("MASK", made.mask_memory).replace("PARTS", str(3 + bool(made.mask)))
     segment = segment.replace("<direct>", str(int(made.stored == made.kind)))
     segment = segment.replace("<LINE>", str(512 // kind_bits(MEMORY_KIND[made.stored])))
+    half = made.stored in HALVES
+    given = f"fb_from{made.stored}_u16x1(given)" if half else "given"
+    segment = segment.replace("GIVEN", given)
     segment = segment.replace("<AHEAD>", str(AHEAD)).replace("ONE", _one(made))
     masks = made.mask_packing() if made.mask else ""
     stream = made.block(made.stored, "fb_kernel_stream", ahead=True)
