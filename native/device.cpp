@@ -248,11 +248,11 @@ bool device_from_object(PyObject* object, Device* out) {
   if (name >= kUsable) {
     // The exception types of a PyTorch that was built without the device.
     const std::string_view missing = kNames[name];
-    PyErr_Format(missing == "cuda" || missing == "xpu" ? PyExc_AssertionError
-                                                       : PyExc_NotImplementedError,
-                 "[device] '%s' is not available: this build computes on cpu (and meta)\n"
-                 "hint: use device='cpu', or test cuda.is_available() first",
-                 kNames[name]);
+    PyErr_Format(
+        missing == "cuda" || missing == "xpu" ? PyExc_AssertionError : PyExc_NotImplementedError,
+        "[device] '%s' is not available: this build computes on cpu (and meta)\n"
+        "hint: use device='cpu', or test cuda.is_available() first",
+        kNames[name]);
     return false;
   }
   out->kind = static_cast<DeviceKind>(name);
