@@ -44,7 +44,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("compiler/schedule", "prims"): "the records say what a node is: kind, cost, routine",
     ("compiler/prefill.py", "core"): "a command: runs the op table to fill the cache",
     ("core/specify.py", "autograd"): "a plan is built with its backward",
-    ("core/dispatch.py", "compiler"): "a plan is read from disk, or compiles itself when it first runs",
+    ("core/dispatch.py", "compiler"): "a plan is read from disk, or compiled at its first run",
     ("ops/normalization.py", "autograd.no_grad"): "running statistics are updated outside the tape",
     ("ops/dtype_rules.py", "_core"): "answers from the native dtype objects themselves",
 }
