@@ -42,6 +42,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("optim", "capture.regions"): "a step is one region, hence one kernel",
     ("capture", "nn"): "compiling a module gives a module",
     ("compiler/schedule", "prims"): "the records say what a node is: kind, cost, routine",
+    ("compiler/simplify.py", "prims"): "the records say which nodes only compute: kind",
     ("compiler/prefill.py", "core"): "a command: runs the op table to fill the cache",
     ("core/specify.py", "autograd"): "a plan is built with its backward",
     ("core/dispatch.py", "compiler"): "a plan is read from disk, or compiled at its first run",
