@@ -400,12 +400,14 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
 #if defined(@wide@) && @gradient@
   if (taps <= @L@ && w->step[2] == 1 && (w->taps[1] == 1 || w->step[1] == w->taps[2]) &&
       (w->taps[0] == 1 || w->step[0] == w->taps[1] * w->taps[2])) {
+    const @T@ *block = from + first / taps * w->channel;
     for (long long k = first, tap = first % taps; k < first + depth; k += taps - tap, tap = 0) {
       const long long count = @fb@_min(taps - tap, first + depth - k);
-      const @T@ *line = from + k / taps * w->channel + tap;
+      const @T@ *line = block + tap;
       @V@ r[@L@];
-      for (long long i = 0; i < @L@; ++i)
-        r[i] = @masked@(line + (i < height ? i : 0) * w->row, (1u << count) - 1);
+      for (long long i = 0; i < @L@; ++i, line += i < height ? w->row : 0)
+        r[i] = @masked@(line, (1u << count) - 1);
+      block += w->channel;
       @pack@_turn(r);
       for (long long t = 0; t < count; ++t)
         fb_storem_@V@(to + (k - first + t) * height, r[t], height);
