@@ -260,7 +260,8 @@ inline Outcome bind_arguments(const Overload& overload, Frame* frame, PyObject* 
   }
   const Argument* arguments = overload.arguments.data();
   const Py_ssize_t total = static_cast<Py_ssize_t>(overload.arguments.size());
-  if (!frame->values.reserve(static_cast<size_t>(total))) [[unlikely]] return Outcome::Failed;
+  if (!frame->values.reserve(static_cast<size_t>(total))) [[unlikely]]
+    return Outcome::Failed;
   for (Py_ssize_t i = 0; i < count; ++i) frame->values[i] = args[i];
   for (Py_ssize_t i = count; i < total; ++i) frame->values[i] = arguments[i].default_value;
   return Outcome::Ok;
