@@ -406,6 +406,16 @@ def test_numbers_of_a_call_are_replaced_in_their_order():
 # ------------------------------------------------------------------------------- the disk
 
 
+@pytest.fixture
+def no_installed_kernels(monkeypatch, tmp_path):
+    """Kernels come from the user's cache alone."""
+    monkeypatch.setattr(cache, "PREFILLED", tmp_path / "nothing")
+    codegen._prefilled_identity.cache_clear()
+    yield
+    codegen._prefilled_identity.cache_clear()
+
+
+@pytest.mark.usefixtures("no_installed_kernels")
 def test_evicted_kernels_are_built_again(machine):
     first, _ = machine.process(lambda: bits(numbers(4, 4).softmax(-1)))
     for bundle in (cache.directory() / "bundles").iterdir():
@@ -416,6 +426,7 @@ def test_evicted_kernels_are_built_again(machine):
     assert first == second == third
 
 
+@pytest.mark.usefixtures("no_installed_kernels")
 def test_kernels_that_moved_are_found_by_their_keys(machine):
     first, _ = machine.process(lambda: bits(numbers(4, 4).softmax(-1)))
     exported = cache.directory().parent / "exported"
