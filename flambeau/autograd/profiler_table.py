@@ -61,7 +61,7 @@ def table(
     *,
     total: float,
     memory: bool,
-    rates: bool,
+    most_flops: int | None,
     widths: tuple[int, int, int],
     header: str | None,
     unit: str | None,
@@ -72,7 +72,8 @@ def table(
         rows: events or averages.
         total: microseconds that percentages are of.
         memory: whether there are columns of memory.
-        rates: whether there are columns of operations and bytes.
+        most_flops: what the unit of operations is chosen by, of rows that are not shown, too; None:
+            no columns of operations and bytes.
         widths: largest widths of names, shapes and source lines.
         header: a line above it.
         unit: of all times, or None.
@@ -86,7 +87,7 @@ def table(
     columns.append(("# of Calls", lambda row: str(row.count)))
     if any(row.input_shapes for row in rows):
         columns.append(("Input Shapes", lambda row: _shortened(_shapes(row), shapes_width)))
-    columns += _rate_columns(max(row.flops for row in rows)) if rates else []
+    columns += [] if most_flops is None else _rate_columns(most_flops)
     cells = [[title for title, _ in columns]]
     cells += [[cell(row) for _, cell in columns] for row in rows]
     if any(row.stack for row in rows):
