@@ -233,6 +233,24 @@ PyObject* tensor_alloc(PyTypeObject* type) {
 
 bool tensor_fill(Tensor* t, Storage* storage, DType dtype, Device device, int ndim,
                  const int64_t* sizes, const int64_t* strides, int64_t offset) {
+  // dense: the row-major stride, where a size of 0 counts as 1. A tensor without elements may have
+  // sizes whose product does not fit.
+  int64_t numel = 1, dense = 1;
+  bool contiguous = true, fits = true;
+  for (int i = ndim - 1; i >= 0; --i) {
+    const int64_t size = sizes[i];
+    contiguous = contiguous && (size == 1 || !strides || strides[i] == dense);
+    fits = !__builtin_mul_overflow(dense, size > 0 ? size : 1, &dense) && fits;
+    numel = size == 0 ? 0 : numel;
+  }
+  if (!fits && (numel != 0 || !strides)) {
+    storage_decref(storage);
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[tensor] numel: integer multiplication overflow\n"
+                    "hint: the product of the sizes must fit in 64 bits");
+    return false;
+  }
+  if (numel != 0) numel = dense;
   int64_t* dims = t->inline_dims;
   if (ndim > kInlineDims) {
     dims = static_cast<int64_t*>(PyMem_Malloc(sizeof(int64_t) * 2 * static_cast<size_t>(ndim)));
@@ -250,16 +268,10 @@ bool tensor_fill(Tensor* t, Storage* storage, DType dtype, Device device, int nd
   t->ndim = static_cast<uint8_t>(ndim);
   t->offset = offset;
   t->dims = dims;
-  int64_t numel = 1, dense = 1;  // dense: the row-major stride, where a size of 0 counts as 1
-  bool contiguous = true;
-  for (int i = ndim - 1; i >= 0; --i) {
-    const int64_t size = sizes[i];
-    const int64_t stride = strides ? strides[i] : dense;
-    contiguous = contiguous && (size == 1 || stride == dense);
-    dims[i] = size;
-    dims[ndim + i] = stride;
-    dense *= size > 0 ? size : 1;
-    numel *= size;
+  for (int64_t i = ndim - 1, stride = 1; i >= 0; --i) {
+    dims[i] = sizes[i];
+    dims[ndim + i] = strides ? strides[i] : stride;
+    if (!strides) stride *= sizes[i] > 0 ? sizes[i] : 1;
   }
   t->numel = numel;
   if (contiguous || numel == 0) {

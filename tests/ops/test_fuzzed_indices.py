@@ -155,6 +155,8 @@ HUGE = 2**62
         lambda: torch.zeros(HUGE),
         lambda: torch.empty(2**40, 2**40),
         lambda: torch.ones(2).expand(HUGE, 2).contiguous(),
+        lambda: torch.ones(1).expand(HUGE, 4),
+        lambda: torch.ones(1, 1).expand(2**32, 2**31),
         lambda: torch.randn(2**33, 2**33),
         lambda: torch.arange(HUGE),
         lambda: F.interpolate(torch.ones(1, 1, 2, 2), size=(2**31, 2**31)),
