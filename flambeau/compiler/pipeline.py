@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from flambeau.compiler import debug, selection  # noqa: F401 - adds its launches
+from flambeau.compiler import debug
 from flambeau.compiler.execution import Execution, build_execution
 from flambeau.compiler.schedule import Schedule, schedule
 from flambeau.compiler.simplify import simplify

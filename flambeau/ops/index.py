@@ -61,6 +61,11 @@ def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
         f"{kind}[{name}] index {{value}} is out of bounds for dimension {dim} with size {{size}}\n"
         f"hint: indices lie in [{'0' if strict else '-size'}, size)"
     )
+    if extent == 0 and 0 not in index.shape:  # zeros are never symbols
+        raise (RuntimeError if kind else IndexError)(
+            f"[{name}] index is out of bounds for dimension {dim} with size 0\n"
+            "hint: only an empty index fits an empty dimension"
+        )
     once = _unrepeated(index)
     checked = prims.check_index(once, extent, name, message, strict=strict)
     return checked if once is index else prims.broadcast_to(checked, index.shape)

@@ -66,6 +66,18 @@ def test_lenient(name: str) -> None:
             call(index)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_empty_dimension_has_no_places(compiled: bool) -> None:
+    def function(x: Any, index: Any) -> Any:
+        return x[index]
+
+    call = torch.compile(function) if compiled else function
+    for shape in ((0,), (0, 0), (0, 3)):
+        assert call(torch.zeros(shape), torch.zeros(0, dtype=torch.int64)).shape == shape
+        with pytest.raises(IndexError, match="out of bounds"):
+            call(torch.zeros(shape), torch.tensor([0]))
+
+
 NOTHING: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "rows of an empty index": (
         lambda index, table: F.embedding(index.reshape(-1).reshape(4, 0), table).sum(1),

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c_forms import SYMBOL
-from flambeau.compiler.codegen.c_micro import CHUNK, Micro, _Packing
+from flambeau.compiler.codegen.c_micro import CHUNK, Micro, Packing
 from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, signed_kind
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
@@ -32,11 +32,11 @@ def compute_kind(dtype: str) -> str:
     return "f64" if dtype == "f64" else "f32"
 
 
-class _MaskPacking(_Packing):
+class _MaskPacking(Packing):
     """Packs a bool mask as what is added to scores: 0 where True, else -inf."""
 
     def decode(self, value: str, lanes: int) -> str:
-        """See `_Packing`; other masks are packed as they are."""
+        """See `Packing`; other masks are packed as they are."""
         if self.stored != "bool":
             return super().decode(value, lanes)
         return f"{SYMBOL}_bias_x{lanes}({value})"

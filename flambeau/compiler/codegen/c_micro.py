@@ -107,7 +107,7 @@ class Micro:
         """C text of the packing function of a stored element type; `swapped`: the odd element of
         each pair along K comes first."""
         if self.planes == 1:
-            return _Packing(self, stored, swapped).text()
+            return Packing(self, stored, swapped).text()
         plain, t = self.packing_name(self.kind), f"{self.kind}x1"
         parts = [
             f"  {plain}(used, width, depth, (const {t} *)from{place}, 2 * step, 2 * k_step, "
@@ -119,7 +119,7 @@ class Micro:
             f"long long depth, const {MEMORY_KIND[stored]}x1 *from, long long step, "
             f"long long k_step, {t} *to, long long to_step) {{"
         )
-        return "\n".join([_Packing(self, self.kind).text(), head, *parts, "}"]) + "\n"
+        return "\n".join([Packing(self, self.kind).text(), head, *parts, "}"]) + "\n"
 
     def packing_name(self, stored: str) -> str:
         """The packing function's name."""
@@ -197,7 +197,7 @@ class Micro:
 # ------------------------------------------------------------------------------- packing
 
 
-class _Packing:
+class Packing:
     """Prints one packing function."""
 
     def __init__(self, micro: Micro, stored: str, swapped: bool = False) -> None:
@@ -414,4 +414,4 @@ def _turned_order(lanes: int, kind: str) -> list[int]:
     return found
 
 
-__all__ = ["CHUNK", "VECTORS", "Micro"]
+__all__ = ["CHUNK", "VECTORS", "Micro", "Packing"]

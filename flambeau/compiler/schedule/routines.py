@@ -82,6 +82,25 @@ def _sort(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
+def _select(values: list[Node], reads: Reads) -> RoutineCall:
+    """Some places of a sorted row, without sorting the rest."""
+    value = values[0]
+    operand = value.inputs[0]
+    call = RoutineCall(f"select_{operand.dtype}")
+    _operand(call, value, 0, reads, 0)
+    for result in ("values", "places"):
+        made = next((v for v in values if v.attribute("result") == result), None)
+        if made is None:
+            call.add(("temporary", _unused_result(value, result)))
+        else:
+            _result(call, made, reads)
+    [shape] = value.attribute("shapes")
+    first, chosen = value.attribute("first"), value.attribute("count")
+    call.sizes = [count(shape[:-1]), shape[-1], first, chosen, int(value.attribute("descending"))]
+    call.work = mul(count(shape), 2)
+    return call
+
+
 def _scatter(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
     _, index, source = value.inputs
@@ -232,6 +251,7 @@ HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall
     "convolution_weight": convolution.weight,
     "sort": _sort,
     "sort_indices": _sort,
+    "select": _select,
     "scatter": _scatter,
     "put_nd": _put,
     "take_add": _put,
