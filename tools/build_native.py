@@ -47,6 +47,12 @@ SANITIZE_FLAGS = (
     "-O1",
     "-g",
 )
+# A thread that asks for the GIL of an interpreter that ends is unwound by `pthread_exit`. Frames
+# without exception tables are left as C frames are; with them, every destructor on the way would
+# give up its reference without the GIL, a crash. So only units that never hold a reference while
+# Python may run are built with exceptions: those that must survive a `std::bad_alloc`.
+NO_EXCEPTIONS_FLAGS = ("-fno-exceptions", "-fasynchronous-unwind-tables")
+UNITS_THAT_CATCH = frozenset({"allocator", "profile", "threads"})
 WARNING_FLAGS = ("-Wall", "-Wextra")  # not part of an object's name: they change no code
 
 _LOCAL_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -122,7 +128,7 @@ def build(
     if not units:
         raise NativeBuildError(f"[build] nothing to compile: {SOURCES} holds no .cpp file")
     flags = _code_flags(compiler, sanitize)
-    objects = [_object_path(unit, compiler, flags) for unit in units]
+    objects = [_object_path(unit, compiler, [*flags, *_unit_flags(unit)]) for unit in units]
     link = _link_command(compiler, flags, objects)
     link_key = _digest(" ".join(link), compiler.version)
     stamp = BUILD / "objects" / f"linked-{_digest(str(output.resolve()))}"
@@ -172,6 +178,10 @@ def _code_flags(compiler: Compiler, sanitize: bool) -> list[str]:
     return flags
 
 
+def _unit_flags(unit: Path) -> tuple[str, ...]:
+    return () if unit.stem in UNITS_THAT_CATCH else NO_EXCEPTIONS_FLAGS
+
+
 def _link_command(compiler: Compiler, flags: Sequence[str], objects: Sequence[Path]) -> list[str]:
     command = [*compiler.command, *flags, *map(str, objects)]
     if sys.platform == "darwin":
@@ -213,7 +223,8 @@ def _compile_all(stale: Sequence[tuple[Path, Path]], command: Sequence[str]) -> 
         unit, target = stale[number]
         print(f"  [{number + 1}/{len(stale)}] {unit.relative_to(ROOT)}", flush=True)
         try:
-            _run_into(target, [*command, "-c", str(unit)], str(unit.relative_to(ROOT)))
+            one = [*command, *_unit_flags(unit), "-c", str(unit)]
+            _run_into(target, one, str(unit.relative_to(ROOT)))
         except NativeBuildError as error:
             return error
         return None
