@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flambeau.compiler import cache, debug, targets, toolchain
+from flambeau.compiler import cache, debug, machine, targets, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.runtime import settings
 
@@ -129,7 +129,8 @@ def _environment(target: str | None, compiler: str | None) -> str | None:
     if stamp is None:
         return None
     found = targets.current()
-    return "\n".join((stamp, sys.version, found.name, repr(found.all_flags), built_by))
+    where = f"{machine.processor()} {machine.current()}"  # the cost models look at it
+    return "\n".join((stamp, sys.version, found.name, repr(found.all_flags), built_by, where))
 
 
 @functools.cache

@@ -1,24 +1,23 @@
 """Launches of matrix products: a template whose epilogue is what became of its cluster.
 
-How a product is cut is decided here, by size expressions: the same kernel serves all sizes. Small
-products are one launch that packs as it goes; of larger ones, operands that several tiles share are
-packed first. A product whose result is written along its rows' dimension, or that has few columns,
-is computed as the product of the transposes: the bits are the same.
+How a product is cut is decided in `product_cut`. A product whose result is written along its rows'
+dimension is computed as the product of the transposes: the bits are the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flambeau.compiler import targets
+from flambeau.compiler import machine, targets
 from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
+from flambeau.compiler.schedule.product_cut import Problem, choose, cut, model, only_if
 from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import Size, add, ceildiv, floordiv, maximum, minimum, mul, prod, sub, symbol
+from flambeau.ir.size import Size, add, ceildiv, floordiv, maximum, mul, prod, sub, symbol
 from flambeau.ir.template_product import (
     ARGUMENTS,
     CHUNK,
@@ -29,15 +28,7 @@ from flambeau.ir.template_product import (
     VECTORS,
 )
 
-SMALL = 1 << 20  # multiply-adds: below, packing ahead and sharing costs more than it saves
-PANELS = 10  # of a tile at most: what one tile packs of A stays in the second-level cache
-TILE_COLUMNS = 256
-FEW_COLUMNS = 1024  # of a tile with few rows, at most
-LEAST_COLUMNS = 512  # and at least: memory is read in long runs
-TILES = 8  # at least, of a large product
-NARROW = 24  # columns: below, tall products are computed transposed
 WORK = {"f32": 64, "f64": 32, "i32": 32, "i64": 8}  # multiply-adds per nanosecond
-ENDLESS = 1 << 40  # more than any extent
 OWN_BUFFERS = 3  # a, b, packed
 
 KINDS = {
@@ -105,26 +96,6 @@ def _operands(value: Node, reads: dict[Node, Place]) -> tuple[Operand, Operand]:
     return found[0], found[1]
 
 
-# Conditions are sizes that are 0 or 1. They are combined by minima and maxima, which stay one atom:
-# products of sums of them would be multiplied out.
-
-
-def _at_least(size: Size, limit: Size) -> Size:
-    """1 where size >= limit, else 0; the limit is positive."""
-    return minimum(1, floordiv(size, limit))
-
-
-def _only_if(flag: Size, size: Size) -> Size:
-    """The size where the flag is set, else 0."""
-    return minimum(size, mul(flag, ENDLESS))
-
-
-def _choose(flag: Size, if_set: Size, otherwise: Size) -> Size:
-    if isinstance(flag, int):
-        return if_set if flag else otherwise
-    return add(otherwise, mul(flag, sub(if_set, otherwise)))
-
-
 def _unit(a: Operand, b: Operand, target: targets.Target) -> str:
     """How the sums are chained."""
     if not a.dtype == b.dtype == "bf16":
@@ -154,47 +125,20 @@ class _Product:
         self._cut(*extents)
 
     def _cut(self, rows: Size, columns: Size) -> None:
-        """How the result is cut in tiles, and what is packed ahead."""
+        """The size arguments, and what follows from how the result is cut in tiles."""
         a, b = self.a, self.b
-        swapped: Size = 0
-        if a.dtype == b.dtype and self.planes == 1:
-            narrow = sub(1, _at_least(columns, NARROW))
-            swapped = minimum(narrow, _at_least(rows, maximum(1, mul(4, columns))))
-        height, width = rows, columns
-        if swapped != 0:  # then there are more rows than columns
-            apart = mul(sub(1, swapped), ENDLESS)
-            height, width = minimum(rows, add(columns, apart)), maximum(columns, sub(rows, apart))
-        work = prod((height, width, self.depth))
-        large = _at_least(work, SMALL)
-        several = _at_least(height, 2 * self.block_rows + 1)
-        few = sub(1, _at_least(height, FEW + 1))
-        eighth = mul(self.block_columns, ceildiv(width, TILES * self.block_columns))
-        shallow = _choose(
-            few,
-            maximum(LEAST_COLUMNS, minimum(FEW_COLUMNS, eighth)),
-            maximum(2 * self.block_columns, minimum(TILE_COLUMNS, eighth)),
-        )
-        tile_columns = _choose(several, TILE_COLUMNS, shallow)
-        column_tiles = ceildiv(width, tile_columns)
-        self.panels = ceildiv(height, self.block_rows)
-        self.slabs = ceildiv(width, self.block_columns)
         self.batches = count(self.batch)
-        wanted = ceildiv(TILES, maximum(1, mul(column_tiles, self.batches)))
-        row_tiles = maximum(
-            1,
-            ceildiv(self.panels, PANELS),
-            _only_if(minimum(large, several), minimum(self.panels, wanted)),
-        )
-        self.tile_rows = mul(self.block_rows, ceildiv(self.panels, row_tiles))
-        self.tile_columns, self.tiles = tile_columns, mul(row_tiles, column_tiles)
-        self.packs_b = minimum(large, several)
-        self.packs_a = minimum(large, sub(1, few), _at_least(width, tile_columns + 1))
-        self.height, self.width, self.swapped, self.work = height, width, swapped, work
-        a_row, a_k = _choose(swapped, b.outer, a.outer), _choose(swapped, b.k, a.k)
-        b_column, b_k = _choose(swapped, a.outer, b.outer), _choose(swapped, a.k, b.k)
+        problem = Problem(
+            rows, columns, self.depth, self.batches, self.planes * ITEM_SIZE[self.kind],
+            self.block_rows, self.block_columns, a.dtype == b.dtype and self.planes == 1,
+        )  # fmt: skip
+        made = self.cut = cut(problem, model(problem, machine.current()))
+        swapped = made.swapped
+        a_row, a_k = choose(swapped, b.outer, a.outer), choose(swapped, b.k, a.k)
+        b_column, b_k = choose(swapped, a.outer, b.outer), choose(swapped, a.k, b.k)
         self.sizes: list[Size] = [
-            self.depth, height, width, swapped, row_tiles, column_tiles, tile_columns,
-            self.packs_a, self.packs_b, a_row, a_k, b_k, b_column,
+            self.depth, made.height, made.width, swapped, made.row_tiles, made.column_tiles,
+            made.tile_columns, made.packs_a, made.packs_b, a_row, a_k, b_k, b_column,
         ]  # fmt: skip
         for d, extent in enumerate(self.batch):
             self.sizes += [extent, a.batch[d], b.batch[d]]
@@ -203,8 +147,8 @@ class _Product:
         """What is packed ahead (nothing where chunks are 0), then the tiles."""
         found = []
         per_batch = add(
-            mul(_only_if(self.packs_b, self.slabs), self.block_columns),
-            _only_if(self.packs_a, self.height),
+            mul(only_if(self.cut.packs_b, self.cut.slabs), self.block_columns),
+            only_if(self.cut.packs_a, self.cut.height),
         )
         groups = ceildiv(self.depth, 2) if self.unit == "dot" else self.depth
         elements = prod((self.batches, per_batch, groups, self.planes))
@@ -247,7 +191,9 @@ class _Product:
 
     def _pack_call(self, memory: tuple[str, object], elements: Size) -> RoutineCall:
         call = self._call("pack", memory, "w")
-        units = add(_only_if(self.packs_b, self.slabs), _only_if(self.packs_a, self.panels))
+        units = add(
+            only_if(self.cut.packs_b, self.cut.slabs), only_if(self.cut.packs_a, self.cut.panels)
+        )
         call.chunks = mul(self.batches, units)
         call.work = floordiv(elements, 4)
         return call
@@ -258,13 +204,13 @@ class _Product:
             call.add(buffer)
         call.sizes += self.epilogue.sizes
         call.scalars = list(self.epilogue.arguments)
-        call.chunks = mul(self.batches, self.tiles)
-        work = floordiv(mul(self.work, self.batches), WORK[self.kind])
+        call.chunks = mul(self.batches, mul(self.cut.row_tiles, self.cut.column_tiles))
+        work = floordiv(mul(self.cut.work, self.batches), WORK[self.kind])
         call.work = add(work, self.epilogue.work)
-        pitch = add(self.tile_columns, PITCH)
-        own = _only_if(sub(1, self.packs_a), mul(self.tile_rows, CHUNK))
+        pitch = add(self.cut.tile_columns, PITCH)
+        own = only_if(sub(1, self.cut.packs_a), mul(self.cut.tile_rows, CHUNK))
         few = mul(FEW, add(CHUNK, pitch))
-        room = add(mul(self.tile_rows, pitch), CHUNK * self.block_columns)
+        room = add(mul(self.cut.tile_rows, pitch), CHUNK * self.block_columns)
         numbers = mul(self.planes, add(room, maximum(own, few)))
         call.scratch = mul(ITEM_SIZE[self.kind], numbers)
         return call
