@@ -14,7 +14,7 @@ from flambeau.core.definition import op
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.environment import same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import floordiv
+from flambeau.ir.size import Size, floordiv
 
 
 def _parts(gates: Node, count: int) -> list[Node]:
@@ -28,21 +28,37 @@ def _joined(parts: list[Node]) -> Node:
     return prims.cat(parts, parts[0].ndim - 1)
 
 
-def _check_width(name: str, gates: Node, state: Node, count: int) -> None:
-    if not same_size(gates.shape[-1], state.shape[-1] * count):
-        raise RuntimeError(
-            f"[{name}] the gates are not {count} times as wide as the state\n"
-            "hint: weights of shape (gates * hidden_size, ...)"
-        )
+def _gates_of_state(
+    name: str, product: Node, bias: Node | None, width: Size, count: int
+) -> list[Node]:
+    """The gates from the state: beside each other in the last dimension or, (gates, batch, width),
+    each on its own; the bias is added."""
+    if product.ndim == 2:
+        if not same_size(product.shape[-1], width * count):
+            raise RuntimeError(
+                f"[{name}] the gates are not {count} times as wide as the state\n"
+                "hint: weights of shape (gates * hidden_size, ...)"
+            )
+        gates = _parts(product, count)
+    else:
+        parts = [prims.slice(product, 0, i, 1) for i in range(count)]
+        gates = [prims.reshape(part, part.shape[1:]) for part in parts]
+    if bias is None:
+        return gates
+    return [gate + part for gate, part in zip(gates, _parts(bias, count), strict=True)]
 
 
 def _lstm_samples() -> Iterator[Sample]:
     yield sample(T(3, 8), T(3, 8), T(3, 2))
+    yield sample(T(3, 8), T(4, 3, 2), T(3, 2), T(8))
 
 
-def _lstm(from_input: Node, from_state: Node, memory: Node) -> tuple[Node, Node, list[Node]]:
-    _check_width("LSTM", from_state, memory, 4)
-    enter, forget, candidate, leave = _parts(from_input + from_state, 4)
+def _lstm(
+    from_input: Node, from_state: Node, memory: Node, bias: Node | None
+) -> tuple[Node, Node, list[Node]]:
+    of_state = _gates_of_state("LSTM", from_state, bias, memory.shape[-1], 4)
+    of_input = _parts(from_input, 4)
+    enter, forget, candidate, leave = (a + b for a, b in zip(of_input, of_state, strict=True))
     enter, forget, leave = (prims.sigmoid(x) for x in (enter, forget, leave))
     candidate = prims.tanh(candidate)
     memory = forget * memory + enter * candidate
@@ -50,27 +66,32 @@ def _lstm(from_input: Node, from_state: Node, memory: Node) -> tuple[Node, Node,
 
 
 @op(
-    "_lstm_step(Tensor from_input, Tensor from_state, Tensor memory) -> (Tensor, Tensor)",
+    "_lstm_step(Tensor from_input, Tensor from_state, Tensor memory, Tensor? bias=None)"
+    " -> (Tensor, Tensor)",
     where="private",
     promote="keep",
     samples=_lstm_samples,
 )
-def lstm_step(from_input: Node, from_state: Node, memory: Node) -> tuple[Node, Node]:
+def lstm_step(
+    from_input: Node, from_state: Node, memory: Node, bias: Node | None
+) -> tuple[Node, Node]:
     """Hidden state and memory from both products' gates: input, forget, cell, output."""
-    return _lstm(from_input, from_state, memory)[:2]
+    return _lstm(from_input, from_state, memory, bias)[:2]
 
 
 @op(
-    "_lstm_step_saving(Tensor from_input, Tensor from_state, Tensor memory)"
+    "_lstm_step_saving(Tensor from_input, Tensor from_state, Tensor memory, Tensor? bias=None)"
     " -> (Tensor, Tensor, Tensor)",
     where="private",
     promote="keep",
     differentiable=False,
     samples=_lstm_samples,
 )
-def lstm_step_saving(from_input: Node, from_state: Node, memory: Node) -> tuple[Node, ...]:
+def lstm_step_saving(
+    from_input: Node, from_state: Node, memory: Node, bias: Node | None
+) -> tuple[Node, ...]:
     """As `_lstm_step`, and the gates after their activations."""
-    hidden, new, gates = _lstm(from_input, from_state, memory)
+    hidden, new, gates = _lstm(from_input, from_state, memory, bias)
     return hidden, new, _joined(gates)
 
 
@@ -106,38 +127,43 @@ def lstm_step_backward(
 
 def _gru_samples() -> Iterator[Sample]:
     yield sample(T(3, 6), T(3, 6), T(3, 2))
+    yield sample(T(3, 6), T(3, 3, 2), T(3, 2), T(6))
 
 
-def _gru(from_input: Node, from_state: Node, hidden: Node) -> tuple[Node, list[Node]]:
-    _check_width("GRU", from_state, hidden, 3)
+def _gru(
+    from_input: Node, from_state: Node, hidden: Node, bias: Node | None
+) -> tuple[Node, list[Node]]:
     reset_x, update_x, new_x = _parts(from_input, 3)
-    reset_h, update_h, new_h = _parts(from_state, 3)
+    reset_h, update_h, new_h = _gates_of_state("GRU", from_state, bias, hidden.shape[-1], 3)
     reset, update = prims.sigmoid(reset_x + reset_h), prims.sigmoid(update_x + update_h)
     new = prims.tanh(new_x + reset * new_h)
     return (hidden - new) * update + new, [reset, update, new, new_h]
 
 
 @op(
-    "_gru_step(Tensor from_input, Tensor from_state, Tensor hidden) -> Tensor",
+    "_gru_step(Tensor from_input, Tensor from_state, Tensor hidden, Tensor? bias=None) -> Tensor",
     where="private",
     promote="keep",
     samples=_gru_samples,
 )
-def gru_step(from_input: Node, from_state: Node, hidden: Node) -> Node:
+def gru_step(from_input: Node, from_state: Node, hidden: Node, bias: Node | None) -> Node:
     """The next hidden state from both products' gates: reset, update, new."""
-    return _gru(from_input, from_state, hidden)[0]
+    return _gru(from_input, from_state, hidden, bias)[0]
 
 
 @op(
-    "_gru_step_saving(Tensor from_input, Tensor from_state, Tensor hidden) -> (Tensor, Tensor)",
+    "_gru_step_saving(Tensor from_input, Tensor from_state, Tensor hidden, Tensor? bias=None)"
+    " -> (Tensor, Tensor)",
     where="private",
     promote="keep",
     differentiable=False,
     samples=_gru_samples,
 )
-def gru_step_saving(from_input: Node, from_state: Node, hidden: Node) -> tuple[Node, Node]:
+def gru_step_saving(
+    from_input: Node, from_state: Node, hidden: Node, bias: Node | None
+) -> tuple[Node, Node]:
     """As `_gru_step`, and (reset, update, new, the state's share of new)."""
-    result, parts = _gru(from_input, from_state, hidden)
+    result, parts = _gru(from_input, from_state, hidden, bias)
     return result, _joined(parts)
 
 
@@ -165,19 +191,21 @@ def gru_step_backward(
 def _rnn_samples() -> Iterator[Sample]:
     yield sample(T(3, 2), T(3, 2), False)
     yield sample(T(3, 2), T(3, 2), True)
+    yield sample(T(3, 2), T(1, 3, 2), False, T(2))
 
 
 @op(
-    "_rnn_step(Tensor from_input, Tensor from_state, bool rectified) -> Tensor",
+    "_rnn_step(Tensor from_input, Tensor from_state, bool rectified, Tensor? bias=None) -> Tensor",
     where="private",
     promote="keep",
     samples=_rnn_samples,
 )
-def rnn_step(from_input: Node, from_state: Node, rectified: bool) -> Node:
+def rnn_step(from_input: Node, from_state: Node, rectified: bool, bias: Node | None) -> Node:
     """The next hidden state: the sum's tangent, or its positive part."""
     from flambeau.ops.activation import relu
 
-    total = from_input + from_state
+    (of_state,) = _gates_of_state("RNN", from_state, bias, from_input.shape[-1], 1)
+    total = from_input + of_state
     return relu(total) if rectified else prims.tanh(total)  # type: ignore[no-any-return]
 
 

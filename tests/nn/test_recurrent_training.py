@@ -67,3 +67,20 @@ def test_bits_over_threads_and_compiled(kind):
     with torch.no_grad():
         untracked = layer(x)[0]
     assert torch.equal(untracked, layer(x)[0])
+
+
+@pytest.mark.parametrize("kind", ("LSTM", "GRU", "RNN"))
+def test_bits_of_a_sequence_are_those_of_its_steps_and_of_one_row(kind):
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, kind)(24, 40)
+    cell = getattr(torch.nn, kind + "Cell")(24, 40)
+    cell.load_state_dict({k.removesuffix("_l0"): v for k, v in layer.state_dict().items()})
+    x = torch.randn(9, 7, 24)
+    with torch.no_grad():
+        whole = layer(x)[0]
+        state = None
+        for step, expected in zip(x, whole):
+            state = cell(step, state)
+            assert torch.equal(state[0] if kind == "LSTM" else state, expected)
+        alone = torch.cat([layer(x[:, i : i + 1])[0] for i in range(7)], 1)
+    assert torch.equal(alone, whole)

@@ -23,33 +23,61 @@ def _native(name: str) -> Any:
 
 
 Cell = Callable[[Any, State], tuple[Any, State]]
+LEAST_STEPS = 4  # that pay for laying out the weight
 
 
-def lstm_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
+class StateWeight:
+    """The weight of the hidden state and its bias, in the form the steps of a sequence take.
+
+    A step's product has few rows, so that reading the weight is much of the work. Over a sequence
+    the weight is laid out once, gate by gate, as products read it without packing. Bits are those
+    of `F.linear`: a sum over K has one order. Half types would round before the bias is added, so
+    they keep the plain product.
+    """
+
+    def __init__(self, weight: Any, bias: Any, hidden_size: int = 0, steps: int = 1) -> None:
+        """Lays out the weight where that pays."""
+        self.weight, self.bias = weight, bias
+        self.gates_apart = None
+        if steps >= LEAST_STEPS and weight.dtype in (torch.float32, torch.float64):
+            split = weight.reshape(-1, hidden_size, weight.shape[1])
+            self.gates_apart = split.transpose(1, 2).contiguous()
+
+    def gates(self, hidden: Any) -> tuple[Any, Any]:
+        """(the product, the bias that is still to be added)."""
+        if self.gates_apart is None:
+            return F.linear(hidden, self.weight, self.bias), None
+        return torch.matmul(hidden, self.gates_apart), self.bias
+
+
+def lstm_cell(gates_of_input: Any, state: State, of_state: StateWeight, w_hr: Any = None) -> Any:
     """Hochreiter and Schmidhuber 1997; gates in the order input, forget, cell, output."""
     hidden, memory = state
-    hidden, memory = _native("_lstm_step")(gates_of_input, F.linear(hidden, w_hh, b_hh), memory)
+    product, bias = of_state.gates(hidden)
+    hidden, memory = _native("_lstm_step")(gates_of_input, product, memory, bias)
     if w_hr is not None:
         hidden = F.linear(hidden, w_hr)
     return hidden, (hidden, memory)
 
 
-def gru_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
+def gru_cell(gates_of_input: Any, state: State, of_state: StateWeight, w_hr: Any = None) -> Any:
     """Cho et al. 2014; gates in the order reset, update, new."""
-    (hidden,) = state
-    hidden = _native("_gru_step")(gates_of_input, F.linear(hidden, w_hh, b_hh), hidden)
+    product, bias = of_state.gates(state[0])
+    hidden = _native("_gru_step")(gates_of_input, product, state[0], bias)
     return hidden, (hidden,)
 
 
-def tanh_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
+def tanh_cell(gates_of_input: Any, state: State, of_state: StateWeight, w_hr: Any = None) -> Any:
     """tanh(W x + b + U h + c)."""
-    hidden = _native("_rnn_step")(gates_of_input, F.linear(state[0], w_hh, b_hh), False)
+    product, bias = of_state.gates(state[0])
+    hidden = _native("_rnn_step")(gates_of_input, product, False, bias)
     return hidden, (hidden,)
 
 
-def relu_cell(gates_of_input: Any, state: State, w_hh: Any, b_hh: Any, w_hr: Any = None) -> Any:
+def relu_cell(gates_of_input: Any, state: State, of_state: StateWeight, w_hr: Any = None) -> Any:
     """max(W x + b + U h + c, 0)."""
-    hidden = _native("_rnn_step")(gates_of_input, F.linear(state[0], w_hh, b_hh), True)
+    product, bias = of_state.gates(state[0])
+    hidden = _native("_rnn_step")(gates_of_input, product, True, bias)
     return hidden, (hidden,)
 
 
@@ -75,15 +103,16 @@ def run_steps(cell: Cell, steps: Sequence[Any], state: State, reverse: bool) -> 
 # one product over all steps, made at the end, instead of a sum of as many products.
 
 
-def _saving_step(mode: str, gates: Any, linear: Any, state: State) -> tuple[State, State]:
+def _saving_step(mode: str, gates: Any, of_state: StateWeight, state: State) -> tuple[State, State]:
     """The state after a step, and what its backward needs beside the states."""
+    product, bias = of_state.gates(state[0])
     if mode == "LSTM":
-        hidden, memory, saved = _native("_lstm_step_saving")(gates, linear, state[1])
+        hidden, memory, saved = _native("_lstm_step_saving")(gates, product, state[1], bias)
         return (hidden, memory), (saved,)
     if mode == "GRU":
-        hidden, saved = _native("_gru_step_saving")(gates, linear, state[0])
+        hidden, saved = _native("_gru_step_saving")(gates, product, state[0], bias)
         return (hidden,), (saved,)
-    return (_native("_rnn_step")(gates, linear, mode == "RNN_RELU"),), ()
+    return (_native("_rnn_step")(gates, product, mode == "RNN_RELU", bias),), ()
 
 
 def _step_back(
@@ -111,8 +140,10 @@ class _Layer(torch.autograd.Function):
         ctx.save_for_backward(projected, w_hh, b_hh, *state)
         ctx.states, ctx.saved = [], []
         now: State = state
-        for gates in _in_order(projected.unbind(0), reverse):
-            now, saved = _saving_step(mode, gates, F.linear(now[0], w_hh, b_hh), now)
+        steps = _in_order(projected.unbind(0), reverse)
+        of_state = StateWeight(w_hh, b_hh, state[-1].shape[-1], len(steps))
+        for gates in steps:
+            now, saved = _saving_step(mode, gates, of_state, now)
             ctx.states.append(now)
             ctx.saved.append(saved)
         outputs = _in_order([each[0] for each in ctx.states], reverse)
@@ -152,8 +183,9 @@ def _differentiable_backward(ctx: Any, grad: Any, of_state: State) -> tuple[Any,
     """The same gradients by the layer's own operations: for gradients of gradients."""
     operands = ctx.saved_tensors
     projected, w_hh, b_hh, *state = operands
+    recurrent = StateWeight(w_hh, b_hh)
     outputs, last = run_steps(
-        lambda step, now: CELLS[ctx.mode](step, now, w_hh, b_hh),
+        lambda step, now: CELLS[ctx.mode](step, now, recurrent),
         projected.unbind(0),
         tuple(state),
         ctx.reverse,
@@ -225,7 +257,7 @@ def run_direction(
     projected = F.linear(data, w_ih, b_ih)
 
     def cell(step: Any, current: State) -> Any:
-        return step_of(step, current, w_hh, b_hh, w_hr)
+        return step_of(step, current, of_state, w_hr)
 
     trained = torch.is_grad_enabled() and any(
         x is not None and x.requires_grad for x in (projected, w_hh, b_hh, *state)
@@ -233,6 +265,9 @@ def run_direction(
     if sizes is None and trained and w_hr is None:
         output, *last = _Layer.apply(mode, reverse, projected, w_hh, b_hh, *state)
         return output, tuple(last)
+    # The state's gradient would be one more sum over the gates.
+    steps = 1 if trained else len(data) if sizes is None else len(sizes)
+    of_state = StateWeight(w_hh, b_hh, state[-1].shape[-1], steps)
     if sizes is None:
         outputs, state = run_steps(cell, projected.unbind(0), state, reverse)
         return torch.stack(outputs, 0), state

@@ -12,7 +12,7 @@ from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.recurrence import CELLS, run_direction
+from flambeau.nn.modules.recurrence import CELLS, StateWeight, run_direction
 from flambeau.nn.parameter import Parameter
 from flambeau.nn.utils.rnn import PackedSequence
 
@@ -439,7 +439,7 @@ class RNNCellBase(Module):
             for state in states
         )
         gates = F.linear(x, self.weight_ih, self.bias_ih)
-        _, result = CELLS[mode](gates, full, self.weight_hh, self.bias_hh)
+        _, result = CELLS[mode](gates, full, StateWeight(self.weight_hh, self.bias_hh))
         return result if batched else tuple(state.squeeze(0) for state in result)
 
 
