@@ -1,0 +1,50 @@
+"""A part of PyTorch's operator database, small enough for every run; the command runs the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the oracle, PyTorch 2.13, is not installed")
+pytest.importorskip("scipy", reason="PyTorch's operator database needs it")
+
+from tests.parity.coverage_page import page, summary  # noqa: E402
+from tests.parity.entry_checks import Record, entry_name, run_check  # noqa: E402
+from tests.parity.operator_database import database  # noqa: E402
+
+NAMES = """
+    __getitem__ add addmm amax cat cumsum div einsum exp index_select log_softmax masked_fill mean
+    mul nn.functional.dropout nn.functional.layer_norm permute scatter_add sum transpose where
+""".split()
+ENTRIES = {entry_name(entry): entry for entry in database()}
+
+
+def failures(records):
+    return [f"{r.entry} {r.check} {r.dtype}: {r.reason}" for r in records if r.failed]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name in ENTRIES])
+@pytest.mark.parametrize("check", ["forward", "gradient"])
+def test_entry(name, check):
+    assert not failures(run_check(ENTRIES[name], torch.float32, check, limit=4))
+
+
+def test_a_wrong_result_is_found():
+    """The runner is no use if everything passes: a changed entry must not."""
+    entry = ENTRIES["exp"]
+    wrong = type("Wrong", (), {"op": staticmethod(torch.expm1), "name": "exp", "decorators": ()})
+    wrong.variant_test_name = ""
+    wrong.sample_inputs = entry.sample_inputs
+    records = run_check(wrong, torch.float32, "forward", limit=2)
+    assert not failures(records)  # both libraries run expm1
+    wrong.op = staticmethod(lambda x: torch.exp(x) + 1)
+    found = run_check(wrong, torch.float32, "forward", limit=2)
+    assert failures(found)
+
+
+def test_the_page_tells_what_fails_and_why():
+    good = Record("exp", "float32", "forward", 3)
+    bad = Record("fft.fft", "float32", "forward", 2, 1, "value 1 at (0,), expected 2")
+    known = {(r.entry, r.dtype, r.check): [r.as_dict()] for r in (good, bad)}
+    text = page(["exp", "fft.fft", "sin"], known)
+    assert "**1 of 2 entries pass" in text and "value 1 at (0,)" in text and "`sin`" in text
+    assert "1 of    2 entries pass" in summary(known)
