@@ -11,7 +11,9 @@ follows from the sizes. Every one takes the spatial sizes of its result as the a
 the strides make them ambiguous. With groups, channels o and c belong to one group.
 
 The sums run over (channel, kernel position) or (sample, place), the last index fastest, in chunks
-of 256 as those of products; places outside of x count as zeros of the sum.
+as those of products; places outside of x count as zeros of the sum. With the attribute `method`
+"winograd" (3 x 3 taps side by side, enough channels) results are computed by squares of 2 x 2
+places, as `codegen/c_winograd_text.py` tells.
 """
 
 from __future__ import annotations
@@ -22,16 +24,30 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from flambeau.ir.environment import same_size
+from flambeau.ir.environment import less, same_size
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv
 from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
 from flambeau.prims.record import Primitive, bind, register
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
-Geometry = dict[str, Any]  # stride, low, dilation, groups
+Geometry = dict[str, Any]  # stride, low, dilation, groups, method
 
-_GEOMETRY = ("stride", "low", "dilation", "groups")
+_GEOMETRY = ("stride", "low", "dilation", "groups", "method")
+_FEWEST = 32  # channels on both sides from which Winograd's algorithm pays
+
+
+def _method(weight: Node, stride: Sequence[int], dilation: Sequence[int], groups: int) -> str:
+    """How the sums are computed, which is part of their meaning: it decides their bits."""
+    suits = (
+        weight.shape[2:] == (3, 3)
+        and groups == 1
+        and {*stride, *dilation} == {1}
+        and weight.dtype == "f32"
+    )
+    if not suits or less(weight.shape[0], _FEWEST) or less(weight.shape[1], _FEWEST):
+        return "plain"
+    return "winograd"
 
 
 def _geometry(value: Node) -> Geometry:
@@ -175,10 +191,21 @@ def _scaled(values: Any, factor: float) -> Any:
     return values * factor
 
 
+_PLAIN = {"method": "plain"}
 _CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Geometry], ...] = (
     # x, weight, spatial size of y
-    ((2, 3, 5), (2, 3, 3), (3,), {"stride": (1,), "low": (0,), "dilation": (1,), "groups": 1}),
-    ((1, 4, 6), (4, 2, 2), (4,), {"stride": (2,), "low": (1,), "dilation": (2,), "groups": 2}),
+    (
+        (2, 3, 5),
+        (2, 3, 3),
+        (3,),
+        {"stride": (1,), "low": (0,), "dilation": (1,), "groups": 1},
+    ),
+    (
+        (1, 4, 6),
+        (4, 2, 2),
+        (4,),
+        {"stride": (2,), "low": (1,), "dilation": (2,), "groups": 2},
+    ),
     (
         (2, 2, 4, 3),
         (2, 1, 3, 2),
@@ -189,7 +216,13 @@ _CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Geometry]
         (1, 2, 3, 2, 2),
         (1, 2, 2, 1, 2),
         (2, 2, 1),
-        {"stride": (1, 1, 2), "low": (0, 0, 0), "dilation": (1, 1, 1), "groups": 1},
+        {
+            "stride": (1, 1, 2),
+            "low": (0, 0, 0),
+            "dilation": (1, 1, 1),
+            "groups": 1,
+            "method": "plain",
+        },
     ),
 )
 
@@ -198,11 +231,11 @@ def _samples(name: str) -> Samples:
     for x, weight, out, geometry in _CASES:
         y = (x[0], weight[0], *out)
         if name == "convolution":
-            yield [_array(*x), _array(*weight)], {**geometry, "size": out}
+            yield [_array(*x), _array(*weight)], {**geometry, **_PLAIN, "size": out}
         elif name == "convolution_input":
-            yield [_array(*y), _array(*weight)], {**geometry, "size": x[2:]}
+            yield [_array(*y), _array(*weight)], {**geometry, **_PLAIN, "size": x[2:]}
         else:
-            yield [_array(*y), _array(*x)], {**geometry, "size": weight[2:]}
+            yield [_array(*y), _array(*x)], {**geometry, **_PLAIN, "size": weight[2:]}
 
 
 for _name, _infer, _rule in (
@@ -227,6 +260,18 @@ for _name, _infer, _rule in (
 # ------------------------------------------------------------------------------------ constructors
 
 
+def _constants(
+    weight: Node, stride: Sequence[int], low: Sequence[int], dilation: Sequence[int], groups: int
+) -> Geometry:
+    return {
+        "stride": tuple(stride),
+        "low": tuple(low),
+        "dilation": tuple(dilation),
+        "groups": groups,
+        "method": _method(weight, stride, dilation, groups),
+    }
+
+
 def convolution(
     x: Node,
     weight: Node,
@@ -237,8 +282,8 @@ def convolution(
     groups: int,
 ) -> Node:
     """The convolution of (N, C, *S) with (O, C / groups, *kernel), of spatial sizes `size`."""
-    geometry = {"stride": tuple(stride), "low": tuple(low), "dilation": tuple(dilation)}
-    return bind("convolution", x, weight, size=tuple(size), groups=groups, **geometry)
+    geometry = _constants(weight, stride, low, dilation, groups)
+    return bind("convolution", x, weight, size=tuple(size), **geometry)
 
 
 def convolution_input(
@@ -251,5 +296,5 @@ def convolution_input(
     groups: int,
 ) -> Node:
     """The transposed convolution of (N, O, *out) with (O, C / groups, *kernel)."""
-    geometry = {"stride": tuple(stride), "low": tuple(low), "dilation": tuple(dilation)}
-    return bind("convolution_input", y, weight, size=tuple(size), groups=groups, **geometry)
+    geometry = _constants(weight, stride, low, dilation, groups)
+    return bind("convolution_input", y, weight, size=tuple(size), **geometry)

@@ -19,6 +19,9 @@ CASES = {
     "points": ((2, 37, 9, 11), (41, 37, 1, 1), {}),
     "points strided": ((2, 19, 9, 11), (33, 19, 1, 1), {"stride": 2}),
     "3x3": ((2, 67, 15, 13), (31, 67, 3, 3), {"padding": 1}),
+    "squares": ((2, 33, 15, 13), (37, 33, 3, 3), {"padding": 1}),
+    "squares deep": ((3, 141, 7, 8), (32, 141, 3, 3), {"padding": (0, 2)}),
+    "squares wide": ((2, 32, 5, 71), (35, 32, 3, 3), {"padding": (3, 1)}),
     "3x3 strided": ((3, 17, 15, 14), (19, 17, 3, 3), {"padding": 1, "stride": 2}),
     "7x7": ((2, 3, 33, 35), (10, 3, 7, 7), {"padding": 3, "stride": 2}),
     "many places": ((3, 5, 65, 67), (6, 5, 3, 3), {"padding": 1}),
@@ -161,7 +164,8 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    "name", ["3x3", "3x3 strided", "points", "groups", "1d", "3d", "depthwise", "transposed"]
+    "name",
+    ["3x3", "squares", "3x3 strided", "points", "groups", "1d", "3d", "depthwise", "transposed"],
 )
 def test_layouts_have_the_same_bits(name, layout):
     call, x, weight = operands(name)
@@ -172,7 +176,7 @@ def test_layouts_have_the_same_bits(name, layout):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["3x3", "points", "depthwise", "transposed", "1d"])
+@pytest.mark.parametrize("name", ["3x3", "squares", "points", "depthwise", "transposed", "1d"])
 def test_half_types_accumulate_in_float32(name, dtype):
     call, x, weight = operands(name, dtype)
     wide = call(x.float(), weight.float())
@@ -203,6 +207,9 @@ def test_not_a_number_stays_where_it_is():
     x[0, 1, 7, 9] = float("inf")
     depthwise = F.conv2d(x, torch.ones(4, 1, 3, 3), padding=1, groups=4)
     assert int(depthwise.isfinite().logical_not().sum()) == 9
+    for channels in (4, 32):
+        full = F.conv2d(x.repeat(1, channels // 4, 1, 1), torch.ones(32, channels, 3, 3), padding=1)
+        assert int(full.isfinite().logical_not().sum()) == 9 * 32
     weight = torch.ones(4, 1, 3, 3, requires_grad=True)
     F.conv2d(x[..., 2:, 2:], weight, groups=4).sum().backward()
     assert int(weight.grad.isfinite().logical_not().sum()) == 9

@@ -1,6 +1,6 @@
 """Convolutions as implicit products: the matrix of windows exists only as a tile in cache.
 
-The template "convolution" has two passes, chosen by its setting "pass":
+The template "convolution" has several passes, chosen by its setting "pass", the first of which are:
 
     places   out[o, place] = sum over (c, tap) of weight[o, (c, tap)] * window[(c, tap), place]:
              convolutions, and gradients of the input. Those are convolutions of the gradient, one
@@ -20,6 +20,7 @@ import re
 
 from flambeau.compiler.codegen import c_convolution_text as text
 from flambeau.compiler.codegen import c_depthwise_text as depthwise
+from flambeau.compiler.codegen import c_winograd_text as winograd
 from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
 from flambeau.compiler.codegen.c_forms import ARGUMENTS, SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
@@ -47,6 +48,8 @@ PASSES = {
     "places": (text.IMAGE, text.GATHER, text.DESTINATION, text.PHASE, text.PLACES),
     "weight": (text.IMAGE, text.GATHER, text.SUMS, text.WEIGHT),
     "parts": (text.SUMS, text.PARTS),
+    "winograd": (winograd.BITS, winograd.GEOMETRY, winograd.FACTORS, winograd.TILES),
+    "winograd_weights": (winograd.BITS, winograd.GEOMETRY, winograd.FACTORS, winograd.PACK),
     "depthwise": (text.IMAGE, text.DESTINATION, text.PHASE, depthwise.PLANE, depthwise.ROWS),
     "depthwise_weight": (text.IMAGE, depthwise.PLANE, depthwise.WEIGHT),
 }
@@ -95,15 +98,19 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "nine": _nine(f"{micro.kind}x{micro.lanes}"),
         "spread": _spread(micro.kind, micro.lanes),
         **_sums(micro),
+        **winograd.choices(f"{micro.kind}x{micro.lanes}", micro.lanes),
     }
     for name, value in (
+        ("read", names["read"]),
         ("direct1", _direct(names["V"], 1)),
         ("direct2", _direct(names["V"], 2)),
         ("direct", _direct_sums(micro)),
     ):
         names[name] = spelled(value, names)
-    parts = [micro.text(), micro.packing(micro.kind)] if which in ("places", "weight") else []
-    if which == "places":
+    parts = [micro.text()] if which in ("places", "weight", "winograd") else []
+    if parts or which == "winograd_weights":
+        parts.append(micro.packing(micro.kind))
+    if which in ("places", "winograd"):
         parts.append(_narrow(micro))
     if kernel.body:
         parts.append(print_epilogue(kernel, target))

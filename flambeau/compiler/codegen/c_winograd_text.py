@@ -1,0 +1,421 @@
+"""The C text of convolutions with 3 x 3 taps and no stride, by Winograd's algorithm F(2x2, 3x3).
+
+Four results of a square of 2 x 2 places need 16 products instead of 36 (Winograd 1980; Lavin & Gray
+2016): a square of 4 x 4 elements of the image and the 3 x 3 weights are each turned into 16 numbers
+by additions and halvings, these are multiplied and summed over the channels, 16 ordinary products,
+and the 16 sums are added up to the four results:
+
+    x:  (d0 - d2, d1 + d2, d2 - d1, d1 - d3)           along both axes of a square
+    w:  (g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2)
+    y:  (m0 + m1 + m2, m1 - m2 - m3)
+
+A result is made of the elements of its own window only, and where those are zeros it is zero. The
+sum over channels is chained by 32, which keeps the error at that of the plain sum.
+"""
+
+from __future__ import annotations
+
+# Elements of a channel sum that are one chain of FMAs: part of the semantics.
+CHAIN = 32
+
+
+def _along(names: list[str], kind: str) -> list[str]:
+    """One axis of a transformation: of an image's square, or of products."""
+    a, b, c, d = names
+    if kind == "image":
+        return [f"{a} - {c}", f"{b} + {c}", f"{c} - {b}", f"{b} - {d}"]
+    return [f"{a} + {b} + {c}", f"{b} - {c} - {d}"]
+
+
+def square(vector: str) -> str:
+    """Statements that turn x00 .. x33 (row, column) into v[0] .. v[15]."""
+    lines = []
+    for r in range(4):
+        values = _along([f"x{r}{c}" for c in range(4)], "image")
+        lines += [f"  const {vector} h{r}{c} = {value};" for c, value in enumerate(values)]
+    for c in range(4):
+        values = _along([f"h{r}{c}" for r in range(4)], "image")
+        lines += [f"  v[{4 * r + c}] = {value};" for r, value in enumerate(values)]
+    return "\n".join(lines)
+
+
+def results(vector: str) -> str:
+    """Statements that turn the 16 products at `m`, `pitch` apart, into y[0] .. y[3]."""
+    lines = []
+    for r in range(4):
+        for c in range(4):
+            place = f"*(const {vector} *)(m + {4 * r + c} * pitch)"
+            lines.append(f"  const {vector} m{r}{c} = {place};")
+        values = _along([f"m{r}{c}" for c in range(4)], "results")
+        lines += [f"  const {vector} h{r}{c} = {value};" for c, value in enumerate(values)]
+    for c in range(2):
+        values = _along([f"h{r}{c}" for r in range(4)], "results")
+        lines += [f"  y[{2 * r + c}] = {value};" for r, value in enumerate(values)]
+    return "\n".join(lines)
+
+
+def weights(vector: str) -> str:
+    """Statements that turn g[0] .. g[8] into u[0] .. u[15]."""
+    lines = [f"  const {vector} half = fb_splat_{vector}(0.5);"]
+
+    def along(of: list[str], to: list[str], name: str) -> None:
+        a, b, c = of
+        lines.append(f"  const {vector} {name} = {a} + {c};")
+        lines.append(f"  {to[0]} = {a};")
+        lines.append(f"  {to[1]} = ({name} + {b}) * half;")
+        lines.append(f"  {to[2]} = ({name} - {b}) * half;")
+        lines.append(f"  {to[3]} = {c};")
+
+    for r in range(3):
+        to = [f"const {vector} h{r}{c}" for c in range(4)]
+        along([f"g[{3 * r + c}]" for c in range(3)], to, f"s{r}")
+    for c in range(4):
+        along([f"h{r}{c}" for r in range(3)], [f"u[{4 * r + c}]" for r in range(4)], f"t{c}")
+    return "\n".join(lines)
+
+
+def rows_of_square() -> str:
+    """Statements that read the four rows of a square, columns apart by parity."""
+    return "\n".join(
+        f"  @V@ x{r}0, x{r}1, x{r}2, x{r}3;\n"
+        f"  @fb@_line(line[{r}], step, inside[{r}], wide, &x{r}0, &x{r}1, &x{r}2, &x{r}3);"
+        for r in range(4)
+    )
+
+
+# What both passes know of the operands: the image, the weight and the result, as of a convolution
+# without strides. A gradient of the input is one of the gradient, with the taps exchanged.
+GEOMETRY = """\
+typedef struct {
+  const @T@ *data;
+  long long batch, channel, step[2], extent[2], places[2], offset[2];
+  long long squares[2], depth, rows;
+} @fb@_image;
+
+static inline FB_ALWAYS long long @fb@_min(long long a, long long b) { return a < b ? a : b; }
+
+static void @fb@_geometry(const long long *n, @fb@_image *s) {
+  if (!@gradient@) {
+    s->batch = $xs_batch; s->channel = $xs_channel; s->step[0] = $xs1; s->step[1] = $xs2;
+    s->extent[0] = $x1; s->extent[1] = $x2; s->places[0] = $y1; s->places[1] = $y2;
+    s->offset[0] = -$low1; s->offset[1] = -$low2;
+    s->depth = $inner; s->rows = $outer;
+  } else {
+    s->batch = $ys_batch; s->channel = $ys_channel; s->step[0] = $ys1; s->step[1] = $ys2;
+    s->extent[0] = $y1; s->extent[1] = $y2; s->places[0] = $x1; s->places[1] = $x2;
+    s->offset[0] = $low1 - 2; s->offset[1] = $low2 - 2;
+    s->depth = $outer; s->rows = $inner;
+  }
+  s->squares[0] = (s->places[0] + 1) / 2;
+  s->squares[1] = (s->places[1] + 1) / 2;
+}
+"""
+
+BITS = """\
+@bit_load@
+"""
+
+# The weights: for 128 channels of the sum at a time the 16 factors, for each the panels of rows as
+# the micro-kernel reads them.
+FACTORS = """\
+static inline FB_ALWAYS void @fb@_turn(const @V@ *g, @V@ *u) {
+@weights@
+}
+
+/* Factor e of a panel of rows and of `depth` channels is at to + e * pitch. */
+static void @fb@_panel(const long long *n, const @T@ *weight, long long row, long long height,
+                       long long first, long long depth, @K@x1 *to, long long pitch) {
+  const long long row_step = @gradient@ ? $ws_inner : $ws_outer;
+  const long long k_step = @gradient@ ? $ws_outer : $ws_inner;
+  const @T@ *from = weight + row * row_step + first * k_step;
+  for (long long k = 0; k < depth; ++k, from += k_step, to += height) {
+    @V@ g[16], u[16];
+#ifdef @wide@
+    if ($ws2 == 1 && $ws1 == 3) {
+      const @T@ *line = from;
+      for (long long i = 0; i < 16; ++i, line += i < height ? row_step : 0) {
+        g[i] = @masked@(line, 511);
+        __builtin_prefetch(line + 16 * k_step);
+      }
+      @pack@_turn(g);
+    } else
+#endif
+      for (long long t = 0; t < 9; ++t) {
+        union { @V@ v; @K@x1 t[@L@]; } e = { (@V@){0} };
+        for (long long i = 0; i < height; ++i)
+          e.t[i] = from[i * row_step + t / 3 * $ws1 + t % 3 * $ws2];
+        g[t] = e.v;
+      }
+    if (@gradient@)
+      for (long long t = 0; t < 4; ++t) { const @V@ e = g[t]; g[t] = g[8 - t]; g[8 - t] = e; }
+    @fb@_turn(g, u);
+    if (k + 1 < depth && 2 * height >= @L@)
+      for (long long e = 0; e < 16; ++e) *(@V@ *)(to + e * pitch) = u[e];
+    else
+      for (long long e = 0; e < 16; ++e) fb_storem_@V@(to + e * pitch, u[e], height);
+  }
+}
+"""
+
+PACK = """\
+void @fb@(@arguments@) {
+  @fb@_image s;
+  @fb@_geometry(n, &s);
+  const long long panels = (s.rows + @R@ - 1) / @R@;
+  for (long long chunk = begin; chunk < end; ++chunk) {
+    const long long row = chunk % panels * @R@, first = chunk / panels * @CHUNK@;
+    const long long height = @fb@_min(@R@, s.rows - row);
+    const long long depth = @fb@_min(@CHUNK@, s.depth - first);
+    @K@x1 *to = (@K@x1 *)p[1] + first * 16 * s.rows + first / @CHUNK@ * 512;
+    @fb@_panel(n, (const @T@ *)p[0], row, height, first, depth, to + row * depth,
+               s.rows * depth + 32);
+  }
+}
+"""
+
+# Tiles of results.
+TILES = """\
+#ifdef @wide@
+/* Bits [low, high) of 64, of which none may be there. */
+static inline FB_ALWAYS unsigned long long @fb@_columns(long long high, long long low) {
+  const unsigned long long all = ~0ull;
+  if (high <= 0 || low >= 64) return 0;
+  return (high >= 64 ? all : ~(all << high)) & (low <= 0 ? all : all << low);
+}
+#endif
+
+/* Squares that lie side by side, at most a vector of them. */
+typedef struct { long long lane, count, batch, at[2]; } @fb@_piece;
+
+static int @fb@_pieces(const @fb@_image *s, long long column, long long count, @fb@_piece *out) {
+  long long x = column % s->squares[1], y = column / s->squares[1] % s->squares[0];
+  long long batch = column / s->squares[1] / s->squares[0];
+  int found = 0;
+  for (long long lane = 0; lane < count;) {
+    const long long run = @fb@_min(@fb@_min(@L@, count - lane), s->squares[1] - x);
+    out[found++] = (@fb@_piece){lane, run, batch, {y, x}};
+    lane += run;
+    x += run;
+    if (x == s->squares[1]) { x = 0; if (++y == s->squares[0]) { y = 0; ++batch; } }
+  }
+  return found;
+}
+
+/* Elements 0, 2, ..; 1, 3, ..; 2, 4, ..; 3, 5, .. of a row; what is not inside is zero. */
+static inline FB_ALWAYS void @fb@_line(const @T@ *from, long long step, unsigned long long inside,
+                                       int wide, @V@ *x0, @V@ *x1, @V@ *x2, @V@ *x3) {
+  @V@ a, b = {0}, c, d = {0};
+#ifdef @wide@
+  if (step == 1) {
+    a = @masked@(from, inside);
+    c = @masked@(from + 2, inside >> 2);
+    if (wide) {
+      b = @masked@(from + @L@, inside >> @L@);
+      d = @masked@(from + @L@ + 2, inside >> (@L@ + 2));
+    }
+  } else
+#endif
+  if (step == 1 && inside == (1ull << (2 * @L@ + 2)) - 1) {
+    a = *(const @V@ *)from;
+    b = *(const @V@ *)(from + @L@);
+    c = *(const @V@ *)(from + 2);
+    d = *(const @V@ *)(from + @L@ + 2);
+  } else {
+    @K@x1 t[2 * @L@ + 2];
+    for (int l = 0; l < 2 * @L@ + 2; ++l) t[l] = inside >> l & 1 ? from[l * step] : 0;
+    a = *(const @V@ *)t;
+    b = *(const @V@ *)(t + @L@);
+    c = *(const @V@ *)(t + 2);
+    d = *(const @V@ *)(t + @L@ + 2);
+  }
+  *x0 = (@V@)FB_SHUFFLE2(@V@, a, b, @even@);
+  *x1 = (@V@)FB_SHUFFLE2(@V@, a, b, @odd@);
+  *x2 = (@V@)FB_SHUFFLE2(@V@, c, d, @even@);
+  *x3 = (@V@)FB_SHUFFLE2(@V@, c, d, @odd@);
+}
+
+static inline FB_ALWAYS void @fb@_square(const @T@ *const *line, long long step,
+                                         const unsigned long long *inside, int wide, @V@ *v) {
+@read@
+@square@
+}
+
+/* The 16 factors of `depth` channels of a piece: to[f * pitch + k * @W@]. */
+static inline FB_ALWAYS void @fb@_channels(const @T@ **line, long long channel, long long step,
+                                           const unsigned long long *inside, int wide,
+                                           long long depth, @K@x1 *to, long long pitch,
+                                           long long room) {
+  for (long long k = 0; k < depth; ++k, to += @W@) {
+    @V@ v[16];
+    @fb@_square(line, step, inside, wide, v);
+    for (int r = 0; r < 4; ++r) line[r] += inside[r] ? channel : 0;
+    if (room >= @L@)
+      for (int e = 0; e < 16; ++e) *(@V@ *)(to + e * pitch) = v[e];
+    else
+      for (int e = 0; e < 16; ++e) fb_storem_@V@(to + e * pitch, v[e], room);
+  }
+}
+
+static void @fb@_factors(const @fb@_image *s, const @fb@_piece *e, long long first,
+                         long long depth, @K@x1 *to, long long pitch) {
+  const @T@ *line[4];
+  unsigned long long inside[4], columns = 0;
+  const long long x = 2 * e->at[1] + s->offset[1], y = 2 * e->at[0] + s->offset[0];
+  const @T@ *from = s->data + e->batch * s->batch + first * s->channel;
+  for (long long l = 0; l < 2 * e->count + 2; ++l)
+    if (x + l >= 0 && x + l < s->extent[1]) columns |= 1ull << l;
+  for (long long r = 0; r < 4; ++r) {
+    inside[r] = y + r >= 0 && y + r < s->extent[0] ? columns : 0;
+    line[r] = inside[r] ? from + (y + r) * s->step[0] + x * s->step[1] : s->data;
+  }
+  to += e->lane;
+  if (s->step[1] == 1 && e->count <= @L@ / 2)
+    @fb@_channels(line, s->channel, 1, inside, 0, depth, to, pitch, @W@ - e->lane);
+  else if (s->step[1] == 1)
+    @fb@_channels(line, s->channel, 1, inside, 1, depth, to, pitch, @W@ - e->lane);
+  else
+    @fb@_channels(line, s->channel, s->step[1], inside, 1, depth, to, pitch, @W@ - e->lane);
+}
+
+/* The four results of a vector of squares. */
+static inline FB_ALWAYS void @fb@_add(const @K@x1 *m, long long pitch, @V@ *y) {
+@results@
+}
+
+/* Two rows of results of channels [row, row + height) of a piece. */
+static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
+                        const @fb@_image *s, const @fb@_piece *e, long long row, long long height,
+                        const @K@x1 *m, long long pitch) {
+  const long long batch = e->batch, at0 = 2 * e->at[0], at1 = 2 * e->at[1];
+  const long long count = @fb@_min(2 * e->count, s->places[1] - at1);
+  const long long two = at0 + 1 < s->places[0];
+#if !@fused@
+  const long long channel = @gradient@ ? $xs_channel : $ys_channel;
+  const long long step0 = @gradient@ ? $xs1 : $ys1, step1 = @gradient@ ? $xs2 : $ys2;
+  @T@ *to = (@T@ *)p[3] + batch * (@gradient@ ? $xs_batch : $ys_batch) + row * channel +
+            at0 * step0 + at1 * step1;
+#else
+  const long long place = at0 * s->places[1] + at1;
+#endif
+  @K@x1 lines[@L@][2][2 * @L@] __attribute__((aligned(64)));
+  for (long long i = 0; i < height; ++i) {
+    @V@ y[4], *line = (@V@ *)lines[i];
+    @fb@_add(m + i * @W@ + e->lane, pitch, y);
+    for (int r = 0; r < 2; ++r) {
+      line[2 * r] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @first@);
+      line[2 * r + 1] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @second@);
+    }
+#if !@fused@
+    if (step1 == 1)
+      for (int r = 0; r <= two; ++r) {
+        @T@ *out = to + i * channel + r * step0;
+        if (count >= @L@) *(@V@ *)out = line[2 * r];
+        else fb_storem_@V@(out, line[2 * r], count);
+        if (count > @L@) fb_storem_@V@(out + @L@, line[2 * r + 1], count - @L@);
+      }
+#elif !@turned@
+    for (int r = 0; r <= two; ++r) {
+      const long long first = place + r * s->places[1];
+      @epilogue@(p, n, x, batch, row + i, first, first + count, lines[i][r] - first);
+    }
+#endif
+  }
+#if @turned@ || !@fused@
+#if !@fused@
+  if (step1 == 1) return;
+#endif
+  for (int r = 0; r <= two; ++r)
+    for (long long done = 0; done < count; done += @L@) {
+      @V@ v[@L@];
+      for (long long i = 0; i < @L@; ++i)
+        v[i] = *(const @V@ *)(lines[i < height ? i : 0][r] + done);
+      @pack@_turn(v);
+      for (long long l = 0; l < @L@ && done + l < count; ++l) {
+#if @fused@
+        @epilogue@(p, n, x, batch, place + r * s->places[1] + done + l, row, row + height,
+                   (const @K@x1 *)&v[l] - row);
+#else
+        @T@ *out = to + r * step0 + (done + l) * step1;
+        if (channel == 1) fb_storem_@V@(out, v[l], height);
+        else
+          for (long long i = 0; i < height; ++i) out[i * channel] = ((const @K@x1 *)&v[l])[i];
+#endif
+      }
+    }
+#endif
+}
+
+/* Products of panels [row, row + rows) with a slab, in chains; sums of 128 are added at last. */
+static void @fb@_multiply(long long rows, long long depth, long long count, const @K@x1 *panel,
+                          const @K@x1 *slab, @K@x1 *sum, @K@x1 *block, long long more) {
+  for (; rows > 0; rows -= @R@, panel += @R@ * depth, sum += @R@ * @W@) {
+    const long long height = @fb@_min(@R@, rows);
+    @K@x1 *c = more ? block : sum;
+    for (long long k = 0; k < depth; k += @chain@) {
+      const long long part = @fb@_min(@chain@, depth - k);
+      const @K@x1 *a = panel + k * height, *b = slab + k * @W@;
+      if (count > @L@) @micro@(height, part, a, b, @W@, c, @W@, k > 0);
+      else @fb@_narrow(height, part, a, b, c, @W@, k > 0);
+    }
+    if (more)
+      for (long long j = 0; j < height * @W@; j += @L@)
+        *(@V@ *)(sum + j) = *(@V@ *)(sum + j) + *(@V@ *)(block + j);
+  }
+}
+
+void @fb@(@arguments@) {
+  const long long pitch = @CHUNK@ * @W@ + 32, sums = $rows * @W@ + 32;
+  const long long panel_pitch = @CHUNK@ * @R@ + 32;
+  @K@x1 *factors = (@K@x1 *)scratch, *tile = factors + 16 * pitch, *block = tile + 16 * sums;
+  @K@x1 *panel = block + @R@ * @W@;
+  @fb@_image s;
+  @fb@_piece pieces[@W@];
+  @fb@_geometry(n, &s);
+  s.data = (const @T@ *)p[0];
+  const long long total = $batch * s.squares[0] * s.squares[1];
+  for (long long chunk = begin; chunk < end; ++chunk) {
+    const long long row = chunk / $column_tiles * $rows, column = chunk % $column_tiles * @W@;
+    const long long rows = @fb@_min($rows, s.rows - row), count = @fb@_min(@W@, total - column);
+    if (rows <= 0 || count <= 0) continue;
+    const int found = @fb@_pieces(&s, column, count, pieces);
+    if (count < @W@) __builtin_memset(factors, 0, 16 * pitch * sizeof(@K@x1));
+    for (long long k = 0; k < s.depth; k += @CHUNK@) {
+      const long long depth = @fb@_min(@CHUNK@, s.depth - k);
+      for (int i = 0; i < found; ++i) @fb@_factors(&s, pieces + i, k, depth, factors, pitch);
+      if ($column_tiles == 1) {
+        for (long long i = 0; i < rows; i += @R@) {
+          const long long height = @fb@_min(@R@, rows - i);
+          @fb@_panel(n, (const @T@ *)p[1], row + i, height, k, depth, panel, panel_pitch);
+          for (long long f = 0; f < 16; ++f)
+            @fb@_multiply(height, depth, count, panel + f * panel_pitch, factors + f * pitch,
+                          tile + f * sums + i * @W@, block, k > 0);
+        }
+        continue;
+      }
+      const @K@x1 *weights = (const @K@x1 *)p[2] + k * 16 * s.rows + k / @CHUNK@ * 512;
+      for (long long f = 0; f < 16; ++f)
+        @fb@_multiply(rows, depth, count, weights + f * (s.rows * depth + 32) + row * depth,
+                      factors + f * pitch, tile + f * sums, block, k > 0);
+    }
+    for (long long i = 0; i < rows; i += @R@)
+      for (int e = 0; e < found; ++e)
+        @fb@_finish(p, n, x, &s, pieces + e, row + i, @fb@_min(@R@, rows - i), tile + i * @W@,
+                    sums);
+  }
+}
+"""
+
+
+def choices(vector: str, lanes: int) -> dict[str, str]:
+    """What the texts above leave open."""
+    pairs = [str(i // 2 + lanes * (i % 2)) for i in range(2 * lanes)]
+    return {
+        "chain": str(CHAIN),
+        "odd": ", ".join(str(2 * i + 1) for i in range(lanes)),
+        "first": ", ".join(pairs[:lanes]),
+        "second": ", ".join(pairs[lanes:]),
+        "square": square(vector),
+        "results": results(vector),
+        "weights": weights(vector),
+        "read": rows_of_square(),
+    }
