@@ -24,9 +24,21 @@ COMPLEX_HEIGHTS = {"avx512": (6, 4, 2, 1), "avx2": (4, 2, 1), "generic": (2, 1)}
 VECTORS = 2  # of a row of the micro-kernel's block
 CHUNK = 128  # elements of K that are one chain of FMAs: part of the semantics
 # How the sums of a product are chained, setting `unit`: along K ("plain"); of bfloat16 by pairs,
-# the odd element first, in float32 ("swapped") or by the instruction for it ("dot"): the same bits.
-UNITS = ("plain", "swapped", "dot")
+# the odd element first, in float32 ("swapped") or by the instruction for it ("dot"): the same bits;
+# of bytes by fours ("quads").
+UNITS = ("plain", "swapped", "dot", "quads")
+GROUPS = {"plain": 1, "swapped": 1, "dot": 2, "quads": 4}  # elements of K that are packed as one
 FEW = 4  # rows so few that reading B is all the work
 PITCH = 16  # rows of a tile start in different sets of the cache
 
-__all__ = ["ARGUMENTS", "CHUNK", "COMPLEX_HEIGHTS", "FEW", "HEIGHTS", "PITCH", "UNITS", "VECTORS"]
+__all__ = [
+    "ARGUMENTS",
+    "CHUNK",
+    "COMPLEX_HEIGHTS",
+    "FEW",
+    "GROUPS",
+    "HEIGHTS",
+    "PITCH",
+    "UNITS",
+    "VECTORS",
+]

@@ -43,9 +43,8 @@ def check_rank(name: str, x: Node, ndim: int, argument: str) -> None:
         )
 
 
-def product(name: str, a: Node, b: Node, dtype: str | None = None) -> Node:
-    """Matrix product of equal batches, checked."""
-    check_same_dtype(name, a, b)
+def check_inner_sizes(name: str, a: Node, b: Node) -> None:
+    """Raises RuntimeError unless the matrices can be multiplied."""
     if not layout.same(a.shape[-1], b.shape[-2]):
         raise RuntimeError(
             f"[{name}] inner dimensions differ: mat1 and mat2 shapes cannot be multiplied "
@@ -53,6 +52,12 @@ def product(name: str, a: Node, b: Node, dtype: str | None = None) -> Node:
             f"{number_shown(b.shape[-2])})\n"
             "hint: transpose mat2, or check the order of its dimensions"
         )
+
+
+def product(name: str, a: Node, b: Node, dtype: str | None = None) -> Node:
+    """Matrix product of equal batches, checked."""
+    check_same_dtype(name, a, b)
+    check_inner_sizes(name, a, b)
     if a.dtype == "bool":
         raise unsupported(name, a, "convert to an integer or floating-point type first")
     return prims.matmul(a, b, dtype)
@@ -176,9 +181,8 @@ def _int_mm(self: Node, mat2: Node) -> Node:
                 f"{' or '.join(PUBLIC_NAMES[name] for name in names)} but got "
                 f"{PUBLIC_NAMES[x.dtype]}\nhint: quantise it, or use mm"
             )
-    if self.dtype != mat2.dtype:
-        self, mat2 = prims.cast(self, "i32"), prims.cast(mat2, "i32")
-    return product("_int_mm", self, mat2, "i32")
+    check_inner_sizes("_int_mm", self, mat2)
+    return prims.matmul(self, mat2, "i32")
 
 
 @op(

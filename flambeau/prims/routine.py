@@ -37,7 +37,8 @@ def _infer_matmul(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type
     check_count("matmul", operands, 2)
     a, b = operands
     check_dtype("matmul", a, NUMBERS)
-    check_dtype("matmul", b, frozenset({a.dtype}))
+    bytes_of_both = (a.dtype, b.dtype, constants.get("dtype")) == ("u8", "i8", "i32")
+    check_dtype("matmul", b, frozenset({"i8" if bytes_of_both else a.dtype}))
     if a.ndim < 2 or a.ndim != b.ndim or not same_shape(a.shape[:-2], b.shape[:-2]):
         raise ValueError(
             f"[matmul] operands are not equal batches of matrices: {show(a.shape)}, "
@@ -106,7 +107,7 @@ def matmul(a: Node, b: Node, dtype: str | None = None) -> Node:
     """Matrix products [*B, M, K] x [*B, K, N] -> [*B, M, N]; half types accumulate in f32.
 
     `dtype` "f32": products of halves are not rounded to their own type; "i32": those of bytes do
-    not wrap.
+    not wrap, and unsigned ones may meet signed ones.
     """
     if dtype is None or dtype == a.dtype:
         return bind("matmul", a, b)

@@ -95,6 +95,16 @@ class Micro:
         """Elements of K per packed element."""
         return 1
 
+    @property
+    def chunk(self) -> int:
+        """Elements of K of one call of the micro-kernel, at most."""
+        return CHUNK
+
+    @property
+    def starts(self) -> bool:
+        """Whether sums have a start of their own, an argument of the micro-kernel."""
+        return False
+
     def splat(self, element: str) -> str:
         """A packed element in all lanes."""
         return f"fb_splat_{self.kind}x{self.lanes}({element})"
@@ -121,8 +131,8 @@ class Micro:
         )
         return "\n".join([Packing(self, self.kind).text(), head, *parts, "}"]) + "\n"
 
-    def packing_name(self, stored: str) -> str:
-        """The packing function's name."""
+    def packing_name(self, stored: str, left: bool = False) -> str:
+        """The packing function's name; `left`: of the operand whose rows are panels."""
         return f"{SYMBOL}_pack_{self.kind}_{stored}"
 
     def _block(self, height: int) -> str:
@@ -132,8 +142,9 @@ class Micro:
         sums = [[f"s{i}_{j}" for j in range(VECTORS)] for i in range(height)]
         lines = [
             f"static void {self.name}_{height}(long long width, long long depth, const {e} *a, "
-            f"const {e} *b, long long b_step, {t} *c, long long c_step, long long accumulate) {{",
-            f"  {v} {', '.join(f'{s} = {{0}}' for row in sums for s in row)};",
+            f"const {e} *b, long long b_step, {t} *c, long long c_step, "
+            f"long long accumulate{f', const {t} *start' if self.starts else ''}) {{",
+            *(f"  {v} {', '.join(self._first(s, j) for j, s in enumerate(row))};" for row in sums),
             "  for (long long k = 0; k < depth; ++k) {",
         ]
         for j in range(VECTORS):
@@ -162,6 +173,12 @@ class Micro:
             lines.append("  } else {" if added else "  }")
         return "\n".join([*lines, "}"]) + "\n"
 
+    def _first(self, name: str, vector: int) -> str:
+        """Declares a vector of sums."""
+        if self.starts:
+            return f"{name} = *(const {self.kind}x{self.lanes} *)(start + {vector * self.lanes})"
+        return f"{name} = {{0}}"
+
     def chained(self, a: str, b: str, s: str) -> str:
         """One step of a chain; integers wrap."""
         return (
@@ -173,12 +190,13 @@ class Micro:
     def _panel(self) -> str:
         """The function for any height, out of blocks."""
         t, e = f"{self.kind}x1", f"{self.packed}x1"
+        more = ", start" if self.starts else ""
         lines = [
             f"static inline FB_ALWAYS void {self.name}(long long rows, long long depth, "
             f"const {e} *a, const {e} *b, long long b_step, {t} *c, long long c_step, "
-            "long long accumulate) {",
+            f"long long accumulate{f', const {t} *start' if self.starts else ''}) {{",
             f"  if (__builtin_expect(rows == {self.rows}, 1)) {{",
-            f"    {self.name}_{self.rows}(rows, depth, a, b, b_step, c, c_step, accumulate);",
+            f"    {self.name}_{self.rows}(rows, depth, a, b, b_step, c, c_step, accumulate{more});",
             "    return;",
             "  }",
             "  long long left = rows;",
@@ -187,7 +205,8 @@ class Micro:
             test = "while" if height == self.heights[1] else "if"
             lines += [
                 f"  {test} (left >= {height}) {{",
-                f"    {self.name}_{height}(rows, depth, a, b, b_step, c, c_step, accumulate);",
+                f"    {self.name}_{height}(rows, depth, a, b, b_step, c, c_step, "
+                f"accumulate{more});",
                 f"    a += {height}; c += {height} * c_step; left -= {height};",
                 "  }",
             ]

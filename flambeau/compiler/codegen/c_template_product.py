@@ -26,7 +26,7 @@ from flambeau.compiler.codegen.c_few_rows import few_rows
 from flambeau.compiler.codegen.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
-from flambeau.compiler.codegen.c_micro_pairs import Pairs
+from flambeau.compiler.codegen.c_micro_pairs import Pairs, Quads
 from flambeau.compiler.codegen.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c_values import c_expression
 from flambeau.compiler.targets import Target
@@ -56,6 +56,8 @@ class _Printer:
         self.micro = Micro.of(self.kind, target, self.planes)
         if self.unit == "dot":
             self.micro = Pairs.for_target(target)
+        elif self.unit == "quads":
+            self.micro = Quads.for_operands(self.a, self.b, self.result, target)
         self.packed, self.group = f"{self.micro.packed}x1", self.micro.group
         self.step = self.micro.columns * self.planes  # numbers of a slab per k
 
@@ -124,8 +126,9 @@ class _Printer:
         of all of them, so that it is read in order."""
         rows, columns, kind = self.micro.rows, self.micro.columns, self.packed
         planes, step = self.planes, self.step
-        pack_a, pack_b = self.micro.packing_name(self.a), self.micro.packing_name(self.b)
-        even = 2 if self.unit != "plain" else 1  # ranges of k do not part pairs
+        pack_a = self.micro.packing_name(self.a, left=True)
+        pack_b = self.micro.packing_name(self.b)
+        even = 2 if self.unit == "swapped" else self.group  # ranges of k do not part groups
         return "\n".join(
             [
                 f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{",
@@ -205,8 +208,10 @@ class _Printer:
                 "  if (depth == 0)",
                 f"    __builtin_memset(tile, 0, (unsigned long)(high * pitch) * sizeof({kind}));",
                 *self._few(),
-                f"  for (long long k = 0; k < depth; k += {CHUNK}) {{",
-                f"    const long long d = depth - k < {CHUNK} ? depth - k : {CHUNK};",
+                f"  for (long long k = 0; k < depth; k += {self.micro.chunk}) {{",
+                "    const long long left_k = depth - k;",
+                f"    const long long d = left_k < {self.micro.chunk} ? left_k : "
+                f"{self.micro.chunk};",
                 f"    const long long g = k / {self.group};",
                 f"    const long long dg = (d + {self.group - 1}) / {self.group};",
                 *self._chunk(),
@@ -269,7 +274,8 @@ class _Printer:
         rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
         planes, step = self.planes, self.step
         times = f" * {planes}" if planes > 1 else ""
-        pack_a, pack_b = self.micro.packing_name(self.a), self.micro.packing_name(self.b)
+        pack_a = self.micro.packing_name(self.a, left=True)
+        pack_b = self.micro.packing_name(self.b)
         lines = [
             "    if (!packs_a)",
             f"      for (long long r = 0; r < high; r += {rows}) {{",
@@ -292,6 +298,7 @@ class _Printer:
             *lines,
             f"      else {pack_b}(used, {columns}, d, b + k * b_k + (j0 + q) * b_column, b_column, "
             f"b_k, slab, {step});",
+            *self._start(),
             f"      {kind} *to = q < direct ? c : tile;",
             "      const long long to_step = q < direct ? c_step : pitch;",
             f"      for (long long r = 0; r < high; r += {rows}) {{",
@@ -299,9 +306,19 @@ class _Printer:
             f"        const {self.packed} *panel = own + r * dg{times}, *ahead = packed + size_b;",
             f"        if (packs_a) panel = ahead + ((i0 + r) * groups + g * h){times};",
             f"        {self.micro.name}(h, dg, panel, from, step,",
-            f"          to + r * to_step + q{times}, to_step, k > 0);",
+            f"          to + r * to_step + q{times}, to_step, "
+            f"k > 0{', start' if self.micro.starts else ''});",
             "      }",
             "    }",
+        ]
+
+    def _start(self) -> list[str]:
+        """What the sums of a slab start from."""
+        if not self.micro.starts:
+            return []
+        return [
+            f"      {self.kind}x1 start[{self.step}];",
+            f"      {SYMBOL}_start(dg, from, step, start);",
         ]
 
     def _write(self) -> list[str]:

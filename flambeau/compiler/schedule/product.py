@@ -23,6 +23,7 @@ from flambeau.ir.template_product import (
     CHUNK,
     COMPLEX_HEIGHTS,
     FEW,
+    GROUPS,
     HEIGHTS,
     PITCH,
     VECTORS,
@@ -96,8 +97,11 @@ def _operands(value: Node, reads: dict[Node, Place]) -> tuple[Operand, Operand]:
     return found[0], found[1]
 
 
-def _unit(a: Operand, b: Operand, target: targets.Target) -> str:
+def _unit(a: Operand, b: Operand, result: str, target: targets.Target) -> str:
     """How the sums are chained."""
+    if {a.dtype, b.dtype} <= {"i8", "u8"} and target.name == "avx512":
+        exact = result != "i32" or a.dtype == "i8" or b.dtype == "i8"
+        return "quads" if exact and targets.has("avx512_vnni") else "plain"
     if not a.dtype == b.dtype == "bf16":
         return "plain"
     return "dot" if target.name == "avx512" and targets.has("avx512_bf16") else "swapped"
@@ -116,7 +120,7 @@ class _Product:
         self.value, self.a, self.b, self.batch, self.epilogue = value, a, b, batch, epilogue
         self.kind = KINDS[value.dtype]
         target = targets.current()
-        self.unit = _unit(a, b, target)
+        self.unit = _unit(a, b, value.dtype, target)
         self.planes = 2 if value.dtype[0] == "c" else 1
         heights = HEIGHTS if self.planes == 1 else COMPLEX_HEIGHTS
         self.block_rows = heights[target.name][0]
@@ -150,7 +154,7 @@ class _Product:
             mul(only_if(self.cut.packs_b, self.cut.slabs), self.block_columns),
             only_if(self.cut.packs_a, self.cut.height),
         )
-        groups = ceildiv(self.depth, 2) if self.unit == "dot" else self.depth
+        groups = ceildiv(self.depth, GROUPS[self.unit])
         elements = prod((self.batches, per_batch, groups, self.planes))
         memory = self.a.place.memory
         if elements != 0:
