@@ -13,11 +13,22 @@ values. `c_template_attention_join` puts segments together.
 from __future__ import annotations
 
 from flambeau.compiler.codegen.c_attention import Attention
+from flambeau.compiler.codegen.c_attention_keys import block_of_keys, part_bytes
 from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
 
-AHEAD = 64  # rows of keys that memory is fetched before their use
+AHEAD = 2  # blocks of keys that memory is fetched before their use
+
+_STREAM = """\
+    if (used == <C> && d_step == 1 && size % <WIDE> == 0) {
+      const char *ahead = (const char *)(next < 0 ? from + <AHEAD> * <C> * step
+          : after + next * after_step);
+      fb_kernel_block_of_keys(from, step, size, ahead, (next < 0 ? step : after_step)
+          * (long long)sizeof(<M>), queries, rows > 1 ? slab : 0, s + j);
+      if (rows == 1) continue;
+    } else
+  """
 
 _ROW = """\
 /* Weights of a row in place of its scores: -inf where a key is not seen. Returns the factor of what
@@ -61,20 +72,15 @@ static <T> fb_kernel_row(long long count, <T> *s, <T> *state) {
 
 _SEGMENT = """\
 /* Scores of a segment, [row][key]: its keys come from memory in one stream, its values later in
-   another one. */
+   another one, which begins at `after`. */
 static void fb_kernel_few(const <M> *keys, long long step, long long d_step, long long size,
-    long long rows, long long count, const <T> *queries, <T> *slab, <T> *s) {
+    long long rows, long long count, const <M> *after, long long after_step, const <T> *queries,
+    <T> *slab, <T> *s) {
   for (long long j = 0; j < count; j += <C>) {
-    const long long used = count - j < <C> ? count - j : <C>;
+    const long long used = count - j < <C> ? count - j : <C>, next = j + <AHEAD> * <C> - count;
     const <M> *from = keys + j * step;
+STREAM    <pack>(used, <C>, size, from, step, d_step, slab, <C>);
     long long d = 0;
-    if (used == <C> && d_step == 1)
-      for (long long i = 0; i < <C>; i += <N>)
-        for (d = 0; d + <N> <= size; d += <N>)
-          fb_kernel_stream(from + i * step + d, step, <N> - 1, <AHEAD>, slab + d * <C> + i, <C>);
-    if (d < size)
-      <pack>(used, <C>, size - d, from + d * d_step, step, d_step, slab + d * <C>, <C>);
-    d = 0;
     do {
       const long long part = size - d < <CHUNK> ? size - d : <CHUNK>;
       <micro>(rows, part, queries + d * rows, slab + d * <C>, <C>, s + j, <SEGMENT>, d > 0);
@@ -133,8 +139,8 @@ static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
   const <M> *from_k = (const <M> *)p[1] + w->batch * n[13] + w->head * n[14];
   const <M> *from_v = (const <M> *)p[2] + w->batch * n[17] + w->head * n[18];
   if (w->first < w->top)
-    fb_kernel_few(from_k + w->first * n[15], n[15], n[16], size, rows, w->top - w->first, queries,
-        slab, all);
+    fb_kernel_few(from_k + w->first * n[15], n[15], n[16], size, rows, w->top - w->first,
+        from_v + w->first * n[19], n[19], queries, slab, all);
   for (long long key = w->first; key < w->top; key += <KEYS>) {
     const long long count = w->top - key < <KEYS> ? w->top - key : <KEYS>;
     <T> *s = all + (key - w->first);
@@ -210,7 +216,9 @@ _BIAS = """\
 def print_template(kernel: Kernel, target: Target) -> str:
     """C text of the kernel."""
     made = Attention.of(kernel, target)
-    segment = _SEGMENT.replace("MASKED", _BIAS if made.mask else "")
+    stream = made.kind == "f32"
+    segment = _SEGMENT.replace("STREAM", _STREAM if stream else "")
+    segment = segment.replace("MASKED", _BIAS if made.mask else "")
     segment = segment.replace("MASK", made.mask_memory).replace("PARTS", str(3 + bool(made.mask)))
     segment = segment.replace("<direct>", str(int(made.stored == made.kind)))
     segment = segment.replace("<LINE>", str(512 // kind_bits(MEMORY_KIND[made.stored])))
@@ -218,20 +226,20 @@ def print_template(kernel: Kernel, target: Target) -> str:
     given = f"fb_from{made.stored}_u16x1(given)" if half else "given"
     segment = segment.replace("GIVEN", given)
     segment = segment.replace("<AHEAD>", str(AHEAD)).replace("ONE", _one(made))
+    wide = part_bytes(made.micro.lanes) * 8 // kind_bits(MEMORY_KIND[made.stored])
+    segment = segment.replace("<WIDE>", str(wide))
     masks = made.mask_packing() if made.mask else ""
-    stream = made.block(made.stored, "fb_kernel_stream", ahead=True)
-    parts = [made.micro.text(), made.micro.packing(made.stored), masks, made.run(), stream]
+    keys = block_of_keys(made) if stream else ""
+    parts = [made.micro.text(), made.micro.packing(made.stored), masks, made.run(), keys]
     return "".join([*parts, made.fill(_ROW), made.fill(segment)])
 
 
 def _one(made: Attention) -> str:
     """Loops over eight vectors of a row of values at once, then over what is left of them."""
     lines = []
-    memory, n = MEMORY_KIND[made.stored], made.micro.lanes
+    n, paired = made.micro.lanes, made.stored == "bf16"
     for vectors in (8, 4, 2, 1):
-        loaded = f"*(const {memory}x{n} *)(row + d + PLACE)"
-        if made.stored in HALVES:
-            loaded = f"fb_from{made.stored}_u16x{n}({loaded})"
+        pairs = paired and vectors > 1
         sums = ", ".join(f"t{i} = {{0}}" for i in range(vectors))
         lines += [
             f"  for (; d + {vectors * n} <= width; d += {vectors * n}) {{",
@@ -239,11 +247,34 @@ def _one(made: Attention) -> str:
             "    const <M> *row = values;",
             "    for (long long k = 0; k < count; ++k, row += step) {",
             "      const <V> w = fb_splat_<V>(weights[k]);",
+            *(_pair(n, i) if pairs else _single(made, i) for i in range(0, vectors, 1 + pairs)),
+            "    }",
         ]
-        for i in range(vectors):
-            lines.append(
-                f"      t{i} = fb_fma_<V>(w, {loaded.replace('PLACE', str(i * n))}, t{i});"
-            )
-        lines += ["    }", *(f"    *(<V> *)(chain + d + {i * n}) = t{i};" for i in range(vectors))]
+        for i in range(0, vectors, 1 + pairs):
+            at = (f"    *(<V> *)(chain + d + {j * n}) =" for j in (i, i + 1))
+            if pairs:
+                for half, place in zip((0, n // 2), at):
+                    order = ", ".join(str(half + j // 2 + j % 2 * n) for j in range(n))
+                    lines.append(f"{place} FB_SHUFFLE2(<V>, t{i}, t{i + 1}, {order});")
+            else:
+                lines.append(f"{next(at)} t{i};")
         lines.append("  }")
     return "\n".join([*lines, ""])
+
+
+def _single(made: Attention, i: int) -> str:
+    """A vector of values added to a sum."""
+    memory, n = MEMORY_KIND[made.stored], made.micro.lanes
+    loaded = f"*(const {memory}x{n} *)(row + d + {i * n})"
+    if made.stored in HALVES:
+        loaded = f"fb_from{made.stored}_u16x{n}({loaded})"
+    return f"      t{i} = fb_fma_<V>(w, {loaded}, t{i});"
+
+
+def _pair(n: int, i: int) -> str:
+    """Two vectors of bfloat16 values added to sums of even and of odd elements: no moves."""
+    return (
+        f"      {{ const u32x{n} v = (u32x{n})*(const fb_kernel_w{4 * n} *)(row + d + {i * n});\n"
+        f"        t{i} = fb_fma_<V>(w, (<V>)(v << 16), t{i});\n"
+        f"        t{i + 1} = fb_fma_<V>(w, (<V>)(v & 0xffff0000u), t{i + 1}); }}"
+    )

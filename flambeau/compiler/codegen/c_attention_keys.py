@@ -1,0 +1,176 @@
+"""Decoding's scores: blocks of keys, read in one stream, turned in registers.
+
+A key's score is one chain of FMAs along its elements, so vectors hold keys: memory, where a key's
+elements lie together, is turned. Four rows at a time fill a register by parts of 128 bits, read
+where they lie; then only elements inside of parts change places. Elements of 16 bits move in pairs
+and are widened last, so half types cost as many moves per byte as float32.
+
+Memory is fetched twice: two blocks ahead into the second cache, a row now and then between the
+sums, for a burst would wait; and the whole block, row by row, into the first cache before its use.
+"""
+
+from __future__ import annotations
+
+from flambeau.compiler.codegen.c_attention import Attention
+from flambeau.compiler.codegen.c_types import HALVES
+
+_BLOCKS = """\
+/* Scores of one row of queries, or (slab) blocks of keys turned; `after` is what memory is read
+   after the keys. */
+static void fb_kernel_block_of_keys(const <M> *from, long long step, long long size,
+    const char *next, long long next_step, const <T> *q, <T> *slab, <T> *s) {
+  const long long bytes = step * (long long)sizeof(<M>), row = size * (long long)sizeof(<M>);
+  const long long parts = row / <PART>;
+  for (long long i = 0; i < <C>; ++i)
+    for (long long b = 0; b < row; b += 64)
+      __asm__ volatile("" : : "r"(*(const volatile char *)((const char *)from + i * bytes + b)));
+  long long due = 0;
+  for (long long d = 0; d < parts; d += <CHUNK> / <WIDE>) {
+    const long long last = parts - d < <CHUNK> / <WIDE> ? parts : d + <CHUNK> / <WIDE>;
+    <V> t0 = {0}, t1 = {0};
+    for (long long e = d; e < last; ++e) {
+      for (due += <C>; due >= parts; due -= parts, next += next_step)
+        for (long long b = 0; b < row; b += 64) __builtin_prefetch(next + b, 0, 2);
+      const char *a = (const char *)from + e * <PART>;
+      if (slab) {
+        fb_kernel_turn_part(a, bytes, slab + e * <WIDE> * <C>);
+        fb_kernel_turn_part(a + <N> * bytes, bytes, slab + e * <WIDE> * <C> + <N>);
+      } else {
+        fb_kernel_add_part(a, a + <N> * bytes, bytes, q + e * <WIDE>, &t0, &t1);
+      }
+    }
+    if (slab) continue;
+    if (d) t0 = *(<V> *)s + t0, t1 = *(<V> *)(s + <N>) + t1;
+    *(<V> *)s = t0;
+    *(<V> *)(s + <N>) = t1;
+  }
+}
+"""
+
+
+def part_bytes(lanes: int) -> int:
+    """Bytes of a row that are turned at a time."""
+    return min(32, 4 * lanes)
+
+
+def block_of_keys(made: Attention) -> str:
+    """`fb_kernel_block_of_keys`: for elements of at most 32 bits, rows of whole parts."""
+    n, nbytes = made.micro.lanes, part_bytes(made.micro.lanes)
+    wide = nbytes // (2 if made.stored in HALVES else 4)
+    text = _BLOCKS.replace("<WIDE>", str(wide)).replace("<PART>", str(nbytes))
+    return _types(n) + made.fill(_add_part(made, wide) + _turn_part(made, wide) + text)
+
+
+def _types(lanes: int) -> str:
+    """Vectors of integers of 32 and 64 bits, and `fb_kernel_pair`: parts of two rows of four."""
+    lines = [
+        f"typedef {kind} fb_kernel_{letter}{nbytes} __attribute__((vector_size({nbytes}), "
+        "aligned(2), may_alias));"
+        for nbytes in sorted({part_bytes(lanes), 4 * lanes})
+        for kind, letter in (("int", "w"), ("long long", "q"))
+    ]
+    if lanes < 16:
+        return "\n".join([*lines, ""])
+    order = ", ".join(map(str, range(lanes)))
+    return "\n".join(
+        [
+            *lines,
+            "static inline FB_ALWAYS fb_kernel_w64 fb_kernel_pair(const char *a, const char *b) {",
+            "#if defined(__GNUC__) && !defined(__clang__)  /* loads that blend, and do not move */",
+            "  fb_kernel_q64 t = {0};",
+            "  t = __builtin_ia32_broadcasti64x4_512(*(const fb_kernel_q32 *)a, t, 0xff);",
+            "  t = __builtin_ia32_broadcasti64x4_512(*(const fb_kernel_q32 *)b, t, 0xf0);",
+            "  return (fb_kernel_w64)t;",
+            "#else",
+            "  return __builtin_shufflevector(*(const fb_kernel_w32 *)a, "
+            f"*(const fb_kernel_w32 *)b, {order});",
+            "#endif",
+            "}",
+            "",
+        ]
+    )
+
+
+def _registers(lanes: int, row: str) -> list[str]:
+    """What is read: a part of a row, or of two of them, which are 4 apart."""
+    count = part_bytes(lanes) // 4
+    if lanes < 16:
+        return [f"*(const fb_kernel_w{4 * lanes} *)({row} + {i} * step)" for i in range(count)]
+    rows = [i + i // 4 * 4 for i in range(count)]
+    return [f"fb_kernel_pair({row} + {r} * step, {row} + {r + 4} * step)" for r in rows]
+
+
+def _moves(lanes: int, row: str, name: str) -> tuple[list[str], list[str]]:
+    """Turns the registers: lines, and the names of what holds each 32 bits of all rows."""
+    count, w, q = part_bytes(lanes) // 4, f"fb_kernel_w{4 * lanes}", f"fb_kernel_q{4 * lanes}"
+    lines = [f"  const {w} {name}{i} = {text};" for i, text in enumerate(_registers(lanes, row))]
+    held = [f"{name}{i}" for i in range(count)]
+
+    def exchange(kind: str, first: int, second: int, orders: tuple[list[int], list[int]]) -> None:
+        """Elements of two registers, interleaved."""
+        a, b = held[first], held[second]
+        for place, order in ((first, orders[0]), (second, orders[1])):
+            held[place] = f"{name}{len(lines)}"
+            text = f"FB_SHUFFLE2({kind}, ({kind}){a}, ({kind}){b}, {', '.join(map(str, order))})"
+            lines.append(f"  const {w} {held[place]} = ({w}){text};")
+
+    def inside(first: int, size: int) -> list[int]:
+        """Of each 128 bits, some elements of both."""
+        total = lanes * size // 4
+        parts = range(first, total, size)
+        return [part + i // 2 + i % 2 * total for part in parts for i in range(size)]
+
+    for i in range(0, count, 2):
+        exchange(w, i, i + 1, (inside(0, 4), inside(2, 4)))
+    for i in range(0, count, 4):
+        for j in (i, i + 1):
+            exchange(q, j, j + 2, (inside(0, 2), inside(1, 2)))
+    for i in range(count // 8 * 4):
+        even = [p + e for p in range(0, 2 * lanes, 8) for e in range(4)]
+        exchange(w, i, i + 4, (even, [e + 4 for e in even]))
+    places = [first + i for first in range(0, count, 4) for i in (0, 2, 1, 3)]
+    return lines, [held[place] for place in places]
+
+
+def _turn_part(made: Attention, wide: int) -> str:
+    """A part of as many rows as a vector has lanes, turned into a slab."""
+    moves, held = _moves(made.micro.lanes, "row", "a")
+    lines = [
+        "static inline FB_ALWAYS void fb_kernel_turn_part(const char *row, long long step, "
+        "<T> *slab) {",
+        *moves,
+    ]
+    lines += [f"  *(<V> *)(slab + {d} * <C>) = {_element(made, held, d)};" for d in range(wide)]
+    return "\n".join([*lines, "}", ""])
+
+
+def _add_part(made: Attention, wide: int) -> str:
+    """Parts of two groups of rows added to their scores: chains take turns, for each waits."""
+    n = made.micro.lanes
+    lines = [
+        "static inline FB_ALWAYS void fb_kernel_add_part(const char *row, const char *other, "
+        "long long step, const <T> *q, <V> *s0, <V> *s1) {",
+        "  <V> t0 = *s0, t1 = *s1;",
+    ]
+    first, second = _moves(n, "row", "a"), _moves(n, "other", "b")
+    lines += [*first[0], *second[0]]
+    for d in range(wide):
+        lines.append(f"  const <V> q{d} = fb_splat_<V>(q[{d}]);")
+        for t, (_, held) in (("t0", first), ("t1", second)):
+            lines.append(f"  {t} = fb_fma_<V>(q{d}, {_element(made, held, d)}, {t});")
+    return "\n".join([*lines, "  *s0 = t0;", "  *s1 = t1;", "}", ""])
+
+
+def _element(made: Attention, held: list[str], d: int) -> str:
+    """Element d of a part, of every row, as the kind that is computed in."""
+    n = made.micro.lanes
+    if made.stored not in HALVES:
+        return f"(<V>){held[d]}"
+    pair = f"(u32x{n}){held[d // 2]}"
+    if made.stored == "bf16":
+        return f"(<V>)(({pair}) & 0xffff0000u)" if d % 2 else f"(<V>)(({pair}) << 16)"
+    half = f"({pair}) >> 16" if d % 2 else f"({pair}) & 0xffffu"
+    return f"fb_fromf16_u16x{n}(fb_to_u16x{n}({half}))"
+
+
+__all__ = ["block_of_keys", "part_bytes"]
