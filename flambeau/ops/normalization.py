@@ -1,9 +1,9 @@
 """Normalisations: layer, RMS, group, instance and batch norm, `normalize`.
 
 Statistics are computed in float32 for half types, in two passes (mean, then squared deviations)
-over a row that stays resident. Sources: Ba et al. 2016, Zhang & Sennrich 2019, Wu & He 2018, Ioffe
-& Szegedy 2015. Gradients are given per norm: they need the normalised row, not the chain of its
-parts.
+over a row that stays resident; what follows from the two sums, per row, in float64. Sources: Ba et
+al. 2016, Zhang & Sennrich 2019, Wu & He 2018, Ioffe & Szegedy 2015. Gradients are given per norm:
+they need the normalised row, not the chain of its parts.
 """
 
 from __future__ import annotations
@@ -40,15 +40,36 @@ def _mean(x: Node, dims: Sequence[int]) -> Node:
     return total / prims.constant(count, total)
 
 
-def standardised(x: Node, dims: tuple[int, ...], eps: Any) -> tuple[Node, Node, Node]:
-    """(x - mean) / sqrt(var + eps) over `dims`, with mean and 1/sqrt(var + eps) of kept shape."""
-    mean = _mean(x, dims)
+def standardised(
+    x: Node, dims: tuple[int, ...], eps: Any, once: bool = False
+) -> tuple[Node, Node, Node]:
+    """(x - mean) / sqrt(var + eps) over `dims`, with mean and 1/sqrt(var + eps) of kept shape;
+    `once`: see `_scaled`."""
+    count = prod([x.shape[d] for d in dims])
+    total = prims.reduce_dims("sum", x, dims, True)
+    mean = total / prims.constant(count, total)
     centred = x - mean
-    variance = _mean(centred * centred, dims)
-    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
-    value = centred * inverse
+    squares = prims.reduce_dims("sum", centred * centred, dims, True)
+    value, inverse = _scaled(x, total, squares, count, eps, once)
     out = prims.with_derivative(value, x, inverse, rule="standardise", dims=dims)
     return out, mean, inverse
+
+
+def _scaled(
+    x: Node, total: Node, squares: Node, count: Size, eps: Any, once: bool = False
+) -> tuple[Node, Node]:
+    """(x - mean) / sqrt(var + eps) from the sums of elements and of squared deviations, and the
+    factor. The numbers per row or channel are float64, which costs nothing. `once`: elements of
+    float32 are, too, and are rounded once, which doubles the arithmetic.
+    """
+    wide = "f64" if x.dtype == "f32" else x.dtype
+    mean, variance = (prims.cast(y, wide) for y in (total, squares))
+    mean, variance = (y / prims.constant(count, y) for y in (mean, variance))
+    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
+    narrow = prims.cast(inverse, x.dtype)
+    if once:
+        return prims.cast((prims.cast(x, wide) - mean) * inverse, x.dtype), narrow
+    return (x - prims.cast(mean, x.dtype)) * narrow, narrow
 
 
 def _group_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
@@ -214,16 +235,14 @@ def _group_norm_by_channel(
     """
     shape = x.shape
     x = prims.reshape(x, (shape[0], *sizes))
-    means = _mean(x, (3,))
+    sums = prims.reduce_dims("sum", x, (3,), True)
+    means = sums / prims.constant(sizes[2], sums)
     centred = x - means
     squares = prims.reduce_dims("sum", centred * centred, (3,), True)
-    mean = _mean(means, (2,))
-    apart = means - mean
+    apart = means - _mean(means, (2,))
     between = apart * apart * prims.constant(sizes[2], apart)
-    total = prims.reduce_dims("sum", squares + between, (2,), True)
-    variance = total / prims.constant(sizes[1] * sizes[2], total)
-    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
-    value = (x - mean) * inverse
+    total, squares = (prims.reduce_dims("sum", y, (2,), True) for y in (sums, squares + between))
+    value, inverse = _scaled(x, total, squares, sizes[1] * sizes[2], eps)
     value = prims.with_derivative(value, x, inverse, rule="group_standardise")
 
     def spread(parameter: Node | None) -> Node | None:
@@ -264,7 +283,7 @@ def instance_norm(
             "hint: use track_running_stats=False"
         )
     dims = tuple(range(2, input.ndim))
-    value, _, _ = standardised(input, dims, eps)
+    value, _, _ = standardised(input, dims, eps, once=True)
     return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
 
 
@@ -290,7 +309,7 @@ def batch_norm_train(
     x = prims.cast(input, "f32") if input.dtype in ("f16", "bf16") else input
     weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
     dims = _batch_dims(x)
-    value, mean, inverse = standardised(x, dims, eps)
+    value, mean, _ = standardised(x, dims, eps, once=True)
     out = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
     centred = x - mean
     total = prims.reduce_dims("sum", centred * centred, dims, False)
