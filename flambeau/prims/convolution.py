@@ -10,10 +10,10 @@ Indices have one to three dimensions; what lies outside of x is zero, so that th
 follows from the sizes. Every one takes the spatial sizes of its result as the attribute `size`:
 the strides make them ambiguous. With groups, channels o and c belong to one group.
 
-The sums run over (channel, kernel position) or (sample, place), the last index fastest, in chunks
-as those of products; places outside of x count as zeros of the sum. With the attribute `method`
-"winograd" (3 x 3 taps side by side, enough channels) results are computed by squares of 2 x 2
-places, as `codegen/c_winograd_text.py` tells.
+The sums run over (channel, kernel position) in chains of 64, or over (sample, place) in chunks as
+those of products, the last index fastest; places outside of x count as zeros of the sum. With the
+attribute `method` "winograd" (3 x 3 taps side by side, enough channels) results are computed by
+squares of 2 x 2 places, as `codegen/c_winograd_text.py` tells.
 """
 
 from __future__ import annotations

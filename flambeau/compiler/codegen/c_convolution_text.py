@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# Elements of the sum of a convolution, or of a gradient of its input, that are one chain of FMAs:
+# part of the semantics.
+CHAIN = 64
+
 # What windows are taken of.
 IMAGE = """\
 typedef struct {
@@ -525,12 +529,13 @@ void @fb@(@arguments@) {
         const long long height = @fb@_min(@R@, rows - i);
         if (depth > 0) @fb@_panel(&w, row + i, height, k, depth, panel);
         for (long long j = 0; j < count && depth > 0; j += @W@)
-          if (count - j > @L@)
-            @micro@(height, depth, panel, windows + j * depth, @W@, tile + i * $columns + j,
-                    $columns, k > 0);
-          else
-            @fb@_narrow(height, depth, panel, windows + j * depth, tile + i * $columns + j,
-                        $columns, k > 0);
+          for (long long c = 0; c < depth; c += @chain@) {
+            const long long part = @fb@_min(@chain@, depth - c), more = k + c > 0;
+            const @K@x1 *a = panel + c * height, *b = windows + j * depth + c * @W@;
+            @K@x1 *sums = tile + i * $columns + j;
+            if (count - j > @L@) @micro@(height, part, a, b, @W@, sums, $columns, more);
+            else @fb@_narrow(height, part, a, b, sums, $columns, more);
+          }
         if (k + @CHUNK@ >= k_all)
           @fb@_finish(p, n, x, &out, group * rows_of, row + i, height, column, count,
                       tile + i * $columns, $columns);

@@ -79,6 +79,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "W": str(micro.columns),
         "R": str(micro.rows),
         "CHUNK": str(CHUNK),
+        "chain": str(text.CHAIN),
         "fb": SYMBOL,
         "micro": micro.name,
         "pack": micro.packing_name(micro.kind),

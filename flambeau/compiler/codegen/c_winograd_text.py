@@ -351,8 +351,8 @@ static void @fb@_multiply(long long rows, long long depth, long long count, cons
   for (; rows > 0; rows -= @R@, panel += @R@ * depth, sum += @R@ * @W@) {
     const long long height = @fb@_min(@R@, rows);
     @K@x1 *c = more ? block : sum;
-    for (long long k = 0; k < depth; k += @chain@) {
-      const long long part = @fb@_min(@chain@, depth - k);
+    for (long long k = 0; k < depth; k += @chain_of_squares@) {
+      const long long part = @fb@_min(@chain_of_squares@, depth - k);
       const @K@x1 *a = panel + k * height, *b = slab + k * @W@;
       if (count > @L@) @micro@(height, part, a, b, @W@, c, @W@, k > 0);
       else @fb@_narrow(height, part, a, b, c, @W@, k > 0);
@@ -410,7 +410,7 @@ def choices(vector: str, lanes: int) -> dict[str, str]:
     """What the texts above leave open."""
     pairs = [str(i // 2 + lanes * (i % 2)) for i in range(2 * lanes)]
     return {
-        "chain": str(CHAIN),
+        "chain_of_squares": str(CHAIN),
         "odd": ", ".join(str(2 * i + 1) for i in range(lanes)),
         "first": ", ".join(pairs[:lanes]),
         "second": ", ".join(pairs[lanes:]),
