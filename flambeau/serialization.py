@@ -207,7 +207,7 @@ def _entries(writer: _Writer) -> list[_Entry]:
         while name in taken or name == "__metadata__":
             name += "_"
         taken.add(name)
-        data = memoryview(memory.storage).cast("B")[memory.first : memory.last]
+        data = memory.storage._view().cast("B")[memory.first : memory.last]
         for number in memory.users:
             record = writer.records[number]
             offset = writer.tensors[number].storage_offset() * ITEM_SIZE[record["dtype"]]
@@ -408,7 +408,7 @@ class _Source:
         if self.mapped is not None:
             return _core.storage_from_buffer(memoryview(self.mapped)[begin:end])
         storage = _core.UntypedStorage(end - begin)
-        view, position = memoryview(storage).cast("B"), 0
+        view, position = storage._view().cast("B"), 0
         self.file.seek(self.start + begin)
         while position < len(view):
             chunk = self._into(view[position : position + 2**26])

@@ -27,6 +27,7 @@
 #include <unordered_map>
 
 #include "core.h"
+#include "prepacked.h"
 #include "profile.h"
 #include "tensor_internal.h"
 
@@ -452,6 +453,7 @@ void reset_peaks(PoolStats* stats) {
 }
 
 PyObject* py_reset_peak(PyObject*, PyObject*) {
+  packed_reset_peak();
   {
     Guard guard(small().lock);
     reset_peaks(&small().stats);
@@ -465,6 +467,7 @@ PyObject* py_reset_peak(PyObject*, PyObject*) {
 }
 
 PyObject* py_empty_cache(PyObject*, PyObject*) {
+  packed_clear();
   small().empty();
   Guard guard(large().lock);
   return PyLong_FromLongLong(large().trim(0));
@@ -486,10 +489,29 @@ PyObject* py_set_cache_limit(PyObject*, PyObject* object) {
   Py_RETURN_NONE;
 }
 
+PyObject* py_set_prepacked_limit(PyObject*, PyObject* object) {
+  int64_t limit = -1;
+  if (object != Py_None) {
+    limit = PyLong_AsLongLong(object);
+    if (limit == -1 && PyErr_Occurred()) return nullptr;
+    if (limit < 0) {
+      PyErr_SetString(
+          PyExc_ValueError,
+          "[set_prepacked_limit] the limit is negative\nhint: pass 0 to keep no copies");
+      return nullptr;
+    }
+  }
+  packed_set_limit(limit);
+  Py_RETURN_NONE;
+}
+
+PyObject* py_prepacked_limit(PyObject*, PyObject*) { return PyLong_FromLongLong(packed_limit()); }
+
 struct BlockRecord {
   char* at;
   int64_t size, requested;
   bool used, slab, first;
+  bool packed = false;
 };
 
 PyObject* block_dict(const BlockRecord& b) {
@@ -497,7 +519,10 @@ PyObject* block_dict(const BlockRecord& b) {
                        static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(b.at)), "size",
                        static_cast<long long>(b.size), "requested_size",
                        static_cast<long long>(b.requested), "state",
-                       !b.used ? "inactive" : (b.slab ? "slab" : "active_allocated"));
+                       !b.used    ? "inactive"
+                       : b.slab   ? "slab"
+                       : b.packed ? "prepacked"
+                                  : "active_allocated");
 }
 
 PyObject* py_malloc_trim_probe(PyObject*, PyObject* object) {
@@ -522,6 +547,9 @@ PyMethodDef functions[] = {
      "Upper bound in bytes on unused memory kept for reuse; None: no bound."},
     {"_probe_block", py_malloc_trim_probe, METH_O,
      "Allocates and frees a block; its address (test of the allocator)."},
+    {"set_prepacked_limit", py_set_prepacked_limit, METH_O,
+     "Upper bound in bytes on packed copies of weights; None: an eighth of the memory."},
+    {"prepacked_limit", py_prepacked_limit, METH_NOARGS, "The bound on packed copies in bytes."},
     {nullptr, nullptr, 0, nullptr}};
 
 void before_fork() {
@@ -554,8 +582,25 @@ void* allocate(int64_t nbytes) {
 
 }  // namespace
 
+namespace {
+
+// Packed copies of weights are given up before an allocation fails.
+void* allocate_again(int64_t nbytes) {
+  if (packed_clear() == 0) return nullptr;
+  {
+    Guard guard(large().lock);
+    --large().failures;  // it is one request
+    if (large().retries > 0) --large().retries;
+  }
+  return allocate(nbytes);
+}
+
+}  // namespace
+
 void* block_allocate(int64_t nbytes) {
   void* block = allocate(nbytes);
+  if (!block && nbytes <= kRequestLimit) [[unlikely]]
+    block = allocate_again(nbytes);
   if (block && profiling()) [[unlikely]]
     profile_memory(nbytes, block);
   return block;
@@ -600,6 +645,11 @@ PyObject* memory_stats(PyObject*, PyObject*) {
            put_counter(dict, c.name, "small_pool", s.*c.member) &&
            put_counter(dict, c.name, "large_pool", l.*c.member);
   }
+  const PackedStats packed = packed_stats();
+  const Counter prepacked{packed.current, packed.peak, packed.allocated};
+  good = good && put_counter(dict, "prepacked_bytes", "all", prepacked) &&
+         put(dict, "num_prepacked", packed.blocks) &&
+         put(dict, "num_prepacked_hits", packed.hits);
   good = good && put(dict, "num_alloc_retries", retries) && put(dict, "num_ooms", failures) &&
          put(dict, "cached_bytes", cached);
   if (!good) Py_CLEAR(dict);
@@ -608,12 +658,16 @@ PyObject* memory_stats(PyObject*, PyObject*) {
 
 PyObject* memory_snapshot(PyObject*, PyObject*) {
   std::vector<BlockRecord> records;  // copied under the lock: making Python objects may allocate
+  const std::vector<const void*> packed = packed_addresses();
   {
     Guard guard(large().lock);
     for (auto& [at, first] : large().segments) {
       for (Block* b = first; b; b = b->next)
         records.push_back({b->at, b->size, b->requested, b->used, b->slab, b == first});
     }
+  }
+  for (const void* address : packed) {
+    for (BlockRecord& record : records) record.packed |= record.at == address;
   }
   PyObject* list = PyList_New(0);
   PyObject* blocks = nullptr;  // of the segment being filled, borrowed from it
@@ -646,6 +700,7 @@ bool init_allocator(PyObject* module) {
   large();
   static bool hooked = false;
   if (!hooked) pthread_atfork(before_fork, after_fork, after_fork);
+  init_prepacked();
   hooked = true;
   PyObject* bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError);
   if (!bases) return false;

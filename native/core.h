@@ -74,6 +74,7 @@ DType result_type(int count, const OperandCategory* categories, const DType* dty
 
 // ---------------------------------------------------------------- storage and its allocator
 struct Recorder;
+struct PackedEntry;
 struct Storage {
   std::atomic<int64_t> references{1};
   void* data = nullptr;  // 64-byte aligned when allocated here; null while pending or empty
@@ -82,9 +83,12 @@ struct Storage {
   Device device;
   bool pending = false;  // recorded by a Recorder, not computed yet: data is null
   bool resizable = true;
+  bool exported = false;  // somebody else has the address for good, and may write unseen
+  uint64_t writes = 0;    // after every write to `data`, also those that no version tells
   Recorder* recorder = nullptr;              // set while pending
   void (*release)(void* context) = nullptr;  // foreign memory (NumPy, DLPack, shared memory)
   void* release_context = nullptr;
+  PackedEntry* packed = nullptr;  // prepacked.cpp
 };
 Storage* storage_new(int64_t nbytes, Device device);  // caching allocator; null + MemoryError
 Storage* storage_pending(int64_t nbytes, Device device, Recorder* recorder);  // no memory yet
@@ -271,6 +275,9 @@ struct Launch {
   int32_t flops = -1;            // register: floating-point operations, -1 none (for profiles)
   int32_t elements = -1;         // register: points of the loops, -1 unknown (for profiles)
   std::vector<int32_t> traffic;  // per buffer: bytes per point at most, times; or empty
+  // A launch that packs an input: places in `buffers`, and a number for the kernel. -1: another one
+  int32_t packs_from = -1, packs_to = -1;
+  int64_t packing_kernel = 0;
 };
 struct OutputSpec {
   enum Kind : uint8_t { New, Alias, Input, None } kind;
@@ -311,6 +318,7 @@ struct Plan {  // one class of calls; immutable once compiled
   SizeProgram execution;        // inputs: all registers of `metadata`
   std::vector<BufferSpec> buffers;
   std::vector<Launch> launches;
+  std::vector<int32_t> written;  // tensor slots that launches write to
   std::vector<PyObject*> keepalive;
   uint64_t id = 0;                // unique; recorded streams refer to it
   bool offset_sensitive = false;  // uses a storage offset other than by adding it to an alias's
@@ -324,6 +332,7 @@ struct ReadyLaunch {  // a launch with its registers read
   const int64_t* sizes;           // what the kernel gets as n
   const int64_t* offsets;         // byte offset per buffer; null: all 0
   int64_t chunks, work, scratch;  // work: nanoseconds, never -1
+  int32_t packing = -1;           // number in Instance::packings
 };
 
 struct Instance {  // a plan at concrete sizes; counted (under the GIL)
@@ -335,7 +344,8 @@ struct Instance {  // a plan at concrete sizes; counted (under the GIL)
   int64_t arena_bytes = 0;
   uint64_t id = 0;
   std::vector<int64_t> geometry;  // per output: sizes, strides, then offset (Alias) or bytes (New)
-  std::vector<ReadyLaunch> ready;
+  std::vector<ReadyLaunch> ready;  // those that have something to do
+  std::vector<size_t> packings;    // which of them pack an input
   std::vector<int64_t> launch_values;  // what ReadyLaunch points into
   int64_t total_work = 0;
   bool simple = false;  // few short kernels: no threads, no allocation

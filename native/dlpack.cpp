@@ -130,6 +130,7 @@ PyObject* export_capsule(Tensor* t, bool versioned, bool copied) {
     return nullptr;
   }
   storage_incref(t->storage);
+  t->storage->exported = true;
   exported->storage = t->storage;
   return capsule;
 }

@@ -343,6 +343,15 @@ bool read_register(PyObject* dict, const char* name, int32_t* out) {
   return !object || read_i32(object, out);
 }
 
+bool read_packing(PyObject* object, Launch* out) {
+  if (!object) return true;
+  Items entry(object, "[Plan] packing must be a tuple");
+  if (entry.failed()) return false;
+  if (entry.size() != 3) return bad_spec("packing", "must be (from, to, kernel)");
+  return read_i32(entry[0], &out->packs_from) && read_i32(entry[1], &out->packs_to) &&
+         read_i64(entry[2], &out->packing_kernel);
+}
+
 bool read_launch(PyObject* dict, Launch* out) {
   if (!PyDict_Check(dict)) return bad_spec("launch", "must be a dict");
   if (PyObject* kernel = item(dict, "kernel")) {
@@ -375,10 +384,20 @@ bool read_launch(PyObject* dict, Launch* out) {
   if (!read_list(item(dict, "traffic"), &out->traffic)) return false;
   if (!out->traffic.empty() && out->traffic.size() != 2 * out->buffers.size())
     return bad_spec("launch", "traffic");
+  if (!read_packing(item(dict, "packing"), out)) return false;
   return read_register(dict, "chunks", &out->chunks) && read_register(dict, "work", &out->work) &&
          read_register(dict, "scratch", &out->scratch) &&
          read_register(dict, "group", &out->group) && read_register(dict, "flops", &out->flops) &&
          read_register(dict, "elements", &out->elements);
+}
+
+bool check_packing(const Launch& launch, const std::vector<BufferSpec>& buffers) {
+  const auto count = static_cast<int32_t>(launch.buffers.size());
+  const bool fine = launch.packs_from < count && launch.packs_to >= 0 && launch.packs_to < count &&
+                    launch.kernel && launch.scalars.empty() && launch.group < 0 &&
+                    buffers[launch.buffers[launch.packs_from]].kind == BufferSpec::Input &&
+                    buffers[launch.buffers[launch.packs_to]].kind == BufferSpec::Temporary;
+  return fine || bad_spec("packing", "must be of a kernel alone, from an input to a temporary");
 }
 
 bool check_execution(const Plan* plan, const SizeProgram& program,
@@ -402,6 +421,7 @@ bool check_execution(const Plan* plan, const SizeProgram& program,
     const std::vector<int32_t> single = {launch.chunks, launch.work, launch.scratch, launch.flops,
                                          launch.elements};
     if (!check_registers(single, limit, true)) return false;
+    if (launch.packs_from >= 0 && !check_packing(launch, buffers)) return false;
   }
   return true;
 }
@@ -425,11 +445,14 @@ bool read_execution(Plan* plan, PyObject* dict) {
   for (Py_ssize_t i = 0; i < launch_items.size(); ++i) {
     if (!read_launch(launch_items[i], &launches[i])) return false;
   }
+  std::vector<int32_t> written;
+  if (!read_list(item(dict, "written"), &written)) return false;
   if (!check_execution(plan, program, buffers, launches)) return false;
   if (plan->compiled) return true;  // another thread was faster while Python ran
   plan->execution = std::move(program);
   plan->buffers = std::move(buffers);
   plan->launches = std::move(launches);
+  plan->written = std::move(written);
   for (Py_ssize_t i = 0; i < keep.size(); ++i) plan->keepalive.push_back(Py_NewRef(keep[i]));
   plan->compiled = true;
   return true;

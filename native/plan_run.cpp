@@ -5,6 +5,7 @@
 #include <new>
 
 #include "op_internal.h"
+#include "prepacked.h"
 #include "profile.h"
 
 namespace fb {
@@ -143,6 +144,11 @@ void resolve_launches(Instance* instance) {
     ready.work = launch.work >= 0 ? std::max<int64_t>(r[launch.work], 0)
                  : launch.kernel  ? ready.chunks * kChunkWork
                                   : kRoutineWork;
+    if (launch.kernel && ready.chunks <= 0) continue;  // nothing to do at these sizes
+    if (launch.packs_from >= 0) {
+      ready.packing = static_cast<int32_t>(instance->packings.size());
+      instance->packings.push_back(instance->ready.size());
+    }
     instance->total_work += ready.work;
     instance->ready.push_back(ready);
   }
@@ -153,6 +159,7 @@ void resolve_launches(Instance* instance) {
 bool is_simple(const Instance* instance) {
   const std::vector<BufferSpec>& buffers = instance->plan->buffers;
   if (instance->total_work >= kParallelWork || instance->arena_bytes > kStackArena) return false;
+  if (!instance->packings.empty()) return false;
   if (buffers.size() > kInlineBuffers) return false;
   for (const BufferSpec& b : buffers) {
     if (b.kind == BufferSpec::Generator || b.kind == BufferSpec::Error) return false;
@@ -174,6 +181,7 @@ struct Execution {
   const int64_t* errors;  // error blocks
   size_t error_count;
   const int64_t* buffer_bytes;  // while a profile runs: what each buffer holds; else null
+  const PackedUse* packed;      // per launch that packs an input
 };
 
 // After a bad index nothing may run that relies on it.
@@ -349,6 +357,10 @@ __attribute__((noinline)) const char* run_profiled(const Execution& run, const B
 const char* run_all(const Execution& run, const char** name) {
   const std::vector<ReadyLaunch>& ready = run.instance->ready;
   for (size_t at = 0; at < ready.size();) {
+    if (ready[at].packing >= 0 && run.packed[ready[at].packing].filled) {
+      ++at;
+      continue;
+    }
     const size_t length = ready[at].launch->kernel ? region_length(ready, at) : 1;
     size_t pointer_count = 0, scalar_count = 0;
     for (size_t i = at; i < at + length; ++i) {
@@ -523,8 +535,19 @@ const char* run_released(const Execution& run, const Call& call, const char** na
   }
   const char* error;
   Py_BEGIN_ALLOW_THREADS error = run_all(run, name);
-  Py_END_ALLOW_THREADS for (int32_t i = 0; i < call.tensor_count; ++i)
-      storage_decref(held.get()[i]);
+  Py_END_ALLOW_THREADS
+  for (int32_t slot : run.instance->plan->written) ++held.get()[slot]->writes;
+  for (int32_t i = 0; i < call.tensor_count; ++i) storage_decref(held.get()[i]);
+  return error;
+}
+
+void note_inputs(const Plan* plan, const Call& call) {
+  for (int32_t slot : plan->written) ++call.tensors[slot]->storage->writes;
+}
+
+const char* run_held(const Execution& run, const Call& call, const char** name) {
+  const char* error = run_all(run, name);
+  note_inputs(run.instance->plan, call);
   return error;
 }
 
@@ -560,6 +583,14 @@ std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call
   return bytes;
 }
 
+// Also after an error: part of it may be written.
+void note_outputs(const Plan* plan, PyObject* const* outputs) {
+  for (size_t k = 0; k < plan->outputs.size(); ++k) {
+    if (plan->outputs[k].kind == OutputSpec::New)
+      ++reinterpret_cast<Tensor*>(outputs[k])->storage->writes;
+  }
+}
+
 bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   const Plan* plan = instance->plan;
   std::vector<int64_t> buffer_bytes;
@@ -568,6 +599,7 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   size_t error_count = 0;
   for (const BufferSpec& b : plan->buffers) error_count += b.kind == BufferSpec::Error;
   SmallArray<char*, kInlineBuffers> bases(plan->buffers.size());
+  SmallArray<PackedUse, 4> packed(instance->packings.size());
   alignas(kAlignment) int64_t few_errors[2 * kErrorWords];
   std::vector<int64_t> many_errors;
   if (error_count > 2) many_errors.resize(error_count * kErrorWords);
@@ -579,20 +611,24 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   const char* error = nullptr;
   const char* failed = plan->name.c_str();
   bool fine = true;
-  if (!bases.get() || (instance->arena_bytes > 0 && !arena)) {
+  if (!bases.get() || !packed.get() || (instance->arena_bytes > 0 && !arena)) {
     error = kNoMemory;
   } else {
     fine = locate_buffers(instance, call, outputs, arena, errors, bases.get());
     if (fine) {
+      packed_bind(instance, call, bases.get(), packed.get());
       const Execution run{instance,
                           bases.get(),
                           call.scalars,
                           call.scalar_is_float,
                           errors,
                           error_count,
-                          buffer_bytes.empty() ? nullptr : buffer_bytes.data()};
+                          buffer_bytes.empty() ? nullptr : buffer_bytes.data(),
+                          packed.get()};
       error = instance->total_work > kReleaseWork ? run_released(run, call, &failed)
-                                                  : run_all(run, &failed);
+                                                  : run_held(run, call, &failed);
+      note_outputs(plan, outputs);
+      packed_finish(packed.get(), instance->packings.size(), !error && !flagged(run));
     }
   }
   if (arena) block_free(arena, instance->arena_bytes);
@@ -616,7 +652,6 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
     for (size_t i = 0; i < launch.scalars.size(); ++i) {
       scalars[i] = read_scalar(call.scalars, call.scalar_is_float, launch.scalars[i]);
     }
-    if (ready.chunks <= 0) continue;
     char* scratch = nullptr;
     if (ready.scratch > 0) {
       scratch = static_cast<char*>(worker_scratch(0, ready.scratch));
@@ -627,6 +662,8 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
     }
     launch.kernel(pointers, ready.sizes, scalars, 0, ready.chunks, scratch);
   }
+  note_inputs(instance->plan, call);
+  note_outputs(instance->plan, outputs);
   return true;
 }
 

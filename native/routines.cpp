@@ -199,7 +199,10 @@ PyObject* call_routine(PyObject*, PyObject* args) {
         bytes < 0 ? routine(context) : run_profiled(name, routine, context, bytes);
     Py_END_ALLOW_THREADS
   }
-  for (Storage* storage : held) storage_decref(storage);
+  for (Storage* storage : held) {
+    ++storage->writes;  // which of them are results, only the caller knows
+    storage_decref(storage);
+  }
   if (!fine) return nullptr;
   if (error) {
     raise_routine_error(name, error);

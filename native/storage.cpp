@@ -5,6 +5,7 @@
 #include <new>
 
 #include "core.h"
+#include "prepacked.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -96,6 +97,7 @@ void storage_decref(Storage* storage) {
   if (storage->references.load(std::memory_order_acquire) != 1 &&
       storage->references.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
+  if (storage->packed) packed_forget(storage);
   if (storage->release) {
     storage->release(storage->release_context);
   } else if (storage->data) {

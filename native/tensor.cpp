@@ -443,7 +443,10 @@ bool tensor_requires_grad(const Tensor* t) {
   return base && (base->requires_grad || base->node);
 }
 
-void tensor_bump_version(Tensor* t) { ++t->storage->version; }
+void tensor_bump_version(Tensor* t) {
+  ++t->storage->version;
+  ++t->storage->writes;
+}
 
 bool init_tensor(PyObject* module) {
   TensorType = make_type();

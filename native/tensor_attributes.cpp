@@ -136,6 +136,7 @@ PyObject* method_data_ptr(PyObject* self, PyObject*) {
   Tensor* t = as_tensor(self);
   if (!tensor_materialise(t, "data_ptr()")) return nullptr;
   if (!t->storage->data) return PyLong_FromLong(0);
+  t->storage->exported = true;
   return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(t->data()));
 }
 PyObject* method_untyped_storage(PyObject* self, PyObject*) {

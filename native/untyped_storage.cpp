@@ -60,6 +60,9 @@ PyObject* storage_python_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   return wrap(storage_new(nbytes, device));
 }
 
+// The package's own reads and first writes of a storage are over when it is used.
+bool trusted = false;
+
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   static char nothing;  // consumers expect an address even for zero bytes
   Storage* s = target(self);
@@ -73,6 +76,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return -1;
   }
   s->resizable = false;  // the consumer has the address from now on
+  s->exported |= !trusted;
   return PyBuffer_FillInfo(view, self, s->data ? s->data : &nothing, s->nbytes, 0, flags);
 }
 
@@ -81,6 +85,7 @@ PyObject* method_nbytes(PyObject* self, PyObject*) {
 }
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(target(self)->nbytes); }
 PyObject* method_data_ptr(PyObject* self, PyObject*) {
+  target(self)->exported = true;
   return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(target(self)->data));
 }
 PyObject* method_resizable(PyObject* self, PyObject*) {
@@ -106,6 +111,12 @@ PyObject* method_tolist(PyObject* self, PyObject*) {
   Py_XDECREF(bytes);
   return list;
 }
+PyObject* method_view(PyObject* self, PyObject*) {
+  trusted = true;
+  PyObject* view = PyMemoryView_FromObject(self);
+  trusted = false;
+  return view;
+}
 PyObject* method_clone(PyObject* self, PyObject*) {
   const Storage* s = target(self);
   Storage* copy = storage_new(s->nbytes, s->device);
@@ -122,7 +133,10 @@ PyObject* method_fill(PyObject* self, PyObject* argument) {
     PyErr_Format(PyExc_ValueError, "[storage] expected %lld bytes: got %zd\nhint: check the file",
                  static_cast<long long>(s->nbytes), view.len);
   PyBuffer_Release(&view);
-  if (good) ++s->version;
+  if (good) {
+    ++s->version;
+    ++s->writes;
+  }
   return good ? Py_NewRef(self) : nullptr;
 }
 // Pickles as (_storage_from_bytes, (bytes,)); writers of checkpoints use persistent ids instead.
@@ -200,6 +214,8 @@ PyMethodDef methods[] = {
     {"resize_", method_resize, METH_O, "Changes the number of bytes, keeping what fits."},
     {"is_shared", method_is_shared, METH_NOARGS, "True if the bytes are in shared memory."},
     {"bytes", method_bytes, METH_NOARGS, "A copy of the bytes."},
+    {"_view", method_view, METH_NOARGS,
+     "A memoryview that the caller gives up before anybody else uses the storage."},
     {"clone", method_clone, METH_NOARGS, "A storage with the same bytes."},
     {"fill_bytes", method_fill, METH_O, "Overwrites all bytes from a buffer of the same length."},
     {"__reduce__", method_reduce, METH_NOARGS, nullptr},
@@ -251,6 +267,7 @@ bool storage_resize(Storage* storage, int64_t nbytes) {
     std::memcpy(fresh->data, storage->data, static_cast<size_t>(kept));
   std::swap(storage->data, fresh->data);
   std::swap(storage->nbytes, fresh->nbytes);
+  ++storage->writes;
   storage_decref(fresh);
   return true;
 }

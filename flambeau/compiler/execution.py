@@ -6,6 +6,7 @@ plan's metadata program (the call's symbols, then its code), which the core comp
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,7 @@ def build_execution(
         "program": [tuple(map(int, step)) for step in program.instructions],
         "buffers": buffers,
         "launches": launches,
+        "written": schedule.written,
         "keepalive": keepalive,
     }
 
@@ -73,4 +75,14 @@ def _launch(launch: Launch, program: Program, addresses: Mapping[str, int]) -> d
         "flops": _optional(launch.flops, program),
         "elements": _optional(launch.elements, program),
         "traffic": launch.traffic,
+        "packing": _packing(launch),
     }
+
+
+def _packing(launch: Launch) -> tuple[int, int, int] | None:
+    """The two buffers, and a number that stands for the kernel in every process: equal kernels may
+    lie at several addresses, and different ones at the same, one after the other."""
+    if launch.packing is None or launch.kernel is None:
+        return None
+    digest = hashlib.blake2b(launch.kernel.text().encode(), digest_size=8).digest()
+    return *launch.packing, int.from_bytes(digest, "little", signed=True)

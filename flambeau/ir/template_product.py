@@ -1,6 +1,6 @@
 """What the scheduler and the printers of template "product" agree on.
 
-Size arguments of both parts, in order (`height`, `width`: extents of the result, exchanged with
+Size arguments of the tiles, in order (`height`, `width`: extents of the result, exchanged with
 those of the operands where `swapped`, when the transposed product is computed):
 
     depth          K
@@ -8,8 +8,12 @@ those of the operands where `swapped`, when the transposed product is computed):
     swapped        1: the operands are exchanged, B^T A^T is computed; strides are told accordingly
     row_tiles, column_tiles, tile_columns   how the result is cut; rows are shared out evenly, in
                    panels
-    packs_a, packs_b                        1: the pack launch does it for all tiles
+    packs_a, packs_b                        1: a launch before did it for all tiles
     a_row, a_k, b_k, b_column               strides
+
+then per batch dimension its extent, its stride in a and its stride in b. Those of a launch that
+packs an operand: its rows or columns, K, the strides along them, the width of a panel or slab and
+whether the last one has it, too (slabs do); then per batch dimension its extent and its stride.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ ARGUMENTS = (
     "depth", "height", "width", "swapped", "row_tiles", "column_tiles", "tile_columns",
     "packs_a", "packs_b", "a_row", "a_k", "b_k", "b_column",
 )  # fmt: skip
+PACK_ARGUMENTS = ("extent", "depth", "step", "k_step", "unit", "padded")
 # Panel heights that have code of their own, by target: the largest uses all but a few registers.
 HEIGHTS = {"avx512": (14, 8, 4, 2, 1), "avx2": (6, 4, 2, 1), "generic": (4, 2, 1)}
 COMPLEX_HEIGHTS = {"avx512": (6, 4, 2, 1), "avx2": (4, 2, 1), "generic": (2, 1)}
@@ -32,13 +37,6 @@ FEW = 4  # rows so few that reading B is all the work
 PITCH = 16  # rows of a tile start in different sets of the cache
 
 __all__ = [
-    "ARGUMENTS",
-    "CHUNK",
-    "COMPLEX_HEIGHTS",
-    "FEW",
-    "GROUPS",
-    "HEIGHTS",
-    "PITCH",
-    "UNITS",
-    "VECTORS",
-]
+    "ARGUMENTS", "CHUNK", "COMPLEX_HEIGHTS", "FEW", "GROUPS", "HEIGHTS", "PACK_ARGUMENTS", "PITCH",
+    "UNITS", "VECTORS",
+]  # fmt: skip

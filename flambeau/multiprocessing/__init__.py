@@ -78,7 +78,7 @@ def _reduce_storage(storage: Any) -> Any:
         return storage.__reduce__()
     handle = os.memfd_create("flambeau", os.MFD_CLOEXEC)
     try:
-        view, done = memoryview(storage).cast("B"), 0
+        view, done = storage._view().cast("B"), 0
         while done < len(view):
             done += os.pwrite(handle, view[done : done + 2**30], done)
         return _rebuild_storage, (reduction.DupFd(handle), storage.nbytes())

@@ -20,9 +20,11 @@ __all__ = [
     "memory_stats",
     "plan_cache_clear",
     "plan_cache_stats",
+    "prepacked_limit",
     "profile",
     "profile_launches",
     "reset_peak_memory_stats",
+    "set_prepacked_limit",
 ]
 
 
@@ -59,20 +61,50 @@ def plan_cache_clear() -> None:
 
 
 def memory_stats() -> dict[str, int]:
-    """Counters of the caching allocator, named as PyTorch's: `allocated_bytes.all.current` ..."""
+    """Counters of the caching allocator, named as PyTorch's: `allocated_bytes.all.current` ...
+
+    `prepacked_bytes.all.current` and `.peak` are the packed copies of weights among them,
+    `num_prepacked` their number; `num_prepacked_hits` counts launches that they saved.
+    """
     found: dict[str, int] = _core.memory_stats()
     return found
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
-    """Segments of the caching allocator, each with its blocks in the order of addresses."""
+    """Segments of the caching allocator, each with its blocks in the order of addresses.
+
+    The state of a block: "active_allocated", "prepacked" (a packed copy of a weight), "slab" (many
+    small blocks) or "inactive".
+    """
     found: list[dict[str, Any]] = _core.memory_snapshot()
     return found
 
 
 def empty_cache() -> int:
-    """Returns unused cached memory to the system; gives the number of bytes."""
+    """Returns unused cached memory to the system, and the packed copies of weights with it.
+
+    Returns:
+        How many bytes went back.
+    """
     return int(_core.empty_cache())
+
+
+def set_prepacked_limit(nbytes: int | None) -> None:
+    """Bounds the packed copies of weights.
+
+    An operand of a matrix product or convolution that is used again unchanged is packed for the
+    kernel once: the copy is kept as long as the operand's memory lives and nobody writes to it.
+    Where all copies together would take more than the bound, no more are made.
+
+    Args:
+        nbytes: 0 keeps none; None: an eighth of the machine's memory, which is the default.
+    """
+    _core.set_prepacked_limit(nbytes)
+
+
+def prepacked_limit() -> int:
+    """The bound on packed copies of weights, in bytes."""
+    return _core.prepacked_limit()
 
 
 def reset_peak_memory_stats() -> None:

@@ -248,6 +248,11 @@ class Quads(Groups):
             biased=wide and a == b == "i8", exchanged=wide and (a, b) == ("i8", "u8"),
         )  # fmt: skip
 
+    @staticmethod
+    def for_packing(flipped: bool, target: Target) -> Quads:
+        """To pack one operand; `flipped`: with 128 added."""
+        return Quads("i32", 16, HEIGHTS[target.name], biased=flipped)
+
     @property
     def group(self) -> int:
         """Elements of K per packed element."""

@@ -4,11 +4,12 @@ The sum over K has the canonical order (docs/design.md): chunks of 128 of K, eac
 from +0 in increasing k, added in increasing order. Nothing else decides about bits: not M, N, the
 batch, strides, tiles, threads or the instruction set.
 
-Settings: `part` "pack" or "tiles" (a pack launch comes before the tiles where that pays), `a` and
-`b` the dtypes in memory, `kind` the kind of sums, `unit` one of `UNITS`, `result` the product's
-dtype, `batch` how many batch dimensions there are. Size arguments: `ARGUMENTS`, then per batch
-dimension its extent, its stride in a and its stride in b; how they are chosen is told by
-`schedule/product.py`.
+Settings: `part` "pack" or "tiles" (slabs of B and panels of A are packed by launches before the
+tiles where that pays), `kind` the kind of sums, `unit` one of `UNITS`, `batch` how many batch
+dimensions there are. Of the tiles: `a` and `b`, the dtypes in memory, `result`, the product's. Of
+the others: `stored`, the operand's dtype, `planes`, 2 of complex numbers, `flipped`, whether signed
+bytes are packed with 128 added. Size arguments: `ir/template_product.py`; how they are chosen is
+told by `schedule/product.py`.
 
 A chunk of the tiles is one tile of the result. Its sums stay in scratch, in the nearest caches,
 over all of K; then each row goes to the epilogue. Operands that several tiles share are packed
@@ -32,40 +33,112 @@ from flambeau.compiler.codegen.c_values import c_expression
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, Pass
 from flambeau.ir.size import affine_in
-from flambeau.ir.template_product import ARGUMENTS, FEW, PITCH
+from flambeau.ir.template_product import ARGUMENTS, FEW, PACK_ARGUMENTS, PITCH
 
 _NARROWED = {"i8": "i8", "u8": "u8", "i16": "i16"}
 
 
 def print_template(kernel: Kernel, target: Target) -> str:
     """C text of a kernel of template "product"."""
-    printer = _Printer(kernel, target)
-    return printer.pack() if kernel.setting("part") == "pack" else printer.tiles()
+    return (_Tiles if kernel.setting("part") == "tiles" else _Pack)(kernel, target).text()
 
 
 class _Printer:
-    def __init__(self, kernel: Kernel, target: Target) -> None:
+    """What the parts have in common."""
+
+    def __init__(self, kernel: Kernel, target: Target, planes: int, quads: Quads | None) -> None:
         self.kernel = kernel
         self.target = target
-        self.a, self.b = str(kernel.setting("a")), str(kernel.setting("b"))
-        self.result = str(kernel.setting("result"))
         self.kind = str(kernel.setting("kind"))
         self.batch = int(kernel.setting("batch"))
-        self.planes = 2 if self.result[0] == "c" else 1
+        self.planes = planes
         self.unit = str(kernel.setting("unit"))
         self.micro = Micro.of(self.kind, target, self.planes)
         if self.unit == "dot":
             self.micro = Pairs.for_target(target)
-        elif self.unit == "quads":
-            self.micro = Quads.for_operands(self.a, self.b, self.result, target)
+        elif quads is not None:
+            self.micro = quads
         self.packed, self.group = f"{self.micro.packed}x1", self.micro.group
         self.step = self.micro.columns * self.planes  # numbers of a slab per k
 
-    def pack(self) -> str:
-        """The launch that packs what tiles share."""
-        return "\n".join([self._packing(), self._pack_function()])
+    def _groups(self) -> str:
+        """How many packed elements K has."""
+        groups = "depth" if self.group == 1 else f"(depth + {self.group - 1}) / {self.group}"
+        return f"  const long long groups = {groups};"
 
-    def tiles(self) -> str:
+    def _coordinates(self, first: int, sizes: int) -> list[str]:
+        """Coordinates p0 .. of a batch; a dimension has so many sizes, its extent first."""
+        lines = ["  long long rest = batch;"]
+        for d in range(self.batch - 1, 0, -1):
+            extent = f"n[{first + sizes * d}]"
+            lines.append(f"  const long long p{d} = rest % {extent}; rest /= {extent};")
+        return [*lines, "  const long long p0 = rest;"] if self.batch else []
+
+
+class _Pack(_Printer):
+    """One operand is packed: slabs of B, or panels of A."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.stored, self.flipped = str(kernel.setting("stored")), bool(kernel.setting("flipped"))
+        quads = kernel.setting("unit") == "quads"
+        micro = Quads.for_packing(self.flipped, target) if quads else None
+        super().__init__(kernel, target, int(kernel.setting("planes")), micro)
+
+    def text(self) -> str:
+        """A chunk is one panel or slab of `unit` rows or columns (`padded`: the last one, too);
+        where memory runs the other way, a range of k of them all: it is read in order."""
+        kind, memory = self.packed, f"{MEMORY_KIND[self.stored]}x1"
+        even = 2 if self.unit == "swapped" else self.group  # ranges of k do not part groups
+        times = f" * {self.planes}" if self.planes > 1 else ""
+        first = len(PACK_ARGUMENTS)
+        place = "".join(f" + p{d} * n[{first + 2 * d + 1}]" for d in range(self.batch))
+        names = ", ".join(f"{name} = n[{i}]" for i, name in enumerate(PACK_ARGUMENTS))
+        pack = self.micro.packing_name(self.stored, left=self.flipped)
+        return "\n".join(
+            [
+                self.micro.packing(self.stored, self.unit == "swapped"),
+                f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{",
+                f"  const long long {names};",
+                self._groups(),
+                "  const long long units = (extent + unit - 1) / unit;",
+                f"  const long long size = (padded ? units * unit : extent) * groups{times};",
+                "  const int across = step == 1;",
+                "  for (long long c = begin; c < end; ++c) {",
+                "    const long long batch = c / units, u = c % units;",
+                *self._coordinates(first, 2),
+                f"    const {memory} *from = (const {memory} *)p[0]{place};",
+                f"    {kind} *to = ({kind} *)p[1] + batch * size;",
+                f"    const long long k = across ? u * depth / units / {even} * {even} : 0;",
+                "    long long d = depth - k;",
+                "    if (across && u + 1 < units)",
+                f"      d = (u + 1) * depth / units / {even} * {even} - k;",
+                "    const long long last = across ? units : u + 1;",
+                "    for (long long s = across ? 0 : u; s < last; ++s) {",
+                "      const long long i = s * unit;",
+                "      const long long used = extent - i < unit ? extent - i : unit;",
+                "      const long long wide = padded ? unit : used;",
+                f"      {pack}(used, wide, d, from + i * step + k * k_step, step, k_step,",
+                f"        to + (i * groups + k / {self.group} * wide){times}, wide{times});",
+                "    }",
+                "  }",
+                "}",
+                "",
+            ]
+        )
+
+
+class _Tiles(_Printer):
+    """The product and its epilogue, tile by tile."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.a, self.b = str(kernel.setting("a")), str(kernel.setting("b"))
+        self.result = str(kernel.setting("result"))
+        quads = None
+        if kernel.setting("unit") == "quads":
+            quads = Quads.for_operands(self.a, self.b, self.result, target)
+        super().__init__(kernel, target, 2 if self.result[0] == "c" else 1, quads)
+
+    def text(self) -> str:
         """The launch that computes tiles."""
         parts = [self.micro.text(), self._packing()]
         if self.reads_in_place:
@@ -92,19 +165,13 @@ class _Printer:
     def _header(self) -> list[str]:
         """Names of the size arguments."""
         names = ", ".join(f"{name} = n[{i}]" for i, name in enumerate(ARGUMENTS))
-        lines = [f"  const long long {names};"]
-        groups = "depth" if self.group == 1 else f"(depth + {self.group - 1}) / {self.group}"
-        return [*lines, f"  const long long groups = {groups};"]
+        return [f"  const long long {names};", self._groups()]
 
     def _batches(self) -> list[str]:
         """Coordinates p0 .. of a batch, and where its operands start."""
         first = len(ARGUMENTS)
         places = [first + 3 * d for d in range(self.batch)]
-        lines = ["  long long rest = batch;"]
-        for d in range(self.batch - 1, 0, -1):
-            lines.append(f"  const long long p{d} = rest % n[{places[d]}]; rest /= n[{places[d]}];")
-        if self.batch:
-            lines.append("  const long long p0 = rest;")
+        lines = self._coordinates(first, 3)
         offsets = [
             "".join(f" + p{d} * n[{place + which}]" for d, place in enumerate(places))
             for which in (1, 2)
@@ -120,62 +187,6 @@ class _Printer:
         lines.append(f"  const {kind}x1 *left = {left}{offsets[0]}, *right = {right}{offsets[1]};")
         lines.append(f"  const {kind}x1 *a = swapped ? right : left, *b = swapped ? left : right;")
         return lines
-
-    def _pack_function(self) -> str:
-        """A chunk is one panel of A or one slab of B; where memory runs the other way, a range of k
-        of all of them, so that it is read in order."""
-        rows, columns, kind = self.micro.rows, self.micro.columns, self.packed
-        planes, step = self.planes, self.step
-        pack_a = self.micro.packing_name(self.a, left=True)
-        pack_b = self.micro.packing_name(self.b)
-        even = 2 if self.unit == "swapped" else self.group  # ranges of k do not part groups
-        return "\n".join(
-            [
-                f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{",
-                *self._header(),
-                f"  const long long slabs = (width + {columns - 1}) / {columns};",
-                f"  const long long panels = (height + {rows - 1}) / {rows};",
-                "  const long long units_b = packs_b ? slabs : 0, units_a = packs_a ? panels : 0;",
-                f"  const long long size_a = packs_a * height * groups * {planes};",
-                f"  const long long size_b = packs_b * slabs * groups * {step};",
-                "  for (long long c = begin; c < end; ++c) {",
-                "  const long long batch = c / (units_a + units_b);",
-                "  long long u = c % (units_a + units_b);",
-                *self._batches(),
-                f"  {kind} *to = ({kind} *)p[2] + batch * (size_a + size_b);",
-                "  if (u < units_b) {",
-                "    const int across = b_column == 1;",
-                f"    const long long k = across ? u * depth / slabs / {even} * {even} : 0;",
-                "    long long d = depth - k;",
-                "    if (across && u + 1 < slabs)",
-                f"      d = (u + 1) * depth / slabs / {even} * {even} - k;",
-                "    const long long last = across ? slabs : u + 1;",
-                "    for (long long s = across ? 0 : u; s < last; ++s) {",
-                f"      const long long j = s * {columns};",
-                f"      const long long used = width - j < {columns} ? width - j : {columns};",
-                f"      {pack_b}(used, {columns}, d, b + j * b_column + k * b_k, b_column, b_k,",
-                f"        to + j * groups * {planes} + k / {self.group} * {step}, {step});",
-                "    }",
-                "    continue;",
-                "  }",
-                "  u -= units_b; to += size_b;",
-                "  const int across = a_row == 1;",
-                f"  const long long k = across ? u * depth / panels / {even} * {even} : 0;",
-                "  long long d = depth - k;",
-                "  if (across && u + 1 < panels)",
-                f"    d = (u + 1) * depth / panels / {even} * {even} - k;",
-                "  const long long last = across ? panels : u + 1;",
-                "  for (long long s = across ? 0 : u; s < last; ++s) {",
-                f"    const long long i = s * {rows};",
-                f"    const long long high = height - i < {rows} ? height - i : {rows};",
-                f"    {pack_a}(high, high, d, a + i * a_row + k * a_k, a_row, a_k,",
-                f"      to + (i * groups + k / {self.group} * high) * {planes}, high * {planes});",
-                "  }",
-                "  }",
-                "}",
-                "",
-            ]
-        )
 
     def _tile(self) -> str:
         rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
@@ -202,8 +213,8 @@ class _Printer:
                 f"  const long long size_a = packs_a * height * groups * {planes};",
                 f"  const long long slabs = (width + {columns - 1}) / {columns};",
                 f"  const long long size_b = packs_b * slabs * groups * {step};",
-                f"  const {self.packed} *packed = (const {self.packed} *)p[2];",
-                "  packed += batch * (size_a + size_b);",
+                f"  const {self.packed} *packed_b = (const {self.packed} *)p[2] + batch * size_b;",
+                f"  const {self.packed} *packed_a = (const {self.packed} *)p[3] + batch * size_a;",
                 *self._direct(),
                 "  if (depth == 0)",
                 f"    __builtin_memset(tile, 0, (unsigned long)(high * pitch) * sizeof({kind}));",
@@ -286,7 +297,7 @@ class _Printer:
             f"    for (long long q = 0; q < wide; q += {columns}) {{",
             f"      const long long used = wide - q < {columns} ? wide - q : {columns};",
             f"      const {self.packed} *from = slab; long long step = {step};",
-            f"      if (packs_b) from = packed + (j0 + q) * groups{times} + g * {step};",
+            f"      if (packs_b) from = packed_b + (j0 + q) * groups{times} + g * {step};",
         ]
         if self.reads_in_place:
             lines += [
@@ -303,8 +314,8 @@ class _Printer:
             "      const long long to_step = q < direct ? c_step : pitch;",
             f"      for (long long r = 0; r < high; r += {rows}) {{",
             f"        const long long h = high - r < {rows} ? high - r : {rows};",
-            f"        const {self.packed} *panel = own + r * dg{times}, *ahead = packed + size_b;",
-            f"        if (packs_a) panel = ahead + ((i0 + r) * groups + g * h){times};",
+            f"        const {self.packed} *panel = own + r * dg{times};",
+            f"        if (packs_a) panel = packed_a + ((i0 + r) * groups + g * h){times};",
             f"        {self.micro.name}(h, dg, panel, from, step,",
             f"          to + r * to_step + q{times}, to_step, "
             f"k > 0{', start' if self.micro.starts else ''});",

@@ -31,6 +31,9 @@ class RoutineCall:
         chunks: number of chunks of a kernel.
         scratch: bytes per worker of a kernel.
         flops: floating-point operations, for profiles.
+        packing: numbers of two buffers: all that the launch does is to write the second, and what
+            it writes depends on the kernel, its sizes and the bytes of the first alone. Where the
+            first is an input that is seen again unchanged, the core keeps the second one's bytes.
     """
 
     name: str
@@ -43,6 +46,7 @@ class RoutineCall:
     chunks: Size = 0
     scratch: Size = 0
     flops: Size = 0
+    packing: tuple[int, int] | None = None
 
     def add(self, memory: tuple[str, Any], offset: Size = 0) -> None:
         """Appends a buffer."""

@@ -60,6 +60,7 @@ class Launch:
         flops: floating-point operations, for profiles.
         elements: points of a kernel's loops, for profiles.
         traffic: see `build.Call`; empty: every buffer is read or written once.
+        packing: see `RoutineCall`; only of launches that pack an input.
     """
 
     kernel: Kernel | None
@@ -76,14 +77,22 @@ class Launch:
     flops: Size = 0
     elements: Size = 0
     traffic: list[int] = field(default_factory=list)
+    packing: tuple[int, int] | None = None
 
 
 @dataclass
 class Schedule:
-    """What a graph compiles to, before code is generated."""
+    """What a graph compiles to, before code is generated.
+
+    Attributes:
+        launches: in order.
+        buffers: the memory that they use.
+        written: slots of inputs that they write.
+    """
 
     launches: list[Launch] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
+    written: tuple[int, ...] = ()
 
     def text(self) -> str:
         """The schedule for people: one block per launch, equal kernels printed once."""
@@ -122,7 +131,7 @@ class _Scheduler:
         self.graph = graph
         self.prepared: Prepared = prepare(graph, indirect)
         self.analysis = analyse(self.prepared)
-        self.result = Schedule()
+        self.result = Schedule(written=self._written())
         self._places: dict[Node, Place] = {}
         self._buffers: dict[tuple[str, Any], int] = {}
         self._lives: dict[int, list[int]] = {}
@@ -142,6 +151,12 @@ class _Scheduler:
         return self.result
 
     # ----------------------------------------------------------------------------- memory
+
+    def _written(self) -> tuple[int, ...]:
+        """Slots of inputs that some value is written to."""
+        everything = (d for found in self.prepared.destinations.values() for d in found)
+        slots = {d.where for d in everything if d.kind == "input"}
+        return tuple(sorted(slot for slot in slots if isinstance(slot, int)))
 
     def place(self, value: Node) -> Place:
         """Where readers find a heavy value."""
@@ -214,7 +229,15 @@ class _Scheduler:
             work=call.work,
             scratch=call.scratch,
             flops=call.flops,
+            packing=self._packing(call),
         )
+
+    def _packing(self, call: RoutineCall) -> tuple[int, int] | None:
+        """Which buffers, where what is packed is an input that nobody writes here."""
+        if call.packing is None:
+            return None
+        kind, slot = call.memory[call.packing[0]]
+        return call.packing if kind == "input" and slot not in self.result.written else None
 
     def _kernel(self, call: Call, cluster: Cluster) -> Launch:
         buffers = [self._buffer(m) for m in call.memory]

@@ -7,17 +7,30 @@ dimension is computed as the product of the transposes: the bits are the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from flambeau.compiler import machine, targets
+from flambeau.compiler.schedule import product_cut
 from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
-from flambeau.compiler.schedule.product_cut import Problem, choose, cut, model, only_if
+from flambeau.compiler.schedule.product_cut import Problem, choose, model, only_if
 from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import Size, add, ceildiv, floordiv, maximum, mul, prod, sub, symbol
+from flambeau.ir.size import (
+    Size,
+    add,
+    ceildiv,
+    floordiv,
+    maximum,
+    minimum,
+    mul,
+    prod,
+    sub,
+    symbol,
+)
 from flambeau.ir.template_product import (
     ARGUMENTS,
     CHUNK,
@@ -25,12 +38,13 @@ from flambeau.ir.template_product import (
     FEW,
     GROUPS,
     HEIGHTS,
+    PACK_ARGUMENTS,
     PITCH,
     VECTORS,
 )
 
 WORK = {"f32": 64, "f64": 32, "i32": 32, "i64": 8}  # multiply-adds per nanosecond
-OWN_BUFFERS = 3  # a, b, packed
+OWN_BUFFERS = 4  # a, b, packed slabs of b, packed panels of a
 
 KINDS = {
     "f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "c64": "f32", "c128": "f64",
@@ -136,7 +150,7 @@ class _Product:
             rows, columns, self.depth, self.batches, self.planes * ITEM_SIZE[self.kind],
             self.block_rows, self.block_columns, a.dtype == b.dtype and self.planes == 1,
         )  # fmt: skip
-        made = self.cut = cut(problem, model(problem, machine.current()))
+        made = self.cut = product_cut.cut(problem, model(problem, machine.current()))
         swapped = made.swapped
         a_row, a_k = choose(swapped, b.outer, a.outer), choose(swapped, b.k, a.k)
         b_column, b_k = choose(swapped, a.outer, b.outer), choose(swapped, a.k, b.k)
@@ -149,61 +163,102 @@ class _Product:
 
     def calls(self) -> list[RoutineCall]:
         """What is packed ahead (nothing where chunks are 0), then the tiles."""
-        found = []
-        per_batch = add(
-            mul(only_if(self.cut.packs_b, self.cut.slabs), self.block_columns),
-            only_if(self.cut.packs_a, self.cut.height),
-        )
-        groups = ceildiv(self.depth, GROUPS[self.unit])
-        elements = prod((self.batches, per_batch, groups, self.planes))
-        memory = self.a.place.memory
-        if elements != 0:
-            stands_for = (("of", self.value), ("with", self.epilogue.body))
-            packed = node("s.packed", (), stands_for, self.kind, (elements,))
-            memory = ("temporary", packed)
-            found.append(self._pack_call(memory, elements))
-        return [*found, self._tiles_call(memory)]
+        found, packed = [], []
+        for panels, a, b in ((False, self.b, self.a), (True, self.a, self.b)):
+            calls = self._pack_calls(panels, a, b)
+            found += calls
+            packed.append(calls[0].memory[1] if calls else self.a.place.memory)
+        return [*found, self._tiles_call(packed)]
 
-    def _call(self, part: str, memory: tuple[str, object], access: str) -> RoutineCall:
-        """A launch with the template's own buffers and sizes."""
-        call = RoutineCall(f"matmul_{part}", sizes=list(self.sizes))
-        for operand in (self.a, self.b):
-            call.add(operand.place.memory, mul(operand.offset, ITEM_SIZE[operand.dtype]))
-        call.add(memory)
-        kept = self.epilogue if part == "tiles" else None
-        batch_extents = [symbol(f"n{len(ARGUMENTS) + 3 * d}") for d in range(len(self.batch))]
+    def _settings(self, part: str, **more: Setting) -> tuple[tuple[str, Setting], ...]:
         settings: dict[str, Setting] = {
-            "a": self.a.dtype, "b": self.b.dtype, "batch": len(self.batch), "kind": self.kind,
-            "part": part, "result": self.value.dtype, "unit": self.unit,
+            "batch": len(self.batch), "kind": self.kind, "part": part, "unit": self.unit, **more,
         }  # fmt: skip
-        packed = (self.kind, access) if memory[0] == "temporary" else (self.a.dtype, "r")
+        return tuple(sorted(settings.items()))
+
+    def _pack_calls(self, panels: bool, operand: Operand, other: Operand) -> list[RoutineCall]:
+        """The launches that pack one side of the product, each from one operand: which one it is
+        depends on whether the operands are exchanged."""
+        cut, unit = self.cut, self.block_rows if panels else self.block_columns
+        wanted, units, extent = cut.packs_b, cut.slabs, cut.width
+        if panels:
+            wanted, units, extent = cut.packs_a, cut.panels, cut.height
+        groups = ceildiv(self.depth, GROUPS[self.unit])
+        one = prod((extent if panels else mul(units, unit), groups, self.planes))
+        elements = mul(self.batches, only_if(wanted, one))
+        if elements == 0:
+            return []
+        stands_for = (("of", self.value), ("panels", panels), ("with", self.epilogue.body))
+        memory = ("temporary", node("s.packed", (), stands_for, self.kind, (elements,)))
+        calls = []
+        for source, flag in ((operand, sub(1, cut.swapped)), (other, cut.swapped)):
+            if flag == 0:
+                continue
+            call = self._pack_call(source, memory, panels)
+            sizes = [extent, self.depth, source.outer, source.k, unit, int(not panels)]
+            call.sizes = sizes + call.sizes
+            call.chunks = mul(self.batches, only_if(minimum(wanted, flag), units))
+            call.work = only_if(flag, floordiv(elements, 4))
+            calls.append(call)
+        return calls
+
+    @property
+    def _flips(self) -> bool:
+        """Whether panels are packed with 128 added: the instruction wants one unsigned operand."""
+        signed = self.a.dtype == self.b.dtype == "i8"
+        return self.unit == "quads" and signed and self.value.dtype == "i32"
+
+    def _pack_call(self, source: Operand, memory: tuple[str, object], panels: bool) -> RoutineCall:
+        """Only what decides about the packed bytes is told, so that they serve all products with
+        this operand."""
+        call = RoutineCall("matmul_pack", packing=(0, 1))
+        for d, extent in enumerate(self.batch):
+            call.sizes += [extent, source.batch[d]]
+        call.add(source.place.memory, mul(source.offset, ITEM_SIZE[source.dtype]))
+        call.add(memory)
         call.kernel = Kernel(
             form="template",
             template="product",
-            parameters=(
-                (self.a.dtype, "r"), (self.b.dtype, "r"), packed,
-                *(kept.parameters if kept else ()),
+            parameters=((source.dtype, "r"), (self.kind, "w")),
+            size_count=len(PACK_ARGUMENTS) + len(call.sizes),
+            scalars=(),
+            rows=(),
+            inner=1,
+            body=(),
+            settings=self._settings(
+                "pack", planes=self.planes, stored=source.dtype, flipped=panels and self._flips
             ),
-            size_count=len(self.sizes) + (len(kept.sizes) if kept else 0),
-            scalars=kept.scalars if kept else (),
+        )
+        return call
+
+    def _tiles(self, packed: list[tuple[str, Any]]) -> RoutineCall:
+        """The launch of the tiles: its buffers and sizes, its kernel."""
+        call = RoutineCall("matmul_tiles", sizes=list(self.sizes))
+        parameters = [(self.a.dtype, "r"), (self.b.dtype, "r")]
+        for operand in (self.a, self.b):
+            call.add(operand.place.memory, mul(operand.offset, ITEM_SIZE[operand.dtype]))
+        for memory in packed:
+            call.add(memory)
+            parameters.append((self.kind if memory[0] == "temporary" else self.a.dtype, "r"))
+        kept = self.epilogue
+        batch_extents = [symbol(f"n{len(ARGUMENTS) + 3 * d}") for d in range(len(self.batch))]
+        call.kernel = Kernel(
+            form="template",
+            template="product",
+            parameters=(*parameters, *kept.parameters),
+            size_count=len(self.sizes) + len(kept.sizes),
+            scalars=kept.scalars,
             rows=(*batch_extents, symbol("n1")),
             inner=symbol("n2"),
-            body=kept.body if kept else (),
-            settings=tuple(sorted(settings.items())),
-        )  # fmt: skip
-        return call
-
-    def _pack_call(self, memory: tuple[str, object], elements: Size) -> RoutineCall:
-        call = self._call("pack", memory, "w")
-        units = add(
-            only_if(self.cut.packs_b, self.cut.slabs), only_if(self.cut.packs_a, self.cut.panels)
+            body=kept.body,
+            settings=self._settings(
+                "tiles", a=self.a.dtype, b=self.b.dtype, result=self.value.dtype
+            ),
         )
-        call.chunks = mul(self.batches, units)
-        call.work = floordiv(elements, 4)
         return call
 
-    def _tiles_call(self, memory: tuple[str, object]) -> RoutineCall:
-        call = self._call("tiles", memory, "r")
+    def _tiles_call(self, packed: list[tuple[str, Any]]) -> RoutineCall:
+        call = self._tiles(packed)
         for buffer in self.epilogue.memory:
             call.add(buffer)
         call.sizes += self.epilogue.sizes

@@ -55,7 +55,7 @@ class _Segment:
         """Place of a storage; one that was met before is not written twice."""
         if storage._cdata not in self.places:
             self.held.append(storage)
-            self.places[storage._cdata] = (self.add(memoryview(storage)), storage.nbytes())
+            self.places[storage._cdata] = (self.add(storage._view()), storage.nbytes())
         return self.places[storage._cdata]
 
     def write(self) -> int:
