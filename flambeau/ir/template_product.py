@@ -28,6 +28,7 @@ HEIGHTS = {"avx512": (14, 8, 4, 2, 1), "avx2": (6, 4, 2, 1), "generic": (4, 2, 1
 COMPLEX_HEIGHTS = {"avx512": (6, 4, 2, 1), "avx2": (4, 2, 1), "generic": (2, 1)}
 VECTORS = 2  # of a row of the micro-kernel's block
 CHUNK = 128  # elements of K that are one chain of FMAs: part of the semantics
+SEGMENT = 2048  # elements of K whose chunks are added to one sum; such sums are added then
 # How the sums of a product are chained, setting `unit`: along K ("plain"); of bfloat16 by pairs,
 # the odd element first, in float32 ("swapped") or by the instruction for it ("dot"): the same bits;
 # of bytes by fours ("quads").
@@ -38,5 +39,5 @@ PITCH = 16  # rows of a tile start in different sets of the cache
 
 __all__ = [
     "ARGUMENTS", "CHUNK", "COMPLEX_HEIGHTS", "FEW", "GROUPS", "HEIGHTS", "PACK_ARGUMENTS", "PITCH",
-    "UNITS", "VECTORS",
+    "SEGMENT", "UNITS", "VECTORS",
 ]  # fmt: skip

@@ -59,7 +59,9 @@ def test_values(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64", "int32"])
-@pytest.mark.parametrize("shape", [(33, 600, 70), (2, 300, 90), (90, 300, 3), (150, 530, 290)])
+@pytest.mark.parametrize(
+    "shape", [(33, 600, 70), (2, 300, 90), (90, 300, 3), (150, 530, 290), (30, 4500, 40)]
+)
 def test_strides_do_not_change_bits(dtype, shape):
     m, k, n = shape
     a, b = random(dtype, (2, m, k)), random(dtype, (2, k, n), 1)
@@ -71,11 +73,13 @@ def test_strides_do_not_change_bits(dtype, shape):
     assert bits(torch.bmm(a, b, out=out)) == expected
 
 
+@pytest.mark.parametrize("depth", [700, 4500])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-def test_one_row_equals_the_row_in_a_batch(dtype):
-    a, b = random(dtype, (300, 700)), random(dtype, (700, 290), 1)
+def test_one_row_equals_the_row_in_a_batch(dtype, depth):
+    a, b = random(dtype, (300, depth)), random(dtype, (depth, 290), 1)
     whole = a @ b
-    for right in (b, b.t().contiguous().t()):
+    pair = torch.cat([b, b], 1)
+    for right in (b, b.t().contiguous().t(), pair.t().contiguous().t()[:, :290], pair[:, 290:]):
         for rows in (1, 2, 3, 4, 5, 13, 15, 141):
             assert bits(a[:rows] @ right) == bits(whole[:rows])
         for columns in (1, 3, 23, 31, 33, 257):
@@ -96,23 +100,30 @@ def test_threads_do_not_change_bits(dtype):
     assert len(found) == 1
 
 
+def in_order(parts):
+    """The sum of float32 numbers, one after the other."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = np.float32(total + part)
+    return total
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_order_of_the_sum(dtype):
-    """Chunks of 128, each a chain of fused multiply-adds; of bfloat16 the odd element of a pair
-    comes first."""
-    k = 701
+    """Chunks of 128, each a chain of fused multiply-adds, added by segments of 2048; of bfloat16
+    the odd element of a pair comes first."""
+    k = 5003
     a, b = random(dtype, (1, k)), random(dtype, (k, 1), 1)
     x, y = a.float().numpy()[0], b.float().numpy()[:, 0]
-    parts = [np.float32(0)] * 6
+    parts = [np.float32(0)] * -(-k // 128)
     order = list(range(k))
     if dtype == "bfloat16":
         order = [i ^ 1 if i ^ 1 < k else i for i in order]
     for i in order:  # a product of two float32 values is exact in float64
         total = np.longdouble(x[i]) * np.longdouble(y[i]) + np.longdouble(parts[i // 128])
         parts[i // 128] = np.float32(total)
-    expected = parts[0]
-    for part in parts[1:]:
-        expected = np.float32(expected + part)
+    segments = [in_order(parts[i : i + 16]) for i in range(0, len(parts), 16)]
+    expected = in_order(segments)
     got = (a @ b)[0, 0]
     assert got.item() == torch.tensor(float(expected)).to(got.dtype).item()
 

@@ -1,8 +1,9 @@
 """Template "product": batches of matrix products, any strides, with a fused epilogue.
 
 The sum over K has the canonical order (docs/design.md): chunks of 128 of K, each a chain of FMAs
-from +0 in increasing k, added in increasing order. Nothing else decides about bits: not M, N, the
-batch, strides, tiles, threads or the instruction set.
+from +0 in increasing k, added in increasing order to the sum of a segment of 2048 of K; sums of
+segments are added in increasing order. Nothing else decides about bits: not M, N, the batch,
+strides, tiles, threads or the instruction set.
 
 Settings: `part` "pack" or "tiles" (slabs of B and panels of A are packed by launches before the
 tiles where that pays), `kind` the kind of sums, `unit` one of `UNITS`, `batch` how many batch
@@ -33,7 +34,7 @@ from flambeau.compiler.codegen.c_values import c_expression
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, Pass
 from flambeau.ir.size import affine_in
-from flambeau.ir.template_product import ARGUMENTS, FEW, PACK_ARGUMENTS, PITCH
+from flambeau.ir.template_product import ARGUMENTS, FEW, PACK_ARGUMENTS, PITCH, SEGMENT
 
 _NARROWED = {"i8": "i8", "u8": "u8", "i16": "i16"}
 
@@ -141,8 +142,8 @@ class _Tiles(_Printer):
     def text(self) -> str:
         """The launch that computes tiles."""
         parts = [self.micro.text(), self._packing()]
-        if self.reads_in_place:
-            parts.append(few_rows(self.micro, self.target))
+        if self.few_rows:
+            parts.append(few_rows(self.micro, self.a, self.target))
         parts += [self._finish(), print_epilogue(self.kernel, self.target), self._tile()]
         function = (
             f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{\n"
@@ -154,6 +155,17 @@ class _Tiles(_Printer):
     def reads_in_place(self) -> bool:
         """Whether memory holds what the micro-kernel takes."""
         return self.a == self.b == self.kind
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether products with few rows have code of their own."""
+        halves = self.a == self.b and self.a in ("f16", "bf16")
+        return self.reads_in_place or (halves and self.unit != "swapped")
+
+    @property
+    def segments(self) -> bool:
+        """Whether sums of segments are kept apart: integers are exact in any order."""
+        return self.kind[0] == "f"
 
     def _packing(self) -> str:
         swapped = self.unit == "swapped"
@@ -208,7 +220,11 @@ class _Tiles(_Printer):
                 f"  const long long pitch = tile_columns * {planes} + {PITCH};",
                 f"  const long long room = (panels + row_tiles - 1) / row_tiles * {rows};",
                 f"  {kind} *tile = ({kind} *)scratch;",
-                f"  {self.packed} *slab = ({self.packed} *)(tile + room * pitch);",
+                f"  {kind} *segment = tile + room * pitch;",
+                f"  {self.packed} *slab = ({self.packed} *)"
+                f"(depth > {SEGMENT} ? segment + room * pitch : segment);"
+                if self.segments
+                else f"  {self.packed} *slab = ({self.packed} *)segment;",
                 f"  {self.packed} *own = slab + {CHUNK * step};",
                 f"  const long long size_a = packs_a * height * groups * {planes};",
                 f"  const long long slabs = (width + {columns - 1}) / {columns};",
@@ -226,6 +242,7 @@ class _Tiles(_Printer):
                 f"    const long long g = k / {self.group};",
                 f"    const long long dg = (d + {self.group - 1}) / {self.group};",
                 *self._chunk(),
+                *self._segment(),
                 "  }",
                 *self._write(),
                 "}",
@@ -237,7 +254,7 @@ class _Tiles(_Printer):
         """Where sums are stored as they are, along memory, whole slabs go there without a detour:
         `direct` columns of the tile."""
         kind = f"{self.kind}x1"
-        few = f"height <= {FEW} && (b_column == 1 || b_k == 1)" if self.reads_in_place else "0"
+        few = f"height <= {FEW} && (b_column == 1 || b_k == 1)" if self.few_rows else "0"
         lines = [
             f"  const int few = {few};",
             f"  {kind} *c = tile; long long c_step = pitch, direct = 0;",
@@ -271,7 +288,7 @@ class _Tiles(_Printer):
 
     def _few(self) -> list[str]:
         """Up to FEW rows: B is read once, as it lies."""
-        if not self.reads_in_place:
+        if not self.few_rows:
             return []
         return [
             "  if (few) {",
@@ -311,16 +328,43 @@ class _Tiles(_Printer):
             f"b_k, slab, {step});",
             *self._start(),
             f"      {kind} *to = q < direct ? c : tile;",
-            "      const long long to_step = q < direct ? c_step : pitch;",
+            "      long long to_step = q < direct ? c_step : pitch;",
+            *(
+                [f"      if (k >= {SEGMENT}) {{ to = segment; to_step = pitch; }}"]
+                if self.segments
+                else []
+            ),
             f"      for (long long r = 0; r < high; r += {rows}) {{",
             f"        const long long h = high - r < {rows} ? high - r : {rows};",
             f"        const {self.packed} *panel = own + r * dg{times};",
             f"        if (packs_a) panel = packed_a + ((i0 + r) * groups + g * h){times};",
             f"        {self.micro.name}(h, dg, panel, from, step,",
             f"          to + r * to_step + q{times}, to_step, "
-            f"k > 0{', start' if self.micro.starts else ''});",
+            f"k{f' % {SEGMENT}' if self.segments else ''} > 0"
+            f"{', start' if self.micro.starts else ''});",
             "      }",
             "    }",
+        ]
+
+    def _segment(self) -> list[str]:
+        """After a segment's last chunk its sums are added to those of the segments before."""
+        if not self.segments:
+            return []
+        kind, lanes = f"{self.kind}x1", self.micro.lanes
+        v = f"{self.kind}x{lanes}"
+        planes, columns = f" * {self.planes}" if self.planes > 1 else "", self.micro.columns
+        wide = f"(wide + {columns - 1}) / {columns} * {self.step}" if planes else "wide"
+        return [
+            f"    if (k >= {SEGMENT} && (k + d == depth || (k + d) % {SEGMENT} == 0))",
+            "      for (long long i = 0; i < high; ++i) {",
+            f"        const {kind} *from = segment + i * pitch;",
+            f"        {kind} *near = tile + i * pitch, *far = c + i * c_step;",
+            "        long long j = 0;",
+            f"        for (; j < direct{planes}; j += {lanes})",
+            f"          *({v} *)(far + j) += *(const {v} *)(from + j);",
+            f"        for (; j < {wide}; j += {lanes})",
+            f"          *({v} *)(near + j) += *(const {v} *)(from + j);",
+            "      }",
         ]
 
     def _start(self) -> list[str]:

@@ -15,7 +15,7 @@ from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
-from flambeau.compiler.schedule.product_cut import Problem, choose, model, only_if
+from flambeau.compiler.schedule.product_cut import Problem, at_least, choose, model, only_if
 from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
@@ -40,6 +40,7 @@ from flambeau.ir.template_product import (
     HEIGHTS,
     PACK_ARGUMENTS,
     PITCH,
+    SEGMENT,
     VECTORS,
 )
 
@@ -268,8 +269,10 @@ class _Product:
         call.work = add(work, self.epilogue.work)
         pitch = add(self.cut.tile_columns, PITCH)
         own = only_if(sub(1, self.cut.packs_a), mul(self.cut.tile_rows, CHUNK))
-        few = mul(FEW, add(CHUNK, pitch))
-        room = add(mul(self.cut.tile_rows, pitch), CHUNK * self.block_columns)
+        few = mul(FEW, add(SEGMENT, mul(2, pitch)))
+        sums = mul(self.cut.tile_rows, pitch)
+        segment = only_if(at_least(self.depth, SEGMENT + 1), sums)
+        room = add(add(sums, segment), CHUNK * self.block_columns)
         numbers = mul(self.planes, add(room, maximum(own, few)))
         call.scratch = mul(ITEM_SIZE[self.kind], numbers)
         return call

@@ -204,4 +204,14 @@ def _tile_columns(
     return choose(several, blocking.tile_columns, shallow)
 
 
-__all__ = ["Blocking", "Cut", "Problem", "candidates", "choose", "cut", "model", "only_if"]
+__all__ = [
+    "Blocking",
+    "Cut",
+    "Problem",
+    "at_least",
+    "candidates",
+    "choose",
+    "cut",
+    "model",
+    "only_if",
+]
