@@ -59,6 +59,7 @@ _LAZY = {
     "no_grad": "flambeau.autograd",
     "save": "flambeau.serialization",
     "set_grad_enabled": "flambeau.autograd",
+    "vmap": "flambeau.func",
 }
 
 

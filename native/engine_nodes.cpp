@@ -477,6 +477,7 @@ bool add_gradient(Tensor** slot, Tensor* grad) {
   }
   const bool inplace = !grad_mode.enabled && !active_recorder && writable_alone(*slot) &&
                        (*slot)->dtype == grad->dtype && same_shape(*slot, grad) &&
+                       is_exact_tensor(object_of(*slot)) && is_exact_tensor(object_of(grad)) &&
                        operator_object(Operator::IAdd);
   PyObject* add = operator_required(inplace ? Operator::IAdd : Operator::Add);
   PyObject* args[2] = {object_of(*slot), object_of(grad)};

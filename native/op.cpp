@@ -274,6 +274,7 @@ void drop_plans(Overload* overload) {
 void release_overload(Overload* overload) {
   drop_plans(overload);
   Py_XDECREF(overload->build);
+  Py_XDECREF(overload->spec);
   for (Argument& argument : overload->arguments) {
     Py_XDECREF(argument.name);
     Py_XDECREF(argument.default_value);
@@ -342,6 +343,7 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(op->pending);
   for (const auto& overload : op->overloads) {
     Py_VISIT(overload->build);
+    Py_VISIT(overload->spec);
     for (const auto& [key, plans] : overload->classes) {
       for (PyObject* plan : plans) Py_VISIT(plan);
     }
@@ -361,6 +363,7 @@ int op_clear(PyObject* self) {
     PyObject* build = overload->build;  // stays callable: a cleared op raises, it does not crash
     overload->build = Py_NewRef(Py_None);
     Py_XDECREF(build);
+    Py_CLEAR(overload->spec);
   }
   return 0;
 }
@@ -437,7 +440,71 @@ PyObject* get_schemas(PyObject* self, void*) {
 // pickle and copy take an op by its name: __module__ says where it lives.
 PyObject* op_reduce(PyObject* self, PyObject*) { return get_qualname(self, nullptr); }
 
+PyObject* get_overloads(PyObject* self, void*) {
+  Op* op = reinterpret_cast<Op*>(self);
+  if (!resolve(op)) return nullptr;
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(op->overloads.size()));
+  for (size_t i = 0; tuple && i < op->overloads.size(); ++i) {
+    PyObject* spec = op->overloads[i]->spec;
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), Py_NewRef(spec ? spec : Py_None));
+  }
+  return tuple;
+}
+
+// The values of all arguments in the order of the schema, of a call that matched.
+PyObject* bound_values(const Overload& overload, Frame* frame, size_t index) {
+  const auto count = static_cast<Py_ssize_t>(overload.arguments.size());
+  PyObject* values = PyTuple_New(count);
+  for (Py_ssize_t i = 0; values && i < count; ++i) {
+    PyTuple_SET_ITEM(values, i, Py_NewRef(frame->values[static_cast<size_t>(i)]));
+  }
+  if (!values) return nullptr;
+  return Py_BuildValue("(nNO)", static_cast<Py_ssize_t>(index), values,
+                       frame->out ? frame->out : Py_None);
+}
+
+PyObject* bind_call(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
+  for (size_t i = 0; i < op->overloads.size(); ++i) {
+    Frame frame;
+    const Overload& overload = *op->overloads[i];
+    Outcome outcome = bind_arguments(overload, &frame, args, count, kwnames);
+    if (outcome == Outcome::Ok) outcome = parse_arguments(overload, &frame);
+    if (outcome == Outcome::Ok) return bound_values(overload, &frame, i);
+    if (outcome == Outcome::Failed) return nullptr;
+  }
+  return no_match(op, args, count, kwnames);
+}
+
+// bind(args, kwargs) -> (overload, values in schema order, out)
+PyObject* op_bind(PyObject* self, PyObject* given) {
+  Op* op = reinterpret_cast<Op*>(self);
+  PyObject *args, *kwargs;
+  if (!PyArg_ParseTuple(given, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs) || !resolve(op))
+    return nullptr;
+  const Py_ssize_t count = PyTuple_GET_SIZE(args), named = PyDict_GET_SIZE(kwargs);
+  StackVector<PyObject*, kUsualArguments> values;
+  PyObject* names = named ? PyTuple_New(named) : nullptr;
+  if ((named && !names) || !values.reserve(static_cast<size_t>(count + named))) {
+    Py_XDECREF(names);
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    values[static_cast<size_t>(i)] = PyTuple_GET_ITEM(args, i);
+  }
+  PyObject *name, *value;
+  Py_ssize_t place = 0;
+  for (Py_ssize_t k = 0; PyDict_Next(kwargs, &place, &name, &value); ++k) {
+    PyTuple_SET_ITEM(names, k, Py_NewRef(name));
+    values[static_cast<size_t>(count + k)] = value;
+  }
+  PyObject* bound = bind_call(op, values.data(), count, names);
+  Py_XDECREF(names);
+  return bound;
+}
+
 PyMethodDef op_methods[] = {
+    {"bind", op_bind, METH_VARARGS,
+     "bind(args, kwargs) -> (overload, values in the schema's order, out): nothing is called."},
     {"__reduce__", op_reduce, METH_NOARGS, "Ops are pickled by name."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -445,6 +512,7 @@ PyMethodDef op_methods[] = {
 PyGetSetDef op_getset[] = {
     {"__name__", get_name, set_name, nullptr, nullptr},
     {"__qualname__", get_qualname, set_qualname, nullptr, nullptr},
+    {"overloads", get_overloads, nullptr, "What its overloads were made of.", nullptr},
     {"schemas", get_schemas, nullptr, "The signature of every overload.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

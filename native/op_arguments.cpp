@@ -587,6 +587,7 @@ bool overload_parse_spec(PyObject* spec, Overload* overload) {
     overload->varargs = last == Kind::IntList || last == Kind::SymIntList;
   }
   overload->build = Py_NewRef(build);
+  overload->spec = Py_NewRef(spec);
   if (!flags || flags == Py_None) return true;
   if (PyUnicode_Check(flags)) return read_flag(overload, flags);
   PyObject* list = PySequence_List(flags);

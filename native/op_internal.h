@@ -174,6 +174,7 @@ struct Overload {
   int positional = 0;         // arguments that may be given by position
   int required = 0;           // position after the last argument without a default
   PyObject* build = nullptr;  // owned
+  PyObject* spec = nullptr;   // owned: (arguments, build, flags), as given
   bool python = false;        // `build` is the implementation
   bool allows_out = false;
   bool is_operator = false;

@@ -637,12 +637,23 @@ bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& ca
   return fine;
 }
 
+// Whether a call gave several views of the tensor that output k is a view of.
+static bool has_sibling(const Plan* plan, uint32_t k) {
+  const int32_t base = plan->outputs[k].input;
+  for (int32_t j = 0; j < plan->visible; ++j) {
+    const OutputSpec& other = plan->outputs[static_cast<size_t>(j)];
+    if (static_cast<uint32_t>(j) != k && other.kind == OutputSpec::Alias && other.input == base)
+      return true;
+  }
+  return false;
+}
+
 bool tape_mark_view(Tensor* view, Tensor* base) {
   if (!grad_mode.enabled && !needs_gradient(base)) return true;
   ViewCreation creation = grad_mode.enabled ? ViewCreation::Default : ViewCreation::NoGrad;
   const Node* node = view->autograd ? view->autograd->node : nullptr;
   if (node && node->kind == NodeKind::Plan && node->instance->plan->returns != ReturnKind::Single &&
-      node->visible_count > 1)
+      has_sibling(node->instance->plan, view->autograd->output_index))
     creation = ViewCreation::MultiOutput;
   return mark_view_as(view, base, creation);
 }

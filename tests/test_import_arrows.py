@@ -23,6 +23,7 @@ ARROWS = {
     "core": {"ir", "prims", "runtime"},
     "capture": {"ir", "prims", "core", "autograd", "compiler", "runtime"},
     "ops": {"ir", "prims", "core", "runtime"},
+    "func": {"autograd", "nn"},
     "linalg": {"ops", "core"},
     "special": {"ops", "core"},
     "nn": {"ops", "core", "autograd", "linalg", "special", "runtime"},
@@ -35,6 +36,7 @@ NATIVE = {"core", "runtime", "autograd", "capture"}
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("nn", ""): "modules are written as users would write them, with the public namespace",
     ("optim", ""): "optimizers too",
+    ("autograd/transforms", "utils"): "transformed functions take nested containers",
     ("nn", "_core"): "parameters, buffers and hooks check for the native Tensor type",
     ("optim", "Tensor"): "the public name of that type",
     ("nn", "capture.regions.compile"): "Module.compile is torch.compile of its call",

@@ -13,7 +13,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.autograd import anomaly, grad_mode, graph
 from flambeau.autograd.anomaly import detect_anomaly, set_detect_anomaly
-from flambeau.autograd.function import Function, once_differentiable
+from flambeau.autograd.function import Function, _transformed, once_differentiable
 from flambeau.autograd.grad_mode import (
     enable_grad,
     inference_mode,
@@ -34,6 +34,8 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
+    "functional",
     "grad",
     "grad_mode",
     "gradcheck",
@@ -53,7 +55,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Submodules that few programs use: they are loaded when they are asked for."""
-    if name in ("profiler", "profiler_util"):
+    if name in ("profiler", "profiler_util", "forward_ad", "functional"):
         from importlib import import_module
 
         return import_module(f"flambeau.autograd.{name}")
@@ -155,7 +157,8 @@ def grad(
         only_inputs: must be True (the `.grad` of leaves is never touched).
         allow_unused: return None for inputs that the outputs do not depend on, instead of raising;
             default: *materialize_grads*.
-        is_grads_batched: not supported.
+        is_grads_batched: the first dimension of every gradient in *grad_outputs* counts
+            gradients; so does that of the results.
         materialize_grads: zeros instead of None for unused inputs.
 
     Returns:
@@ -165,25 +168,49 @@ def grad(
         raise NotImplementedError(
             "[grad] only_inputs=False is not supported\nhint: use autograd.backward"
         )
-    if is_grads_batched:
-        raise NotImplementedError(
-            "[grad] is_grads_batched=True is not supported\nhint: call grad once per row"
-        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "[grad] Expected allow_unused to be True or not passed when materialize_grads=True, "
             "but got: allow_unused=False.\nhint: leave allow_unused out"
         )
+    if is_grads_batched:
+        return _batched_grad(outputs, inputs, grad_outputs, create_graph, allow_unused)
     roots, wanted = _tuple(outputs), _tuple(inputs)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
     grads = _gradients("grad", roots, grad_outputs)
     if not wanted:
         raise ValueError("[grad] grad requires non-empty inputs.\nhint: pass what to derive by")
-    found = _core.run_backward(roots, grads, keep, create_graph, wanted, unused, False)
+    if _transformed((*roots, *wanted)):
+        from flambeau.autograd.transforms.reverse import gradients
+
+        found = gradients(roots, grads, wanted, create_graph, unused)
+    else:
+        found = _core.run_backward(roots, grads, keep, create_graph, wanted, unused, False)
     if not materialize_grads or not any(f is None for f in found):
         return tuple(found)
     return tuple(_zeros_for(i) if f is None else f for f, i in zip(found, wanted, strict=True))
+
+
+def _batched_grad(
+    outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: bool | None
+) -> tuple[Tensor, ...]:
+    """`grad` for a batch of gradients of the outputs."""
+    from flambeau.autograd.transforms.vmap import vmap
+
+    given = _gradients("grad", _tuple(outputs), grad_outputs)
+    present = [g for g in given if g is not None]
+    absent: list[bool] = []
+
+    def row(*grads: Tensor) -> tuple[Tensor, ...]:
+        rest = iter(grads)
+        seeds = [None if g is None else next(rest) for g in given]
+        found = grad(outputs, inputs, seeds, True, create_graph, allow_unused=allow_unused)
+        absent[:] = [g is None for g in found]
+        return tuple(g for g in found if g is not None)
+
+    found = iter(vmap(row)(*present))
+    return tuple(None if missing else next(found) for missing in absent)
 
 
 def _zeros_for(item: Any) -> Tensor:

@@ -7,6 +7,7 @@ with the user's attributes on it. Saved tensors are kept by the node like those 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -225,6 +226,10 @@ class Function(metaclass=FunctionMeta):
         Arguments may be anything; gradients flow to those that are tensors themselves (not to
         tensors inside lists or dicts).
         """
+        if _transformed(args):
+            from flambeau.autograd.transforms import custom
+
+            return custom.apply(cls, args, kwargs)
         ctx = cls._backward_cls()
         separate = cls.setup_context is not Function.setup_context
         ctx.needs_input_grad = _core.function_begin(ctx, args)
@@ -236,6 +241,12 @@ class Function(metaclass=FunctionMeta):
             else:
                 output = cls.forward(ctx, *args, **kwargs)
         return _finish(ctx, args, output, tracked)
+
+
+def _transformed(args: tuple[Any, ...]) -> bool:
+    """Whether arguments belong to a transformation (`vmap`, `jvp`) that is being run."""
+    wrappers = sys.modules.get("flambeau.autograd.transforms.wrappers")
+    return wrappers is not None and any(isinstance(x, wrappers.Wrapper) for x in args)
 
 
 def _finish(ctx: BackwardCFunction, args: tuple[Any, ...], output: Any, tracked: bool) -> Any:

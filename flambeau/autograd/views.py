@@ -47,6 +47,13 @@ def _base_strides(sizes: Sizes, strides: Sizes) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def _window(memory: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> Tensor:
+    """A view of fresh memory, which may be that of every sample of a batch (`vmap`)."""
+    if type(memory) is _core.Tensor:
+        return _core.as_strided_view(memory, sizes, strides, offset)
+    return memory.as_strided(tuple(sizes), tuple(strides), offset)
+
+
 def scatter_to_base(
     grad: Tensor,
     base_sizes: Sizes,
@@ -63,8 +70,8 @@ def scatter_to_base(
         index = _positions(grad, view_sizes, view_strides, offset)
         memory = memory.index_add(0, index.reshape(-1), grad.reshape(-1))
     else:
-        _core.as_strided_view(memory, view_sizes, view_strides, offset).copy_(grad)
-    return _core.as_strided_view(memory, base_sizes, strides, 0)
+        _window(memory, view_sizes, view_strides, offset).copy_(grad)
+    return _window(memory, base_sizes, strides, 0)
 
 
 def _positions(like: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> Tensor:
@@ -89,9 +96,9 @@ def open_window(
     strides = _base_strides(base_sizes, base_strides)
     last = offset + _extent(view_sizes, view_strides)
     memory = grad.new_zeros((max(_extent(base_sizes, strides), last),))
-    _core.as_strided_view(memory, base_sizes, strides, 0).copy_(grad)
-    window = _core.as_strided_view(memory, view_sizes, view_strides, offset)
-    whole = _core.as_strided_view(memory, base_sizes, strides, 0)
+    _window(memory, base_sizes, strides, 0).copy_(grad)
+    window = _window(memory, view_sizes, view_strides, offset)
+    whole = _window(memory, base_sizes, strides, 0)
     return whole, window, window.clone()
 
 

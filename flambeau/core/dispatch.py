@@ -114,6 +114,7 @@ class Source:
         specify: traces a call.
         identity: text of everything that decides about that trace; None: nothing is kept.
         structure: the type of results with named fields.
+        overload: the definition, where it is one.
     """
 
     def __init__(
@@ -121,9 +122,11 @@ class Source:
         specify: Callable[[Call], Specification],
         identity: Callable[[], str | None],
         structure: Callable[[], Any] | None = None,
+        overload: Overload | None = None,
     ) -> None:
         self.specify = specify
         self.structure = structure
+        self.overload = overload
         self.kept = 0
         self._identity = identity
 
@@ -177,7 +180,7 @@ def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
         where = (body.__module__, body.__qualname__)
         return repr((overload._text, overload._runtime, variant, where, options))
 
-    return Source(specify, identity, lambda: _struct_sequence(overload)).build
+    return Source(specify, identity, lambda: _struct_sequence(overload), overload).build
 
 
 _structs: dict[tuple[str, tuple[str, ...]], Any] = {}

@@ -1,0 +1,154 @@
+"""`autograd.Function` inside of transformations: its own rules for batches and tangents are asked.
+
+A class with `generate_vmap_rule` is run on samples, forward and backward; one with a `vmap` method
+gets the batches. Tangents are its `jvp`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flambeau import _core
+from flambeau.autograd.function import Function, FunctionCtx
+from flambeau.autograd.transforms.vmap import broadcast_prefix
+from flambeau.autograd.transforms.wrappers import (
+    Level,
+    batched,
+    dual,
+    entered,
+    highest,
+    is_at,
+)
+
+
+class VmapInfo(NamedTuple):
+    """What `Function.vmap` is told."""
+
+    batch_size: int
+    randomness: str
+
+
+def apply(cls: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`cls.apply` on arguments of which some are wrappers."""
+    level = highest(args)
+    assert level is not None
+    if level.extent is None:
+        return _apply_forward(cls, level, args, kwargs)
+    has_own = cls.vmap is not Function.vmap
+    if cls.generate_vmap_rule and has_own:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and "
+            "an overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the "
+            "overriden vmap staticmethod to avoid ambiguity.\nhint: keep one of them"
+        )
+    if has_own:
+        return _apply_own(cls, level, args)
+    if not cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please "
+            "override and implement the vmap staticmethod or set generate_vmap_rule=True.\n"
+            "hint: generate_vmap_rule = True in the class"
+        )
+    return _apply_generated(cls, level, args, kwargs)
+
+
+def _sequence(output: Any) -> tuple[bool, list[Any]]:
+    single = not isinstance(output, (tuple, list))
+    return single, [output] if single else list(output)
+
+
+def _apply_own(cls: Any, level: Level, args: Sequence[Any]) -> Any:
+    in_dims = tuple(0 if is_at(x, level) else None for x in args)
+    inner = [x.value if is_at(x, level) else x for x in args]
+    assert level.extent is not None
+    found = cls.vmap(VmapInfo(level.extent, level.randomness), in_dims, *inner)
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise RuntimeError(
+            f"Expected the vmap staticmethod to have two returns, an output and out_dims with "
+            f"pytree structure compatible with the output. Got a {type(found)}\n"
+            "hint: return output, out_dims"
+        )
+    output, out_dims = found
+    single, values = _sequence(output)
+    dims = broadcast_prefix(out_dims, output) or [0] * len(values)
+    results = [
+        x if d is None or not isinstance(x, _core.Tensor) else batched(level, x.movedim(d, 0))
+        for x, d in zip(values, dims, strict=True)
+    ]
+    return results[0] if single else tuple(results)
+
+
+def _apply_generated(cls: Any, level: Level, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    flags = [is_at(x, level) for x in args]
+    inner = [x.value if flag else x for x, flag in zip(args, flags, strict=True)]
+    result = _Samples.apply((cls, level.extent, level.randomness, flags, kwargs), *inner)
+    single, values = _sequence(result)
+    out = [batched(level, x) if isinstance(x, _core.Tensor) else x for x in values]
+    return out[0] if single else tuple(out)
+
+
+class _Samples(Function):
+    """A function run on every sample of batches."""
+
+    @staticmethod
+    def forward(ctx: Any, how: Any, *args: Any) -> Any:
+        cls, extent, randomness, flags, kwargs = how
+        inner = FunctionCtx()
+        inner.needs_input_grad = ctx.needs_input_grad[1:]
+        with entered(extent, randomness) as level:
+            given = [batched(level, x) if flag else x for x, flag in zip(args, flags, strict=True)]
+            output = _forward(cls, inner, given, kwargs)
+            single, values = _sequence(output)
+            saved = list(inner.to_save)
+            ctx.saved_flags = [is_at(x, level) for x in saved]
+            ctx.save_for_backward(*[x.value if is_at(x, level) else x for x in saved])
+            results = [_whole(level, x) if isinstance(x, _core.Tensor) else x for x in values]
+        ctx.how, ctx.inner = how, inner
+        return results[0] if single else tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        cls, extent, randomness, flags, _ = ctx.how
+        inner = ctx.inner
+        with entered(extent, randomness) as level:
+            saved = zip(ctx.saved_tensors, ctx.saved_flags, strict=True)
+            inner.to_save = tuple(batched(level, x) if flag else x for x, flag in saved)
+            given = [None if g is None else batched(level, g) for g in grads]
+            rule = cls.vjp if cls.vjp is not Function.vjp else cls.backward
+            found = rule(inner, *given)
+            _, parts = _sequence(found)
+            results = [
+                None if g is None else _whole(level, g) if flag else _whole(level, g).sum(0)
+                for g, flag in zip(parts, flags, strict=False)
+            ]
+        return (None, *results)
+
+
+def _whole(level: Level, x: Any) -> Any:
+    return x.value if is_at(x, level) else x.expand(level.extent, *x.shape)
+
+
+def _forward(cls: Any, ctx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if cls.setup_context is Function.setup_context:
+        return cls.forward(ctx, *args, **kwargs)
+    output = cls.forward(*args, **kwargs)
+    cls.setup_context(ctx, tuple(args), output)
+    return output
+
+
+def _apply_forward(cls: Any, level: Level, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    values = [x.value if is_at(x, level) else x for x in args]
+    tangents = [x.tangent if is_at(x, level) else None for x in args]
+    output = cls.apply(*values, **kwargs)
+    ctx = FunctionCtx()
+    ctx.needs_input_grad = tuple(t is not None for t in tangents)
+    if cls.setup_context is Function.setup_context:
+        with _core.no_grad():
+            cls.forward(ctx, *values, **kwargs)
+    else:
+        cls.setup_context(ctx, tuple(values), output)
+    single, outputs = _sequence(output)
+    _, moved = _sequence(cls.jvp(ctx, *tangents))
+    results = [x if t is None else dual(level, x, t) for x, t in zip(outputs, moved, strict=True)]
+    return results[0] if single else tuple(results)

@@ -1,0 +1,381 @@
+"""Operators derived from operators: over a batch of samples, and with tangents beside values.
+
+Both are ordinary native ops. The program of a call is that of the op they come from, traced for one
+sample (for the values), replayed under a rule (`batching`, `forward`); from there on it is derived,
+scheduled, cached and recorded as any other. So they can be transformed again, to any depth.
+
+    batched op    arguments of the op, then the slots of the batched tensors, whose first dimension
+                  is the batch, then randomness, then the number of samples if no tensor tells
+                  results: two for each of the op's: over the batch, or (None, value) if the value
+                  is the same for every sample
+    forward op    arguments of the op, then the tangents of its tensors, slot by slot (or None)
+                  results: those of the op, then their tangents (or None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import _core
+from flambeau.autograd.replay import replay
+from flambeau.autograd.transforms.batching import batch, expand
+from flambeau.autograd.transforms.forward import push_forward
+from flambeau.core import layout
+from flambeau.core.dispatch import Source, _entries
+from flambeau.core.errors import first_device
+from flambeau.core.specify import ABSENT, Specification, _graph, _replayed_output, _specify
+from flambeau.core.trace import Trace, traced
+from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, attributes, node
+from flambeau.ir.size import Size, floordiv, mul, substitute
+from flambeau.ir.size_program import substitute_condition
+
+Call = tuple[Any, ...]
+
+_BATCHED = (
+    ("batched", "int[]", ((),), False, False, False),
+    ("randomness", "str", ("error",), False, False, False),
+    ("extent", "SymInt", (0,), False, False, False),
+)
+_TANGENTS = (("tangents", "Tensor?[]", ((),), False, False, False),)
+
+
+class Program:
+    """One overload of an op, as transformations see it.
+
+    Attributes:
+        op: the native op.
+        number: of the overload.
+        arguments: as the native core got them.
+        build: what gives its Plans; or, if `host`, its implementation.
+        host: it runs in Python on real tensors.
+        mutates: it writes its first argument (or others).
+    """
+
+    def __init__(self, op: Any, number: int) -> None:
+        self.op = op
+        self.number = number
+        arguments, build, *flags = op.overloads[number]
+        self.arguments: tuple[Any, ...] = arguments
+        self.build = build
+        self.host = "python" in (flags[0] if flags else ())
+        self.mutates = any(a[5] for a in arguments)
+        self.tensors = [i for i, a in enumerate(arguments) if a[1].startswith("Tensor")]
+        self.random = any(a[1].startswith("generator") for a in arguments)
+        self._batched: Any = None
+        self._forward: Any = None
+
+    @property
+    def source(self) -> Source:
+        """What traces its calls.
+
+        Raises:
+            NotImplementedError: the op is none of this package's.
+        """
+        source = getattr(self.build, "__self__", None)
+        if not isinstance(source, Source):
+            raise NotImplementedError(
+                f"[{self.op.__name__}] has no program that could be transformed\n"
+                "hint: define it with flambeau.core.definition.op"
+            )
+        return source
+
+    @property
+    def batched(self) -> Any:
+        """The op over batches."""
+        if self._batched is None:
+            self._batched = self._derived("vmap", _BATCHED, specify_batched, keep=True)
+        return self._batched
+
+    @property
+    def forward(self) -> Any:
+        """The op with tangents."""
+        if self._forward is None:
+            self._forward = self._derived("jvp", _TANGENTS, specify_forward, keep=False)
+        return self._forward
+
+    def _derived(
+        self,
+        name: str,
+        more: tuple[Any, ...],
+        specify: Callable[[Source, int, Call], Specification],
+        keep: bool,
+    ) -> Any:
+        source, count = self.source, len(self.arguments)
+        # All by position; only a batched op writes what the op writes.
+        own = [(*a[:3], False, a[4], a[5] and keep) for a in self.arguments]
+
+        def identity() -> str | None:
+            return None if source.identity is None else f"{name} {source.identity}"
+
+        derived = Source(lambda call: specify(source, count, call), identity)
+        return _core.Op(self.op.__name__, [((*own, *more), derived.build, ())])
+
+    def results(self, values: Sequence[Any]) -> Any:
+        """Results as the op gives them, from one value each."""
+        source = self.source
+        if source.overload is None:
+            return tuple(values)
+        kind = source.overload.schema.returns_kind
+        if kind == "single":
+            return values[0]
+        if kind == "nothing":
+            return None
+        if kind == "named":
+            assert source.structure is not None
+            return source.structure()(tuple(values))
+        return list(values) if kind == "list" else tuple(values)
+
+
+def program_of(op: Any, number: int) -> Program:
+    """The transformable view of an overload, remembered by its op."""
+    known: dict[int, Program] = op.__dict__.setdefault("_programs", {})
+    found = known.get(number)
+    if found is None:
+        found = known[number] = Program(op, number)
+    return found
+
+
+# ------------------------------------------------------------------------------------ traces
+
+
+def _traced(source: Source, call: Call, single: Call, run: Callable[..., Any]) -> Specification:
+    """Traces a transformed call.
+
+    Args:
+        source: of the op that is transformed.
+        call: the transformed one.
+        single: the call whose program is taken.
+        run: (trace, program) -> outputs.
+    """
+    made = source.specify(single)
+    graph = made.graph
+    visible = Graph(
+        graph.symbols, graph.inputs, graph.scalars, graph.outputs[: graph.visible], graph.visible,
+        graph.guards, graph.generators, graph.name,
+    )  # fmt: skip
+
+    def go(trace: Trace) -> tuple[Trace, Graph]:
+        return trace, _graph(graph.name, trace, run(trace, visible))
+
+    trace, result = traced(call, False, go)
+    overload = source.overload
+    differentiable = overload is None or overload.options.differentiable
+    placed = [o[-1] for o in made.spec["outputs"] if o[0] == "new" and len(o) > 5]
+    device = _core.device(placed[0]) if placed else None
+    with trace:
+        place = device or first_device(call)
+        return _specify(result, trace, "tuple", place, differentiable, device)
+
+
+def _sizes(trace: Trace, graph: Graph, call: Call, inputs: Sequence[Node]) -> dict[str, Size]:
+    """What the symbols of a program stand for; its guards become guards of the trace.
+
+    Args:
+        trace: of the transformed call.
+        graph: the program of the call it comes from.
+        call: the part of the transformed call that the op itself would get.
+        inputs: the operands of the program.
+    """
+    values: list[Size] = []
+    for x in inputs:
+        values += [*x.shape, *x.attribute("strides"), trace.offsets[x.attribute("slot")]]
+    for entry, value in zip(call, trace.arguments, strict=False):
+        if any(True for _ in _entries([entry], "symint")):
+            values += value if isinstance(value, (list, tuple)) else [value]
+    sizes = dict(zip(graph.symbols, values, strict=True))
+    for guard in graph.guards:
+        trace.environment.truth(substitute_condition(guard, sizes))
+    return sizes
+
+
+def _replayed(trace: Trace, graph: Graph, inputs: Sequence[Node], sizes: dict[str, Size]) -> Any:
+    """The program's results on these operands; absent ones are None."""
+    found = replay(graph, inputs, trace.scalars, sizes)
+    return [None if x is ABSENT else x for x in found]
+
+
+def specify_batched(source: Source, count: int, call: Call) -> Specification:
+    """Traces a call of a batched op.
+
+    Args:
+        source: of the op over one sample.
+        count: number of that op's arguments.
+        call: see the module.
+    """
+    slots, randomness = set(call[count]), call[count + 1]
+    single = _single_call(call[:count], slots)
+
+    def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
+        extent = _extent(trace, slots, trace.arguments[count + 2])
+        given: dict[Node, Node] = {}
+        inputs = []
+        for slot, x in enumerate(trace.inputs):
+            if slot not in slots:
+                inputs.append(x)
+                continue
+            packed = attributes(slot=slot, strides=x.attribute("strides")[1:])
+            sample = node("input", (), packed, x.dtype, x.shape[1:])
+            inputs.append(sample)
+            given[sample] = x
+        sizes = _sizes(trace, graph, call[:count], inputs)
+        singles = _replayed(trace, graph, inputs, sizes)
+        values = batch(singles, given, extent, randomness)
+        outputs: list[GraphOutput] = []
+        keeps = source.overload is None
+        for value, output in zip(values, graph.outputs, strict=True):
+            outputs += _batched_output(trace, value, output, sizes, slots, extent, keeps)
+        return outputs
+
+    return _traced(source, call, single, run)
+
+
+def _single_call(call: Call, slots: set[int]) -> Call:
+    """The call of the op on one sample."""
+    numbers = iter(range(1 << 30))
+
+    def one(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return [one(item) for item in entry]
+        if not (type(entry) is tuple and entry and entry[0] == "tensor"):
+            return entry
+        kind, dtype, sizes, strides, offset, _, order, *rest = entry
+        if next(numbers) in slots:
+            sizes, strides = sizes[1:], strides[1:]
+            if not sizes:
+                order = "contiguous"
+            elif order != "contiguous":
+                order = "strided"
+        return (kind, dtype, sizes, strides, offset, False, order, *rest)
+
+    return tuple([one(entry) for entry in call])
+
+
+def _extent(trace: Trace, slots: set[int], given: Size) -> Size:
+    sizes = [trace.inputs[slot].shape[0] for slot in sorted(slots)]
+    for other in sizes[1:]:
+        layout.same(sizes[0], other)
+    return sizes[0] if sizes else given
+
+
+def _batched_output(
+    trace: Trace,
+    value: tuple[Node, bool] | None,
+    output: GraphOutput,
+    sizes: dict[str, Size],
+    slots: set[int],
+    extent: Size,
+    keeps: bool,
+) -> tuple[GraphOutput, GraphOutput]:
+    """A result over the batch, or the same for every sample; the other one is absent."""
+    absent = GraphOutput(ABSENT)
+    if value is None:
+        return absent, absent
+    found, flag = value
+    if output.target is not None:
+        return _written(trace, found, flag, output.target, slots, extent), absent
+    if output.alias is not None and (output.alias in slots or not flag):
+        return _viewed(trace, found, output, sizes, slots, absent)
+    strides = tuple(substitute(s, sizes) for s in output.strides or ())
+    if not flag and keeps:
+        return absent, GraphOutput(found, strides)
+    if not flag:
+        found = expand(found, extent)
+    outer = layout.contiguous_strides(found.shape)[:1]
+    return GraphOutput(found, (*outer, *strides)), absent
+
+
+def _viewed(
+    trace: Trace,
+    found: Node,
+    output: GraphOutput,
+    sizes: dict[str, Size],
+    slots: set[int],
+    absent: GraphOutput,
+) -> tuple[GraphOutput, GraphOutput]:
+    """A result that is an operand, or a view of one."""
+    slot = output.alias
+    assert slot is not None
+    if output.strides is None:
+        whole = GraphOutput(found, None, alias=slot)
+    else:
+        steps = tuple(substitute(s, sizes) for s in output.strides)
+        if slot in slots:
+            outer = trace.inputs[slot].attribute("strides")[0]
+            steps = (_restrided(outer, trace.inputs[slot].dtype, found.dtype), *steps)
+        whole = GraphOutput(found, steps, alias=slot, offset=substitute(output.offset, sizes))
+    return (whole, absent) if slot in slots else (absent, whole)
+
+
+def _restrided(stride: Size, before: str, after: str) -> Size:
+    """A stride in elements of another dtype: of views as real, complex, or other numbers."""
+    if ITEM_SIZE[before] == ITEM_SIZE[after]:
+        return stride
+    return floordiv(mul(stride, ITEM_SIZE[before]), ITEM_SIZE[after])
+
+
+def _written(
+    trace: Trace, found: Node, flag: bool, slot: int, slots: set[int], extent: Size
+) -> GraphOutput:
+    """A result that overwrites an operand."""
+    if slot in slots:
+        found = found if flag else expand(found, extent)
+    elif flag:
+        raise RuntimeError(
+            "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
+            "Tensor `other` in extra_args that has more elements than `self`. This happened due to "
+            "`other` being vmapped over but `self` not being vmapped over in a vmap.\n"
+            "hint: use the out-of-place operator, or make `self` with new_zeros of a batched tensor"
+        )
+    return GraphOutput(found, trace.inputs[slot].attribute("strides"), target=slot)
+
+
+def specify_forward(source: Source, count: int, call: Call) -> Specification:
+    """Traces a call of a forward op.
+
+    Args:
+        source: of the op.
+        count: number of its arguments.
+        call: see the module.
+    """
+    single = _single_call(call[:count], set())
+    tensors = sum(1 for _ in _entries(call[:count], "tensor"))
+
+    def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
+        inputs, more = trace.inputs[:tensors], iter(trace.inputs[tensors:])
+        given = [None if entry is None else next(more) for entry in call[count]]
+        sizes = _sizes(trace, graph, call[:count], inputs)
+        values = _replayed(trace, graph, inputs, sizes)
+        pairs = zip(inputs, given, strict=False)
+        tangents = push_forward(values, {x: t for x, t in pairs if t is not None})
+        outputs = [
+            _kept(trace, value, output, sizes)
+            for value, output in zip(values, graph.outputs, strict=True)
+        ]
+        return outputs + [
+            _moved(trace, t, output) for t, output in zip(tangents, outputs, strict=True)
+        ]
+
+    return _traced(source, call, single, run)
+
+
+def _moved(trace: Trace, tangent: Node | None, value: GraphOutput) -> GraphOutput:
+    """A tangent: a view where its value is one, so that writes reach the tangent of the base."""
+    if tangent is not None and value.alias is None:
+        assert value.strides is not None
+        return GraphOutput(tangent, value.strides)
+    return _replayed_output(trace, tangent)
+
+
+def _kept(
+    trace: Trace, value: Node | None, output: GraphOutput, sizes: dict[str, Size]
+) -> GraphOutput:
+    """A result as the op gives it; what it writes becomes a result of its own."""
+    if value is None:
+        return GraphOutput(ABSENT)
+    if output.target is not None:
+        return GraphOutput(value, layout.contiguous_strides(value.shape))
+    if output.strides is None:
+        return GraphOutput(value, None, alias=output.alias)
+    strides = tuple(substitute(s, sizes) for s in output.strides)
+    return GraphOutput(value, strides, alias=output.alias, offset=substitute(output.offset, sizes))

@@ -1,0 +1,30 @@
+"""`torch.func`: functions made from functions, `vmap`, `grad`, `jvp` and their kin, freely nested.
+
+Loaded when it is first asked for: `import flambeau` pays nothing for it.
+"""
+
+from flambeau.autograd.transforms.modules import (
+    functionalize,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+)
+from flambeau.autograd.transforms.reverse import grad, grad_and_value, vjp
+from flambeau.autograd.transforms.tangents import hessian, jacfwd, jacrev, jvp, linearize
+from flambeau.autograd.transforms.vmap import vmap
+from flambeau.nn.utils.stateless import functional_call
+
+__all__ = [
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

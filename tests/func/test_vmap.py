@@ -1,0 +1,152 @@
+"""`vmap`: a batch has the bits of a loop over its samples; what does not fit raises."""
+
+import pytest
+
+import flambeau as torch
+from flambeau.func import grad, vmap
+
+X = torch.linspace(-2, 2, 60).reshape(5, 3, 4)
+W = torch.linspace(-1, 1, 20).reshape(4, 5)
+
+
+def loop(function, *args):
+    return torch.stack([function(*(a[i] for a in args)) for i in range(args[0].shape[0])])
+
+
+def mix(x, w):
+    y = torch.softmax((x @ w).sin() * 2, -1)
+    return (y - y.mean(0)).reshape(-1)[1:] + x.sum()
+
+
+def test_batch_has_the_bits_of_a_loop():
+    expected = torch.stack([mix(x, W) for x in X])
+    assert torch.equal(vmap(mix, (0, None))(X, W), expected)
+    assert torch.equal(vmap(mix, (2, None))(X.movedim(0, 2), W), expected)
+    assert torch.equal(vmap(mix, (-1, None), out_dims=1)(X.movedim(0, -1), W), expected.mT)
+    assert torch.equal(vmap(mix, (0, None), chunk_size=2)(X, W), expected)
+    assert torch.equal(torch.compile(vmap(mix, (0, None)))(X, W), expected)
+
+
+def test_nesting_and_structure():
+    outer = vmap(vmap(lambda a, b: {"product": a * b, "sum": (a + b, a)}, (0, None)), (None, 0))
+    a, b = torch.arange(3), torch.arange(4)
+    found = outer(a, b)
+    assert torch.equal(found["product"], b[:, None] * a)
+    assert torch.equal(found["sum"][0], b[:, None] + a)
+    assert torch.equal(found["sum"][1], a.expand(4, 3))
+    tree = vmap(lambda t, s: t["x"] * s + t["y"][0], ({"x": 0, "y": (1,)}, None))
+    assert torch.equal(tree({"x": b, "y": (a.expand(2, 3).new_ones(2, 4),)}, 2)[:, 0], b * 2 + 1)
+
+
+def test_python_control_flow_and_indices():
+    def f(x, i):
+        rows = [x[k] * k for k in range(x.shape[0]) if k != 1]
+        return torch.cat(rows)[i] + x[..., i % 4].sum() + x[x.shape[0] - 1, 2]
+
+    index = torch.tensor([0, 3, 5, -1, 2])
+    assert torch.equal(vmap(f)(X, index), loop(f, X, index))
+
+
+def test_writes_in_place():
+    def f(x, y):
+        z = x.clone()
+        z[1] = y * 2
+        z[:, 0] += y[0]
+        z.mul_(x).unsqueeze_(0)
+        total = torch.zeros_like(x)
+        total.index_put_((torch.tensor([2, 0]),), x[:2])
+        return z.squeeze(0) + total
+
+    y = X[:, 2] * 3
+    assert torch.equal(vmap(f)(X, y), loop(f, X, y))
+    with pytest.raises(RuntimeError, match="inplace arithmetic"):
+        vmap(lambda x: torch.zeros(3, 4).add_(x))(X)
+
+
+def test_views_share_memory():
+    x = X.clone()
+    vmap(lambda s: s[0].fill_(7))(x)
+    assert bool((x[:, 0] == 7).all()) and torch.equal(x[:, 1:], X[:, 1:])
+
+
+def test_randomness():
+    draw = lambda x: x + torch.rand(3)  # noqa: E731
+    zeros = torch.zeros(4, 3)
+    torch.manual_seed(3)
+    same = vmap(draw, randomness="same")(zeros)
+    different = vmap(draw, randomness="different")(zeros)
+    assert torch.equal(same, same[:1].expand(4, 3))
+    assert len({tuple(row) for row in different.tolist()}) == 4
+    dropout = torch.nn.functional.dropout
+    ones = torch.ones(2, 50)
+    a, b = vmap(dropout, randomness="different")(ones)
+    assert not torch.equal(a, b)
+    a, b = vmap(dropout, randomness="same")(ones)
+    assert torch.equal(a, b)
+    for function in (draw, dropout):
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            vmap(function)(zeros)
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda: vmap(torch.sin, in_dims=(0, 0))(X), ValueError, "not compatible with the struct"),
+        (lambda: vmap(torch.sin, in_dims="x")(X), ValueError, "expected `in_dims` to be int"),
+        (lambda: vmap(torch.sin, in_dims=3)(X), ValueError, "dimensionality 3"),
+        (lambda: vmap(torch.mul)(X, 2), ValueError, "non-Tensor"),
+        (lambda: vmap(torch.sin, in_dims=None)(X), ValueError, "in_dims"),
+        (lambda: vmap(torch.sin, in_dims=(None,))(X), ValueError, "at least one Tensor"),
+        (lambda: vmap(torch.mul)(X, X[:2]), ValueError, "same size in the mapped dimension"),
+        (lambda: vmap(torch.sin)(), ValueError, "got no inputs"),
+        (lambda: vmap(lambda x: 1)(X), ValueError, "must only return Tensors"),
+        (lambda: vmap(torch.sin, out_dims=(0, 0))(X), ValueError, "out_dims is not compatible"),
+        (lambda: vmap(torch.sin, out_dims=None)(X), ValueError, "out_dim is None"),
+        (lambda: vmap(torch.sin, out_dims=4)(X), IndexError, "out of range"),
+        (lambda: vmap(torch.sin, chunk_size=0), ValueError, "greater than 0"),
+        (lambda: vmap(torch.sin, randomness="no"), RuntimeError, "randomness"),
+        (lambda: vmap(lambda x: x.sum().item())(X), RuntimeError, r"\.item\(\)"),
+        (lambda: vmap(lambda x: x if x.sum() > 0 else -x)(X), RuntimeError, "control flow"),
+        (lambda: vmap(torch.nonzero)(X), RuntimeError, "item"),
+        (lambda: vmap(lambda x: x.tolist())(X), RuntimeError, "tolist"),
+    ],
+)
+def test_mistakes(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_per_sample_gradients_and_ensembles():
+    model = torch.nn.Linear(4, 5)
+    params = dict(model.named_parameters())
+    call = torch.func.functional_call
+
+    def loss(p, x):
+        return call(model, p, (x,)).square().sum()
+
+    found = vmap(grad(loss), (None, 0))(params, X)
+    for i, x in enumerate(X):
+        model.zero_grad()
+        model(x).square().sum().backward()
+        assert torch.equal(found["weight"][i], model.weight.grad)
+        assert torch.equal(found["bias"][i], model.bias.grad)
+    models = [torch.nn.Linear(4, 5) for _ in range(3)]
+    stacked, buffers = torch.func.stack_module_state(models)
+    out = vmap(lambda p, b: call(model, (p, b), (X[0],)))(stacked, buffers)
+    assert torch.equal(out, torch.stack([m(X[0]) for m in models]))
+    out.sum().backward()
+    assert stacked["weight"].grad.shape == (3, 5, 4)
+    with pytest.raises(RuntimeError, match="at least one model"):
+        torch.func.stack_module_state([])
+
+
+def test_wrapper_looks_like_a_sample():
+    seen = []
+
+    def f(x):
+        seen.append((x.shape, x.dim(), x.dtype, x.device.type, x.numel(), len(x), x.stride()))
+        assert isinstance(x, torch.Tensor) and "BatchedTensor" in repr(x)
+        return x
+
+    vmap(f)(X)
+    assert seen == [((3, 4), 2, torch.float32, "cpu", 12, 3, (4, 1))]
