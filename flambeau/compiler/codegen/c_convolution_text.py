@@ -63,7 +63,7 @@ static inline FB_ALWAYS @V@ @fb@_pick(const @T@ *from, unsigned long long inside
 
 # The gathering of windows as rows of a matrix.
 GATHER = """\
-typedef struct { int lane, count, batch, at[3]; long long where; } @fb@_piece;
+typedef struct { int lane, count, batch, at[3]; } @fb@_piece;
 
 /* Runs of places that lie in one row, at most a vector long; then nothing, up to `width`. */
 static int @fb@_pieces(const @fb@_image *s, long long column, long long columns, long long width,
@@ -76,12 +76,12 @@ static int @fb@_pieces(const @fb@_image *s, long long column, long long columns,
     if (lane < columns) {
       count = @fb@_min(count, @fb@_min(columns - lane, s->places[2] - at[2]));
       out[found++] = (@fb@_piece){(int)lane, (int)count, (int)rest,
-                                  {(int)at[0], (int)at[1], (int)at[2]}, 0};
+                                  {(int)at[0], (int)at[1], (int)at[2]}};
       at[2] += count;
       for (int d = 2; d > 0 && at[d] == s->places[d]; --d) { at[d] = 0; ++at[d - 1]; }
       if (at[0] == s->places[0]) { at[0] = 0; ++rest; }
     } else {
-      out[found++] = (@fb@_piece){(int)lane, (int)count, -1, {0, 0, 0}, 0};
+      out[found++] = (@fb@_piece){(int)lane, (int)count, -1, {0, 0, 0}};
     }
     lane += count;
   }
@@ -140,42 +140,48 @@ static inline FB_ALWAYS void @fb@_masked_lines(const @T@ *from, unsigned long lo
 }
 
 /* As below for images whose rows lie along memory, with a stride of 1 or 2 along them. */
-static void @fb@_gather_wide(const @fb@_image *s, @fb@_piece *pieces, int found, long long width,
-                             long long pitch, long long row, long long rows, @K@x1 *to) {
+static void @fb@_gather_wide(const @fb@_image *s, const @fb@_piece *pieces, int found,
+                             long long width, long long pitch, long long row, long long rows,
+                             @K@x1 *to) {
   const long long taps = s->taps[0] * s->taps[1] * s->taps[2], stride = s->stride[2];
   const long long low = row / taps, low_tap = row % taps;
   const long long high = (row + rows) / taps, high_tap = (row + rows) % taps;
-  const unsigned long long e0 = s->extent[0], e1 = s->extent[1];
   for (int i = 0; i < found; ++i) {
-    @fb@_piece *e = pieces + i;
-    for (int d = 0; d < 3; ++d) e->at[d] = e->at[d] * s->stride[d] + s->offset[d];
-    e->where = e->batch * s->batch + e->at[0] * s->step[0] + e->at[1] * s->step[1] + e->at[2];
-  }
-  long long t0 = 0, t1 = 0, t2 = -1;
-  for (long long tap = 0; tap < taps; ++tap) {
-    if (++t2 == s->taps[2]) { t2 = 0; if (++t1 == s->taps[1]) { t1 = 0; ++t0; } }
-    const long long c = low + (tap < low_tap), end = high + (tap < high_tap);
-    if (c >= end) continue;
-    const long long z = t0 * s->tap_step[0], y = t1 * s->tap_step[1], x = t2 * s->tap_step[2];
-    const @T@ *from = s->data + z * s->step[0] + y * s->step[1] + x + c * s->channel;
-    @K@x1 *line = to + (c * taps + tap - row) * pitch;
-    for (int i = 0; i < found; ++i) {
-      const @fb@_piece *e = pieces + i;
-      const long long at = e->at[2] + x, room = width - e->lane;
-      unsigned long long inside = @fb@_columns(s->extent[2] - at, -at) &
-                                  @fb@_columns(stride * (e->count - 1) + 1, 0);
-      if (e->batch < 0 || (unsigned long long)(e->at[0] + z) >= e0 ||
-          (unsigned long long)(e->at[1] + y) >= e1)
-        inside = 0;
-      if (inside == 0)
-        @fb@_lines(from, 1, 0, 0, 0, end - c, line + e->lane, taps * pitch, room);
-      else if (stride == 1)
-        @fb@_masked_lines(from + e->where, inside, 1, s->channel, end - c, line + e->lane,
-                          taps * pitch, room);
-      else
-        @fb@_masked_lines(from + e->where, inside, 2, s->channel, end - c, line + e->lane,
-                          taps * pitch, room);
+    const @fb@_piece *e = pieces + i;
+    const long long z0 = e->at[0] * s->stride[0] + s->offset[0];
+    const long long y0 = e->at[1] * s->stride[1] + s->offset[1];
+    const long long x0 = e->at[2] * stride + s->offset[2], room = width - e->lane;
+    const unsigned long long used = @fb@_columns(stride * (e->count - 1) + 1, 0);
+    const @T@ *image = s->data + e->batch * s->batch;
+    unsigned long long masks[@CHUNK@];
+    for (long long x = 0; x < s->taps[2] && x < @CHUNK@; ++x) {
+      const long long at = x0 + x * s->tap_step[2];
+      masks[x] = @fb@_columns(s->extent[2] - at, -at) & used;
     }
+    long long tap = 0;
+    for (long long t0 = 0; t0 < s->taps[0]; ++t0)
+      for (long long t1 = 0; t1 < s->taps[1]; ++t1) {
+        const long long z = z0 + t0 * s->tap_step[0], y = y0 + t1 * s->tap_step[1];
+        const long long there = e->batch >= 0 && z >= 0 && z < s->extent[0] && y >= 0 &&
+                                y < s->extent[1];
+        const @T@ *line = image + z * s->step[0] + y * s->step[1] + x0;
+        for (long long t2 = 0; t2 < s->taps[2]; ++t2, ++tap) {
+          const long long c = low + (tap < low_tap), end = high + (tap < high_tap);
+          if (c >= end) continue;
+          const long long at = x0 + t2 * s->tap_step[2];
+          unsigned long long inside = 0;
+          if (there && t2 < @CHUNK@) inside = masks[t2];
+          else if (there) inside = @fb@_columns(s->extent[2] - at, -at) & used;
+          const @T@ *from = line + t2 * s->tap_step[2] + c * s->channel;
+          @K@x1 *out = to + (c * taps + tap - row) * pitch + e->lane;
+          if (inside == 0)
+            @fb@_lines(from, 1, 0, 0, 0, end - c, out, taps * pitch, room);
+          else if (stride == 1)
+            @fb@_masked_lines(from, inside, 1, s->channel, end - c, out, taps * pitch, room);
+          else
+            @fb@_masked_lines(from, inside, 2, s->channel, end - c, out, taps * pitch, room);
+        }
+      }
   }
 }
 #endif
@@ -332,7 +338,7 @@ static long long @fb@_phase(char *const *p, const long long *n, long long phase,
   const long long xs[3] = {$xs0, $xs1, $xs2}, ys[3] = {$ys0, $ys1, $ys2};
   const long long ws[3] = {$ws0, $ws1, $ws2};
   const @T@ *of = (const @T@ *)p[0], *weight = (const @T@ *)p[1];
-  @T@ *to = (@T@ *)p[2];
+  @T@ *to = (@T@ *)p[@out@];
   const long long outer = group * $outer, inner = group * $inner;
   w->data = weight + outer * $ws_outer;
   long long taps = 1, at = 0;
@@ -381,8 +387,8 @@ static long long @fb@_phase(char *const *p, const long long *n, long long phase,
 }
 """
 
-# Convolutions, and gradients of their input.
-PLACES = """\
+# A panel of weights.
+PANEL = """\
 /* to[k * height + i] = the weight of row `row + i` and (channel, tap) `first + k`. */
 static void @fb@_panel(const @fb@_weight *w, long long row, long long height, long long first,
                        long long depth, @K@x1 *to) {
@@ -397,12 +403,13 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
     expected = step * count;
     if (linear < 0) break;
   }
-  if (linear >= 0) {
+  if (linear >= 0 && (!@gradient@ || linear == 1 || w->row == 1)) {
     @pack@(height, height, depth, from + first * linear, w->row, linear, to, height);
     return;
   }
 #if defined(@wide@) && @gradient@
-  if (taps <= @L@ && w->step[2] == 1 && (w->taps[1] == 1 || w->step[1] == w->taps[2]) &&
+  if (taps > 4 && taps <= @L@ && height <= @L@ && w->step[2] == 1 &&
+      (w->taps[1] == 1 || w->step[1] == w->taps[2]) &&
       (w->taps[0] == 1 || w->step[0] == w->taps[1] * w->taps[2])) {
     const @T@ *block = from + first / taps * w->channel;
     for (long long k = first, tap = first % taps; k < first + depth; k += taps - tap, tap = 0) {
@@ -419,6 +426,25 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
     return;
   }
 #endif
+#if @gradient@
+  if (taps <= @CHUNK@) {
+    long long offsets[@CHUNK@];
+    for (long long t = 0; t < taps; ++t)
+      offsets[t] = t / (w->taps[1] * w->taps[2]) * w->step[0] +
+                   t / w->taps[2] % w->taps[1] * w->step[1] + t % w->taps[2] * w->step[2];
+    const @T@ *block = from + first / taps * w->channel;
+    long long tap = first % taps;
+    for (long long k = 0; k < depth; tap = 0, block += w->channel) {
+      const @T@ *next = block + 4 * w->channel;
+      for (long long e = 0; e < @fb@_min(height * w->row, 512); e += 16)
+        __builtin_prefetch(next + e);
+      for (; tap < taps && k < depth; ++tap, ++k)
+        for (long long i = 0; i < height; ++i)
+          to[k * height + i] = block[offsets[tap] + i * w->row];
+    }
+    return;
+  }
+#endif
   for (long long tap = 0; tap < taps; ++tap) {
     const long long c = first > tap ? (first - tap + taps - 1) / taps : 0;
     const long long end = first + depth > tap ? (first + depth - tap + taps - 1) / taps : 0;
@@ -430,6 +456,55 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
   }
 }
 
+/* Where the packed weights of a phase and group begin. */
+static long long @fb@_before(const long long *n, long long phase, long long group,
+                             long long k_all) {
+  const long long kernel[3] = {$kernel0, $kernel1, $kernel2}, low[3] = {$low0, $low1, $low2};
+  const long long stride[3] = {$stride0, $stride1, $stride2};
+  const long long dilation[3] = {$dilation0, $dilation1, $dilation2};
+  long long found = 0;
+  for (long long e = 0; e < phase; ++e) {
+    long long taps = 1, rest = e;
+    for (int d = 2; d >= 0; --d) {
+      const long long f = rest % stride[d];
+      long long count = 0;
+      rest /= stride[d];
+      for (long long k = 0; k < kernel[d]; ++k)
+        count += (f + low[d] - k * dilation[d]) % stride[d] == 0;
+      taps *= count;
+    }
+    found += taps * $outer * $inner * $groups;
+  }
+  return found + group * (@gradient@ ? $inner : $outer) * k_all;
+}
+"""
+
+# Weights that several columns of tiles share, packed once: the panels of every phase and group.
+PANELS = """\
+void @fb@(@arguments@) {
+  const long long rows_of = @gradient@ ? $inner : $outer, panels = (rows_of + @R@ - 1) / @R@;
+  char *const operands[3] = {p[0], p[0], p[0]};
+  @fb@_image s;
+  @fb@_weight w;
+  @fb@_result out;
+  const long long phases = @gradient@ ? $stride0 * $stride1 * $stride2 : 1;
+  for (long long chunk = begin; chunk < end; ++chunk) {
+    const long long row = chunk % panels * @R@, height = @fb@_min(@R@, rows_of - row);
+    const long long group = chunk / panels;
+    for (long long phase = 0; phase < phases; ++phase) {
+      const long long k_all = @fb@_phase(operands, n, phase, group, &s, &w, &out);
+      @K@x1 *to = (@K@x1 *)p[1] + @fb@_before(n, phase, group, k_all);
+      for (long long k = 0; k < k_all; k += @CHUNK@) {
+        const long long depth = @fb@_min(@CHUNK@, k_all - k);
+        @fb@_panel(&w, row, height, k, depth, to + k * rows_of + row * depth);
+      }
+    }
+  }
+}
+"""
+
+# Convolutions, and gradients of their input.
+PLACES = """\
 #if @channels@
 /* Places [column, column + count) of channels that lie side by side. */
 static void @fb@_put_turned(const @fb@_result *s, const @K@x1 *from, long long pitch,
@@ -504,12 +579,14 @@ void @fb@(@arguments@) {
   @fb@_image s;
   @fb@_weight w;
   @fb@_result out;
+  const @K@x1 *packed = 0;
   long long k_all = 0, before = -1;
   for (long long chunk = begin; chunk < end; ++chunk) {
     const long long part = chunk / tiles, group = part % $groups;
     if (part != before) {
       k_all = @fb@_phase(p, n, part / $groups, group, &s, &w, &out);
       @fb@_flatten(&s);
+      packed = (const @K@x1 *)p[2] + @fb@_before(n, part / $groups, group, k_all);
       before = part;
     }
     const long long row = chunk % tiles / $column_tiles * $rows;
@@ -527,11 +604,13 @@ void @fb@(@arguments@) {
                     windows + j * depth);
       for (long long i = 0; i < rows; i += @R@) {
         const long long height = @fb@_min(@R@, rows - i);
-        if (depth > 0) @fb@_panel(&w, row + i, height, k, depth, panel);
+        if (depth > 0 && !$part) @fb@_panel(&w, row + i, height, k, depth, panel);
+        const @K@x1 *weights = panel;
+        if ($part) weights = packed + k * rows_of + (row + i) * depth;
         for (long long j = 0; j < count && depth > 0; j += @W@)
           for (long long c = 0; c < depth; c += @chain@) {
             const long long part = @fb@_min(@chain@, depth - c), more = k + c > 0;
-            const @K@x1 *a = panel + c * height, *b = windows + j * depth + c * @W@;
+            const @K@x1 *a = weights + c * height, *b = windows + j * depth + c * @W@;
             @K@x1 *sums = tile + i * $columns + j;
             if (count - j > @L@) @micro@(height, part, a, b, @W@, sums, $columns, more);
             else @fb@_narrow(height, part, a, b, sums, $columns, more);

@@ -37,7 +37,8 @@ SIZES = (
     # strides in elements
     "xs_batch", "xs_channel", "xs0", "xs1", "xs2", "ys_batch", "ys_channel", "ys0", "ys1", "ys2",
     "ws_outer", "ws_inner", "ws0", "ws1", "ws2",
-    # tiles: of columns and rows, how many, and how many elements of K are one part of a sum
+    # tiles: of columns and rows, how many, and how many elements of K are one part of a sum (of
+    # places: whether weights are packed ahead)
     "columns", "rows", "column_tiles", "row_tiles", "part", "parts",
 )  # fmt: skip
 _NUMBER = {name: i for i, name in enumerate(SIZES)}
@@ -45,7 +46,15 @@ _SIZE = re.compile(r"\$(\w+)")
 _NAME = re.compile(r"@(\w+)@")
 
 PASSES = {
-    "places": (text.IMAGE, text.GATHER, text.DESTINATION, text.PHASE, text.PLACES),
+    "places": (
+        text.IMAGE,
+        text.GATHER,
+        text.DESTINATION,
+        text.PHASE,
+        text.PANEL,
+        text.PLACES,
+    ),
+    "panels": (text.IMAGE, text.DESTINATION, text.PHASE, text.PANEL, text.PANELS),
     "weight": (text.IMAGE, text.GATHER, text.SUMS, text.WEIGHT),
     "parts": (text.SUMS, text.PARTS),
     "winograd": (winograd.BITS, winograd.GEOMETRY, winograd.FACTORS, winograd.TILES),
@@ -80,6 +89,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "R": str(micro.rows),
         "CHUNK": str(CHUNK),
         "chain": str(text.CHAIN),
+        "out": "3" if which == "places" else "2",
         "fb": SYMBOL,
         "micro": micro.name,
         "pack": micro.packing_name(micro.kind),
@@ -109,7 +119,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
     ):
         names[name] = spelled(value, names)
     parts = [micro.text()] if which in ("places", "weight", "winograd") else []
-    if parts or which == "winograd_weights":
+    if parts or which in ("winograd_weights", "panels"):
         parts.append(micro.packing(micro.kind))
     if which in ("places", "winograd"):
         parts.append(_narrow(micro))

@@ -21,6 +21,7 @@ from flambeau.compiler.schedule.convolution_problem import (
     cut,
     launch,
     micro_of,
+    packing,
     problem_of,
     template,
 )
@@ -36,7 +37,6 @@ GRADIENT_ROWS = 252
 BAND = 32  # rows of a channel that stay in the first cache
 FEWEST = 4  # tiles worth having, for threads to share
 PANELS = 4  # of a tile, at least, unless there are enough tiles
-OWN_BUFFERS = 2  # the operands; then the result, or what the epilogue reads and writes
 SHORTEST_PART = 2048  # of a gradient's sum
 
 
@@ -60,16 +60,25 @@ def places(values: list[Node], reads: Reads) -> list[RoutineCall]:
     wanted = ceildiv(FEWEST, maximum(mul(column_tiles, parts), 1))
     rows, row_tiles = cut(rows_of, ROWS // micro.rows, wanted, PANELS, micro.rows)
     call = launch(value, reads, problem)
+    shared = minimum(mul(maximum(column_tiles, 1), prod(stride)) - 1, 1)
+    shape = (shared, *value.inputs[1].shape)
+    packed = ("temporary", node("s.panels", (), (("of", value),), micro.kind, shape))
+    call.memory.insert(2, packed)
+    call.offsets.insert(2, 0)
     read, written = (value.dtype, "r"), (value.dtype, "w")
     settings = {"pass": "places", "gradient": gradient, "channels": problem.has_channels_last}
-    call.kernel = template(value.dtype, (read, read, written), **settings)
+    call.kernel = template(value.dtype, (read, read, (micro.kind, "r"), written), **settings)
     call.sizes = problem.sizes(
-        {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
-    )
+        {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles,
+         "part": shared}
+    )  # fmt: skip
     call.chunks = prod((parts, column_tiles, row_tiles))
     elements = mul(columns + 16, CHUNK) + mul(rows, columns) + micro.lanes
     call.scratch = mul(elements, ITEM_SIZE[micro.kind])
-    return [call]
+    panels = packing(value, reads, problem, packed, "panels")
+    panels.chunks = prod((shared, problem.groups, ceildiv(rows_of, micro.rows)))
+    panels.work = floordiv(prod((shared, *value.inputs[1].shape)), FLOPS_PER_NANOSECOND // 8)
+    return [panels, call]
 
 
 def _depthwise(value: Node, reads: Reads, problem: Problem) -> RoutineCall:
@@ -156,14 +165,14 @@ def convolution_calls(
     written = stores.get(value, [])
     if len(cluster.members) == 1 and len(written) == 1:
         return places([value], lambda x: written[0] if x is value else reads[x])
-    own = OWN_BUFFERS + (value.attribute("method") == "winograd")
+    dense = Place(("temporary", value), contiguous(value.shape))
+    *before, last = places([value], lambda x: dense if x is value else reads[x])
+    own = len(last.memory) - 1  # all but the result
     builder = EpilogueBuilder(cluster, stores, reads, (own, len(SIZES)))
     builder.check_operands([reads[operand].memory for operand in value.inputs])
     along_channels = not builder.runs_along(2) and builder.runs_along(1)
     turned = along_channels and not is_depthwise(value)
     epilogue = builder.finish((0, 2, 1) if turned else (0, 1, 2))
-    dense = Place(("temporary", value), contiguous(value.shape))
-    *before, last = places([value], lambda x: dense if x is value else reads[x])
     return [*before, _with_epilogue(last, epilogue, turned, own)]
 
 

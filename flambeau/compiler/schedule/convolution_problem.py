@@ -149,3 +149,19 @@ def cut(total: Size, most: Size, wanted: Size, least: int, unit: int) -> tuple[S
     tiles = maximum(ceildiv(units, most), minimum(wanted, ceildiv(units, least)))
     per_tile = ceildiv(units, maximum(tiles, 1))
     return mul(per_tile, unit), ceildiv(units, maximum(per_tile, 1))
+
+
+def packing(
+    value: Node, reads: Reads, problem: Problem, packed: tuple[str, Node], which: str
+) -> RoutineCall:
+    """A launch that packs the weight, the second operand, into temporary memory."""
+    call = RoutineCall(f"{value.op}_{which}")
+    place = reads(value.inputs[1])
+    offset = value.attribute("views")[1][1]
+    call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[value.dtype]))
+    call.add(packed)
+    parameters = ((value.dtype, "r"), (packed[1].dtype, "w"))
+    gradient = value.op == "convolution_input"
+    call.kernel = template(value.dtype, parameters, gradient=gradient, **{"pass": which})
+    call.sizes = problem.sizes({"columns": 1, "rows": 1, "column_tiles": 1, "row_tiles": 1})
+    return call

@@ -10,15 +10,15 @@ from __future__ import annotations
 from flambeau.compiler.codegen.c_micro import CHUNK
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.convolution_problem import (
-    Problem,
     cut,
     launch,
     micro_of,
+    packing,
     problem_of,
     template,
 )
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod
+from flambeau.ir.size import ceildiv, floordiv, maximum, minimum, mul, prod
 
 ROWS = 224  # of a tile, at most: its sums and the image's factors fill the second cache
 FEWEST = 4  # tiles worth having, for threads to share
@@ -58,32 +58,7 @@ def places(value: Node, reads: Reads) -> list[RoutineCall]:
     panel = _FACTORS * (CHUNK * micro.rows + _PAD) + (micro.rows + 1) * micro.columns
     call.scratch = mul(elements + panel, ITEM_SIZE[micro.kind])
     call.work = floordiv(call.work, 2)
-    turned = _turned(value, reads, problem, factors, (rows_of, depth))
-    turned.chunks = mul(shared, turned.chunks)
+    turned = packing(value, reads, problem, factors, "winograd_weights")
+    turned.chunks = prod((shared, ceildiv(rows_of, micro.rows), ceildiv(depth, CHUNK)))
+    turned.work = floordiv(prod((rows_of, depth, 2 * _FACTORS)), FLOPS_PER_NANOSECOND)
     return [turned, call]
-
-
-def _turned(
-    value: Node,
-    reads: Reads,
-    problem: Problem,
-    factors: tuple[str, Node],
-    extent: tuple[Size, Size],
-) -> RoutineCall:
-    """The launch that turns the weights into their factors."""
-    micro = micro_of(value.dtype)
-    call = RoutineCall(f"{value.op}_factors")
-    place = reads(value.inputs[1])
-    offset = value.attribute("views")[1][1]
-    call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[value.dtype]))
-    call.add(factors)
-    parameters = ((value.dtype, "r"), (micro.kind, "w"))
-    gradient = value.op == "convolution_input"
-    call.kernel = template(
-        value.dtype, parameters, gradient=gradient, **{"pass": "winograd_weights"}
-    )
-    call.sizes = problem.sizes({"columns": 1, "rows": 1, "column_tiles": 1, "row_tiles": 1})
-    rows, depth = extent
-    call.chunks = mul(ceildiv(rows, micro.rows), ceildiv(depth, CHUNK))
-    call.work = floordiv(prod((rows, depth, 2 * _FACTORS)), FLOPS_PER_NANOSECOND)
-    return call
