@@ -155,7 +155,7 @@ def packing(
     value: Node, reads: Reads, problem: Problem, packed: tuple[str, Node], which: str
 ) -> RoutineCall:
     """A launch that packs the weight, the second operand, into temporary memory."""
-    call = RoutineCall(f"{value.op}_{which}")
+    call = RoutineCall(f"{value.op}_{which}", packing=(0, 1))
     place = reads(value.inputs[1])
     offset = value.attribute("views")[1][1]
     call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[value.dtype]))
@@ -163,5 +163,9 @@ def packing(
     parameters = ((value.dtype, "r"), (packed[1].dtype, "w"))
     gradient = value.op == "convolution_input"
     call.kernel = template(value.dtype, parameters, gradient=gradient, **{"pass": which})
-    call.sizes = problem.sizes({"columns": 1, "rows": 1, "column_tiles": 1, "row_tiles": 1})
+    images = ("batch", "x0", "x1", "x2", "y0", "y1", "y2")
+    strides = [f"{i}s{s}" for i in "xy" for s in ("_batch", "_channel", "0", "1", "2")]
+    unused = dict.fromkeys((*images, *strides), 0)  # a copy serves all images
+    tiles = dict.fromkeys(("columns", "rows", "column_tiles", "row_tiles"), 1)
+    call.sizes = problem.sizes({**tiles, **unused})
     return call
