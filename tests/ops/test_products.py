@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
+from flambeau.compiler import targets
 
 np = pytest.importorskip("numpy")
 
@@ -213,14 +218,59 @@ def test_half_layers_read_their_operands_as_they_are(dtype):
     assert (pairs[0][0].float() - wanted.float()).abs().max() <= wanted.float().abs().max() * 0.01
 
 
+BYTES = [
+    (3, 4, 5), (1, 300, 33), (300, 500, 200), (2, 0, 3), (4, 2100, 130), (33, 1300, 70),
+    (70, 257, 2), (1, 1, 1),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
-@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 300, 33), (300, 500, 200), (2, 0, 3)])
+@pytest.mark.parametrize("shape", BYTES)
 def test_bytes_are_summed_exactly(kind, shape):
     m, k, n = shape
     low, high = (-128, 128) if kind == "int8" else (0, 256)
     a = torch.randint(low, high, (m, k)).to(getattr(torch, kind))
-    b = torch.randint(-128, 128, (n, k)).to(torch.int8).t()
+    b = torch.randint(-128, 128, (k, n)).to(torch.int8)
+    a[:1], b[:, :1] = high - 1, -128  # the largest products
     expected = a.numpy().astype(np.int32) @ b.numpy().astype(np.int32)
-    got = torch._int_mm(a, b)
-    assert got.dtype == torch.int32
-    np.testing.assert_array_equal(got.numpy(), expected)
+    for left in layouts(a):
+        for right in layouts(b):
+            got = torch._int_mm(left, right)
+            assert got.dtype == torch.int32
+            np.testing.assert_array_equal(got.numpy(), expected)
+    out = torch.empty(n, m, dtype=torch.int32).t()
+    np.testing.assert_array_equal(torch._int_mm(a, b, out=out).numpy(), expected)
+    if kind == "int8":  # only the lowest byte counts
+        for right in layouts(b):
+            np.testing.assert_array_equal(torch.mm(a, right).numpy(), expected.astype(np.int8))
+
+
+PROGRAM = """
+import hashlib
+import flambeau as torch
+torch.manual_seed(0)
+for name in ("float32", "bfloat16", "float16", "int8"):
+    dtype, found = getattr(torch, name), []
+    for m, k, n in ((33, 2300, 70), (3, 300, 90)):
+        if name == "int8":
+            a, b = (torch.randint(-128, 128, s).to(dtype) for s in ((m, k), (n, k)))
+            found += [torch._int_mm(a, b.t()), torch._int_mm(a, b.t().contiguous())]
+        else:
+            a, b = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype)
+            found += [(a @ b.t()).float(), (a @ b.t().contiguous()).float()]
+    print(name, hashlib.sha256(b"".join(x.numpy().tobytes() for x in found)).hexdigest())
+"""
+
+
+@pytest.mark.skipif(targets.detect() != "avx512", reason="needs a machine that runs both")
+def test_instruction_sets_do_not_change_bits():
+    """Neither do VDPBF16PS and VPDPBUSD: AVX2 has neither of them."""
+
+    def printed(target):
+        environment = {**os.environ, "FLAMBEAU_TARGET": target}
+        command = [sys.executable, "-c", PROGRAM]
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert printed("avx2") == printed("avx512")

@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 
 from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
+from flambeau.compiler.codegen.c_few_bytes import few_bytes
 from flambeau.compiler.codegen.c_few_rows import few_rows
 from flambeau.compiler.codegen.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c_forms import SYMBOL
@@ -143,7 +144,12 @@ class _Tiles(_Printer):
         """The launch that computes tiles."""
         parts = [self.micro.text(), self._packing()]
         if self.few_rows:
-            parts.append(few_rows(self.micro, self.a, self.target))
+            quads = self.unit == "quads"
+            parts.append(
+                few_bytes(self.a, self.b, self.result)
+                if quads
+                else few_rows(self.micro, self.a, self.target)
+            )
         parts += [self._finish(), print_epilogue(self.kernel, self.target), self._tile()]
         function = (
             f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{\n"
@@ -160,7 +166,7 @@ class _Tiles(_Printer):
     def few_rows(self) -> bool:
         """Whether products with few rows have code of their own."""
         halves = self.a == self.b and self.a in ("f16", "bf16")
-        return self.reads_in_place or (halves and self.unit != "swapped")
+        return self.reads_in_place or self.unit == "quads" or (halves and self.unit != "swapped")
 
     @property
     def segments(self) -> bool:
