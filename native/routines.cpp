@@ -26,15 +26,13 @@
 //     error.value = the number needed when the source is too short.
 // scatter_<mode>_<t>         out, index, source              ndim, axis, index sizes[ndim],
 //     out[.., index[i], ..] (mode)= source[i] in        out strides[ndim], index strides[ndim],
-//     row-major order of i; a stride of 0 in the        source strides[ndim]
+//     row-major order of i; a stride of 0 in the        source strides[ndim], out size
 //     source broadcasts. `out` holds the base.          mode: set add mul max min (NaN wins)
 // put_<mode>_<t>             out, source, index...           count, outer, inner, d, D[0..d)
 //     out: [outer, D0..Dd-1, inner] holding the base, source: [outer, count, inner], d index
 //     tensors of [count]; applied in increasing position, so equal targets are deterministic.
 // take_add_<t>               out, source, index              count, outer, inner, 1, D
 //     The transpose of `take`; the same as put_add_<t> with d = 1.
-// check_index                index, out, error               numel, size, dimension
-//     out = index wrapped into [0, size); the first offending element goes to `error`.
 // bincount                   x, out                          numel, bins      (x, out: i64)
 // bincount_<f32|f64>         x, weights, out                 numel, bins      (x: i64)
 // histc_<f32|f64>            x, out                          numel, bins      low, high

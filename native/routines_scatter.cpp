@@ -97,6 +97,46 @@ void combine_run(T* to, const T* from, int64_t n) {
   }
 }
 
+// ---- lines: one index per element of a vector
+
+template <typename T, Mode kMode>
+void put_in_order(T* out, const int64_t* index, int64_t index_step, const T* source,
+                  int64_t source_step, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    combine<T, kMode>(out + index[i * index_step], source[i * source_step]);
+  }
+}
+
+// Sums of integers are the same in any order: each thread has a table of its own. The rest is done
+// by one thread, for finding each thread's positions costs as much as the work.
+template <typename T, Mode kMode>
+void put_line(T* out, int64_t targets, const int64_t* index, int64_t index_step, const T* source,
+              int64_t source_step, int64_t count) {
+  if constexpr (std::is_integral_v<T> && kMode == Mode::Add) {
+    const int64_t pieces = std::min<int64_t>(get_num_threads(), count / (kPiece + targets));
+    if (pieces > 1) {
+      const Block tables((pieces - 1) * targets * static_cast<int64_t>(sizeof(T)));
+      if (tables.ok()) {
+        T* table = tables.as<T>();
+        parallel(pieces, 1, [&](int64_t begin, int64_t end) {
+          for (int64_t p = begin; p < end; ++p) {
+            T* mine = p == 0 ? out : table + (p - 1) * targets;
+            if (p) std::fill(mine, mine + targets, T(0));
+            const int64_t first = p * count / pieces, last = (p + 1) * count / pieces;
+            put_in_order<T, kMode>(mine, index + first * index_step, index_step,
+                                   source + first * source_step, source_step, last - first);
+          }
+        });
+        for (int64_t p = 1; p < pieces; ++p) {
+          combine_run<T, kMode>(out, table + (p - 1) * targets, targets);
+        }
+        return;
+      }
+    }
+  }
+  put_in_order<T, kMode>(out, index, index_step, source, source_step, count);
+}
+
 // ---- scatter: one index per element, along one axis
 
 struct ScatterShape {
@@ -172,6 +212,10 @@ const char* scatter(const RoutineContext& c) {
   }
   if (lines * width * depth == 0) return nullptr;
   const Steps step{s.out[s.axis], s.index[s.axis], s.source[s.axis]};
+  if (lines * width == 1 && step.out == 1) {
+    put_line<T, kMode>(out, c.n[2 + 4 * ndim], index, step.index, source, step.source, depth);
+    return nullptr;
+  }
   const Steps column = inner < 0 ? Steps{} : Steps{s.out[inner], s.index[inner], s.source[inner]};
   parallel(lines * width, std::max<int64_t>(1, kPiece / depth), [&](int64_t begin, int64_t end) {
     while (begin < end) {  // one line, or the part of it that is ours
@@ -213,27 +257,29 @@ void put_columns(const RoutineContext& c, const PutShape& s, int64_t outer, int6
   }
 }
 
-// Only the targets first .. last: what several threads may do at once.
+// Only the targets first .. last: what several threads may do at once. Which positions have them is
+// found in blocks and without branches, which targets in no order would make the processor guess.
 template <typename T, Mode kMode>
 void put_targets(const RoutineContext& c, const PutShape& s, int64_t first, int64_t last) {
+  constexpr int64_t kBlock = 1024;
   T* out = pointer<T>(c, 0);
   const T* source = pointer<T>(c, 1);
-  if (s.dims == 1 && s.outer * s.inner == 1) {
-    const int64_t* index = pointer<int64_t>(c, 2);
-    const uint64_t range = static_cast<uint64_t>(last - first);
-    for (int64_t i = 0; i < s.count; ++i) {
-      if (static_cast<uint64_t>(index[i] - first) < range) {
-        combine<T, kMode>(out + index[i], source[i]);
-      }
+  const uint64_t range = static_cast<uint64_t>(last - first);
+  int64_t targets[kBlock], positions[kBlock];
+  for (int64_t block = 0; block < s.count; block += kBlock) {
+    const int64_t end = std::min(s.count, block + kBlock);
+    int64_t found = 0;
+    for (int64_t i = block; i < end; ++i) {
+      const int64_t target = target_of(c, s, i);
+      targets[found] = target;
+      positions[found] = i;
+      found += static_cast<uint64_t>(target - first) < range;
     }
-    return;
-  }
-  for (int64_t i = 0; i < s.count; ++i) {
-    const int64_t target = target_of(c, s, i);
-    if (target < first || target >= last) continue;
-    for (int64_t o = 0; o < s.outer; ++o) {
-      combine_run<T, kMode>(out + (o * s.targets + target) * s.inner,
-                            source + (o * s.count + i) * s.inner, s.inner);
+    for (int64_t k = 0; k < found; ++k) {
+      for (int64_t o = 0; o < s.outer; ++o) {
+        combine_run<T, kMode>(out + (o * s.targets + targets[k]) * s.inner,
+                              source + (o * s.count + positions[k]) * s.inner, s.inner);
+      }
     }
   }
 }
@@ -244,10 +290,17 @@ const char* put(const RoutineContext& c) {
   for (int64_t d = 0; d < s.dims; ++d) s.targets *= s.sizes[d];
   if (s.count * s.outer * s.inner == 0) return nullptr;
   if (s.targets == 0) return "index: a dimension of size 0 cannot be indexed";
+  if (s.dims == 1 && s.outer * s.inner == 1) {
+    put_line<T, kMode>(pointer<T>(c, 0), s.targets, pointer<int64_t>(c, 2), 1, pointer<T>(c, 1), 1,
+                       s.count);
+    return nullptr;
+  }
   const int64_t threads = get_num_threads();
   const int64_t columns = threads == 1 ? s.inner : 64;
   const int64_t blocks = (s.inner + columns - 1) / columns;
-  if (s.outer * blocks >= 2 * threads) {
+  // Whole rows are read and written fastest, but few targets may all be those of one thread.
+  const bool many = s.outer == 1 && threads > 1 && s.targets >= 16 * threads;
+  if (!many && s.outer * blocks >= 2 * threads) {
     const int64_t grain = std::max<int64_t>(1, kPiece / (s.count * std::min(columns, s.inner)));
     parallel(s.outer * blocks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
@@ -257,40 +310,12 @@ const char* put(const RoutineContext& c) {
     });
     return nullptr;
   }
-  // Every piece reads all indices, so there is one for each thread.
-  const bool small = s.count * s.inner * s.outer < 4 * kPiece;
-  const int64_t pieces = small ? 1 : std::min(threads, s.targets);
+  // Every piece reads all indices.
+  const bool small = threads == 1 || s.count * s.inner * s.outer < 4 * kPiece;
+  const int64_t pieces = small ? 1 : std::min(s.inner >= 32 ? 4 * threads : threads, s.targets);
   parallel(pieces, 1, [&](int64_t begin, int64_t end) {
     put_targets<T, kMode>(c, s, begin * s.targets / pieces, end * s.targets / pieces);
   });
-  return nullptr;
-}
-
-// ---- bounds
-
-// Bad elements become 0, so that what follows stays inside its memory until the error is raised.
-const char* check_index(const RoutineContext& c) {
-  const int64_t* index = pointer<int64_t>(c, 0);
-  int64_t* out = pointer<int64_t>(c, 1);
-  int64_t* error = pointer<int64_t>(c, 2);
-  const int64_t numel = c.n[0], size = c.n[1];
-  std::atomic<int64_t> first{INT64_MAX};
-  parallel(numel, 1 << 15, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t x = index[i];
-      const bool good = x >= -size && x < size;
-      out[i] = !good ? 0 : x < 0 ? x + size : x;
-      if (good) continue;
-      int64_t known = first.load();
-      while (i < known && !first.compare_exchange_weak(known, i)) {
-      }
-    }
-  });
-  if (first.load() == INT64_MAX) return nullptr;
-  error[1] = index[first.load()];
-  error[2] = size;
-  error[3] = c.n[2];
-  error[0] = 1;
   return nullptr;
 }
 
@@ -327,7 +352,6 @@ void add_scatter_routines(RoutineList* list) {
   add_dtype<double>(list, "f64");
   add_dtype<std::complex<float>>(list, "c64");
   add_dtype<std::complex<double>>(list, "c128");
-  list->push_back({"check_index", check_index});
 }
 
 }  // namespace fb

@@ -62,10 +62,11 @@ def _nonzero(self: Node, total: Size) -> Node:
     """Index vectors of the elements that are not zero, shape (ndim, total)."""
     linear = _places(_truth(prims.reshape(self, (prod(self.shape),))), total)
     rows: list[Node] = []
-    for extent in reversed(self.shape):
+    for extent in reversed(self.shape[1:]):
         size = prims.constant(extent, linear)
         rows.append(prims.reshape(prims.remainder(linear, size), (1, total)))
         linear = prims.floor_div(linear, size)
+    rows.append(prims.reshape(linear, (1, total)))
     return prims.cat(list(reversed(rows)), 0)
 
 

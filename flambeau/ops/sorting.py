@@ -208,7 +208,7 @@ def _bincount(self: Node, weights: Node | None, size: Size) -> Node:
     else:
         source = prims.cast(weights, weights.dtype if weights.dtype == "f32" else "f64")
     base = prims.full(0, (size,), source.dtype)
-    return prims.take_add(base, prims.cast(self, "i64"), source, 0)
+    return prims.scatter(base, prims.cast(self, "i64"), source, 0, "add")
 
 
 def _bincount_samples() -> Iterator[Sample]:

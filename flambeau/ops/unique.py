@@ -41,16 +41,26 @@ def unique_ranks(self: Node, sort: bool) -> list[Node]:
 
 
 @op(
-    "_unique_groups(Tensor self, Tensor ranks, SymInt total) -> (Tensor, Tensor)",
+    "_unique_groups(Tensor self, Tensor ranks, SymInt total) -> Tensor",
     where="method",
     out=False,
     differentiable=False,
 )
-def unique_groups(self: Node, ranks: Node, total: Size) -> list[Node]:
-    """One element of each group, and the groups' sizes."""
+def unique_groups(self: Node, ranks: Node, total: Size) -> Node:
+    """One element of each group."""
+    return prims.scatter(prims.full(0, (total,), self.dtype), ranks, self, 0, "set")
+
+
+@op(
+    "_unique_counts(Tensor ranks, SymInt total) -> Tensor",
+    where="method",
+    out=False,
+    differentiable=False,
+)
+def unique_counts(ranks: Node, total: Size) -> Node:
+    """The groups' sizes."""
     ones = prims.full(1, ranks.shape, "i64")
-    counts = prims.take_add(prims.full(0, (total,), "i64"), ranks, ones, 0)
-    return [prims.scatter(prims.full(0, (total,), self.dtype), ranks, self, 0, "set"), counts]
+    return prims.scatter(prims.full(0, (total,), "i64"), ranks, ones, 0, "add")
 
 
 @op("_row_starts(Tensor self) -> Tensor", where="method", out=False, differentiable=False)
@@ -68,15 +78,20 @@ def _total(ranks: Any) -> int:
     return int(ranks[-1].item()) + 1 if ranks.numel() else 0
 
 
-def _selected(output: Any, inverse: Any, counts: Any, wants: tuple[bool, bool]) -> Any:
-    found = [output, *(x for x, want in zip((inverse, counts), wants, strict=True) if want)]
+def _selected(output: Any, inverse: Any, ranks: Any, total: int, wants: tuple[bool, bool]) -> Any:
+    found = [output]
+    if wants[0]:
+        found.append(inverse)
+    if wants[1]:
+        found.append(unique_counts(ranks, total))
     return tuple(found) if len(found) > 1 else output
 
 
 def _flat_unique(x: Any, sort: bool, wants: tuple[bool, bool]) -> Any:
     values, ranks, group = unique_ranks(x.reshape(-1), sort)
-    output, counts = unique_groups(values, ranks, _total(ranks))
-    return _selected(output, group.reshape(tuple(x.shape)), counts, wants)
+    total = _total(ranks)
+    output = unique_groups(values, ranks, total)
+    return _selected(output, group.reshape(tuple(x.shape)), ranks, total, wants)
 
 
 def _row_groups(rows: Any) -> Any:
@@ -101,11 +116,9 @@ def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
     group = _row_groups(rows) if sort else row_starts(rows)
     _, ranks, _ = unique_ranks(group, sort)
     total = _total(ranks)
-    last, counts = unique_groups(
-        group.argsort(stable=True) if sort else _places(group), ranks, total
-    )
+    last = unique_groups(group.argsort(stable=True) if sort else _places(group), ranks, total)
     output = moved.index_select(0, last).movedim(0, axis)
-    return _selected(output, group, counts, wants)
+    return _selected(output, group, ranks, total, wants)
 
 
 def _places(x: Any) -> Any:

@@ -140,19 +140,6 @@ def test_put(inner, outer):
     np.testing.assert_array_equal(out, expected)
 
 
-def test_check_index():
-    index = np.array([0, -1, 4, -5, 2])
-    out, error = np.empty(5, np.int64), np.zeros(4, np.int64)
-    buffers = [shared(index), shared(out), shared(error)]
-    _core.call_routine("check_index", buffers, [5, 5, 3])
-    np.testing.assert_array_equal(out, [0, 4, 4, 0, 2])
-    assert error[0] == 0
-    index[3] = 9
-    _core.call_routine("check_index", buffers, [5, 5, 3])
-    assert error.tolist() == [1, 9, 5, 3]
-    assert out[3] == 0
-
-
 def test_unique():
     x = random("i64", (200,))
     order = np.argsort(x, kind="stable")

@@ -238,6 +238,8 @@ class _Rewriting:
             made = node("s.base", inputs[:1], (("owner", value),), value.dtype, value.shape)
             base, rest = (made,), inputs[1:]
         strided = value.op in STRIDED
+        if value.op == "scatter":
+            rest = (rest[0], _spread(rest[1]))
         in_rows = value.op in CONVOLUTIONS and is_depthwise(value)
         found = [
             self._operand(x, strided and not (in_rows and self._geometry(x)[1][-1] != 1))
@@ -401,6 +403,15 @@ class _Rewriting:
                 ):
                     stack.append(user)
         return bool(stack)
+
+
+def _spread(value: Node) -> Node:
+    """A constant tensor as one element, read everywhere."""
+    if value.op != "full" or value.ndim == 0:
+        return value
+    one = node("full", (), value.attributes, value.dtype, ())
+    packed = attributes(shape=value.shape, dimensions=())
+    return node("broadcast", (one,), packed, value.dtype, value.shape)
 
 
 def _permuted(value: Node, order: tuple[int, ...]) -> Node:

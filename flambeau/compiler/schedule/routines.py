@@ -111,6 +111,7 @@ def _scatter(values: list[Node], reads: Reads) -> RoutineCall:
     shape = value.attribute("places")
     call.sizes = [value.ndim, value.attribute("axis"), *shape, *place.strides]
     call.sizes += [*strides_index, *strides_source]
+    call.sizes.append(value.shape[value.attribute("axis")] if value.ndim else 1)
     call.work = mul(count(shape), 2)
     return call
 
