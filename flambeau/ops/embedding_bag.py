@@ -52,6 +52,8 @@ def bags_of(
     padding_idx: int | None,
 ) -> Node:
     """(B, D) from checked arguments."""
+    if input.ndim == 2 and mode != "max" and input.shape[1] != 0:
+        return _even_bags(input, weight, mode, per_sample_weights, padding_idx)
     count = prod(input.shape)
     index = prims.reshape(input, (count,))
     rows_at = prims.check_index(index, weight.shape[0], "embedding_bag", _OUTSIDE, strict=True)
@@ -61,13 +63,45 @@ def bags_of(
     if per_sample_weights is not None:
         share = prims.reshape(prims.cast(per_sample_weights, wide.dtype), (count, 1))
         rows = rows * share
-    kept = prims.full(True, (count,), "bool")
-    if padding_idx is not None:
-        padding = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
-        kept = prims.ne(rows_at, prims.constant(padding, rows_at))
+    kept = _kept(rows_at, weight, padding_idx)
     total = _combined(rows, bags, kept, number, mode)
     if include_last_offset:
         total = prims.slice(total, 0, 0, number - 1)
+    return prims.cast(total, weight.dtype)
+
+
+def _kept(rows_at: Node, weight: Node, padding_idx: int | None) -> Node:
+    """Which indices count."""
+    if padding_idx is None:
+        return prims.full(True, rows_at.shape, "bool")
+    padding = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
+    return prims.ne(rows_at, prims.constant(padding, rows_at))
+
+
+def _even_bags(
+    input: Node,  # noqa: A002
+    weight: Node,
+    mode: str,
+    per_sample_weights: Node | None,
+    padding_idx: int | None,
+) -> Node:
+    """Sums or means of bags of one size: a reduction that reads the rows where they are."""
+    rows_at = prims.check_index(input, weight.shape[0], "embedding_bag", _OUTSIDE, strict=True)
+    wide = weight if weight.dtype in ("f32", "f64") else prims.cast(weight, "f32")
+    rows = prims.take(wide, rows_at, 0)
+    if per_sample_weights is not None:
+        share = prims.unsqueeze(prims.cast(per_sample_weights, wide.dtype), 2)
+        rows = rows * share
+    sizes = prims.constant(input.shape[1], prims.full(0.0, (input.shape[0], 1), rows.dtype))
+    if padding_idx is not None:
+        kept = _kept(rows_at, weight, padding_idx)
+        shown = prims.broadcast(kept, rows.shape, (0, 1))
+        rows = prims.where(shown, rows, prims.full_like(0, rows))
+        counted = prims.unsqueeze(prims.sum(prims.cast(kept, rows.dtype), axis=1), 1)
+        sizes = prims.maximum(counted, prims.full_like(1, counted))
+    total = prims.sum(rows, axis=1)
+    if mode == "mean":
+        total = total / sizes
     return prims.cast(total, weight.dtype)
 
 
@@ -94,6 +128,9 @@ def _samples() -> Iterator[Sample]:
     table = T(6, 4)
     yield sample(T(3, 2, dtype="i64", low=0, high=6), table)
     yield sample(T(3, 2, dtype="i64", low=0, high=6), table, mode="max")
+    yield sample(T(3, 2, dtype="i64", low=0, high=6), table, padding_idx=1)
+    weighted = T(3, 2, dtype="i64", low=0, high=6)
+    yield sample(weighted, table, mode="sum", per_sample_weights=T(3, 2))
     starts = T(3, values=[0, 2, 2], dtype="i64")
     for mode in MODES:
         yield sample(T(5, dtype="i64", low=0, high=6), table, starts, mode=mode)

@@ -25,8 +25,11 @@ def _lane_wise(name: str, body: str) -> Builder:
         scalar = f"static inline {t} fb_{name}_{t}({t} a, {t} b) {{\n{text}}}\n"
         if lanes == 1:
             return scalar
+        fast = _by_doubles(name, kind, lanes)
+        if fast and kind == "i32":
+            return f"static inline {v} fb_{name}_{v}({v} a, {v} b) {{\n{fast}}}\n"
         return (
-            f"static inline {v} fb_{name}_{v}({v} a, {v} b) {{\n"
+            f"static inline {v} fb_{name}_{v}({v} a, {v} b) {{\n{fast}"
             f"  union {{ {v} v; {t} t[{lanes}]; }} x = {{ a }}, y = {{ b }};\n"
             f"  for (int l = 0; l < {lanes}; ++l) x.t[l] = fb_{name}_{t}(x.t[l], y.t[l]);\n"
             f"  return x.v;\n}}\n"
@@ -36,6 +39,37 @@ def _lane_wise(name: str, body: str) -> Builder:
         return build(kind, lanes).replace("IF_SIGNED", "")
 
     return build_signed
+
+
+# What becomes of the quotient q and what remains, r; `wrong` where floor and truncation differ.
+_FROM_QUOTIENT = {
+    "ifloordiv": "q + wrong", "itruncdiv": "q", "iremainder": "r + (b & wrong)", "ifmod": "r",
+}  # fmt: skip
+
+
+def _by_doubles(name: str, kind: str, lanes: int) -> str:
+    """Division of whole vectors: below 2^52 the truncated quotient of doubles is exact, for it is
+    at least the distance of two doubles away from the next integer."""
+    if name not in _FROM_QUOTIENT or kind not in ("i32", "i64"):
+        return ""
+    v, d, u = f"{kind}x{lanes}", f"f64x{lanes}", f"u64x{lanes}"
+    quotient = f"fb_to_i64x{lanes}(fb_to_{d}(a) / fb_to_{d}(b - none))"
+    lines = [f"  const {v} none = ({v})fb_eq_x{lanes}(b, 0);"]
+    if kind == "i64":
+        lines += [
+            f"  const {v} half = fb_splat_{v}(1ll << 52);",
+            f"  const {v} large = ({v})(({u})((a + half) | (b + half)) >> 53);",
+            f"  if (__builtin_expect(!fb_any_{v}(({v})fb_ne_x{lanes}(large, 0)), 1))",
+        ]
+    lines += [
+        "  {",
+        f"    const {v} q = {quotient if kind == 'i64' else f'fb_to_{v}({quotient})'};",
+        f"    const {v} r = a - q * b;",
+        f"    const {v} wrong = ({v})fb_ne_x{lanes}(r, 0) & ((r ^ b) >> {kind_bits(kind) - 1});",
+        f"    return ({_FROM_QUOTIENT[name]}) & ~none;",
+        "  }",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 _FLOOR_DIV = """\

@@ -117,6 +117,8 @@ class ColumnPrinter(FormPrinter):
             reduction.declare()
         scope = self.k_scope()
         scope.add("const int l = (int)(k & 31);")
+        for reduction in reductions:
+            reduction.choose(scope)
 
         def body(inner: Scope) -> None:
             self.values.emit(roots, inner)
@@ -173,8 +175,11 @@ class _ColumnReduction:
             p = f"{signed_kind(self.kind)}x1"
             row.add(f"{p} {self.array}at[{COLUMN_BLOCK}] FB_ALIGNED;")
             row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}at[c] = -1;")
-        if not self.ordered:
-            row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}[0][c] = {start};")
+        first = f"{self.array}[0]"
+        if self.ordered:
+            first = f"{self.array}first"
+            row.add(f"{t} {first}[{COLUMN_BLOCK}] FB_ALIGNED;")
+        row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {first}[c] = {start};")
         if self.split:
             up = f"{self.result}up"
             row.add(f"{t} {up}[{COLUMN_BLOCK}][3][32];")
@@ -182,7 +187,8 @@ class _ColumnReduction:
             row.add(f"if (extent > {REDUCE_BLOCK}) {fill}")
 
     def start(self) -> list[str]:
-        """Start of a block: lanes beyond the extent would only add identities."""
+        """Start of a block: lanes beyond the extent would only add identities, of those some are
+        needed for the tree; the others are written by their first elements."""
         if not self.ordered:
             return []
         start = self.identity
@@ -191,9 +197,15 @@ class _ColumnReduction:
         return [
             f"int {lanes} = 32;",
             f"while ({lanes} > 1 && {lanes} / 2 >= edge - k0) {lanes} /= 2;",
-            f"for (int l = 0; l < {lanes}; ++l)",
+            f"for (long long l = edge - k0; l < {lanes}; ++l)",
             f"  for (int c = 0; c < {COLUMN_BLOCK}; c += {count}) {vector}",
         ]
+
+    def choose(self, scope: Scope) -> None:
+        """What an element is added to: a lane, or the identity where it is the lane's first."""
+        if self.ordered:
+            old = f"k - k0 < {CANONICAL_LANES} ? {self.array}first : {self.array}[l]"
+            scope.add(f"const {self.kind}x1 *const {self.array}old = {old};")
 
     def step(self, scope: Scope) -> None:
         """Adds one vector of columns of one k."""
@@ -209,7 +221,8 @@ class _ColumnReduction:
             return
         lane = "l" if self.ordered else "0"
         target = f"*({self.vector} *)({self.array}[{lane}] + c)"
-        scope.add(f"{target} = {combine(self.operation, self.kind, count, target, name)};")
+        old = f"*(const {self.vector} *)({self.array}old + c)" if self.ordered else target
+        scope.add(f"{target} = {combine(self.operation, self.kind, count, old, name)};")
 
     def end(self) -> list[str]:
         """End of a block: the tree over the lanes, then the levels above."""
@@ -260,7 +273,14 @@ class _ColumnReduction:
 
 
 class ScanPrinter(ColumnPrinter):
-    """Form "scan"."""
+    """Form "scan". Where there is no axis beside the scanned one, running values are in registers:
+    each step waits for the one before.
+    """
+
+    @property
+    def narrow(self) -> bool:
+        """Whether a row of the kernel is one scan."""
+        return self.kernel.inner == 1
 
     def statement(self, statement: kernels.Statement) -> None:
         """The one ScanPass."""
@@ -285,7 +305,12 @@ class ScanPrinter(ColumnPrinter):
                 scan.step(inner)
             self._stores(statement.stores, inner)
 
-        loop = self.column_loop(kernels.statement_values(statement), scope, body)
+        if self.narrow:
+            inner = Scope(self.lanes, ON_R | ON_K, scope, scope.indent)
+            body(inner)
+            loop = inner.lines
+        else:
+            loop = self.column_loop(kernels.statement_values(statement), scope, body)
         self.row.add("for (long long k = 0; k < extent; ++k) {")
         self.row.lines += [*scope.lines, *loop, self.row.indent + "}"]
 
@@ -301,18 +326,26 @@ class _Scan:
         self.kind = form.lanes.kind(value.dtype)
         self.vector = f"{self.kind}x{form.lanes.count}"
         self.array = form.values.new_name("a")
-        row = form.row
         start = identity("sum" if operation == "linear" else operation, self.kind)
-        row.add(f"{self.kind}x1 {self.array}[{COLUMN_BLOCK}] FB_ALIGNED;")
-        row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}[c] = {start};")
+        self._declare(self.array, self.kind, start)
         if operation.startswith("arg"):
-            row.add(f"i64x1 {self.array}at[{COLUMN_BLOCK}] FB_ALIGNED;")
-            row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {self.array}at[c] = 0;")
+            self._declare(f"{self.array}at", "i64", "0")
+
+    def _declare(self, name: str, kind: str, start: str) -> None:
+        row = self.form.row
+        if self.form.narrow:
+            row.add(f"{kind}x1 {name} = {start};")
+            return
+        row.add(f"{kind}x1 {name}[{COLUMN_BLOCK}] FB_ALIGNED;")
+        row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {name}[c] = {start};")
+
+    def _running(self, name: str, kind: str) -> str:
+        return name if self.form.narrow else f"*({kind}x{self.form.lanes.count} *)({name} + c)"
 
     def step(self, scope: Scope) -> None:
         """Advances by one k and names the new running value."""
         form, count = self.form, self.form.lanes.count
-        running = f"*({self.vector} *)({self.array} + c)"
+        running = self._running(self.array, self.kind)
         name = form.values.new_name("w")
         if self.operation == "linear":
             factor, added = (form.values.name(part, scope) for part in self.value.inputs)
@@ -330,7 +363,7 @@ class _Scan:
             self._extremum(scope, value, name, running)
         self._keep(scope, name, running)
         if self.operation.startswith("arg"):
-            at = f"*(i64x{count} *)({self.array}at + c)"
+            at = self._running(f"{self.array}at", "i64")
             wide = f"fb_to_i64x{count}({name}on)"
             position = f"fb_splat_i64x{count}(k)"
             scope.add(f"i64x{count} {name}at = fb_select_i64x{count}({wide}, {position}, {at});")
@@ -353,4 +386,8 @@ class _Scan:
         if self.kind[0] == "f":
             wins = f"{wins} | ({mask})fb_ne_x{count}({value}, {value})"
         scope.add(f"{mask} {name}on = {wins};")
+        if self.form.narrow and self.kind[0] == "f":  # a right guess is faster than waiting
+            scope.add(f"{self.vector} {name} = {running};")
+            scope.add(f"if (__builtin_expect({name}on, 0)) {{ {name} = {value}; FB_PLAIN; }}")
+            return
         scope.add(f"{self.vector} {name} = fb_select_{self.vector}({name}on, {value}, {running});")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c_helpers import combine, identity, order_identity
 from flambeau.compiler.codegen.c_index import index_difference
+from flambeau.compiler.codegen.c_narrow import narrow_rows
 from flambeau.compiler.codegen.c_spelling import cost
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, Lanes, kind_bits, signed_kind
 from flambeau.compiler.codegen.c_values import ON_K, ON_R, Scope, Values, c_expression
@@ -173,6 +174,7 @@ class FormPrinter:
         lines.append(f"  long long row = begin * q, stop = end * q < {total} ? end * q : {total};")
         if axes:
             lines.append("  if (row >= stop) return;")
+        lines += narrow_rows(self, Accumulator)
         lines += self._decode(axes)
         lines += ["  for (; row < stop; ++row) {", *self.row.lines]
         lines += self._advance(axes)
@@ -280,7 +282,7 @@ class FormPrinter:
         lanes, outer = self.lanes, self.row.indent
         count, vectors = lanes.count, self.vectors
         split = self.several_blocks(self.kernel.inner)
-        accumulators = [_Accumulator(self, *reduction) for reduction in statement.reductions]
+        accumulators = [Accumulator(self, *reduction) for reduction in statement.reductions]
         for accumulator in accumulators:
             self.row.lines += accumulator.declare(split, "inner")
         lines = [f"{outer}long long q = block;"]
@@ -325,7 +327,7 @@ class FormPrinter:
             f"{outer}}}",
         ]
 
-    def _fast_block(self, statement: Pass, accumulators: list[_Accumulator]) -> list[str]:
+    def _fast_block(self, statement: Pass, accumulators: list[Accumulator]) -> list[str]:
         """The loop over whole groups of 32 elements; accumulators live in registers."""
         outer, count, vectors = self.row.indent, self.lanes.count, self.vectors
         lines, body = [], []
@@ -345,7 +347,7 @@ class FormPrinter:
         return lines
 
 
-class _Accumulator:
+class Accumulator:
     """One reduction along r."""
 
     def __init__(self, form: FormPrinter, name: str, operation: str, value: Node) -> None:
@@ -384,7 +386,8 @@ class _Accumulator:
             lines.append(f"{self.position} {self.array}at[{vectors}] = {{ {empty} }};")
         return lines
 
-    def _reduced_value(self, scope: Scope) -> str:
+    def entering(self, scope: Scope) -> str:
+        """The value, as it is accumulated."""
         name = self.form.values.name(self.value, scope)
         return self.accumulation.enter(name, self.form.lanes.count)
 
@@ -398,7 +401,7 @@ class _Accumulator:
         """One vector of which `m` lanes count."""
         count = self.form.lanes.count
         name = self.form.values.new_name("y")
-        value = self._reduced_value(scope)
+        value = self.entering(scope)
         if self.is_arg:
             self._arg_tail(scope, value, name, u)
             return
@@ -423,7 +426,7 @@ class _Accumulator:
 
     def fast_step(self, scope: Scope, u: int) -> None:
         """One whole vector, in registers."""
-        value, register = self._reduced_value(scope), f"{self.array}_{u}"
+        value, register = self.entering(scope), f"{self.array}_{u}"
         if self.is_arg:
             call = f"fb_{self.operation}_{self.vector}(&{register}, &{register}at, "
             scope.add(f"{call}{value}, {self._positions('r - block')});")

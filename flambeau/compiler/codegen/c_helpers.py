@@ -208,6 +208,18 @@ def _tail(kind: str, lanes: int) -> str:
     )
 
 
+def _pick(kind: str, lanes: int) -> str:
+    """Elements of two vectors, side by side, by their numbers there."""
+    v, t, i = f"{kind}x{lanes}", f"{kind}x1", signed_kind(kind)
+    return (
+        f"static inline {v} fb_pick_{v}({v} a, {v} b, {i}x{lanes} i) {{\n"
+        f"#if __has_builtin(__builtin_shuffle)\n  return __builtin_shuffle(a, b, i);\n#else\n"
+        f"  union {{ {v} v[2]; {t} t[{2 * lanes}]; }} u = {{ {{ a, b }} }};\n"
+        f"  for (int l = 0; l < {lanes}; ++l) a[l] = u.t[i[l] & {2 * lanes - 1}];\n"
+        f"  return a;\n#endif\n}}\n"
+    )
+
+
 def combine(operation: str, kind: str, lanes: int, a: str, x: str) -> str:
     """C expression that adds the element `x` to the running value `a`."""
     if operation in ("sum", "prod"):
@@ -436,6 +448,7 @@ MEMORY: dict[str, Builder] = {
 
 REDUCTION: dict[str, Builder] = {
     "tail": _tail,
+    "pick": _pick,
     "max": _extremum("max"),
     "min": _extremum("min"),
     "ordermax": _order("max"),

@@ -67,9 +67,9 @@ class Accesses:
         return None if found is None else found[0].get(axis, 0)
 
     def rank(self, expression: Size) -> int:
-        """Number of axes an address depends on; data counts as one."""
+        """Number of axes an address depends on; an index that is data stands for two of them."""
         found = self.affine(expression)
-        return 0 if found is None else len(found[0]) + _is_indirect(expression)
+        return 0 if found is None else len(found[0]) + 2 * _is_indirect(expression)
 
 
 def choose(accesses: Accesses) -> Axes:
