@@ -6,11 +6,13 @@ Dropout draws as PyTorch's CPU generator does (docs/random.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.samples import T, sample
+from flambeau.core.dtypes import object_of
+from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.common import shown
 from flambeau.ops.random import drawn_like
@@ -114,6 +116,63 @@ def random_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
     share = kept_share(p)
     drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
     return input * (drawn / prims.constant(share, drawn))
+
+
+@op(
+    "_native_dropout(Tensor input, Scalar p, generator? generator=None) -> (Tensor, Tensor)",
+    where="private",
+    promote="keep",
+    layout="follow",
+    runtime="p",
+    samples=lambda: iter((sample(T(3, 4), 0.5),)),
+)
+def masked_dropout(input: Node, p: Any, generator: int) -> tuple[Node, Node]:  # noqa: A002
+    """As `_dropout`, and which elements are kept."""
+    share = kept_share(p)
+    drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
+    scaled = drawn / prims.constant(share, drawn)
+    return input * scaled, prims.ne(drawn, prims.zeros_like(drawn))
+
+
+def _mask_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(3), 1.5, True), RuntimeError, "expects p to be in")
+    yield ErrorSample(sample(T(3, dtype="i64"), 0.5, True), RuntimeError, "can't be cast")
+
+
+@op(
+    "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+    where="torch",
+    host=True,
+    out=False,
+    samples=lambda: iter((sample(T(3, 4), 0.5, False), sample(T(3, 4), 1.0, True))),
+    errors=_mask_errors,
+)
+def native_dropout(input: Any, p: float, train: bool | None) -> Any:  # noqa: A002
+    """`dropout`, and the mask of the elements it kept; `train=None` is training.
+
+    Raises:
+        RuntimeError: p is not in [0, 1], or the input is not of a floating dtype.
+
+    Example:
+        >>> torch.native_dropout(torch.ones(2), 1.0, True)
+        (tensor([0., 0.]), tensor([False, False]))
+    """
+    if train is not None and not train:
+        return input.clone(), input.new_ones(input.shape, dtype=object_of("bool"))
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(
+            f"[native_dropout] bernoulli_ expects p to be in [0, 1], but got p={1 - p}\n"
+            "hint: 0 <= p <= 1"
+        )
+    if not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError(
+            "[native_dropout] result type Float can't be cast to the desired output type "
+            f"{input.dtype}\nhint: convert to a floating dtype first"
+        )
+    if p < 1.0:
+        return masked_dropout.native(input, p)
+    masked_dropout.native(input, 0.0)  # for its draws: nothing is left of the elements
+    return input * 0.0, input.new_zeros(input.shape, dtype=object_of("bool"))
 
 
 @op(

@@ -15,6 +15,7 @@ from typing import Any
 
 from flambeau import Tensor
 from flambeau.autograd import enable_grad, no_grad
+from flambeau.autograd.profiler import record_function
 from flambeau.capture import regions
 
 Closure = Callable[[], Any]
@@ -107,8 +108,8 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients, or sets them to zero."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
+        with record_function(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+            for parameter in chain.from_iterable(group["params"] for group in self.param_groups):
                 if parameter.grad is None:
                     continue
                 if set_to_none:
@@ -217,13 +218,14 @@ class _Handle:
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        for hook in self._step_pre_hooks.values():
-            changed = hook(self, args, kwargs)
-            if changed is not None:
-                args, kwargs = changed
-        result = step(self, *args, **kwargs)
-        for hook in self._step_post_hooks.values():
-            hook(self, args, kwargs)
+        with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+            for hook in self._step_pre_hooks.values():
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    args, kwargs = changed
+            result = step(self, *args, **kwargs)
+            for hook in self._step_post_hooks.values():
+                hook(self, args, kwargs)
         return result
 
     return wrapped

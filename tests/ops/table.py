@@ -51,6 +51,7 @@ class Entry:
 # Operators that draw random numbers without an argument for the generator.
 DRAWING = frozenset(
     "nn.functional.dropout private._dropout private._feature_dropout private._alpha_dropout "
+    "native_dropout private._native_dropout "
     "nn.functional.dropout1d nn.functional.dropout2d nn.functional.dropout3d alpha_dropout "
     "feature_alpha_dropout rand_like randn_like randint_like _standard_gamma "
     "nn.functional.feature_alpha_dropout nn.functional.alpha_dropout "

@@ -449,3 +449,22 @@ def test_launch_times_of_the_runtime():
         x.exp()
     assert [time.name for time in times] == ["exp: exp"] and times[0].nanoseconds > 0
     assert launch_profile() == times
+
+
+def test_ranges_of_optimizers_and_loaders():
+    from flambeau.utils.data import DataLoader, TensorDataset
+
+    layer = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    loader = DataLoader(TensorDataset(torch.randn(4, 3)), batch_size=2)
+    with torch.profiler.profile() as prof:
+        for (x,) in loader:
+            optimizer.zero_grad()
+            layer(x).sum().backward()
+            optimizer.step()
+    counts = {e.key: e.count for e in prof.key_averages() if "#" in e.key}
+    assert counts == {
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": 3,
+        "Optimizer.zero_grad#SGD.zero_grad": 2,
+        "Optimizer.step#SGD.step": 2,
+    }

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
+from flambeau.autograd.profiler import record_function
 from flambeau.utils.data.collate import default_collate, default_convert
 from flambeau.utils.data.dataset import IterableDataset
 from flambeau.utils.data.sampler import (
@@ -261,6 +262,7 @@ class _SingleIterator:
     def __iter__(self) -> _SingleIterator:
         return self
 
+    @record_function("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
     def __next__(self) -> Any:
         return self._fetcher.fetch(next(self._indices))
 
@@ -377,6 +379,7 @@ class _WorkerIterator:
     def __len__(self) -> int:
         return len(self._loader)
 
+    @record_function("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__")
     def __next__(self) -> Any:
         try:
             return self._advance()
