@@ -57,11 +57,24 @@ PASSES = {
     "panels": (text.IMAGE, text.DESTINATION, text.PHASE, text.PANEL, text.PANELS),
     "weight": (text.IMAGE, text.GATHER, text.SUMS, text.WEIGHT),
     "parts": (text.SUMS, text.PARTS),
-    "winograd": (winograd.BITS, winograd.GEOMETRY, winograd.FACTORS, winograd.TILES),
+    "winograd": (
+        winograd.BITS,
+        winograd.GEOMETRY,
+        winograd.FACTORS,
+        winograd.GATHER,
+        winograd.TILES,
+    ),
+    "winograd_gradient": (
+        winograd.BITS,
+        winograd.GEOMETRY,
+        winograd.GATHER,
+        winograd.WEIGHT,
+    ),
     "winograd_weights": (winograd.BITS, winograd.GEOMETRY, winograd.FACTORS, winograd.PACK),
     "depthwise": (text.IMAGE, text.DESTINATION, text.PHASE, depthwise.PLANE, depthwise.ROWS),
     "depthwise_weight": (text.IMAGE, depthwise.PLANE, depthwise.WEIGHT),
 }
+_MULTIPLY = ("places", "weight", "winograd", "winograd_gradient")
 _LANES = 16  # sums of a tap of a depthwise gradient, whatever the vector width
 _TAPS = 9  # of a depthwise gradient summed at a time
 
@@ -118,7 +131,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
         ("direct", _direct_sums(micro)),
     ):
         names[name] = spelled(value, names)
-    parts = [micro.text()] if which in ("places", "weight", "winograd") else []
+    parts = [micro.text()] if which in _MULTIPLY else []
     if parts or which in ("winograd_weights", "panels"):
         parts.append(micro.packing(micro.kind))
     if which in ("places", "winograd"):

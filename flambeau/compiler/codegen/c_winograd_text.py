@@ -17,6 +17,8 @@ from __future__ import annotations
 
 # Elements of a channel sum that are one chain of FMAs: part of the semantics.
 CHAIN = 32
+# Squares of a gradient of the weight that are one chain.
+BLOCK = 64
 
 
 def _along(names: list[str], kind: str) -> list[str]:
@@ -71,6 +73,42 @@ def weights(vector: str) -> str:
         along([f"g[{3 * r + c}]" for c in range(3)], to, f"s{r}")
     for c in range(4):
         along([f"h{r}{c}" for r in range(3)], [f"u[{4 * r + c}]" for r in range(4)], f"t{c}")
+    return "\n".join(lines)
+
+
+def spread(vector: str) -> str:
+    """Statements that turn x00 .. x11 into v[0] .. v[15]: the transpose of `results`."""
+    lines = []
+    for r in range(2):
+        a, b = f"x{r}0", f"x{r}1"
+        for c, value in enumerate((a, f"{a} + {b}", f"{a} - {b}", f"-{b}")):
+            lines.append(f"    const {vector} h{r}{c} = {value};")
+    for c in range(4):
+        a, b = f"h0{c}", f"h1{c}"
+        for r, value in enumerate((a, f"{a} + {b}", f"{a} - {b}", f"-{b}")):
+            lines.append(f"    v[{4 * r + c}] = {value};")
+    return "\n".join(lines)
+
+
+def taps(vector: str) -> str:
+    """Statements that turn the 16 sums at `m` into y[0] .. y[8]: the transpose of `weights`."""
+    lines = [f"  const {vector} half = fb_splat_{vector}(0.5);"]
+
+    def along(of: list[str], to: list[str], name: str) -> None:
+        a, b, c, d = of
+        lines.append(f"  const {vector} {name} = ({b} + {c}) * half;")
+        lines.append(f"  {to[0]} = {a} + {name};")
+        lines.append(f"  {to[1]} = ({b} - {c}) * half;")
+        lines.append(f"  {to[2]} = {name} + {d};")
+
+    for r in range(4):
+        for c in range(4):
+            place = f"*(const {vector} *)(m + {4 * r + c} * pitch)"
+            lines.append(f"  const {vector} m{r}{c} = {place};")
+        to = [f"const {vector} h{r}{c}" for c in range(3)]
+        along([f"m{r}{c}" for c in range(4)], to, f"s{r}")
+    for c in range(3):
+        along([f"h{r}{c}" for r in range(4)], [f"y[{3 * r + c}]" for r in range(3)], f"t{c}")
     return "\n".join(lines)
 
 
@@ -173,8 +211,8 @@ void @fb@(@arguments@) {
 }
 """
 
-# Tiles of results.
-TILES = """\
+# The factors of the image: read by what multiplies them.
+GATHER = """\
 #ifdef @wide@
 /* Bits [low, high) of 64, of which none may be there. */
 static inline FB_ALWAYS unsigned long long @fb@_columns(long long high, long long low) {
@@ -240,12 +278,12 @@ static inline FB_ALWAYS void @fb@_square(const @T@ *const *line, long long step,
 @square@
 }
 
-/* The 16 factors of `depth` channels of a piece: to[f * pitch + k * @W@]. */
+/* The 16 factors of `depth` channels of a piece: to[f * pitch + k * row]. */
 static inline FB_ALWAYS void @fb@_channels(const @T@ **line, long long channel, long long step,
                                            const unsigned long long *inside, int wide,
                                            long long depth, @K@x1 *to, long long pitch,
-                                           long long room) {
-  for (long long k = 0; k < depth; ++k, to += @W@) {
+                                           long long row, long long room) {
+  for (long long k = 0; k < depth; ++k, to += row) {
     @V@ v[16];
     @fb@_square(line, step, inside, wide, v);
     for (int r = 0; r < 4; ++r) line[r] += inside[r] ? channel : 0;
@@ -257,7 +295,7 @@ static inline FB_ALWAYS void @fb@_channels(const @T@ **line, long long channel, 
 }
 
 static void @fb@_factors(const @fb@_image *s, const @fb@_piece *e, long long first,
-                         long long depth, @K@x1 *to, long long pitch) {
+                         long long depth, @K@x1 *to, long long pitch, long long row) {
   const @T@ *line[4];
   unsigned long long inside[4], columns = 0;
   const long long x = 2 * e->at[1] + s->offset[1], y = 2 * e->at[0] + s->offset[0];
@@ -268,15 +306,19 @@ static void @fb@_factors(const @fb@_image *s, const @fb@_piece *e, long long fir
     inside[r] = y + r >= 0 && y + r < s->extent[0] ? columns : 0;
     line[r] = inside[r] ? from + (y + r) * s->step[0] + x * s->step[1] : s->data;
   }
+  const long long room = row - e->lane;
   to += e->lane;
   if (s->step[1] == 1 && e->count <= @L@ / 2)
-    @fb@_channels(line, s->channel, 1, inside, 0, depth, to, pitch, @W@ - e->lane);
+    @fb@_channels(line, s->channel, 1, inside, 0, depth, to, pitch, row, room);
   else if (s->step[1] == 1)
-    @fb@_channels(line, s->channel, 1, inside, 1, depth, to, pitch, @W@ - e->lane);
+    @fb@_channels(line, s->channel, 1, inside, 1, depth, to, pitch, row, room);
   else
-    @fb@_channels(line, s->channel, s->step[1], inside, 1, depth, to, pitch, @W@ - e->lane);
+    @fb@_channels(line, s->channel, s->step[1], inside, 1, depth, to, pitch, row, room);
 }
+"""
 
+# Tiles of results.
+TILES = """\
 /* The four results of a vector of squares. */
 static inline FB_ALWAYS void @fb@_add(const @K@x1 *m, long long pitch, @V@ *y) {
 @results@
@@ -381,7 +423,8 @@ void @fb@(@arguments@) {
     if (count < @W@) __builtin_memset(factors, 0, 16 * pitch * sizeof(@K@x1));
     for (long long k = 0; k < s.depth; k += @CHUNK@) {
       const long long depth = @fb@_min(@CHUNK@, s.depth - k);
-      for (int i = 0; i < found; ++i) @fb@_factors(&s, pieces + i, k, depth, factors, pitch);
+      for (int i = 0; i < found; ++i)
+        @fb@_factors(&s, pieces + i, k, depth, factors, pitch, @W@);
       if ($column_tiles == 1) {
         for (long long i = 0; i < rows; i += @R@) {
           const long long height = @fb@_min(@R@, rows - i);
@@ -405,6 +448,141 @@ void @fb@(@arguments@) {
 }
 """
 
+# Gradients of the weight: squares of 2 x 2 places of the gradient are spread to 16 numbers, which
+# are multiplied by the factors of the image, summed over squares and added up to 3 x 3 taps.
+WEIGHT = """\
+/* The 16 numbers of `depth` channels of a piece of the gradient: to[f * pitch + k * row]. */
+static void @fb@_spread(const @fb@_image *g, const @fb@_piece *e, long long first,
+                        long long depth, @K@x1 *to, long long pitch, long long row) {
+  const @T@ *from = g->data + e->batch * g->batch + first * g->channel, *line[2];
+  unsigned long long inside[2], columns = 0;
+  const long long x = 2 * e->at[1], y = 2 * e->at[0], room = row - e->lane;
+  for (long long l = 0; l < 2 * e->count; ++l)
+    if (x + l < g->extent[1]) columns |= 1ull << l;
+  for (long long r = 0; r < 2; ++r) {
+    inside[r] = y + r < g->extent[0] ? columns : 0;
+    line[r] = inside[r] ? from + (y + r) * g->step[0] + x * g->step[1] : g->data;
+  }
+  to += e->lane;
+  for (long long k = 0; k < depth; ++k, to += row) {
+    @V@ x00, x01, x10, x11, c, d, v[16];
+    @fb@_line(line[0], g->step[1], inside[0], 1, &x00, &x01, &c, &d);
+    @fb@_line(line[1], g->step[1], inside[1], 1, &x10, &x11, &c, &d);
+@spread_square@
+    for (int r = 0; r < 2; ++r) line[r] += inside[r] ? g->channel : 0;
+    if (room >= @L@)
+      for (int f = 0; f < 16; ++f) *(@V@ *)(to + f * pitch) = v[f];
+    else
+      for (int f = 0; f < 16; ++f) fb_storem_@V@(to + f * pitch, v[f], room);
+  }
+}
+
+/* Blocks of a vector of channels by a vector of squares: channels become the inner index. */
+static void @fb@_turned(const @K@x1 *block, long long used, long long height, @K@x1 *to,
+                        long long pitch, long long width) {
+  for (long long f = 0; f < 16; ++f, block += @L@ * (@L@ + 1), to += pitch) {
+    @V@ r[@L@];
+    for (long long i = 0; i < @L@; ++i) r[i] = *(const @V@ *)(block + i * @L@);
+    @pack@_turn(r);
+    for (long long l = 0; l < used; ++l)
+      if (height >= @L@) *(@V@ *)(to + l * width) = r[l];
+      else fb_storem_@V@(to + l * width, r[l], height);
+  }
+}
+
+/* The nine taps of a vector of channels. */
+static inline FB_ALWAYS void @fb@_taps(const @K@x1 *m, long long pitch, @V@ *y) {
+@taps@
+}
+
+/* Sums of one row become weights of channels [first, first + count). */
+static void @fb@_place(const @K@x1 *m, long long pitch, long long count, @T@ *out,
+                       long long channel, long long step1, long long step2) {
+  for (long long j = 0; j < count; j += @L@, m += @L@) {
+    @V@ y[16] = {{0}};
+    @fb@_taps(m, pitch, y);
+    const long long used = @fb@_min(@L@, count - j);
+#ifdef @wide@
+    if (step2 == 1 && step1 == 3) {
+      @pack@_turn(y);
+      for (long long l = 0; l < used; ++l, out += channel) fb_storem_@V@(out, y[l], 9);
+      continue;
+    }
+#endif
+    for (long long l = 0; l < used; ++l, out += channel)
+      for (long long t = 0; t < 9; ++t)
+        out[t / 3 * step1 + t % 3 * step2] = ((const @K@x1 *)&y[t])[l];
+  }
+}
+
+void @fb@(@arguments@) {
+  const long long tiles = $column_tiles * $row_tiles;
+  const long long left_pitch = $rows * @block_of_squares@ + 32, sums = $rows * $columns + 32;
+  const long long slab_pitch = @block_of_squares@ * @W@ + 32, block_pitch = @L@ * (@L@ + 1);
+  @K@x1 *left = (@K@x1 *)scratch, *slab = left + 16 * left_pitch;
+  @K@x1 *tile = slab + 16 * slab_pitch, *block = tile + 16 * sums;
+  @fb@_image s, g;
+  @fb@_piece pieces[@block_of_squares@ / @L@][@L@];
+  int found[@block_of_squares@ / @L@];
+  @fb@_geometry(n, &s);
+  g = s;
+  g.batch = $ys_batch; g.channel = $ys_channel; g.step[0] = $ys1; g.step[1] = $ys2;
+  g.extent[0] = $y1; g.extent[1] = $y2;
+  g.data = (const @T@ *)p[0];
+  s.data = (const @T@ *)p[1];
+  const long long total = $batch * s.squares[0] * s.squares[1];
+  __builtin_memset(block, 0, 16 * block_pitch * sizeof(@K@x1));
+  for (long long chunk = begin; chunk < end; ++chunk) {
+    const long long part = chunk / tiles, column = chunk % $column_tiles * $columns;
+    const long long row = chunk % tiles / $column_tiles * $rows;
+    const long long rows = @fb@_min($rows, $outer - row);
+    const long long count = @fb@_min($columns, $inner - column);
+    const long long first = part * $part, last = @fb@_min(total, first + $part);
+    if (rows <= 0 || count <= 0) continue;
+    if (first >= last)
+      for (long long i = 0; i < 16 * sums; ++i) tile[i] = 0;
+    for (long long k = first; k < last; k += @block_of_squares@) {
+      const long long depth = @fb@_min(@block_of_squares@, last - k);
+      for (long long q = 0; q < depth; q += @L@) {
+        const long long used = @fb@_min(@L@, depth - q);
+        found[q / @L@] = @fb@_pieces(&s, k + q, used, pieces[q / @L@]);
+        for (long long i = 0; i < rows; i += @R@) {
+          const long long height = @fb@_min(@R@, rows - i);
+          for (int e = 0; e < found[q / @L@]; ++e)
+            @fb@_spread(&g, pieces[q / @L@] + e, row + i, height, block, block_pitch, @L@);
+          @fb@_turned(block, used, height, left + i * @block_of_squares@ + q * height, left_pitch,
+                      height);
+        }
+      }
+      for (long long j = 0; j < count; j += @W@) {
+        for (long long q = 0; q < depth; q += @L@)
+          for (long long h = 0; h < @W@ && j + h < count; h += @L@) {
+            const long long channels = @fb@_min(@L@, count - j - h);
+            for (int e = 0; e < found[q / @L@]; ++e)
+              @fb@_factors(&s, pieces[q / @L@] + e, column + j + h, channels, block, block_pitch,
+                           @L@);
+            @fb@_turned(block, @fb@_min(@L@, depth - q), @L@, slab + q * @W@ + h, slab_pitch, @W@);
+          }
+        for (long long f = 0; f < 16; ++f)
+          for (long long i = 0; i < rows; i += @R@)
+            @micro@(@fb@_min(@R@, rows - i), depth,
+                    left + f * left_pitch + i * @block_of_squares@, slab + f * slab_pitch, @W@,
+                    tile + f * sums + i * $columns + j, $columns, k > first);
+      }
+    }
+    for (long long i = 0; i < rows; ++i) {
+      const @K@x1 *m = tile + i * $columns;
+      if ($parts == 1)
+        @fb@_place(m, sums, count,
+                   (@T@ *)p[2] + (row + i) * $ws_outer + column * $ws_inner, $ws_inner, $ws1, $ws2);
+      else
+        @fb@_place(m, sums, count,
+                   (@K@x1 *)p[3] + ((part * $outer + row + i) * $inner + column) * 9, 9, 3, 1);
+    }
+  }
+}
+"""
+
 
 def choices(vector: str, lanes: int) -> dict[str, str]:
     """What the texts above leave open."""
@@ -418,4 +596,7 @@ def choices(vector: str, lanes: int) -> dict[str, str]:
         "results": results(vector),
         "weights": weights(vector),
         "read": rows_of_square(),
+        "block_of_squares": str(BLOCK),
+        "spread_square": spread(vector),
+        "taps": taps(vector),
     }

@@ -116,6 +116,9 @@ def weight(values: list[Node], reads: Reads) -> list[RoutineCall]:
         return [_depthwise(value, reads, problem)]
     micro = micro_of(value.dtype)
     columns_of = mul(problem.inner, prod(problem.weight.space))
+    if value.attribute("method") == "winograd":
+        call = winograd.weight(value, reads, problem)
+        return [call, _sum_of_parts(call, value, call.memory[-1], columns_of)]
     depth = prod((problem.x.lead[0], *problem.y.space))
     rows, row_tiles = cut(problem.outer, GRADIENT_ROWS // micro.rows, 1, 1, micro.rows)
     wanted = ceildiv(FEWEST, maximum(mul(row_tiles, problem.groups), 1))
