@@ -303,7 +303,8 @@ std::vector<int32_t> live_values(const Recorder* r) {
 
 Words stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact) {
   Words key;
-  key.words.reserve(r->records.size() * 5 + live.size() + 1);
+  key.words.reserve(r->records.size() * 5 + live.size() + 2);
+  key.words.push_back(r->tuned);
   for (const Record& record : r->records) {
     key.words.push_back(exact ? record.instance->id : record.instance->plan->id);
     for (int32_t v : record.operands) key.words.push_back(static_cast<uint64_t>(v) + 1);
@@ -629,6 +630,7 @@ void record_enter() {
   active_recorder =
       spare_recorder != nullptr ? std::exchange(spare_recorder, nullptr) : new Recorder();
   active_recorder->epoch = next_epoch++;
+  active_recorder->tuned = false;
 }
 
 // Flushes at the end of the outermost region, also after an error, which stays set.
@@ -668,6 +670,12 @@ PyObject* record_begin(PyObject*, PyObject*) {
 PyObject* record_end(PyObject*, PyObject* argument) {
   const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "end of region";
   if (!record_leave(reason)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// record_tune(): from now on, till the end of the outermost region.
+PyObject* record_tune(PyObject*, PyObject*) {
+  if (active_recorder != nullptr) active_recorder->tuned = true;
   Py_RETURN_NONE;
 }
 
@@ -724,6 +732,7 @@ PyObject* stream_clear(PyObject*, PyObject*) {
 PyMethodDef methods[] = {
     {"record_begin", record_begin, METH_NOARGS, "Starts recording op calls (nests)."},
     {"record_end", record_end, METH_O, "Flushes and ends the innermost region."},
+    {"record_tune", record_tune, METH_NOARGS, "The recorded streams' plans are autotuned."},
     {"record_flush", record_flush_now, METH_O, "Runs what was recorded so far."},
     {"record_suspend", record_suspend, METH_NOARGS, "Stops recording for a while."},
     {"record_resume", record_resume, METH_O, "Undoes record_suspend."},

@@ -120,6 +120,7 @@ struct Recorder {
   RecordPlace forward;             // of the next call, see record_backward_of
   std::vector<Tensor*> taped;      // owned: results that got a history, see region.cpp
   uint64_t first_sequence = 0;     // nodes from this one on are of this stream
+  bool tuned = false;              // its plans' candidates are measured
   bool kept = false;               // a region is over, but its tape may ask for inner values
   std::vector<uint32_t> versions;  // of the externals, when it was kept
   unsigned long flusher = 0;       // the thread that is flushing it now
@@ -130,8 +131,8 @@ bool record_resolve(Recorder* r, Tensor* t, int32_t* id);  // false: not part of
 void record_forget(Recorder* r);                           // ends the stream; runs nothing
 void record_drop_taped(Recorder* r);
 int32_t tensor_symbols(const Record& record, const Recorder* r);  // how many its tensors have
-// record_describe.cpp: (externals, records, live values); with_numbers: each record also tells its
-// numbers' values.
+// record_describe.cpp: (externals, records, live values, tuned); with_numbers: each record tells
+// its numbers' values, too.
 PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, bool with_numbers);
 // Exact key of the stream; `more` distinguishes plans of the same stream.
 Words record_key(const Recorder* r, const std::vector<int32_t>& live, const Words& more);

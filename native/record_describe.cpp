@@ -114,7 +114,7 @@ PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, b
   PyObject* outputs = describe_live(r, live);
   PyObject* found = nullptr;
   if (externals != nullptr && records != nullptr && outputs != nullptr)
-    found = PyTuple_Pack(3, externals, records, outputs);
+    found = PyTuple_Pack(4, externals, records, outputs, r->tuned ? Py_True : Py_False);
   Py_XDECREF(externals);
   Py_XDECREF(records);
   Py_XDECREF(outputs);

@@ -47,6 +47,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("compiler/simplify.py", "prims"): "the records say which nodes only compute: kind",
     ("compiler/prefill.py", "core"): "a command: runs the op table to fill the cache",
     ("core/specify.py", "autograd"): "a plan is built with its backward",
+    ("core/autotune.py", "compiler"): "candidates of a schedule are measured by running them",
     ("core/dispatch.py", "compiler"): "a plan is read from disk, or compiled at its first run",
     ("ops/normalization.py", "autograd.no_grad"): "running statistics are updated outside the tape",
     ("ops/dtype_rules.py", "_core"): "answers from the native dtype objects themselves",

@@ -86,7 +86,7 @@ class JointTrace(stream.StreamTrace):
 
 
 def compile_joint(
-    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live]],
+    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live], bool],
     forward_records: int,
     forward_externals: int,
     seeds: Sequence[tuple[int, int]],
@@ -95,8 +95,9 @@ def compile_joint(
     """Builds the Plan of a forward stream with its backward. Called by the native recorder.
 
     Args:
-        recorded: externals, records and live values as for `stream.compile_stream`, each record
-            with two more entries: which of its forward's numbers its own are, and their values.
+        recorded: externals, records, live values and `tuned` as for `stream.compile_stream`, each
+            record with two more entries: which of its forward's numbers its own are, and their
+            values.
         forward_records: how many of the records are the forward's; the rest is its backward.
         forward_externals: likewise; the rest are stand-ins for gradients of results.
         seeds: (value of the result, external slot of the stand-in) per result with a gradient.
@@ -106,7 +107,7 @@ def compile_joint(
     Returns:
         A Plan with a backward; None where the stream is not handled.
     """
-    externals, records, live = recorded
+    externals, records, live, tuned = recorded
     if len(externals) != forward_externals + len(seeds):
         return None  # backward reads a tensor that forward did not
     key = stream.history_key(externals[:forward_externals], records[:forward_records])
@@ -115,10 +116,10 @@ def compile_joint(
     name = None if history.hints else stream.stored_name(f"joint {parts}", *recorded)
 
     def trace_programs(history: stream.History) -> stream.Traced:
-        return _programs(*_traced(recorded, *parts, history), live)
+        return _programs(*_traced(recorded[:3], *parts, history), live)
 
     try:
-        return stream.plan_of(records, forward_records, name, history, trace_programs)
+        return stream.plan_of(records, forward_records, name, history, trace_programs, tuned)
     except NotHandledError:
         return None
 

@@ -74,7 +74,7 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
         now = time.perf_counter()
         plan = compile_it()
         if plan is not None:
-            _, records, live = parts
+            _, records, live, _ = parts
             collected.programs += 1
             collected.add("record", (now - begin) * 1e3, record_text(records, live, backward))
             text = print_graph(stream.reports[-1].graph if plan.graph is None else plan.graph)

@@ -402,7 +402,10 @@ def history_of(key: Any) -> History:
 
 
 def compile_stream(
-    externals: Sequence[External], records: Sequence[Recorded], live: Sequence[Live]
+    externals: Sequence[External],
+    records: Sequence[Recorded],
+    live: Sequence[Live],
+    tuned: bool = False,
 ) -> Any:
     """Builds the Plan of a recorded stream. Called by the native recorder.
 
@@ -411,20 +414,25 @@ def compile_stream(
         records: (plan, operand values, result values, integers, number kinds, generators, and for
             a backward its forward record and which of that one's registers the integers are).
         live: (value, external slot it overwrites or -1) of what must reach memory.
+        tuned: whether heavy calls are measured.
     """
     history = history_of(history_key(externals, records))
-    name = None if history.hints else stored_name("stream", externals, records, live)
+    name = None if history.hints else stored_name("stream", externals, records, live, tuned)
 
     def trace_graph(history: History) -> Traced:
         with collection.paused():
             trace = _traced(externals, records, live, history)
         push_environment(trace.environment)
         try:
-            return Traced(trace, graph_of(trace, live))
+            traced = Traced(trace, graph_of(trace, live))
         finally:
             pop_environment()
+        written = {slot for _, slot in live}
+        weights = [slot for slot, e in enumerate(externals) if e[4] and slot not in written]
+        traced.graph.notes["weights"] = weights  # of a program without a backward they stay
+        return traced
 
-    return plan_of(records, len(records), name, history, trace_graph)
+    return plan_of(records, len(records), name, history, trace_graph, tuned)
 
 
 class Traced(NamedTuple):
@@ -449,6 +457,7 @@ def plan_of(
     name: str | None,
     history: History,
     trace: Callable[[History], Traced],
+    tuned: bool,
 ) -> Any:
     """The Plan of a stream, and its report.
 
@@ -458,6 +467,7 @@ def plan_of(
         name: under which the plan is kept; None: it is not.
         history: what was seen before.
         trace: makes the program.
+        tuned: whether heavy calls are measured.
     """
     found = [] if name is None else stored.load(name)
     if found:
@@ -467,7 +477,7 @@ def plan_of(
         report = StreamReport(count, lambda: again().graph, known.bytes_moved)
         reports.append(report)
         debug.show(debug.PLANS, f"stream: {count} ops, a finished plan of an earlier run")
-        return _known_plan(known, report, again)
+        return _known_plan(known, report, again, tuned)
     traced = trace(history)
     symbols, numbers = traced.trace.symbols, traced.trace.hints
     history.hints.append(numbers)
@@ -476,15 +486,23 @@ def plan_of(
     reports.append(report)
     if name is not None:
         keep_programs(records)
-    return _plan(traced, report, name)
+    return _plan(traced, report, name, tuned)
 
 
 def stored_name(
-    kind: str, externals: Sequence[External], records: Sequence[Any], live: Sequence[Live]
+    kind: str,
+    externals: Sequence[External],
+    records: Sequence[Any],
+    live: Sequence[Live],
+    tuned: bool,
 ) -> str | None:
     """The name under which a stream's plan is kept; None where nothing may be."""
     if not stored.usable():
         return None
+    if tuned:
+        from flambeau.core.autotune import conditions
+
+        kind = f"{conditions()} {kind}"
     numbers: dict[str, int] = {}
     wiring = []
     for plan, *rest in records:
@@ -559,7 +577,7 @@ def _unread_draws(drawn: Sequence[Node], results: Sequence[Node]) -> list[Node]:
     return [x for x in topological(drawn) if x.op == "random" and x not in read]
 
 
-def _plan(traced: Traced, report: StreamReport, name: str | None) -> Any:
+def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -> Any:
     """The Plan of a traced stream; compiled, it is kept under `name`."""
     from flambeau.core.specify import output_spec  # not needed for streams that are known
 
@@ -581,7 +599,7 @@ def _plan(traced: Traced, report: StreamReport, name: str | None) -> Any:
         "visible": graph.visible,
         "mutated": [],
         "returns": "list",
-        "backward": traced.gradient,
+        "backward": None if traced.gradient is None else traced.gradient | {"tuned": tuned},
     }
 
     def keep(portable: dict[str, Any], kernels: list[tuple[Any, ...]]) -> None:
@@ -596,7 +614,8 @@ def _plan(traced: Traced, report: StreamReport, name: str | None) -> Any:
         stored.save(str(name), plan)
 
     def compile_plan() -> dict[str, Any]:
-        execution = compile_and_keep(graph, registers, None if name is None else keep)
+        numbers = traced.trace.hints if tuned else None
+        execution = compile_and_keep(graph, registers, None if name is None else keep, numbers)
         report.note(execution)
         return execution
 
@@ -607,13 +626,16 @@ def _plan(traced: Traced, report: StreamReport, name: str | None) -> Any:
     return native_plan(spec, backward, graph=graph, compile=compile_plan)
 
 
-def _known_plan(known: stored.StoredPlan, report: StreamReport, again: Callable[[], Traced]) -> Any:
+def _known_plan(
+    known: stored.StoredPlan, report: StreamReport, again: Callable[[], Traced], tuned: bool
+) -> Any:
     """The Plan of a stream that an earlier process compiled."""
 
     def compile_plan() -> dict[str, Any]:
         execution = stored.execution_of(known) if stored.usable() else None
         if execution is None:  # kernels were evicted, or somebody wants to see the stages
-            execution = compile_and_keep(report.graph, known.registers, None)
+            numbers = known.hints if tuned else None
+            execution = compile_and_keep(report.graph, known.registers, None, numbers)
         report.note(execution)
         return execution
 

@@ -16,6 +16,7 @@ from typing import Any
 from flambeau.compiler import debug
 from flambeau.compiler.execution import Execution, build_execution
 from flambeau.compiler.schedule import Schedule, schedule
+from flambeau.compiler.schedule.candidates import Choose
 from flambeau.compiler.simplify import simplify
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import Graph
@@ -29,6 +30,7 @@ class State:
     Attributes:
         graph: the program, simplified from the first stage on.
         registers: registers of the plan's metadata program (None: the symbols only).
+        choose: names the candidate of each heavy call (None: the cost models').
         schedule: launches and buffers.
         kernels: distinct kernels, by text.
         addresses: of compiled kernels, by text.
@@ -39,6 +41,7 @@ class State:
 
     graph: Graph
     registers: int | None = None
+    choose: Choose | None = None
     schedule: Schedule = field(default_factory=Schedule)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
@@ -53,6 +56,10 @@ def _simplify(state: State) -> None:
 
 def _schedule(state: State) -> None:
     state.schedule = schedule(state.graph)
+    _collect_kernels(state)
+
+
+def _collect_kernels(state: State) -> None:
     for launch in state.schedule.launches:
         if launch.kernel is not None:
             state.kernels.setdefault(launch.kernel.text(), launch.kernel)
@@ -80,6 +87,16 @@ def _build(state: State) -> None:
         state.addresses[text] = handle.address
         state.symbols[text] = handle.name
     state.keepalive.extend(handle.keepalive for handle in handles)
+
+
+def _tune(state: State) -> None:
+    """Another schedule of the same program, heavy calls as `choose` says. Most of its kernels are
+    those that were just compiled, side by side."""
+    state.schedule = schedule(state.graph, state.choose)
+    state.kernels = {}
+    _collect_kernels(state)
+    _verify(state)
+    _build(state)
 
 
 def _execution(state: State) -> None:
@@ -136,24 +153,29 @@ STAGES: list[Stage] = [
     ("build", _build, _kernel_text),
     ("execution", _execution, _execution_text),
 ]
+_TUNE: Stage = ("tune", _tune, lambda state: state.schedule.text())
+_TUNED_STAGES = [*STAGES[:-1], _TUNE, STAGES[-1]]
 
 
 # ------------------------------------------------------------------------------- running
 
 
-def compile_graph(graph: Graph, registers: int | None = None) -> Execution:
+def compile_graph(
+    graph: Graph, registers: int | None = None, choose: Choose | None = None
+) -> Execution:
     """Compiles a graph to an execution dictionary (docs/design.md § 5).
 
     Args:
         graph: the program.
         registers: number of registers of the plan's metadata program, which come first in the
             execution's numbering; None when there are only the graph's symbols.
+        choose: see `schedule.candidates`.
     """
-    return _compile(graph, registers).execution
+    return _compile(graph, registers, choose).execution
 
 
 def compile_portable(
-    graph: Graph, registers: int | None = None
+    graph: Graph, registers: int | None = None, choose: Choose | None = None
 ) -> tuple[Execution, Execution, list[tuple[str, ...]]]:
     """Compiles a graph, for this process and for others.
 
@@ -161,7 +183,7 @@ def compile_portable(
         The execution; the same with kernels by number instead of address; the kernels' keys in
         the cache's levels.
     """
-    state = _compile(graph, registers)
+    state = _compile(graph, registers, choose)
     numbers = {text: number for number, text in enumerate(state.kernels)}
     launches = [
         dict(made, kernel=None if launch.kernel is None else numbers[launch.kernel.text()])
@@ -194,12 +216,12 @@ def stages(graph: Graph, upto: str = "execution") -> list[tuple[str, float, str]
     return [(r.stage, r.milliseconds, r.text()) for r in _run(State(graph), upto)]
 
 
-def _compile(graph: Graph, registers: int | None) -> State:
+def _compile(graph: Graph, registers: int | None, choose: Choose | None) -> State:
     """All stages, shown to whom it concerns."""
-    state = State(graph, registers)
+    state = State(graph, registers, choose)
     if not debug.watchers and not debug.level():
         with collection.paused():
-            for _, run, _ in STAGES:
+            for _, run, _ in _stages_of(state):
                 run(state)
         return state
     if debug.level() >= debug.EVERYTHING:
@@ -208,8 +230,12 @@ def _compile(graph: Graph, registers: int | None) -> State:
     return state
 
 
+def _stages_of(state: State) -> list[Stage]:
+    return STAGES if state.choose is None else _TUNED_STAGES
+
+
 def _run(state: State, upto: str) -> Iterator[debug.Report]:
-    for name, run, text in STAGES:
+    for name, run, text in _stages_of(state):
         begin = time.perf_counter()
         run(state)
         elapsed = (time.perf_counter() - begin) * 1e3

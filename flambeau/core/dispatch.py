@@ -115,6 +115,7 @@ class Source:
         identity: text of everything that decides about that trace; None: nothing is kept.
         structure: the type of results with named fields.
         overload: the definition, where it is one.
+        tuned: whether heavy calls are measured when a Plan is compiled.
     """
 
     def __init__(
@@ -123,10 +124,12 @@ class Source:
         identity: Callable[[], str | None],
         structure: Callable[[], Any] | None = None,
         overload: Overload | None = None,
+        tuned: bool = False,
     ) -> None:
         self.specify = specify
         self.structure = structure
         self.overload = overload
+        self.tuned = tuned
         self.kept = 0
         self._identity = identity
 
@@ -149,7 +152,17 @@ class Source:
         if not stored.usable():
             return None
         identity, called = self.identity, _class_of(call)
-        return None if identity is None or called is None else stored.name_of(identity, called)
+        if identity is None or called is None:
+            return None
+        return stored.name_of(*self._conditions(call), identity, called)
+
+    def _conditions(self, call: Call) -> list[str]:
+        """What a tuned Plan depends on beside its class."""
+        if not self.tuned:
+            return []
+        from flambeau.core.autotune import conditions
+
+        return [conditions(), repr(_numbers(call))]
 
     def make(self, spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
         """The native Plan of a specification."""
@@ -220,7 +233,7 @@ def graph_op(
         name: of the op.
         signature: see `core.specify.signature_of`.
         graph: gives the Graph, which may not have been traced yet.
-        notes: may have its "fingerprint".
+        notes: may have its "fingerprint", and whether it is "tuned".
     """
 
     def specify(call: Call) -> Specification:
@@ -241,7 +254,8 @@ def graph_op(
             specs.append((integer, "SymInt", (0,), False, False, False))
         for slot in range(numbers):
             specs.append((f"c{slot}", "Scalar", (0,), False, True, False))
-        return [(tuple(specs), Source(specify, identity).build, ())]
+        source = Source(specify, identity, tuned=notes.get("tuned", False))
+        return [(tuple(specs), source.build, ())]
 
     return _core.Op(name, overloads)
 
@@ -272,7 +286,8 @@ class _Traced:
 
     def _compile(self) -> dict[str, Any]:
         keep = None if self.name is None else self.keep
-        return compile_and_keep(self.made.graph, self.made.registers, keep)
+        numbers = _numbers(self.call) if self.source.tuned else None
+        return compile_and_keep(self.made.graph, self.made.registers, keep, numbers)
 
     def keep(
         self, execution: dict[str, Any] | None = None, kernels: list[tuple[Any, ...]] | None = None
@@ -347,14 +362,29 @@ class _Known:
 
 
 def compile_and_keep(
-    graph: Graph, registers: int, keep: Callable[[dict[str, Any], list[Any]], None] | None
+    graph: Graph,
+    registers: int,
+    keep: Callable[[dict[str, Any], list[Any]], None] | None,
+    tune_for: list[int] | None = None,
 ) -> dict[str, Any]:
-    """Compiles a graph; what came of it is handed to `keep`, in terms that others understand."""
+    """Compiles a graph; what came of it is handed to `keep`, in terms that others understand.
+
+    Args:
+        graph: the program.
+        registers: of the plan's metadata program.
+        keep: see above.
+        tune_for: values of the graph's symbols for which candidates are measured; None: not at all.
+    """
     from flambeau.compiler import pipeline
 
+    choose = None
+    if tune_for is not None:
+        from flambeau.core.autotune import Tuner
+
+        choose = Tuner(graph.symbols, tune_for, graph.notes.get("weights", ()))
     if keep is None:
-        return pipeline.compile_graph(graph, registers)
-    execution, portable, keys = pipeline.compile_portable(graph, registers)
+        return pipeline.compile_graph(graph, registers, choose)
+    execution, portable, keys = pipeline.compile_portable(graph, registers, choose)
     kernels = stored.places_of(keys)
     if kernels is not None:
         keep(portable, kernels)

@@ -24,7 +24,7 @@ from flambeau.ir.kernel import Kernel
 KEYS = 128  # keys of a block: part of the semantics
 SEGMENT = 1024  # keys of a segment: part of the semantics
 LANES = 16  # of the sum of weights: part of the semantics
-TILES = 4  # tiles of queries that share a packed block of keys
+TILES = 4  # tiles of queries that share a packed block of keys, by default
 
 
 def compute_kind(dtype: str) -> str:
@@ -131,17 +131,20 @@ class Attention:
         stored: dtype of query, key, value and result.
         mask: dtype of the mask, or "".
         micro: the micro-kernels.
+        tiles: of queries that share a packed block of keys.
     """
 
     stored: str
     mask: str
     micro: Micro
+    tiles: int = TILES
 
     @staticmethod
     def of(kernel: Kernel, target: Target) -> Attention:
         """The text of a kernel's settings."""
         stored, mask = kernel.setting("dtype"), kernel.setting("mask")
-        return Attention(stored, mask, Micro.of(compute_kind(stored), target))
+        tiles = dict(kernel.settings).get("tiles", TILES)
+        return Attention(stored, mask, Micro.of(compute_kind(stored), target), int(tiles))
 
     @property
     def kind(self) -> str:
@@ -166,7 +169,7 @@ class Attention:
             "KEYS": KEYS,
             "SEGMENT": SEGMENT,
             "LANES": LANES,
-            "TILES": TILES,
+            "TILES": self.tiles,
             "micro": self.micro.name,
             "pack": self.micro.packing_name(self.stored),
             "turn": self.micro.packing_name(self.kind),

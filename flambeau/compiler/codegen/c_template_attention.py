@@ -1,7 +1,7 @@
 """Attention, forward, for many queries: tiles of queries against packed blocks of keys.
 
 Parameters: query, key, value, [mask,] out, lse. Queries of the heads that share keys are one list
-of rows (head, position). A chunk is `TILES` tiles of these rows.
+of rows (head, position). A chunk is `tiles` (a setting, default `TILES`) tiles of these rows.
 
 Sizes: 0 batch, 1 heads of the keys, 2 heads of the query for each of them, 3 queries, 4 keys, 5 and
 6 sizes of a query and of a value, 7 how many keys more than its number a query sees, 8 whether lse

@@ -1,21 +1,54 @@
-"""Launches of attention: which kernel, how many chunks, how much scratch."""
+"""Launches of attention: which kernel, how many chunks, how much scratch.
+
+What may be chosen without a change of bits, by autotuning too, are the `Blocking`s of `FORWARD` and
+`BACKWARD`.
+"""
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 
-from flambeau.compiler import targets
+from flambeau.compiler import machine, targets
 from flambeau.compiler.codegen.c_attention import KEYS, SEGMENT, TILES, compute_kind
 from flambeau.compiler.codegen.c_micro import Micro
 from flambeau.compiler.codegen.c_template_attention_backward import ROWS
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.views import Shape
-from flambeau.ir.kernel import Kernel
+from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub
 from flambeau.prims.attention import RESULTS
 
 MOST_CORES = 16  # as many heads are worked on one by one however many cores there are
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """What may be chosen of an attention.
+
+    Attributes:
+        tiles: of queries that share a packed block of keys.
+        segments: whether few queries are shared out by segments of keys.
+        whole: whether the gradients of a head are one chunk; None: where there are enough heads.
+    """
+
+    tiles: int = TILES
+    segments: bool = True
+    whole: bool | None = None
+
+
+# What is measured of attention and of its gradients, by name.
+FORWARD = {
+    "default": Blocking(),
+    "half the queries": Blocking(tiles=TILES // 2),
+    "twice the queries": Blocking(tiles=2 * TILES),
+    "keys in one go": Blocking(segments=False),
+}
+BACKWARD = {
+    "default": Blocking(),
+    "by heads": Blocking(whole=True),
+    "by keys and by queries": Blocking(whole=False),
+}
 
 
 class _Problem:
@@ -52,8 +85,10 @@ class _Problem:
         parameters: list[tuple[str, str]],
         value: Node,
         products: int = 1,
+        tiles: int = TILES,
     ) -> None:
         """Adds the kernel of a template, and estimates: so many pairs of products."""
+        settings: tuple[tuple[str, Setting], ...] = (("dtype", self.dtype), ("mask", self.mask))
         call.kernel = Kernel(
             "template",
             tuple(parameters),
@@ -63,7 +98,7 @@ class _Problem:
             1,
             (),
             template=template,
-            settings=(("dtype", self.dtype), ("mask", self.mask)),
+            settings=settings if tiles == TILES else (*settings, ("tiles", tiles)),
         )
         call.scalars = [("constant", float(value.attribute("scale")), True)]
         pairs = prod((self.batch, self.heads, self.length, self.keys))
@@ -92,18 +127,21 @@ def _result(call: RoutineCall, values: list[Node], name: str, reads: Reads) -> t
     return False, (0, 0, 0, 0)
 
 
-def attention(values: list[Node], reads: Reads) -> list[RoutineCall]:
-    """The launches of attention, forward: one for many queries, or two for few, by the sizes."""
-    problem = _Problem(values[0], 0)
+def attention(values: list[Node], reads: Reads, choice: str = "default") -> list[RoutineCall]:
+    """The launches of attention, forward: one for many queries, or two for few, by the sizes;
+    `choice` names one of `FORWARD`."""
+    problem, blocking = _Problem(values[0], 0), FORWARD[choice]
     rows = mul(problem.groups, problem.length)
-    few = minimum(1, floordiv(problem.micro.rows, maximum(rows, 1)))
-    calls = [_many(values, problem, reads), *_few(values, problem, few, reads)]
+    few: Size = 0
+    if blocking.segments:
+        few = minimum(1, floordiv(problem.micro.rows, maximum(rows, 1)))
+    calls = [_many(values, problem, reads, blocking.tiles), *_few(values, problem, few, reads)]
     for call, wanted in zip(calls, (sub(1, few), few, few)):
         call.chunks = mul(wanted, call.chunks)
     return [call for call in calls if call.chunks != 0] or calls[:1]
 
 
-def _many(values: list[Node], problem: _Problem, reads: Reads) -> RoutineCall:
+def _many(values: list[Node], problem: _Problem, reads: Reads, tiles: int) -> RoutineCall:
     value = values[0]
     call = RoutineCall(f"attention_{problem.dtype}")
     strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
@@ -114,11 +152,11 @@ def _many(values: list[Node], problem: _Problem, reads: Reads) -> RoutineCall:
         call.sizes.extend(shape)
     parameters = [(x.dtype, "r") for x in value.inputs]
     parameters += [(problem.dtype, "w"), (problem.kind, "w")]
-    problem.finish(call, "attention", parameters, value)
+    problem.finish(call, "attention", parameters, value, tiles=tiles)
     rows = mul(problem.groups, problem.length)
-    blocks = ceildiv(rows, TILES * problem.micro.columns)
+    blocks = ceildiv(rows, tiles * problem.micro.columns)
     call.chunks = prod((problem.batch, problem.kept, blocks))
-    call.scratch = _scratch(problem)
+    call.scratch = _scratch(problem, tiles)
     return call
 
 
@@ -167,13 +205,18 @@ def _decode_scratch(problem: _Problem) -> Size:
     return mul(elements + mul(pitch, 2 * rows), ITEM_SIZE[problem.kind])
 
 
-def attention_backward(values: list[Node], reads: Reads) -> list[RoutineCall]:
+def attention_backward(
+    values: list[Node], reads: Reads, choice: str = "default"
+) -> list[RoutineCall]:
     """The launches of attention's backward: one where the heads are work enough for all cores,
-    else one by keys and one by queries, which compute the weights twice."""
+    else one by keys and one by queries, which compute the weights twice; `choice` names one of
+    `BACKWARD`."""
     value = values[0]
     problem = _Problem(value, 1)
     heads = mul(problem.batch, problem.kept)
-    whole = minimum(1, floordiv(heads, min(os.cpu_count() or 1, MOST_CORES)))
+    whole = minimum(1, floordiv(heads, min(machine.current().cores, MOST_CORES)))
+    forced = BACKWARD[choice].whole
+    whole = whole if forced is None else int(forced)
     rows = mul(problem.groups, problem.length)
     apart = mul(sub(1, whole), heads)
     chunks = (
@@ -217,13 +260,13 @@ def _backward_scratch(problem: _Problem, rows: Size) -> Size:
     return mul(elements, ITEM_SIZE[problem.kind])
 
 
-def _scratch(problem: _Problem) -> Size:
+def _scratch(problem: _Problem, tiles: int) -> Size:
     """Bytes of the layout in `c_template_attention`."""
     rows, columns = problem.micro.rows, problem.micro.columns
     size, width = problem.size, problem.width
     elements = (size + width + 2 * rows) * KEYS + (size + width) * rows
     elements = elements + (2 * KEYS + 2 * rows) * columns + width * columns
-    elements = elements + (size + 2 * width + 8) * (TILES * columns)
+    elements = elements + (size + 2 * width + 8) * (tiles * columns)
     return mul(elements, ITEM_SIZE[problem.kind])
 
 

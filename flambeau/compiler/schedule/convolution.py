@@ -2,7 +2,8 @@
 
 How results are cut into tiles depends on sizes alone, so that it may be computed when a plan is
 instantiated, and never changes a bit of a result, with one exception: the sums of a weight's
-gradient are cut in `parts` where it has too few tiles to share among threads.
+gradient are cut in `parts` where it has too few tiles to share among threads. What is free is told
+by `convolution_blocking`; `choice` names one of its candidates.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flambeau.compiler.codegen.c_micro import CHUNK
+from flambeau.compiler.codegen.c_micro import CHUNK, Micro
 from flambeau.compiler.codegen.c_template_convolution import SIZES
 from flambeau.compiler.schedule import winograd
 from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
+from flambeau.compiler.schedule.convolution_blocking import FEWEST, SUMMED, Blocking, blocking
 from flambeau.compiler.schedule.convolution_problem import (
     Problem,
     cut,
@@ -31,34 +33,30 @@ from flambeau.compiler.schedule.views import contiguous
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, symbol
 
-SLABS = 8  # of a tile, at most: its windows fill a quarter of the second cache
-ROWS = 512  # of a tile, at most
-GRADIENT_ROWS = 252
-BAND = 32  # rows of a channel that stay in the first cache
-FEWEST = 4  # tiles worth having, for threads to share
 PANELS = 4  # of a tile, at least, unless there are enough tiles
 SHORTEST_PART = 2048  # of a gradient's sum
 
 
-def places(values: list[Node], reads: Reads) -> list[RoutineCall]:
+def places(values: list[Node], reads: Reads, choice: str = "default") -> list[RoutineCall]:
     """A convolution, or the gradient of its input; its last launch writes the result."""
     value = values[0]
-    problem = problem_of(value, reads)
+    problem, micro = problem_of(value, reads), micro_of(value.dtype)
+    chosen = blocking(value.op, micro, choice)
     if value.attribute("method") == "winograd":
-        return winograd.places(value, reads)
+        return winograd.places(value, reads, chosen)
     if problem.is_depthwise and (value.op == "convolution" or problem.outer == 1):
-        return [_depthwise(value, reads, problem)]
-    micro = micro_of(value.dtype)
+        return [_depthwise(value, reads, problem, chosen)]
     gradient = value.op == "convolution_input"
     stride = problem.geometry["stride"] if gradient else (1, 1, 1)
     space = problem.x.space if gradient else problem.y.space
     columns_of = prod((value.shape[0], *map(ceildiv, space, stride)))
     rows_of = problem.inner if gradient else problem.outer
-    many = ceildiv(ceildiv(columns_of, SLABS * micro.columns), 2) * 2
-    columns, column_tiles = cut(columns_of, SLABS, many, SLABS // 2, micro.columns)
+    slabs = chosen.slabs
+    many = ceildiv(ceildiv(columns_of, slabs * micro.columns), 2) * 2
+    columns, column_tiles = cut(columns_of, slabs, many, slabs // 2, micro.columns)
     parts = mul(prod(stride), problem.groups)
-    wanted = ceildiv(FEWEST, maximum(mul(column_tiles, parts), 1))
-    rows, row_tiles = cut(rows_of, ROWS // micro.rows, wanted, PANELS, micro.rows)
+    wanted = ceildiv(chosen.tiles, maximum(mul(column_tiles, parts), 1))
+    rows, row_tiles = cut(rows_of, chosen.rows // micro.rows, wanted, PANELS, micro.rows)
     call = launch(value, reads, problem)
     shared = minimum(mul(maximum(column_tiles, 1), prod(stride)) - 1, 1)
     shape = (shared, *value.inputs[1].shape)
@@ -81,13 +79,13 @@ def places(values: list[Node], reads: Reads) -> list[RoutineCall]:
     return [panels, call]
 
 
-def _depthwise(value: Node, reads: Reads, problem: Problem) -> RoutineCall:
+def _depthwise(value: Node, reads: Reads, problem: Problem, chosen: Blocking) -> RoutineCall:
     """Any of the three where groups have one channel: a chunk is a channel of the result."""
     micro = micro_of(value.dtype)
     stride, dilation = problem.geometry["stride"], problem.geometry["dilation"]
     gradient, of_weight = value.op == "convolution_input", value.op == "convolution_weight"
     reach = [mul(k - 1, d) for k, d in zip(problem.weight.space, dilation, strict=True)]
-    rows = BAND if gradient else maximum(floordiv(BAND, stride[1]), 4)
+    rows = chosen.band if gradient else maximum(floordiv(chosen.band, stride[1]), 4)
     height = mul(rows, 1 if gradient else stride[1]) + reach[1] + 1
     runs = 1 if gradient else stride[2]
     space = problem.x.space if gradient else problem.y.space
@@ -108,25 +106,33 @@ def _depthwise(value: Node, reads: Reads, problem: Problem) -> RoutineCall:
     return call
 
 
-def weight(values: list[Node], reads: Reads) -> list[RoutineCall]:
+def _weight_tiles(problem: Problem, micro: Micro, chosen: Blocking) -> tuple[dict[str, Size], Size]:
+    """Size arguments that tell the tiles of a weight's gradient, and how many tiles these are."""
+    rows, row_tiles = cut(problem.outer, chosen.rows // micro.rows, 1, 1, micro.rows)
+    wanted = ceildiv(chosen.tiles, maximum(mul(row_tiles, problem.groups), 1))
+    columns_of = mul(problem.inner, prod(problem.weight.space))
+    columns, column_tiles = cut(columns_of, chosen.slabs, wanted, 4, micro.columns)
+    sizes = {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
+    return sizes, prod((row_tiles, column_tiles, problem.groups))
+
+
+def weight(values: list[Node], reads: Reads, choice: str = "default") -> list[RoutineCall]:
     """The gradient of a convolution's weight."""
     value = values[0]
     problem = problem_of(value, reads)
     if problem.is_depthwise:
-        return [_depthwise(value, reads, problem)]
+        return [_depthwise(value, reads, problem, SUMMED)]  # its sums go band by band
     micro = micro_of(value.dtype)
     columns_of = mul(problem.inner, prod(problem.weight.space))
     if value.attribute("method") == "winograd":
         call = winograd.weight(value, reads, problem)
         return [call, _sum_of_parts(call, value, call.memory[-1], columns_of)]
     depth = prod((problem.x.lead[0], *problem.y.space))
-    rows, row_tiles = cut(problem.outer, GRADIENT_ROWS // micro.rows, 1, 1, micro.rows)
-    wanted = ceildiv(FEWEST, maximum(mul(row_tiles, problem.groups), 1))
-    columns, column_tiles = cut(columns_of, SLABS, wanted, 4, micro.columns)
-    tiles = prod((row_tiles, column_tiles, problem.groups))
+    _, tiles = _weight_tiles(problem, micro, SUMMED)
     parts = minimum(ceildiv(FEWEST, maximum(tiles, 1)), ceildiv(depth, SHORTEST_PART))
     parts = maximum(parts, 1)
     part = mul(ceildiv(ceildiv(depth, CHUNK), parts), CHUNK)
+    sizes, tiles = _weight_tiles(problem, micro, blocking(value.op, micro, choice))
     call = launch(value, reads, problem)
     read, written = (value.dtype, "r"), (value.dtype, "w")
     parameters = (read, read, written, (micro.kind, "w"))
@@ -136,10 +142,10 @@ def weight(values: list[Node], reads: Reads) -> list[RoutineCall]:
     packed = (("of", value), ("what", "parts"))
     sums = ("temporary", node("s.parts", (), packed, micro.kind, shape))
     call.add(sums)
-    sizes = {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
     call.sizes = problem.sizes({**sizes, "part": part, "parts": parts})
     call.chunks = mul(tiles, parts)
-    elements = mul(rows + 2 * micro.columns, CHUNK) + mul(rows, columns)
+    rows = sizes["rows"]
+    elements = mul(rows + 2 * micro.columns, CHUNK) + mul(rows, sizes["columns"])
     call.scratch = mul(elements, ITEM_SIZE[micro.kind])
     return [call, _sum_of_parts(call, value, sums, columns_of)]
 
@@ -160,16 +166,19 @@ def _sum_of_parts(first: RoutineCall, value: Node, sums: Any, columns: Size) -> 
 
 
 def convolution_calls(
-    cluster: Cluster, stores: dict[Node, list[Place]], reads: dict[Node, Place]
+    cluster: Cluster,
+    stores: dict[Node, list[Place]],
+    reads: dict[Node, Place],
+    choice: str = "default",
 ) -> list[RoutineCall]:
     """A convolution, and what becomes of its results: written as they are, or an epilogue."""
     value = cluster.product
     assert value is not None
     written = stores.get(value, [])
     if len(cluster.members) == 1 and len(written) == 1:
-        return places([value], lambda x: written[0] if x is value else reads[x])
+        return places([value], lambda x: written[0] if x is value else reads[x], choice)
     dense = Place(("temporary", value), contiguous(value.shape))
-    *before, last = places([value], lambda x: dense if x is value else reads[x])
+    *before, last = places([value], lambda x: dense if x is value else reads[x], choice)
     own = len(last.memory) - 1  # all but the result
     builder = EpilogueBuilder(cluster, stores, reads, (own, len(SIZES)))
     builder.check_operands([reads[operand].memory for operand in value.inputs])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
+from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, Choose, Heavy
 from flambeau.compiler.schedule.cluster import Cluster, Clustering
 from flambeau.compiler.schedule.convolution import convolution_calls
 from flambeau.compiler.schedule.flops import count_flops
@@ -114,12 +116,12 @@ class Schedule:
         return "\n".join(lines) + "\n"
 
 
-def schedule(graph: Graph) -> Schedule:
-    """Schedules a (simplified) graph."""
+def schedule(graph: Graph, choose: Choose | None = None) -> Schedule:
+    """Schedules a (simplified) graph; `choose` names the candidate of each heavy call."""
     indirect: set[int] = set()
     while True:
         try:
-            return _Scheduler(graph, indirect).run()
+            return _Scheduler(graph, indirect, choose).run()
         except InPlaceConflict as conflict:
             if conflict.slot in indirect:
                 raise
@@ -127,8 +129,9 @@ def schedule(graph: Graph) -> Schedule:
 
 
 class _Scheduler:
-    def __init__(self, graph: Graph, indirect: set[int]) -> None:
+    def __init__(self, graph: Graph, indirect: set[int], choose: Choose | None) -> None:
         self.graph = graph
+        self.choose = choose
         self.prepared: Prepared = prepare(graph, indirect)
         self.analysis = analyse(self.prepared)
         self.result = Schedule(written=self._written())
@@ -196,8 +199,9 @@ class _Scheduler:
 
     def _launches(self, cluster: Cluster, needed: set[Node]) -> list[Launch]:
         if cluster.domain is None:
-            calls = routine_calls(list(cluster.members), self.place)
-            count_flops(next(iter(cluster.members)), calls)
+            values = list(cluster.members)
+            calls = self._chosen(values[0], partial(routine_calls, values, self.place))
+            count_flops(values[0], calls)
             return [self._routine(call) for call in calls]
         stores: dict[Node, list[Place]] = {}
         for value in cluster.members:
@@ -208,12 +212,19 @@ class _Scheduler:
                 stores[value] = [self.place(value)]
         reads = {s: self.place(s) for s in cluster.sources}
         if cluster.product is not None:
-            calls = TEMPLATES[cluster.product.op](cluster, stores, reads)
+            make = partial(TEMPLATES[cluster.product.op], cluster, stores, reads)
+            calls = self._chosen(cluster.product, make)
             calls[-1].name = _name(self.graph, cluster)
             count_flops(cluster.product, calls)
             return [self._routine(call) for call in calls]
         made = Builder(cluster, stores, reads).build()
         return [] if made is None else [self._kernel(made, cluster)]
+
+    def _chosen(self, value: Node, make: Callable[[str], list[RoutineCall]]) -> list[RoutineCall]:
+        """The launches of a call, as its candidate says."""
+        if self.choose is None or value.op not in CANDIDATES:
+            return make(DEFAULT)
+        return make(self.choose(Heavy(self.graph, value, make)))
 
     def _routine(self, call: RoutineCall) -> Launch:
         buffers = [self._buffer(m) for m in call.memory]

@@ -15,7 +15,14 @@ from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
-from flambeau.compiler.schedule.product_cut import Problem, at_least, choose, model, only_if
+from flambeau.compiler.schedule.product_cut import (
+    Problem,
+    at_least,
+    candidates,
+    choose,
+    model,
+    only_if,
+)
 from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
@@ -75,9 +82,19 @@ class Operand:
 
 
 def product_calls(
-    cluster: Cluster, stores: dict[Node, list[Place]], reads: dict[Node, Place]
+    cluster: Cluster,
+    stores: dict[Node, list[Place]],
+    reads: dict[Node, Place],
+    choice: str = "default",
 ) -> list[RoutineCall]:
-    """The launches of a product and its epilogue, in order."""
+    """The launches of a product and its epilogue, in order.
+
+    Args:
+        cluster: the product, and what is computed from its elements.
+        stores: per stored member its places.
+        reads: where the operands are.
+        choice: one of `product_cut.CANDIDATES`.
+    """
     value = cluster.product
     assert value is not None
     batch: Shape = value.attribute("batch")
@@ -97,7 +114,7 @@ def product_calls(
         a, b, rows, columns = b, a, columns, rows
         order = (*order[:-2], order[-1], order[-2])
     epilogue = builder.finish(order)
-    return _Product(value, a, b, batch, (rows, columns), epilogue).calls()
+    return _Product(value, a, b, batch, (rows, columns), epilogue, choice).calls()
 
 
 def _operands(value: Node, reads: dict[Node, Place]) -> tuple[Operand, Operand]:
@@ -131,6 +148,7 @@ class _Product:
         batch: Shape,
         extents: tuple[Size, Size],
         epilogue: Epilogue,
+        choice: str,
     ) -> None:
         self.value, self.a, self.b, self.batch, self.epilogue = value, a, b, batch, epilogue
         self.kind = KINDS[value.dtype]
@@ -141,9 +159,9 @@ class _Product:
         self.block_rows = heights[target.name][0]
         self.block_columns = VECTORS * target.lanes(ITEM_SIZE[self.kind]) // self.planes
         self.depth: Size = value.attribute("depth")
-        self._cut(*extents)
+        self._cut(*extents, choice)
 
-    def _cut(self, rows: Size, columns: Size) -> None:
+    def _cut(self, rows: Size, columns: Size, choice: str) -> None:
         """The size arguments, and what follows from how the result is cut in tiles."""
         a, b = self.a, self.b
         self.batches = count(self.batch)
@@ -151,7 +169,8 @@ class _Product:
             rows, columns, self.depth, self.batches, self.planes * ITEM_SIZE[self.kind],
             self.block_rows, self.block_columns, a.dtype == b.dtype and self.planes == 1,
         )  # fmt: skip
-        made = self.cut = product_cut.cut(problem, model(problem, machine.current()))
+        blocking = candidates(model(problem, machine.current()))[choice]
+        made = self.cut = product_cut.cut(problem, blocking)
         swapped = made.swapped
         a_row, a_k = choose(swapped, b.outer, a.outer), choose(swapped, b.k, a.k)
         b_column, b_k = choose(swapped, a.outer, b.outer), choose(swapped, a.k, b.k)

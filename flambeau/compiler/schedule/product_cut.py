@@ -3,8 +3,8 @@ kernel serves all sizes.
 
 A `Blocking` is what may be chosen freely: no choice changes a bit of a result, because every
 element's sum over K has one order. `model` is the choice that the default makes, from what is
-computed and the machine's caches and cores; `CANDIDATES` are what `compile(mode="max-autotune")`
-measures beside it. Within a blocking, small products are one launch that packs as it goes; of
+computed and the machine's caches and cores; `CANDIDATES` names what `compile(mode="max-autotune")`
+measures. Within a blocking, small products are one launch that packs as it goes; of
 larger ones, operands that several tiles share are packed first. Tall, narrow products are
 computed transposed.
 """
@@ -102,7 +102,7 @@ def model(problem: Problem, machine: Machine) -> Blocking:
 
 
 def candidates(default: Blocking) -> dict[str, Blocking]:
-    """What is measured beside the default, by name; the most promising ones first."""
+    """What may be chosen, by name: the model's choice, and others around it."""
     return {
         "default": default,
         "half the panels": replace(default, panels=max(default.panels // 2, 1)),
@@ -118,6 +118,8 @@ def candidates(default: Blocking) -> dict[str, Blocking]:
         "not transposed": replace(default, transposed=False),
     }
 
+
+CANDIDATES = tuple(candidates(Blocking(0, 0, 0)))
 
 # Conditions are sizes that are 0 or 1. They are combined by minima and maxima, which stay one atom:
 # products of sums of them would be multiplied out.
@@ -205,6 +207,7 @@ def _tile_columns(
 
 
 __all__ = [
+    "CANDIDATES",
     "Blocking",
     "Cut",
     "Problem",

@@ -24,6 +24,7 @@ from flambeau.compiler.schedule import convolution
 from flambeau.compiler.schedule.attention import attention, attention_backward
 from flambeau.compiler.schedule.build import Memory, Place
 from flambeau.compiler.schedule.calls import Reads, RoutineCall, Scalar
+from flambeau.compiler.schedule.candidates import DEFAULT
 from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.node import ITEM_SIZE, Node, node
@@ -33,9 +34,9 @@ from flambeau.prims.random import EACH, INTEGERS
 from flambeau.prims.record import PRIMITIVES
 
 
-def routine_calls(values: list[Node], reads: Reads) -> list[RoutineCall]:
+def routine_calls(values: list[Node], reads: Reads, choice: str = DEFAULT) -> list[RoutineCall]:
     """The launches, in order, that compute opaque values (several values only for the results of
-    one routine)."""
+    one routine); `choice` names one of the candidates of those that have some."""
     value = values[0]
     handler = HANDLERS.get(value.op)
     if handler is None:
@@ -43,7 +44,7 @@ def routine_calls(values: list[Node], reads: Reads) -> list[RoutineCall]:
             f"[{value.op}] has no native routine for {value.dtype}\n"
             "hint: express it with other primitives"
         )
-    made = handler(values, reads)
+    made = handler(values, reads) if choice == DEFAULT else handler(values, reads, choice)
     return made if isinstance(made, list) else [made]
 
 
@@ -245,7 +246,7 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
     return "constant", float(number) if as_float else int(number), as_float
 
 
-HANDLERS: dict[str, Callable[[list[Node], Reads], RoutineCall | list[RoutineCall]]] = {
+HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "attention": attention,
     "attention_backward": attention_backward,
     "convolution_input": convolution.places,

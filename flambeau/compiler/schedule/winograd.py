@@ -10,6 +10,7 @@ from __future__ import annotations
 from flambeau.compiler.codegen.c_micro import CHUNK
 from flambeau.compiler.codegen.c_winograd_text import BLOCK
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
+from flambeau.compiler.schedule.convolution_blocking import Blocking
 from flambeau.compiler.schedule.convolution_problem import (
     Problem,
     cut,
@@ -22,8 +23,6 @@ from flambeau.compiler.schedule.convolution_problem import (
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import ceildiv, floordiv, maximum, minimum, mul, prod
 
-ROWS = 224  # of a tile, at most: its sums and the image's factors fill the second cache
-FEWEST = 4  # tiles worth having, for threads to share
 PANELS = 4  # of a tile, at least, unless there are enough tiles
 GRADIENT_ROWS = 84  # of a tile of a gradient of the weight, at most
 GRADIENT_SLABS = 2
@@ -32,7 +31,7 @@ _FACTORS = 16  # of a square and of the taps
 _PAD = 32  # elements between factors, which else lay in one set of the cache
 
 
-def places(value: Node, reads: Reads) -> list[RoutineCall]:
+def places(value: Node, reads: Reads, chosen: Blocking) -> list[RoutineCall]:
     """A convolution, or the gradient of its input."""
     problem = problem_of(value, reads)
     micro, gradient = micro_of(value.dtype), value.op == "convolution_input"
@@ -42,8 +41,8 @@ def places(value: Node, reads: Reads) -> list[RoutineCall]:
         rows_of, depth, space = depth, rows_of, problem.x.space
     squares = prod((value.shape[0], ceildiv(space[1], 2), ceildiv(space[2], 2)))
     column_tiles = ceildiv(squares, micro.columns)
-    wanted = ceildiv(FEWEST, maximum(column_tiles, 1))
-    rows, row_tiles = cut(rows_of, ROWS // micro.rows, wanted, PANELS, micro.rows)
+    wanted = ceildiv(chosen.tiles, maximum(column_tiles, 1))
+    rows, row_tiles = cut(rows_of, chosen.factor_rows // micro.rows, wanted, PANELS, micro.rows)
     call = launch(value, reads, problem)
     shared = minimum(maximum(column_tiles, 1) - 1, 1)
     padded = mul(rows_of, depth) + mul(_PAD, ceildiv(depth, CHUNK))
