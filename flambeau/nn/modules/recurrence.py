@@ -24,6 +24,7 @@ def _native(name: str) -> Any:
 
 Cell = Callable[[Any, State], tuple[Any, State]]
 LEAST_STEPS = 4  # that pay for laying out the weight
+LARGEST_WEIGHT = 1 << 20  # elements; a larger one does not stay in a cache between steps
 
 
 class StateWeight:
@@ -39,7 +40,8 @@ class StateWeight:
         """Lays out the weight where that pays."""
         self.weight, self.bias = weight, bias
         self.gates_apart = None
-        if steps >= LEAST_STEPS and weight.dtype in (torch.float32, torch.float64):
+        exact = weight.dtype in (torch.float32, torch.float64)
+        if exact and steps >= LEAST_STEPS and weight.numel() <= LARGEST_WEIGHT:
             split = weight.reshape(-1, hidden_size, weight.shape[1])
             self.gates_apart = split.transpose(1, 2).contiguous()
 
