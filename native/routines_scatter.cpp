@@ -137,6 +137,53 @@ void put_line(T* out, int64_t targets, const int64_t* index, int64_t index_step,
   put_in_order<T, kMode>(out, index, index_step, source, source_step, count);
 }
 
+// ---- rows: one index per run of neighbours
+
+template <typename T>
+struct Rows {
+  T* out;
+  int64_t out_step, targets;
+  const int64_t* index;
+  int64_t index_step;
+  const T* source;
+  int64_t source_step, count, width;
+};
+
+// Rows of targets, each written by one thread. Which positions have a thread's targets is found in
+// blocks and without branches: targets in no order would make the processor guess.
+template <typename T, Mode kMode>
+void put_row_range(const Rows<T>& r, int64_t first, int64_t last) {
+  constexpr int64_t kBlock = 1024;
+  const uint64_t range = static_cast<uint64_t>(last - first);
+  int64_t positions[kBlock];
+  for (int64_t block = 0; block < r.count; block += kBlock) {
+    const int64_t end = std::min(r.count, block + kBlock);
+    int64_t found = 0;
+    for (int64_t i = block; i < end; ++i) {
+      positions[found] = i;
+      found += static_cast<uint64_t>(r.index[i * r.index_step] - first) < range;
+    }
+    for (int64_t k = 0; k < found; ++k) {
+      const int64_t i = positions[k];
+      combine_run<T, kMode>(r.out + r.index[i * r.index_step] * r.out_step,
+                            r.source + i * r.source_step, r.width);
+    }
+  }
+}
+
+// False where there are too few targets for all threads: then columns are better shared out.
+template <typename T, Mode kMode>
+bool put_rows(const Rows<T>& r) {
+  const int64_t threads = get_num_threads();
+  const bool small = threads == 1 || r.count * r.width < 4 * kPiece;
+  if (!small && r.targets < 16 * threads) return false;
+  const int64_t pieces = small ? 1 : r.width >= 32 ? 4 * threads : threads;
+  parallel(pieces, 1, [&](int64_t begin, int64_t end) {
+    put_row_range<T, kMode>(r, begin * r.targets / pieces, end * r.targets / pieces);
+  });
+  return true;
+}
+
 // ---- scatter: one index per element, along one axis
 
 struct ScatterShape {
@@ -217,6 +264,11 @@ const char* scatter(const RoutineContext& c) {
     return nullptr;
   }
   const Steps column = inner < 0 ? Steps{} : Steps{s.out[inner], s.index[inner], s.source[inner]};
+  if (lines == 1 && column.index == 0 && column.out == 1 && column.source == 1) {
+    const Rows<T> rows{out,    step.out,    c.n[2 + 4 * ndim], index, step.index,
+                       source, step.source, depth,             width};
+    if (put_rows<T, kMode>(rows)) return nullptr;
+  }
   parallel(lines * width, std::max<int64_t>(1, kPiece / depth), [&](int64_t begin, int64_t end) {
     while (begin < end) {  // one line, or the part of it that is ours
       const int64_t line = begin / width, first = begin % width;
@@ -257,33 +309,6 @@ void put_columns(const RoutineContext& c, const PutShape& s, int64_t outer, int6
   }
 }
 
-// Only the targets first .. last: what several threads may do at once. Which positions have them is
-// found in blocks and without branches, which targets in no order would make the processor guess.
-template <typename T, Mode kMode>
-void put_targets(const RoutineContext& c, const PutShape& s, int64_t first, int64_t last) {
-  constexpr int64_t kBlock = 1024;
-  T* out = pointer<T>(c, 0);
-  const T* source = pointer<T>(c, 1);
-  const uint64_t range = static_cast<uint64_t>(last - first);
-  int64_t targets[kBlock], positions[kBlock];
-  for (int64_t block = 0; block < s.count; block += kBlock) {
-    const int64_t end = std::min(s.count, block + kBlock);
-    int64_t found = 0;
-    for (int64_t i = block; i < end; ++i) {
-      const int64_t target = target_of(c, s, i);
-      targets[found] = target;
-      positions[found] = i;
-      found += static_cast<uint64_t>(target - first) < range;
-    }
-    for (int64_t k = 0; k < found; ++k) {
-      for (int64_t o = 0; o < s.outer; ++o) {
-        combine_run<T, kMode>(out + (o * s.targets + targets[k]) * s.inner,
-                              source + (o * s.count + positions[k]) * s.inner, s.inner);
-      }
-    }
-  }
-}
-
 template <typename T, Mode kMode>
 const char* put(const RoutineContext& c) {
   PutShape s{c.n[0], c.n[1], c.n[2], c.n[3], 1, c.n + 4};
@@ -295,26 +320,19 @@ const char* put(const RoutineContext& c) {
                        s.count);
     return nullptr;
   }
-  const int64_t threads = get_num_threads();
-  const int64_t columns = threads == 1 ? s.inner : 64;
-  const int64_t blocks = (s.inner + columns - 1) / columns;
-  // Whole rows are read and written fastest, but few targets may all be those of one thread.
-  const bool many = s.outer == 1 && threads > 1 && s.targets >= 16 * threads;
-  if (!many && s.outer * blocks >= 2 * threads) {
-    const int64_t grain = std::max<int64_t>(1, kPiece / (s.count * std::min(columns, s.inner)));
-    parallel(s.outer * blocks, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
-        const int64_t first = b % blocks * columns;
-        put_columns<T, kMode>(c, s, b / blocks, first, std::min(s.inner, first + columns));
-      }
-    });
-    return nullptr;
+  if (s.dims == 1 && s.outer == 1) {
+    const Rows<T> rows{pointer<T>(c, 0), s.inner, s.targets, pointer<int64_t>(c, 2), 1,
+                       pointer<T>(c, 1), s.inner, s.count, s.inner};
+    if (put_rows<T, kMode>(rows)) return nullptr;
   }
-  // Every piece reads all indices.
-  const bool small = threads == 1 || s.count * s.inner * s.outer < 4 * kPiece;
-  const int64_t pieces = small ? 1 : std::min(s.inner >= 32 ? 4 * threads : threads, s.targets);
-  parallel(pieces, 1, [&](int64_t begin, int64_t end) {
-    put_targets<T, kMode>(c, s, begin * s.targets / pieces, end * s.targets / pieces);
+  const int64_t columns = get_num_threads() == 1 ? s.inner : std::min<int64_t>(s.inner, 64);
+  const int64_t blocks = (s.inner + columns - 1) / columns;
+  const int64_t grain = std::max<int64_t>(1, kPiece / (s.count * columns));
+  parallel(s.outer * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = b % blocks * columns;
+      put_columns<T, kMode>(c, s, b / blocks, first, std::min(s.inner, first + columns));
+    }
   });
   return nullptr;
 }
