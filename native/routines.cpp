@@ -12,18 +12,9 @@
 // argsort_<t real>           x, indices                      rows, length, descending
 // select_<t real>            x, values, indices              rows, length, first, count, descending
 //     Elements first .. first + count of the stable sort of each row: [rows, count].
-// mode_<t real>              x, value, index                 rows, length
-//     Most frequent value, the smallest of several; index of its last occurrence.
 // searchsorted_<t real>      sorted, values, out, sorter?    rows, length, count, right,
 //     sorted: [rows, length] (or [length] with            sorted row stride, has_sorter
 //     row stride 0), values, out(i64): [rows, count].
-// nonzero_count_<t>          x, count                        numel
-// nonzero_fill_<t>           x, out                          ndim, sizes...
-//     out(i64): [count, ndim], row-major order.
-// masked_count               mask, count                     numel            (mask: bool)
-// masked_select_<t>          x, mask, out                    numel
-// masked_scatter_<t>         out, mask, source, error        numel, source numel
-//     error.value = the number needed when the source is too short.
 // scatter_<mode>_<t>         out, index, source              ndim, axis, index sizes[ndim],
 //     out[.., index[i], ..] (mode)= source[i] in        out strides[ndim], index strides[ndim],
 //     row-major order of i; a stride of 0 in the        source strides[ndim], out size
@@ -33,17 +24,6 @@
 //     tensors of [count]; applied in increasing position, so equal targets are deterministic.
 // take_add_<t>               out, source, index              count, outer, inner, 1, D
 //     The transpose of `take`; the same as put_add_<t> with d = 1.
-// bincount                   x, out                          numel, bins      (x, out: i64)
-// bincount_<f32|f64>         x, weights, out                 numel, bins      (x: i64)
-// histc_<f32|f64>            x, out                          numel, bins      low, high
-// unique_<t real>            sorted, order?, values,         numel, has_order
-//                            inverse, counts, total
-//     Runs of equal values of `sorted` (NaN differs from itself); inverse[order[i]] = number of the
-//     run. values, counts have room for numel; total: [1]. Without order: unique_consecutive.
-// sort_rows_<t real>         x, order                        rows, length
-//     Stable lexicographic order of the rows.
-// unique_rows_<t real>       x, order?, first, inverse,      rows, length, has_order
-//                            counts, total                   first: row number of each run's first
 // random_uniform_<half|f32|f64>      out, generator          numel            low, high
 // random_normal_<half|f32|f64>       out, generator          numel            mean, std
 // random_normal_sequential_<float>   out, generator          numel            mean, std

@@ -44,15 +44,6 @@ struct KeyOf<Half> : FloatKeyOf<Half, uint16_t, 0x7c00> {};
 template <>
 struct KeyOf<BFloat16> : FloatKeyOf<BFloat16, uint16_t, 0x7f80> {};
 
-template <typename T>
-bool same_value(T a, T b) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return to_float(a) == to_float(b);
-  } else {
-    return a == b;
-  }
-}
-
 // Adds `prefix_<dtype>` for every real dtype. `Make` has a static member template `get<T>()`.
 template <typename Make>
 void add_for_real(RoutineList* list, const std::string& prefix) {

@@ -1,5 +1,5 @@
 // Sorting along rows: sort, argsort, and the elements at some places of the sorted row (topk,
-// kthvalue, median), mode, and the order of whole rows.
+// kthvalue, median).
 //
 // All of them order (key, position) pairs, which are distinct, so the result is one well-defined
 // permutation whatever the algorithm: the stable sort. Where key and position fit in 32 bits each,
@@ -474,49 +474,6 @@ const char* select(const RoutineContext& c) {
   });
 }
 
-// ---- others
-
-template <typename T>
-const char* mode(const RoutineContext& c) {
-  const T* x = pointer<T>(c, 0);
-  T* values = pointer<T>(c, 1);
-  int64_t* indices = pointer<int64_t>(c, 2);
-  RowWork work(c.n[0], c.n[1]);
-  work.pieces = 1;
-  return for_rows(c.n[0], work, [&](int64_t r) {
-    return sort_row(x + r * work.n, work, false, [=](auto* items, int64_t, int64_t n) {
-      int64_t best = 0, longest = 0;
-      for (int64_t begin = 0; begin < n;) {
-        int64_t end = begin + 1;
-        while (end < n && items[end].key() == items[begin].key()) ++end;
-        if (end - begin > longest) {
-          longest = end - begin;
-          best = end - 1;
-        }
-        begin = end;
-      }
-      indices[r] = items[best].position();
-      values[r] = x[r * n + indices[r]];
-    });
-  });
-}
-
-template <typename T>
-const char* sort_rows(const RoutineContext& c) {
-  const T* x = pointer<T>(c, 0);
-  int64_t* order = pointer<int64_t>(c, 1);
-  const int64_t rows = c.n[0], n = c.n[1];
-  for (int64_t r = 0; r < rows; ++r) order[r] = r;
-  std::stable_sort(order, order + rows, [&](int64_t a, int64_t b) {
-    for (int64_t i = 0; i < n; ++i) {
-      const auto left = KeyOf<T>::key(x[a * n + i]), right = KeyOf<T>::key(x[b * n + i]);
-      if (left != right) return left < right;
-    }
-    return false;
-  });
-  return nullptr;
-}
-
 #define FB_MAKE(Name, function)    \
   struct Name {                    \
     template <typename T>          \
@@ -527,8 +484,6 @@ const char* sort_rows(const RoutineContext& c) {
 FB_MAKE(Sort, sort);
 FB_MAKE(Argsort, argsort);
 FB_MAKE(Select, select);
-FB_MAKE(Mode, mode);
-FB_MAKE(SortRows, sort_rows);
 #undef FB_MAKE
 
 }  // namespace
@@ -537,8 +492,6 @@ void add_sort_routines(RoutineList* list) {
   add_for_real<Sort>(list, "sort_");
   add_for_real<Argsort>(list, "argsort_");
   add_for_real<Select>(list, "select_");
-  add_for_real<Mode>(list, "mode_");
-  add_for_real<SortRows>(list, "sort_rows_");
 }
 
 }  // namespace fb
