@@ -265,8 +265,8 @@ const char* scatter(const RoutineContext& c) {
   }
   const Steps column = inner < 0 ? Steps{} : Steps{s.out[inner], s.index[inner], s.source[inner]};
   if (lines == 1 && column.index == 0 && column.out == 1 && column.source == 1) {
-    const Rows<T> rows{out,    step.out,    c.n[2 + 4 * ndim], index, step.index,
-                       source, step.source, depth,             width};
+    const Rows<T> rows{out,   step.out, c.n[2 + 4 * ndim], index, step.index, source, step.source,
+                       depth, width};
     if (put_rows<T, kMode>(rows)) return nullptr;
   }
   parallel(lines * width, std::max<int64_t>(1, kPiece / depth), [&](int64_t begin, int64_t end) {
@@ -321,8 +321,9 @@ const char* put(const RoutineContext& c) {
     return nullptr;
   }
   if (s.dims == 1 && s.outer == 1) {
-    const Rows<T> rows{pointer<T>(c, 0), s.inner, s.targets, pointer<int64_t>(c, 2), 1,
-                       pointer<T>(c, 1), s.inner, s.count, s.inner};
+    const Rows<T> rows{
+        pointer<T>(c, 0), s.inner, s.targets, pointer<int64_t>(c, 2), 1, pointer<T>(c, 1),
+        s.inner,          s.count, s.inner};
     if (put_rows<T, kMode>(rows)) return nullptr;
   }
   const int64_t columns = get_num_threads() == 1 ? s.inner : std::min<int64_t>(s.inner, 64);

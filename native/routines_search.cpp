@@ -45,8 +45,6 @@ FB_MAKE(SearchSorted, searchsorted);
 
 }  // namespace
 
-void add_search_routines(RoutineList* list) {
-  add_for_real<SearchSorted>(list, "searchsorted_");
-}
+void add_search_routines(RoutineList* list) { add_for_real<SearchSorted>(list, "searchsorted_"); }
 
 }  // namespace fb
