@@ -266,7 +266,7 @@ class _Tiles(_Printer):
             f"  {kind} *c = tile; long long c_step = pitch, direct = 0;",
         ]
         place = self._destination()
-        if place is None:
+        if place is None or self.result != self.kind:
             return lines
         parameter, step, start = place
         return [
@@ -278,10 +278,10 @@ class _Tiles(_Printer):
         ]
 
     def _destination(self) -> tuple[int, str, str] | None:
-        """Buffer, row stride and start of the only store, where it is of the sums themselves."""
+        """Buffer, row stride and start of the only store, where it is of the results themselves."""
         (statement,) = self.kernel.body
         assert isinstance(statement, Pass)
-        if len(statement.stores) != 1 or self.result != self.kind:
+        if len(statement.stores) != 1:
             return None
         parameter, position, value = statement.stores[0]
         row = f"p{self.batch}"
@@ -387,28 +387,44 @@ class _Tiles(_Printer):
         kind, coordinates = f"{self.kind}x1", "".join(f"p{d}, " for d in range(self.batch))
         result = f"const {MEMORY_KIND[self.result]}x1 *"
         call = f"{EPILOGUE}(p, n, x, {coordinates}"
+        memory, place = f"{MEMORY_KIND[self.result]}x1", self._destination()
         finish = f"{SYMBOL}_finish"
+        turned = [
+            f"      {finish}(row, ({memory} *)row, high);",
+            f"      {call}j0 + j, i0, i1, ({result})row - i0);",
+        ]
+        straight = [
+            f"    {finish}(row, ({memory} *)row, wide);",
+            f"    {call}i0 + i, j0 + direct, j0 + wide, ({result})row - j0);",
+        ]
+        if place is not None and self.result in (*_NARROWED, "f16", "bf16"):
+            parameter, step, start = place  # rounded on the way to memory
+            to = f"({memory} *)p[{parameter}] + {start}"
+            turned = [f"      {finish}(row, {to} + (j0 + j) * {step} + i0, high);"]
+            straight = [f"    {finish}(row, {to} + (i0 + i) * {step} + j0, wide);"]
         return [
             "  if (swapped) {",
             f"    {kind} *row = ({kind} *)own;",
             "    for (long long j = 0; j < wide; ++j) {",
             "      for (long long i = 0; i < high; ++i) row[i] = tile[i * pitch + j];",
-            f"      {finish}(row, high);",
-            f"      {call}j0 + j, i0, i1, ({result})row - i0);",
+            *turned,
             "    }",
             "    return;",
             "  }",
             "  for (long long i = 0; direct < wide && i < high; ++i) {",
             f"    {kind} *row = tile + i * pitch;",
-            f"    {finish}(row, wide);",
-            f"    {call}i0 + i, j0 + direct, j0 + wide, ({result})row - j0);",
+            *straight,
             "  }",
         ]
 
     def _finish(self) -> str:
-        """A row of sums becomes one of the result's dtype, in place: the one rounding of halves."""
+        """A row of sums becomes one of the result's dtype, also in place: the one rounding of
+        halves."""
         kind, lanes = f"{self.kind}x1", self.micro.lanes
-        head = f"static inline FB_ALWAYS void {SYMBOL}_finish({kind} *row, long long count) {{\n"
+        to = f"{MEMORY_KIND[self.result]}x1 *to"
+        head = (
+            f"static inline FB_ALWAYS void {SYMBOL}_finish({kind} *row, {to}, long long count) {{\n"
+        )
         if self.planes == 2:
             return head + self._interleave() + "}\n"
         memory = MEMORY_KIND[self.result]
@@ -421,9 +437,10 @@ class _Tiles(_Printer):
         else:
             return f"{head}}}\n"
         return (
-            f"{head}  {memory}x1 *to = ({memory}x1 *)row;\n"
-            f"  for (long long i = 0; i < count; i += {lanes})\n"
-            f"    *({memory}x{lanes} *)(to + i) = {value};\n}}\n"
+            f"{head}  long long i = 0;\n"
+            f"  for (; i + {lanes} <= count; i += {lanes}) "
+            f"*({memory}x{lanes} *)(to + i) = {value};\n"
+            f"  if (i < count) fb_storem_{memory}x{lanes}(to + i, {value}, count - i);\n}}\n"
         )
 
     def _interleave(self) -> str:
