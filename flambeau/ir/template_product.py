@@ -34,10 +34,12 @@ SEGMENT = 2048  # elements of K whose chunks are added to one sum; such sums are
 # of bytes by fours ("quads").
 UNITS = ("plain", "swapped", "dot", "quads")
 GROUPS = {"plain": 1, "swapped": 1, "dot": 2, "quads": 4}  # elements of K that are packed as one
-FEW = 4  # rows so few that reading B is all the work
+FEW = 16  # rows so few that columns of B that lie along memory are read as they lie, if kernels can
+FEW_LONG = 4  # rows so few that B is, whose rows lie along memory
+MOST = 8  # of such rows that share the reading of B
 PITCH = 16  # rows of a tile start in different sets of the cache
 
 __all__ = [
-    "ARGUMENTS", "CHUNK", "COMPLEX_HEIGHTS", "FEW", "GROUPS", "HEIGHTS", "PACK_ARGUMENTS", "PITCH",
-    "SEGMENT", "UNITS", "VECTORS",
+    "ARGUMENTS", "CHUNK", "COMPLEX_HEIGHTS", "FEW", "FEW_LONG", "GROUPS", "HEIGHTS", "MOST",
+    "PACK_ARGUMENTS", "PITCH", "SEGMENT", "UNITS", "VECTORS",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 `few_bytes(micro, a, b, result)` defines `fb_kernel_few` as `c_few_rows` does, of sums in int32. The
 right operand is the unsigned one of VPDPBUSD, unless only the left one can be: then 128 is added to
 signed bytes where more than the lowest byte of the result counts, and 128 times the sum of the left
-row is subtracted. `scratch` has room for FEW * (SEGMENT + 2 * pitch) elements.
+row is subtracted. `scratch` has room for MOST * (SEGMENT + 2 * pitch) elements.
 
 Columns that lie along memory are multiplied along K, and added up across lanes at the end. Of rows
 that lie along memory four are interleaved at a time; sums stay in that order until the end.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_micro_pairs import DOT
-from flambeau.ir.template_product import FEW, SEGMENT
+from flambeau.ir.template_product import MOST, SEGMENT
 
 HEIGHTS = (4, 2, 1)
 DEEP = 4 * SEGMENT  # bytes of a row of A that are copied at a time
@@ -161,9 +161,9 @@ static void {SYMBOL}_few(long long rows, long long columns, long long depth, con
   if (depth == 0) return;
   u8x1 *left = (u8x1 *)scratch;
   const long long wide = (columns + 63) / 64 * 64;
-  i32x1 *mixed = (i32x1 *)(scratch + {FEW * SEGMENT});
+  i32x1 *mixed = (i32x1 *)(scratch + {MOST * SEGMENT});
   for (long long i = 0, done; i < rows; i += done) {{
-    long long bytes[{FEW}] = {{0}};
+    long long bytes[{HEIGHTS[0]}] = {{0}};
     done = rows - i >= 4 ? 4 : rows - i >= 2 ? 2 : 1;
     for (long long k = 0; k < depth; k += {DEEP}) {{
       const long long d = depth - k < {DEEP} ? depth - k : {DEEP};

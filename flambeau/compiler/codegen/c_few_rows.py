@@ -8,7 +8,7 @@ elements (`Micro.packed`), T for what memory holds,
                        long long b_column, Kx1 *sum, long long pitch, Px1 *scratch)
 
     sum[i * pitch + j] = the canonical sum over k of a[i * a_row + k * a_k] * b[k * b_k + j *
-    b_column], for b_column == 1 or b_k == 1. `scratch` has room for FEW * (SEGMENT + 2 * pitch)
+    b_column], for b_column == 1 or b_k == 1. `scratch` has room for MOST * (SEGMENT + 2 * pitch)
     elements; rows of `sum` have room for whole vectors.
 
 The rows of A are copied, group by group along K, a segment at a time. Rows of B that lie along
@@ -23,14 +23,23 @@ from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro, turning
 from flambeau.compiler.codegen.c_types import MEMORY_KIND
 from flambeau.compiler.targets import Target
-from flambeau.ir.template_product import FEW, SEGMENT
+from flambeau.ir.template_product import FEW_LONG, MOST, SEGMENT
+
+
+def few_heights(target: Target) -> tuple[int, ...]:
+    """Rows that share the reading of B, the most first."""
+    return (8, 4, 2, 1) if target.name == "avx512" else (2, 1)
 
 
 def few_rows(micro: Micro, stored: str, target: Target) -> str:
     """C text of `fb_kernel_few` and its parts."""
-    heights = (4, 2, 1) if target.name == "avx512" else (2, 1)
+    heights = few_heights(target)
     printer = _FewRows(micro, stored)
-    parts = [printer.helpers(), *map(printer.rows, heights), *map(printer.turned, heights)]
+    parts = [
+        printer.helpers(),
+        *map(printer.rows, [h for h in heights if h <= FEW_LONG]),
+        *map(printer.turned, heights),
+    ]
     return "".join([*parts, printer.function(heights)])
 
 
@@ -239,6 +248,7 @@ class _FewRows:
             f"{SYMBOL}_rows_{h}(columns, dc, left + c / {group} * {h}, right + c * b_k, b_k, "
             "place, pitch);"
             for h in heights
+            if h <= FEW_LONG
         ]
         return f"""\
 static inline FB_ALWAYS void {SYMBOL}_more(long long rows, long long columns, {self.t} *to,
@@ -250,7 +260,7 @@ static inline FB_ALWAYS void {SYMBOL}_more(long long rows, long long columns, {s
 static void {SYMBOL}_few(long long rows, long long columns, long long depth,
     const {self.memory} *a, long long a_row, long long a_k, const {self.memory} *b,
     long long b_k, long long b_column, {self.t} *sum, long long pitch, {self.e} *left) {{
-  {self.t} *part = ({self.t} *)left + {FEW * SEGMENT}, *segment = part + {FEW} * pitch;
+  {self.t} *part = ({self.t} *)left + {MOST * SEGMENT}, *segment = part + {MOST} * pitch;
   for (long long k = 0; k < depth; k += {SEGMENT}) {{
     const long long d = depth - k < {SEGMENT} ? depth - k : {SEGMENT};
     const {self.memory} *right = b + k * b_k;
@@ -280,8 +290,9 @@ static void {SYMBOL}_few(long long rows, long long columns, long long depth,
     def _chosen(self, heights: tuple[int, ...], calls: list[str], indent: str) -> str:
         """The call for the height at hand."""
         return "\n".join(
-            f"{indent}if (done == {h}) {call}" for h, call in zip(heights, calls, strict=True)
+            f"{indent}if (done == {h}) {call}"
+            for h, call in zip(heights[-len(calls) :], calls, strict=True)
         )
 
 
-__all__ = ["few_rows"]
+__all__ = ["few_heights", "few_rows"]

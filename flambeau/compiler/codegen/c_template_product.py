@@ -35,7 +35,7 @@ from flambeau.compiler.codegen.c_values import c_expression
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, Pass
 from flambeau.ir.size import affine_in
-from flambeau.ir.template_product import ARGUMENTS, FEW, PACK_ARGUMENTS, PITCH, SEGMENT
+from flambeau.ir.template_product import ARGUMENTS, FEW, FEW_LONG, PACK_ARGUMENTS, PITCH, SEGMENT
 
 _NARROWED = {"i8": "i8", "u8": "u8", "i16": "i16"}
 
@@ -260,7 +260,10 @@ class _Tiles(_Printer):
         """Where sums are stored as they are, along memory, whole slabs go there without a detour:
         `direct` columns of the tile."""
         kind = f"{self.kind}x1"
-        few = f"height <= {FEW} && (b_column == 1 || b_k == 1)" if self.few_rows else "0"
+        few = "0"
+        if self.few_rows:
+            turned = FEW if self.target.name == "avx512" and self.unit != "quads" else FEW_LONG
+            few = f"b_column == 1 ? height <= {FEW_LONG} : b_k == 1 && height <= {turned}"
         lines = [
             f"  const int few = {few};",
             f"  {kind} *c = tile; long long c_step = pitch, direct = 0;",

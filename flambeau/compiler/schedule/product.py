@@ -42,9 +42,9 @@ from flambeau.ir.template_product import (
     ARGUMENTS,
     CHUNK,
     COMPLEX_HEIGHTS,
-    FEW,
     GROUPS,
     HEIGHTS,
+    MOST,
     PACK_ARGUMENTS,
     PITCH,
     SEGMENT,
@@ -288,7 +288,7 @@ class _Product:
         call.work = add(work, self.epilogue.work)
         pitch = add(self.cut.tile_columns, PITCH)
         own = only_if(sub(1, self.cut.packs_a), mul(self.cut.tile_rows, CHUNK))
-        few = mul(FEW, add(SEGMENT, mul(2, pitch)))
+        few = mul(MOST, add(SEGMENT, mul(2, pitch)))
         sums = mul(self.cut.tile_rows, pitch)
         segment = only_if(at_least(self.depth, SEGMENT + 1), sums)
         room = add(add(sums, segment), CHUNK * self.block_columns)
