@@ -71,14 +71,35 @@ def _check_numbers(
         raise RuntimeError(f"[{name}] non-positive groups is not supported\nhint: groups >= 1")
 
 
+def _given_dtype(x: Node) -> str:
+    """The dtype of an operand as the caller gave it: the driver casts half types."""
+    return x.inputs[0].dtype if x.op == "cast" and x.inputs[0].op == "input" else x.dtype
+
+
 def _check_types(name: str, x: Node, weight: Node, bias: Node | None) -> None:
+    given = _given_dtype(x)
     for operand, what in ((weight, "weight"), (bias, "bias")):
-        if operand is not None and operand.dtype != x.dtype:
+        if operand is not None and _given_dtype(operand) != given:
+            dtype = _given_dtype(operand)
             raise RuntimeError(
-                f"[{name}] Input type ({_PUBLIC.get(x.dtype, x.dtype)}) and {what} type "
-                f"({_PUBLIC.get(operand.dtype, operand.dtype)}) should be the same\n"
-                "hint: cast one of them"
+                f"[{name}] Input type ({_PUBLIC.get(given, given)}) and {what} type "
+                f"({_PUBLIC.get(dtype, dtype)}) should be the same\nhint: cast one of them"
             )
+
+
+def _check_extents(name: str, x: Node, weight: Node, channels: Size) -> None:
+    """Of sizes only the batch and the input's channels may be zero."""
+    if any(same(n, 0) for n in weight.shape[2:]) or same(channels, 0):
+        raise RuntimeError(
+            f"[{name}] expected a weight with at least one output channel and one element per "
+            f"kernel dimension, but got weight of size {shown(weight.shape)}\n"
+            "hint: kernel_size >= 1 and out_channels >= 1"
+        )
+    if any(same(n, 0) for n in x.shape[2:]):
+        raise RuntimeError(
+            f"[{name}] Only zero batch or zero channel inputs are supported, but got input shape: "
+            f"{shown(x.shape)}\nhint: skip images without elements"
+        )
 
 
 def _check_bias(name: str, weight: Node, bias: Node | None, channels: Size) -> None:
@@ -193,6 +214,7 @@ def convolve(
     _check_channels(name, x, weight, groups)
     _check_types(name, x, weight, bias)
     _check_bias(name, weight, bias, weight.shape[0])
+    _check_extents(name, x, weight, weight.shape[0])
     kernel = [static_size(k) for k in weight.shape[2:]]
     _check_kernel(name, x, low, high, kernel, dilation)
     if x.dtype in FLOATS:
@@ -431,6 +453,7 @@ def _conv_transposed(
     _check_transposed(name, x, weight, groups)
     _check_types(name, x, weight, bias)
     _check_bias(name, weight, bias, weight.shape[1] * groups)
+    _check_extents(name, x, weight, weight.shape[1])
     for e, s, d in zip(extra, strides, steps, strict=True):
         if e < 0 or e >= max(s, d):
             raise RuntimeError(

@@ -221,3 +221,37 @@ def test_sizes_that_change_share_a_plan():
     for height, width in ((9, 11), (10, 7), (33, 40), (2, 3)):
         x = rand(2, 5, height, width)
         assert same_bits(compiled(x, weight), F.conv2d(x, weight, padding=1, stride=2))
+
+
+IMPOSSIBLE = {
+    "stride": ((2, 4, 8, 8), (6, 4, 3, 3), {"stride": 0}),
+    "strides": ((2, 4, 8, 8), (6, 4, 3, 3), {"stride": (1, 2, 3)}),
+    "padding": ((2, 4, 8, 8), (6, 4, 3, 3), {"padding": -1}),
+    "padding's name": ((2, 4, 8, 8), (6, 4, 3, 3), {"padding": "full"}),
+    "same": ((2, 4, 8, 8), (6, 4, 3, 3), {"padding": "same", "stride": 2}),
+    "dilation": ((2, 4, 8, 8), (6, 4, 3, 3), {"dilation": 0}),
+    "wide dilation": ((2, 4, 8, 8), (6, 4, 3, 3), {"dilation": 2**62}),
+    "large padding": ((2, 4, 8, 8), (6, 4, 3, 3), {"padding": 2**62}),
+    "groups": ((2, 4, 8, 8), (6, 4, 3, 3), {"groups": 0}),
+    "channels": ((2, 5, 8, 8), (6, 4, 3, 3), {}),
+    "dimensions": ((4, 8), (6, 4, 3, 3), {}),
+    "kernel": ((2, 4, 2, 2), (6, 4, 3, 3), {}),
+    "empty kernel": ((2, 4, 8, 8), (6, 4, 0, 3), {}),
+    "no output": ((2, 4, 8, 8), (0, 4, 3, 3), {}),
+    "empty image": ((2, 4, 0, 8), (6, 4, 3, 3), {"padding": 2}),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_is_impossible_is_a_runtime_error(name):
+    x, weight, arguments = IMPOSSIBLE[name]
+    with pytest.raises(RuntimeError, match=r"^\[.*\] .*\nhint: "):
+        F.conv2d(rand(*x), rand(*weight), **arguments)
+
+
+def test_operands_have_one_dtype():
+    x, weight = rand(1, 2, 5, 5), rand(3, 2, 3, 3)
+    for other in (torch.float16, torch.bfloat16, torch.float64):
+        for pair in ((x.to(other), weight), (x, weight.to(other))):
+            with pytest.raises(RuntimeError, match="should be the same"):
+                F.conv2d(*pair)

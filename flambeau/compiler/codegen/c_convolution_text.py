@@ -13,12 +13,14 @@ typedef struct {
   long long batch, channel, step[3], extent[3];
   long long places[3], stride[3];  // windows, and how far one is from the next
   long long taps[3], offset[3], tap_step[3];  // what a window reads
+  long long flat;  // places are elements of memory, side by side
 } @fb@_image;
 
 static inline FB_ALWAYS long long @fb@_min(long long a, long long b) { return a < b ? a : b; }
 
 /* One axis of places that reads and writes whole rows is as good as three. */
 static void @fb@_flatten(@fb@_image *s) {
+  s->flat = 0;
   for (int d = 0; d < 3; ++d)
     if (s->taps[d] != 1 || s->stride[d] != 1 || s->offset[d] || s->extent[d] != s->places[d])
       return;
@@ -27,6 +29,7 @@ static void @fb@_flatten(@fb@_image *s) {
   s->extent[2] *= s->extent[1] * s->extent[0];
   s->places[2] = s->extent[2];
   s->extent[0] = s->extent[1] = s->places[0] = s->places[1] = 1;
+  s->flat = s->step[2] == 1;
 }
 
 @bit_load@
@@ -139,6 +142,48 @@ static inline FB_ALWAYS void @fb@_masked_lines(const @T@ *from, unsigned long lo
       fb_storem_@V@(to, @fb@_pick(from, inside, stride), room);
 }
 
+/* As below, row by row: where rows are hardly more than taps. */
+static void @fb@_gather_rows(const @fb@_image *s, const @fb@_piece *pieces, int found,
+                             long long width, long long pitch, long long row, long long rows,
+                             @K@x1 *to) {
+  const @T@ *from[32];
+  unsigned long long masks[32][16], there[32];
+  for (int i = 0; i < found; ++i) {
+    const @fb@_piece *e = pieces + i;
+    const long long z = e->at[0] * s->stride[0] + s->offset[0];
+    const long long y = e->at[1] * s->stride[1] + s->offset[1];
+    const long long x = e->at[2] * s->stride[2] + s->offset[2];
+    const unsigned long long used = @fb@_columns(s->stride[2] * (e->count - 1) + 1, 0);
+    from[i] = s->data + e->batch * s->batch + z * s->step[0] + y * s->step[1] + x;
+    there[i] = 0;
+    for (long long t = 0; t < s->taps[1]; ++t) {
+      const long long at = y + t * s->tap_step[1];
+      const long long inside = e->batch >= 0 && z >= 0 && z < s->extent[0] && at >= 0 &&
+                               at < s->extent[1];
+      there[i] |= (unsigned long long)inside << t;
+    }
+    for (long long t = 0; t < s->taps[2]; ++t) {
+      const long long at = x + t * s->tap_step[2];
+      masks[i][t] = @fb@_columns(s->extent[2] - at, -at) & used;
+    }
+  }
+  const long long taps = s->taps[1] * s->taps[2];
+  long long c = row / taps, t1 = row % taps / s->taps[2], t2 = row % s->taps[2];
+  for (long long r = 0; r < rows; ++r, to += pitch) {
+    const long long shift = c * s->channel + t1 * s->tap_step[1] * s->step[1] +
+                            t2 * s->tap_step[2];
+    for (int i = 0; i < found; ++i) {
+      const unsigned long long inside = there[i] >> t1 & 1 ? masks[i][t2] : 0;
+      const long long room = width - pieces[i].lane;
+      @V@ x = {0};
+      if (inside) x = @fb@_pick(from[i] + shift, inside, s->stride[2]);
+      @K@x1 *out = to + pieces[i].lane;
+      if (room >= @L@) *(@V@ *)out = x; else fb_storem_@V@(out, x, room);
+    }
+    if (++t2 == s->taps[2]) { t2 = 0; if (++t1 == s->taps[1]) { t1 = 0; ++c; } }
+  }
+}
+
 /* As below for images whose rows lie along memory, with a stride of 1 or 2 along them. */
 static void @fb@_gather_wide(const @fb@_image *s, const @fb@_piece *pieces, int found,
                              long long width, long long pitch, long long row, long long rows,
@@ -235,7 +280,10 @@ static void @fb@_gather(const @fb@_image *s, long long column, long long columns
   const int found = @fb@_pieces(s, column, columns, width, pieces);
 #ifdef @wide@
   if (s->stride[2] <= 2 && s->step[2] == 1) {
-    @fb@_gather_wide(s, pieces, found, width, pitch, row, rows, to);
+    if (found <= 32 && s->taps[0] == 1 && s->taps[1] <= 16 && s->taps[2] <= 16 &&
+        rows < 3 * s->taps[1] * s->taps[2])
+      @fb@_gather_rows(s, pieces, found, width, pitch, row, rows, to);
+    else @fb@_gather_wide(s, pieces, found, width, pitch, row, rows, to);
     return;
   }
 #if @channels@
@@ -653,6 +701,12 @@ WEIGHT = """\
 /* to[k * height + i] = the gradient of channel `row + i` at place `first + k`, by way of `line`. */
 static void @fb@_turned(const @fb@_image *s, long long row, long long height, long long width,
                         long long first, long long depth, @K@x1 *line, @K@x1 *to) {
+  const long long at = first % s->places[2];
+  if (s->flat && at + depth <= s->places[2]) {
+    const @T@ *from = s->data + first / s->places[2] * s->batch + row * s->channel + at;
+    @pack@(height, width, depth, from, s->channel, 1, to, width);
+    return;
+  }
   @fb@_gather(s, first, depth, depth, @CHUNK@, row, height, line);
   @pack@(height, width, depth, line, @CHUNK@, 1, to, width);
 }

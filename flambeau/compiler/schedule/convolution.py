@@ -111,7 +111,9 @@ def _weight_tiles(problem: Problem, micro: Micro, chosen: Blocking) -> tuple[dic
     rows, row_tiles = cut(problem.outer, chosen.rows // micro.rows, 1, 1, micro.rows)
     wanted = ceildiv(chosen.tiles, maximum(mul(row_tiles, problem.groups), 1))
     columns_of = mul(problem.inner, prod(problem.weight.space))
-    columns, column_tiles = cut(columns_of, chosen.slabs, wanted, 4, micro.columns)
+    # Parts of the sums are enough for a few threads: every further tile turns the gradient again.
+    least = chosen.slabs if chosen.tiles <= FEWEST else 4
+    columns, column_tiles = cut(columns_of, chosen.slabs, wanted, least, micro.columns)
     sizes = {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
     return sizes, prod((row_tiles, column_tiles, problem.groups))
 

@@ -39,7 +39,7 @@ class Blocking:
 
 # Of a gradient of the weight. The parts of its sums, whose number is part of the semantics, follow
 # from this one whatever is chosen.
-SUMMED = Blocking(slabs=8, rows=252, factor_rows=224, tiles=FEWEST, band=32)
+SUMMED = Blocking(slabs=8, rows=504, factor_rows=224, tiles=FEWEST, band=32)
 
 
 def model(micro: Micro, place: Machine, gradient_of_weight: bool) -> Blocking:
