@@ -3,15 +3,17 @@
     attention           operands query [B, H, L, E], key [B, K, S, E], value [B, K, S, V] and, if
                         any, mask [B, H, L, S] (bool: True keeps; or added to the scores); K
                         divides H. Attributes scale, causal ("none", "upper": query i sees keys
-                        0..i, "lower": 0..i + S - L). Results: "out" [B, H, L, V], "lse" [B, H, L]:
-                        the logarithm of the sum of exponentials, +inf where a query sees nothing.
-    attention_backward  operands grad [B, H, L, V], query, key, value, out, lse and, if any, mask;
-                        results "query", "key", "value": their gradients.
+                        0..i, "lower": 0..i + S - L). Results: "out" [B, H, L, V], and [B, H, L]:
+                        "top", the largest score of a query, -inf where it sees nothing; "sum",
+                        that of exp(score - top); "lse", top + log(sum), +inf where it sees nothing.
+    attention_backward  operands grad [B, H, L, V], query, key, value, out, top, sum and, if any,
+                        mask; results "query", "key", "value": their gradients.
 
-A query that sees no key gives zeros. Half types compute in f32, and so does lse. The matrix of
-weights is never stored: the backward computes it again from lse (Dao et al. 2022). The gradients of
-lse, of a mask and of the backward itself, which few programs need, are formulas in primitives and
-do store it.
+A query that sees no key gives zeros. Half types compute in f32, and so do top, sum and lse. The
+matrix of weights is never stored: the backward computes it again from top and sum (Dao et al. 2022;
+from lse alone, one rounded number, weights would be less exact than PyTorch's). The gradients of
+top, of sum, of a mask and of the backward itself, which few programs need, are formulas in
+primitives and do store it.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, known_equal
 from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
-from flambeau.prims.create import full_like, iota, zeros_like
+from flambeau.prims.create import full, full_like, iota, zeros_like
 from flambeau.prims.record import Primitive, bind, register
 from flambeau.prims.routine import matmul
 
-RESULTS = {"attention": ("out", "lse"), "attention_backward": ("query", "key", "value")}
+RESULTS = {
+    "attention": ("out", "top", "sum", "lse"),
+    "attention_backward": ("query", "key", "value"),
+}
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 
 
@@ -69,20 +74,22 @@ def _infer_attention(operands: tuple[Node, ...], constants: dict[str, Any]) -> T
     check_count("attention", operands, max(3, min(4, len(operands))))
     query, key, value, *mask = operands
     _check_operands("attention", query, key, value, tuple(mask))
-    if constants["result"] == "lse":
+    if constants["result"] != "out":
         return compute_dtype(query.dtype), query.shape[:3]
     return query.dtype, (*query.shape[:3], value.shape[3])
 
 
 def _infer_backward(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
-    check_count("attention_backward", operands, max(6, min(7, len(operands))))
-    grad, query, key, value, out, lse, *mask = operands
+    check_count("attention_backward", operands, max(7, min(8, len(operands))))
+    grad, query, key, value, out, top, total, *mask = operands
     _check_operands("attention_backward", query, key, value, tuple(mask))
-    fits = same_shape(grad.shape, out.shape) and same_shape(lse.shape, query.shape[:3])
+    fits = same_shape(grad.shape, out.shape)
+    fits = fits and all(same_shape(x.shape, query.shape[:3]) for x in (top, total))
     if not fits or not same_shape(out.shape, (*query.shape[:3], value.shape[3])):
         raise ValueError(
-            f"[attention_backward] gradient {show(grad.shape)}, result {show(out.shape)} and lse "
-            f"{show(lse.shape)} do not fit\nhint: they are those of one attention"
+            f"[attention_backward] gradient {show(grad.shape)}, result {show(out.shape)}, top "
+            f"{show(top.shape)} and sum {show(total.shape)} do not fit\n"
+            "hint: they are those of one attention"
         )
     like = {"query": query, "key": key, "value": value}[constants["result"]]
     return like.dtype, like.shape
@@ -141,7 +148,7 @@ def masked_scores(query: Node, key: Node, mask: Node | None, scale: float, causa
 class _Formula:
     """The matrices of one attention, in its compute dtype, and gradients by them."""
 
-    def __init__(self, y: Node, operands: tuple[Node, ...], lse: Node) -> None:
+    def __init__(self, y: Node, operands: tuple[Node, ...], top: Node, total: Node) -> None:
         query, key, value, *mask = operands
         self.operands = operands
         self.dtype = compute_dtype(query.dtype)
@@ -153,7 +160,12 @@ class _Formula:
         scores = masked_scores(
             self.query, self.key, mask[0] if mask else None, self.scale, y.attribute("causal")
         )
-        self.weights = pointwise.exp(scores - _columns(lse, scores))
+        none = pointwise.eq(total, full_like(0, total))
+        base = pointwise.where(none, full_like(math.inf, top), top)
+        factor = pointwise.where(none, full_like(0, total), full_like(1, total) / total)
+        self.scores, self.top = scores, top
+        shifted = pointwise.exp(scores - _columns(base, scores))
+        self.weights = shifted * _columns(factor, scores)
 
     def by_scores(self, g: Node) -> tuple[Node, Node]:
         """Gradients by query and (repeated) key, given that by the scores."""
@@ -178,36 +190,88 @@ class _Formula:
 
 
 def _attention_rule(g: Node, y: Node, *operands: Node) -> Gradients:
+    result = y.attribute("result")
     constants = dict(y.attributes)
-    lse = bind("attention", *operands, **(constants | {"result": "lse"}))
-    if y.attribute("result") == "lse":
-        formula = _Formula(y, operands, lse)
-        by_scores = _columns(g, formula.weights) * formula.weights
-        query, key = formula.by_scores(by_scores)
-        return formula.back(query, key, zeros_like(formula.value), by_scores)
+    top, total = (
+        bind("attention", *operands, **(constants | {"result": name})) for name in ("top", "sum")
+    )
     query, key, value, *mask = operands
-    packed = (g, query, key, value, y, lse, *mask)
-    found: list[Node | None] = [
-        bind("attention_backward", *packed, **(constants | {"result": name}))
-        for name in RESULTS["attention_backward"]
-    ]
-    if mask:
-        found.append(None if mask[0].dtype == "bool" else _mask_gradient(g, y, operands, lse))
+    if result in ("top", "sum"):
+        return _extremes(g, y, operands, top, total)
+    if result == "lse":
+        found = _by_rows(g, y, operands, top, total)
+    else:
+        packed = (g, query, key, value, y, top, total, *mask)
+        found = [
+            bind("attention_backward", *packed, **(constants | {"result": name}))
+            for name in RESULTS["attention_backward"]
+        ]
+    if mask and mask[0].dtype == "bool":
+        found.append(None)
+    elif mask:
+        out = y if result == "out" else None
+        found.append(_mask_gradient(g, y, operands, (out, top, total)))
     return found
 
 
-def _mask_gradient(g: Node, y: Node, operands: tuple[Node, ...], lse: Node) -> Node:
-    formula = _Formula(y, operands, lse)
-    g, out = (pointwise.cast(x, formula.dtype) for x in (g, y))
-    change = matmul(g, _turned(formula.value))
-    found = formula.weights * (change - _columns(_row_sums(g * out), change))
+def _extremes(
+    g: Node, y: Node, operands: tuple[Node, ...], top: Node, total: Node
+) -> list[Node | None]:
+    """Gradients of the largest score (that of equal ones is shared) or of sum."""
+    formula = _Formula(y, operands, top, total)
+    scores, zeros = formula.scores, zeros_like(formula.scores)
+    is_top = pointwise.eq(scores, _columns(top, scores))
+    hot = pointwise.where(is_top, full_like(1, scores), zeros)
+    hot = hot / _columns(_row_sums(hot), hot)
+    if y.attribute("result") == "sum":
+        found = _columns(g * total, hot) * (formula.weights - hot)
+    else:
+        found = _columns(g, hot) * hot
+    # A row that sees nothing has equal scores of -inf.
+    none = _columns(pointwise.eq(total, full_like(0, total)), found)
+    found = pointwise.where(none, zeros, found)
+    query, key = formula.by_scores(found)
+    return formula.back(query, key, zeros_like(formula.value), found)
+
+
+def _by_rows(
+    factor: Node, y: Node, operands: tuple[Node, ...], top: Node, total: Node
+) -> list[Node | None]:
+    """Gradients of query, key and value where that of a score is its weight times a factor of its
+    row: those of attention to zeros whose results were minus the factors."""
+    query, key, value, *mask = operands
+    column = (*query.shape[:3], 1)
+    grad = full(1, column, query.dtype)
+    zeros = full(0, (*value.shape[:3], 1), value.dtype)
+    out = pointwise.cast(shape.reshape(-factor, column), query.dtype)
+    packed = (grad, query, key, zeros, out, top, total, *mask)
+    constants = dict(y.attributes)
+    found: list[Node | None] = [
+        bind("attention_backward", *packed, **(constants | {"result": name}))
+        for name in ("query", "key")
+    ]
+    return [*found, zeros_like(value)]
+
+
+def _mask_gradient(
+    g: Node, y: Node, operands: tuple[Node, ...], results: tuple[Node | None, Node, Node]
+) -> Node:
+    """The scores' gradient, given that of the result, or (out is None) of lse."""
+    out, top, total = results
+    formula = _Formula(y, operands, top, total)
+    if out is None:
+        found = formula.weights * _columns(g, formula.weights)
+    else:
+        g, out = (pointwise.cast(x, formula.dtype) for x in (g, out))
+        change = matmul(g, _turned(formula.value))
+        found = formula.weights * (change - _columns(_row_sums(g * out), change))
     return pointwise.cast(found, operands[3].dtype)
 
 
 def _backward_rule(g: Node, y: Node, *operands: Node) -> Gradients:
-    """dS = P (dP - D), dP = grad V^T, D = rowsum(grad out); then by P = exp(S - lse)."""
-    grad, query, key, value, out, lse, *mask = operands
-    formula = _Formula(y, (query, key, value, *mask), lse)
+    """dS = P (dP - D), dP = grad V^T, D = rowsum(grad out); then by P = exp(S - top) / sum."""
+    grad, query, key, value, out, top, total, *mask = operands
+    formula = _Formula(y, (query, key, value, *mask), top, total)
     dtype, weights = formula.dtype, formula.weights
     g, outer, out_wide = (pointwise.cast(x, dtype) for x in (g, grad, out))
     change = matmul(outer, _turned(formula.value))
@@ -249,12 +313,13 @@ def _second(
     key = key if of_key is None else key + of_key
     found = formula.back(query, key, of_value, by_scores)
     assert of_grad is not None
-    out = operands[4]
+    out, by_top = operands[4], -_row_sums(by_scores)
     return [
         pointwise.cast(of_grad, operands[0].dtype),
         *found[:3],
         None if of_out is None else pointwise.cast(of_out, out.dtype),
-        -_row_sums(by_scores),
+        by_top,
+        by_top / operands[6],
         *found[3:],
     ]
 
@@ -286,20 +351,20 @@ def _numpy_attention(arrays: list[Any], constants: dict[str, Any]) -> Any:
     top = scores.max(axis=3, keepdims=True, initial=-numpy.inf)
     weights = numpy.exp(scores - numpy.where(numpy.isinf(top), 0, top))
     sums = weights.sum(axis=3, keepdims=True)
-    if constants["result"] == "lse":
+    if constants["result"] != "out":
         with numpy.errstate(divide="ignore"):
-            found = numpy.where(sums == 0, numpy.inf, top + numpy.log(sums))[..., 0]
-        return found
+            lse = numpy.where(sums == 0, numpy.inf, top + numpy.log(sums))
+        return {"top": top, "sum": sums, "lse": lse}[constants["result"]][..., 0]
     return weights / numpy.where(sums == 0, 1, sums) @ value
 
 
 def _numpy_backward(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
-    grad, query, key, value, out, lse, *mask = arrays
+    grad, query, key, value, out, top, total, *mask = arrays
     kept = key.shape[1]
     scores, query, key, value = _numpy_parts([query, key, value, *mask], constants)
-    weights = numpy.exp(scores - lse[..., None])
+    weights = numpy.exp(scores - top[..., None]) / total[..., None]
     change = grad @ value.swapaxes(2, 3) - (grad * out).sum(axis=3, keepdims=True)
     by_scores = weights * change * constants["scale"]
     if constants["result"] == "query":
@@ -343,11 +408,12 @@ def _attention_samples() -> Samples:
 
 def _backward_samples() -> Samples:
     grad, out = _numbers(1, 2, 3, 3, seed=4.1), _numbers(1, 2, 3, 3, seed=0.2)
-    lse = [[[1.2, 1.5, 0.9], [1.4, 1.0, 1.3]]]
+    top = [[[1.2, 1.5, 0.9], [1.4, 1.0, 1.3]]]
+    total = [[[1.5, 2.5, 1.1], [1.7, 1.2, 3.1]]]
     for operands, constants in list(_attention_samples())[:5]:
         query, key, value, *mask = operands
         for result in RESULTS["attention_backward"]:
-            yield [grad, query, key, value, out, lse, *mask], constants | {"result": result}
+            yield [grad, query, key, value, out, top, total, *mask], constants | {"result": result}
 
 
 for _name, _infer, _rule, _reference, _samples in (
@@ -381,4 +447,10 @@ def attention(
     return bind("attention", *operands, scale=scale, causal=causal, result="out")
 
 
-__all__ = ["RESULTS", "attention", "compute_dtype", "masked_scores", "repeat_heads"]
+def lse(query: Node, key: Node, scale: float = 1.0) -> Node:
+    """log(sum(exp(query key^T * scale))) over the keys, [B, H, L], scores not stored."""
+    value = full(0, (*key.shape[:3], 0), key.dtype)
+    return bind("attention", query, key, value, scale=scale, causal="none", result="lse")
+
+
+__all__ = ["RESULTS", "attention", "compute_dtype", "lse", "masked_scores", "repeat_heads"]

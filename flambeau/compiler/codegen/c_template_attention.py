@@ -1,11 +1,13 @@
 """Attention, forward, for many queries: tiles of queries against packed blocks of keys.
 
-Parameters: query, key, value, [mask,] out, lse. Queries of the heads that share keys are one list
-of rows (head, position). A chunk is `tiles` (a setting, default `TILES`) tiles of these rows.
+Parameters: query, key, value, [mask,] out, top, sum, lse. Queries of the heads that share keys
+are one list of rows (head, position). A chunk is `tiles` (a setting, default `TILES`)
+tiles of these rows.
 
 Sizes: 0 batch, 1 heads of the keys, 2 heads of the query for each of them, 3 queries, 4 keys, 5 and
-6 sizes of a query and of a value, 7 how many keys more than its number a query sees, 8 whether lse
-is wanted, then strides (batch, head, row, element) of query 9, key 13, value 17, out 21, mask 25.
+6 sizes of a query and of a value, 7 how many keys more than its number a query sees, 8 whether top
+(1), sum (2) and lse (4) are wanted, then strides (batch, head, row, element) of query 9, key 13,
+value 17, out 21, mask 25.
 """
 
 from __future__ import annotations
@@ -57,16 +59,17 @@ JOIN}
 
 /* Divides by the sums of weights and writes the results. */
 static void fb_kernel_finish(char *const *p, const long long *n, const fb_kernel_work *w,
-    long long row, <T> *sums, const <T> *state, <T> *rows) {
-  <T> lse[<C>] FB_ALIGNED;
+    long long row, <T> *sums, <T> *state, <T> *rows) {
 FINISH  const long long end = row + <C> < w->last ? row + <C> : w->last;
   for (long long r = row; r < end;) {
     long long head, position;
     const long long run = fb_kernel_run(n, w, r, end, &head, &position), i = r - row;
     <M> *to = (<M> *)p[OUT] + w->batch * n[21] + head * n[22] + position * n[23];
     fb_kernel_rows(run, n[6], sums + i, <C>, rows, to, n[23], n[24]);
-    <T> *known = (<T> *)p[LSE] + (w->batch * n[1] * n[2] + head) * n[3] + position;
-    for (long long l = 0; n[8] && l < run; ++l) known[l] = lse[i + l];
+    const long long known = (w->batch * n[1] * n[2] + head) * n[3] + position;
+    for (int j = 0; j < 3; ++j)
+      for (long long l = 0; (n[8] >> j & 1) && l < run; ++l)
+        ((<T> *)p[TOP + j])[known + l] = state[j * <C> + i + l];
     r += run;
   }
 }
@@ -110,8 +113,8 @@ _FINISH = """\
   { const <V> sum = *(const <V> *)(state + <C> + <at>);
     const <I> none = (<I>)(sum == 0);
     const <V> factor = fb_select_<V>(none, fb_splat_<V>(0), 1 / sum);
-    if (n[8])
-      *(<V> *)(lse + <at>) = fb_select_<V>(none, fb_splat_<V>(<infinity>),
+    if (n[8] & 4)  /* in place of the last block's factors */
+      *(<V> *)(state + 2 * <C> + <at>) = fb_select_<V>(none, fb_splat_<V>(<infinity>),
           *(const <V> *)(state + <at>) + fb_log_<V>(sum));
     for (long long d = 0; d < n[6]; ++d) {
       <V> *t = (<V> *)(sums + d * <C> + <at>);
@@ -205,7 +208,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
     tile = tile.replace("SEEN", made.per_vector(_SEEN), 1)
     tile = tile.replace("JOIN", made.per_vector(_JOIN), 1)
     tile = tile.replace("FINISH", made.per_vector(_FINISH), 1)
-    tile = tile.replace("OUT", str(3 + masked)).replace("LSE", str(4 + masked))
+    tile = tile.replace("OUT", str(3 + masked)).replace("TOP", str(4 + masked))
     test = "  if (!fb_kernel_biases(p[3], n + 25, n, w, row, key, count, bias)) return;\n"
     chunk = _CHUNK.replace("LAYOUT", _LAYOUT).replace("MASKED", test if masked else "")
     chunk = chunk.replace("BIAS", "bias" if masked else "0")

@@ -1,11 +1,11 @@
-"""Attention, backward: the weights are computed again, block by block, from lse.
+"""Attention, backward: the weights are computed again, block by block, from top and sum.
 
-Parameters: grad, query, key, value, out, lse, [mask,] then the gradients of query, key and value.
-A chunk is some blocks of keys against some blocks of `ROWS` queries, by the launch's mode: 0, all
-of a head of the keys, for all gradients; 1, a block of queries, for the query's gradient; 2, a
-block of keys, for the gradients of key and value. All sums have one order whatever the mode: a
-query's gradient adds blocks of `KEYS` keys, those of a key and a value blocks of `ROWS` queries (of
-all heads that share the key), each block a chain of FMAs from +0, in increasing order.
+Parameters: grad, query, key, value, out, top, sum, [mask,] then the gradients of query, key and
+value. A chunk is some blocks of keys against some blocks of `ROWS` queries, by the launch's mode:
+0, all of a head of the keys, for all gradients; 1, a block of queries, for the query's gradient; 2,
+a block of keys, for the gradients of key and value. All sums have one order whatever the mode: a
+query's gradient adds blocks of `KEYS` keys, those of a key and a value blocks of `DEPTH` queries
+(of all heads that share the key), each block a chain of FMAs from +0, in increasing order.
 
 Sizes: 0 to 7 as in `c_template_attention`, 8 the mode, 9 to 11 which gradients are wanted, then
 strides (batch, head, row, element) of grad 12, query 16, key 20, value 24, out 28, the gradients
@@ -19,6 +19,7 @@ from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
 
 ROWS = 64  # queries of a block: part of the semantics
+DEPTH = 32  # queries of a chain of FMAs: part of the semantics
 
 # The queries of a block, packed: see `elements` in `schedule/attention.py`.
 _LAYOUT = """\
@@ -28,7 +29,7 @@ _LAYOUT = """\
   <T> *change = s + (<KEYS> + <R>) * <C>, *bias = change + (<KEYS> + <R>) * <C>;
   <T> *weights = bias + <KEYS> * <C>, *changes = weights + <ROWS> * <KEYS>;
   <T> *by_key = changes + <ROWS> * <KEYS>, *by_value = by_key + (size + <R>) * <KEYS>;
-  <T> *tiles = by_value + (width + <R>) * <KEYS>, *panels = tiles + (size + width + 2) * <ROWS>;
+  <T> *tiles = by_value + (width + <R>) * <KEYS>, *panels = tiles + (size + width + 3) * <ROWS>;
   <T> *spare = panels + (size + width + 2 * <R>) * <ROWS>;
   <T> *by_query = spare + (size + width) * <KEYS>;
 """
@@ -52,17 +53,23 @@ static void fb_kernel_panels(const <M> *from, const long long *step, long long s
   }
 }
 
-/* lse and the sum of grad * out of each query of a tile. */
+/* Of each query of a tile the largest score, the sum of grad * out, and 1 / the sum of weights;
+   +inf and 0 where it sees nothing. */
 static void fb_kernel_statistics(char *const *p, const long long *n, const fb_kernel_work *w,
     long long row, const <T> *grad, <T> *out, <T> *state) {
   const long long end = row + <C> < w->last ? row + <C> : w->last;
   fb_kernel_queries((const <M> *)p[4], n + 28, n[6], n, 1, w, row, out, 0);
-DOT  for (long long i = 0; i < <C>; ++i) state[i] = <infinity>;
+DOT  for (long long i = 0; i < <C>; ++i) state[i] = <infinity>, state[2 * <C> + i] = 0;
   for (long long r = row; r < end;) {
     long long head, position;
     const long long run = fb_kernel_run(n, w, r, end, &head, &position);
-    const <T> *known = (const <T> *)p[5] + (w->batch * n[1] * n[2] + head) * n[3] + position;
-    for (long long l = 0; l < run; ++l) state[r - row + l] = known[l];
+    const long long known = (w->batch * n[1] * n[2] + head) * n[3] + position;
+    for (long long l = 0; l < run; ++l) {
+      const <T> sum = ((const <T> *)p[6])[known + l];
+      if (sum == 0) continue;
+      state[r - row + l] = ((const <T> *)p[5])[known + l];
+      state[2 * <C> + r - row + l] = 1 / sum;
+    }
     r += run;
   }
 }
@@ -84,11 +91,12 @@ EACH  }
 """
 
 _LOADED = """\
-  const <V> lse<w> = *(const <V> *)(state + <at>), dot<w> = *(const <V> *)(state + <C> + <at>);
+  const <V> top<w> = *(const <V> *)(state + <at>), dot<w> = *(const <V> *)(state + <C> + <at>);
+  const <V> part<w> = *(const <V> *)(state + 2 * <C> + <at>);
 """
 
 _EACH = """\
-    const <V> e<w> = fb_exp_<V>(*(const <V> *)(s + j + <at>) - lse<w>);
+    const <V> e<w> = fb_exp_<V>(*(const <V> *)(s + j + <at>) - top<w>) * part<w>;
     *(<V> *)(s + j + <at>) = e<w>;
     { <V> *t = (<V> *)(change + j + <at>); *t = e<w> * (*t - dot<w>); }
 """
@@ -100,8 +108,12 @@ static void fb_kernel_gather(long long size, long long count, long long first, l
   for (long long d = 0; d < size; d += <R>) {
     const long long high = size - d < <R> ? size - d : <R>;
     for (long long j = 0; j < count; j += <C>)
-      <micro>(high, rows, a + d * depth + first * high, b + first * <KEYS> + j, <KEYS>,
-          c + d * <KEYS> + j, <KEYS>, 1);
+      for (long long r = first, next; r < first + rows; r = next) {
+        next = r / <DEPTH> * <DEPTH> + <DEPTH>;
+        next = next < first + rows ? next : first + rows;
+        <micro>(high, next - r, a + d * depth + r * high, b + r * <KEYS> + j, <KEYS>,
+            c + d * <KEYS> + j, <KEYS>, 1);
+      }
   }
 }
 
@@ -153,7 +165,7 @@ LAYOUT  long long ends[<ROWS>], packed_row = -1;
       const long long depth = used / <C> * <C>;
       if (packed_row != row) {
         for (long long r = 0; r < depth; r += <C>) {
-          <T> *tile = tiles + r * (size + width + 2), *grad = tile + size * <C>;
+          <T> *tile = tiles + r * (size + width + 3), *grad = tile + size * <C>;
           fb_kernel_queries((const <M> *)p[1], n + 16, size, n, scale, w, row + r, tile, ends + r);
           fb_kernel_queries((const <M> *)p[0], n + 12, width, n, 1, w, row + r, grad, 0);
           fb_kernel_statistics(p, n, w, row + r, grad, spare, grad + width * <C>);
@@ -169,7 +181,7 @@ LAYOUT  long long ends[<ROWS>], packed_row = -1;
         long long seen, least;
         <I1> end[<C>] FB_ALIGNED;
         fb_kernel_seen(ends + r, key, packed, end, &seen, &least);
-        <T> *tile = tiles + r * (size + width + 2), *grad = tile + size * <C>;
+        <T> *tile = tiles + r * (size + width + 3), *grad = tile + size * <C>;
         int live = seen > 0;
 MASKED        if (!live) {
           for (long long i = 0; first < depth && i < <C> * <KEYS>; ++i)
@@ -241,12 +253,12 @@ def print_template(kernel: Kernel, target: Target) -> str:
     changes = _CHANGES.replace("LOADED", made.per_vector(_LOADED))
     changes = changes.replace("EACH", made.per_vector(_EACH))
     test = (
-        "        live = live && fb_kernel_biases(p[6], n + 44, n, w, row + r, key, seen, bias);\n"
+        "        live = live && fb_kernel_biases(p[7], n + 44, n, w, row + r, key, seen, bias);\n"
     )
     chunk = _CHUNK.replace("LAYOUT", _LAYOUT).replace("MASKED", test if masked else "")
     chunk = chunk.replace("BIAS", "bias" if masked else "0")
     for number, name in enumerate(("BY_QUERY", "BY_KEY", "BY_VALUE")):
-        chunk = chunk.replace(name, str(6 + masked + number))
+        chunk = chunk.replace(name, str(7 + masked + number))
     parts = [
         made.packing(),
         made.scores(),
@@ -256,4 +268,4 @@ def print_template(kernel: Kernel, target: Target) -> str:
         made.masks(),
         *(made.fill(text) for text in (queries, changes, chunk)),
     ]
-    return "".join(parts).replace("<ROWS>", str(ROWS))
+    return "".join(parts).replace("<ROWS>", str(ROWS)).replace("<DEPTH>", str(DEPTH))

@@ -1,7 +1,8 @@
 """Attention for few queries: puts the segments of keys of a row together, in increasing order.
 
-Parameters: parts (see `c_template_attention_decode`), out, lse. Sizes: 0 to 7 as in
-`c_template_attention`, 8 whether lse is wanted, strides of out 9. A chunk is a row.
+Parameters: parts (see `c_template_attention_decode`), out, top, sum, lse. Sizes: 0 to 7 as in
+`c_template_attention`, 8 which of the last three are wanted (1, 2, 4), strides of out 9. A chunk is
+a row.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       const <T> value = sums[d] * factor + 0;
       to[d * n[12]] = VALUE;
     }
-    if (n[8])
-      ((<T> *)p[2])[(both / n[1] * n[1] * n[2] + head) * n[3] + position] =
-          sum == 0 ? <infinity> : most + fb_log_<T>(sum);
+    const long long known = (both / n[1] * n[1] * n[2] + head) * n[3] + position;
+    if (n[8] & 1) ((<T> *)p[2])[known] = most;
+    if (n[8] & 2) ((<T> *)p[3])[known] = sum;
+    if (n[8] & 4) ((<T> *)p[4])[known] = sum == 0 ? <infinity> : most + fb_log_<T>(sum);
   }
 }
 """

@@ -67,7 +67,7 @@ class _Problem:
         self.groups = floordiv(self.heads, maximum(self.kept, 1))
         self.dtype = value.inputs[first].dtype
         self.kind = compute_kind(self.dtype)
-        self.mask = value.inputs[-1].dtype if len(value.inputs) in (4, 7) else ""
+        self.mask = value.inputs[-1].dtype if len(value.inputs) in (4, 8) else ""
         self.micro = Micro.of(self.kind, targets.current())
         offsets = {"none": self.keys, "upper": 0, "lower": sub(self.keys, self.length)}
         self.offset: Size = offsets[value.attribute("causal")]
@@ -127,6 +127,13 @@ def _result(call: RoutineCall, values: list[Node], name: str, reads: Reads) -> t
     return False, (0, 0, 0, 0)
 
 
+def _results(call: RoutineCall, values: list[Node], reads: Reads) -> tuple[Shape, int]:
+    """Adds all results: strides of the first, and which of the others are wanted: 1, 2, 4."""
+    _, out = _result(call, values, "out", reads)
+    wanted = [_result(call, values, name, reads)[0] for name in RESULTS["attention"][1:]]
+    return out, sum(bit << i for i, bit in enumerate(wanted))
+
+
 def attention(values: list[Node], reads: Reads, choice: str = "default") -> list[RoutineCall]:
     """The launches of attention, forward: one for many queries, or two for few, by the sizes;
     `choice` names one of `FORWARD`."""
@@ -145,13 +152,12 @@ def _many(values: list[Node], problem: _Problem, reads: Reads, tiles: int) -> Ro
     value = values[0]
     call = RoutineCall(f"attention_{problem.dtype}")
     strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
-    _, out = _result(call, values, "out", reads)
-    wanted, _ = _result(call, values, "lse", reads)
-    call.sizes = [*problem.sizes, int(wanted)]
+    out, wanted = _results(call, values, reads)
+    call.sizes = [*problem.sizes, wanted]
     for shape in (*strides[:3], out, *strides[3:]):
         call.sizes.extend(shape)
     parameters = [(x.dtype, "r") for x in value.inputs]
-    parameters += [(problem.dtype, "w"), (problem.kind, "w")]
+    parameters += [(problem.dtype, "w"), *[(problem.kind, "w")] * 3]
     problem.finish(call, "attention", parameters, value, tiles=tiles)
     rows = mul(problem.groups, problem.length)
     blocks = ceildiv(rows, tiles * problem.micro.columns)
@@ -184,10 +190,9 @@ def _few(
 
     join = RoutineCall(f"attention_join_{problem.dtype}")
     join.add(("temporary", parts))
-    _, out = _result(join, values, "out", reads)
-    wanted, _ = _result(join, values, "lse", reads)
-    join.sizes = [*problem.sizes, int(wanted), *out]
-    parameters = [(problem.kind, "r"), (problem.dtype, "w"), (problem.kind, "w")]
+    out, wanted = _results(join, values, reads)
+    join.sizes = [*problem.sizes, wanted, *out]
+    parameters = [(problem.kind, "r"), (problem.dtype, "w"), *[(problem.kind, "w")] * 3]
     problem.finish(join, "attention_join", parameters, value)
     join.chunks = mul(heads, rows)
     join.work = mul(extent, 1)
@@ -241,7 +246,7 @@ def _backward(values: list[Node], problem: _Problem, mode: int, reads: Reads) ->
     strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
     found = [_result(call, values, name, reads) for name in RESULTS["attention_backward"]]
     call.sizes = [*problem.sizes, mode, *(int(wanted) for wanted, _ in found)]
-    for shape in (*strides[:5], *(places for _, places in found), *strides[6:]):
+    for shape in (*strides[:5], *(places for _, places in found), *strides[7:]):
         call.sizes.extend(shape)
     parameters = [(x.dtype, "r") for x in value.inputs] + [(problem.dtype, "w")] * 3
     problem.finish(call, "attention_backward", parameters, value, products=3)
@@ -255,7 +260,7 @@ def _backward_scratch(problem: _Problem, rows: Size) -> Size:
     elements = (size + width + size + size + width + size + width) * KEYS
     elements = elements + (size + width) * high + 3 * high * KEYS
     elements = elements + (3 * KEYS + 2 * high) * columns + 2 * ROWS * KEYS
-    elements = elements + (2 * (size + width) + 2 + 2 * high) * ROWS
+    elements = elements + (2 * (size + width) + 3 + 2 * high) * ROWS
     elements = elements + mul(ceildiv(rows, ROWS) * ROWS, size)
     return mul(elements, ITEM_SIZE[problem.kind])
 
