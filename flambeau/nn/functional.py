@@ -313,3 +313,6 @@ from flambeau.nn.functional_attention import canonical_mask as _canonical_mask  
 from flambeau.nn.functional_attention import (  # noqa: E402
     multi_head_attention_forward as multi_head_attention_forward,
 )
+from flambeau.nn.functional_linear_cross_entropy import (  # noqa: E402
+    linear_cross_entropy as linear_cross_entropy,
+)

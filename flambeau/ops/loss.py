@@ -20,7 +20,7 @@ from flambeau.ops.common import shown
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
-_NO_CLASS = (
+NO_CLASS = (
     "[nll_loss] Target {value} is out of bounds: there are {size} classes\n"
     "hint: targets lie in [0, classes), or are ignore_index"
 )
@@ -335,7 +335,7 @@ def _picked(
         )
     keep = prims.ne(target, prims.full_like(ignore_index, target))
     safe = prims.where(keep, target, prims.full_like(0, target))
-    index = prims.check_index(safe, x.shape[axis], "nll_loss", _NO_CLASS, strict=True)
+    index = prims.check_index(safe, x.shape[axis], "nll_loss", NO_CLASS, strict=True)
     wide = prims.unsqueeze(index, axis) if target.ndim < x.ndim else index
     chosen = prims.gather(x, wide, axis)
     chosen = prims.reshape(chosen, target.shape)
@@ -373,7 +373,8 @@ def _check_probabilities(name: str, x: Node, target: Node) -> None:
     )
 
 
-def _averaged(value: Node, factor: Node, reduction: str) -> Node:
+def averaged(value: Node, factor: Node, reduction: str) -> Node:
+    """`value`, reduced; a mean divides by the sum of `factor`."""
     if reduction != "mean":
         return reduced(value, reduction)
     return reduced(value, "sum") / reduced(factor, "sum")
@@ -403,7 +404,7 @@ def nll_loss(
     """
     _check_classes("nll_loss", input, target)
     value, factor = _picked(input, target, weight, ignore_index)
-    return _averaged(value, factor, reduction_of("nll_loss", size_average, reduce, reduction))
+    return averaged(value, factor, reduction_of("nll_loss", size_average, reduce, reduction))
 
 
 @op(
@@ -445,14 +446,14 @@ def cross_entropy(
         return _soft_cross_entropy(x, target, weight, kind, label_smoothing, axis)
     _check_classes("cross_entropy", input, target)
     value, factor = _picked(x, target, weight, ignore_index)
-    loss = _averaged(value, factor, kind)
+    loss = averaged(value, factor, kind)
     if label_smoothing == 0.0:
         return loss
     smooth = -x if weight is None else -x * _along(weight, x, axis)
     keep = prims.ne(target, prims.full_like(ignore_index, target))
     per_target = prims.reduce_dims("sum", smooth, (axis,))
     per_target = prims.where(keep, per_target, prims.full_like(0, per_target))
-    uniform = _averaged(per_target, factor, kind)
+    uniform = averaged(per_target, factor, kind)
     classes = prims.constant(x.shape[axis], uniform)
     return loss * (1.0 - label_smoothing) + uniform * label_smoothing / classes
 

@@ -12,6 +12,7 @@ from flambeau.nn.modules import (
     fold,
     instancenorm,
     linear,
+    linear_cross_entropy,
     loss,
     module,
     normalization,
@@ -27,8 +28,8 @@ from flambeau.nn.modules import (
 
 _FAMILIES = (
     activation, batchnorm, channelshuffle, container, conv, distance, dropout, flatten, fold,
-    instancenorm, linear, loss, normalization, padding, pixelshuffle, pooling, rnn, sparse,
-    transformer, upsampling,
+    instancenorm, linear, linear_cross_entropy, loss, normalization, padding, pixelshuffle, pooling,
+    rnn, sparse, transformer, upsampling,
 )  # fmt: skip
 Module = module.Module
 
