@@ -114,60 +114,43 @@ def _extend(mask: Any, columns: int = 1) -> Any:
     return mask if mask is None else pad(mask, (0, columns))
 
 
-def _merge_masks(attn_mask: Any, key_padding_mask: Any, batch: int, heads: int, source: int) -> Any:
-    """The padding of the keys, per head, added to the attention mask."""
+def _merge_masks(attn_mask: Any, key_padding_mask: Any, batch: int, source: int) -> Any:
+    """The padding of the keys added to the attention mask, [batch or 1, heads or 1, L or 1, S]."""
     if key_padding_mask is None:
         return attn_mask
     _check(
         tuple(key_padding_mask.shape) == (batch, source),
         f"expecting key_padding_mask shape of {(batch, source)}, but got {key_padding_mask.shape}",
     )
-    wide = key_padding_mask.view(batch, 1, 1, source).expand(-1, heads, -1, -1)
-    wide = wide.reshape(batch * heads, 1, source)
+    wide = key_padding_mask.view(batch, 1, 1, source)
     return wide if attn_mask is None else attn_mask + wide
 
 
-def _attention_mask(attn_mask: Any, target: int, source: int, rows: int) -> Any:
-    """A mask of 3 dimensions, its shape checked."""
+def _attention_mask(attn_mask: Any, target: int, source: int, batch: int, heads: int) -> Any:
+    """A mask of 4 dimensions, its shape checked."""
     if attn_mask is None:
         return None
-    if attn_mask.dim() == 2:
-        expected, attn_mask_shape = (target, source), tuple(attn_mask.shape)
-        label = "2D"
-    else:
-        expected, attn_mask_shape = (rows, target, source), tuple(attn_mask.shape)
-        label = "3D"
+    dims = attn_mask.dim()
+    expected = (target, source) if dims == 2 else (batch * heads, target, source)
     _check(
-        attn_mask_shape == expected,
-        f"The shape of the {label} attn_mask is {attn_mask.shape}, but should be {expected}.",
+        tuple(attn_mask.shape) == expected,
+        f"The shape of the {dims}D attn_mask is {attn_mask.shape}, but should be {expected}.",
         RuntimeError,
     )
-    return attn_mask.unsqueeze(0) if label == "2D" else attn_mask
+    if dims == 2:
+        return attn_mask.unsqueeze(0).unsqueeze(0)
+    return attn_mask.view(batch, heads, target, source)
 
 
 def _with_weights(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> tuple[Any, Any]:
     """Attention whose weights are wanted, so they are computed one by one."""
     from flambeau.nn.functional import dropout, softmax
 
-    scores = torch.bmm(q * math.sqrt(1.0 / float(q.size(-1))), k.transpose(-2, -1))
+    scores = torch.matmul(q * math.sqrt(1.0 / float(q.size(-1))), k.transpose(-2, -1))
     weights = softmax(scores if mask is None else scores + mask, dim=-1)
     if dropout_p > 0.0:
         weights = dropout(weights, p=dropout_p)
-    return torch.bmm(weights, v), weights
-
-
-def _fused(q: Any, k: Any, v: Any, mask: Any, batch: int, dropout_p: float, is_causal: bool) -> Any:
-    """Attention by its operator; (N * heads, L, d) -> the same."""
-    from flambeau.nn.functional import scaled_dot_product_attention
-
-    q, k, v = (x.view(batch, -1, x.size(1), x.size(2)) for x in (q, k, v))
-    if mask is not None:
-        if mask.size(0) == 1 and mask.dim() == 3:
-            mask = mask.unsqueeze(0)
-        else:
-            mask = mask.view(batch, -1, *mask.shape[1:])
-    out = scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal)
-    return out.reshape(-1, out.size(2), out.size(3))
+    return torch.matmul(weights, v), weights
 
 
 def _with_batch(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
@@ -219,43 +202,25 @@ def multi_head_attention_forward(
     if not batched:
         query, key, value = _with_batch(query, key, value)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-    target, batch, width = query.shape
+    _check_width(query, embed_dim_to_check, num_heads)
     attn_mask, key_padding_mask, is_causal = _prepare_masks(
         query, attn_mask, key_padding_mask, is_causal, need_weights
     )
-    _check(
-        width == embed_dim_to_check,
-        f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}",
-    )
-    head_dim = width // num_heads
-    _check(
-        head_dim * num_heads == width,
-        f"embed_dim {width} not divisible by num_heads {num_heads}",
-    )
-    q, k, v = _project(
-        (query, key, value),
-        in_proj_weight,
-        in_proj_bias,
-        (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None,
-    )
-    attn_mask = _attention_mask(attn_mask, target, k.shape[0], batch * num_heads)
-    if bias_k is not None and bias_v is not None:
-        k = torch.cat([k, bias_k.repeat(1, batch, 1)])
-        v = torch.cat([v, bias_v.repeat(1, batch, 1)])
-        attn_mask, key_padding_mask = _extend(attn_mask), _extend(key_padding_mask)
-    q = _heads(q, num_heads, head_dim)
-    k = _heads(k, num_heads, head_dim) if static_k is None else static_k
-    v = _heads(v, num_heads, head_dim) if static_v is None else static_v
-    if add_zero_attn:
-        zeros = torch.zeros((batch * num_heads, 1, head_dim), dtype=k.dtype, device=k.device)
-        k, v = torch.cat([k, zeros], dim=1), torch.cat([v, zeros], dim=1)
-        attn_mask, key_padding_mask = _extend(attn_mask), _extend(key_padding_mask)
-    mask = _merge_masks(attn_mask, key_padding_mask, batch, num_heads, k.size(1))
-    p = dropout_p if training else 0.0
-    return _attend(
-        (q, k, v), mask, batch, (out_proj_weight, out_proj_bias), p,
-        need_weights, average_attn_weights, is_causal, batched,
-    )  # fmt: skip
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
+    projected = _project((query, key, value), in_proj_weight, in_proj_bias, separate)
+    (target, batch), source = query.shape[:2], projected[1].shape[0]
+    masks = (_attention_mask(attn_mask, target, source, batch, num_heads), key_padding_mask)
+    extra = (bias_k, bias_v, static_k, static_v)
+    qkv, masks = _keys_and_values(projected, masks, num_heads, extra, add_zero_attn)
+    mask = _merge_masks(*masks, batch, qkv[1].size(2))
+    out, weights = _attend(qkv, mask, dropout_p if training else 0.0, need_weights, is_causal)
+    return _finish(out, weights, (out_proj_weight, out_proj_bias), average_attn_weights, batched)
+
+
+def _check_width(query: Any, expected: int, heads: int) -> None:
+    width = query.shape[-1]
+    _check(width == expected, f"was expecting embedding dimension of {expected}, but got {width}")
+    _check(width % heads == 0, f"embed_dim {width} not divisible by num_heads {heads}")
 
 
 def _prepare_masks(
@@ -299,33 +264,55 @@ def _project(inputs: tuple[Any, Any, Any], weight: Any, bias: Any, separate: Any
     return tuple(linear(x, m, c) for x, m, c in zip(inputs, separate, parts))
 
 
+def _keys_and_values(
+    projected: tuple[Any, Any, Any],
+    masks: tuple[Any, Any],
+    heads: int,
+    extra: tuple[Any, Any, Any, Any],
+    add_zero: bool,
+) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+    """Queries, keys and values as (N, heads, L, d), with the keys that are added to the given ones;
+    everybody sees these."""
+    q, k, v = projected
+    bias_k, bias_v, static_k, static_v = extra
+    batch, width = q.shape[1:]
+    if bias_k is not None and bias_v is not None:
+        k = torch.cat([k, bias_k.repeat(1, batch, 1)])
+        v = torch.cat([v, bias_v.repeat(1, batch, 1)])
+        masks = (_extend(masks[0]), _extend(masks[1]))
+    given = ((q, None), (k, static_k), (v, static_v))
+    q, k, v = (_heads(x, heads, width // heads) if own is None else own for x, own in given)
+    q, k, v = (x.view(batch, heads, x.size(1), x.size(2)) for x in (q, k, v))
+    if add_zero:
+        zeros = torch.zeros((batch, heads, 1, q.size(3)), dtype=k.dtype, device=k.device)
+        k, v = torch.cat([k, zeros], dim=2), torch.cat([v, zeros], dim=2)
+        masks = (_extend(masks[0]), _extend(masks[1]))
+    return (q, k, v), masks
+
+
 def _attend(
-    qkv: tuple[Any, Any, Any],
-    mask: Any,
-    batch: int,
-    projection: tuple[Any, Any],
-    dropout_p: float,
-    need_weights: bool,
-    average: bool,
-    is_causal: bool,
-    batched: bool,
+    qkv: tuple[Any, Any, Any], mask: Any, dropout_p: float, need_weights: bool, is_causal: bool
 ) -> tuple[Any, Any]:
+    """The result, (N, heads, L, d), and the weights, if wanted: without them, one kernel."""
+    from flambeau.nn.functional import scaled_dot_product_attention
+
+    if need_weights:
+        return _with_weights(*qkv, mask, dropout_p)
+    return scaled_dot_product_attention(*qkv, mask, dropout_p, is_causal), None
+
+
+def _finish(
+    out: Any, weights: Any, projection: tuple[Any, Any], average: bool, batched: bool
+) -> tuple[Any, Any]:
+    """The projected result, (L, N, E), and the weights, over all heads or averaged."""
     from flambeau.nn.functional import linear
 
-    q, k, v = qkv
-    rows, target, head_dim = q.shape
-    heads = rows // batch
-    weights = None
-    if need_weights:
-        out, weights = _with_weights(q, k, v, mask, dropout_p)
-    else:
-        out = _fused(q, k, v, mask, batch, dropout_p, is_causal)
-    out = out.transpose(0, 1).reshape(target * batch, heads * head_dim)
+    batch, heads, target, head_dim = out.shape
+    out = out.permute(2, 0, 1, 3).reshape(target * batch, heads * head_dim)
     out = linear(out, *projection)
     out = out.view(target, batch, out.size(1))
-    if weights is not None:
-        weights = weights.view(batch, heads, target, k.size(1))
-        weights = weights.mean(dim=1) if average else weights
-    if not batched:
-        return out.squeeze(1), None if weights is None else weights.squeeze(0)
-    return out, weights
+    if weights is not None and average:
+        weights = weights.mean(dim=1)
+    if batched:
+        return out, weights
+    return out.squeeze(1), None if weights is None else weights.squeeze(0)
