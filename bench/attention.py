@@ -22,7 +22,12 @@ MANY = (
     (8, 128, 2048), (8, 64, 4096),
 )  # fmt: skip
 SHORT = tuple(case for case in MANY if case[2] <= 512)
-DECODE = ((8, 64, 4096), (8, 64, 32768), (16, 128, 4096), (16, 128, 32768))
+# Heads, heads of the keys, size, keys.
+DECODE = (
+    (8, 8, 64, 4096), (8, 8, 64, 32768), (16, 16, 128, 4096), (16, 16, 128, 32768),
+    (32, 8, 128, 8192),
+)  # fmt: skip
+KINDS = ("bool, padded", "bool", "float", "float, each head", "dropout")
 DTYPES = ("float32", "bfloat16")
 
 
@@ -70,15 +75,64 @@ def rows(part: Callable[..., Any], threads: int, dtype: str = "float32") -> list
     return found
 
 
+def masked(t: Any, kind: str, trained: bool) -> Callable[[], Any]:
+    """A batch of 2, 8 heads of 64 and 512 tokens, with a mask or with dropout."""
+    t.manual_seed(0)
+    length = 512
+    x = [t.randn(2, 8, length, 64).requires_grad_(trained) for _ in range(3)]
+    grad, mask = t.randn(2, 8, length, 64), None
+    if kind == "bool, padded":
+        mask = (t.arange(length) < length - 100).view(1, 1, 1, length).expand(2, 1, 1, length)
+    elif kind == "bool":
+        mask = t.ones(length, length, dtype=t.bool).tril()
+    elif kind == "float":
+        hidden = t.ones(length, length, dtype=t.bool).triu(1)
+        mask = t.zeros(length, length).masked_fill(hidden, -float("inf"))
+    elif kind == "float, each head":
+        mask = t.randn(2, 8, length, length)
+    dropped = 0.1 if kind == "dropout" else 0.0
+
+    def call() -> Any:
+        out = t.nn.functional.scaled_dot_product_attention(*x, mask, dropped)
+        return t.autograd.grad(out, x, grad) if trained else out
+
+    return call
+
+
+def masks(threads: int) -> list[Row]:
+    """Masks and dropout, forward and with gradients."""
+    found = []
+    for kind, trained in product(KINDS, (False, True)):
+        ours, theirs = (masked(t, kind, trained) for t in (flambeau, torch))
+        name = f"{kind}{', backward' * trained}"
+        found.append(compare(name, ours, theirs, blocks=5, seconds=0.01, threads=threads))
+    return found
+
+
+def one_query(t: Any, case: tuple[int, int, int, int], dtype: str) -> Callable[[], Any]:
+    """A call without gradients."""
+    heads, kept, size, keys = case
+    t.manual_seed(0)
+    drawn = [t.randn(1, heads, 1, size), *(t.randn(1, kept, keys, size) for _ in range(2))]
+    x = [y.to(getattr(t, dtype)) for y in drawn]
+
+    def call() -> Any:
+        with t.no_grad():
+            grouped = heads != kept
+            return t.nn.functional.scaled_dot_product_attention(*x, enable_gqa=grouped)
+
+    return call
+
+
 def decode(threads: int, dtype: str, bandwidth: float) -> list[Row]:
     """One query."""
     found = []
-    for heads, size, keys in DECODE:
-        both = [operands(t, heads, 1, keys, size, dtype) for t in (flambeau, torch)]
-        calls = (forward(t, x, False) for t, x in zip((flambeau, torch), both, strict=True))
-        name = f"{heads} heads of {size}, {keys} keys"
+    for case in DECODE:
+        heads, kept, size, keys = case
+        calls = [one_query(t, case, dtype) for t in (flambeau, torch)]
+        name = f"{heads} heads{f', {kept} of keys' * (heads != kept)}, size {size}, {keys} keys"
         row = compare(name, *calls, blocks=7, seconds=0.05, threads=threads)
-        nbytes = 2 * heads * keys * size * (4 if dtype == "float32" else 2)
+        nbytes = 2 * kept * keys * size * (4 if dtype == "float32" else 2)
         rate = nbytes / row.ours
         row.note = f"{rate / 1e9:.1f} GB/s, {rate / bandwidth:.0%} of memory's"
         found.append(row)
@@ -95,6 +149,7 @@ def main() -> None:
         label = f"{threads} thread(s)"
         tables.append((f"forward, {label}", rows(forward, threads), 0.8))
         tables.append((f"forward + backward, {label}", rows(training, threads), 0.8))
+        tables.append((f"masks and dropout, {label}", masks(threads), None))
         bandwidth = roofline_peaks.bandwidths(peaks, threads)["DRAM"]["read"]
         for dtype in DTYPES:
             found = decode(threads, dtype, bandwidth)

@@ -472,7 +472,7 @@ def _soft_cross_entropy(
     per_target = prims.reduce_dims("sum", value, (axis,))
     if kind != "mean":
         return reduced(per_target, kind)
-    total = reduced(value, "sum")
+    total = reduced(per_target, "sum")  # row by row: log_softmax is not stored
     batch: Any = 1
     for d, size in enumerate(x.shape):
         batch = batch * size if d != axis else batch
