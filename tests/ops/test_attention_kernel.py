@@ -282,7 +282,8 @@ def test_few_heads_are_split_by_queries_and_keys(monkeypatch):
 
     arrays = operands(1, 2, 1, 150, 300, 24, 24)
     expected = both(arrays, causal=True)
-    monkeypatch.setattr(scheduled.os, "cpu_count", lambda: 16)
+    many = scheduled.machine.current()._replace(cores=16)
+    monkeypatch.setattr(scheduled.machine, "current", lambda: many)
     more = [np.concatenate([x] * 1, 0) for x in arrays]
     tensors = [torch.tensor(x).requires_grad_() for x in more]
     step = torch.compile(lambda q, k, v: attention(q, k, v, is_causal=True, enable_gqa=True) + 0)
