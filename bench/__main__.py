@@ -12,6 +12,7 @@ PARTS = (
     "rest",
     "products",
     "attention",
+    "autotune",
     "convolution",
     "compile_time",
     "demo_model",

@@ -168,6 +168,7 @@ class _Product:
         problem = Problem(
             rows, columns, self.depth, self.batches, self.planes * ITEM_SIZE[self.kind],
             self.block_rows, self.block_columns, a.dtype == b.dtype and self.planes == 1,
+            in_place=b.outer == 1 and a.dtype == b.dtype == self.kind,
         )  # fmt: skip
         blocking = candidates(model(problem, machine.current()))[choice]
         made = self.cut = product_cut.cut(problem, blocking)

@@ -24,6 +24,7 @@ NARROW = 24  # columns: below, tall products are computed transposed
 LEAST_PANELS = 4
 LEAST_TILES = 8
 TILES_PER_CORE = 4  # of a large product: the last ones to finish are short
+IN_PLACE_PANELS = 5  # up to so many read B where it lies as fast as they pack it
 ENDLESS = 1 << 40  # more than any extent
 
 
@@ -61,6 +62,7 @@ class Problem:
         block_rows: of the micro-kernel.
         block_columns: of the micro-kernel.
         exchangeable: whether the operands can change places.
+        in_place: whether rows of B are runs of memory that the micro-kernel takes as they lie.
     """
 
     rows: Size
@@ -71,6 +73,7 @@ class Problem:
     block_rows: int
     block_columns: int
     exchangeable: bool
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,10 @@ def cut(problem: Problem, blocking: Blocking) -> Cut:
         ceildiv(panels, blocking.panels),
         only_if(minimum(large, several), minimum(panels, wanted)),
     )
-    shared = minimum(large, sub(1, few), at_least(width, tile_columns + 1))
+    shared_a = minimum(large, sub(1, few), at_least(width, tile_columns + 1))
+    shared_b = minimum(large, several)
+    if problem.in_place:
+        shared_b = minimum(large, at_least(panels, IN_PLACE_PANELS + 1))
     return Cut(
         height=height,
         width=width,
@@ -166,8 +172,8 @@ def cut(problem: Problem, blocking: Blocking) -> Cut:
         row_tiles=row_tiles,
         column_tiles=column_tiles,
         tile_columns=tile_columns,
-        packs_a=shared if blocking.packs_a is None else int(blocking.packs_a),
-        packs_b=minimum(large, several) if blocking.packs_b is None else int(blocking.packs_b),
+        packs_a=shared_a if blocking.packs_a is None else int(blocking.packs_a),
+        packs_b=shared_b if blocking.packs_b is None else int(blocking.packs_b),
         panels=panels,
         slabs=ceildiv(width, problem.block_columns),
         tile_rows=mul(problem.block_rows, ceildiv(panels, row_tiles)),
