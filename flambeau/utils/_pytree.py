@@ -36,6 +36,10 @@ class _Kind:
     unflatten: Unflatten
 
 
+class _Named:
+    """Stands for results with named fields: `torch.return_types.sort` ..."""
+
+
 _KINDS: dict[type, _Kind] = {
     list: _Kind(lambda x: (list(x), None), lambda items, _: list(items)),
     tuple: _Kind(lambda x: (list(x), None), lambda items, _: tuple(items)),
@@ -51,6 +55,7 @@ _KINDS: dict[type, _Kind] = {
     namedtuple: _Kind(  # type: ignore[dict-item] - stands for all of them
         lambda x: (list(x), type(x)), lambda items, kind: kind(*items)
     ),
+    _Named: _Kind(lambda x: (list(x), type(x)), lambda items, kind: kind(tuple(items))),
 }
 
 
@@ -122,6 +127,8 @@ def _kind(value: Any) -> Any:
         return kind
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return namedtuple
+    if isinstance(value, tuple) and kind.__module__ == "torch.return_types":
+        return _Named
     return None
 
 

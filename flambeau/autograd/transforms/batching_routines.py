@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from flambeau import prims
 from flambeau.autograd.transforms.batching import Batched, Rule
+from flambeau.ir.environment import current_environment
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul, prod
 
@@ -67,13 +68,19 @@ def _convolution(b: Batched) -> Node:
 
 def _grouped(b: Batched, places: Sequence[int], place: int) -> Node:
     """A group for every sample; the number of groups is a constant of a convolution."""
-    from flambeau.ir.environment import current_environment
-
     extent = b.extent
     if not isinstance(extent, int):
         extent = current_environment().specialise(extent)
+    if b.attribute("method") != "plain":  # its sums are those of one group
+        operands = b.all()
+        single = [b.same(*(_sample(x, i) for x in operands)) for i in range(extent)]
+        return prims.cat([prims.unsqueeze(x, 0) for x in single], 0)
     groups = b.attribute("groups") * extent
     return _folded(b, places, place, b.node.shape[place], groups=groups)
+
+
+def _sample(x: Node, number: int) -> Node:
+    return prims.reshape(prims.slice(x, 0, number, 1), x.shape[1:])
 
 
 def _convolution_input(b: Batched) -> Node:

@@ -19,6 +19,7 @@ from flambeau.autograd.transforms.wrappers import (
     entered,
     highest,
     is_at,
+    reopened,
 )
 
 
@@ -89,7 +90,12 @@ def _apply_generated(cls: Any, level: Level, args: Sequence[Any], kwargs: dict[s
 
 
 class _Samples(Function):
-    """A function run on every sample of batches."""
+    """A function run on every sample of batches.
+
+    What it keeps on its context are samples of one level, which its backward opens again.
+    """
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, how: Any, *args: Any) -> Any:
@@ -104,14 +110,14 @@ class _Samples(Function):
             ctx.saved_flags = [is_at(x, level) for x in saved]
             ctx.save_for_backward(*[x.value if is_at(x, level) else x for x in saved])
             results = [_whole(level, x) if isinstance(x, _core.Tensor) else x for x in values]
-        ctx.how, ctx.inner = how, inner
+        ctx.how, ctx.inner, ctx.level = how, inner, level
         return results[0] if single else tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        cls, extent, randomness, flags, _ = ctx.how
+        cls, _, _, flags, _ = ctx.how
         inner = ctx.inner
-        with entered(extent, randomness) as level:
+        with reopened(ctx.level) as level:
             saved = zip(ctx.saved_tensors, ctx.saved_flags, strict=True)
             inner.to_save = tuple(batched(level, x) if flag else x for x, flag in saved)
             given = [None if g is None else batched(level, g) for g in grads]
@@ -141,14 +147,29 @@ def _apply_forward(cls: Any, level: Level, args: Sequence[Any], kwargs: dict[str
     values = [x.value if is_at(x, level) else x for x in args]
     tangents = [x.tangent if is_at(x, level) else None for x in args]
     output = cls.apply(*values, **kwargs)
-    ctx = FunctionCtx()
-    ctx.needs_input_grad = tuple(t is not None for t in tangents)
-    if cls.setup_context is Function.setup_context:
-        with _core.no_grad():
-            cls.forward(ctx, *values, **kwargs)
-    else:
-        cls.setup_context(ctx, tuple(values), output)
     single, outputs = _sequence(output)
-    _, moved = _sequence(cls.jvp(ctx, *tangents))
+    if cls.jvp is Function.jvp:
+        moved = _transposed(cls, values, tangents, kwargs)
+    else:
+        ctx = FunctionCtx()
+        ctx.needs_input_grad = tuple(t is not None for t in tangents)
+        if cls.setup_context is Function.setup_context:
+            with _core.no_grad():
+                cls.forward(ctx, *values, **kwargs)
+        else:
+            cls.setup_context(ctx, tuple(values), output)
+        _, moved = _sequence(cls.jvp(ctx, *tangents))
     results = [x if t is None else dual(level, x, t) for x, t in zip(outputs, moved, strict=True)]
     return results[0] if single else tuple(results)
+
+
+def _transposed(
+    cls: Any, values: Sequence[Any], tangents: Sequence[Any], kwargs: dict[str, Any]
+) -> list[Any]:
+    """Tangents of a function without a rule for them: its backward is linear, and transposed."""
+    from flambeau.autograd.transforms.reverse import Recording
+    from flambeau.autograd.transforms.tangents import transposed
+
+    chosen = [i for i, t in enumerate(tangents) if t is not None]
+    made = Recording("jvp", cls.apply, values, chosen, False, kwargs)
+    return transposed(made, [tangents[i] for i in chosen])

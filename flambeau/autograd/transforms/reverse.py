@@ -8,6 +8,7 @@ them) and a value with its tangent; gradients then come as batches and with tang
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,7 +52,27 @@ def _variable(x: Any, inside: list[Level], outer: bool) -> Any:
     with enable_grad():
         if outer and x.requires_grad:
             return x.view_as(x)
-        return x.detach().requires_grad_()
+        leaf = x.detach().requires_grad_()
+        leaf._hidden = True
+        return leaf
+
+
+class _Running(threading.local):
+    """Per thread: the variables of functions that are being called, by identity."""
+
+    def __init__(self) -> None:
+        self.leaves: list[set[int]] = []
+
+
+_running = _Running()
+
+
+def _is_other(leaf: Any, mine: set[int]) -> bool:
+    """Whether somebody else may ask for derivatives by a leaf: not by a variable that is done."""
+    if id(leaf) in mine:
+        return False
+    hidden = "_hidden" in leaf.__dict__
+    return not hidden or any(id(leaf) in others for others in _running.leaves)
 
 
 def leaf_of(x: Any) -> Any:
@@ -79,7 +100,7 @@ def reaches_others(results: Tensors, leaves: set[int]) -> bool:
     for x in _bottoms(results):
         if x.grad_fn is not None:
             stack.append(x.grad_fn)
-        elif x.requires_grad and id(x) not in leaves:
+        elif x.requires_grad and _is_other(x, leaves):
             return True
     seen = set()
     while stack:
@@ -88,13 +109,13 @@ def reaches_others(results: Tensors, leaves: set[int]) -> bool:
             continue
         seen.add(current)
         found = getattr(current, "variable", None)
-        if found is not None and id(found) not in leaves:
+        if found is not None and _is_other(found, leaves):
             return True
         stack.extend(node for node, _ in current.next_functions if node is not None)
     return False
 
 
-def _released(x: Any, leaves: set[int]) -> Any:
+def released(x: Any, leaves: set[int]) -> Any:
     """A result without a history that only leads to the variables."""
     if not isinstance(x, _core.Tensor) or reaches_others([x], leaves):
         return x
@@ -287,8 +308,12 @@ class Recording:
         given = list(args)
         for i, x in zip(chosen, tree_unflatten(handed, self.spec), strict=True):
             given[i] = x
-        with enable_grad():
-            result = func(*given, **(kwargs or {}))
+        _running.leaves.append(self.leaves)
+        try:
+            with enable_grad():
+                result = func(*given, **(kwargs or {}))
+        finally:
+            _running.leaves.pop()
         self.aux: Any = None
         if has_aux:
             if not isinstance(result, tuple) or len(result) != 2:
@@ -309,7 +334,7 @@ class Recording:
     def released(self, tree: Any) -> Any:
         """Values as the caller gets them."""
         flat, spec = tree_flatten(tree)
-        release = _released if self.outer else lambda x, _: _plain(x)
+        release = released if self.outer else lambda x, _: _plain(x)
         return tree_unflatten([release(x, self.leaves) for x in flat], spec)
 
     def gradients(self, cotangents: Tensors, create: bool) -> list[Any]:
@@ -383,7 +408,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         if create_graph is not None:
             create = create_graph
         grads = made.gradients(flat, create)
-        found = made.arranged([_released(g, made.leaves) for g in grads] if create else grads)
+        found = made.arranged([released(g, made.leaves) for g in grads] if create else grads)
         return found
 
     out = made.released(made.result)
@@ -458,7 +483,7 @@ def grad_and_value(
             )
         create = made.others([out])
         grads = made.gradients([out.new_ones(())], create)
-        found = made.arranged([_released(g, made.leaves) for g in grads] if create else grads)
+        found = made.arranged([released(g, made.leaves) for g in grads] if create else grads)
         value = made.released(out)
         first = found[0] if isinstance(argnums, int) else found
         return (first, (value, made.released(made.aux))) if has_aux else (first, value)

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core
-from flambeau.autograd.transforms.reverse import Recording, _argnums, _detached, vjp
+from flambeau.autograd.grad_mode import enable_grad
+from flambeau.autograd.transforms.reverse import (
+    Recording,
+    _argnums,
+    _detached,
+    leaf_of,
+    pull_back,
+    released,
+    variable,
+    vjp,
+)
 from flambeau.autograd.transforms.vmap import vmap
 from flambeau.autograd.transforms.wrappers import dual, entered, is_at
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
@@ -318,7 +328,6 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     `func` runs once: the derivative is the transpose of what its backward computes.
     """
     made = Recording("linearize", func, primals, range(len(primals)), False)
-    outputs = made.outputs
 
     def derivative(*tangents: Any) -> Any:
         flat, spec = tree_flatten(tuple(tangents))
@@ -333,25 +342,23 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                     f"[linearize] a tangent has sizes {list(t.shape)}, its primal {list(x.shape)}\n"
                     "hint: give tangents the sizes of the primals"
                 )
-        return tree_unflatten(_transposed(made, outputs, flat), made.out_spec)
+        return tree_unflatten(transposed(made, flat), made.out_spec)
 
     return made.released(made.result), derivative
 
 
-def _transposed(made: Recording, outputs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+def transposed(made: Recording, tangents: Sequence[Any]) -> list[Any]:
     """Tangents of outputs: the derivative of a vector-Jacobian product by its vector."""
-    from flambeau.autograd.grad_mode import enable_grad
-    from flambeau.autograd.transforms.reverse import pull_back
-
+    outputs = made.outputs
+    create = made.others(outputs) or (made.outer and any(x.requires_grad for x in tangents))
     with enable_grad():
-        seeds = [y.new_zeros(y.shape).requires_grad_() for y in outputs]
+        seeds = [variable(y.new_zeros(y.shape), False) for y in outputs]
         grads = pull_back(outputs, made.variables, seeds, True)
-    pairs = [
-        (g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and g.requires_grad
-    ]
-    found = pull_back([g for g, _ in pairs], seeds, [t for _, t in pairs], False)
+    pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None]
+    found = pull_back([g for g, _ in pairs], seeds, [t for _, t in pairs], create)
+    leaves = made.leaves | {id(leaf_of(x)) for x in seeds}
     return [
-        y.new_zeros(y.shape) if t is None else _detached(t)
+        y.new_zeros(y.shape) if t is None else released(t, leaves) if create else _detached(t)
         for t, y in zip(found, outputs, strict=True)
     ]
 

@@ -76,6 +76,15 @@ class entered:  # noqa: N801 - a context manager, used like a function
             _core.set_function_mode(self._before)
 
 
+class reopened(entered):  # noqa: N801 - a context manager, used like a function
+    """A batched level again, innermost: what was kept of its samples stands for the batch."""
+
+    def __init__(self, level: Level) -> None:
+        super().__init__(level.extent, level.randomness)
+        level.depth, level.open = self.level.depth, True
+        self.level = level
+
+
 class Wrapper(_core.Tensor):  # type: ignore[misc]
     """A tensor of some level; see the module.
 

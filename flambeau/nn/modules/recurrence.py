@@ -134,6 +134,8 @@ def _step_back(
 class _Layer(torch.autograd.Function):
     """(outputs, *last state) of a layer in one direction over sequences of one length."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(
         ctx: Any, mode: str, reverse: bool, projected: Any, w_hh: Any, b_hh: Any, *state: Any
