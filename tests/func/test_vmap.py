@@ -150,3 +150,26 @@ def test_wrapper_looks_like_a_sample():
 
     vmap(f)(X)
     assert seen == [((3, 4), 2, torch.float32, "cpu", 12, 3, (4, 1))]
+
+
+def test_convolutions_with_a_weight_per_sample():
+    conv = torch.nn.functional.conv2d
+    for channels in (2, 32):  # grouped, and by Winograd's algorithm
+        x = torch.linspace(-1, 1, 2 * channels * 36).reshape(2, 1, channels, 6, 6)
+        w = torch.linspace(-1, 1, 2 * channels**2 * 9).reshape(2, channels, channels, 3, 3)
+        assert torch.equal(vmap(conv)(x, w), loop(conv, x, w))
+        assert torch.equal(vmap(conv, (None, 0))(x[0], w)[1], conv(x[0], w[1]))
+
+
+def test_recurrent_layers():
+    model = torch.nn.GRU(4, 5)
+    params = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(p, x):
+        return torch.func.functional_call(model, p, (x,))[0].square().sum()
+
+    x = X[:3].reshape(3, 3, 1, 4)
+    found = vmap(grad(loss), (None, 0))(params, x)
+    for i in range(3):
+        alone = grad(loss)(params, x[i])
+        assert all(torch.equal(found[name][i], alone[name]) for name in alone)

@@ -20,6 +20,7 @@ from flambeau.autograd.transforms.wrappers import (
     highest,
     is_at,
     reopened,
+    spread,
 )
 
 
@@ -109,7 +110,7 @@ class _Samples(Function):
             saved = list(inner.to_save)
             ctx.saved_flags = [is_at(x, level) for x in saved]
             ctx.save_for_backward(*[x.value if is_at(x, level) else x for x in saved])
-            results = [_whole(level, x) if isinstance(x, _core.Tensor) else x for x in values]
+            results = [spread(level, x) if isinstance(x, _core.Tensor) else x for x in values]
         ctx.how, ctx.inner, ctx.level = how, inner, level
         return results[0] if single else tuple(results)
 
@@ -125,14 +126,10 @@ class _Samples(Function):
             found = rule(inner, *given)
             _, parts = _sequence(found)
             results = [
-                None if g is None else _whole(level, g) if flag else _whole(level, g).sum(0)
+                None if g is None else spread(level, g) if flag else spread(level, g).sum(0)
                 for g, flag in zip(parts, flags, strict=False)
             ]
         return (None, *results)
-
-
-def _whole(level: Level, x: Any) -> Any:
-    return x.value if is_at(x, level) else x.expand(level.extent, *x.shape)
 
 
 def _forward(cls: Any, ctx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

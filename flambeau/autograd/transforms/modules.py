@@ -37,18 +37,18 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
             "hint: stack the models of each class"
         )
     all_params = [dict(m.named_parameters()) for m in models]
-    params = {name: _stacked([p[name] for p in all_params]) for name in all_params[0]}
+    params = {name: _stacked(name, [p[name] for p in all_params]) for name in all_params[0]}
     all_buffers = [dict(m.named_buffers()) for m in models]
     buffers = {name: _operator("stack")([b[name] for b in all_buffers]) for name in all_buffers[0]}
     return params, buffers
 
 
-def _stacked(tensors: Sequence[Any]) -> Any:
+def _stacked(name: str, tensors: Sequence[Any]) -> Any:
     """A leaf of all tensors."""
     wanted = {bool(t.requires_grad) for t in tensors}
     if len(wanted) != 1:
         raise RuntimeError(
-            "Expected {name} from each model to have the same .requires_grad\n"
+            f"Expected {name} from each model to have the same .requires_grad\n"
             "hint: freeze the same parameters in all models"
         )
     stacked = _operator("stack")(list(tensors)).detach()
