@@ -24,6 +24,9 @@
 //     tensors of [count]; applied in increasing position, so equal targets are deterministic.
 // take_add_<t>               out, source, index              count, outer, inner, 1, D
 //     The transpose of `take`; the same as put_add_<t> with d = 1.
+// solve_<t>, triangular_solve_<t>, cholesky_<t>, lu_<t>, qr_<t>, eigh_<t>, eig_<t>, svd_<t>,
+// fft_<c64|c128>: the table in flambeau/compiler/schedule/routines.py (t: f32 f64 c64 c128).
+// geqrf_<t>                  a, packed, tau                  batch, M, N
 // random_uniform_<half|f32|f64>      out, generator          numel            low, high
 // random_normal_<half|f32|f64>       out, generator          numel            mean, std
 // random_normal_sequential_<float>   out, generator          numel            mean, std
@@ -62,6 +65,9 @@ const std::unordered_map<std::string, RoutineFunction>& registry() {
     add_sort_routines(&list);
     add_search_routines(&list);
     add_scatter_routines(&list);
+    add_linear_routines(&list);
+    add_eigen_routines(&list);
+    add_fourier_routines(&list);
     auto* made = new std::unordered_map<std::string, RoutineFunction>();
     for (const RoutineEntry& entry : list) made->emplace(entry.name, entry.function);
     return made;

@@ -1,4 +1,4 @@
-"""`torch.linalg`: norms and products; decompositions are announced but not here yet.
+"""`torch.linalg`: norms, products, factorisations, solutions.
 
 Operators whose home is "linalg" are published here. The rest of PyTorch's names exist and raise
 `NotImplementedError`, so that a program fails where it asks, not where it imports.
@@ -10,12 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau.core.install import namespace as _namespace
+from flambeau.ops.factorisations import LinAlgError
 
 __all__ = ["LinAlgError", "diagonal"]
-
-
-class LinAlgError(RuntimeError):
-    """A matrix that has no such decomposition, solution or inverse."""
 
 
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:  # noqa: N803
@@ -28,11 +25,7 @@ def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return _namespace("torch")["diagonal"](A, offset, dim1, dim2)
 
 
-_MISSING = (
-    "cholesky cholesky_ex cond det eig eigh eigvals eigvalsh householder_product inv inv_ex "
-    "ldl_factor ldl_factor_ex ldl_solve lstsq lu lu_factor lu_factor_ex lu_solve matrix_exp "
-    "matrix_rank pinv qr slogdet solve solve_ex solve_triangular svd svdvals tensorinv tensorsolve"
-)
+_MISSING = "ldl_factor ldl_factor_ex ldl_solve"
 
 
 def _missing(name: str) -> Callable[..., Any]:

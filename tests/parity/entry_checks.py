@@ -110,13 +110,19 @@ class Twin:
         return result, expected, None if error is None else message(error)
 
 
+def _copied(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_copied(item) for item in value]
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
 def compare_calls(
     entry: Any, samples: Iterator[Any], record: Record, theirs: Any, ours: Any,
     strides: Record | None = None, inplace: bool = False,
 ) -> None:  # fmt: skip
     """Runs every sample as it stands through a pair of functions."""
     for sample in samples:
-        first = sample.input.clone() if inplace and not sample.input.requires_grad else None
+        first = _copied(sample.input) if inplace else None
         twin, error = attempt(lambda s=sample, f=first: Twin(s, f))
         if error is not None:
             record.add(message(error))
@@ -124,9 +130,12 @@ def compare_calls(
         result, expected, wrong = twin.run(theirs, ours)
         if wrong == "refused":
             continue
-        if wrong is None and inplace and result is not twin.ours[0][0]:
-            wrong = "the result is not the first argument"
-        record.add(wrong or difference(result, expected, entry))
+        if wrong is None and inplace:
+            pairs = zip(flattened(result), flattened(twin.ours[0][0]))
+            if any(mine is not given for mine, given in pairs):
+                wrong = "the result is not the first argument"
+        wrong = wrong or difference(result, expected, entry)
+        record.add(wrong)
         if strides is not None and wrong is None:
             strides.add(stride_difference(result, expected))
 

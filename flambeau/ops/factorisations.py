@@ -1,0 +1,518 @@
+"""Factorisations of matrices: Cholesky, LU, QR, eigenvalues, singular values.
+
+Bodies compute on batches `[*B, M, N]`; their derivatives are those of the primitives
+(`prims/linear_algebra.py`). What may fail for a matrix exists twice: the `_ex` form returns an
+error number for each matrix, the plain one waits for it and raises `LinAlgError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.dtypes import PUBLIC_NAMES
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ops.common import shown, static_size
+from flambeau.prims import linear_algebra as la
+
+_MATRICES = "f32 f64 c64 c128"
+
+
+class LinAlgError(RuntimeError):
+    """A matrix that has no such decomposition, solution or inverse."""
+
+
+def check_matrices(x: Node, name: str, square: bool = False) -> None:
+    """Raises unless x is a batch of (square) matrices of a float or complex dtype.
+
+    Raises:
+        RuntimeError: too few dimensions, not square, or another dtype.
+    """
+    if x.ndim < 2:
+        raise RuntimeError(
+            f"[{name}] {name}: The input tensor A must have at least 2 dimensions.\n"
+            f"hint: its shape is {shown(x.shape)}"
+        )
+    rows, columns = x.shape[-2:]
+    if square and (less(rows, columns) or less(columns, rows)):
+        raise RuntimeError(
+            f"[{name}] {name}: A must be batches of square matrices, but they are "
+            f"{shown(x.shape[-2:])[1:-1].replace(', ', ' by ')} matrices\nhint: the last two sizes"
+        )
+    if x.dtype not in la.LAPACK:
+        raise RuntimeError(
+            f"[{name}] {name}: Expected a floating point or complex tensor as input. Got "
+            f"{PUBLIC_NAMES[x.dtype]}\nhint: convert to float32 or float64"
+        )
+
+
+def raise_errors(name: str, info: Any, meaning: str) -> None:
+    """Raises for the first matrix whose error number is not 0.
+
+    Raises:
+        LinAlgError: naming the matrix of the batch and the number.
+    """
+    if not bool((info != 0).any()):
+        return
+    numbers = info.flatten()
+    place = int((numbers != 0).nonzero()[0].item())
+    where = f"(Batch element {place}): " if info.ndim else ""
+    number = int(numbers[place].item())
+    raise LinAlgError(f"[{name}] {name}: {where}{meaning.format(number)}\nhint: see its condition")
+
+
+def _positive_samples() -> Iterator[Sample]:
+    yield sample(T(2, 2, values=[[4.0, 2.0], [2.0, 3.0]]))
+    yield sample(T(1, 2, 2, values=[[[5.0, 1.0], [1.0, 2.0]]]))
+
+
+def _square_samples() -> Iterator[Sample]:
+    yield sample(T(2, 2, values=[[4.0, 2.0], [1.0, 3.0]]))
+    yield sample(T(1, 2, 2, values=[[[0.5, 1.0], [-1.0, 2.0]]]))
+
+
+def _tall_samples() -> Iterator[Sample]:
+    yield sample(T(3, 2, values=[[4.0, 2.0], [1.0, 3.0], [0.5, -1.0]]))
+    yield sample(T(1, 2, 2, values=[[[0.5, 1.0], [-1.0, 2.0]]]))
+
+
+def _not_matrices() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")
+
+
+def _not_square() -> Iterator[ErrorSample]:
+    yield from _not_matrices()
+    yield ErrorSample(sample(T(3, 2)), RuntimeError, "square matrices")
+
+
+# ------------------------------------------------------------------------------------ Cholesky
+
+
+@op(
+    "cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False)"
+    " -> (Tensor L, Tensor info)",
+    where="linalg",
+    samples=_positive_samples,
+    errors=_not_square,
+    dtypes=_MATRICES,
+)
+def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node]:
+    """Cholesky factors and, for each matrix, 0 or the order of the minor that is not positive.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.cholesky_ex(torch.eye(2)).info
+        tensor(0, dtype=torch.int32)
+    """
+    check_matrices(self, "linalg.cholesky", True)
+    factor, info = la.cholesky(la.adjoint(self) if upper else self)
+    return (la.adjoint(factor) if upper else factor), info
+
+
+@op("cholesky(Tensor A, *, bool upper=False) -> Tensor", where="linalg", host=True, out=False,
+    samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
+def cholesky(A: Any, *, upper: bool = False) -> Any:  # noqa: N803 - PyTorch's name
+    """The lower triangular L with A = L L^H, for Hermitian positive definite matrices.
+
+    Only one triangle of A is read. `upper=True` gives L^H.
+
+    Raises:
+        torch.linalg.LinAlgError: a matrix is not positive definite.
+
+    Example:
+        >>> torch.linalg.cholesky(torch.tensor([[4.0]]))
+        tensor([[2.]])
+    """
+    factor, info = cholesky_ex(A, upper=upper)
+    raise_errors("linalg.cholesky", info, _NOT_POSITIVE)
+    return factor
+
+
+_NOT_POSITIVE = (
+    "The factorization could not be completed because the input is not positive-definite "
+    "(the leading minor of order {} is not positive-definite)."
+)
+
+
+@op("cholesky(Tensor self, bool upper=False) -> Tensor", host=True, out=False,
+    samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
+def old_cholesky(self: Any, upper: bool = False) -> Any:
+    """The same as `torch.linalg.cholesky`.
+
+    Raises:
+        torch.linalg.LinAlgError: a matrix is not positive definite.
+
+    Example:
+        >>> torch.cholesky(torch.tensor([[4.0]]))
+        tensor([[2.]])
+    """
+    factor, info = cholesky_ex(self, upper=upper)
+    raise_errors("cholesky", info, _NOT_POSITIVE)
+    return factor
+
+
+# ------------------------------------------------------------------------------------ LU
+
+
+def permutation_of(pivots: Node, rows: Any) -> Node:
+    """The order of rows (i64, from 0) that LAPACK's interchanges amount to."""
+    shape = (*pivots.shape[:-1], rows)
+    places = prims.iota(shape, len(shape) - 1)
+    order = places
+    last = len(shape) - 1
+    for k in range(static_size(pivots.shape[-1])):
+        pivot = prims.cast(prims.slice(pivots, last, k, 1), "i64") - 1
+        here = prims.slice(order, last, k, 1)
+        there = prims.gather(order, pivot, last)
+        moved = prims.where(
+            prims.eq(places, prims.broadcast_to(pivot, shape)),
+            prims.broadcast_to(here, shape),
+            order,
+        )
+        order = prims.where(
+            prims.eq(places, prims.full_like(k, places)), prims.broadcast_to(there, shape), moved
+        )
+    return order
+
+
+def permutation_matrix(order: Node, dtype: str) -> Node:
+    """P with P L U = A, where A[order] = L U."""
+    shape = (*order.shape[:-1], order.shape[-1], order.shape[-1])
+    rows = prims.iota(shape, len(shape) - 2)
+    chosen = prims.broadcast(order, shape, (*range(len(shape) - 2), len(shape) - 1))
+    return prims.cast(prims.eq(rows, chosen), dtype)
+
+
+def triangles(packed: Node) -> tuple[Node, Node]:
+    """L with ones on the diagonal, and U, of packed factors [*B, M, N]."""
+    least = min(static_size(n) for n in packed.shape[-2:])
+    rows, columns = packed.ndim - 2, packed.ndim - 1
+    below = la.lower_triangle(prims.slice(packed, columns, 0, least), strict=True)
+    ones = prims.cast(
+        prims.eq(prims.iota(below.shape, rows), prims.iota(below.shape, columns)), packed.dtype
+    )
+    return below + ones, la.upper_triangle(prims.slice(packed, rows, 0, least))
+
+
+def _check_pivot(pivot: bool, name: str) -> None:
+    if not pivot:
+        raise RuntimeError(
+            f"[{name}] {name}: LU without pivoting is not implemented on the CPU\nhint: pivot=True"
+        )
+
+
+@op(
+    "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)"
+    " -> (Tensor LU, Tensor pivots, Tensor info)",
+    where="linalg",
+    samples=_square_samples,
+    errors=_not_matrices,
+    dtypes=_MATRICES,
+)
+def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]:  # noqa: N803
+    """Packed L and U, the interchanges of rows (from 1), and 0 or the first zero pivot's number.
+
+    Raises:
+        RuntimeError: no matrices, or pivot=False.
+
+    Example:
+        >>> torch.linalg.lu_factor_ex(torch.eye(2)).pivots
+        tensor([1, 2], dtype=torch.int32)
+    """
+    check_matrices(A, "linalg.lu_factor")
+    _check_pivot(pivot, "linalg.lu_factor")
+    packed, pivots, _, info = la.lu(A)
+    return packed, pivots, info
+
+
+@op("lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", where="linalg",
+    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES)  # fmt: skip
+def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
+    """Packed L and U with A = P L U, and the interchanges of rows, counted from 1.
+
+    Raises:
+        RuntimeError: no matrices, or pivot=False.
+
+    Example:
+        >>> torch.linalg.lu_factor(torch.eye(2)).LU
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    check_matrices(A, "linalg.lu_factor")
+    _check_pivot(pivot, "linalg.lu_factor")
+    return la.lu(A)[:2]
+
+
+@op("lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", where="linalg",
+    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES)  # fmt: skip
+def lu(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
+    """P, L, U with A = P L U: a permutation, ones on L's diagonal.
+
+    Raises:
+        RuntimeError: no matrices, or pivot=False.
+
+    Example:
+        >>> torch.linalg.lu(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).P
+        tensor([[0., 1.],
+                [1., 0.]])
+    """
+    check_matrices(A, "linalg.lu")
+    _check_pivot(pivot, "linalg.lu")
+    packed, _, order, _ = la.lu(A)
+    return (permutation_matrix(order, A.dtype), *triangles(packed))
+
+
+def _unpack_samples() -> Iterator[Sample]:
+    yield sample(T(2, 2), T(2, dtype="i32", values=[2, 2], grad=False))
+
+
+@op(
+    "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)"
+    " -> (Tensor P, Tensor L, Tensor U)",
+    where="torch",
+    samples=_unpack_samples,
+    dtypes=_MATRICES,
+)
+def lu_unpack(
+    LU_data: Node,  # noqa: N803 - PyTorch's name
+    LU_pivots: Node,  # noqa: N803 - PyTorch's name
+    unpack_data: bool,
+    unpack_pivots: bool,
+) -> tuple[Node, ...]:
+    """P, L and U of what `torch.linalg.lu_factor` returns; what is not asked for is empty.
+
+    Raises:
+        RuntimeError: the pivots are not int32.
+
+    Example:
+        >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.eye(2))).U
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    if LU_pivots.dtype != "i32":
+        raise RuntimeError(
+            "[lu_unpack] torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of "
+            "torch.int32 dtype.\nhint: pass what lu_factor returned"
+        )
+    empty = prims.full(0, (0,), LU_data.dtype)
+    low, up = triangles(LU_data) if unpack_data else (empty, empty)
+    if not unpack_pivots:
+        return empty, low, up
+    order = permutation_of(LU_pivots, LU_data.shape[-2])
+    return permutation_matrix(order, LU_data.dtype), low, up
+
+
+@op("lu(Tensor self, bool pivot=True, bool get_infos=False) -> (Tensor...)", host=True, out=False,
+    samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
+def old_lu(self: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
+    """Packed factors and pivots, and with `get_infos` the error numbers.
+
+    Raises:
+        RuntimeError: no matrices, or pivot=False.
+
+    Example:
+        >>> len(torch.lu(torch.eye(2)))
+        2
+    """
+    found = lu_factor_ex(self, pivot=pivot)
+    return tuple(found) if get_infos else tuple(found)[:2]
+
+
+# ------------------------------------------------------------------------------------ QR
+
+
+_QR_MODES = ("reduced", "complete", "r")
+
+
+@op("qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", where="linalg",
+    samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES)  # fmt: skip
+def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+    """Q with orthonormal columns and R upper triangular with A = Q R.
+
+    mode: "reduced", "complete" (Q square) or "r" (Q is empty).
+
+    Raises:
+        RuntimeError: no matrices, or an unknown mode.
+
+    Example:
+        >>> torch.linalg.qr(torch.tensor([[3.0], [4.0]])).R
+        tensor([[-5.]])
+    """
+    check_matrices(A, "linalg.qr")
+    if mode not in _QR_MODES:
+        raise RuntimeError(
+            f"[qr] qr received unrecognized mode '{mode}'\nhint: one of {', '.join(_QR_MODES)}"
+        )
+    q, r = la.qr(A, mode == "complete")
+    return (prims.full(0, (0,), A.dtype) if mode == "r" else q), r
+
+
+@op("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", samples=_tall_samples,
+    errors=_not_matrices, dtypes=_MATRICES)  # fmt: skip
+def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
+    """The same as `torch.linalg.qr`; `some=False` makes Q square.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.qr(torch.tensor([[3.0], [4.0]])).R
+        tensor([[-5.]])
+    """
+    check_matrices(self, "qr")
+    return la.qr(self, not some)
+
+
+# ------------------------------------------------------------------------------------ eigenvalues
+
+
+def _hermitian(x: Node, uplo: str, name: str) -> tuple[Node, Node]:
+    check_matrices(x, name, True)
+    if uplo.upper() not in ("L", "U"):
+        raise RuntimeError(
+            f"[{name}] Expected UPLO argument to be 'L' or 'U', but got {uplo}\nhint: 'L' or 'U'"
+        )
+    return la.eigh(la.adjoint(x) if uplo.upper() == "U" else x)
+
+
+@op("eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
+    samples=_positive_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+def eigh(A: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's names
+    """Ascending eigenvalues and orthonormal eigenvectors (columns) of Hermitian matrices.
+
+    Only the triangle `UPLO` is read. Vectors are unique up to a phase.
+
+    Raises:
+        RuntimeError: no square matrices, or an unknown triangle.
+
+    Example:
+        >>> torch.linalg.eigh(torch.eye(2)).eigenvalues
+        tensor([1., 1.])
+    """
+    return _hermitian(A, UPLO, "linalg.eigh")
+
+
+@op("eigvalsh(Tensor A, str UPLO='L') -> Tensor", where="linalg", samples=_positive_samples,
+    errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+def eigvalsh(A: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
+    """Ascending eigenvalues of Hermitian matrices, of which one triangle is read.
+
+    Raises:
+        RuntimeError: no square matrices, or an unknown triangle.
+
+    Example:
+        >>> torch.linalg.eigvalsh(torch.eye(2))
+        tensor([1., 1.])
+    """
+    return _hermitian(A, UPLO, "linalg.eigvalsh")[0]
+
+
+@op("eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
+    samples=_square_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+def eig(self: Node) -> tuple[Node, Node]:
+    """Complex eigenvalues, in no particular order, and eigenvectors (columns of norm 1).
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.eig(torch.eye(2)).eigenvalues
+        tensor([1.+0.j, 1.+0.j])
+    """
+    check_matrices(self, "linalg.eig", True)
+    return la.eig(self)
+
+
+@op("eigvals(Tensor self) -> Tensor", where="linalg", samples=_square_samples, errors=_not_square,
+    dtypes=_MATRICES)  # fmt: skip
+def eigvals(self: Node) -> Node:
+    """Complex eigenvalues of square matrices, in no particular order.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.eigvals(torch.eye(2))
+        tensor([1.+0.j, 1.+0.j])
+    """
+    check_matrices(self, "linalg.eigvals", True)
+    return la.eig(self)[0]
+
+
+# ------------------------------------------------------------------------------------ singular
+
+
+@op(
+    "svd(Tensor A, bool full_matrices=True, *, str? driver=None)"
+    " -> (Tensor U, Tensor S, Tensor Vh)",
+    where="linalg",
+    samples=_square_samples,
+    errors=_not_matrices,
+    dtypes=_MATRICES,
+)
+def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  # noqa: N803
+    """U, descending singular values S, and V^H, with A = U diag(S) V^H.
+
+    `full_matrices=False` leaves out the columns that meet no singular value. Vectors are unique up
+    to a common phase.
+
+    Raises:
+        RuntimeError: no matrices, or a driver (they belong to CUDA).
+
+    Example:
+        >>> torch.linalg.svd(torch.eye(2)).S
+        tensor([1., 1.])
+    """
+    check_matrices(A, "linalg.svd")
+    if driver is not None:
+        raise RuntimeError(
+            "[svd] torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs\n"
+            "hint: leave it out"
+        )
+    return la.svd(A, full_matrices)
+
+
+@op("svdvals(Tensor A, *, str? driver=None) -> Tensor", where="linalg", samples=_tall_samples,
+    errors=_not_matrices, dtypes=_MATRICES)  # fmt: skip
+def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
+    """Descending singular values of matrices.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.linalg.svdvals(torch.eye(2))
+        tensor([1., 1.])
+    """
+    check_matrices(A, "linalg.svdvals")
+    return la.svd(A)[1]
+
+
+@op(
+    "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+    samples=_square_samples,
+    errors=_not_matrices,
+    dtypes=_MATRICES,
+)
+def old_svd(self: Node, some: bool, compute_uv: bool) -> tuple[Node, ...]:
+    """U, S and V (not its adjoint) with A = U diag(S) V^H; see `torch.linalg.svd`.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.svd(torch.eye(2)).S
+        tensor([1., 1.])
+    """
+    check_matrices(self, "svd")
+    u, s, vh = la.svd(self, not some and compute_uv)
+    if compute_uv:
+        return u, s, la.adjoint(vh)
+    batch, (m, n) = self.shape[:-2], self.shape[-2:]
+    return prims.full(0, (*batch, m, m), u.dtype), s, prims.full(0, (*batch, n, n), u.dtype)

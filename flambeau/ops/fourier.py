@@ -1,0 +1,282 @@
+"""Discrete Fourier transforms: all are the complex transform of one axis, `prims.fft`.
+
+Transforms of real numbers keep the first half of the result; those to real numbers complete the
+half by its mirror image (Oppenheim & Schafer, Discrete-Time Signal Processing, ch. 8).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.promotion import default_dtype
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+from flambeau.ops.common import normalise_dim, static_size
+from flambeau.ops.shape import roll
+
+_COMPLEX = {"f32": "c64", "f64": "c128", "c64": "c64", "c128": "c128"}
+_NORMS = ("backward", "ortho", "forward")
+_ONE = "int? n=None, int dim=-1, str? norm=None) -> Tensor"
+_TWO = "int[]? s=None, int[] dim=(-2, -1), str? norm=None) -> Tensor"
+_MANY = "int[]? s=None, int[]? dim=None, str? norm=None) -> Tensor"
+
+
+def _spectrum(x: Node, name: str) -> Node:
+    """x as complex numbers."""
+    dtype = x.dtype if x.dtype in ("f16", "bf16", *_COMPLEX) else default_dtype()
+    if dtype not in _COMPLEX:
+        public = {"f16": "Half", "bf16": "BFloat16"}[dtype]
+        raise RuntimeError(f"[{name}] Unsupported dtype {public}\nhint: convert to float32")
+    return prims.cast(x, _COMPLEX[dtype])
+
+
+def _real_only(x: Node, name: str) -> None:
+    if x.dtype[0] == "c":
+        raise RuntimeError(
+            f"[{name}] {name} expects a real input tensor, but got a complex one\n"
+            "hint: use fft or ifft"
+        )
+
+
+def _resized(x: Node, length: int, axis: int, name: str) -> Node:
+    """x cut off, or continued by zeros, to `length` along an axis."""
+    extent = static_size(x.shape[axis])
+    if length < 1:
+        raise RuntimeError(
+            f"[{name}] Invalid number of data points ({length}) specified\nhint: at least 1"
+        )
+    if length <= extent:
+        return prims.slice(x, axis, 0, length)
+    high = tuple(length - extent if d == axis else 0 for d in range(x.ndim))
+    return prims.pad(x, (0,) * x.ndim, high)
+
+
+def _scaled(x: Node, count: int, norm: str | None, inverse: bool, name: str) -> Node:
+    mode = "backward" if norm is None else norm
+    if mode not in _NORMS:
+        raise RuntimeError(f'[{name}] Invalid normalization mode: "{norm}"\nhint: one of {_NORMS}')
+    if mode == "ortho":
+        return x * (1 / math.sqrt(count))
+    return x * (1 / count) if (mode == "backward") == inverse else x
+
+
+def _conjugate(x: Node) -> Node:
+    return prims.complex(prims.real(x), -prims.imag(x))
+
+
+def _axis(x: Node, dim: int, name: str) -> int:
+    if x.ndim == 0:
+        raise IndexError(
+            f"[{name}] Dimension specified as {dim} but tensor has no dimensions\nhint: unsqueeze"
+        )
+    return normalise_dim(dim, x.ndim, name)
+
+
+Geometry = tuple[tuple[int, ...], list[int]]
+
+
+def _geometry(
+    x: Node, s: Sequence[int] | None, dim: Sequence[int] | None, name: str, half: bool = False
+) -> Geometry:
+    """The axes to transform and the lengths of the signal; `half`: x holds half of the last."""
+    if dim is not None:
+        dims = tuple(_axis(x, d, name) for d in dim)
+    else:
+        count = x.ndim if s is None else len(s)
+        if count > x.ndim:
+            raise RuntimeError(
+                f"[{name}] Got shape with {count} values but input tensor only has {x.ndim} "
+                "dimensions.\nhint: one length per transformed dimension"
+            )
+        dims = tuple(range(x.ndim - count, x.ndim))
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"[{name}] FFT dims must be unique\nhint: name each dimension once")
+    if s is not None and len(s) != len(dims):
+        raise RuntimeError(
+            f"[{name}] When given, dim and shape arguments must have the same length\n"
+            "hint: one length per dimension"
+        )
+    lengths = [static_size(x.shape[d]) for d in dims]
+    if half and dims:
+        lengths[-1] = 2 * (lengths[-1] - 1)
+    if s is not None:
+        lengths = [own if given == -1 else given for given, own in zip(s, lengths, strict=True)]
+    for length in lengths:
+        if length < 1:
+            raise RuntimeError(
+                f"[{name}] Invalid number of data points ({length}) specified\nhint: at least 1"
+            )
+    return dims, lengths
+
+
+def _complex_transform(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
+    value = _spectrum(x, name)
+    for axis, length in zip(*found, strict=True):
+        value = prims.fft(_resized(value, length, axis, name), axis, inverse)
+    return _scaled(value, math.prod(found[1]), norm, inverse, name)
+
+
+def _to_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
+    """The transform of real numbers: half of the last axis; `inverse` conjugates and scales so."""
+    _real_only(x, name)
+    dims, lengths = found
+    value = _spectrum(x, name)
+    if not dims:
+        raise RuntimeError(f"[{name}] {name} must transform at least one axis\nhint: give dim")
+    value = prims.fft(_resized(value, lengths[-1], dims[-1], name), dims[-1], inverse)
+    value = prims.slice(value, dims[-1], 0, lengths[-1] // 2 + 1)
+    for axis, length in zip(dims[:-1], lengths[:-1], strict=True):
+        value = prims.fft(_resized(value, length, axis, name), axis, inverse)
+    return _scaled(value, math.prod(lengths), norm, inverse, name)
+
+
+def _from_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
+    """The real transform of a signal whose other half is the mirror image."""
+    dims, lengths = found
+    if not dims:
+        raise RuntimeError(f"[{name}] {name} must transform at least one axis\nhint: give dim")
+    value = _spectrum(x, name)
+    for axis, length in zip(dims[:-1], lengths[:-1], strict=True):
+        value = prims.fft(_resized(value, length, axis, name), axis, inverse)
+    axis, length = dims[-1], lengths[-1]
+    half = _resized(value, length // 2 + 1, axis, name)
+    mirrored = prims.flip(prims.slice(half, axis, 1, (length - 1) // 2), (axis,))
+    whole = prims.cat([half, _conjugate(mirrored)], axis) if length > 2 else half
+    if length == 1:
+        whole = half
+    result = prims.real(prims.fft(whole, axis, inverse))
+    return _scaled(result, math.prod(lengths), norm, inverse, name)
+
+
+_KINDS: dict[str, tuple[Callable[..., Node], bool, bool]] = {
+    # name: what computes it, inverse direction, whether the operand is half of the signal
+    "fft": (_complex_transform, False, False),
+    "ifft": (_complex_transform, True, False),
+    "rfft": (_to_half, False, False),
+    "ihfft": (_to_half, True, False),
+    "irfft": (_from_half, True, True),
+    "hfft": (_from_half, False, True),
+}
+_MEANING = {
+    "fft": "The discrete Fourier transform",
+    "ifft": "The inverse discrete Fourier transform",
+    "rfft": "The non-redundant half of the Fourier transform of a real signal",
+    "irfft": "The real signal whose half of a Fourier transform is given: the inverse of `rfft`",
+    "hfft": "The real Fourier transform of a signal with Hermitian symmetry, given its half",
+    "ihfft": "The non-redundant half of the inverse Fourier transform of a real signal",
+}
+_DETAILS = """.
+
+Lengths (`n` or `s`) cut the signal off or continue it by zeros; `norm` is "backward" (the inverse
+divides by the number of points), "ortho" (both divide by its root) or "forward".
+
+Raises:
+    RuntimeError: no data points, an unknown norm, half types, or complex where real is expected.
+
+Example:
+    >>> torch.fft.{name}({argument}).shape
+    torch.Size([{result}])
+"""
+
+
+def _define(kind: str, suffix: str) -> None:
+    """One operator of the family: a kind of transform over one, two or many axes."""
+    compute, inverse, half = _KINDS[kind]
+    name, public = kind + suffix, f"fft_{kind}{suffix}"
+
+    def one(input: Node, n: int | None, dim: int, norm: str | None) -> Node:  # noqa: A002
+        found = _geometry(input, None if n is None else (n,), (dim,), public, half)
+        return compute(input, found, norm, inverse, public)
+
+    def many(input: Node, s: Any, dim: Any, norm: str | None) -> Node:  # noqa: A002
+        return compute(input, _geometry(input, s, dim, public, half), norm, inverse, public)
+
+    arguments = {"": _ONE, "2": _TWO, "n": _MANY}[suffix]
+    body = many if suffix else one
+    argument = "torch.ones(4)" if suffix != "2" else "torch.ones(4, 4)"
+    length = {"rfft": 3, "ihfft": 3, "irfft": 6, "hfft": 6}.get(kind, 4)
+    shown = f"4, {length}" if suffix == "2" else str(length)
+    over = {"": "one dimension", "2": "two dimensions", "n": "several dimensions"}[suffix]
+    text = _DETAILS.format(name=name, argument=argument, result=shown)
+    body.__doc__ = f"{_MEANING[kind]}, over {over}{text}"
+    op(
+        f"{name}(Tensor input, {arguments}",
+        where="fft",
+        out=True,
+        samples=_samples(kind, suffix),
+        errors=lambda: iter([ErrorSample(sample(T(4, 4), norm="x"), RuntimeError, "Invalid norm")]),
+        dtypes="f32 f64" if kind in ("rfft", "ihfft") else "f32 f64 c64 c128",
+    )(body)
+
+
+def _samples(kind: str, suffix: str) -> Callable[[], Iterator[Sample]]:
+    def make() -> Iterator[Sample]:
+        if not suffix:
+            yield sample(T(6))
+            yield sample(T(3, 7), 5, 0, "ortho")
+            yield sample(T(4, 6, layout="transposed"), 9, norm="forward")
+        elif suffix == "2":
+            yield sample(T(2, 4, 6))
+            yield sample(T(4, 6), (3, 8), norm="ortho")
+        else:
+            yield sample(T(2, 4, 6), dim=(0, 2))
+            yield sample(T(3, 4, 5), (4, 6), norm="ortho")
+
+    return make
+
+
+for _kind in _KINDS:
+    for _suffix in ("", "2", "n"):
+        _define(_kind, _suffix)
+
+
+def _shifted(x: Node, dim: Sequence[int] | None, sign: int) -> Node:
+    dims = tuple(range(x.ndim)) if dim is None else tuple(dim)
+    if not dims:
+        return x
+    sizes: list[Size] = [static_size(x.shape[normalise_dim(d, x.ndim, "fftshift")]) for d in dims]
+    moved = [n // 2 if sign > 0 else (n + 1) // 2 for n in sizes]
+    return roll(x, moved, dims)
+
+
+def _shift_samples() -> Iterator[Sample]:
+    yield sample(T(5))
+    yield sample(T(4, 3))
+    yield sample(T(4, 3), 1)
+
+
+@op(
+    "fftshift(Tensor input, int[]? dim=None) -> Tensor",
+    where="fft",
+    out=False,
+    samples=_shift_samples,
+)
+def fftshift(input: Node, dim: Sequence[int] | None) -> Node:  # noqa: A002 - PyTorch's name
+    """A spectrum rolled so that frequency zero lies in the middle.
+
+    Example:
+        >>> torch.fft.fftshift(torch.arange(4))
+        tensor([2, 3, 0, 1])
+    """
+    return _shifted(input, dim, 1)
+
+
+@op(
+    "ifftshift(Tensor input, int[]? dim=None) -> Tensor",
+    where="fft",
+    out=False,
+    samples=_shift_samples,
+)
+def ifftshift(input: Node, dim: Sequence[int] | None) -> Node:  # noqa: A002 - PyTorch's name
+    """The inverse of `fftshift`: frequency zero comes first again.
+
+    Example:
+        >>> torch.fft.ifftshift(torch.arange(4))
+        tensor([2, 3, 0, 1])
+    """
+    return _shifted(input, dim, -1)

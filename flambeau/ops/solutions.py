@@ -1,0 +1,771 @@
+"""Linear systems, inverses, determinants and what is computed from singular values.
+
+Batches broadcast. A right side is a vector where its shape is that of the matrices without their
+last size. Source: Golub & Van Loan, Matrix Computations, 4th ed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import op
+from flambeau.core.layout import same
+from flambeau.core.promotion import CATEGORY
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ops.broadcasting import broadcast_sizes
+from flambeau.ops.common import same_sizes, shown, static_size
+from flambeau.ops.factorisations import (
+    check_matrices,
+    eigh,
+    permutation_of,
+    raise_errors,
+)
+from flambeau.prims import linear_algebra as la
+
+_MATRICES = "f32 f64 c64 c128"
+_SINGULAR = "The solver failed because the input matrix is singular."
+_PAIR = T(2, 2, values=[[4.0, 2.0], [1.0, 3.0]])
+
+
+def _square_samples() -> Iterator[Sample]:
+    yield sample(_PAIR)
+    yield sample(T(1, 2, 2, values=[[[0.5, 1.0], [-1.0, 2.0]]]))
+
+
+def _system_samples() -> Iterator[Sample]:
+    yield sample(_PAIR, T(2))
+    yield sample(_PAIR, T(3, 2, 4))
+
+
+def _not_square() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")
+    yield ErrorSample(sample(T(3, 2)), RuntimeError, "square matrices")
+
+
+def transposed(x: Node) -> Node:
+    """The last two dimensions swapped."""
+    return prims.permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def product(*factors: Node) -> Node:
+    """The matrix product of batches, which broadcast."""
+    result = factors[0]
+    for factor in factors[1:]:
+        result = prims.matmul(*_batched("matmul", result, factor))
+    return result
+
+
+def _batched(name: str, a: Node, b: Node) -> tuple[Node, Node]:
+    batch = broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
+    return (
+        prims.broadcast_to(a, (*batch, *a.shape[-2:])),
+        prims.broadcast_to(b, (*batch, *b.shape[-2:])),
+    )
+
+
+def identity(like: Node) -> Node:
+    """Unit matrices of the shape of square matrices."""
+    rows, columns = (prims.iota(like.shape, d) for d in (like.ndim - 2, like.ndim - 1))
+    return prims.cast(prims.eq(rows, columns), like.dtype)
+
+
+def _is_vector(a: Node, b: Node) -> bool:
+    return b.ndim == 1 or (b.ndim == a.ndim - 1 and same_sizes(b.shape, a.shape[:-1]))
+
+
+def _check_same_dtype(name: str, a: Node, b: Node) -> None:
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"[{name}] {name}: Expected A and B to have the same dtype, but found A of type "
+            f"{a.dtype} and B of type {b.dtype}\nhint: convert one of them"
+        )
+
+
+def _check_rows(name: str, a: Node, b: Node, left: bool) -> None:
+    rows = b.shape[-2 if left else -1]
+    if not same(rows, a.shape[-1]):
+        raise RuntimeError(
+            f"[{name}] {name}: Incompatible shapes of A and B for the equation "
+            f"{'AX = B' if left else 'XA = B'} ({shown(a.shape)} and {shown(b.shape)})\n"
+            "hint: as many equations as unknowns"
+        )
+
+
+def solved(name: str, a: Node, b: Node, left: bool = True) -> Node:
+    """X with A X = B, or X A = B."""
+    vector = left and _is_vector(a, b)
+    right = prims.reshape(b, (*b.shape, 1)) if vector else b
+    if right.ndim < 2:
+        raise RuntimeError(
+            f"[{name}] {name}: Vector broadcasting of the left hand side is not supported for "
+            "left=False.\nhint: unsqueeze it"
+        )
+    _check_rows(name, a, right, left)
+    if not left:
+        return transposed(solved(name, transposed(a), transposed(right)))
+    value = prims.linear_algebra.solve(*_batched(name, a, right))
+    return prims.reshape(value, value.shape[:-1]) if vector else value
+
+
+@op(
+    "solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)"
+    " -> (Tensor result, Tensor info)",
+    where="linalg",
+    samples=_system_samples,
+    dtypes=_MATRICES,
+)
+def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803
+    """The solution of A X = B, and for each matrix 0 or the number of its first zero pivot.
+
+    Raises:
+        RuntimeError: no square matrices, or shapes that do not fit.
+
+    Example:
+        >>> torch.linalg.solve_ex(torch.eye(2), torch.ones(2)).result
+        tensor([1., 1.])
+    """
+    check_matrices(A, "linalg.solve", True)
+    _check_same_dtype("linalg.solve", A, B)
+    return solved("linalg.solve", A, B, left), la.lu(A)[3]
+
+
+@op("solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", where="linalg", host=True, out=False,
+    samples=_system_samples, dtypes=_MATRICES)  # fmt: skip
+def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch's names
+    """X with A X = B, for square matrices; `left=False`: X A = B.
+
+    Raises:
+        torch.linalg.LinAlgError: a matrix is singular.
+        RuntimeError: no square matrices, or shapes that do not fit.
+
+    Example:
+        >>> torch.linalg.solve(2 * torch.eye(2), torch.ones(2))
+        tensor([0.5000, 0.5000])
+    """
+    result, info = solve_ex(A, B, left=left)
+    raise_errors("linalg.solve", info, _SINGULAR)
+    return result
+
+
+def inverted(a: Node) -> Node:
+    """The inverse of square matrices."""
+    return prims.linear_algebra.solve(a, identity(a))
+
+
+@op(
+    "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+    where="linalg",
+    samples=_square_samples,
+    errors=_not_square,
+    dtypes=_MATRICES,
+)
+def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+    """Inverses, and for each matrix 0 or the number of its first zero pivot.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.inv_ex(torch.eye(2)).info
+        tensor(0, dtype=torch.int32)
+    """
+    check_matrices(A, "linalg.inv", True)
+    return inverted(A), la.lu(A)[3]
+
+
+_NO_INVERSE = "The diagonal element {} is zero, the inversion could not be completed because the "
+_NO_INVERSE += "input matrix is singular."
+
+
+@op("inv(Tensor A) -> Tensor", where="linalg", host=True, out=False, samples=_square_samples,
+    dtypes=_MATRICES)  # fmt: skip
+def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
+    """The inverse of square matrices.
+
+    Raises:
+        torch.linalg.LinAlgError: a matrix is singular.
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.inv(2 * torch.eye(1))
+        tensor([[0.5000]])
+    """
+    result, info = inv_ex(A)
+    raise_errors("linalg.inv", info, _NO_INVERSE)
+    return result
+
+
+@op("inverse(Tensor input) -> Tensor", host=True, out=False, samples=_square_samples,
+    dtypes=_MATRICES)  # fmt: skip
+def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+    """The same as `torch.linalg.inv`.
+
+    Raises:
+        torch.linalg.LinAlgError: a matrix is singular.
+
+    Example:
+        >>> torch.inverse(2 * torch.eye(1))
+        tensor([[0.5000]])
+    """
+    return inv(input)
+
+
+# ------------------------------------------------------------------------------------ triangles
+
+
+def triangular(a: Node, b: Node, upper: bool, left: bool, unit: bool, name: str) -> Node:
+    """X with T X = B, or X T = B, of a triangle of A."""
+    check_matrices(a, name, True)
+    _check_same_dtype(name, a, b)
+    _check_rows(name, a, b, left)
+    if left:
+        return la.triangular_solve(*_batched(name, a, b), upper, False, unit)
+    value = la.triangular_solve(
+        *_batched(name, transposed(a), transposed(b)), not upper, False, unit
+    )
+    return transposed(value)
+
+
+def _triangle_samples() -> Iterator[Sample]:
+    yield sample(_PAIR, T(2, 3), upper=True)
+    yield sample(_PAIR, T(1, 3, 2), upper=False, left=False)
+
+
+@op(
+    "solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
+    "bool unitriangular=False) -> Tensor",
+    where="linalg",
+    samples=_triangle_samples,
+    dtypes=_MATRICES,
+)
+def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular: bool) -> Node:  # noqa: N803
+    """X with T X = B (`left=False`: X T = B), T being a triangle of A; the rest is not read.
+
+    Raises:
+        RuntimeError: no square matrices, or shapes that do not fit.
+
+    Example:
+        >>> torch.linalg.solve_triangular(torch.eye(1), torch.ones(1, 2), upper=True)
+        tensor([[1., 1.]])
+    """
+    return triangular(self, B, upper, left, unitriangular, "linalg.solve_triangular")
+
+
+@op(
+    "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, "
+    "bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+    samples=lambda: iter([sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)]),
+    dtypes=_MATRICES,
+)
+def triangular_solve(
+    self: Node,
+    A: Node,  # noqa: N803 - PyTorch's name
+    upper: bool,
+    transpose: bool,
+    unitriangular: bool,
+) -> tuple[Node, Node]:
+    """X with T X = B, or T^T X = B, and a copy of A; see `torch.linalg.solve_triangular`.
+
+    Raises:
+        RuntimeError: no square matrices, or shapes that do not fit.
+
+    Example:
+        >>> torch.triangular_solve(torch.ones(1, 2), torch.eye(1)).solution
+        tensor([[1., 1.]])
+    """
+    a, b = _batched("triangular_solve", A, self)
+    turned, up = (transposed(a), not upper) if transpose else (a, upper)
+    return triangular(turned, b, up, True, unitriangular, "triangular_solve"), a
+
+
+def _by_cholesky(b: Node, factor: Node, upper: bool, name: str) -> Node:
+    low = la.adjoint(factor) if upper else factor
+    half = triangular(low, b, False, True, False, name)
+    return triangular(la.adjoint(low), half, True, True, False, name)
+
+
+_LOW = T(2, 2, values=[[2.0, 0.0], [1.0, 1.5]])
+
+
+@op(
+    "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor",
+    samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(2, 3), _LOW, True)]),
+    dtypes=_MATRICES,
+)
+def cholesky_solve(B: Node, L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's names
+    """X with A X = B, given the Cholesky factor of A.
+
+    Raises:
+        RuntimeError: no square matrices, or shapes that do not fit.
+
+    Example:
+        >>> torch.cholesky_solve(torch.ones(1, 1), torch.tensor([[2.0]]))
+        tensor([[0.2500]])
+    """
+    return _by_cholesky(B, L, upper, "cholesky_solve")
+
+
+@op(
+    "cholesky_inverse(Tensor L, bool upper=False) -> Tensor",
+    samples=lambda: iter([sample(_LOW), sample(_LOW, True)]),
+    dtypes=_MATRICES,
+)
+def cholesky_inverse(L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's name
+    """The inverse of a matrix, given its Cholesky factor.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.cholesky_inverse(torch.tensor([[2.0]]))
+        tensor([[0.2500]])
+    """
+    check_matrices(L, "cholesky_inverse", True)
+    return _by_cholesky(identity(L), L, upper, "cholesky_inverse")
+
+
+def _by_lu(packed: Node, pivots: Node, b: Node, left: bool, adjointed: bool, name: str) -> Node:
+    if not left:
+        turned = _by_lu(packed, pivots, la.adjoint(b), True, not adjointed, name)
+        return la.adjoint(turned)
+    batch = broadcast_sizes(name, packed.shape[:-2], b.shape[:-2])
+    a = prims.broadcast_to(packed, (*batch, *packed.shape[-2:]))
+    right = prims.broadcast_to(b, (*batch, *b.shape[-2:]))
+    places = prims.broadcast_to(pivots, (*batch, pivots.shape[-1]))
+    order = permutation_of(places, packed.shape[-2])
+    rows = prims.broadcast(order, right.shape, (*range(right.ndim - 2), right.ndim - 2))
+    if not adjointed:
+        moved = prims.gather(right, rows, right.ndim - 2)
+        half = la.triangular_solve(a, moved, False, False, True)
+        return la.triangular_solve(a, half, True, False, False)
+    half = la.triangular_solve(a, right, True, True, False)
+    whole = la.triangular_solve(a, half, False, True, True)
+    return prims.scatter(prims.zeros_like(whole), rows, whole, whole.ndim - 2, "set")
+
+
+def _factored_samples() -> Iterator[Sample]:
+    pivots = T(2, dtype="i32", values=[2, 2], grad=False)
+    yield sample(_PAIR, pivots, T(2, 3))
+    yield sample(_PAIR, pivots, T(2, 3), adjoint=True)
+
+
+@op(
+    "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
+    where="linalg",
+    samples=_factored_samples,
+    dtypes=_MATRICES,
+)
+def lu_solve(LU: Node, pivots: Node, B: Node, left: bool, adjoint: bool) -> Node:  # noqa: N803
+    """X with A X = B, given what `lu_factor` returned for A; adjoint: A^H X = B.
+
+    Raises:
+        RuntimeError: no square matrices, or shapes that do not fit.
+
+    Example:
+        >>> torch.linalg.lu_solve(*torch.linalg.lu_factor(torch.eye(1)), torch.ones(1, 2))
+        tensor([[1., 1.]])
+    """
+    check_matrices(LU, "linalg.lu_solve", True)
+    _check_rows("linalg.lu_solve", LU, B, left)
+    return _by_lu(LU, pivots, B, left, adjoint, "linalg.lu_solve")
+
+
+@op(
+    "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+    samples=lambda: iter([sample(T(2, 3), _PAIR, T(2, dtype="i32", values=[2, 2], grad=False))]),
+    dtypes=_MATRICES,
+)
+def old_lu_solve(self: Node, LU_data: Node, LU_pivots: Node) -> Node:  # noqa: N803
+    """X with A X = B, given A's packed factors; see `torch.linalg.lu_solve`.
+
+    Raises:
+        RuntimeError: no square matrices, or shapes that do not fit.
+
+    Example:
+        >>> torch.lu_solve(torch.ones(1, 2), *torch.linalg.lu_factor(torch.eye(1)))
+        tensor([[1., 1.]])
+    """
+    check_matrices(LU_data, "lu_solve", True)
+    return _by_lu(LU_data, LU_pivots, self, True, False, "lu_solve")
+
+
+# ------------------------------------------------------------------------------------ determinants
+
+
+def _signed(a: Node) -> tuple[Node, Node]:
+    """U's diagonal, and the sign of the interchanges, of square matrices."""
+    packed, pivots, _, _ = la.lu(a)
+    moved = prims.ne(pivots, prims.iota(pivots.shape, pivots.ndim - 1, "i32") + 1)
+    count = prims.reduce_dims("sum", prims.cast(moved, "i64"), (moved.ndim - 1,), False)
+    even = prims.eq(prims.remainder(count, prims.full_like(2, count)), prims.zeros_like(count))
+    one = prims.full(1, count.shape, a.dtype)
+    return la.diagonal(packed), prims.where(even, one, -one)
+
+
+def _product_of(x: Node) -> Node:
+    """The product along the last axis; of complex numbers by halves."""
+    last = x.ndim - 1
+    if CATEGORY[x.dtype] != 3:
+        return prims.reduce_dims("prod", x, (last,), False)
+    count = static_size(x.shape[last])
+    if count == 0:
+        return prims.full(1, x.shape[:-1], x.dtype)
+    while count > 1:
+        half = count // 2
+        both = prims.slice(x, last, 0, half) * prims.slice(x, last, half, half)
+        odd = [prims.slice(x, last, 2 * half, 1)] if count % 2 else []
+        x = prims.cat([both, *odd], last)
+        count = half + count % 2
+    return prims.reshape(x, x.shape[:-1])
+
+
+def determinant(a: Node) -> Node:
+    """The determinant of square matrices."""
+    pivots, sign = _signed(a)
+    return sign * _product_of(pivots)
+
+
+@op("det(Tensor A) -> Tensor", where="linalg torch method", samples=_square_samples,
+    errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+def det(A: Node) -> Node:  # noqa: N803 - PyTorch's name
+    """The determinant of square matrices.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.det(2 * torch.eye(2))
+        tensor(4.)
+    """
+    check_matrices(A, "linalg.det", True)
+    return determinant(A)
+
+
+def _sign_and_log(a: Node) -> tuple[Node, Node]:
+    pivots, sign = _signed(a)
+    size = prims.abs(pivots)
+    last = (pivots.ndim - 1,)
+    total = prims.reduce_dims("sum", prims.log(size), last, False)
+    if CATEGORY[a.dtype] == 3:
+        zero = prims.eq(size, prims.zeros_like(size))
+        divisor = prims.where(zero, prims.full_like(1, size), size)
+        phases = pivots / prims.cast(divisor, pivots.dtype)
+    else:
+        phases = prims.sign(pivots)
+    return sign * _product_of(phases), total
+
+
+@op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
+    samples=_square_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+    """The sign (or phase) of the determinant and the logarithm of its magnitude.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.slogdet(torch.eye(2)).sign
+        tensor(1.)
+    """
+    check_matrices(A, "linalg.slogdet", True)
+    return _sign_and_log(A)
+
+
+@op("logdet(Tensor self) -> Tensor", samples=lambda: iter([sample(_PAIR)]), errors=_not_square,
+    dtypes=_MATRICES)  # fmt: skip
+def logdet(self: Node) -> Node:
+    """The logarithm of the determinant; NaN where it is negative.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.logdet(torch.eye(2))
+        tensor(0.)
+    """
+    check_matrices(self, "logdet", True)
+    sign, size = _sign_and_log(self)
+    return prims.log(sign) + prims.cast(size, sign.dtype)
+
+
+# ------------------------------------------------------------------------------------ rank
+
+
+def _spectrum(a: Node, hermitian: bool) -> Node:
+    return prims.abs(eigh(a)[0]) if hermitian else la.svd(a)[1]
+
+
+def _limit(a: Node, sizes: Node, atol: Any, rtol: Any) -> Node:
+    """What singular values must exceed, for each matrix, kept as a last size of 1."""
+    precision = {"f32": 2.0**-23, "f64": 2.0**-52}[sizes.dtype]
+    default = precision * max(static_size(n) for n in a.shape[-2:])
+    absolute = _tolerance(0.0 if atol is None else atol, sizes)
+    if rtol is None:
+        relative = _tolerance(default, sizes)
+        if isinstance(atol, Node):
+            given = prims.gt(absolute, prims.zeros_like(absolute))
+            relative = prims.where(*_common(given, prims.zeros_like(relative), relative))
+        elif atol is not None and atol > 0:
+            relative = prims.zeros_like(relative)
+    else:
+        relative = _tolerance(rtol, sizes)
+    greatest = prims.reduce_dims("max", sizes, (sizes.ndim - 1,), True)
+    return prims.maximum(*_common(absolute, relative * greatest))
+
+
+def _common(*values: Node) -> list[Node]:
+    shape = broadcast_sizes("tolerance", *(v.shape for v in values))
+    return [prims.broadcast_to(v, shape) for v in values]
+
+
+def _tolerance(value: Any, sizes: Node) -> Node:
+    if isinstance(value, Node):
+        return prims.cast(prims.reshape(value, (*value.shape, 1)), sizes.dtype)
+    return prims.full(value, (1,) * sizes.ndim, sizes.dtype)
+
+
+def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
+    check_matrices(a, name, hermitian)
+    if any(same(n, 0) for n in a.shape[-2:]):
+        return prims.full(0, a.shape[:-2], "i64")
+    sizes = _spectrum(a, hermitian)
+    found = prims.gt(*_common(sizes, _limit(a, sizes, atol, rtol)))
+    return prims.reduce_dims("sum", prims.cast(found, "i64"), (found.ndim - 1,), False)
+
+
+@op(
+    "matrix_rank(Tensor input, *, Tensor? atol, Tensor? rtol=None, bool hermitian=False) -> Tensor",
+    where="linalg",
+    differentiable=False,
+    samples=lambda: iter([sample(_PAIR, atol=T(low=0.1, high=0.2))]),
+    errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
+    dtypes=_MATRICES,
+)
+def matrix_rank(input: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:  # noqa: A002
+    """How many singular values exceed the tolerance max(atol, rtol * the greatest).
+
+    Without tolerances rtol is the dtype's precision times the greater size.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.linalg.matrix_rank(torch.ones(3, 3))
+        tensor(1)
+    """
+    return _rank(input, atol, rtol, hermitian, "linalg.matrix_rank")
+
+
+@matrix_rank.overload(
+    "matrix_rank.number(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False)"
+    " -> Tensor"
+)
+def _rank_number(self: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
+    return _rank(self, atol, rtol, hermitian, "linalg.matrix_rank")
+
+
+@matrix_rank.overload("matrix_rank.tol(Tensor self, float tol, bool hermitian=False) -> Tensor")
+def _rank_tol(self: Node, tol: float, hermitian: bool) -> Node:
+    return _rank(self, tol, 0.0, hermitian, "linalg.matrix_rank")
+
+
+@matrix_rank.overload(
+    "matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor"
+)
+def _rank_tol_tensor(self: Node, tol: Node, hermitian: bool) -> Node:
+    return _rank(self, tol, 0.0, hermitian, "linalg.matrix_rank")
+
+
+def pseudo_inverse(a: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
+    """V S^+ U^H: singular values below the tolerance count as 0."""
+    check_matrices(a, "linalg.pinv", hermitian)
+    if any(same(n, 0) for n in a.shape[-2:]):
+        return prims.full(0, (*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    if hermitian:
+        values, u = eigh(a)
+        v, sizes = u, prims.abs(values)
+    else:
+        u, values, vh = la.svd(a)
+        v, sizes = la.adjoint(vh), values
+    kept = prims.gt(*_common(sizes, _limit(a, sizes, atol, rtol)))
+    one = prims.full_like(1, values)
+    weights = prims.where(kept, one / prims.where(kept, values, one), prims.zeros_like(values))
+    scale = prims.cast(prims.reshape(weights, (*weights.shape[:-1], 1, weights.shape[-1])), a.dtype)
+    return prims.matmul(v * prims.broadcast_to(scale, v.shape), la.adjoint(u))
+
+
+@op(
+    "pinv(Tensor self, *, Tensor? atol, Tensor? rtol=None, bool hermitian=False) -> Tensor",
+    where="linalg",
+    samples=lambda: iter([sample(_PAIR, atol=T(low=0.01, high=0.02, grad=False))]),
+    dtypes=_MATRICES,
+)
+def pinv(self: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
+    """The pseudo-inverse of matrices, by their singular values.
+
+    Singular values of at most max(atol, rtol * the greatest) count as 0.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.linalg.pinv(torch.tensor([[2.0], [0.0]]))
+        tensor([[0.5000, 0.0000]])
+    """
+    return pseudo_inverse(self, atol, rtol, hermitian)
+
+
+@pinv.overload(
+    "pinv.number(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False)"
+    " -> Tensor"
+)
+def _pinv_number(self: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
+    return pseudo_inverse(self, atol, rtol, hermitian)
+
+
+@pinv.overload("pinv.rcond(Tensor self, float rcond, bool hermitian=False) -> Tensor")
+def _pinv_rcond(self: Node, rcond: float, hermitian: bool) -> Node:
+    return pseudo_inverse(self, 0.0, rcond, hermitian)
+
+
+@pinv.overload("pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor")
+def _pinv_rcond_tensor(self: Node, rcond: Node, hermitian: bool) -> Node:
+    return pseudo_inverse(self, 0.0, rcond, hermitian)
+
+
+@op("pinverse(Tensor self, float rcond=1e-15) -> Tensor",
+    samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES)  # fmt: skip
+def pinverse(self: Node, rcond: float) -> Node:
+    """The pseudo-inverse; see `torch.linalg.pinv`.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.pinverse(torch.tensor([[2.0]]))
+        tensor([[0.5000]])
+    """
+    return pseudo_inverse(self, 0.0, rcond, False)
+
+
+# ------------------------------------------------------------------------------------ least squares
+
+
+def _least_squares(a: Node, b: Node) -> Node:
+    rows, columns = a.shape[-2:]
+    if not less(rows, columns):
+        q, r = la.qr(a)
+        return la.triangular_solve(r, product(la.adjoint(q), b), True)
+    q, r = la.qr(la.adjoint(a))
+    return product(q, la.triangular_solve(r, b, True, True))
+
+
+@op(
+    "lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
+    " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    where="linalg",
+    samples=lambda: iter([sample(T(3, 2, values=[[4.0, 2.0], [1.0, 3.0], [0.5, -1.0]]), T(3, 2))]),
+    dtypes=_MATRICES,
+)
+def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple[Node, ...]:
+    """X with the least |A X - B| (of several the shortest), for matrices of full rank.
+
+    Returns the residuals' squared norms where A has more rows than columns and full rank, A's rank
+    and, for the drivers "gelsd" and "gelss", its singular values; else empty tensors.
+
+    Raises:
+        RuntimeError: no matrices, shapes that do not fit, or an unknown driver.
+
+    Example:
+        >>> torch.linalg.lstsq(torch.ones(2, 1), torch.tensor([[1.0], [3.0]])).solution
+        tensor([[2.]])
+    """
+    chosen = "gelsy" if driver is None else driver
+    if chosen not in ("gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            f"[lstsq] torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
+            f"gelss)\nhint: not {chosen!r}"
+        )
+    check_matrices(self, "linalg.lstsq")
+    _check_same_dtype("linalg.lstsq", self, b)
+    vector = b.ndim < self.ndim and _is_vector(self, b)
+    right = prims.reshape(b, (*b.shape, 1)) if vector else b
+    a, right = _batched("linalg.lstsq", self, right)
+    value = _least_squares(a, right)
+    s = la.svd(self)[1]
+    empty = prims.full(0, (0,), s.dtype)
+    residuals = empty
+    if less(a.shape[-1], a.shape[-2]):
+        off = prims.abs(product(a, value) - right)
+        residuals = prims.reduce_dims("sum", off * off, (off.ndim - 2,), False)
+    rank = prims.full(0, (0,), "i64")
+    if chosen != "gels":
+        rank = _rank(self, 0.0, rcond, False, "linalg.lstsq")
+    found = prims.reshape(value, value.shape[:-1]) if vector else value
+    return found, residuals, rank, s if chosen in ("gelsd", "gelss") else empty
+
+
+# ------------------------------------------------------------------------------------ tensors
+
+
+def _rows_of(x: Node, count: int) -> int:
+    return math.prod(static_size(n) for n in x.shape[:count])
+
+
+@op("tensorinv(Tensor self, int ind=2) -> Tensor", where="linalg",
+    samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES)  # fmt: skip
+def tensorinv(self: Node, ind: int) -> Node:
+    """The inverse of `tensordot` with a tensor whose first `ind` dimensions are its rows.
+
+    Raises:
+        RuntimeError: ind is not positive, or rows and columns differ in number.
+
+    Example:
+        >>> torch.linalg.tensorinv(2 * torch.eye(2), 1)
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.5000]])
+    """
+    if ind <= 0:
+        raise RuntimeError(
+            f"[tensorinv] Expected a strictly positive integer for 'ind', got {ind}\nhint: ind > 0"
+        )
+    rows = _rows_of(self, ind)
+    columns = math.prod(static_size(n) for n in self.shape[ind:])
+    if rows != columns:
+        raise RuntimeError(
+            "[tensorinv] Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {columns} != {rows}\nhint: choose another ind"
+        )
+    matrix = prims.reshape(self, (rows, rows))
+    return prims.reshape(inverted(matrix), (*self.shape[ind:], *self.shape[:ind]))
+
+
+@op("tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", where="linalg",
+    samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES)  # fmt: skip
+def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
+    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
+
+    Raises:
+        RuntimeError: rows and columns differ in number.
+
+    Example:
+        >>> torch.linalg.tensorsolve(2 * torch.eye(2), torch.ones(2))
+        tensor([0.5000, 0.5000])
+    """
+    moved = tuple(d % self.ndim for d in dims or ())
+    kept = tuple(d for d in range(self.ndim) if d not in moved)
+    a = prims.permute(self, (*kept, *moved))
+    shape = a.shape[other.ndim :]
+    rows, columns = _rows_of(other, other.ndim), math.prod(static_size(n) for n in shape)
+    if rows != columns:
+        raise RuntimeError(
+            "[tensorsolve] Expected self to satisfy the requirement prod(self.shape[other.ndim:]) "
+            f"== prod(self.shape[:other.ndim]), but got {columns} != {rows}\nhint: see dims"
+        )
+    matrix, right = prims.reshape(a, (rows, columns)), prims.reshape(other, (rows, 1))
+    return prims.reshape(prims.linear_algebra.solve(matrix, right), shape)

@@ -1,0 +1,123 @@
+// Arithmetic that the linear algebra shares for real and complex numbers, and reflections.
+#pragma once
+#include <atomic>
+#include <cmath>
+#include <complex>
+
+#include "routines_internal.h"
+
+namespace fb {
+
+template <typename T>
+struct RealType {
+  using type = T;
+};
+template <typename T>
+struct RealType<std::complex<T>> {
+  using type = T;
+};
+template <typename T>
+using RealOf = typename RealType<T>::type;
+
+template <typename T>
+T conjugate(T x) {
+  return x;
+}
+template <typename T>
+std::complex<T> conjugate(std::complex<T> x) {
+  return {x.real(), -x.imag()};
+}
+template <typename T>
+RealOf<T> real_part(T x) {
+  return std::real(x);
+}
+template <typename T>
+RealOf<T> imaginary_part(T x) {
+  return std::imag(x);
+}
+// |Re x| + |Im x|: what LAPACK compares pivots by.
+template <typename T>
+RealOf<T> size1(T x) {
+  return std::abs(std::real(x)) + std::abs(std::imag(x));
+}
+template <typename T>
+RealOf<T> square(T x) {
+  const RealOf<T> re = std::real(x), im = std::imag(x);
+  return re * re + im * im;
+}
+// Products without C's detour for infinities.
+template <typename T>
+T times(T a, T b) {
+  return a * b;
+}
+template <typename T>
+std::complex<T> times(std::complex<T> a, std::complex<T> b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+template <typename T>
+T divide(T a, T b) {
+  return a / b;
+}
+
+template <typename T>
+void subtract_scaled(T* row, const T* other, T factor, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row[i] -= times(factor, other[i]);
+}
+
+// How many matrices of so much work each are worth a thread.
+inline int64_t grain_of(int64_t work) { return work > 32768 ? 1 : 32768 / (work + 1) + 1; }
+
+// The reflection I - tau v v^H, v[0] = 1, that maps a column to beta e1 with beta real; v[1..]
+// overwrites the column's rest, beta its head. Scaled, so that no square overflows.
+template <typename T>
+T reflect_column(T* head, T* rest, int64_t count, int64_t stride) {
+  using R = RealOf<T>;
+  R largest = size1(*head);
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, size1(rest[i * stride]));
+  R below = 0;
+  if (largest > 0) {
+    for (int64_t i = 0; i < count; ++i) below += square(rest[i * stride] / largest);
+  }
+  const T alpha = *head;
+  if (below == 0 && imaginary_part(alpha) == 0) return T(0);
+  const R norm = largest * std::sqrt(below + square(alpha / largest));
+  const R beta = real_part(alpha) >= 0 ? -norm : norm;
+  const T scale = divide(T(1), alpha - beta);
+  for (int64_t i = 0; i < count; ++i) rest[i * stride] = times(rest[i * stride], scale);
+  *head = beta;
+  return (T(beta) - alpha) / beta;
+}
+
+// rows [m, n] of `a` become (I - factor v v^H) a, with v = (1, v[stride], ...).
+template <typename T>
+void reflect_rows(T* a, int64_t m, int64_t n, int64_t row, const T* v, int64_t stride, T factor) {
+  if (factor == T(0)) return;
+  for (int64_t j = 0; j < n; ++j) {
+    T sum = a[j];
+    for (int64_t i = 1; i < m; ++i) sum += times(conjugate(v[i * stride]), a[i * row + j]);
+    sum = times(factor, sum);
+    a[j] -= sum;
+    for (int64_t i = 1; i < m; ++i) a[i * row + j] -= times(v[i * stride], sum);
+  }
+}
+
+template <typename T>
+void factor_qr(T* a, int64_t m, int64_t n, T* taus) {
+  for (int64_t k = 0; k < std::min(m, n); ++k) {
+    T* head = a + k * n + k;
+    taus[k] = reflect_column(head, head + n, m - k - 1, n);
+    reflect_rows(head + 1, m - k, n - k - 1, n, head, n, conjugate(taus[k]));
+  }
+}
+
+// The first `columns` columns of the product of `count` reflections packed below a's diagonal.
+template <typename T>
+void form_q(const T* a, int64_t m, int64_t n, const T* taus, int64_t count, T* q, int64_t columns) {
+  std::fill_n(q, m * columns, T(0));
+  for (int64_t i = 0; i < std::min(m, columns); ++i) q[i * columns + i] = T(1);
+  for (int64_t k = count - 1; k >= 0; --k) {
+    reflect_rows(q + k * columns + k, m - k, columns - k, columns, a + k * n + k, n, taus[k]);
+  }
+}
+
+}  // namespace fb

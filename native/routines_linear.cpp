@@ -1,0 +1,220 @@
+// Linear algebra: factorisations and solutions of batches of small and middle matrices.
+//
+// Each matrix of a batch is one piece of work and is computed by one thread, always in the same
+// order: results do not depend on the number of threads or on the batch. Algorithms: Golub & Van
+// Loan, Matrix Computations, 4th ed. (partial pivoting 3.4, Householder 5.1, Cholesky 4.2).
+// Signs follow LAPACK: the diagonal of R is real and of the sign opposite to the column's head.
+#include <algorithm>
+
+#include "linear.h"
+
+namespace fb {
+namespace {
+
+// ---- LU with partial pivoting
+
+template <typename T>
+int32_t factor_lu(T* a, int64_t m, int64_t n, int32_t* pivots) {
+  int32_t info = 0;
+  for (int64_t k = 0; k < std::min(m, n); ++k) {
+    int64_t best = k;
+    for (int64_t i = k + 1; i < m; ++i) {
+      if (size1(a[i * n + k]) > size1(a[best * n + k])) best = i;
+    }
+    pivots[k] = static_cast<int32_t>(best + 1);
+    if (a[best * n + k] == T(0)) {
+      if (!info) info = static_cast<int32_t>(k + 1);
+      continue;
+    }
+    if (best != k) std::swap_ranges(a + k * n, a + (k + 1) * n, a + best * n);
+    const T pivot = a[k * n + k];
+    for (int64_t i = k + 1; i < m; ++i) {
+      const T factor = divide(a[i * n + k], pivot);
+      a[i * n + k] = factor;
+      if (factor != T(0)) subtract_scaled(a + i * n + k + 1, a + k * n + k + 1, factor, n - k - 1);
+    }
+  }
+  return info;
+}
+
+template <typename T>
+const char* lu(const RoutineContext& c) {
+  const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], least = std::min(m, n);
+  parallel(batch, grain_of(m * n * least), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      T* a = pointer<T>(c, 1) + b * m * n;
+      std::copy_n(pointer<T>(c, 0) + b * m * n, m * n, a);
+      int32_t* pivots = pointer<int32_t>(c, 2) + b * least;
+      int64_t* order = pointer<int64_t>(c, 3) + b * m;
+      pointer<int32_t>(c, 4)[b] = factor_lu(a, m, n, pivots);
+      for (int64_t i = 0; i < m; ++i) order[i] = i;
+      for (int64_t k = 0; k < least; ++k) std::swap(order[k], order[pivots[k] - 1]);
+    }
+  });
+  return nullptr;
+}
+
+// ---- triangular systems
+
+struct Triangle {
+  bool upper, adjointed, unit;
+};
+
+// Rows of b [n, columns] become those of the solution.
+template <typename T>
+void substitute(const T* a, T* b, int64_t n, int64_t columns, Triangle kind) {
+  const bool forward = kind.upper == kind.adjointed;
+  for (int64_t step = 0; step < n; ++step) {
+    const int64_t i = forward ? step : n - 1 - step;
+    T* row = b + i * columns;
+    for (int64_t done = 0; done < step; ++done) {
+      const int64_t j = forward ? done : n - 1 - done;
+      const T factor = kind.adjointed ? conjugate(a[j * n + i]) : a[i * n + j];
+      if (factor != T(0)) subtract_scaled(row, b + j * columns, factor, columns);
+    }
+    if (kind.unit) continue;
+    const T pivot = kind.adjointed ? conjugate(a[i * n + i]) : a[i * n + i];
+    for (int64_t k = 0; k < columns; ++k) row[k] = divide(row[k], pivot);
+  }
+}
+
+template <typename T>
+const char* triangular_solve(const RoutineContext& c) {
+  const int64_t batch = c.n[0], n = c.n[1], columns = c.n[2];
+  const Triangle kind{c.n[3] != 0, c.n[4] != 0, c.n[5] != 0};
+  parallel(batch, grain_of(n * n * columns), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      T* out = pointer<T>(c, 2) + i * n * columns;
+      std::copy_n(pointer<T>(c, 1) + i * n * columns, n * columns, out);
+      substitute(pointer<T>(c, 0) + i * n * n, out, n, columns, kind);
+    }
+  });
+  return nullptr;
+}
+
+template <typename T>
+const char* solve(const RoutineContext& c) {
+  const int64_t batch = c.n[0], n = c.n[1], columns = c.n[2];
+  std::atomic<bool> fine{true};
+  parallel(batch, grain_of(n * n * (n + columns)), [&](int64_t begin, int64_t end) {
+    Block matrix(n * n * int64_t{sizeof(T)}), places(n * int64_t{sizeof(int32_t)});
+    if (!matrix.ok() || !places.ok()) {
+      fine = false;
+      return;
+    }
+    T* a = matrix.as<T>();
+    int32_t* pivots = places.as<int32_t>();
+    for (int64_t b = begin; b < end; ++b) {
+      std::copy_n(pointer<T>(c, 0) + b * n * n, n * n, a);
+      T* out = pointer<T>(c, 2) + b * n * columns;
+      std::copy_n(pointer<T>(c, 1) + b * n * columns, n * columns, out);
+      factor_lu(a, n, n, pivots);
+      for (int64_t k = 0; k < n; ++k) {
+        T* row = out + k * columns;
+        if (pivots[k] != k + 1) {
+          std::swap_ranges(row, row + columns, out + (pivots[k] - 1) * columns);
+        }
+      }
+      substitute(a, out, n, columns, {false, false, true});
+      substitute(a, out, n, columns, {true, false, false});
+    }
+  });
+  return fine ? nullptr : kOutOfMemory;
+}
+
+// ---- Cholesky
+
+template <typename T>
+int32_t factor_cholesky(T* a, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    T* row = a + j * n;
+    for (int64_t k = 0; k < j; ++k) {
+      T sum = row[k];
+      const T* other = a + k * n;
+      for (int64_t i = 0; i < k; ++i) sum -= times(row[i], conjugate(other[i]));
+      row[k] = divide(sum, other[k]);
+    }
+    RealOf<T> left = real_part(row[j]);
+    for (int64_t i = 0; i < j; ++i) left -= square(row[i]);
+    if (!(left > 0)) return static_cast<int32_t>(j + 1);
+    row[j] = std::sqrt(left);
+  }
+  return 0;
+}
+
+template <typename T>
+const char* cholesky(const RoutineContext& c) {
+  const int64_t batch = c.n[0], n = c.n[1];
+  parallel(batch, grain_of(n * n * n), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      T* a = pointer<T>(c, 1) + b * n * n;
+      std::copy_n(pointer<T>(c, 0) + b * n * n, n * n, a);
+      pointer<int32_t>(c, 2)[b] = factor_cholesky(a, n);
+      for (int64_t i = 0; i < n; ++i) std::fill(a + i * n + i + 1, a + (i + 1) * n, T(0));
+    }
+  });
+  return nullptr;
+}
+
+// ---- QR by Householder reflections
+
+template <typename T>
+const char* qr(const RoutineContext& c) {
+  const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], least = std::min(m, n);
+  const int64_t inner = c.n[3] ? m : least;
+  std::atomic<bool> fine{true};
+  parallel(batch, grain_of(m * n * least), [&](int64_t begin, int64_t end) {
+    Block work((m * n + least) * int64_t{sizeof(T)});
+    if (!work.ok()) {
+      fine = false;
+      return;
+    }
+    T *a = work.as<T>(), *taus = a + m * n;
+    for (int64_t b = begin; b < end; ++b) {
+      std::copy_n(pointer<T>(c, 0) + b * m * n, m * n, a);
+      factor_qr(a, m, n, taus);
+      T* q = pointer<T>(c, 1) + b * m * inner;
+      T* r = pointer<T>(c, 2) + b * inner * n;
+      form_q(a, m, n, taus, least, q, inner);
+      for (int64_t i = 0; i < inner; ++i) {
+        for (int64_t j = 0; j < n; ++j) r[i * n + j] = j < i ? T(0) : a[i * n + j];
+      }
+    }
+  });
+  return fine ? nullptr : kOutOfMemory;
+}
+
+// The packed factor and the reflections' scales, as LAPACK's geqrf gives them.
+template <typename T>
+const char* geqrf(const RoutineContext& c) {
+  const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], least = std::min(m, n);
+  parallel(batch, grain_of(m * n * least), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      T* a = pointer<T>(c, 1) + b * m * n;
+      std::copy_n(pointer<T>(c, 0) + b * m * n, m * n, a);
+      factor_qr(a, m, n, pointer<T>(c, 2) + b * least);
+    }
+  });
+  return nullptr;
+}
+
+template <typename T>
+void add_routines(RoutineList* list, const std::string& dtype) {
+  list->push_back({"lu_" + dtype, lu<T>});
+  list->push_back({"solve_" + dtype, solve<T>});
+  list->push_back({"triangular_solve_" + dtype, triangular_solve<T>});
+  list->push_back({"cholesky_" + dtype, cholesky<T>});
+  list->push_back({"qr_" + dtype, qr<T>});
+  list->push_back({"geqrf_" + dtype, geqrf<T>});
+}
+
+}  // namespace
+
+void add_linear_routines(RoutineList* list) {
+  add_routines<float>(list, "f32");
+  add_routines<double>(list, "f64");
+  add_routines<std::complex<float>>(list, "c64");
+  add_routines<std::complex<double>>(list, "c128");
+}
+
+}  // namespace fb
