@@ -418,10 +418,10 @@ def _power_samples() -> Iterator[Sample]:
 def matrix_power(self: Node, n: int) -> Node:
     """The n-th power of square matrices, by repeated squaring; n = 0 gives the identity.
 
+    Negative powers are those of the inverse.
+
     Raises:
         RuntimeError: matrices that are not square.
-        NotImplementedError: a negative n, which needs an inverse.
-
     Example:
         >>> torch.linalg.matrix_power(torch.tensor([[2.0]]), 3)
         tensor([[8.]])
@@ -431,10 +431,11 @@ def matrix_power(self: Node, n: int) -> Node:
             "[matrix_power] linalg.matrix_power: A must be batches of square matrices\nhint: n x n"
         )
     if n < 0:
-        raise NotImplementedError(
-            "[matrix_power] negative powers need an inverse, which is not supported yet\n"
-            "hint: pass n >= 0"
+        unit = prims.cast(
+            prims.eq(prims.iota(self.shape, self.ndim - 2), prims.iota(self.shape, self.ndim - 1)),
+            self.dtype,
         )
+        self, n = prims.linear_algebra.solve(self, unit), -n
     if n == 0:
         last = self.ndim - 1
         same = prims.eq(prims.iota(self.shape, last - 1), prims.iota(self.shape, last))

@@ -140,10 +140,10 @@ def norm(self: Node, p: float | None, dim: Dims, keepdim: bool, dtype: Any) -> N
     "dtype? dtype=None) -> Tensor"
 )
 def _named_norm(self: Node, p: str, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+    if p == "nuc":
+        return _matrix_norm("norm", self, p, (-2, -1) if dim is None else dim, keepdim, dtype)
     if p != "fro":
-        raise NotImplementedError(
-            f"[norm] order {p!r} is not supported\nhint: 'fro', a number, or torch.linalg.svdvals"
-        )
+        raise RuntimeError(f"[norm] order {p!r} is not supported\nhint: 'fro', 'nuc', a number")
     return _vector_norm("norm", self, 2, dim, keepdim, dtype)
 
 
@@ -192,19 +192,27 @@ def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dty
         value = prims.reduce_dims("max" if order > 0 else "min", sums, (sought,), True)
         return prims.cast(dropped(value, (row, column), keepdim), _REAL.get(target, target))
     if order in (2, -2, "nuc"):
-        raise NotImplementedError(
-            f"[{name}] matrix norm of order {order!r} needs singular values, which are not "
-            "supported yet\nhint: use 'fro', 1, -1, inf or -inf"
-        )
+        target = _norm_dtype(name, self, dtype)
+        x = prims.cast(prims.cast(self, target), compute_dtype(target))
+        rest = [d for d in range(x.ndim) if d not in (row, column)]
+        values = prims.linear_algebra.svd(prims.permute(x, (*rest, row, column)))[1]
+        kind = {"nuc": "sum", 2: "max", -2: "min"}[order]
+        value = prims.reduce_dims(kind, values, (values.ndim - 1,), False)
+        if keepdim:
+            value = prims.reshape(
+                value, tuple(1 if d in (row, column) else x.shape[d] for d in range(x.ndim))
+            )
+        return prims.cast(value, _REAL.get(target, target))
     raise RuntimeError(
         f"[{name}] linalg.matrix_norm: Order {order} not supported.\nhint: 'fro', 1, -1, inf, -inf"
     )
 
 
 def _matrix_samples() -> Iterator[Sample]:
-    for order in ("fro", 1, -1, math.inf, -math.inf):
+    for order in ("fro", 1, -1, math.inf, -math.inf, 2):
         yield sample(T(3, 4), order)
         yield sample(T(2, 3, 5), order, (0, 2), True)
+    yield sample(T(3, 4), "nuc")
 
 
 @op(
@@ -215,11 +223,11 @@ def _matrix_samples() -> Iterator[Sample]:
     dtypes="f16 bf16 f32 f64",
 )
 def matrix_norm(self: Node, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Node:
-    """The norm of matrices: "fro", or the greatest (1, inf) or least (-1, -inf) absolute sums.
+    """The norm of matrices: "fro", the greatest (1, inf) or least (-1, -inf) absolute sums, the
+    greatest (2), least (-2) or the sum ("nuc") of the singular values.
 
     Raises:
         RuntimeError: fewer than two dimensions, or an unknown order.
-        NotImplementedError: orders 2, -2 and "nuc", which need singular values.
 
     Example:
         >>> torch.linalg.matrix_norm(torch.ones(2, 2))

@@ -1,0 +1,184 @@
+"""Functions of matrices (exponential, condition) and products of Householder's reflections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core.definition import REGISTRY, op
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.node import Node
+from flambeau.ops.common import static_size
+from flambeau.ops.factorisations import check_matrices
+from flambeau.ops.solutions import product
+from flambeau.prims import linear_algebra as la
+
+_MATRICES = "f32 f64 c64 c128"
+_TAYLOR = 18  # terms: below the dtype's precision for norms up to 1
+
+
+def _square_samples() -> Iterator[Sample]:
+    yield sample(T(2, 2, values=[[0.4, 0.2], [0.1, -0.3]]))
+    yield sample(T(1, 2, 2, values=[[[1.5, 1.0], [-1.0, 2.0]]]))
+
+
+def _exponential(self: Any) -> Any:
+    if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
+        raise RuntimeError(
+            f"[matrix_exp] linalg.matrix_exp: A must be batches of square matrices, but they are "
+            f"{list(self.shape)}\nhint: the last two sizes must agree"
+        )
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(
+            "[matrix_exp] linalg.matrix_exp: Expected a floating point or complex tensor as input\n"
+            "hint: convert to float32"
+        )
+    if self.numel() == 0:
+        return self.clone()
+    norm = float(self.detach().abs().sum(-1).max())
+    halvings = max(0, math.ceil(math.log2(norm))) if 0 < norm < math.inf else 0
+    x = self * 2.0**-halvings
+    unit = REGISTRY["diag_embed"].native(x.new_ones(x.shape[:-1]))
+    value = unit + x / _TAYLOR
+    for k in range(_TAYLOR - 1, 0, -1):
+        value = unit + (x @ value) / k
+    for _ in range(halvings):
+        value = value @ value
+    return value
+
+
+@op("matrix_exp(Tensor self) -> Tensor", where="torch method linalg", host=True, out=False,
+    samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
+def matrix_exp(self: Any) -> Any:
+    """The exponential of square matrices, by Taylor's series of A / 2^s, squared s times.
+
+    Source: Moler & Van Loan, Nineteen Dubious Ways, SIAM Review 45, 2003.
+
+    Raises:
+        RuntimeError: no square matrices, or integers.
+
+    Example:
+        >>> torch.matrix_exp(torch.zeros(1, 1))
+        tensor([[1.]])
+    """
+    return _exponential(self)
+
+
+@op("cond(Tensor self, object p=None) -> Tensor", where="linalg", host=True, out=False,
+    samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
+def cond(self: Any, p: Any = None) -> Any:
+    """The condition of matrices: the norm times that of the inverse; 2-norm by default.
+
+    Orders: None, 2, -2 (singular values), "fro", "nuc", 1, -1, inf, -inf (inverse).
+
+    Raises:
+        RuntimeError: no matrices, or not square for an order that needs an inverse.
+
+    Example:
+        >>> torch.linalg.cond(torch.eye(2))
+        tensor(1.)
+    """
+    if self.ndim < 2:
+        raise RuntimeError(
+            "[cond] linalg.cond: The input tensor A must have at least 2 dimensions.\n"
+            f"hint: its shape is {list(self.shape)}"
+        )
+    if p is None or p in (2, -2):
+        sizes = REGISTRY["linalg.svdvals"].native(self)
+        greatest, least = sizes[..., 0], sizes[..., -1]
+        return least / greatest if p == -2 else greatest / least
+    inverse, info = REGISTRY["linalg.inv_ex"].native(self)
+    norm = REGISTRY["linalg.matrix_norm"].native
+    value = norm(self, p) * norm(inverse, p)
+    return REGISTRY["where"].native(info == 0, value, value.new_full((), math.inf))
+
+
+def _reflector(packed: Node, k: int) -> Node:
+    """v of reflection k as matrices of one column: zeros, 1, then what is packed below."""
+    column = prims.slice(packed, packed.ndim - 1, k, 1)
+    rows = prims.iota(column.shape, column.ndim - 2)
+    place = prims.full_like(k, rows)
+    below = prims.where(prims.gt(rows, place), column, prims.zeros_like(column))
+    return below + prims.cast(prims.eq(rows, place), packed.dtype)
+
+
+def _reflected(packed: Node, tau: Node, x: Node, adjointed: bool) -> Node:
+    """Q x, or Q^H x, of the product Q of all reflections."""
+    count = static_size(tau.shape[-1])
+    for k in range(count) if adjointed else range(count - 1, -1, -1):
+        v = _reflector(packed, k)
+        scale = prims.slice(tau, tau.ndim - 1, k, 1)
+        scale = prims.reshape(prims.conj(scale) if adjointed else scale, (*tau.shape[:-1], 1, 1))
+        inner = product(la.adjoint(v), x)
+        x = x - product(v, inner * prims.broadcast_to(scale, inner.shape))
+    return x
+
+
+def _packed_samples() -> Iterator[Sample]:
+    yield sample(T(3, 2), T(2))
+    yield sample(T(1, 3, 3), T(1, 2))
+
+
+@op(
+    "householder_product(Tensor input, Tensor tau) -> Tensor",
+    where="linalg",
+    samples=_packed_samples,
+    errors=lambda: iter([ErrorSample(sample(T(3), T(1)), RuntimeError, "at least 2 dimensions")]),
+    dtypes=_MATRICES,
+)
+def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch's name
+    """The first columns of the product of reflections I - tau v v^H, packed as `geqrf` does.
+
+    Raises:
+        RuntimeError: no matrices, fewer rows than columns, or too many reflections.
+
+    Example:
+        >>> torch.linalg.householder_product(torch.ones(2, 1), torch.zeros(1))
+        tensor([[1.],
+                [0.]])
+    """
+    name = "torch.linalg.householder_product"
+    check_matrices(input, name)
+    rows, columns = (static_size(n) for n in input.shape[-2:])
+    if rows < columns or columns < static_size(tau.shape[-1]):
+        raise RuntimeError(
+            f"[householder_product] {name}: input.shape[-2] must be greater than or equal to "
+            "input.shape[-1], and that to tau.shape[-1]\nhint: as geqrf gives them"
+        )
+    shape = (*input.shape[:-2], rows, columns)
+    row, column = (prims.iota(shape, d) for d in (len(shape) - 2, len(shape) - 1))
+    return _reflected(input, tau, prims.cast(prims.eq(row, column), input.dtype), False)
+
+
+@op("orgqr(Tensor self, Tensor input2) -> Tensor", samples=_packed_samples, dtypes=_MATRICES)
+def orgqr(self: Node, input2: Node) -> Node:
+    """The same as `torch.linalg.householder_product`."""
+    return householder_product(self, input2)
+
+
+@op(
+    "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)"
+    " -> Tensor",
+    samples=lambda: iter([sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)]),
+    dtypes=_MATRICES,
+)
+def ormqr(self: Node, input2: Node, input3: Node, left: bool, transpose: bool) -> Node:
+    """The product of reflections times a matrix (`left=False`: the matrix times it).
+
+    `transpose=True` takes the adjoint of the product of reflections.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.ormqr(torch.ones(2, 1), torch.zeros(1), torch.ones(2, 1))
+        tensor([[1.],
+                [1.]])
+    """
+    check_matrices(self, "torch.ormqr")
+    if left:
+        return _reflected(self, input2, input3, transpose)
+    turned = _reflected(self, input2, la.adjoint(input3), not transpose)
+    return la.adjoint(turned)

@@ -1,0 +1,98 @@
+"""Computes the Chebyshev coefficients of flambeau/ops/bessel_tables.py with mpmath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+
+mp.mp.dps = 40
+
+
+def coefficients(function: Callable[[Any], Any], count: int) -> list[float]:
+    """Of the series on [-1, 1], by a discrete cosine transform at twice as many points."""
+    points = 2 * count
+    angles = [mp.pi * (mp.mpf(j) + 0.5) / points for j in range(points)]
+    values = [function(mp.cos(a)) for a in angles]
+    found = [2 * sum(v * mp.cos(k * a) for v, a in zip(values, angles)) / points
+             for k in range(count)]  # fmt: skip
+    found[0] /= 2
+    return [float(c) for c in found]
+
+
+def _tail(of: Callable[[Any], Any], limit: int, power: int = 1) -> Callable[[Any], Any]:
+    """of(x) for x > limit, as a function of t in (-1, 1]: (limit / x)^power = (1 + t) / 2."""
+    return lambda t: of(limit / ((1 + t) / 2) ** mp.mpf(1) if power == 1
+                        else limit / mp.sqrt((1 + t) / 2))  # fmt: skip
+
+
+def _scaled_i(order: int, x: Any) -> Any:
+    return mp.exp(-x) * mp.besseli(order, x) / x**order
+
+
+def _phase(order: int, x: Any) -> tuple[Any, Any]:
+    angle = x - (2 * order + 1) * mp.pi / 4
+    scale = mp.sqrt(mp.pi * x / 2)
+    j, y = mp.besselj(order, x), mp.bessely(order, x)
+    p = scale * (j * mp.cos(angle) + y * mp.sin(angle))
+    q = scale * (y * mp.cos(angle) - j * mp.sin(angle))
+    return p, q * x
+
+
+TABLES: dict[str, tuple[Callable[[Any], Any], int]] = {}
+for _n in (0, 1):
+    TABLES[f"I{_n}_NEAR"] = (lambda t, n=_n: _scaled_i(n, 4 * (t + 1)), 32)
+    TABLES[f"I{_n}_FAR"] = (
+        _tail(lambda x, n=_n: mp.sqrt(x) * mp.exp(-x) * mp.besseli(n, x), 8),
+        26,
+    )
+    TABLES[f"K{_n}_FAR"] = (
+        _tail(lambda x, n=_n: mp.sqrt(x) * mp.exp(x) * mp.besselk(n, x), 2),
+        28,
+    )
+    TABLES[f"P{_n}"] = (_tail(lambda x, n=_n: _phase(n, x)[0], 8, 2), 16)
+    TABLES[f"Q{_n}"] = (_tail(lambda x, n=_n: _phase(n, x)[1], 8, 2), 16)
+
+
+def _near(function: Callable[[Any], Any], limit: int) -> Callable[[Any], Any]:
+    """function(x) for 0 < x < limit as a function of t: (x / limit)^2 = (1 + t) / 2."""
+    return lambda t: function(limit * mp.sqrt((1 + t) / 2))
+
+
+TABLES["K0_NEAR"] = (
+    _near(lambda x: mp.besselk(0, x) + mp.log(x / 2) * mp.besseli(0, x), 2), 14)  # fmt: skip
+TABLES["K1_NEAR"] = (
+    _near(lambda x: x * (mp.besselk(1, x) - mp.log(x / 2) * mp.besseli(1, x)), 2), 14)  # fmt: skip
+TABLES["J0_NEAR"] = (_near(lambda x: mp.besselj(0, x), 8), 22)
+TABLES["J1_NEAR"] = (_near(lambda x: mp.besselj(1, x) / x, 8), 22)
+
+
+def _y0(x: Any) -> Any:
+    return mp.bessely(0, x) - 2 / mp.pi * mp.log(x) * mp.besselj(0, x)
+
+
+def _y1(x: Any) -> Any:
+    return (mp.bessely(1, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x
+
+
+TABLES["Y0_NEAR"] = (_near(_y0, 8), 24)
+TABLES["Y1_NEAR"] = (_near(_y1, 8), 24)
+
+
+def main() -> None:
+    """Prints the module."""
+    print('"""Chebyshev coefficients of Bessel functions; computed by tools/bessel_tables.py.')
+    print(
+        '\nEach is a series in t on [-1, 1]; `ops/bessel.py` tells what of. Nobody edits them.\n"""'
+    )
+    print("\nfrom __future__ import annotations\n")
+    for name, (function, count) in TABLES.items():
+        print(f"{name} = (")
+        for value in coefficients(function, count):
+            print(f"    {value!r},")
+        print(")")
+
+
+if __name__ == "__main__":
+    main()
