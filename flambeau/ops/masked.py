@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau.core.definition import REGISTRY, op
+from flambeau.core.dtypes import DTYPE_OBJECTS, name_of
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ops import (  # noqa: F401 - defines the operators
     activation,
@@ -36,14 +37,13 @@ def _call(name: str, *args: Any, **kwargs: Any) -> Any:
 
 def _least(x: Any, sign: int) -> Any:
     """The greatest (sign 1) or least (-1) number of a dtype."""
-    import flambeau
-
-    if x.dtype == flambeau.bool:
+    name = name_of(x.dtype)
+    if name == "bool":
         return sign > 0
-    if x.is_floating_point():
+    if name[0] not in "iu":
         return sign * math.inf
-    limits = flambeau.iinfo(x.dtype)
-    return limits.max if sign > 0 else limits.min
+    bits = int(name[1:]) - (name[0] == "i")
+    return 2**bits - 1 if sign > 0 else (0 if name[0] == "u" else -(2**bits))
 
 
 _NEUTRAL: dict[str, Callable[[Any], Any]] = {
@@ -80,13 +80,11 @@ def _dims(x: Any, dim: Dims) -> tuple[int, ...]:
 
 def _wide(name: str, x: Any, dtype: Any) -> Any:
     """The dtype of a result: sums and products of integers are int64."""
-    import flambeau
-
     if dtype is not None:
         return dtype
     counted = name in ("sum", "prod", "cumsum", "cumprod")
     whole = not (x.is_floating_point() or x.is_complex())
-    return flambeau.int64 if counted and whole else x.dtype
+    return DTYPE_OBJECTS["i64"] if counted and whole else x.dtype
 
 
 def _counts(x: Any, mask: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
