@@ -181,18 +181,36 @@ def _define(
     )(body)
 
 
-def _unscaled(order: int) -> Callable[[Node], Node]:
-    return lambda x: _scaled_i(order, x) * prims.exp(prims.abs(x))
+def _modified(order: int, scaled: bool, x: Node) -> Node:
+    """I_n(x), or (scaled) exp(-|x|) I_n(x), with its derivative."""
+    value = _scaled_i(order, x)
+    value = value if scaled else value * prims.exp(prims.abs(x))
+    return prims.with_derivative(value, x, rule="modified_bessel", order=order, scaled=scaled)
+
+
+def _modified_rule(g: Node, y: Node, x: Node) -> list[Node]:
+    """I0' = I1 and I1' = I0 - I1 / x; the factor exp(-|x|) takes its share."""
+    order, scaled = y.attribute("order"), y.attribute("scaled")
+    zero = prims.zeros_like(x)
+    slope = _modified(1 - order, scaled, x)
+    if order:
+        nowhere = prims.eq(x, zero)
+        divisor = prims.where(nowhere, prims.full_like(1, x), x)
+        slope = slope - prims.where(nowhere, prims.full_like(0.5, x), y / divisor)
+    return [g * (slope - prims.sign(x) * y if scaled else slope)]
+
+
+prims.register_rule("modified_bessel", _modified_rule)
 
 
 for _order in (0, 1):
     _define(
         f"modified_bessel_i{_order}", f"The modified Bessel function I_{_order}.",
-        _unscaled(_order), reference=f"scipy.special.i{_order}",
+        lambda x, n=_order: _modified(n, False, x), reference=f"scipy.special.i{_order}",
     )  # fmt: skip
     _define(
         f"i{_order}e", f"exp(-|x|) I_{_order}(x): the modified Bessel function, scaled.",
-        lambda x, n=_order: _scaled_i(n, x), reference=f"scipy.special.i{_order}e",
+        lambda x, n=_order: _modified(n, True, x), reference=f"scipy.special.i{_order}e",
         differentiable=True,
     )  # fmt: skip
     _define(
@@ -214,11 +232,13 @@ for _order in (0, 1):
         lambda x, n=_order: _second(n, x), low=0.1, reference=f"scipy.special.y{_order}",
     )  # fmt: skip
 _define(
-    "i1", "The modified Bessel function I_1.", _unscaled(1), reference="scipy.special.i1",
+    "i1", "The modified Bessel function I_1.", lambda x: _modified(1, False, x),
+    reference="scipy.special.i1",
     differentiable=True,
 )  # fmt: skip
 _define(
-    "i0", "The modified Bessel function I_0.", _unscaled(0), reference="scipy.special.i0",
+    "i0", "The modified Bessel function I_0.", lambda x: _modified(0, False, x),
+    reference="scipy.special.i0",
     differentiable=True, where="torch method special",
 )  # fmt: skip
 _define(

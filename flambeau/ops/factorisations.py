@@ -66,8 +66,15 @@ def raise_errors(name: str, info: Any, meaning: str) -> None:
 
 
 def _positive_samples() -> Iterator[Sample]:
-    yield sample(T(2, 2, values=[[4.0, 2.0], [2.0, 3.0]]))
-    yield sample(T(1, 2, 2, values=[[[5.0, 1.0], [1.0, 2.0]]]))
+    """No gradients: finite differences would leave the Hermitian matrices."""
+    yield sample(T(2, 2, values=[[4.0, 2.0], [2.0, 3.0]], grad=False))
+    yield sample(T(1, 2, 2, values=[[[5.0, 1.0], [1.0, 2.0]]], grad=False))
+
+
+def _vector_samples() -> Iterator[Sample]:
+    """No gradients: vectors are unique up to a phase only."""
+    yield sample(T(2, 2, values=[[4.0, 2.0], [1.0, 3.0]], grad=False))
+    yield sample(T(1, 2, 2, values=[[[0.5, 1.0], [-1.0, 2.0]]], grad=False))
 
 
 def _square_samples() -> Iterator[Sample]:
@@ -414,7 +421,7 @@ def eigvalsh(A: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
 
 
 @op("eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
-    samples=_square_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+    samples=_vector_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
 def eig(self: Node) -> tuple[Node, Node]:
     """Complex eigenvalues, in no particular order, and eigenvectors (columns of norm 1).
 
@@ -452,7 +459,7 @@ def eigvals(self: Node) -> Node:
     "svd(Tensor A, bool full_matrices=True, *, str? driver=None)"
     " -> (Tensor U, Tensor S, Tensor Vh)",
     where="linalg",
-    samples=_square_samples,
+    samples=_vector_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
 )
@@ -496,7 +503,7 @@ def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
 
 @op(
     "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
-    samples=_square_samples,
+    samples=_vector_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
 )

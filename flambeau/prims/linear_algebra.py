@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flambeau.ir.environment import same_shape, same_size
+from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, known_equal, known_less, minimum
+from flambeau.ir.size import Size, minimum
 from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.common import (
     COMPLEX,
@@ -225,7 +225,7 @@ def _cholesky_rule(g: Node, y: Node, a: Node) -> Gradients:
 def _lu_rule(g: Node, y: Node, a: Node) -> Gradients:
     if y.attribute("result") != "packed":
         return (None,)
-    if known_equal(a.shape[-1], a.shape[-2]) is not True:
+    if not same_size(a.shape[-1], a.shape[-2]):
         raise NotImplementedError(
             f"[lu] derivative for matrices {show(a.shape)} that are not square\nhint: use qr"
         )
@@ -246,7 +246,7 @@ def _unit_lower(packed: Node) -> Node:
 
 def _qr_rule(g: Node, y: Node, a: Node) -> Gradients:
     m, n = a.shape[-2:]
-    if known_less(m, n) is not False or (y.attribute("complete") and known_equal(m, n) is not True):
+    if less(m, n) or (y.attribute("complete") and not same_size(m, n)):
         raise NotImplementedError(
             f"[qr] derivative for matrices {show(a.shape)}\n"
             "hint: only for as many rows as columns or more, in reduced form"
@@ -298,7 +298,7 @@ def _eig_rule(g: Node, y: Node, a: Node) -> Gradients:
 
 def _svd_rule(g: Node, y: Node, a: Node) -> Gradients:
     m, n = a.shape[-2:]
-    if y.attribute("full_matrices") and known_equal(m, n) is not True:
+    if y.attribute("full_matrices") and not same_size(m, n):
         raise NotImplementedError(
             f"[svd] derivative with full_matrices for {show(a.shape)}\nhint: full_matrices=False"
         )
