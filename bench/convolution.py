@@ -104,7 +104,8 @@ def passes(layer: Layer, batch: int) -> Iterator[tuple[str, Any, Any]]:
     calls = []
     for library in (flambeau, torch):
         function = layer.call(library.nn.functional)
-        x, w = (flambeau.from_numpy(t.numpy()) if library is flambeau else t for t in given)
+        # a model's weights lie in memory of its own library, not in NumPy's
+        x, w = (flambeau.from_numpy(t.numpy()).clone() if library is flambeau else t for t in given)
         calls.append([_forward(function, x, w), *(_backward(library, function, x, w))])
     yield from zip(("forward", "input", "weight"), *calls, strict=True)
 
