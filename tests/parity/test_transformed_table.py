@@ -113,5 +113,7 @@ def test_tangents_are_the_transpose(key):
                 [y for y, _ in live], leaves, [u for _, u in live], allow_unused=True
             )
         left, right = product(seeds, moved), product(grads, directions)
+        coarse = any(x.dtype in (torch.float32, torch.complex64) for x in (*moving, *outputs))
         if left == left or right == right:
-            assert abs(left - right) <= 1e-7 * max(1, abs(left), abs(right))
+            tolerance = 1e-5 if coarse else 1e-7
+            assert abs(left - right) <= tolerance * max(1, abs(left), abs(right))
