@@ -648,8 +648,7 @@ PyObject* memory_stats(PyObject*, PyObject*) {
   const PackedStats packed = packed_stats();
   const Counter prepacked{packed.current, packed.peak, packed.allocated};
   good = good && put_counter(dict, "prepacked_bytes", "all", prepacked) &&
-         put(dict, "num_prepacked", packed.blocks) &&
-         put(dict, "num_prepacked_hits", packed.hits);
+         put(dict, "num_prepacked", packed.blocks) && put(dict, "num_prepacked_hits", packed.hits);
   good = good && put(dict, "num_alloc_retries", retries) && put(dict, "num_ooms", failures) &&
          put(dict, "cached_bytes", cached);
   if (!good) Py_CLEAR(dict);

@@ -83,9 +83,9 @@ struct Storage {
   Device device;
   bool pending = false;  // recorded by a Recorder, not computed yet: data is null
   bool resizable = true;
-  bool exported = false;  // somebody else has the address for good, and may write unseen
-  uint64_t writes = 0;    // after every write to `data`, also those that no version tells
-  Recorder* recorder = nullptr;              // set while pending
+  bool exported = false;         // somebody else has the address for good, and may write unseen
+  uint64_t writes = 0;           // after every write to `data`, also those that no version tells
+  Recorder* recorder = nullptr;  // set while pending
   void (*release)(void* context) = nullptr;  // foreign memory (NumPy, DLPack, shared memory)
   void* release_context = nullptr;
   PackedEntry* packed = nullptr;  // prepacked.cpp
@@ -275,8 +275,9 @@ struct Launch {
   int32_t flops = -1;            // register: floating-point operations, -1 none (for profiles)
   int32_t elements = -1;         // register: points of the loops, -1 unknown (for profiles)
   std::vector<int32_t> traffic;  // per buffer: bytes per point at most, times; or empty
-  // A launch that packs an input: places in `buffers`, and a number for the kernel. -1: another one
-  int32_t packs_from = -1, packs_to = -1;
+  // A launch that packs an input: places in `buffers`, a register (bytes of what is only made to be
+  // kept), a number for the kernel. -1: another launch; no such bytes
+  int32_t packs_from = -1, packs_to = -1, spare = -1;
   int64_t packing_kernel = 0;
 };
 struct OutputSpec {
@@ -343,7 +344,7 @@ struct Instance {  // a plan at concrete sizes; counted (under the GIL)
   std::vector<int64_t> arena_offsets;  // per buffer
   int64_t arena_bytes = 0;
   uint64_t id = 0;
-  std::vector<int64_t> geometry;  // per output: sizes, strides, then offset (Alias) or bytes (New)
+  std::vector<int64_t> geometry;   // per output: sizes, strides, then offset (Alias) or bytes (New)
   std::vector<ReadyLaunch> ready;  // those that have something to do
   std::vector<size_t> packings;    // which of them pack an input
   std::vector<int64_t> launch_values;  // what ReadyLaunch points into

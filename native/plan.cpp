@@ -347,9 +347,9 @@ bool read_packing(PyObject* object, Launch* out) {
   if (!object) return true;
   Items entry(object, "[Plan] packing must be a tuple");
   if (entry.failed()) return false;
-  if (entry.size() != 3) return bad_spec("packing", "must be (from, to, kernel)");
+  if (entry.size() != 4) return bad_spec("packing", "must be (from, to, spare, kernel)");
   return read_i32(entry[0], &out->packs_from) && read_i32(entry[1], &out->packs_to) &&
-         read_i64(entry[2], &out->packing_kernel);
+         read_i32(entry[2], &out->spare) && read_i64(entry[3], &out->packing_kernel);
 }
 
 bool read_launch(PyObject* dict, Launch* out) {
@@ -419,7 +419,7 @@ bool check_execution(const Plan* plan, const SizeProgram& program,
     if (!check_registers(launch.offsets, limit, true)) return false;
     if (!check_registers(launch.sizes, limit)) return false;
     const std::vector<int32_t> single = {launch.chunks, launch.work, launch.scratch, launch.flops,
-                                         launch.elements};
+                                         launch.elements, launch.spare};
     if (!check_registers(single, limit, true)) return false;
     if (launch.packs_from >= 0 && !check_packing(launch, buffers)) return false;
   }

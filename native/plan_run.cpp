@@ -535,8 +535,7 @@ const char* run_released(const Execution& run, const Call& call, const char** na
   }
   const char* error;
   Py_BEGIN_ALLOW_THREADS error = run_all(run, name);
-  Py_END_ALLOW_THREADS
-  for (int32_t slot : run.instance->plan->written) ++held.get()[slot]->writes;
+  Py_END_ALLOW_THREADS for (int32_t slot : run.instance->plan->written)++ held.get()[slot]->writes;
   for (int32_t i = 0; i < call.tensor_count; ++i) storage_decref(held.get()[i]);
   return error;
 }

@@ -32,7 +32,7 @@
 
 namespace fb {
 
-constexpr int kKeyWords = 48;        // sizes of a launch that packs, and two more
+constexpr int kKeyWords = 48;  // sizes of a launch that packs, and two more
 constexpr int kEntriesOfStorage = 8;
 constexpr int32_t kFirstPatience = 2, kMostPatience = 64;
 
@@ -53,7 +53,7 @@ struct PackedBlock {
   bool used = false;
   void* data = nullptr;
   int64_t nbytes = 0;
-  PackedEntry* entry = nullptr;  // null: dropped, lives on for runs that use it
+  PackedEntry* entry = nullptr;                      // null: dropped, lives on for runs that use it
   PackedBlock *previous = nullptr, *next = nullptr;  // of all that have an entry
 };
 
@@ -228,9 +228,23 @@ PackedUse use_of(PackedEntry* entry, int64_t nbytes) {
   return {block, false};
 }
 
-bool keepable(const Storage* storage) {
+bool keepable(const Plan* plan, int32_t slot, const Storage* storage) {
+  for (int32_t written : plan->written)
+    if (written == slot) return false;
   return !storage->exported && !storage->release && storage->data &&
          storage->device.kind == DeviceKind::CPU;
+}
+
+PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes) {
+  const Launch& launch = *ready.launch;
+  const auto sizes = static_cast<int32_t>(launch.sizes.size());
+  if (sizes + 2 > kKeyWords) return {};
+  int64_t key[kKeyWords];
+  key[0] = launch.packing_kernel;
+  key[1] = t->offset * item_size(t->dtype) + (ready.offsets ? ready.offsets[launch.packs_from] : 0);
+  std::copy(ready.sizes, ready.sizes + sizes, key + 2);
+  PackedEntry* entry = entry_of(t->storage, key, sizes + 2);
+  return entry ? use_of(entry, nbytes) : PackedUse{};
 }
 
 }  // namespace
@@ -240,22 +254,18 @@ void packed_bind(const Instance* instance, const Call& call, char** bases, Packe
   for (size_t i = 0; i < instance->packings.size(); ++i) {
     const ReadyLaunch& ready = instance->ready[instance->packings[i]];
     const Launch& launch = *ready.launch;
-    const BufferSpec& source = plan->buffers[launch.buffers[launch.packs_from]];
+    const int32_t slot = plan->buffers[launch.buffers[launch.packs_from]].index;
     const int32_t result = launch.buffers[launch.packs_to];
-    const int64_t nbytes = instance->registers[plan->buffers[result].nbytes];
-    const Tensor* t = call.tensors[source.index];
-    Storage* storage = t->storage;
-    const auto sizes = static_cast<int32_t>(launch.sizes.size());
-    if (!keepable(storage) || nbytes <= 0 || sizes + 2 > kKeyWords) continue;
-    const int64_t moved = ready.offsets ? ready.offsets[launch.packs_from] : 0;
-    int64_t key[kKeyWords];
-    key[0] = launch.packing_kernel;
-    key[1] = t->offset * item_size(t->dtype) + moved;
-    std::copy(ready.sizes, ready.sizes + sizes, key + 2);
-    PackedEntry* entry = entry_of(storage, key, sizes + 2);
-    if (!entry) continue;
-    uses[i] = use_of(entry, nbytes);
-    if (uses[i].block) bases[result] = static_cast<char*>(uses[i].block->data);
+    const int64_t spare = launch.spare >= 0 ? instance->registers[launch.spare] : 0;
+    const int64_t nbytes = spare > 0 ? spare : instance->registers[plan->buffers[result].nbytes];
+    if (keepable(plan, slot, call.tensors[slot]->storage) && nbytes > 0)
+      uses[i] = look_up(call.tensors[slot], ready, nbytes);
+    if (uses[i].block) {
+      bases[result] = static_cast<char*>(uses[i].block->data);
+    } else if (spare > 0) {
+      bases[result] = nullptr;
+      uses[i].filled = true;
+    }
   }
 }
 

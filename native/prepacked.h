@@ -12,7 +12,7 @@ struct PackedBlock;  // counted
 // What a run does with one of its launches that pack an input.
 struct PackedUse {
   PackedBlock* block = nullptr;  // held; null: the launch writes its temporary, as ever
-  bool filled = false;           // the launch is skipped
+  bool filled = false;           // the launch is skipped: the block is, or nobody needs it
 };
 
 // Looks for copies on behalf of every launch of the instance that may have one, and makes `bases`

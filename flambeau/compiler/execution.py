@@ -75,14 +75,16 @@ def _launch(launch: Launch, program: Program, addresses: Mapping[str, int]) -> d
         "flops": _optional(launch.flops, program),
         "elements": _optional(launch.elements, program),
         "traffic": launch.traffic,
-        "packing": _packing(launch),
+        "packing": _packing(launch, program),
     }
 
 
-def _packing(launch: Launch) -> tuple[int, int, int] | None:
-    """The two buffers, and a number that stands for the kernel in every process: equal kernels may
-    lie at several addresses, and different ones at the same, one after the other."""
+def _packing(launch: Launch, program: Program) -> tuple[int, int, int, int] | None:
+    """The two buffers, the register of spare bytes, and a number that stands for the kernel
+    in every process: equal kernels may lie at several addresses, and different ones at the same,
+    one after the other."""
     if launch.packing is None or launch.kernel is None:
         return None
     digest = hashlib.blake2b(launch.kernel.text().encode(), digest_size=8).digest()
-    return *launch.packing, int.from_bytes(digest, "little", signed=True)
+    number = int.from_bytes(digest, "little", signed=True)
+    return *launch.packing, _optional(launch.spare, program), number

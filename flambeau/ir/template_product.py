@@ -8,7 +8,8 @@ those of the operands where `swapped`, when the transposed product is computed):
     swapped        1: the operands are exchanged, B^T A^T is computed; strides are told accordingly
     row_tiles, column_tiles, tile_columns   how the result is cut; rows are shared out evenly, in
                    panels
-    packs_a, packs_b                        1: a launch before did it for all tiles
+    packs_a, packs_b                        1: a launch before did it for all tiles; 2: so it is,
+                   unless the pointer to what was packed is null
     a_row, a_k, b_k, b_column               strides
 
 then per batch dimension its extent, its stride in a and its stride in b. Those of a launch that

@@ -449,3 +449,39 @@ def test_fork():
     torch.set_num_threads(count)
     assert os.waitpid(child, 0)[1] == 0
     assert bits(product(w)) == wanted
+
+
+# -------------------------------------------------------------- few rows, images: other launches
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_with_few_rows_a_copy_is_used_if_there_is_one(dtype, layout):
+    w = made(900, 301, seed=1).to(getattr(torch, dtype))
+    if layout == "columns":
+        w = w.t().contiguous().t()
+    rows = 9, 12  # fewer are as fast without
+
+    def few(w, rows):
+        return F.linear(made(rows, 301).to(w.dtype), w)
+
+    first = few(w, rows[0])
+    few(w, rows[0])
+    assert hits(lambda: few(w, rows[1])) == 1
+    assert bits(few(w, rows[0]).float()) == bits(first.float())
+    assert bits(few(w, 40).float()) == bits(few(w.clone(), 40).float())
+    before = few(w, rows[0])
+    w.mul_(2)
+    assert bits(few(w, rows[0]).float()) == bits((before * 2).float())
+
+
+def test_factors_of_convolutions():
+    w = made(40, 33, 3, 3)
+    x = made(2, 33, 20, 21, seed=2)
+    first = F.conv2d(x, w, padding=1)
+    F.conv2d(x, w, padding=1)
+    assert hits(lambda: F.conv2d(x, w, padding=1)) == 1
+    assert hits(lambda: F.conv2d(x[:, :, :17], w, padding=1)) == 1  # images of any size
+    assert bits(F.conv2d(x, w, padding=1)) == bits(first)
+    w[0, 0] = 0.5
+    assert bits(F.conv2d(x, w, padding=1)) == bits(F.conv2d(x, w.clone(), padding=1))

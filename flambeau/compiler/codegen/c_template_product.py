@@ -234,7 +234,8 @@ class _Tiles(_Printer):
                 f"  {self.packed} *own = slab + {CHUNK * step};",
                 f"  const long long size_a = packs_a * height * groups * {planes};",
                 f"  const long long slabs = (width + {columns - 1}) / {columns};",
-                f"  const long long size_b = packs_b * slabs * groups * {step};",
+                "  const int has_b = packs_b == 1 || (packs_b && p[2]);",
+                f"  const long long size_b = has_b * slabs * groups * {step};",
                 f"  const {self.packed} *packed_b = (const {self.packed} *)p[2] + batch * size_b;",
                 f"  const {self.packed} *packed_a = (const {self.packed} *)p[3] + batch * size_a;",
                 *self._direct(),
@@ -265,7 +266,7 @@ class _Tiles(_Printer):
             turned = FEW if self.target.name == "avx512" and self.unit != "quads" else FEW_LONG
             few = f"b_column == 1 ? height <= {FEW_LONG} : b_k == 1 && height <= {turned}"
         lines = [
-            f"  const int few = {few};",
+            f"  const int few = !has_b && ({few});",
             f"  {kind} *c = tile; long long c_step = pitch, direct = 0;",
         ]
         place = self._destination()
@@ -323,7 +324,7 @@ class _Tiles(_Printer):
             f"    for (long long q = 0; q < wide; q += {columns}) {{",
             f"      const long long used = wide - q < {columns} ? wide - q : {columns};",
             f"      const {self.packed} *from = slab; long long step = {step};",
-            f"      if (packs_b) from = packed_b + (j0 + q) * groups{times} + g * {step};",
+            f"      if (has_b) from = packed_b + (j0 + q) * groups{times} + g * {step};",
         ]
         if self.reads_in_place:
             lines += [

@@ -34,6 +34,8 @@ class RoutineCall:
         packing: numbers of two buffers: all that the launch does is to write the second, and what
             it writes depends on the kernel, its sizes and the bytes of the first alone. Where the
             first is an input that is seen again unchanged, the core keeps the second one's bytes.
+        spare: bytes of the second of them, where it is only written to be kept: those who read it
+            can do without, and see a null pointer. 0: it is always written.
     """
 
     name: str
@@ -47,6 +49,7 @@ class RoutineCall:
     scratch: Size = 0
     flops: Size = 0
     packing: tuple[int, int] | None = None
+    spare: Size = 0
 
     def add(self, memory: tuple[str, Any], offset: Size = 0) -> None:
         """Appends a buffer."""

@@ -81,12 +81,13 @@ class Problem:
             "xs_batch": x.lead_strides[0], "xs_channel": x.lead_strides[1],
             "ys_batch": y.lead_strides[0], "ys_channel": y.lead_strides[1],
             "ws_outer": weight.lead_strides[0], "ws_inner": weight.lead_strides[1],
-            "part": 0, "parts": 1, **tiles,
+            "part": 0, "parts": 1,
         }  # fmt: skip
         for d in range(3):
             given |= {f"x{d}": x.space[d], f"y{d}": y.space[d], f"kernel{d}": weight.space[d]}
             given |= {f"xs{d}": x.strides[d], f"ys{d}": y.strides[d], f"ws{d}": weight.strides[d]}
             given |= {f"{name}{d}": values[d] for name, values in self.geometry.items()}
+        given |= tiles
         return [given[name] for name in SIZES]
 
 

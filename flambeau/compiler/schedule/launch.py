@@ -63,6 +63,7 @@ class Launch:
         elements: points of a kernel's loops, for profiles.
         traffic: see `build.Call`; empty: every buffer is read or written once.
         packing: see `RoutineCall`; only of launches that pack an input.
+        spare: see there.
     """
 
     kernel: Kernel | None
@@ -80,6 +81,7 @@ class Launch:
     elements: Size = 0
     traffic: list[int] = field(default_factory=list)
     packing: tuple[int, int] | None = None
+    spare: Size = 0
 
 
 @dataclass
@@ -227,7 +229,7 @@ class _Scheduler:
         return make(self.choose(Heavy(self.graph, value, make)))
 
     def _routine(self, call: RoutineCall) -> Launch:
-        buffers = [self._buffer(m) for m in call.memory]
+        buffers, packs = [self._buffer(m) for m in call.memory], call.packing
         return Launch(
             kernel=call.kernel,
             routine=call.name if call.kernel is None else None,
@@ -240,15 +242,9 @@ class _Scheduler:
             work=call.work,
             scratch=call.scratch,
             flops=call.flops,
-            packing=self._packing(call),
+            packing=call.packing if packs and call.memory[packs[0]][0] == "input" else None,
+            spare=call.spare,
         )
-
-    def _packing(self, call: RoutineCall) -> tuple[int, int] | None:
-        """Which buffers, where what is packed is an input that nobody writes here."""
-        if call.packing is None:
-            return None
-        kind, slot = call.memory[call.packing[0]]
-        return call.packing if kind == "input" and slot not in self.result.written else None
 
     def _kernel(self, call: Call, cluster: Cluster) -> Launch:
         buffers = [self._buffer(m) for m in call.memory]

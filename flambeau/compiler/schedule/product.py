@@ -16,6 +16,7 @@ from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
 from flambeau.compiler.schedule.product_cut import (
+    SMALL,
     Problem,
     at_least,
     candidates,
@@ -129,6 +130,10 @@ def _operands(value: Node, reads: dict[Node, Place]) -> tuple[Operand, Operand]:
     return found[0], found[1]
 
 
+def _is_input(operand: Operand) -> bool:
+    return operand.place.memory[0] == "input"
+
+
 def _unit(a: Operand, b: Operand, result: str, target: targets.Target) -> str:
     """How the sums are chained."""
     if {a.dtype, b.dtype} <= {"i8", "u8"} and target.name == "avx512":
@@ -177,10 +182,19 @@ class _Product:
         b_column, b_k = choose(swapped, a.outer, b.outer), choose(swapped, a.k, b.k)
         self.sizes: list[Size] = [
             self.depth, made.height, made.width, swapped, made.row_tiles, made.column_tiles,
-            made.tile_columns, made.packs_a, made.packs_b, a_row, a_k, b_k, b_column,
+            made.tile_columns, made.packs_a, add(made.packs_b, mul(2, self._spare(b, a))),
+            a_row, a_k, b_k, b_column,
         ]  # fmt: skip
         for d, extent in enumerate(self.batch):
             self.sizes += [extent, a.batch[d], b.batch[d]]
+
+    def _spare(self, b: Operand, a: Operand) -> Size:
+        """1 where slabs of B are read if there are any, but not made for this product alone: with
+        few rows that costs more than it gains."""
+        cut, flag = self.cut, only_if(sub(1, self.cut.packs_b), 1)
+        flag = minimum(flag, at_least(cut.height, MOST + 1), at_least(cut.work, SMALL))
+        stays = choose(cut.swapped, int(_is_input(a)), int(_is_input(b)))
+        return minimum(flag, stays)
 
     def calls(self) -> list[RoutineCall]:
         """What is packed ahead (nothing where chunks are 0), then the tiles."""
@@ -205,9 +219,10 @@ class _Product:
         if panels:
             wanted, units, extent = cut.packs_a, cut.panels, cut.height
         groups = ceildiv(self.depth, GROUPS[self.unit])
-        one = prod((extent if panels else mul(units, unit), groups, self.planes))
-        elements = mul(self.batches, only_if(wanted, one))
-        if elements == 0:
+        one = prod((self.batches, extent if panels else mul(units, unit), groups, self.planes))
+        spare = 0 if panels else only_if(self._spare(operand, other), one)
+        elements = only_if(wanted, one)
+        if elements == 0 and spare == 0:
             return []
         stands_for = (("of", self.value), ("panels", panels), ("with", self.epilogue.body))
         memory = ("temporary", node("s.packed", (), stands_for, self.kind, (elements,)))
@@ -218,8 +233,10 @@ class _Product:
             call = self._pack_call(source, memory, panels)
             sizes = [extent, self.depth, source.outer, source.k, unit, int(not panels)]
             call.sizes = sizes + call.sizes
-            call.chunks = mul(self.batches, only_if(minimum(wanted, flag), units))
+            packs = minimum(flag, add(wanted, only_if(spare, 1)))
+            call.chunks = mul(self.batches, only_if(packs, units))
             call.work = only_if(flag, floordiv(elements, 4))
+            call.spare = mul(only_if(flag, spare), ITEM_SIZE[self.kind])
             calls.append(call)
         return calls
 

@@ -214,6 +214,7 @@ def _tile_columns(
 
 __all__ = [
     "CANDIDATES",
+    "SMALL",
     "Blocking",
     "Cut",
     "Problem",
