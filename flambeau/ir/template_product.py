@@ -37,7 +37,7 @@ UNITS = ("plain", "swapped", "dot", "quads")
 GROUPS = {"plain": 1, "swapped": 1, "dot": 2, "quads": 4}  # elements of K that are packed as one
 FEW = 16  # rows so few that columns of B that lie along memory are read as they lie, if kernels can
 FEW_LONG = 4  # rows so few that B is, whose rows lie along memory
-MOST = 8  # of such rows that share the reading of B
+MOST = 4  # of such rows that share the reading of B
 PITCH = 16  # rows of a tile start in different sets of the cache
 
 __all__ = [

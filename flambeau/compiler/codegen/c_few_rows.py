@@ -23,24 +23,19 @@ from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro, turning
 from flambeau.compiler.codegen.c_types import MEMORY_KIND
 from flambeau.compiler.targets import Target
-from flambeau.ir.template_product import FEW_LONG, MOST, SEGMENT
-
-
-def few_heights(target: Target) -> tuple[int, ...]:
-    """Rows that share the reading of B, the most first."""
-    return (8, 4, 2, 1) if target.name == "avx512" else (2, 1)
+from flambeau.ir.template_product import MOST, SEGMENT
 
 
 def few_rows(micro: Micro, stored: str, target: Target) -> str:
     """C text of `fb_kernel_few` and its parts."""
-    heights = few_heights(target)
+    heights, shared = ((4, 2, 1), MOST) if target.name == "avx512" else ((2, 1), 2)
     printer = _FewRows(micro, stored)
     parts = [
         printer.helpers(),
-        *map(printer.rows, [h for h in heights if h <= FEW_LONG]),
-        *map(printer.turned, heights),
+        *map(printer.rows, heights),
+        *map(printer.turned, (shared, 1)),
     ]
-    return "".join([*parts, printer.function(heights)])
+    return "".join([*parts, printer.function(heights, shared)])
 
 
 class _FewRows:
@@ -172,15 +167,18 @@ class _FewRows:
     # ------------------------------------------------------------- columns along memory
 
     def turned(self, height: int) -> str:
-        """All chunks of a segment, for columns that lie along memory."""
+        """All chunks of a segment, for columns that lie along memory; `kept` rows are stored."""
         v, n, group = self.v, self.lanes, self.group
         names = [f"s{i}" for i in range(height)]
         totals = [f"t{i}" for i in range(height)]
-        stores = [f"    *({v} *)(sum + {i} * pitch + j) = {t};" for i, t in enumerate(totals)]
+        stores = [
+            f"    if ({i} < kept) *({v} *)(sum + {i} * pitch + j) = {t};"
+            for i, t in enumerate(totals)
+        ]
         lines = [
             f"static void {SYMBOL}_turned_{height}(long long columns, long long depth, "
             f"const {self.e} *a, const {self.memory} *b, long long b_column, {self.t} *sum, "
-            "long long pitch) {",
+            "long long pitch, long long kept) {",
             f"  for (long long j = 0; j < columns; j += {n}) {{",
             f"    {v} {', '.join(f'{t} = {{0}}' for t in totals)};",
             f"    const long long m = columns - j < {n} ? columns - j : {n};",
@@ -238,18 +236,16 @@ class _FewRows:
 
     # ------------------------------------------------------------------------- together
 
-    def function(self, heights: tuple[int, ...]) -> str:
+    def function(self, heights: tuple[int, ...], shared: int) -> str:
         """All rows, chunks and segments."""
         group, least = self.group, SEGMENT // self.group
-        turned = [
-            f"{SYMBOL}_turned_{h}(columns, d, left, right, b_column, to, pitch);" for h in heights
-        ]
-        rows = [
-            f"{SYMBOL}_rows_{h}(columns, dc, left + c / {group} * {h}, right + c * b_k, b_k, "
-            "place, pitch);"
+        rows = "\n".join(
+            f"          if (done == {h}) {SYMBOL}_rows_{h}(columns, dc, left + c / {group} * {h}, "
+            f"right + c * b_k, b_k, place, pitch);"
             for h in heights
-            if h <= FEW_LONG
-        ]
+        )
+        turned = "(columns, d, left, right, b_column, to, pitch, done);"
+        most = f"rows - i < {shared} ? rows - i : {shared}"
         return f"""\
 static inline FB_ALWAYS void {SYMBOL}_more(long long rows, long long columns, {self.t} *to,
     const {self.t} *from, long long pitch) {{
@@ -267,17 +263,20 @@ static void {SYMBOL}_few(long long rows, long long columns, long long depth,
     for (long long i = 0, done; i < rows; i += done) {{
       {self.t} *to = k ? segment : sum + i * pitch;
       done = {" : ".join(f"rows - i >= {h} ? {h}" for h in heights[:-1])} : 1;
+      if (b_column != 1) done = {most};
+      const long long high = b_column == 1 || done == 1 ? done : {shared};
       for (long long l = 0; l < {least} && l * {group} < d; ++l)
-        for (long long r = 0; r < done; ++r)
-          left[l * done + r] = {SYMBOL}_one(a + (i + r) * a_row + (k + l * {group}) * a_k, a_k,
-            d - l * {group});
+        for (long long r = 0; r < high; ++r)
+          left[l * high + r] = r < done ? {SYMBOL}_one(a + (i + r) * a_row
+            + (k + l * {group}) * a_k, a_k, d - l * {group}) : 0;
       if (b_column != 1) {{
-{self._chosen(heights, turned, "        ")}
+        if (high > 1) {SYMBOL}_turned_{shared}{turned}
+        else {SYMBOL}_turned_1{turned}
       }} else {{
         for (long long c = 0; c < d; c += {CHUNK}) {{
           const long long dc = d - c < {CHUNK} ? d - c : {CHUNK};
           {self.t} *place = c ? part : to;
-{self._chosen(heights, rows, "          ")}
+{rows}
           if (c) {SYMBOL}_more(done, columns, to, part, pitch);
         }}
       }}
@@ -287,12 +286,5 @@ static void {SYMBOL}_few(long long rows, long long columns, long long depth,
 }}
 """
 
-    def _chosen(self, heights: tuple[int, ...], calls: list[str], indent: str) -> str:
-        """The call for the height at hand."""
-        return "\n".join(
-            f"{indent}if (done == {h}) {call}"
-            for h, call in zip(heights[-len(calls) :], calls, strict=True)
-        )
 
-
-__all__ = ["few_heights", "few_rows"]
+__all__ = ["few_rows"]
