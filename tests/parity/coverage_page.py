@@ -116,13 +116,15 @@ def _failures(known: Known) -> list[str]:
     return lines
 
 
-def page(names: list[str], known: Known) -> str:
-    """The whole page."""
+def page(names: list[str], known: Known, limit: int = 0) -> str:
+    """The whole page; `limit`: how many samples of an entry were run at most (0: all)."""
     whole = _whole(known)
     passing = sorted(entry for entry, ok in whole.items() if ok)
     silent = sorted({entry for entry, _, _ in known} - whole.keys())
     untested = [name for name in names if all(name != key[0] for key in known)]
     parts = [HEAD.format(tolerance=TOLERANCE)]
+    if limit:
+        parts.append(f"This run took at most {limit} samples of an entry, spread over its list.\n")
     parts.append(f"**{len(passing)} of {len(whole)} entries pass every check that was run.**\n")
     parts += ["## Totals\n", *_totals_table(known), "", "## Families\n", *_families_table(known)]
     parts += ["", "## Entries with a failing check, and the first difference\n", *_failures(known)]

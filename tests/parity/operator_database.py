@@ -186,7 +186,7 @@ def main() -> None:
     run(tasks, names, options.samples, options.processes, options.results)
     known = {key: found for key, found in read(options.results).items() if key[0] in names}
     if not options.no_page:
-        options.page.write_text(coverage_page.page(names, known))
+        options.page.write_text(coverage_page.page(names, known, options.samples))
     asked = {(names[index], dtype, check) for index, dtype, check in tasks}
     print(coverage_page.summary({key: known[key] for key in known if key in asked}))
 
