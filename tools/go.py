@@ -36,6 +36,7 @@ SANITIZED: tuple[str, ...] = (
     "tests/ops/test_fuzzed_indices.py",
     "tests/ops/test_index_bounds.py",
     "tests/ops/test_ordering.py",
+    "tests/ops/test_prepacked.py",
 )
 SANITIZED += ("--ignore=tests/stress/test_cache_kill.py",)
 INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
