@@ -17,7 +17,17 @@ NEVER = {
     "pathlib", "threading", "traceback", "hashlib", "pickle", "socket", "concurrent.futures",
     "safetensors", "scipy", "unittest", "urllib", "platform", "importlib.metadata",
 }  # fmt: skip
-LAZY_PARTS = ("nn", "optim", "autograd", "capture", "compiler", "func", "linalg", "utils", "runtime")
+LAZY_PARTS = (
+    "nn",
+    "optim",
+    "autograd",
+    "capture",
+    "compiler",
+    "func",
+    "linalg",
+    "utils",
+    "runtime",
+)
 CHILD = """
 import sys
 before = set(sys.modules)

@@ -104,7 +104,9 @@ def test_scatter(axis, mode):
     strides = [s // x.itemsize for x in (base, index, source) for s in x.strides]
     out = base.copy()
     buffers = [shared(out), shared(index), shared(source)]
-    _core.call_routine(f"scatter_{mode}_f32", buffers, [3, axis, 4, 5, 6, *strides, base.shape[axis]])
+    _core.call_routine(
+        f"scatter_{mode}_f32", buffers, [3, axis, 4, 5, 6, *strides, base.shape[axis]]
+    )
     np.testing.assert_array_equal(out, expected)
 
 
