@@ -418,8 +418,8 @@ bool check_execution(const Plan* plan, const SizeProgram& program,
     if (!check_registers(launch.buffers, static_cast<int64_t>(buffers.size()))) return false;
     if (!check_registers(launch.offsets, limit, true)) return false;
     if (!check_registers(launch.sizes, limit)) return false;
-    const std::vector<int32_t> single = {launch.chunks, launch.work, launch.scratch, launch.flops,
-                                         launch.elements, launch.spare};
+    const std::vector<int32_t> single = {launch.chunks, launch.work,     launch.scratch,
+                                         launch.flops,  launch.elements, launch.spare};
     if (!check_registers(single, limit, true)) return false;
     if (launch.packs_from >= 0 && !check_packing(launch, buffers)) return false;
   }

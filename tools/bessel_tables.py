@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mpmath as mp
+import mpmath as mp  # type: ignore[import-not-found]  # a tool's own need: pip install mpmath
 
 mp.mp.dps = 40
 
@@ -40,19 +40,25 @@ def _phase(order: int, x: Any) -> tuple[Any, Any]:
     return p, q * x
 
 
-TABLES: dict[str, tuple[Callable[[Any], Any], int]] = {}
+Table = tuple[Callable[[Any], Any], int]
+TABLES: dict[str, Table] = {}
+
+
+def _of_order(n: int) -> dict[str, Table]:
+    def far(of: Callable[[int, Any], Any], growth: int) -> Callable[[Any], Any]:
+        return lambda x: mp.sqrt(x) * mp.exp(growth * x) * of(n, x)
+
+    return {
+        f"I{n}_NEAR": (lambda t: _scaled_i(n, 4 * (t + 1)), 32),
+        f"I{n}_FAR": (_tail(far(mp.besseli, -1), 8), 26),
+        f"K{n}_FAR": (_tail(far(mp.besselk, 1), 2), 28),
+        f"P{n}": (_tail(lambda x: _phase(n, x)[0], 8, 2), 16),
+        f"Q{n}": (_tail(lambda x: _phase(n, x)[1], 8, 2), 16),
+    }
+
+
 for _n in (0, 1):
-    TABLES[f"I{_n}_NEAR"] = (lambda t, n=_n: _scaled_i(n, 4 * (t + 1)), 32)
-    TABLES[f"I{_n}_FAR"] = (
-        _tail(lambda x, n=_n: mp.sqrt(x) * mp.exp(-x) * mp.besseli(n, x), 8),
-        26,
-    )
-    TABLES[f"K{_n}_FAR"] = (
-        _tail(lambda x, n=_n: mp.sqrt(x) * mp.exp(x) * mp.besselk(n, x), 2),
-        28,
-    )
-    TABLES[f"P{_n}"] = (_tail(lambda x, n=_n: _phase(n, x)[0], 8, 2), 16)
-    TABLES[f"Q{_n}"] = (_tail(lambda x, n=_n: _phase(n, x)[1], 8, 2), 16)
+    TABLES.update(_of_order(_n))
 
 
 def _near(function: Callable[[Any], Any], limit: int) -> Callable[[Any], Any]:

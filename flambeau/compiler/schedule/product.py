@@ -233,7 +233,7 @@ class _Product:
             call = self._pack_call(source, memory, panels)
             sizes = [extent, self.depth, source.outer, source.k, unit, int(not panels)]
             call.sizes = sizes + call.sizes
-            packs = minimum(flag, add(wanted, only_if(spare, 1)))
+            packs = minimum(flag, add(wanted, minimum(spare, 1)))
             call.chunks = mul(self.batches, only_if(packs, units))
             call.work = only_if(flag, floordiv(elements, 4))
             call.spare = mul(only_if(flag, spare), ITEM_SIZE[self.kind])
