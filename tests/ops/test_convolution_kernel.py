@@ -215,6 +215,25 @@ def test_not_a_number_stays_where_it_is():
     assert int(weight.grad.isfinite().logical_not().sum()) == 9
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_infinite_elements_and_large_ones(transposed):
+    """Winograd's sums and differences are not seen in results: as if each was a plain sum."""
+    convolve = F.conv_transpose2d if transposed else F.conv2d
+    x, weight = rand(2, 32, 9, 11), rand(32, 32, 3, 3, seed=1)
+    weight = weight.abs() + 0.1
+    x[0, 3, 4, 5], x[1, 7, 0, 10] = float("inf"), float("-inf")
+    x[1, 2, 8, 0] = 3.2e38  # overflows where it is added to itself, not where it is halved
+    tiny = torch.where(weight == weight, 0.25, 0.0)
+    for taps in (weight, tiny):
+        result = convolve(x, taps, padding=1)
+        assert not result.isnan().any()
+        assert int((result == float("inf")).sum()) >= 9 * 32
+        assert int((result == float("-inf")).sum()) == 4 * 32
+        assert torch.equal(result[1:], convolve(x[1:], taps, padding=1))
+    near = convolve(x, tiny, padding=1)[1, :, 7:, :2]
+    assert near.isfinite().all() and (near > 7e37).all()
+
+
 def test_sizes_that_change_share_a_plan():
     compiled = torch.compile(lambda x, w: F.conv2d(x, w, padding=1, stride=2))
     weight = rand(6, 5, 3, 3, seed=1)

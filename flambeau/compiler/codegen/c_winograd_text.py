@@ -9,7 +9,8 @@ and the 16 sums are added up to the four results:
     w:  (g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2)
     y:  (m0 + m1 + m2, m1 - m2 - m3)
 
-A result is made of the elements of its own window only, and where those are zeros it is zero. The
+A result is made of the elements of its own window only, and where those are zeros it is zero. Where
+it is not finite it is computed again as the plain sum: infinite elements give infinite results. The
 sum over channels is chained by 32, which keeps the error at that of the plain sum.
 """
 
@@ -324,6 +325,43 @@ static inline FB_ALWAYS void @fb@_add(const @K@x1 *m, long long pitch, @V@ *y) {
 @results@
 }
 
+/* Whether a result is not finite. */
+static inline FB_ALWAYS int @fb@_wild(const @V@ *y) {
+  const @V@ none = (y[0] - y[0]) + (y[1] - y[1]) + (y[2] - y[2]) + (y[3] - y[3]);
+  long long bits = 0;
+  for (unsigned long i = 0; i < sizeof none / 8; ++i) bits |= ((const long long *)&none)[i];
+  return bits != 0;
+}
+
+/* One result as the sum of its products: differences of infinite elements are not numbers. */
+static @K@x1 @fb@_plain(char *const *p, const long long *n, const @fb@_image *s, long long batch,
+                        long long row, long long at0, long long at1) {
+  const long long row_step = @gradient@ ? $ws_inner : $ws_outer;
+  const long long k_step = @gradient@ ? $ws_outer : $ws_inner;
+  const @T@ *from = s->data + batch * s->batch, *w = (const @T@ *)p[1] + row * row_step;
+  @K@x1 sum = 0;
+  for (long long k = 0; k < s->depth; ++k, from += s->channel, w += k_step)
+    for (long long t = 0; t < 9; ++t) {
+      const long long y = at0 + s->offset[0] + t / 3, x = at1 + s->offset[1] + t % 3;
+      if (y < 0 || y >= s->extent[0] || x < 0 || x >= s->extent[1]) continue;
+      const long long tap = @gradient@ ? 8 - t : t;
+      sum += from[y * s->step[0] + x * s->step[1]] * w[tap / 3 * $ws1 + tap % 3 * $ws2];
+    }
+  return sum;
+}
+
+static void __attribute__((noinline)) @fb@_tame(char *const *p, const long long *n,
+                                                const @fb@_image *s, const @fb@_piece *e,
+                                                long long row, @V@ *y) {
+  for (long long r = 0; r < 4; ++r)
+    for (long long l = 0; l < e->count; ++l) {
+      @K@x1 *found = (@K@x1 *)&y[r] + l;
+      const long long at0 = 2 * e->at[0] + r / 2, at1 = 2 * (e->at[1] + l) + r % 2;
+      if (*found - *found != 0 && at0 < s->places[0] && at1 < s->places[1])
+        *found = @fb@_plain(p, n, s, e->batch, row, at0, at1);
+    }
+}
+
 /* Two rows of results of channels [row, row + height) of a piece. */
 static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
                         const @fb@_image *s, const @fb@_piece *e, long long row, long long height,
@@ -343,6 +381,7 @@ static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
   for (long long i = 0; i < height; ++i) {
     @V@ y[4], *line = (@V@ *)lines[i];
     @fb@_add(m + i * @W@ + e->lane, pitch, y);
+    if (@fb@_wild(y)) @fb@_tame(p, n, s, e, row + i, y);
     for (int r = 0; r < 2; ++r) {
       line[2 * r] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @first@);
       line[2 * r + 1] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @second@);
