@@ -38,3 +38,9 @@ def test_narrow_rows_on_any_threads():
         found.append(x.sum(1))
     assert all(torch.equal(found[0], each) for each in found[1:])
     assert torch.equal(found[0][66_666], x[66_666].sum())
+
+
+def test_pieces_of_a_repeated_number():
+    """Rows whose lengths differ are pieces of a long sum."""
+    for count in (2, 4097, 70_001):
+        assert torch.full((1,), 0.5, dtype=torch.float64).expand(count).sum().item() == count / 2
