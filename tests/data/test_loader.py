@@ -185,7 +185,8 @@ def test_nothing_is_left_behind():
 
 def test_ctrl_c_ends_the_workers():
     script = """
-        import time, os
+        import time, os, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore it
         import flambeau as torch
         from flambeau.utils.data import DataLoader
 
