@@ -163,7 +163,7 @@ class _Formula:
         none = pointwise.eq(total, full_like(0, total))
         base = pointwise.where(none, full_like(math.inf, top), top)
         factor = pointwise.where(none, full_like(0, total), full_like(1, total) / total)
-        self.scores, self.top = scores, top
+        self.scores = scores
         shifted = pointwise.exp(scores - _columns(base, scores))
         self.weights = shifted * _columns(factor, scores)
 
@@ -220,7 +220,8 @@ def _extremes(
     """Gradients of the largest score (that of equal ones is shared) or of sum."""
     formula = _Formula(y, operands, top, total)
     scores, zeros = formula.scores, zeros_like(formula.scores)
-    is_top = pointwise.eq(scores, _columns(top, scores))
+    # Kernels scale the query before the product: their top may round to none of these scores.
+    is_top = pointwise.eq(scores, _columns(reduce.max_(scores, axis=3), scores))
     hot = pointwise.where(is_top, full_like(1, scores), zeros)
     hot = hot / _columns(_row_sums(hot), hot)
     if y.attribute("result") == "sum":
