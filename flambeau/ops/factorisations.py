@@ -50,13 +50,22 @@ def check_matrices(x: Node, name: str, square: bool = False) -> None:
         )
 
 
+def values_of(x: Any) -> Any:
+    """The numbers a check may look at: of all samples at once under `vmap`; None on meta."""
+    from flambeau.autograd.transforms.wrappers import inside
+
+    x = inside(x).detach()
+    return None if x.is_meta else x
+
+
 def raise_errors(name: str, info: Any, meaning: str) -> None:
-    """Raises for the first matrix whose error number is not 0.
+    """Raises for the first matrix whose error number is not 0; meta tensors have none.
 
     Raises:
         LinAlgError: naming the matrix of the batch and the number.
     """
-    if not bool((info != 0).any()):
+    info = values_of(info)
+    if info is None or not bool((info != 0).any()):
         return
     numbers = info.flatten()
     place = int((numbers != 0).nonzero()[0].item())

@@ -11,7 +11,7 @@ from flambeau.core.definition import REGISTRY, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.common import static_size
-from flambeau.ops.factorisations import check_matrices
+from flambeau.ops.factorisations import check_matrices, values_of
 from flambeau.ops.solutions import product
 from flambeau.prims import linear_algebra as la
 
@@ -37,7 +37,8 @@ def _exponential(self: Any) -> Any:
         )
     if self.numel() == 0:
         return self.clone()
-    norm = float(self.detach().abs().sum(-1).max())
+    known = values_of(self)
+    norm = float(known.abs().sum(-1).max()) if known is not None and known.numel() else 0.0
     halvings = max(0, math.ceil(math.log2(norm))) if 0 < norm < math.inf else 0
     x = self * 2.0**-halvings
     unit = REGISTRY["diag_embed"].native(x.new_ones(x.shape[:-1]))

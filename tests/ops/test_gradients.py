@@ -22,6 +22,8 @@ OTHER_GRADIENT = {
     "normal": "draws are constants",
     "private._batch_norm_train": "the statistics are results without gradients",
 }
+# The result is -inf where the mask is False; the check is of the others, as in PyTorch.
+INFINITE_OUTSIDE_MASK = frozenset({"masked.log_softmax"})
 LIMIT = 4096  # elements of the largest operand
 RANDOM = numpy.random.default_rng(7)
 
@@ -62,7 +64,10 @@ class Function:
 
         args, kwargs = arguments(self.sample, make, "f64")
         seed()
-        outputs = differentiable_outputs(self.entry.function(*args, **kwargs))
+        result = self.entry.function(*args, **kwargs)
+        if self.entry.key in INFINITE_OUTSIDE_MASK and kwargs.get("mask") is not None:
+            result = flambeau.where(kwargs["mask"], result, result.new_zeros(()))
+        outputs = differentiable_outputs(result)
         return operands, [o for o in outputs if o.dtype in DOUBLE]
 
 

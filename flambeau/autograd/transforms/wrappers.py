@@ -124,6 +124,13 @@ def dual(level: Level, value: Any, tangent: Any) -> Any:
     return wrapper
 
 
+def inside(x: Any) -> Any:
+    """The tensor without wrappers a value stands for: all samples (first), the primal values."""
+    while isinstance(x, Wrapper):
+        x = x.value
+    return x
+
+
 def is_at(x: Any, level: Level) -> bool:
     """Whether a value is a wrapper of this level."""
     return isinstance(x, Wrapper) and x.level is level
