@@ -3,7 +3,7 @@
 import pytest
 
 import flambeau as torch
-from flambeau.func import grad, vmap
+from flambeau.func import grad, jvp, vmap
 
 X = torch.linspace(-2, 2, 60).reshape(5, 3, 4)
 W = torch.linspace(-1, 1, 20).reshape(4, 5)
@@ -173,3 +173,15 @@ def test_recurrent_layers():
     for i in range(3):
         alone = grad(loss)(params, x[i])
         assert all(torch.equal(found[name][i], alone[name]) for name in alone)
+
+
+@pytest.mark.parametrize("name", ["cholesky", "inv", "matrix_exp"])
+def test_operators_that_look_at_values(name):
+    """They check all samples at once: vmap gives what the batch gives, and names what fails."""
+    function = getattr(torch.linalg, name)
+    batch = torch.tensor([[[4.0, 2.0], [2.0, 3.0]], [[9.0, 0.0], [0.0, 1.0]]])
+    assert torch.equal(vmap(function)(batch), function(batch))
+    assert torch.equal(jvp(vmap(function), (batch,), (batch,))[0], function(batch))
+    if name != "matrix_exp":
+        with pytest.raises(torch.linalg.LinAlgError, match=r"Batch element 1"):
+            vmap(function)(torch.stack([batch[0], torch.zeros(2, 2)]))
