@@ -24,6 +24,13 @@ def _square_samples() -> Iterator[Sample]:
     yield sample(T(1, 2, 2, values=[[[1.5, 1.0], [-1.0, 2.0]]]))
 
 
+def _halvings(matrices: Any) -> Any:
+    """How often each matrix is halved until its norm is at most 1: (..., 1, 1), whole numbers."""
+    norms = matrices.detach().abs().sum(-1).amax(-1)[..., None, None]
+    usual = (norms > 1) & (norms < math.inf)
+    return norms.where(usual, 1.0).log2().ceil()
+
+
 def _exponential(self: Any) -> Any:
     if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
         raise RuntimeError(
@@ -37,16 +44,18 @@ def _exponential(self: Any) -> Any:
         )
     if self.numel() == 0:
         return self.clone()
-    known = values_of(self)
-    norm = float(known.abs().sum(-1).max()) if known is not None and known.numel() else 0.0
-    halvings = max(0, math.ceil(math.log2(norm))) if 0 < norm < math.inf else 0
-    x = self * 2.0**-halvings
+    halvings = _halvings(self)
+    known = values_of(halvings)
+    most = int(known.max()) if known is not None and known.numel() else 0
+    x = self
+    for step in range(most):
+        x = (x * 0.5).where(halvings > step, x)
     unit = REGISTRY["diag_embed"].native(x.new_ones(x.shape[:-1]))
     value = unit + x / _TAYLOR
     for k in range(_TAYLOR - 1, 0, -1):
         value = unit + (x @ value) / k
-    for _ in range(halvings):
-        value = value @ value
+    for step in range(most):
+        value = (value @ value).where(halvings > step, value)
     return value
 
 
