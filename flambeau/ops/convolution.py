@@ -72,7 +72,10 @@ def _check_numbers(
 
 
 def _given_dtype(x: Node) -> str:
-    """The dtype of an operand as the caller gave it: the driver casts half types."""
+    """The dtype of an operand as the caller gave it: the driver casts half types, and a sample
+    without a batch has been reshaped."""
+    if x.op == "reshape":
+        return _given_dtype(x.inputs[0])
     return x.inputs[0].dtype if x.op == "cast" and x.inputs[0].op == "input" else x.dtype
 
 
