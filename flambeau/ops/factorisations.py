@@ -108,6 +108,15 @@ def _not_square() -> Iterator[ErrorSample]:
 # ------------------------------------------------------------------------------------ Cholesky
 
 
+def refuse_check(name: str, check_errors: bool) -> None:
+    """Values are not known where an operator is built: who checks is the operator without _ex."""
+    if check_errors:
+        raise NotImplementedError(
+            f"[{name}_ex] torch.{name}_ex: check_errors=True is not supported\n"
+            f"hint: torch.{name} raises where a matrix has no result"
+        )
+
+
 @op(
     "cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False)"
     " -> (Tensor L, Tensor info)",
@@ -126,6 +135,7 @@ def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node
         >>> torch.linalg.cholesky_ex(torch.eye(2)).info
         tensor(0, dtype=torch.int32)
     """
+    refuse_check("linalg.cholesky", check_errors)
     check_matrices(self, "linalg.cholesky", True)
     factor, info = la.cholesky(la.adjoint(self) if upper else self)
     return (la.adjoint(factor) if upper else factor), info
@@ -241,6 +251,7 @@ def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]: 
         >>> torch.linalg.lu_factor_ex(torch.eye(2)).pivots
         tensor([1, 2], dtype=torch.int32)
     """
+    refuse_check("linalg.lu_factor", check_errors)
     check_matrices(A, "linalg.lu_factor")
     _check_pivot(pivot, "linalg.lu_factor")
     packed, pivots, _, info = la.lu(A)

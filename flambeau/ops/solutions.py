@@ -24,6 +24,7 @@ from flambeau.ops.factorisations import (
     eigh,
     permutation_of,
     raise_errors,
+    refuse_check,
 )
 from flambeau.prims import linear_algebra as la
 
@@ -129,6 +130,7 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
         >>> torch.linalg.solve_ex(torch.eye(2), torch.ones(2)).result
         tensor([1., 1.])
     """
+    refuse_check("linalg.solve", check_errors)
     check_matrices(A, "linalg.solve", True)
     _check_same_dtype("linalg.solve", A, B)
     return solved("linalg.solve", A, B, left), la.lu(A)[3]
@@ -174,6 +176,7 @@ def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - Py
         >>> torch.linalg.inv_ex(torch.eye(2)).info
         tensor(0, dtype=torch.int32)
     """
+    refuse_check("linalg.inv", check_errors)
     check_matrices(A, "linalg.inv", True)
     return inverted(A), la.lu(A)[3]
 
