@@ -473,34 +473,31 @@ PyObject* py_empty_cache(PyObject*, PyObject*) {
   return PyLong_FromLongLong(large().trim(0));
 }
 
+// A number of bytes, `none` for None; false, with an error set, where it is neither.
+bool read_limit(PyObject* object, int64_t none, const char* negative, int64_t* limit) {
+  *limit = none;
+  if (object == Py_None) return true;
+  *limit = PyLong_AsLongLong(object);
+  if (*limit == -1 && PyErr_Occurred()) return false;
+  if (*limit >= 0) return true;
+  PyErr_SetString(PyExc_ValueError, negative);
+  return false;
+}
+
 PyObject* py_set_cache_limit(PyObject*, PyObject* object) {
-  int64_t limit = INT64_MAX;
-  if (object != Py_None) {
-    limit = PyLong_AsLongLong(object);
-    if (limit == -1 && PyErr_Occurred()) return nullptr;
-    if (limit < 0) {
-      PyErr_SetString(
-          PyExc_ValueError,
-          "[set_memory_cache_limit] the limit is negative\nhint: pass None for no limit");
-      return nullptr;
-    }
-  }
+  int64_t limit;
+  const char* const negative =
+      "[set_memory_cache_limit] the limit is negative\nhint: pass None for no limit";
+  if (!read_limit(object, INT64_MAX, negative, &limit)) return nullptr;
   large().cache_limit = limit;
   Py_RETURN_NONE;
 }
 
 PyObject* py_set_prepacked_limit(PyObject*, PyObject* object) {
-  int64_t limit = -1;
-  if (object != Py_None) {
-    limit = PyLong_AsLongLong(object);
-    if (limit == -1 && PyErr_Occurred()) return nullptr;
-    if (limit < 0) {
-      PyErr_SetString(
-          PyExc_ValueError,
-          "[set_prepacked_limit] the limit is negative\nhint: pass 0 to keep no copies");
-      return nullptr;
-    }
-  }
+  int64_t limit;
+  const char* const negative =
+      "[set_prepacked_limit] the limit is negative\nhint: pass 0 to keep no copies";
+  if (!read_limit(object, -1, negative, &limit)) return nullptr;
   packed_set_limit(limit);
   Py_RETURN_NONE;
 }
