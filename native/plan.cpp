@@ -1,6 +1,8 @@
 // The Plan type: what Python built at trace time, parsed once into plain arrays, and the size
 // program that turns a call's symbols into every number a run needs. Running is plan_run.cpp's
 // matter; docs/design.md sections 5 and 6 describe the dictionaries read here.
+#include <utility>
+
 #include "op_internal.h"
 
 namespace fb {
@@ -724,9 +726,17 @@ void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slo
   }
 }
 
+static PyObject* py_set_rehearsing(PyObject*, PyObject* value) {
+  const int chosen = PyObject_IsTrue(value);
+  if (chosen < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(rehearsing, chosen != 0));
+}
+
 bool init_plan(PyObject* module) {
   PlanType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&plan_spec));
   static PyMethodDef methods[] = {
+      {"set_rehearsing", py_set_rehearsing, METH_O,
+       "Whether plans are only compiled, and fresh memory is zero; returns what held before."},
       {nullptr, nullptr, 0, nullptr},
   };
   return PlanType && PyModule_AddFunctions(module, methods) == 0 &&

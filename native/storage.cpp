@@ -2,6 +2,7 @@
 //
 // The Storage structures themselves are recycled through a free list that the GIL guards; the bytes
 // come from the caching allocator (allocator.cpp).
+#include <cstring>
 #include <new>
 
 #include "core.h"
@@ -40,10 +41,15 @@ bool out_of_memory(int64_t nbytes) {
 
 }  // namespace
 
+bool rehearsing = false;
+
 bool storage_allocate(Storage* storage) {
   if (storage->data || storage->nbytes == 0 || storage->device.kind != DeviceKind::CPU) return true;
   storage->data = block_allocate(storage->nbytes);
-  return storage->data ? true : out_of_memory(storage->nbytes);
+  if (!storage->data) return out_of_memory(storage->nbytes);
+  if (rehearsing) [[unlikely]]
+    std::memset(storage->data, 0, static_cast<size_t>(storage->nbytes));
+  return true;
 }
 
 Storage* storage_new(int64_t nbytes, Device device) {
@@ -56,13 +62,9 @@ Storage* storage_new(int64_t nbytes, Device device) {
   if (!storage) return nullptr;
   storage->nbytes = nbytes;
   storage->device = device;
-  if (device.kind == DeviceKind::CPU && nbytes > 0) {
-    storage->data = block_allocate(nbytes);
-    if (!storage->data) {
-      storage_recycle(storage);
-      out_of_memory(nbytes);
-      return nullptr;
-    }
+  if (!storage_allocate(storage)) {
+    storage_recycle(storage);
+    return nullptr;
   }
   return storage;
 }

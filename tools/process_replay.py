@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import importlib
 import json
 import os
@@ -20,8 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +34,11 @@ SHOWN = 3  # differences that are printed in full
 Dump = dict[str, list[str]]  # "operator dtype" -> texts of its kernels, in order
 
 
-def kernels(name: str, dtype: str) -> list[str]:
-    """Texts of the kernels that one operator's samples need, forward and backward."""
-    codegen: Any = importlib.import_module("flambeau.compiler.codegen")
-    prefill: Any = importlib.import_module("flambeau.compiler.prefill")
-    with codegen.collect() as collected:
-        prefill._call(name, dtype)
-    return list(dict.fromkeys(kernel.text() for kernel in collected))
-
-
-def _child(names: Sequence[tuple[str, str]], start: int, path: Path) -> None:
-    importlib.import_module("flambeau").set_num_threads(1)
-    with path.open("a") as stream, open(os.devnull, "w") as quiet:
-        os.dup2(quiet.fileno(), 2)
-        for position in range(start, len(names)):
-            name, dtype = names[position]
-            stream.write(json.dumps([position, None]) + "\n")
-            stream.flush()
-            with suppress(Exception):
-                stream.write(json.dumps([position, kernels(name, dtype)]) + "\n")
-
-
 def collect() -> Dump:
-    """All kernel texts of the op table.
-
-    The calls run in forked children: with kernels that compute nothing, a native routine may crash
-    on the values it gets; another child goes on after that call.
-    """
+    """All kernel texts of the op table, forward and backward."""
     definition: Any = importlib.import_module("flambeau.core.definition")
+    prefill: Any = importlib.import_module("flambeau.compiler.prefill")
+    rehearsal: Any = importlib.import_module("flambeau.compiler.rehearsal")
     importlib.import_module("flambeau")
     sampled = [
         name
@@ -70,31 +47,14 @@ def collect() -> Dump:
         and any(o.options.samples is not None for o in operator.overloads)
     ]
     names = [(name, dtype) for name in sampled for dtype in DTYPES]
-    dump: Dump = {}
-    start = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / "kernels"
-        while start < len(names):
-            path.unlink(missing_ok=True)
-            child = os.fork()
-            if child == 0:
-                try:
-                    _child(names, start, path)
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)
-            for position, texts in _records(path):
-                start = position + 1
-                if texts is not None:
-                    dump[" ".join(names[position])] = texts
-    return dump
+    calls = [functools.partial(prefill._call, *name) for name in names]
+    return {
+        " ".join(names[position]): texts for position, texts in rehearsal.rehearse(calls, _texts)
+    }
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str] | None]]:
-    for line in path.read_text().splitlines():
-        with suppress(json.JSONDecodeError):  # the last line of a crashed child may be torn
-            position, texts = json.loads(line)
-            yield position, texts
+def _texts(kernels: list[Any]) -> dict[str, None]:
+    return dict.fromkeys(kernel.text() for kernel in kernels)
 
 
 def compare(old: Dump, new: Dump) -> list[str]:

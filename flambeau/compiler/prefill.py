@@ -8,14 +8,15 @@ few large bundles. The common operators are called on all their samples; the res
 dtypes, on a few contiguous ones. Of the kernels that `bench/first_call.py` asks for, the 460 of
 common operators and training steps are three in four, all 1600 are nine in ten. What is missing, or
 does not fit into the time, is left to the first call that needs it, so that this is an optimisation
-and never a condition. Calls run in forked children: with kernels that compute nothing, a native
-routine may well crash on the values that it gets.
+and never a condition.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
+import math
 import os
 import shutil
 import sys
@@ -25,9 +26,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flambeau.compiler import cache, codegen, targets, toolchain
+from flambeau.compiler.rehearsal import Describe, rehearse
+
+if TYPE_CHECKING:
+    from flambeau.ir.kernel import Kernel
 
 BUNDLE = 40  # kernels in one translation unit
 FIRST = "f32"
@@ -204,53 +209,32 @@ STEPS: dict[str, Callable[[Any], None]] = {
 }
 
 
-def _child(todo: Sequence[tuple[str, str]], start: int, pipe: int) -> None:
-    """Calls `todo[start:]` and writes every new kernel's key and C text to the pipe."""
-    importlib.import_module("flambeau")._core.set_num_threads(1)
+def new_kernels(known: Callable[[str], object] = lambda key: False) -> Describe:
+    """Describes kernels by key and C text, each once, and not those whose key is `known`."""
     target, identity = targets.current(), toolchain.find().identity
     seen: set[str] = set()
-    with open(pipe, "w") as stream, open(os.devnull, "w") as quiet:
-        os.dup2(quiet.fileno(), 2)
-        for position in range(start, len(todo)):
-            stream.write(f"call {position}\n")
-            stream.flush()
-            with codegen.collect() as kernels:
-                _call(*todo[position])
-            for kernel in kernels:
-                key = codegen.key_of(kernel, target, identity)
-                if key in seen:
-                    continue
+
+    def describe(kernels: list[Kernel]) -> Iterator[str]:
+        for kernel in kernels:
+            key = codegen.key_of(kernel, target, identity)
+            if key not in seen and not known(key):
                 seen.add(key)
                 with suppress(NotImplementedError):
-                    text = codegen.print_kernel(kernel, target)
-                    stream.write(f"kernel {key} {len(text)}\n{text}\n")
-        stream.write("end\n")
+                    yield f"{key}\n{codegen.print_kernel(kernel, target)}"
+
+    return describe
 
 
-def collect(todo: Sequence[tuple[str, str]], deadline: float) -> Iterator[tuple[str, str]]:
-    """(key, C text) of the kernels that these calls need."""
-    start = 0
-    while start < len(todo) and time.monotonic() < deadline:
-        reading, writing = os.pipe()
-        sys.stdout.flush()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            try:
-                _child(todo, start, writing)
-            finally:
-                os._exit(0)
-        os.close(writing)
-        with open(reading) as stream:
-            for line in stream:
-                word, *rest = line.split()
-                if word == "call":
-                    start = int(rest[0]) + 1  # if it crashes: go on after it
-                elif word == "kernel":
-                    yield rest[0], stream.read(int(rest[1]) + 1)[:-1]
-                elif word == "end":
-                    start = len(todo)
-        os.waitpid(child, 0)
+def collect(
+    calls: Sequence[Callable[[], object]], describe: Describe, deadline: float = math.inf
+) -> dict[str, str]:
+    """C text by key of the kernels that the calls need."""
+    found: dict[str, str] = {}
+    for _, descriptions in rehearse(calls, describe, deadline):
+        found.update(
+            (text[: text.index("\n")], text[text.index("\n") + 1 :]) for text in descriptions
+        )
+    return found
 
 
 # ------------------------------------------------------------------------------- compiling
@@ -284,10 +268,10 @@ class Progress:
 
 
 def compile_all(
-    texts: dict[str, str], entries: dict[str, tuple[str, str]], root: Path, jobs: int,
-    deadline: float,
+    texts: dict[str, str], keep: Callable[[dict[str, str], bytes], object], jobs: int,
+    deadline: float = math.inf,
 ) -> None:  # fmt: skip
-    """Compiles kernels in bundles, two or more at a time; `entries` grows by what got ready."""
+    """Compiles kernels in bundles, `jobs` at a time; `keep` gets each unit and its library."""
     target = targets.current()
     keys = list(texts)
     units = [{key: texts[key] for key in keys[i : i + BUNDLE]} for i in range(0, len(keys), BUNDLE)]
@@ -306,9 +290,7 @@ def compile_all(
             finished, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in finished:
                 unit, content = future.result()
-                digest = cache.digest_of(content)
-                cache.write(root / "bundles" / f"{digest}.so", content)
-                entries.update({key: (digest, codegen.symbol_of(key)) for key in unit})
+                keep(unit, content)
                 progress.advance(len(unit))
     progress.close()
 
@@ -334,10 +316,17 @@ def fill(root: Path, seconds: float, jobs: int) -> tuple[int, int]:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         cache.write(root / "compiler", identity.encode())
     present = {key: (digest, symbol) for key, digest, symbol in level.all_entries()}
-    wanted = dict(collect(calls(), began + seconds / 2))
+    todo = [functools.partial(_call, *call) for call in calls()]
+    wanted = collect(todo, new_kernels(), began + seconds / 2)
     entries = {key: present[key] for key in wanted if key in present}
     missing = {key: text for key, text in wanted.items() if key not in entries}
-    compile_all(missing, entries, root, jobs, began + seconds)
+
+    def keep(unit: dict[str, str], content: bytes) -> None:
+        digest = cache.digest_of(content)
+        cache.write(root / "bundles" / f"{digest}.so", content)
+        entries.update({key: (digest, codegen.symbol_of(key)) for key in unit})
+
+    compile_all(missing, keep, jobs, began + seconds)
     write_level(root, entries)
     return len(entries), len(missing.keys() & entries.keys())
 

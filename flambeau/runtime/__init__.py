@@ -23,6 +23,7 @@ __all__ = [
     "prepacked_limit",
     "profile",
     "profile_launches",
+    "rehearsal",
     "reset_peak_memory_stats",
     "set_prepacked_limit",
 ]
@@ -53,6 +54,16 @@ def plan_cache_stats() -> dict[str, int]:
     """
     found: dict[str, int] = _core.plan_cache_stats()
     return found
+
+
+@contextmanager
+def rehearsal() -> Iterator[None]:
+    """Inside, plans are made and give their outputs, but launch nothing; fresh memory is zero."""
+    before = _core.set_rehearsing(True)
+    try:
+        yield
+    finally:
+        _core.set_rehearsing(before)
 
 
 def plan_cache_clear() -> None:

@@ -12,20 +12,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flambeau.compiler import cache, targets, toolchain
+from flambeau.compiler import cache, machine, targets, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
 from flambeau.ir.lock import fork_safe_lock
 from flambeau.ir.node import topological
 from flambeau.ir.spelling import SPELLINGS
-from flambeau.runtime import settings
+from flambeau.runtime import rehearsal, settings
 
 __all__ = ["KernelHandle", "build", "chunk_count", "collect", "print_kernel", "scratch_bytes"]
 
@@ -196,7 +195,7 @@ def symbol_of(key: str) -> str:
 
 def _jobs() -> int:
     chosen: int = settings.get("COMPILE_JOBS")
-    return chosen or len(os.sched_getaffinity(0))
+    return chosen or machine.current().cores
 
 
 def split(kernels: dict[str, Kernel], target: Target, count: int) -> list[dict[str, str]]:
@@ -256,14 +255,15 @@ def collecting() -> bool:
 
 @contextlib.contextmanager
 def collect() -> Iterator[list[Kernel]]:
-    """Inside, `build` only notes kernels; the plans it serves compute nothing.
+    """Inside, `build` only notes kernels, and no plan launches anything.
 
-    Their results are uninitialised memory, so that this is for finding out which kernels a
-    program needs, and for nothing else. Plans made inside must not be used outside.
+    Results are zeros, so that this is for finding out which kernels a program needs, and for
+    nothing else. Plans made inside must not be used outside.
     """
     global _collected
     saved, _collected = _collected, []
     try:
-        yield _collected
+        with rehearsal():
+            yield _collected
     finally:
         _collected = saved
