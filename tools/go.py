@@ -51,7 +51,7 @@ def demo(arguments: list[str]) -> int:
 def test(arguments: list[str]) -> int:
     """Run the tests; arguments go to pytest (./go test tests/test_x.py -k name)."""
     prepare(DEVELOPMENT)
-    return execute(DEVELOPMENT, "-m", "pytest", "-q", *arguments)
+    return execute(DEVELOPMENT, "-m", "pytest", "-q", *(arguments or side_by_side()))
 
 
 def bench(arguments: list[str]) -> int:
@@ -63,7 +63,7 @@ def bench(arguments: list[str]) -> int:
 def parity(arguments: list[str]) -> int:
     """Compare with PyTorch: the tests of tests/parity, in an environment that has it."""
     prepare(ORACLE)
-    return execute(ORACLE, "-m", "pytest", "-q", "tests/parity", *arguments)
+    return execute(ORACLE, "-m", "pytest", "-q", "tests/parity", *(arguments or side_by_side()))
 
 
 def lint(arguments: list[str]) -> int:
@@ -108,7 +108,14 @@ def sanitize(arguments: list[str]) -> int:
         UBSAN_OPTIONS="print_stacktrace=1",
         PYTHONMALLOC="malloc",  # pymalloc's arenas would hide overruns
     )
-    return execute(DEVELOPMENT, "-m", "pytest", "-q", *(arguments or SANITIZED))
+    chosen = arguments or (*SANITIZED, *side_by_side())
+    return execute(DEVELOPMENT, "-m", "pytest", "-q", *chosen)
+
+
+def side_by_side() -> list[str]:
+    """The options of pytest for a whole suite: one process per core (a few chosen tests are sooner
+    done in one)."""
+    return ["-n", str(len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 
 def docs(arguments: list[str]) -> int:
