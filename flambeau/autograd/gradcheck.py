@@ -3,6 +3,7 @@
 Everything is compared as functions of real numbers: a complex input counts as two of them, and so
 does a complex output. With the convention grad = dL/dRe(z) + i dL/dIm(z), starting backward from 1
 gives the derivatives of the real part of an output, starting from i those of its imaginary part.
+Forward mode needs no such convention: tangents 1 and i of an input are its two directions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau.autograd.function import Function
@@ -158,7 +159,7 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
             warnings.warn(
                 "Input with requires_grad=True that is not a double precision floating point or "
                 "complex: finite differences will be inaccurate.",
-                stacklevel=4,
+                stacklevel=5,
             )
         if any(
             stride == 0 and size > 1
@@ -170,45 +171,125 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
             )
 
 
+class _Tolerances(NamedTuple):
+    """Numbers of one check."""
+
+    eps: float
+    atol: float
+    rtol: float
+    nondeterminism: float
+
+
+class _Checks(NamedTuple):
+    """What is checked."""
+
+    backward: bool
+    forward: bool = False
+    batched: bool = False
+    batched_forward: bool = False
+    undefined: bool = False
+    dtypes: bool = False
+
+
+def _tangents(
+    func: Callable[..., Any], inputs: Sequence[Any], given: Sequence[Tensor | None]
+) -> list[tuple[Tensor, Tensor | None]]:
+    """Per floating output of *func*: its value, and its tangent by forward mode (or None).
+
+    *given* are the inputs' tangents; an input without one is passed as it is, detached.
+    """
+    from flambeau.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        passed = []
+        for value, tangent in zip(inputs, given, strict=True):
+            detached = value.detach() if _is_tensor(value) else value
+            passed.append(detached if tangent is None else forward_ad.make_dual(detached, tangent))
+        outputs = [o for o in _outputs(func, passed) if _is_floating(o)]
+        return [tuple(forward_ad.unpack_dual(o)) for o in outputs]
+
+
+def _zero_tangents(inputs: Sequence[Any]) -> list[Tensor | None]:
+    return [v.new_zeros(v.shape) if _differentiable(v) else None for v in inputs]
+
+
+def _forward(
+    func: Callable[..., Any], inputs: Sequence[Any], target: int, dtypes: bool
+) -> list[list[list[float]]]:
+    """By forward mode: per output, per component of input *target*, per output component."""
+    tensor = inputs[target].detach()
+    units: list[complex] = [1.0, 1j] if tensor.is_complex() else [1.0]
+    columns: list[list[list[float]]] = []
+    for unit in units:
+        for position in range(tensor.numel()):
+            values: list[Any] = [0.0] * tensor.numel()
+            values[position] = unit
+            given = _zero_tangents(inputs)
+            given[target] = _from_values(values, tensor)
+            column = []
+            for primal, tangent in _tangents(func, inputs, given):
+                if dtypes and tangent is not None and tangent.dtype != primal.dtype:
+                    raise GradcheckError(
+                        f"[gradcheck] Forward AD gradient has dtype mismatch: {tangent.dtype} of "
+                        f"an output of {primal.dtype}\nhint: tangents are like their values"
+                    )
+                zeros: list[Any] = [0.0] * primal.numel()
+                found = zeros if tangent is None else _values(tangent)
+                column.append(_parts(found, primal.is_complex()))
+            columns.append(column)
+    count = len(columns[0]) if columns else 0
+    return [[column[k] for column in columns] for k in range(count)]
+
+
 def _check_jacobians(
-    func: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Tensor], options: _Options
+    func: Callable[..., Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Tensor],
+    checks: _Checks,
+    tolerances: _Tolerances,
 ) -> None:
     positions = [i for i, value in enumerate(inputs) if _differentiable(value)]
     targets = [inputs[i] for i in positions]
-    analytical = [_analytical(o, targets) if o.requires_grad else None for o in outputs]
+    by_backward = [
+        _analytical(o, targets) if checks.backward and o.requires_grad else None for o in outputs
+    ]
     for k, i in enumerate(positions):
-        numerical = _numerical(func, inputs, i, options.eps)
-        for j, columns in enumerate(numerical):
-            rows_found = analytical[j]
-            rows = [[0.0] * len(columns)] * (len(columns[0]) if columns else 0)
-            if rows_found is not None:
-                rows = rows_found[k]
-            _compare(columns, rows, i, j, options)
+        numerical = _numerical(func, inputs, i, tolerances.eps)
+        if checks.backward:
+            for j, columns in enumerate(numerical):
+                rows = by_backward[j]
+                found = [[0.0] * len(c) for c in columns] if rows is None else _turned(rows[k])
+                _compare(columns, found, f"mismatch for output {j} with respect to", i, tolerances)
+        if checks.forward:
+            pairs = zip(numerical, _forward(func, inputs, i, checks.dtypes), strict=True)
+            for j, (columns, found) in enumerate(pairs):
+                what = f"computed with forward mode mismatch for output {j} with respect to"
+                _compare(columns, found, what, i, tolerances)
+
+
+def _turned(rows: list[list[float]]) -> list[list[float]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _compare(
-    columns: list[list[float]], rows: list[list[float]], i: int, j: int, options: _Options
+    numerical: list[list[float]],
+    analytical: list[list[float]],
+    what: str,
+    i: int,
+    tolerances: _Tolerances,
 ) -> None:
-    transposed = [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in columns]
-    for numeric, analytic in zip(columns, transposed, strict=True):
+    for numeric, analytic in zip(numerical, analytical, strict=False):
         for a, n in zip(analytic, numeric, strict=True):
-            if not _close(a, n, options.rtol, options.atol):
+            if not _close(a, n, tolerances.rtol, tolerances.atol):
                 raise GradcheckError(
-                    f"[gradcheck] Jacobian mismatch for output {j} with respect to input {i},\n"
-                    f"numerical:{columns}\nanalytical:{transposed}\n"
+                    f"[gradcheck] Jacobian {what} input {i},\n"
+                    f"numerical:{numerical}\nanalytical:{analytical}\n"
                     "hint: rows are input components, columns output components"
                 )
 
 
-class _Options:
-    """Tolerances of one check."""
-
-    def __init__(self, eps: float, atol: float, rtol: float, nondet_tol: float) -> None:
-        self.eps, self.atol, self.rtol, self.nondet_tol = eps, atol, rtol, nondet_tol
-
-
 def _check_determinism(
-    func: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Tensor], options: _Options
+    func: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Tensor], tolerance: float
 ) -> None:
     targets = [i for i in inputs if _differentiable(i)]
     for j, output in enumerate(outputs):
@@ -217,14 +298,11 @@ def _check_determinism(
         first, second = _analytical(output, targets), _analytical(output, targets)
         for rows, again in zip(first, second, strict=True):
             for row, other in zip(rows, again, strict=True):
-                if any(
-                    not _close(a, b, 0.0, options.nondet_tol)
-                    for a, b in zip(row, other, strict=True)
-                ):
+                if any(not _close(a, b, 0.0, tolerance) for a, b in zip(row, other, strict=True)):
                     raise GradcheckError(
                         "[gradcheck] Backward is not reentrant, i.e., running backward with same "
                         f"input and grad_output multiple times gives different values (output {j})."
-                        f" The tolerance for nondeterminism was {options.nondet_tol}.\n"
+                        f" The tolerance for nondeterminism was {tolerance}.\n"
                         "hint: does the function draw random numbers?"
                     )
 
@@ -289,10 +367,87 @@ def _check_dtypes(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
                 )
 
 
-def _unsupported(name: str, what: str) -> None:
-    raise NotImplementedError(
-        f"[{name}] {what} is not supported\nhint: leave it False; backward mode is checked"
-    )
+def _check_undefined_tangents(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    """No tangent of an input means what a tangent of zeros means."""
+    torch = _public()
+    given = [_random_like(v) if _differentiable(v) else None for v in inputs]
+    for i, value in enumerate(inputs):
+        if not _differentiable(value):
+            continue
+        zeros, absent = list(given), list(given)
+        zeros[i], absent[i] = value.new_zeros(value.shape), None
+        pairs = zip(_tangents(func, inputs, zeros), _tangents(func, inputs, absent), strict=True)
+        for j, ((_, expected), (_, got)) in enumerate(pairs):
+            if expected is None or got is None:
+                continue
+            if not torch.allclose(got, expected, equal_nan=True):
+                raise GradcheckError(
+                    f"[gradcheck] Mismatch in tangent values for output with index: {j} when input "
+                    f"{i} has an undefined tangent value. Got: {got} but expected: {expected}\n"
+                    "hint: treat None as zeros"
+                )
+
+
+def _check_batched(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
+    """Two backwards at once, by `vmap`, give what they give one by one."""
+    from flambeau.autograd import grad
+
+    targets = [i for i in inputs if _differentiable(i)]
+    for j, output in enumerate(outputs):
+        if not output.requires_grad:
+            continue
+
+        def pull(start: Tensor, output: Tensor = output) -> tuple[Tensor, ...]:
+            found = grad(output, targets, start, retain_graph=True, allow_unused=True)
+            pairs = zip(found, targets, strict=True)
+            return tuple(t.new_zeros(t.shape) if g is None else g for g, t in pairs)
+
+        _compare_batched(pull, output.detach(), "batched gradients", f"output {j}")
+
+
+def _check_batched_forward(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    """Two tangents at once, by `vmap`, give what they give one by one."""
+    for i, value in enumerate(inputs):
+        if not _differentiable(value):
+            continue
+
+        def push(tangent: Tensor, i: int = i) -> tuple[Tensor, ...]:
+            given: list[Tensor | None] = [None] * len(inputs)
+            given[i] = tangent
+            pairs = _tangents(func, inputs, given)
+            return tuple(p.new_zeros(p.shape) if t is None else t for p, t in pairs)
+
+        _compare_batched(push, value.detach(), "batched forward gradients", f"input {i}")
+
+
+def _compare_batched(
+    linear: Callable[[Tensor], tuple[Tensor, ...]], like: Tensor, what: str, place: str
+) -> None:
+    """A linear map of two random tensors: `vmap` of it beside the map of each."""
+    from flambeau.autograd.transforms.vmap import vmap
+
+    torch = _public()
+    starts = [_random_like(like) for _ in range(2)]
+    expected = [torch.stack(parts) for parts in zip(*map(linear, starts), strict=True)]
+    try:
+        found = vmap(linear)(torch.stack(starts))
+    except RuntimeError as error:
+        raise GradcheckError(
+            f"[gradcheck] While computing {what}, got: {error}\n"
+            "hint: what the derivative calls must work under torch.vmap"
+        ) from error
+    for k, (got, wanted) in enumerate(zip(found, expected, strict=True)):
+        if not torch.allclose(got, wanted, equal_nan=True):
+            raise GradcheckError(
+                f"[gradcheck] For {place} and result {k}: {what} differ from those one by one.\n"
+                f"Got:\n{got}\nExpected:\n{wanted}\n"
+                "hint: does the derivative depend on values, or draw random numbers?"
+            )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise AssertionError(f"{message}\nhint: see the arguments of the check")
 
 
 def gradcheck(
@@ -313,43 +468,74 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Compare the gradients of *func* with central differences.
+    """Compare the derivatives of *func* with central differences.
 
     Args:
         func: takes the inputs, returns a tensor or several.
         inputs: its arguments; those that require a gradient are checked and should be float64.
         eps: step of the differences.
-        atol, rtol: tolerances.
+        atol, rtol: tolerances: |analytical - numerical| <= atol + rtol |numerical|.
         raise_exception: raise instead of returning False.
         nondet_tol: how far two runs of the same backward may differ.
-        check_undefined_grad: whether absent output gradients must count as zeros.
-        check_grad_dtypes: whether gradients must have the dtype and shape of their inputs.
+        check_undefined_grad: whether absent output gradients (tangents) must count as zeros.
+        check_grad_dtypes: whether gradients must have the dtype and shape of their inputs, and
+            tangents the dtype of their outputs.
+        check_batched_grad: whether `torch.vmap` of the backward must give what it gives one by
+            one (with tolerance, as `torch.allclose`).
+        check_batched_forward_grad: the same of forward mode; needs `check_forward_ad`.
+        check_forward_ad: compare the derivatives by forward mode (`autograd.forward_ad`), too.
+        check_backward_ad: False leaves out all that needs a backward.
         fast_mode: accepted; every component is checked anyway.
-        check_batched_grad, check_batched_forward_grad, check_forward_ad: not supported.
-        check_backward_ad, masked: accepted for compatibility.
+        masked: accepted for compatibility (it concerns sparse tensors).
 
     Returns:
         True if all agree.
 
     Raises:
         GradcheckError: they do not, and *raise_exception* is set.
+        AssertionError: neither mode is to be checked, or a batched check of a mode that is not.
+        ValueError: no input requires a gradient.
+        RuntimeError: an input that does has elements which share memory.
+
+    Example:
+        >>> x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.gradcheck(torch.exp, x, check_forward_ad=True, check_batched_grad=True)
+        True
     """
-    for wanted, what in (
-        (check_batched_grad, "check_batched_grad"),
-        (check_batched_forward_grad, "check_batched_forward_grad"),
-        (check_forward_ad, "check_forward_ad"),
-    ):
-        if wanted:
-            _unsupported("gradcheck", what)
-    if not check_backward_ad:
-        raise ValueError(
-            "[gradcheck] Expected either check_forward_ad or check_backward_ad to be True\n"
-            "hint: leave check_backward_ad"
-        )
-    arguments = (inputs,) if _is_tensor(inputs) else tuple(inputs)
-    options = _Options(eps, atol, rtol, nondet_tol)
+    _require(
+        check_forward_ad or check_backward_ad,
+        "Expected at least one of check_forward_ad or check_backward_ad to be True",
+    )
+    _require(
+        check_backward_ad or not check_batched_grad,
+        "Setting check_batched_grad=True requires check_backward_ad to be True",
+    )
+    _require(
+        check_forward_ad or not check_batched_forward_grad,
+        "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
+    )
+    batched = (check_batched_grad, check_batched_forward_grad)
+    checks = _Checks(
+        check_backward_ad, check_forward_ad, *batched, check_undefined_grad, check_grad_dtypes
+    )
+    tolerances = _Tolerances(eps, atol, rtol, nondet_tol)
+    return _verdict(func, _tuple(inputs), checks, tolerances, raise_exception)
+
+
+def _tuple(given: Any) -> tuple[Any, ...]:
+    return (given,) if _is_tensor(given) else tuple(given)
+
+
+def _verdict(
+    func: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    checks: _Checks,
+    tolerances: _Tolerances,
+    raise_exception: bool,
+) -> bool:
+    """True, or what *raise_exception* says of a derivative that is wrong."""
     try:
-        _check_all(func, arguments, options, check_undefined_grad, check_grad_dtypes)
+        _check_all(func, inputs, checks, tolerances)
     except GradcheckError:
         if raise_exception:
             raise
@@ -358,19 +544,23 @@ def gradcheck(
 
 
 def _check_all(
-    func: Callable[..., Any],
-    inputs: Sequence[Any],
-    options: _Options,
-    undefined: bool,
-    dtypes: bool,
+    func: Callable[..., Any], inputs: tuple[Any, ...], checks: _Checks, tolerances: _Tolerances
 ) -> None:
     _check_inputs(inputs)
     outputs = [o for o in _outputs(func, inputs) if _is_floating(o)]
-    _check_jacobians(func, inputs, outputs, options)
-    _check_determinism(func, inputs, outputs, options)
-    if dtypes:
+    _check_jacobians(func, inputs, outputs, checks, tolerances)
+    if checks.forward and checks.undefined:
+        _check_undefined_tangents(func, inputs)
+    if checks.batched_forward:
+        _check_batched_forward(func, inputs)
+    if not checks.backward:
+        return
+    _check_determinism(func, inputs, outputs, tolerances.nondeterminism)
+    if checks.batched:
+        _check_batched(outputs, inputs)
+    if checks.dtypes:
         _check_dtypes(outputs, inputs)
-    if undefined:
+    if checks.undefined:
         _check_undefined(func, inputs)
 
 
@@ -398,47 +588,80 @@ def gradgradcheck(
     Args:
         grad_outputs: what the first backward starts from; default: random, of the outputs' shape.
         gen_non_contig_grad_outputs: make those non-contiguous.
-        check_fwd_over_rev: not supported.
-        check_rev_over_rev: accepted for compatibility.
+        check_fwd_over_rev: compare the tangents of gradients, too (forward over reverse mode).
+        check_rev_over_rev: compare the gradients of gradients.
         Others: as for `gradcheck`.
-    """
-    from flambeau.autograd import grad
 
-    if check_fwd_over_rev:
-        _unsupported("gradgradcheck", "check_fwd_over_rev")
-    arguments = (inputs,) if _is_tensor(inputs) else tuple(inputs)
+    Returns:
+        True if all agree.
+
+    Raises:
+        GradcheckError: they do not, and *raise_exception* is set.
+        AssertionError: neither combination is to be checked, or `check_undefined_grad` or
+            `check_batched_grad` without `check_rev_over_rev`.
+
+    Example:
+        >>> x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.gradgradcheck(torch.exp, x, check_fwd_over_rev=True)
+        True
+    """
+    _require(
+        check_fwd_over_rev or check_rev_over_rev,
+        "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True",
+    )
+    for name, wanted in (
+        ("check_undefined_grad", check_undefined_grad),
+        ("check_batched_grad", check_batched_grad),
+    ):
+        needs = f"Setting {name}=True requires check_rev_over_rev to be True"
+        _require(check_rev_over_rev or not wanted, needs)
+    arguments = _tuple(inputs)
     if grad_outputs is None:
         outputs = [o for o in _outputs(func, arguments) if o.requires_grad]
         starts = tuple(_random_start(o, gen_non_contig_grad_outputs) for o in outputs)
     else:
-        starts = (grad_outputs,) if _is_tensor(grad_outputs) else tuple(grad_outputs)
-    count = len(starts)
+        starts = _tuple(grad_outputs)
+    gradients = _gradients(func, arguments, starts)
+    batched = (check_batched_grad, False)
+    checks = _Checks(
+        check_rev_over_rev, check_fwd_over_rev, *batched, check_undefined_grad, check_grad_dtypes
+    )
+    tolerances = _Tolerances(eps, atol, rtol, nondet_tol)
+    return _verdict(gradients, (*arguments, *starts), checks, tolerances, raise_exception)
+
+
+def _gradients(
+    func: Callable[..., Any], inputs: Sequence[Any], starts: Sequence[Tensor]
+) -> Callable[..., tuple[Tensor, ...]]:
+    """The gradients of *func* as a function of its inputs and of what backward starts from.
+
+    Forward mode passes detached values: what required a gradient does again.
+    """
+    from flambeau.autograd import grad
+
+    wanted = [_differentiable(value) for value in (*inputs, *starts)]
+    count = len(inputs)
 
     def gradients(*values: Any) -> tuple[Tensor, ...]:
-        own, given = values[:-count], values[-count:]
-        targets = [v for v in own if _differentiable(v)]
-        outputs = [o for o in _outputs(func, own) if o.requires_grad]
-        found = grad(outputs, targets, given, create_graph=True, allow_unused=True)
+        given = [v.requires_grad_() if w else v for v, w in zip(values, wanted, strict=True)]
+        targets = [v for v, w in zip(given[:count], wanted, strict=False) if w]
+        outputs = [o for o in _outputs(func, given[:count]) if o.requires_grad]
+        found = grad(outputs, targets, given[count:], create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
-    return gradcheck(
-        gradients,
-        (*arguments, *starts),
-        eps=eps,
-        atol=atol,
-        rtol=rtol,
-        raise_exception=raise_exception,
-        nondet_tol=nondet_tol,
-        check_undefined_grad=check_undefined_grad,
-        check_grad_dtypes=check_grad_dtypes,
-        check_batched_grad=check_batched_grad,
-        fast_mode=fast_mode,
-        masked=masked,
-    )
+    return gradients
+
+
+def _random_like(tensor: Tensor) -> Tensor:
+    torch = _public()
+    if not tensor.is_complex():
+        return torch.randn(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    options = {"dtype": tensor.dtype.to_real(), "device": tensor.device}
+    return torch.complex(torch.randn(tensor.shape, **options), torch.randn(tensor.shape, **options))
 
 
 def _random_start(output: Tensor, non_contiguous: bool) -> Tensor:
-    made = _public().randn(output.shape, dtype=output.dtype, device=output.device)
+    made = _random_like(output)
     if non_contiguous and made.numel() > 1:
         made = _public().stack([made, made], -1).select(-1, 0)
     return made.detach().requires_grad_()
