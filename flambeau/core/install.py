@@ -32,7 +32,9 @@ INPLACE_OPERATORS = {
     "irshift": "bitwise_right_shift_",
 }  # fmt: skip
 
-ATTRIBUTES = {"T": "numpy_T", "H": "matrix_H", "mT": "_matrix_transpose", "mH": "adjoint"}
+ATTRIBUTES = {"T": "numpy_T", "H": "matrix_H", "mT": "_matrix_transpose", "mH": "adjoint",
+              "real": "real", "imag": "imag"}  # fmt: skip
+WRITTEN = ("real", "imag")  # attributes that may be assigned to: views whose elements are copied
 
 NAMESPACES: dict[str, dict[str, Any]] = {}
 INPLACE: dict[str, Any] = {}
@@ -138,11 +140,23 @@ def _install_subscript() -> None:
 
 
 def _install_attributes() -> None:
-    """Attributes of tensors that an operator computes: `T`, `mT` ..."""
+    """Attributes of tensors that an operator computes: `T`, `mT`, `real` ..."""
     for name, key in ATTRIBUTES.items():
         if key in REGISTRY:
             native = REGISTRY[key].native
-            setattr(_core.Tensor, name, property(native, doc=native.__doc__))
+            write = _writer(native) if name in WRITTEN else None
+            setattr(_core.Tensor, name, property(native, write, doc=native.__doc__))
+
+
+def _writer(view: Callable[[Any], Any]) -> Callable[[Any, Any], None]:
+    def write(tensor: Any, value: Any) -> None:
+        target = view(tensor)
+        if isinstance(value, _core.Tensor):
+            target.copy_(value)
+        else:
+            target.fill_(value)
+
+    return write
 
 
 def namespace(home: str) -> dict[str, Any]:

@@ -256,48 +256,38 @@ def _variance(
     dtype: Any,
     mask: Any,
 ) -> Any:
+    """The variance, of the input's dtype: of complex numbers a complex one, as in PyTorch."""
     given = correction if correction is not None else 1 if unbiased is None else int(unbiased)
     x = input if dtype is None else input.to(dtype)
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(x.sum().float().dtype)
     dims = _dims(x, dim)
     if mask is None:
-        return x.var(dims, correction=given, keepdim=keepdim)
+        return x.var(dims, correction=given, keepdim=keepdim).to(x.dtype)
     kept = mask.expand(x.shape)
     count = kept.sum(dims, keepdim=True)
     zero = x.new_zeros(())
     mean = _call("where", kept, x, zero).sum(dims, keepdim=True) / count
     off = _call("where", kept, x - mean, zero)
-    square = (off * off.conj()).real if x.is_complex() else off * off
-    total = square.sum(dims, keepdim=keepdim)
+    total = (off * off.conj()).sum(dims, keepdim=keepdim)
     left = kept.sum(dims, keepdim=keepdim) - given
     return total / left.clamp(min=0)
 
 
-def _var(
-    input: Any,  # noqa: A002 - PyTorch's name
-    dim: Dims = None,
-    unbiased: bool | None = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
-) -> Any:
-    return _variance(input, dim, unbiased, correction, keepdim, dtype, mask)
+def _define_spread(name: str, text: str, finish: Callable[[Any], Any]) -> None:
+    def body(
+        input: Any,  # noqa: A002 - PyTorch's name
+        dim: Dims = None,
+        unbiased: bool | None = None,
+        *,
+        correction: float | None = None,
+        keepdim: bool = False,
+        dtype: Any = None,
+        mask: Any = None,
+    ) -> Any:
+        return finish(_variance(input, dim, unbiased, correction, keepdim, dtype, mask))
 
-
-def _std(
-    input: Any,  # noqa: A002 - PyTorch's name
-    dim: Dims = None,
-    unbiased: bool | None = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
-) -> Any:
-    return _variance(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
+    _publish(name, _SPREAD, text, body)
 
 
 def _median(
@@ -346,8 +336,12 @@ _SPREAD += "bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor"
 _publish("mean", _OVER + _KEEP, "The mean, over all dimensions or `dim`.", _mean)
 _publish("logsumexp", _OVER + _KEEP, "log(sum(exp(x))), over all dimensions or `dim`.", _logsumexp)
 _publish("norm", "Scalar ord=2, " + _OVER + _KEEP, "The vector norm of order `ord`.", _norm)
-_publish("var", _SPREAD, "The variance; the divisor is the count less `correction` (1).", _var)
-_publish("std", _SPREAD, "The standard deviation; see `var`.", _std)
+_define_spread(
+    "var",
+    "The variance; the divisor is the count less `correction` (1).",
+    lambda variance: variance,
+)
+_define_spread("std", "The standard deviation; see `var`.", lambda variance: variance.sqrt())
 _publish("median", "int dim=-1, " + _KEEP, "The (lower) median along `dim`.", _median)
 _publish(
     "normalize",

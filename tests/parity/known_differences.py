@@ -26,7 +26,7 @@ _NAMES = {
         asin-c64 acos-c64 atan-c64 asinh-c64 acosh-c64 atanh-c64 prod-c64 logsumexp-c64
         special.logsumexp-c64 renorm-c64 nn.functional.normalize-c64 nan_to_num-c64 logaddexp-c64
         masked.cumprod-c64 masked.logaddexp-c64 masked.logsumexp-c64 masked.median-c64
-        masked.prod-c64 masked.std-c64 masked.var-c64 native_dropout-c64
+        masked.prod-c64 native_dropout-c64
         rand_like-c64 randn_like-c64 Tensor.uniform_-c64 Tensor.normal_-c64 normal-c64 cumprod-c64
         logcumsumexp-c64 cov-c64 corrcoef-c64 view_as_complex-f16 complex-f16
     """,
