@@ -115,7 +115,14 @@ def sanitize(arguments: list[str]) -> int:
 def side_by_side() -> list[str]:
     """The options of pytest for a whole suite: one process per core (a few chosen tests are sooner
     done in one)."""
-    return ["-n", str(len(os.sched_getaffinity(0))), "--dist", "worksteal"]
+    return ["-n", str(cores()), "--dist", "worksteal"]
+
+
+def cores() -> int:
+    """How many cores this process may use; of systems that do not tell (macOS), all there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def docs(arguments: list[str]) -> int:
