@@ -336,12 +336,8 @@ _SPREAD += "bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor"
 _publish("mean", _OVER + _KEEP, "The mean, over all dimensions or `dim`.", _mean)
 _publish("logsumexp", _OVER + _KEEP, "log(sum(exp(x))), over all dimensions or `dim`.", _logsumexp)
 _publish("norm", "Scalar ord=2, " + _OVER + _KEEP, "The vector norm of order `ord`.", _norm)
-_define_spread(
-    "var",
-    "The variance; the divisor is the count less `correction` (1).",
-    lambda variance: variance,
-)
-_define_spread("std", "The standard deviation; see `var`.", lambda variance: variance.sqrt())
+_define_spread("var", "The variance; the divisor is the count less `correction` (1).", lambda x: x)
+_define_spread("std", "The standard deviation; see `var`.", lambda x: x.sqrt())
 _publish("median", "int dim=-1, " + _KEEP, "The (lower) median along `dim`.", _median)
 _publish(
     "normalize",
