@@ -11,16 +11,52 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.core.definition import OpDefinition
 from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, sample
+from flambeau.core.schema import schema_name
 from flambeau.ir.node import Node
 from flambeau.ops.common import dtype_or
 from flambeau.ops.creation import creation
 
-_HOME = "signal.windows"
+Weights = Callable[[Node], Node]  # of the samples' numbers, in float64
+
+_RAISES = """
+    Returns:
+        A 1-dimensional tensor of `M` elements of `dtype` (float32 or float64; the default dtype
+        when None). `sym=False` makes it periodic: for transforms instead of filters.
+
+    Raises:
+        ValueError: {wrong}a negative length, or another dtype than float32 and float64."""
 
 
-def _samples(**given: Any) -> Callable[[], Iterator[Sample]]:
+def _window(
+    arguments: str, wrong: str = "", **given: Any
+) -> Callable[[Callable[..., Weights]], OpDefinition]:
+    """Defines a window, a function of the length `M`, of its own arguments and of `sym`.
+
+    Args:
+        arguments: the signature up to `sym`; the options of creation follow.
+        wrong: which of its own arguments raise ValueError, for the docstring.
+        given: values of its own arguments in the samples.
+    """
+    signature = f"{arguments}, bool sym=True"
+    name = schema_name(signature)
+
+    def decorate(window: Callable[..., Weights]) -> OpDefinition:
+        def body(M: int, *options: Any) -> Node:  # noqa: N803 - PyTorch's name
+            *own, dtype, _layout, _device, _pin_memory = options
+            return _sampled(name, M, dtype, window(M, *own))
+
+        text, _, example = (window.__doc__ or "").partition("\n\n    Example:")
+        body.__doc__ = f"{text}\n{_RAISES.format(wrong=wrong)}\n\n    Example:{example}"
+        options = {"where": "signal.windows", "samples": _samples(given), "errors": _errors(given)}
+        return creation(signature, **options)(body)
+
+    return decorate
+
+
+def _samples(given: dict[str, Any]) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
         for count in (0, 1, 2, 7):
             yield sample(count, **given)
@@ -29,11 +65,13 @@ def _samples(**given: Any) -> Callable[[], Iterator[Sample]]:
     return make
 
 
-def _errors() -> Iterator[ErrorSample]:
-    yield ErrorSample(sample(-1), ValueError, "non-negative window length")
+def _errors(given: dict[str, Any]) -> Callable[[], Iterator[ErrorSample]]:
+    return lambda: iter(
+        [ErrorSample(sample(-1, **given), ValueError, "non-negative window length")]
+    )
 
 
-def _window(name: str, count: int, dtype: Any, weights: Callable[[Node], Node]) -> Node:
+def _sampled(name: str, count: int, dtype: Any, weights: Weights) -> Node:
     """`weights` of the sample numbers, as `dtype`; a window of one sample is 1."""
     if count < 0:
         raise ValueError(
@@ -47,8 +85,7 @@ def _window(name: str, count: int, dtype: Any, weights: Callable[[Node], Node]) 
         )
     if count == 1:
         return prims.full(1, (1,), target)
-    places = prims.iota((count,), 0, "f64")
-    return prims.cast(weights(places), target)
+    return prims.cast(weights(prims.iota((count,), 0, "f64")), target)
 
 
 def _span(count: int, sym: bool) -> int:
@@ -56,9 +93,8 @@ def _span(count: int, sym: bool) -> int:
     return max(count - 1 if sym else count, 1)
 
 
-def _cosines(name: str, count: int, weights: Sequence[float], sym: bool, dtype: Any) -> Node:
-    if not weights:
-        raise ValueError(f"[{name}] Coefficients cannot be empty\nhint: give at least one")
+def _cosines(count: int, sym: bool, weights: Sequence[float]) -> Weights:
+    """A sum of cosines of 0, 1, 2 ... periods, with alternating signs."""
 
     def compute(places: Node) -> Node:
         angle = places * (2 * math.pi / _span(count, sym))
@@ -67,27 +103,20 @@ def _cosines(name: str, count: int, weights: Sequence[float], sym: bool, dtype: 
             total = total + prims.cos(angle * order) * (weight if order % 2 == 0 else -weight)
         return total
 
-    return _window(name, count, dtype, compute)
+    return compute
 
 
 def _cosine_family(name: str, weights: tuple[float, ...], text: str) -> None:
-    def body(M: int, sym: bool, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:  # noqa: N803
-        return _cosines(name, M, weights, sym, dtype)
+    def window(count: int, sym: bool) -> Weights:
+        return _cosines(count, sym, weights)
 
-    body.__doc__ = f"""{text}
-
-    `sym=False` makes it periodic: for transforms instead of filters.
-
-    Raises:
-        ValueError: a negative length, or another dtype than float32 and float64.
+    window.__doc__ = f"""{text}
 
     Example:
         >>> torch.signal.windows.{name}(1)
         tensor([1.])
     """
-    creation(f"{name}(int M, *, bool sym=True", where=_HOME, samples=_samples(), errors=_errors)(
-        body
-    )
+    _window(f"{name}(int M, *")(window)
 
 
 _cosine_family("hann", (0.5, 0.5), "Hann's window: a raised cosine that ends at 0.")
@@ -100,25 +129,9 @@ _cosine_family(
 )
 
 
-@creation(
-    "general_cosine(int M, *, object a, bool sym=True",
-    where=_HOME,
-    samples=_samples(a=(0.4, 0.5, 0.1)),
-)
-def general_cosine(
-    M: int,  # noqa: N803 - PyTorch's name
-    a: Any,
-    sym: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-) -> Node:
+@_window("general_cosine(int M, *, object a", wrong="no weights, ", a=(0.4, 0.5, 0.1))
+def general_cosine(count: int, a: Any, sym: bool) -> Weights:
     """A weighted sum of cosines, with alternating signs: the weights are `a`.
-
-    Raises:
-        ValueError: no weights, a negative length, or another dtype than float32 and float64.
-        TypeError: `a` is no iterable.
 
     Example:
         >>> torch.signal.windows.general_cosine(2, a=[1.0])
@@ -126,100 +139,54 @@ def general_cosine(
     """
     if not hasattr(a, "__iter__"):
         raise TypeError("[general_cosine] Coefficients must be a list/tuple\nhint: a=[0.5, 0.5]")
-    return _cosines("general_cosine", M, tuple(a), sym, dtype)
+    weights = tuple(a)
+    if not weights:
+        raise ValueError("[general_cosine] Coefficients cannot be empty\nhint: give at least one")
+    return _cosines(count, sym, weights)
 
 
-@creation(
-    "general_hamming(int M, *, float alpha=0.54, bool sym=True", where=_HOME, samples=_samples()
-)
-def general_hamming(
-    M: int,  # noqa: N803 - PyTorch's name
-    alpha: float,
-    sym: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-) -> Node:
+@_window("general_hamming(int M, *, float alpha=0.54")
+def general_hamming(count: int, alpha: float, sym: bool) -> Weights:
     """A raised cosine: alpha - (1 - alpha) cos(2 pi n / (M - 1)).
-
-    Raises:
-        ValueError: a negative length, or another dtype than float32 and float64.
 
     Example:
         >>> torch.signal.windows.general_hamming(1)
         tensor([1.])
     """
-    return _cosines("general_hamming", M, (alpha, 1 - alpha), sym, dtype)
+    return _cosines(count, sym, (alpha, 1 - alpha))
 
 
-@creation("bartlett(int M, *, bool sym=True", where=_HOME, samples=_samples(), errors=_errors)
-def bartlett(
-    M: int,  # noqa: N803 - PyTorch's name
-    sym: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-) -> Node:
+@_window("bartlett(int M, *")
+def bartlett(count: int, sym: bool) -> Weights:
     """Bartlett's window: a triangle that ends at 0.
-
-    Raises:
-        ValueError: a negative length, or another dtype than float32 and float64.
 
     Example:
         >>> torch.signal.windows.bartlett(3)
         tensor([0., 1., 0.])
     """
-
-    def compute(places: Node) -> Node:
-        return prims.full_like(1, places) - prims.abs(places * (2 / _span(M, sym)) - 1)
-
-    return _window("bartlett", M, dtype, compute)
+    step = 2 / _span(count, sym)
+    return lambda places: prims.full_like(1, places) - prims.abs(places * step - 1)
 
 
-@creation("cosine(int M, *, bool sym=True", where=_HOME, samples=_samples(), errors=_errors)
-def cosine(
-    M: int,  # noqa: N803 - PyTorch's name
-    sym: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-) -> Node:
+@_window("cosine(int M, *")
+def cosine(count: int, sym: bool) -> Weights:
     """The first half wave of a sine, sampled between its zeros.
-
-    Raises:
-        ValueError: a negative length, or another dtype than float32 and float64.
 
     Example:
         >>> torch.signal.windows.cosine(1)
         tensor([1.])
     """
-    step = math.pi / (_span(M, sym) + 1)
-    return _window("cosine", M, dtype, lambda places: prims.sin((places + 0.5) * step))
+    step = math.pi / (_span(count, sym) + 1)
+    return lambda places: prims.sin((places + 0.5) * step)
 
 
-@creation(
-    "exponential(int M, *, float? center=None, float tau=1.0, bool sym=True",
-    where=_HOME,
-    samples=_samples(tau=2.0),
+@_window(
+    "exponential(int M, *, float? center=None, float tau=1.0",
+    wrong="tau is not positive, a center is given for a symmetric window, ",
+    tau=2.0,
 )
-def exponential(
-    M: int,  # noqa: N803 - PyTorch's name
-    center: float | None,
-    tau: float,
-    sym: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-) -> Node:
+def exponential(count: int, center: float | None, tau: float, sym: bool) -> Weights:
     """Poisson's window: exp(-|n - center| / tau); the center is the middle.
-
-    Raises:
-        ValueError: tau is not positive, a center is given for a symmetric window, a negative
-            length, or another dtype than float32 and float64.
 
     Example:
         >>> torch.signal.windows.exponential(1)
@@ -229,27 +196,13 @@ def exponential(
         raise ValueError(f"[exponential] Tau must be positive, got: {tau} instead.\nhint: tau > 0")
     if sym and center is not None:
         raise ValueError("[exponential] Center must be None for symmetric windows\nhint: sym=False")
-    middle = _span(M, sym) / 2 if center is None else center
-    return _window(
-        "exponential", M, dtype, lambda places: prims.exp(prims.abs(places - middle) * (-1 / tau))
-    )
+    middle = _span(count, sym) / 2 if center is None else center
+    return lambda places: prims.exp(prims.abs(places - middle) * (-1 / tau))
 
 
-@creation("gaussian(int M, *, float std=1.0, bool sym=True", where=_HOME, samples=_samples(std=2.0))
-def gaussian(
-    M: int,  # noqa: N803 - PyTorch's name
-    std: float,
-    sym: bool,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-) -> Node:
+@_window("gaussian(int M, *, float std=1.0", wrong="std is not positive, ", std=2.0)
+def gaussian(count: int, std: float, sym: bool) -> Weights:
     """The bell curve exp(-(n - middle)^2 / (2 std^2)).
-
-    Raises:
-        ValueError: std is not positive, a negative length, or another dtype than float32 and
-            float64.
 
     Example:
         >>> torch.signal.windows.gaussian(1)
@@ -261,7 +214,7 @@ def gaussian(
         )
 
     def compute(places: Node) -> Node:
-        from_middle = (places - _span(M, sym) / 2) * (1 / (std * math.sqrt(2)))
+        from_middle = (places - _span(count, sym) / 2) * (1 / (std * math.sqrt(2)))
         return prims.exp(-(from_middle * from_middle))
 
-    return _window("gaussian", M, dtype, compute)
+    return compute
