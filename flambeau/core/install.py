@@ -159,6 +159,28 @@ def _writer(view: Callable[[Any], Any]) -> Callable[[Any, Any], None]:
     return write
 
 
+def absent(space: str, names: str, instead: str) -> dict[str, Callable[..., Any]]:
+    """Functions of PyTorch's namespace *space* that are not there: they raise when called.
+
+    So a program fails where it asks, not where it imports.
+
+    Args:
+        space: "linalg", "special" ...
+        names: space separated.
+        instead: the hint: what to do.
+    """
+    return {name: _refusal(f"torch.{space}.{name}", name, instead) for name in names.split()}
+
+
+def _refusal(path: str, name: str, instead: str) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"[{name}] {path} is not supported yet\nhint: {instead}")
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Not supported yet: raises NotImplementedError."
+    return function
+
+
 def namespace(home: str) -> dict[str, Any]:
     """Name → callable of everything whose home is `home` ("torch", "nn.functional", ...)."""
     return NAMESPACES.get(home, {})

@@ -17,18 +17,22 @@ __all__ = [
 ]
 
 
-class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
-    """A tensor of another subclass counts as a parameter when it is marked `_is_param`."""
+class _Marked(type(Tensor)):  # type: ignore[misc]
+    """A tensor of another subclass counts as an instance when it carries the mark of the class."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if super().__instancecheck__(instance):
             return True
-        if cls is not Parameter or not isinstance(instance, Tensor):
+        mark = _MARKS.get(cls)  # classes derived from a marked one have none
+        if mark is None or not isinstance(instance, Tensor):
             return False
-        return bool(getattr(instance, "_is_param", False))
+        return bool(getattr(instance, mark, False))
 
 
-class Parameter(Tensor, metaclass=_ParameterMeta):
+_MARKS: dict[type, str] = {}
+
+
+class Parameter(Tensor, metaclass=_Marked):
     """A tensor that is a parameter of the module it is assigned to.
 
     Args:
@@ -65,18 +69,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + Tensor.__repr__(self)
 
 
-class _BufferMeta(type(Tensor)):  # type: ignore[misc]
-    """A tensor of another subclass counts as a buffer when it is marked `_is_buffer`."""
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        if super().__instancecheck__(instance):
-            return True
-        if cls is not Buffer or not isinstance(instance, Tensor):
-            return False
-        return bool(getattr(instance, "_is_buffer", False))
-
-
-class Buffer(Tensor, metaclass=_BufferMeta):
+class Buffer(Tensor, metaclass=_Marked):
     """A tensor that becomes a buffer of the module it is assigned to.
 
     Args:
@@ -94,6 +87,9 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return marked
 
     __torch_function__ = _core._disabled_torch_function
+
+
+_MARKS.update({Parameter: "_is_param", Buffer: "_is_buffer"})
 
 
 def _no_lazy(name: str) -> NoReturn:

@@ -416,7 +416,7 @@ def _like_samples() -> Samples:
     yield sample(T(0, 2))
 
 
-def _with_format(definition: OpDefinition, arguments: str) -> None:
+def with_format(definition: OpDefinition, arguments: str) -> None:
     """Adds the signature of a `*_like` op that takes memory_format and requires_grad."""
 
     def body(self: Any, *args: Any, memory_format: Any = None, **options: Any) -> Any:
@@ -448,7 +448,7 @@ def like(arguments: str, **options: Any) -> Callable[[Body], OpDefinition]:
             samples=options.pop("samples", _like_samples),
             **options,
         )(body)
-        _with_format(definition, arguments.partition("(")[2] + ", *")
+        with_format(definition, arguments.partition("(")[2] + ", *")
         return definition
 
     return decorate

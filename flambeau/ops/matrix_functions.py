@@ -162,9 +162,23 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
     return _reflected(input, tau, prims.cast(prims.eq(row, column), input.dtype), False)
 
 
+# No alias: it has other homes, and its arguments other names.
 @op("orgqr(Tensor self, Tensor input2) -> Tensor", samples=_packed_samples, dtypes=_MATRICES)
 def orgqr(self: Node, input2: Node) -> Node:
-    """The same as `torch.linalg.householder_product`."""
+    """The same as `torch.linalg.householder_product`.
+
+    Args:
+        self: `(*, m, n)`, m >= n: reflections below the diagonal, as `torch.geqrf` packs them.
+        input2: `(*, k)`, k <= n: their scales.
+
+    Raises:
+        RuntimeError: no matrices, fewer rows than columns, or too many reflections.
+
+    Example:
+        >>> torch.orgqr(torch.ones(2, 1), torch.zeros(1))
+        tensor([[1.],
+                [0.]])
+    """
     return householder_product(self, input2)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout, tensors
 from flambeau.core.definition import op
+from flambeau.core.dtypes import object_of
 from flambeau.core.samples import T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -164,14 +165,8 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
         return input.new_empty(0)
     choose = repeated if with_replacement else without
     rows = list(choose(range(input.shape[0]), r))
-    places = input.new_tensor(rows, dtype=_int64()).reshape(len(rows), r)
+    places = input.new_tensor(rows, dtype=object_of("i64")).reshape(len(rows), r)
     return input.take(places)
-
-
-def _int64() -> Any:
-    from flambeau.core.dtypes import object_of
-
-    return object_of("i64")
 
 
 @op(

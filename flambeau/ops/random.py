@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import layout, tensors
+from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.common import dtype_or, is_one, same_sizes, strides_of
-from flambeau.ops.creation import OPTIONS, check_layout, check_sizes, creation
+from flambeau.ops.creation import OPTIONS, check_layout, check_sizes, creation, with_format
 
 Samples = Iterator[Sample]
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -270,27 +270,6 @@ def _like(x: Node, distribution: str, low: Any, high: Any, dtype: Any, generator
     return value if plain else prims.permute(value, sorted(range(x.ndim), key=order.__getitem__))
 
 
-LIKE = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None"
-
-
-def _with_options(definition: Any, arguments: str) -> None:
-    """Adds the signature that takes memory_format and requires_grad, served in Python."""
-
-    def body(self: Any, *args: Any, memory_format: Any = None, **options: Any) -> Any:
-        wanted = options.pop("requires_grad", False)
-        result = definition.native(self, *args, **options)
-        if memory_format is not None and memory_format is not tensors.preserve_format:
-            result = result.contiguous(memory_format=memory_format)
-        return result.requires_grad_() if wanted else result
-
-    definition.overload(
-        f"{arguments}, {LIKE}, memory_format? memory_format=None, bool requires_grad=False)"
-        " -> Tensor",
-        host=True,
-        samples=None,
-    )(body)
-
-
 def _define_like(name: str, distribution: str, text: str) -> None:
     def body(
         self: Node, generator: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
@@ -308,7 +287,7 @@ def _define_like(name: str, distribution: str, text: str) -> None:
         torch.Size([2, 3])
     """
     definition = op(
-        f"{name}(Tensor self, *, {GENERATOR}, {LIKE}) -> Tensor",
+        f"{name}(Tensor self, *, {GENERATOR}, {OPTIONS}) -> Tensor",
         where="torch",
         layout="follow",
         out=False,
@@ -316,7 +295,7 @@ def _define_like(name: str, distribution: str, text: str) -> None:
         samples=_like_samples,
         dtypes=FLOAT_NAMES,
     )(body)
-    _with_options(definition, f"{name}.format(Tensor self, *, {GENERATOR}")
+    with_format(definition, f"Tensor self, *, {GENERATOR}")
 
 
 _define_like("rand_like", "uniform", "Numbers drawn uniformly from [0, 1)")
@@ -324,7 +303,7 @@ _define_like("randn_like", "normal", "Standard normal numbers")
 
 
 @op(
-    f"randint_like(Tensor self, Scalar high, *, {GENERATOR}, {LIKE}) -> Tensor",
+    f"randint_like(Tensor self, Scalar high, *, {GENERATOR}, {OPTIONS}) -> Tensor",
     where="torch",
     layout="follow",
     runtime="high",
@@ -345,7 +324,7 @@ def randint_like(
 
 
 @randint_like.overload(
-    f"randint_like.low(Tensor self, Scalar low, Scalar high, *, {GENERATOR}, {LIKE}) -> Tensor",
+    f"randint_like.low(Tensor self, Scalar low, Scalar high, *, {GENERATOR}, {OPTIONS}) -> Tensor",
     runtime="low high",
 )
 def _randint_like_low(
@@ -361,7 +340,7 @@ def _randint_like_low(
     return _like(self, "integers", _integer(low), _integer(high), dtype, generator)
 
 
-_with_options(randint_like, f"randint_like.format(Tensor self, int high, *, {GENERATOR}")
+with_format(randint_like, f"Tensor self, int high, *, {GENERATOR}")
 
 
 # ------------------------------------------------------------------------------------ filling

@@ -12,6 +12,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import hint, less
 from flambeau.ir.node import Node
@@ -104,14 +105,8 @@ def _coordinates(x: Any) -> Any:
     """Index vectors of the elements that are not zero, shape (ndim, count)."""
     total = int(_count(x).item()) if x.numel() else 0
     if total == 0 or x.ndim == 0:
-        return x.new_zeros((x.ndim, total), dtype=_int64())
+        return x.new_zeros((x.ndim, total), dtype=object_of("i64"))
     return _nonzero(x, total)
-
-
-def _int64() -> Any:
-    from flambeau.core.dtypes import object_of
-
-    return object_of("i64")
 
 
 @op(

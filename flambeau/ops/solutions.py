@@ -203,6 +203,7 @@ def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
     return result
 
 
+# No alias of `linalg.inv`: it has other homes, and its argument another name.
 @op("inverse(Tensor input) -> Tensor", host=True, out=False, samples=_square_samples,
     dtypes=_MATRICES)  # fmt: skip
 def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name

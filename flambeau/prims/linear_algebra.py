@@ -27,7 +27,7 @@ from flambeau.prims.common import (
 )
 from flambeau.prims.create import full_like, iota, zeros_like
 from flambeau.prims.record import Primitive, bind, register
-from flambeau.prims.routine import matmul
+from flambeau.prims.routine import adjoint, matmul
 from flambeau.prims.scatter import scatter
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
@@ -43,12 +43,6 @@ RESULTS = {
 }
 
 # ------------------------------------------------------------------------------------ helpers
-
-
-def adjoint(x: Node) -> Node:
-    """Conjugate transpose of the matrices."""
-    order = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]
-    return shape.permute(pointwise.conj(x), order)
 
 
 def _mask(x: Node, test: Callable[[Node, Node], Node]) -> Node:

@@ -59,19 +59,20 @@ def _infer_matmul(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type
     return wide, (*a.shape[:-1], b.shape[-1])
 
 
-def _transposed(x: Node) -> Node:
+def adjoint(x: Node) -> Node:
+    """Conjugate transpose of the matrices."""
     order = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]
     return shape.permute(pointwise.conj(x), order)
 
 
 def _matmul_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
     if y.dtype == a.dtype:
-        return matmul(g, _transposed(b)), matmul(_transposed(a), g)
+        return matmul(g, adjoint(b)), matmul(adjoint(a), g)
     if g.op == "cast" and g.inputs[0].dtype == a.dtype:  # nothing is lost by products of halves
         narrow = g.inputs[0]
-        found = matmul(narrow, _transposed(b), y.dtype), matmul(_transposed(a), narrow, y.dtype)
+        found = matmul(narrow, adjoint(b), y.dtype), matmul(adjoint(a), narrow, y.dtype)
     else:
-        left, right = (pointwise.cast(_transposed(x), y.dtype) for x in (a, b))
+        left, right = (pointwise.cast(adjoint(x), y.dtype) for x in (a, b))
         found = matmul(g, right), matmul(left, g)
     return pointwise.cast(found[0], a.dtype), pointwise.cast(found[1], a.dtype)
 

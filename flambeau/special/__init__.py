@@ -6,9 +6,7 @@ Functions that are not here yet exist and raise `NotImplementedError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+from flambeau.core.install import absent as _absent
 from flambeau.core.install import namespace as _namespace
 
 _ALIASES = {
@@ -24,21 +22,7 @@ _MISSING = (
     "shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w "
     "spherical_bessel_j0 zeta"
 )
-
-
-def _missing(name: str) -> Callable[..., Any]:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(
-            f"[{name}] torch.special.{name} is not supported yet\n"
-            "hint: convert with .numpy() and use scipy.special"
-        )
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Not supported yet: raises NotImplementedError."
-    return function
-
-
-globals().update({_name: _missing(_name) for _name in _MISSING.split()})
+globals().update(_absent("special", _MISSING, "convert with .numpy() and use scipy.special"))
 for _name, _target in _ALIASES.items():
     if _target in _namespace("torch"):
         globals()[_name] = _namespace("torch")[_target]

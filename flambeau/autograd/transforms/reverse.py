@@ -20,6 +20,7 @@ from flambeau.autograd.transforms.wrappers import (
     batched,
     dual,
     highest,
+    inside,
     is_at,
     levels,
     spread,
@@ -73,13 +74,6 @@ def _is_other(leaf: Any, mine: set[int]) -> bool:
         return False
     hidden = "_hidden" in leaf.__dict__
     return not hidden or any(id(leaf) in others for others in _running.leaves)
-
-
-def leaf_of(x: Any) -> Any:
-    """The tape's tensor of a variable."""
-    while isinstance(x, Wrapper):
-        x = x.value
-    return x
 
 
 def _bottoms(values: Any) -> list[Any]:
@@ -275,6 +269,20 @@ def _with_tangent(level: Level, value: Any, tangent: Any) -> Any:
 # ----------------------------------------------------------------------------------- derivation
 
 
+def of_chosen(
+    func: Callable[..., Any], chosen: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Callable[..., Any]:
+    """The function as one of the arguments at the places *chosen*; the others are fixed."""
+
+    def chosen_func(*values: Any) -> Any:
+        given = list(args)
+        for i, value in zip(chosen, values, strict=True):
+            given[i] = value
+        return func(*given, **kwargs)
+
+    return chosen_func
+
+
 class Recording:
     """A function's call on variables, ready to be differentiated.
 
@@ -301,17 +309,15 @@ class Recording:
             _check_input(name, x)
         self.flat = flat
         self.variables = [variable(flat[i], self.outer) for i in self.places]
-        self.leaves = {id(x) for x in map(leaf_of, self.variables) if x.is_leaf}
+        self.leaves = {id(x) for x in map(inside, self.variables) if x.is_leaf}
         handed = list(flat)
         for i, x in zip(self.places, self.variables, strict=True):
             handed[i] = x
-        given = list(args)
-        for i, x in zip(chosen, tree_unflatten(handed, self.spec), strict=True):
-            given[i] = x
+        given = tree_unflatten(handed, self.spec)
         _running.leaves.append(self.leaves)
         try:
             with enable_grad():
-                result = func(*given, **(kwargs or {}))
+                result = of_chosen(func, chosen, args, kwargs or {})(*given)
         finally:
             _running.leaves.pop()
         self.aux: Any = None

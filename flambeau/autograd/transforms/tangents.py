@@ -12,14 +12,14 @@ from flambeau.autograd.transforms.reverse import (
     Recording,
     _argnums,
     _detached,
-    leaf_of,
+    of_chosen,
     pull_back,
     released,
     variable,
     vjp,
 )
 from flambeau.autograd.transforms.vmap import vmap
-from flambeau.autograd.transforms.wrappers import dual, entered, is_at
+from flambeau.autograd.transforms.wrappers import dual, entered, inside, is_at
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
 
@@ -204,13 +204,9 @@ def jacrev(
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _argnums("jacrev", argnums, len(args))
 
-        def chosen_func(*values: Any) -> Any:
-            given = list(args)
-            for i, value in zip(chosen, values, strict=True):
-                given[i] = value
-            return func(*given, **kwargs)
-
-        made = vjp(chosen_func, *(args[i] for i in chosen), has_aux=has_aux)
+        made = vjp(
+            of_chosen(func, chosen, args, kwargs), *(args[i] for i in chosen), has_aux=has_aux
+        )
         out, back = made[0], made[1]
         outputs = _no_aux_check("jacrev", out)
         out_spec = tree_flatten(out)[1]
@@ -242,6 +238,16 @@ def _cut_rows(columns: Sequence[Any], outputs: Sequence[Any]) -> list[list[Any]]
     return blocks
 
 
+def _cut_columns(rows: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Per input: the block of one output's Jacobian, with the input's sizes behind."""
+    parts, start = [], 0
+    for x in inputs:
+        block = rows.narrow(0, start, x.numel()).movedim(0, -1)
+        parts.append(block.reshape(*tuple(rows.shape)[1:], *x.shape))
+        start += x.numel()
+    return parts
+
+
 def jacfwd(
     func: Callable[..., Any],
     argnums: int | tuple[int, ...] = 0,
@@ -269,28 +275,15 @@ def jacfwd(
         aux: list[Any] = []
 
         def moved(*tangents: Any) -> Any:
-            def chosen_func(*values: Any) -> Any:
-                given = list(args)
-                for i, value in zip(chosen, values, strict=True):
-                    given[i] = value
-                return func(*given, **kwargs)
-
-            found = jvp(
-                chosen_func, primals, tree_unflatten(list(tangents), in_spec), has_aux=has_aux
-            )
+            given = tree_unflatten(list(tangents), in_spec)
+            found = jvp(of_chosen(func, chosen, args, kwargs), primals, given, has_aux=has_aux)
             aux[:] = found[2:]
             return found[1]
 
         columns = vmap(moved, randomness=randomness)(*_basis(inputs))
         flat, out_spec = tree_flatten(columns)
-        results = []
-        for j in flat:
-            parts, start = [], 0
-            for x in inputs:
-                block = j.narrow(0, start, x.numel()).movedim(0, -1)
-                parts.append(block.reshape(*tuple(j.shape)[1:], *x.shape))
-                start += x.numel()
-            results.append(_first(argnums, tree_unflatten(parts, in_spec)))
+        blocks = (_cut_columns(j, inputs) for j in flat)
+        results = [_first(argnums, tree_unflatten(block, in_spec)) for block in blocks]
         result = tree_unflatten(results, out_spec)
         return (result, _unbatched(aux[0])) if has_aux else result
 
@@ -356,7 +349,7 @@ def transposed(made: Recording, tangents: Sequence[Any]) -> list[Any]:
         grads = pull_back(outputs, made.variables, seeds, True)
     pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None]
     found = pull_back([g for g, _ in pairs], seeds, [t for _, t in pairs], create)
-    leaves = made.leaves | {id(leaf_of(x)) for x in seeds}
+    leaves = made.leaves | {id(inside(x)) for x in seeds}
     return [
         y.new_zeros(y.shape) if t is None else released(t, leaves) if create else _detached(t)
         for t, y in zip(found, outputs, strict=True)

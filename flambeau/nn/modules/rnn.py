@@ -26,6 +26,12 @@ def apply_permutation(tensor: Any, permutation: Any, dim: int = 1) -> Any:
     return tensor.index_select(dim, permutation)
 
 
+def _draw(module: Module) -> None:
+    bound = 1.0 / math.sqrt(module.hidden_size) if module.hidden_size > 0 else 0
+    for weight in module.parameters():
+        init.uniform_(weight, -bound, bound)
+
+
 class RNNBase(Module):
     """What LSTM, GRU and RNN share.
 
@@ -138,9 +144,7 @@ class RNNBase(Module):
 
     def reset_parameters(self) -> None:
         """Draws new weights, uniform on (-1/sqrt(hidden_size), 1/sqrt(hidden_size))."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
+        _draw(self)
 
     def extra_repr(self) -> str:
         """The sizes, and what differs from the defaults."""
@@ -408,9 +412,7 @@ class RNNCellBase(Module):
 
     def reset_parameters(self) -> None:
         """Draws new weights, uniform on (-1/sqrt(hidden_size), 1/sqrt(hidden_size))."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
+        _draw(self)
 
     def extra_repr(self) -> str:
         """The sizes, and what differs from the defaults."""
