@@ -14,6 +14,7 @@ from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
+from flambeau.ir.size import prod
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.loss import reduced, reduction_of
 
@@ -118,6 +119,8 @@ def cosine_similarity(x1: Node, x2: Node, dim: int, eps: Any) -> Node:
         tensor(0.6000)
     """
     a, b = _both(x1, x2, "cosine_similarity")
+    if a.ndim == 0:
+        a, b = prims.reshape(a, (1,)), prims.reshape(b, (1,))
     return similarity(a, b, normalise_dim(dim, a.ndim, "cosine_similarity"), eps)
 
 
@@ -317,10 +320,15 @@ def _class_samples() -> Iterator[Sample]:
     yield sample(T(5), T(values=2, dtype="i64"), reduction="sum")
 
 
+def _as_rows(x: Node) -> Node:
+    """(N, C), where N is 1 for fewer dimensions, and C for a number."""
+    return x if x.ndim >= 2 else prims.reshape(x, (1, x.shape[0] if x.ndim else 1))
+
+
 def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
     """(N, C) and (N) of the arguments of `multi_margin_loss`."""
-    rows = x if x.ndim == 2 else prims.reshape(x, (1, *x.shape))
-    if x.ndim not in (1, 2) or target.ndim > 1:
+    rows = _as_rows(x)
+    if x.ndim > 2 or target.ndim > 1:
         raise RuntimeError(
             f"[multi_margin_loss] inconsistent sizes {shown(x.shape)} and "
             f"{shown(target.shape)}\nhint: (N, C) and (N)"
@@ -376,7 +384,7 @@ def multi_margin_loss(
     other = prims.ne(places, prims.broadcast_to(column, rows.shape))
     total = prims.sum(prims.where(other, value, _zero(value)), 1)
     total = total / prims.constant(classes, total)
-    if input.ndim == 1:
+    if input.ndim < 2:
         total = prims.reshape(total, ())
     kind = reduction_of("multi_margin_loss", size_average, reduce, reduction)
     return reduced(total, kind)
@@ -411,14 +419,12 @@ def multilabel_margin_loss(
     Raises:
         RuntimeError: the shapes differ; a label names no class, found when the call runs.
     """
-    if input.ndim not in (1, 2) or not same_sizes(input.shape, target.shape):
+    if input.ndim > 2 or not same_sizes(input.shape, target.shape):
         raise RuntimeError(
             f"[multilabel_margin_loss] inconsistent target size: {shown(target.shape)} for input "
             f"of size: {shown(input.shape)}\nhint: labels of a row, then -1"
         )
-    rows = input if input.ndim == 2 else prims.reshape(input, (1, *input.shape))
-    labels = target if target.ndim == 2 else prims.reshape(target, (1, *target.shape))
-    labels = prims.cast(labels, "i64")
+    rows, labels = _as_rows(input), prims.cast(_as_rows(target), "i64")
     ended = prims.cumsum(prims.cast(labels < 0, "i64"), 1)
     used = prims.eq(ended, _zero(ended))
     classes = rows.shape[1]
@@ -438,7 +444,7 @@ def multilabel_margin_loss(
     counted = prims.broadcast(used, cube, (0, 1)) & ~prims.broadcast(is_label, cube, (0, 2))
     total = prims.reduce_dims("sum", prims.where(counted, value, _zero(value)), (1, 2))
     total = total / prims.constant(classes, total)
-    if input.ndim == 1:
+    if input.ndim < 2:
         total = prims.reshape(total, ())
     kind = reduction_of("multilabel_margin_loss", size_average, reduce, reduction)
     return reduced(total, kind)
@@ -589,7 +595,7 @@ def pdist(input: Node, p: float) -> Node:  # noqa: A002
     n = static_size(input.shape[0])
     count = n * (n - 1) // 2
     if count == 0:
-        return prims.full(0.0, (0,), input.dtype)
+        return prims.slice(prims.reshape(input, (prod(input.shape),)), 0, 0, 0)
     # Pair k counts the rows from the end: row i starts after i (2 n - i - 1) / 2 pairs.
     k = prims.cast(prims.iota((count,), 0, "i64"), "f64")
     root = prims.sqrt((2.0 * n - 1.0) * (2.0 * n - 1.0) - k * 8.0 - 0.5)

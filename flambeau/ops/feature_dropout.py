@@ -188,10 +188,10 @@ def feature_alpha_dropout(
 
     Raises:
         ValueError: p is not in [0, 1].
-        RuntimeError: fewer than 2 dimensions.
+        RuntimeError: fewer than 2 dimensions, in training.
     """
     _checked("feature_alpha_dropout", p)
-    if input.ndim < 2:
+    if training and 0.0 < p and input.numel() and input.ndim < 2:
         raise RuntimeError(
             "[feature_alpha_dropout] Feature dropout requires at least 2 dimensions in the input\n"
             "hint: (N, C, *)"

@@ -14,7 +14,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.layout import same
-from flambeau.core.samples import T, sample
+from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -130,9 +130,20 @@ def layer_norm(
     Raises:
         RuntimeError: the shapes do not fit.
     """
-    dims = _check_shape("layer_norm", input, normalized_shape)
-    value, _, _ = standardised(input, dims, eps)
-    return _affine(value, weight, bias)
+    return layer_normalised(input, normalized_shape, weight, bias, eps)[0]
+
+
+def layer_normalised(
+    x: Node, normalized_shape: Sequence[Size], weight: Node | None, bias: Node | None, eps: Any
+) -> tuple[Node, Node, Node]:
+    """Layer norm, and the mean and 1 / sqrt(var + eps) of each row, of kept shape.
+
+    Raises:
+        RuntimeError: the shapes do not fit.
+    """
+    dims = _check_shape("layer_norm", x, normalized_shape)
+    value, mean, inverse = standardised(x, dims, eps)
+    return _affine(value, weight, bias), mean, inverse
 
 
 def _rms_samples() -> Any:
@@ -208,19 +219,35 @@ def group_norm(
     Raises:
         RuntimeError: the channels do not divide by the groups.
     """
-    channels = input.shape[1] if input.ndim > 1 else 0
-    if isinstance(channels, int) and channels % num_groups:
+    return group_normalised(input, num_groups, weight, bias, eps)[0]
+
+
+def group_normalised(
+    x: Node, num_groups: int, weight: Node | None, bias: Node | None, eps: Any
+) -> tuple[Node, Node, Node]:
+    """Group norm, and the mean and 1 / sqrt(var + eps) of each group, (N, groups).
+
+    Raises:
+        RuntimeError: the channels do not divide by the groups.
+    """
+    channels = x.shape[1] if x.ndim > 1 else 0
+    if not same(channels // num_groups * num_groups, channels):
         raise RuntimeError(
             f"[group_norm] Expected number of channels in input to be divisible by num_groups, but "
-            f"got input of shape {shown(input.shape)} and num_groups={num_groups}\n"
+            f"got input of shape {shown(x.shape)} and num_groups={num_groups}\n"
             "hint: choose a divisor of the channels"
         )
-    each, space = channels // num_groups, prod(input.shape[2:])
-    if input.ndim > 2 and not same(input.shape[0], 0) and not less(space, _LONG):
-        return _group_norm_by_channel(input, (num_groups, each, space), weight, bias, eps)
-    grouped = prims.reshape(input, (input.shape[0], num_groups, each * space))
-    value = prims.reshape(standardised(grouped, (2,), eps)[0], input.shape)
-    return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
+    each, space = channels // num_groups, prod(x.shape[2:])
+    groups = (x.shape[0], num_groups)
+    if x.ndim > 2 and not same(x.shape[0], 0) and not less(space, _LONG):
+        sizes = (num_groups, each, space)
+        value, mean, inverse = _group_norm_by_channel(x, sizes, weight, bias, eps)
+    else:
+        grouped = prims.reshape(x, (*groups, each * space))
+        value, mean, inverse = standardised(grouped, (2,), eps)
+        value = prims.reshape(value, x.shape)
+        value = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
+    return value, prims.reshape(mean, groups), prims.reshape(inverse, groups)
 
 
 _LONG = 16  # positions from which a channel is worth a row of its own
@@ -228,7 +255,7 @@ _LONG = 16  # positions from which a channel is worth a row of its own
 
 def _group_norm_by_channel(
     x: Node, sizes: Sequence[Size], weight: Node | None, bias: Node | None, eps: Any
-) -> Node:
+) -> tuple[Node, Node, Node]:
     """A row per channel, so that no element has to be asked which channel it is of.
 
     Means and squared deviations of the channels are joined as in Chan et al. 1979.
@@ -250,7 +277,8 @@ def _group_norm_by_channel(
             return None
         return prims.reshape(parameter, (1, *sizes[:2], 1))
 
-    return prims.reshape(_affine(value, spread(weight), spread(bias)), shape)
+    mean = total / prims.constant(sizes[1] * sizes[2], total)
+    return prims.reshape(_affine(value, spread(weight), spread(bias)), shape), mean, inverse
 
 
 @op(
@@ -306,17 +334,29 @@ def batch_norm_train(
     eps: Any,
 ) -> tuple[Node, Node, Node]:
     """Batch norm with the batch's statistics: result, mean, unbiased variance per channel."""
+    return batch_normalised(input, weight, bias, eps)[:3]
+
+
+def batch_normalised(
+    input: Node,  # noqa: A002
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+) -> tuple[Node, Node, Node, Node]:
+    """Result, mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
     x = prims.cast(input, "f32") if input.dtype in ("f16", "bf16") else input
     weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
     dims = _batch_dims(x)
-    value, mean, _ = standardised(x, dims, eps, once=True)
+    value, mean, inverse = standardised(x, dims, eps, once=True)
     out = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
     centred = x - mean
     total = prims.reduce_dims("sum", centred * centred, dims, False)
     count = prims.constant(prod([x.shape[d] for d in dims]), total)
     variance = prims.stop_gradient(total / (count - 1.0))
-    flat_mean = prims.stop_gradient(prims.reshape(mean, (x.shape[1],)))
-    return prims.cast(out, input.dtype), flat_mean, variance
+    flat_mean, flat_inverse = (
+        prims.stop_gradient(prims.reshape(y, (x.shape[1],))) for y in (mean, inverse)
+    )
+    return prims.cast(out, input.dtype), flat_mean, variance, flat_inverse
 
 
 @op(
@@ -343,18 +383,68 @@ def batch_norm_eval(
     return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
 
 
+def check_statistics(input: Any, running_mean: Any, running_var: Any, training: bool) -> None:  # noqa: A002
+    """Raise unless the running statistics have one element per channel, and are there if needed."""
+    channels = input.shape[1] if input.ndim > 1 else 0
+    for name, given in (("running_mean", running_mean), ("running_var", running_var)):
+        if given is None and not training:
+            raise RuntimeError(
+                f"[batch_norm] {name} must be defined in evaluation mode\nhint: training=True"
+            )
+        if given is not None and given.numel() != channels:
+            raise RuntimeError(
+                f"[batch_norm] {name} should contain {channels} elements not {given.numel()}\n"
+                "hint: dimension 1 of the input holds the channels"
+            )
+
+
+def _check_batch(input: Any, training: bool, eps: float) -> None:  # noqa: A002
+    if training and prod((1, *input.shape[:1], *input.shape[2:])) == 1:
+        raise ValueError(
+            "[batch_norm] Expected more than 1 value per channel when training, got input size "
+            f"{list(input.shape)}\nhint: use a larger batch or eval()"
+        )
+    if eps < 0 or (training and eps == 0):
+        what = "positive during training" if training else "non-negative"
+        raise ValueError(f"[batch_norm] eps must be {what}, but got {eps}\nhint: eps=1e-5")
+
+
+def track_statistics(mean: Any, variance: Any, running: Sequence[Any], momentum: float) -> None:
+    """Moves (running mean, running variance), where given, towards those of a batch."""
+    from flambeau.autograd import no_grad
+
+    with no_grad():
+        for kept, found in zip(running, (mean, variance), strict=True):
+            if kept is not None:
+                kept.lerp_(found.to(kept.dtype), momentum)
+
+
+def _batch_samples() -> Any:
+    yield sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3))
+    yield sample(T(0, 3), T(3), T(3, low=0.5), T(3), T(3))
+    yield sample(T(0), T(0), T(0), training=True)
+
+
+def _batch_errors() -> Any:
+    three = T(3, low=0.5)
+    yield ErrorSample(sample(T(5, 3), None, None), RuntimeError, "must be defined")
+    yield ErrorSample(sample(T(5, 2), three, three), RuntimeError, "should contain 2 elements")
+    yield ErrorSample(sample(T(1, 3), None, None, training=True), ValueError, "more than 1 value")
+    yield ErrorSample(sample(T(5, 3), three, three, eps=-1.0), ValueError, "non-negative")
+
+
 @op(
-    "batch_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
-    "Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, "
-    "float eps=1e-05) -> Tensor",
+    "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
+    "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
     where="nn.functional",
     host=True,
-    samples=lambda: iter((sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3)),)),
+    samples=_batch_samples,
+    errors=_batch_errors,
 )
 def batch_norm(
     input: Any,  # noqa: A002
-    running_mean: Any = None,
-    running_var: Any = None,
+    running_mean: Any,
+    running_var: Any,
     weight: Any = None,
     bias: Any = None,
     training: bool = False,
@@ -364,30 +454,24 @@ def batch_norm(
     """Normalises each channel (dimension 1) over batch and positions; updates running statistics.
 
     Raises:
-        ValueError: training with a single value per channel.
+        ValueError: training with a single value per channel, or an eps that is not positive.
+        RuntimeError: statistics of another number of channels, or none in evaluation.
+
+    Example:
+        >>> x = torch.tensor([[1.0], [3.0]])
+        >>> torch.nn.functional.batch_norm(x, torch.ones(1), torch.full((1,), 4.0), eps=0.0)
+        tensor([[0.],
+                [1.]])
     """
-    if running_mean is not None and input.ndim > 1 and len(running_mean) != input.shape[1]:
-        raise RuntimeError(
-            f"[batch_norm] running_mean should contain {input.shape[1]} elements not "
-            f"{len(running_mean)}\nhint: dimension 1 of the input holds the channels"
-        )
+    _check_batch(input, training, eps)
+    check_statistics(input, running_mean, running_var, training)
+    if input.numel() == 0:
+        return _affine(input.clone(), *(p if p is None else p[:1] for p in (weight, bias)))
     if not training:
         return batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
-    values = 1
-    for d, extent in enumerate(input.shape):
-        values *= extent if d != 1 else 1
-    if values == 1:
-        raise ValueError(
-            "[batch_norm] Expected more than 1 value per channel when training, got input size "
-            f"{list(input.shape)}\nhint: use a larger batch or eval()"
-        )
     out, mean, variance = batch_norm_train.native(input, weight, bias, eps)
-    if running_mean is not None:
-        from flambeau.autograd import no_grad
-
-        with no_grad():
-            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
-            running_var.lerp_(variance.to(running_var.dtype), momentum)
+    if running_mean is not None or running_var is not None:
+        track_statistics(mean, variance, (running_mean, running_var), momentum)
     return out
 
 

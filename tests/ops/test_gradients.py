@@ -20,7 +20,10 @@ DOUBLE = (flambeau.float64, flambeau.complex128)
 OTHER_GRADIENT = {
     "nn.functional.embedding": "the row of padding_idx gets none",
     "normal": "draws are constants",
-    "private._batch_norm_train": "the statistics are results without gradients",
+    **dict.fromkeys(
+        ("private._batch_norm_train", "private._batch_norm_inner", "private._layer_norm_inner"),
+        "the statistics are results without gradients",
+    ),
 }
 # The result is -inf where the mask is False; the check is of the others, as in PyTorch.
 INFINITE_OUTSIDE_MASK = frozenset({"masked.log_softmax"})
