@@ -27,6 +27,11 @@ from flambeau._core import (
     preserve_format,
     set_default_device,
     set_num_threads,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from flambeau.core import dtypes as _dtypes
@@ -58,7 +63,14 @@ _LAZY = {
     "load": "flambeau.serialization",
     "no_grad": "flambeau.autograd",
     "save": "flambeau.serialization",
+    "hspmm": "flambeau.sparse",
     "set_grad_enabled": "flambeau.autograd",
+    "smm": "flambeau.sparse",
+    "sparse_compressed_tensor": "flambeau.sparse",
+    "sparse_coo_tensor": "flambeau.sparse",
+    "sparse_csc_tensor": "flambeau.sparse",
+    "sparse_csr_tensor": "flambeau.sparse",
+    "sspaddmm": "flambeau.sparse",
     "vmap": "flambeau.func",
 }
 

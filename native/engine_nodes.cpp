@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "op_internal.h"
 #include "tape.h"
 
 namespace fb {
@@ -26,6 +27,12 @@ bool layout_matches(const Tensor* leaf, const Tensor* grad) {
                : false;
 }
 
+// A gradient of a type that answers operators itself (a sparse one). It is kept as it is, and is
+// the second operand of a sum with a dense one: such sums are dense, so not made in place.
+bool answers_itself(Tensor* grad) {
+  return !is_exact_tensor(object_of(grad)) && has_torch_function(object_of(grad));
+}
+
 Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
   // While recording, a row-major copy is a value like others, not a write to memory.
   const bool turned = active_recorder && !grad_mode.enabled && !tensor_contiguous(grad) &&
@@ -33,7 +40,7 @@ Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
   PyObject* clone = tensor_method(turned ? "contiguous" : "clone");
   PyObject* args[1] = {object_of(grad)};
   if (!clone) return nullptr;
-  if (grad_mode.enabled || active_recorder || layout_matches(leaf, grad))
+  if (grad_mode.enabled || active_recorder || layout_matches(leaf, grad) || answers_itself(grad))
     return tensor_of(invoke(clone, args, 1));
   PyObject* copy = tensor_method("copy_");
   Storage* storage =
@@ -79,10 +86,12 @@ bool add_to_leaf(Tensor* leaf, Tensor* grad) {
   Autograd* a = tensor_autograd(leaf);
   if (!a) return false;
   if (a->grad) {
-    PyObject* add = operator_required(grad_mode.enabled ? Operator::Add : Operator::IAdd);
     Tensor* held = a->grad;
+    const bool fresh = grad_mode.enabled || answers_itself(held);
+    PyObject* add = operator_required(fresh ? Operator::Add : Operator::IAdd);
     Py_INCREF(object_of(held));
     PyObject* args[2] = {object_of(held), object_of(grad)};
+    if (answers_itself(held) && !answers_itself(grad)) std::swap(args[0], args[1]);
     PyObject* sum = add ? invoke(add, args, 2) : nullptr;
     Py_DECREF(object_of(held));
     return replace_tensor(&leaf->autograd->grad, sum);
@@ -481,6 +490,7 @@ bool add_gradient(Tensor** slot, Tensor* grad) {
                        operator_object(Operator::IAdd);
   PyObject* add = operator_required(inplace ? Operator::IAdd : Operator::Add);
   PyObject* args[2] = {object_of(*slot), object_of(grad)};
+  if (answers_itself(*slot) && !answers_itself(grad)) std::swap(args[0], args[1]);
   PyObject* sum = add ? invoke(add, args, 2) : nullptr;
   Py_DECREF(object_of(grad));
   if (!sum) return false;

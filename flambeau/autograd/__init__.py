@@ -68,6 +68,24 @@ def _tuple(values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
+def _is_made_of_others(value: Any) -> bool:
+    """Whether a tensor (a sparse one) has its place in the graph through another tensor."""
+    return type(value) is not _core.Tensor and hasattr(value, "_on_tape")
+
+
+def _on_tape(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What stands for values in the graph."""
+    return tuple(v._on_tape() if _is_made_of_others(v) else v for v in values)
+
+
+def _seeds(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
+    """Gradients to start from, as gradients of what is in the graph."""
+    return tuple(
+        r._values_of_gradient(g) if g is not None and _is_made_of_others(r) else g
+        for r, g in zip(roots, grads, strict=True)
+    )
+
+
 def _gradients(name: str, roots: Sequence[Any], given: Any) -> tuple[Any, ...]:
     """One gradient or None per root."""
     if given is None:
@@ -127,11 +145,12 @@ def backward(
             )
         for item in wanted:
             if isinstance(item, _core.Tensor) and item.requires_grad and not item.is_leaf:
-                _core.retain_grad(item)
+                item.retain_grad()
+        wanted = _on_tape(wanted)
     roots = _tuple(tensors)
     keep = create_graph if retain_graph is None else retain_graph
-    grads = _gradients("backward", roots, grad_tensors)
-    _core.run_backward(roots, grads, keep, create_graph, wanted, True, True)
+    grads = _seeds(roots, _gradients("backward", roots, grad_tensors))
+    _core.run_backward(_on_tape(roots), grads, keep, create_graph, wanted, True, True)
 
 
 @_core.shield
@@ -186,7 +205,12 @@ def grad(
 
         found = gradients(roots, grads, wanted, create_graph, unused)
     else:
-        found = _core.run_backward(roots, grads, keep, create_graph, wanted, unused, False)
+        seeds, inner = _seeds(roots, grads), _on_tape(wanted)
+        found = _core.run_backward(_on_tape(roots), seeds, keep, create_graph, inner, unused, False)
+        found = [
+            w._gradient(f) if _is_made_of_others(w) else f
+            for w, f in zip(wanted, found, strict=True)
+        ]
     if not materialize_grads or not any(f is None for f in found):
         return tuple(found)
     return tuple(_zeros_for(i) if f is None else f for f, i in zip(found, wanted, strict=True))

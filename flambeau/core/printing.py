@@ -190,7 +190,8 @@ def _block(values: Any, number: Any, indent: int, ndim: int) -> str:
     return "[" + ("," + "\n" * (ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
-def _numbers(tensor: Any, indent: int) -> str:
+def numbers_text(tensor: Any, indent: int) -> str:
+    """The elements in their brackets; lines after the first are indented by `indent`."""
     values = visible_values(tensor)
     leaves = list(_leaves(values))
     if tensor.is_complex():
@@ -215,13 +216,14 @@ def _contents(tensor: Any, indent: int) -> tuple[str, list[str]]:
         text, shown = "[]", dtype is not default
     else:
         usual = (default, default.to_complex(), _core.int64, _core.bool)
-        text, shown = _numbers(tensor, indent), dtype not in usual
+        text, shown = numbers_text(tensor, indent), dtype not in usual
     if shown:
         notes.append(f"dtype={dtype}")
     return text, notes
 
 
-def _gradient_note(tensor: Any) -> str | None:
+def gradient_note(tensor: Any) -> str | None:
+    """What a text says about gradients, or None."""
     node = tensor.grad_fn
     if node is not None:
         name = getattr(node, "name", None)
@@ -229,10 +231,17 @@ def _gradient_note(tensor: Any) -> str | None:
     return "requires_grad=True" if tensor.requires_grad else None
 
 
-def _join(text: str, notes: list[str], indent: int) -> str:
+def join_notes(text: str, notes: list[str], indent: int, fresh_line: bool = False) -> str:
+    """The text of a tensor with its notes, and the closing parenthesis.
+
+    Args:
+        indent: of lines that begin with a note.
+        fresh_line: the first note begins a line.
+    """
     length = len(text) - text.rfind("\n") + 1
     for note in notes:
-        if length + len(note) + 2 > options.linewidth:
+        if fresh_line or length + len(note) + 2 > options.linewidth:
+            fresh_line = False
             text += ",\n" + " " * indent + note
             length = indent + len(note)
         else:
@@ -250,7 +259,7 @@ def tensor_repr(tensor: Any, *, prefix: str | None = None) -> str:
     text, notes = _contents(tensor, indent)
     if tensor.device.type != "cpu":
         notes.insert(0, f"device='{tensor.device}'")
-    gradient = _gradient_note(tensor)
+    gradient = gradient_note(tensor)
     if gradient is not None:
         notes.append(gradient)
-    return _join(prefix + text, notes, indent)
+    return join_notes(prefix + text, notes, indent)

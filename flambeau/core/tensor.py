@@ -165,18 +165,28 @@ def _to_dtype(tensor: Any, dtype: Any) -> Any:
     return tensor.to(dtype)
 
 
-def _of_autograd(name: str) -> Callable[..., Any]:
-    """A method that stands where `flambeau.autograd`, once it is loaded, puts the real one."""
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """A method that stands where a module, once it is loaded, puts the real one."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        import_module("flambeau.autograd")
+        import_module(module)
         return getattr(_core.Tensor, name)(self, *args, **kwargs)
 
     method.__name__ = name
     return method
 
 
-AUTOGRAD = ("backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad")
+LATER = {
+    "flambeau.autograd": (
+        "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+    ),
+    "flambeau.sparse": (
+        "_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices", "crow_indices",
+        "dense_dim", "indices", "is_coalesced", "row_indices", "sparse_dim", "sparse_mask",
+        "sparse_resize_", "sparse_resize_and_clear_", "to_dense", "to_sparse", "to_sparse_coo",
+        "to_sparse_csc", "to_sparse_csr", "values",
+    ),
+}  # fmt: skip
 METHODS: dict[str, Any] = {
     "__deepcopy__": _deepcopy,
     "__reversed__": _reversed,
@@ -199,8 +209,9 @@ def install() -> None:
     """Gives the native type its Python methods; idempotent, runs on import of the package."""
     for name, value in METHODS.items():
         setattr(_core.Tensor, name, _core.shield(value) if callable(value) else value)
-    for name in AUTOGRAD:
-        if not hasattr(_core.Tensor, name):
-            setattr(_core.Tensor, name, _core.shield(_of_autograd(name)))
+    for module, names in LATER.items():
+        for name in names:
+            if not hasattr(_core.Tensor, name):
+                setattr(_core.Tensor, name, _core.shield(_later(module, name)))
     for name, function in OPERATORS.items():
         _core.set_operator(name, _core.shield(function))

@@ -1,0 +1,44 @@
+"""`torch.sparse`: tensors of which only some elements are kept.
+
+`torch.sparse_coo_tensor`, `torch.sparse_csr_tensor` and `Tensor.to_sparse` make them, ordinary
+operators compute with them where zero stays zero, and gradients are those of the kept values.
+
+    >>> s = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr()
+    >>> s @ torch.ones(2, 1)
+    tensor([[2.],
+            [3.]])
+"""
+
+from flambeau.sparse import methods as _methods
+from flambeau.sparse.construct import (
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+    spdiags,
+)
+from flambeau.sparse.invariants import check_sparse_tensor_invariants
+from flambeau.sparse.products import addmm, hspmm, mm, sampled_addmm, smm, sspaddmm
+from flambeau.sparse.reduce import log_softmax, softmax, sum  # noqa: A004
+from flambeau.sparse.tensor import SparseTensor
+
+__all__ = [
+    "SparseTensor",
+    "addmm",
+    "check_sparse_tensor_invariants",
+    "hspmm",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "smm",
+    "softmax",
+    "sparse_compressed_tensor",
+    "sparse_coo_tensor",
+    "sparse_csc_tensor",
+    "sparse_csr_tensor",
+    "spdiags",
+    "sspaddmm",
+    "sum",
+]
+
+_methods.install()

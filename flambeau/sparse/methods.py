@@ -1,0 +1,201 @@
+"""The methods that tensors of every layout have: what is kept where, and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as torch
+from flambeau.core import tensors
+from flambeau.core.tensors import Tensor
+from flambeau.sparse import convert
+from flambeau.sparse import tensor as parts
+from flambeau.sparse.tensor import SparseTensor, layout_name
+
+
+def _expect(tensor: Tensor, name: str, layouts: tuple[Any, ...], what: str) -> Any:
+    if tensor.layout not in layouts:
+        raise RuntimeError(
+            f"[{name}] expected sparse {what} tensor layout but got {layout_name(tensor)}\n"
+            "hint: convert it with to_sparse(layout=...)"
+        )
+    return tensor
+
+
+def _coordinate(tensor: Tensor, name: str) -> Any:
+    return _expect(tensor, name, (torch.sparse_coo,), "coordinate")
+
+
+def coalesce(self: Tensor) -> Tensor:
+    """A `sparse_coo` tensor that keeps every place once, in row-major order.
+
+    Values of one place are added in their order. A coalesced tensor is returned itself.
+
+    Raises:
+        RuntimeError: the layout is another.
+
+    Example:
+        >>> torch.sparse_coo_tensor([[1, 1]], [2.0, 3.0], (3,)).coalesce()
+        tensor(indices=tensor([[1]]),
+               values=tensor([5.]),
+               size=(3,), nnz=1, layout=torch.sparse_coo)
+    """
+    return convert.coalesce(_coordinate(self, "coalesce"))
+
+
+def is_coalesced(self: Tensor) -> bool:
+    """Whether a `sparse_coo` tensor is known to keep every place once, in order."""
+    return bool(_coordinate(self, "is_coalesced")._unique)
+
+
+def _known_unique(tensor: Tensor, name: str) -> Any:
+    if not _coordinate(tensor, name)._unique:
+        raise RuntimeError(
+            f"[{name}] Cannot get {name} on an uncoalesced tensor, please call .coalesce() first\n"
+            f"hint: x.coalesce().{name}()"
+        )
+    return tensor
+
+
+def indices(self: Tensor) -> Tensor:
+    """(sparse dimensions, nnz) int64: the places of a coalesced `sparse_coo` tensor.
+
+    Raises:
+        RuntimeError: it is not coalesced, or the layout is another.
+    """
+    return _known_unique(self, "indices")._index[0]
+
+
+def values(self: Tensor) -> Tensor:
+    """(nnz, *dense): the kept elements; differentiable.
+
+    Raises:
+        RuntimeError: a `sparse_coo` tensor is not coalesced, or the layout is strided.
+    """
+    if self.layout in parts.COMPRESSED:
+        return self._kept
+    return _known_unique(self, "values")._kept
+
+
+def _indices(self: Tensor) -> Tensor:
+    """The places of a `sparse_coo` tensor, coalesced or not."""
+    return _coordinate(self, "_indices")._index[0]
+
+
+def _values(self: Tensor) -> Tensor:
+    """The values of a `sparse_coo` tensor, coalesced or not, outside of the autograd graph."""
+    return _coordinate(self, "_values")._kept.detach()
+
+
+def _nnz(self: Tensor) -> int:
+    """Number of kept elements (per batch)."""
+    sparse = (torch.sparse_coo, *parts.COMPRESSED)
+    return parts.count(_expect(self, "_nnz", sparse, "(any)"))
+
+
+def crow_indices(self: Tensor) -> Tensor:
+    """(*batch, rows + 1): where each row of a `sparse_csr` tensor begins among the values.
+
+    Raises:
+        RuntimeError: the layout is another.
+    """
+    return _expect(self, "crow_indices", (parts.ROW_MAJOR,), "row compressed")._index[0]
+
+
+def col_indices(self: Tensor) -> Tensor:
+    """(*batch, nnz): the columns of a `sparse_csr` tensor's values."""
+    return _expect(self, "col_indices", (parts.ROW_MAJOR,), "row compressed")._index[1]
+
+
+def ccol_indices(self: Tensor) -> Tensor:
+    """(*batch, columns + 1): where each column of a `sparse_csc` tensor begins."""
+    return _expect(self, "ccol_indices", (parts.COLUMN_MAJOR,), "column compressed")._index[0]
+
+
+def row_indices(self: Tensor) -> Tensor:
+    """(*batch, nnz): the rows of a `sparse_csc` tensor's values."""
+    return _expect(self, "row_indices", (parts.COLUMN_MAJOR,), "column compressed")._index[1]
+
+
+def sparse_dim(self: Tensor) -> int:
+    """Number of sparse dimensions; 0 of a strided tensor."""
+    return parts.sparse_dim(self) if isinstance(self, SparseTensor) else 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """Number of dense dimensions; all of a strided tensor."""
+    return parts.dense_dim(self) if isinstance(self, SparseTensor) else self.dim()
+
+
+def to_sparse_coo(self: Tensor) -> Tensor:
+    """The tensor as `sparse_coo`; see `to_sparse`."""
+    return convert.to_sparse(self)
+
+
+def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
+    """The tensor as `sparse_csr`; see `to_sparse`.
+
+    Example:
+        >>> torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse_csr().crow_indices()
+        tensor([0, 1, 1])
+    """
+    return convert.to_sparse(self, layout=torch.sparse_csr, dense_dim=dense_dim)
+
+
+def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
+    """The tensor as `sparse_csc`; see `to_sparse`."""
+    return convert.to_sparse(self, layout=torch.sparse_csc, dense_dim=dense_dim)
+
+
+def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Gives a `sparse_coo` tensor other sizes in place; nothing it keeps may be lost.
+
+    Raises:
+        RuntimeError: dimensions change their kind, or shrink while elements are kept.
+    """
+    sizes = tuple(size)
+    kept = _coordinate(self, "sparse_resize_")
+    if len(sizes) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            f"[sparse_resize_] {len(sizes)} sizes, {sparse_dim} sparse and {dense_dim} dense "
+            "dimensions do not fit\nhint: one size per dimension"
+        )
+    same = (sparse_dim, dense_dim) == (parts.sparse_dim(kept), parts.dense_dim(kept))
+    if parts.count(kept):
+        grows = same and all(n >= o for n, o in zip(sizes, kept.shape, strict=True))
+        if not grows or sizes[sparse_dim:] != parts.dense_size(kept):
+            raise RuntimeError(
+                "[sparse_resize_] shrinking sizes, dense sizes or another number of dimensions "
+                "is not supported while elements are kept\nhint: sparse_resize_and_clear_"
+            )
+        found = parts.make(torch.sparse_coo, kept._index, kept._kept, sizes, kept._unique)
+        return parts.take_over(self, found)
+    return sparse_resize_and_clear_(self, sizes, sparse_dim, dense_dim)
+
+
+def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Gives a `sparse_coo` tensor other sizes in place; nothing is kept."""
+    _coordinate(self, "sparse_resize_and_clear_")
+    sizes = tuple(size)
+    if len(sizes) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            "[sparse_resize_and_clear_] number of sizes must be sparse_dim + dense_dim\n"
+            "hint: one size per dimension"
+        )
+    places = torch.zeros((sparse_dim, 0), dtype=torch.int64)
+    kept = torch.zeros((0, *sizes[sparse_dim:]), dtype=self.dtype)
+    return parts.take_over(self, parts.make(torch.sparse_coo, (places,), kept, sizes, True))
+
+
+METHODS: tuple[Callable[..., Any], ...] = (
+    coalesce, is_coalesced, indices, values, _indices, _values, _nnz, crow_indices, col_indices,
+    ccol_indices, row_indices, sparse_dim, dense_dim, convert.to_sparse, to_sparse_coo,
+    to_sparse_csr, to_sparse_csc, convert.to_dense, convert.sparse_mask, sparse_resize_,
+    sparse_resize_and_clear_,
+)  # fmt: skip
+
+
+def install() -> None:
+    """Gives tensors the methods; `core.tensor` calls it when the first of them is asked for."""
+    for method in METHODS:
+        tensors.define_method(method.__name__, method)

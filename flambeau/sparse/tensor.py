@@ -1,0 +1,513 @@
+"""Sparse tensors: where elements are kept, and what they are.
+
+A sparse tensor is a `Tensor` by type. It holds index tensors and one tensor of values, which are
+ordinary dense tensors; its own memory is a single zero that every position shows, so that sizes,
+dtype and device are answered by the native type. Every operator hands a call with a sparse tensor
+to `__torch_function__` here, and `sparse.dispatch` composes the result of operators on the dense
+parts. So there is nothing sparse below this package: no kernel, no derivative of its own. The
+gradient of a sparse tensor is the gradient of its values at the same places.
+
+Layouts: `sparse_coo` keeps `indices` (sparse dimensions, number kept); `sparse_csr` and
+`sparse_csc` keep compressed rows (columns) and plain columns (rows), see
+`torch.sparse_compressed_tensor`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import flambeau as torch
+from flambeau.autograd import graph
+from flambeau.core import tensors
+from flambeau.core.tensors import Tensor
+
+ROW_MAJOR = torch.sparse_csr
+COLUMN_MAJOR = torch.sparse_csc
+COMPRESSED = (ROW_MAJOR, COLUMN_MAJOR)
+LAYOUT_NAMES = {
+    torch.strided: "Strided",
+    torch.sparse_coo: "Sparse",
+    torch.sparse_csr: "SparseCsr",
+    torch.sparse_csc: "SparseCsc",
+    torch.sparse_bsr: "SparseBsr",
+    torch.sparse_bsc: "SparseBsc",
+}
+
+
+def layout_name(tensor: Tensor) -> str:
+    """How messages call the layout of a tensor."""
+    return LAYOUT_NAMES[tensor.layout]
+
+
+def refuse(tensor: Tensor, op: str, hint: str = "convert it with to_dense()") -> NoReturn:
+    """Raises for an operator that a layout does not have."""
+    raise NotImplementedError(
+        f"[{op}] not implemented for tensors of layout {tensor.layout}\nhint: {hint}"
+    )
+
+
+class SparseTensor(Tensor):  # type: ignore[misc]
+    """A tensor of which only some elements are kept; the others are zero.
+
+    Made by `torch.sparse_coo_tensor`, `torch.sparse_csr_tensor`, `Tensor.to_sparse` and their
+    relatives, not by calling the class.
+    """
+
+    _kind: Any
+    _index: tuple[Any, ...]
+    _kept: Any
+    _unique: bool
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refused: there is no constructor.
+
+        Raises:
+            TypeError: always.
+        """
+        del args, kwargs
+        raise TypeError(
+            "[SparseTensor] is not constructed directly\nhint: torch.sparse_coo_tensor(...)"
+        )
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Composes the operator of operators on the dense parts."""
+        from flambeau.sparse.dispatch import call
+
+        del types
+        return call(func, args, kwargs or {})
+
+    # ------------------------------------------------------------------ what kind of tensor
+    @property
+    def layout(self) -> Any:
+        """`torch.sparse_coo`, `torch.sparse_csr` or `torch.sparse_csc`."""
+        return self._kind
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the layout is `torch.sparse_coo`."""
+        return self._kind is torch.sparse_coo
+
+    @property
+    def is_sparse_csr(self) -> bool:
+        """Whether the layout is `torch.sparse_csr`."""
+        return self._kind is torch.sparse_csr
+
+    # ------------------------------------------------------------------ gradients: the values'
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients of the values are wanted."""
+        return bool(self._kept.requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._kept.requires_grad = value
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Sets `requires_grad` of a leaf."""
+        self._kept.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was not computed from a tensor that needs gradients."""
+        return bool(self._kept.is_leaf)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that computed the values, or None."""
+        return self._kept.grad_fn
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `grad_fn` the values are."""
+        return int(self._kept.output_nr)
+
+    @property
+    def grad(self) -> Any:
+        """The accumulated gradient: sparse, at the same places; or None."""
+        return self._gradient(self._kept.grad)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if isinstance(value, Tensor):
+            value = self._values_of_gradient(value)
+        self._kept.grad = value
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
+        return bool(self._kept.retains_grad)
+
+    def retain_grad(self) -> None:
+        """Keeps the gradient of this interior tensor."""
+        self._kept.retain_grad()
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> graph.RemovableHandle:
+        """Calls *hook* with the gradient, a sparse tensor, when it is computed."""
+
+        def inner(values: Any) -> Any:
+            changed = hook(self._gradient(values))
+            return None if changed is None else self._values_of_gradient(changed)
+
+        handle: graph.RemovableHandle = self._kept.register_hook(inner)
+        return handle
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Adds the gradient of this tensor to the `.grad` of the leaves."""
+        torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def _on_tape(self) -> Any:
+        """The dense tensor that stands for this one in the graph of gradients."""
+        return self._kept
+
+    def _gradient(self, values: Any) -> Any:
+        """A gradient of the values as a gradient of the tensor."""
+        return None if values is None else like(self, values)
+
+    def _values_of_gradient(self, gradient: Any) -> Any:
+        """The gradient of the values that a gradient of the tensor means."""
+        from flambeau.sparse.convert import values_at
+
+        if tuple(gradient.shape) != tuple(self.shape):
+            raise RuntimeError(
+                f"[backward] a gradient of shape {tuple(gradient.shape)} does not fit a tensor of "
+                f"shape {tuple(self.shape)}\nhint: a gradient has its tensor's shape"
+            )
+        return values_at(gradient, self)
+
+    def detach(self) -> Tensor:
+        """The same data outside the autograd graph."""
+        return like(self, self._kept.detach())
+
+    def detach_(self) -> Tensor:
+        """Leaves the autograd graph."""
+        self._kept = self._kept.detach()
+        return self
+
+    @property
+    def data(self) -> Any:
+        """The data outside the autograd graph."""
+        return self.detach()
+
+    # ------------------------------------------------------------------ what needs memory
+    def stride(self, dim: int | None = None) -> Any:
+        """Zeros for `sparse_coo`.
+
+        Raises:
+            RuntimeError: compressed layouts have no strides.
+        """
+        if self._kind is not torch.sparse_coo:
+            raise RuntimeError(
+                f"[stride] {layout_name(self)} tensors do not have strides\nhint: values().stride()"
+            )
+        return (0,) * self.dim() if dim is None else 0
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """False: there is no memory in order."""
+        del memory_format
+        return False
+
+    def untyped_storage(self) -> Any:
+        """Not there.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "[untyped_storage] Cannot access storage of a sparse tensor\nhint: values().storage()"
+        )
+
+    storage = _typed_storage = untyped_storage
+
+    def data_ptr(self) -> int:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self._no_memory("data_ptr")
+
+    def tolist(self) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self._no_memory("tolist")
+
+    def storage_offset(self) -> int:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self._no_memory("storage_offset")
+
+    @property
+    def nbytes(self) -> int:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "[nbytes] is not defined for sparse tensors\n"
+            "hint: add the nbytes of indices and values, or multiply numel() and element_size()"
+        )
+
+    def _no_memory(self, name: str) -> NoReturn:
+        raise RuntimeError(
+            f"[{name}] Cannot access data pointer of Tensor that doesn't have storage\n"
+            "hint: convert it with to_dense(), or look at values()"
+        )
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Not there.
+
+        Raises:
+            TypeError: always.
+        """
+        del force
+        raise TypeError(
+            "[numpy] can't convert Sparse layout tensor to numpy\nhint: use Tensor.to_dense() first"
+        )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        del dtype, copy
+        return self.numpy()
+
+    def share_memory_(self) -> Tensor:
+        """Moves indices and values where other processes see them."""
+        for part in (*self._index, self._kept):
+            part.share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether the values are in shared memory."""
+        return bool(self._kept.is_shared())
+
+    def is_pinned(self) -> bool:
+        """False: there is no pinned memory."""
+        return False
+
+    # ------------------------------------------------------------------ one element
+    def item(self) -> Any:
+        """The number of a tensor of one element.
+
+        Raises:
+            RuntimeError: there are more or fewer.
+        """
+        if self.numel() != 1:
+            raise RuntimeError(
+                f"[item] a Tensor with {self.numel()} elements cannot be converted to Scalar\n"
+                "hint: convert it with to_dense()"
+            )
+        return self.to_dense().item()
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise RuntimeError(
+                "[bool] Boolean value of Tensor with no or more than one value is ambiguous\n"
+                "hint: use any() of the values"
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        return int(self.to_dense().__index__())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    # ------------------------------------------------------------------ Python's protocols
+    def __getitem__(self, key: Any) -> Any:
+        from flambeau.sparse.geometry import subscript
+
+        return subscript(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        refuse(self, "setitem", "make another tensor, or write to a dense one")
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        from flambeau.sparse.printing import sparse_repr
+
+        del tensor_contents
+        return sparse_repr(self)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        del protocol
+        kept, index = self._kept.detach(), self._index
+        name = str(self._kind).removeprefix("torch.")
+        leaf = self.requires_grad and self.is_leaf
+        return rebuild, (name, index, kept, tuple(self.shape), self._unique, leaf)
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "[deepcopy] Only Tensors created explicitly by the user (graph leaves) support the "
+                "deepcopy protocol at the moment\nhint: deepcopy x.detach(), or clone() it"
+            )
+        if id(self) not in memo:
+            index = tuple(part.clone() for part in self._index)
+            copied = make(
+                self._kind, index, self._kept.detach().clone(), self.shape, self._unique
+            )
+            memo[id(self)] = copied.requires_grad_(self.requires_grad)
+        return memo[id(self)]
+
+
+# ------------------------------------------------------------------------------ making them
+def make(
+    layout: Any, index: Sequence[Any], values: Any, size: Sequence[int], unique: bool = False
+) -> Any:
+    """A sparse tensor of parts that fit.
+
+    Args:
+        layout: of the sparse layouts.
+        index: (indices,) or (compressed, plain).
+        values: of the kept elements; keeps its place in the autograd graph.
+        size: of the result.
+        unique: a `sparse_coo` tensor's indices are known to be sorted and distinct.
+    """
+    zero = tensors.empty((), values.dtype, values.device)
+    hollow = tensors.reinterpreted(zero, values.dtype, tuple(size), (0,) * len(size), 0)
+    made = hollow.as_subclass(SparseTensor)
+    fill(made, layout, index, values, unique)
+    return made
+
+
+def fill(target: Any, layout: Any, index: Sequence[Any], values: Any, unique: bool) -> None:
+    """Gives a sparse tensor its parts."""
+    target._kind = layout
+    target._index = tuple(index)
+    target._kept = values
+    target._unique = unique or layout is not torch.sparse_coo or values.shape[0] < 2
+
+
+def like(pattern: Any, values: Any) -> Any:
+    """Other values at the places of a sparse tensor."""
+    size = (*pattern.shape[: pattern.dim() - dense_dim(pattern)], *_tail(pattern, values))
+    return make(pattern._kind, pattern._index, values, size, pattern._unique)
+
+
+def _tail(pattern: Any, values: Any) -> tuple[int, ...]:
+    return tuple(values.shape[batch_dim(pattern) + 1 :])
+
+
+def take_over(target: Any, source: Any) -> Any:
+    """An in-place operator: `target` becomes `source`, its dtype and sizes included.
+
+    Raises:
+        RuntimeError: `target` is a leaf that requires a gradient, or the dtypes differ.
+    """
+    if target.requires_grad and target.is_leaf and torch.is_grad_enabled():
+        raise RuntimeError(
+            "[in-place] a leaf Variable that requires grad is being used in an in-place operation."
+            "\nhint: do it under no_grad()"
+        )
+    if target.dtype is not source.dtype:
+        raise RuntimeError(
+            f"[in-place] result type {source.dtype} can't be cast to the desired output type "
+            f"{target.dtype}\nhint: use the operator that makes a new tensor"
+        )
+    if tuple(target.shape) != tuple(source.shape):
+        zero = tensors.empty((), source.dtype, source.device)
+        strides = (0,) * source.dim()
+        tensors.set_geometry(target, zero.untyped_storage(), tuple(source.shape), strides, 0)
+    fill(target, source._kind, source._index, source._kept, source._unique)
+    return target
+
+
+def rebuild(
+    layout: str,
+    index: tuple[Any, ...],
+    values: Any,
+    size: tuple[int, ...],
+    unique: bool,
+    requires_grad: bool,
+) -> Any:
+    """What unpickling and `load` call: a tensor of checked parts."""
+    from flambeau.sparse.invariants import check
+
+    kind = {str(known): known for known in LAYOUT_NAMES}[f"torch.{layout}"]
+    check(kind, index, values, tuple(size), unique)
+    return make(kind, index, values, size, unique).requires_grad_(requires_grad)
+
+
+# ------------------------------------------------------------------------------ sizes
+def batch_dim(tensor: Any) -> int:
+    """Number of batch dimensions; none of `sparse_coo`."""
+    return 0 if tensor._kind is torch.sparse_coo else int(tensor._index[0].dim()) - 1
+
+
+def sparse_dim(tensor: Any) -> int:
+    """Number of sparse dimensions."""
+    return int(tensor._index[0].shape[0]) if tensor._kind is torch.sparse_coo else 2
+
+
+def dense_dim(tensor: Any) -> int:
+    """Number of dense dimensions: those every kept element has for itself."""
+    return int(tensor._kept.dim()) - 1 - batch_dim(tensor)
+
+
+def count(tensor: Any) -> int:
+    """Number of kept elements (per batch)."""
+    return int(tensor._kept.shape[batch_dim(tensor)])
+
+
+def sparse_size(tensor: Any) -> tuple[int, ...]:
+    """Sizes of the sparse dimensions."""
+    first = batch_dim(tensor)
+    return tuple(tensor.shape[first : first + sparse_dim(tensor)])
+
+
+def dense_size(tensor: Any) -> tuple[int, ...]:
+    """Sizes of the dense dimensions."""
+    return tuple(tensor._kept.shape[batch_dim(tensor) + 1 :])
+
+
+def linear_strides(sizes: Sequence[int]) -> list[int]:
+    """Row-major strides of sizes."""
+    return [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+
+
+def linear(indices: Any, sizes: Sequence[int]) -> Any:
+    """Row-major numbers of places: `indices` (dimensions, n) -> (n,)."""
+    if indices.shape[0] == 1:
+        return indices[0]
+    strides = torch.tensor(linear_strides(sizes), dtype=torch.int64)
+    return (indices * strides.unsqueeze(1)).sum(0)
+
+
+def unlinear(keys: Any, sizes: Sequence[int]) -> Any:
+    """The inverse of `linear`."""
+    if len(sizes) == 1:
+        return keys.unsqueeze(0)
+    strides = torch.tensor(linear_strides(sizes), dtype=torch.int64).clamp(min=1)
+    extents = torch.tensor(list(sizes), dtype=torch.int64).clamp(min=1)
+    return (keys // strides.unsqueeze(1)) % extents.unsqueeze(1)
