@@ -11,7 +11,7 @@ from typing import Any
 
 from flambeau.core import tensors
 from flambeau.core.definition import op
-from flambeau.ops.creation import check_layout
+from flambeau.ops.creation import check_layout, zeros_like
 
 DATA = "object data, *, dtype? dtype=None, device? device=None, bool requires_grad=False"
 
@@ -203,6 +203,8 @@ def empty_like(
         >>> torch.empty_like(torch.zeros(2, 3)).shape
         torch.Size([2, 3])
     """
+    if input.layout is not tensors.strided:  # nothing is kept: nothing is uninitialised
+        return zeros_like(input, dtype=dtype).requires_grad_(requires_grad)
     check_layout(layout, "empty_like")
     kind = input.dtype if dtype is None else dtype
     place = input.device if device is None else device

@@ -30,34 +30,8 @@ def _embedding_samples() -> Any:
     yield sample(T(4, dtype="i64", low=0, high=7), T(7, 4), 2)
 
 
-@op(
-    "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
-    "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-    where="nn.functional",
-    promote="none",
-    samples=_embedding_samples,
-)
-def embedding(
-    input: Node,  # noqa: A002
-    weight: Node,
-    padding_idx: int | None,
-    max_norm: float | None,
-    norm_type: float,
-    scale_grad_by_freq: bool,
-    sparse: bool,
-) -> Node:
-    """Rows of `weight` at the indices `input`.
-
-    Shape: `(*)` indices, `(V, D)` table -> `(*, D)`.
-
-    Args:
-        padding_idx: this row receives no gradient.
-
-    Raises:
-        IndexError: an index is outside [0, V), found when the call runs.
-        RuntimeError: the indices are no integers.
-        NotImplementedError: max_norm, scale_grad_by_freq or sparse gradients.
-    """
+def _checked_rows(input: Node, weight: Node) -> Node:  # noqa: A002
+    """Indices as places of rows of the table."""
     if input.dtype not in ("i32", "i64"):
         raise RuntimeError(
             "[embedding] Expected tensor for argument #1 'indices' to have one of the following "
@@ -67,12 +41,40 @@ def embedding(
         raise RuntimeError(
             f"[embedding] 'weight' must be 2-D, got {shown(weight.shape)}\nhint: (rows, width)"
         )
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError(
-            "[embedding] max_norm, scale_grad_by_freq and sparse are not supported\n"
-            "hint: renormalise the weight yourself; use dense gradients"
-        )
-    rows = prims.check_index(input, weight.shape[0], "embedding", _OUTSIDE, strict=True)
+    return prims.check_index(input, weight.shape[0], "embedding", _OUTSIDE, strict=True)
+
+
+@op(
+    "embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor",
+    where="nn.functional",
+    promote="none",
+    samples=_embedding_samples,
+)
+def embedding(
+    input: Node,  # noqa: A002
+    weight: Node,
+    padding_idx: int | None,
+) -> Node:
+    """Rows of `weight` at the indices `input`.
+
+    Shape: `(*)` indices, `(V, D)` table -> `(*, D)`.
+
+    Args:
+        padding_idx: this row receives no gradient.
+        sparse: the gradient of `weight` is a `sparse_coo` tensor that keeps the rows looked up.
+
+    Raises:
+        IndexError: an index is outside [0, V), found when the call runs.
+        RuntimeError: the indices are no integers.
+        NotImplementedError: max_norm or scale_grad_by_freq.
+
+    Example:
+        >>> table = torch.ones(100, 2, requires_grad=True)
+        >>> F.embedding(torch.tensor([3]), table, sparse=True).sum().backward()
+        >>> table.grad.indices(), table.grad.values()
+        (tensor([[3]]), tensor([[1., 1.]]))
+    """
+    rows = _checked_rows(input, weight)
     value = prims.take(weight, rows, 0)
     if padding_idx is None:
         return value
@@ -80,6 +82,32 @@ def embedding(
     keep = prims.ne(rows, prims.constant(padding, rows))
     mask = prims.broadcast(keep, value.shape, range(rows.ndim))
     return prims.with_derivative(value, value, prims.stop_gradient(mask), rule="gate")
+
+
+@embedding.overload(
+    "embedding.options(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
+    "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+    host=True,
+)
+def _embedding_options(
+    input: Any,  # noqa: A002
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if max_norm is not None or scale_grad_by_freq:
+        raise NotImplementedError(
+            "[embedding] max_norm and scale_grad_by_freq are not supported\n"
+            "hint: renormalise the weight yourself"
+        )
+    if not (sparse and weight.requires_grad):
+        return embedding(input, weight, padding_idx)
+    from flambeau.sparse.lookup import sparse_lookup
+
+    return sparse_lookup(input, weight, padding_idx)
 
 
 def kept_share(p: Any) -> Node:

@@ -63,15 +63,12 @@ def coalesce(tensor: Any) -> Any:
 
 
 def to_coordinates(tensor: Any) -> Any:
-    """The tensor as `sparse_coo`, in row-major order if it was compressed."""
+    """The tensor as `sparse_coo`, in the order of its values."""
     if tensor._kind is torch.sparse_coo:
         return tensor
     indices, values = coordinates(tensor), flat_values(tensor)
-    if tensor._kind is torch.sparse_csc:
-        sizes = tuple(tensor.shape[: indices.shape[0]])
-        order = torch.argsort(linear(indices, sizes), stable=True)
-        indices, values = indices[:, order], values[order]
-    return make(torch.sparse_coo, (indices,), values, tensor.shape, True)
+    sorted_ = tensor._kind is torch.sparse_csr
+    return make(torch.sparse_coo, (indices,), values, tensor.shape, sorted_)
 
 
 def to_compressed(tensor: Any, layout: Any) -> Any:
@@ -150,7 +147,7 @@ def values_at(source: Any, pattern: Any) -> Any:
     if not isinstance(source, SparseTensor):
         found = source[tuple(places)] if places.shape[0] else source.unsqueeze(0)
         return found.reshape(kept)
-    if same_places(source, pattern):
+    if same_places(source, pattern) and source._unique:
         return source._kept
     whole = coalesce(to_coordinates(source))
     if parts.sparse_dim(whole) != places.shape[0]:
@@ -333,5 +330,4 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
             f"[sparse_mask] operands have incompatible sizes; self has size {list(self.shape)} "
             f"but mask has size {list(mask.shape)}\nhint: they must be equal"
         )
-    pattern = coalesce(mask) if mask._kind is torch.sparse_coo else mask
-    return parts.like(pattern, values_at(self, pattern))
+    return parts.like(mask, values_at(self, mask))

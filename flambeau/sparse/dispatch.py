@@ -38,10 +38,14 @@ CONVERSIONS = ("double", "float", "half", "bfloat16", "int", "long", "short", "c
                "bool", "cdouble", "cfloat")  # fmt: skip
 
 
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(definition.name for definition in REGISTRY.values())
+
+
 def _of_engine(op: Any) -> bool:
-    """Whether an op is no public operator: the backward of one, or a step of an optimizer."""
-    name = op.__name__
-    return name not in REGISTRY and f"nn.functional.{name}" not in REGISTRY
+    """Whether an op is nobody's definition: then it is the backward of one."""
+    return op.__name__ not in _names() and op.__name__.removesuffix("_") not in _names()
 
 
 @functools.cache
@@ -88,7 +92,7 @@ def call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if function is None:
         if _of_engine(op):  # derivatives are linear: a sparse gradient is a gradient
             return op(*strided(tuple(args)), **{k: strided(v) for k, v in kwargs.items()})
-        found = next(filter(None, map(_first_sparse, (*args, *kwargs.values()))))
+        found = _first_sparse((*args, *kwargs.values()))
         raise NotImplementedError(
             f"[{op.__name__}] not implemented for sparse tensors ({layout_name(found)})\n"
             "hint: convert with to_dense(), or apply it to values()"
@@ -102,7 +106,7 @@ def call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 def _first_sparse(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return next(filter(None.__ne__, map(_first_sparse, value)), None)
+        return next((item for item in map(_first_sparse, value) if item is not None), None)
     return value if isinstance(value, SparseTensor) else None
 
 

@@ -172,8 +172,7 @@ def index_select(input: Any, dim: int, index: Any) -> Any:  # noqa: A002
     within = torch.arange(term.shape[0]) - (repeats.cumsum(0) - repeats)[term]
     rows = list(input._index[0][:, term])
     rows[place] = order[first[term] + within]
-    found = make(torch.sparse_coo, (torch.stack(rows),), input._kept[term], size)
-    return convert.coalesce(found) if input._unique else found
+    return make(torch.sparse_coo, (torch.stack(rows),), input._kept[term], size)
 
 
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:  # noqa: A002
@@ -269,8 +268,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
         indices.append(item._index[0] + offset)
         start += item.shape[place]
     values = torch.cat([item._kept for item in tensors])
-    joined = make(torch.sparse_coo, (torch.cat(indices, 1),), values, size)
-    return convert.coalesce(joined) if all(item._unique for item in tensors) else joined
+    return make(torch.sparse_coo, (torch.cat(indices, 1),), values, size)
 
 
 def _cat_dense(tensors: Sequence[Any], place: int, size: list[int]) -> Any:

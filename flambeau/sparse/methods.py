@@ -22,6 +22,13 @@ def _expect(tensor: Tensor, name: str, layouts: tuple[Any, ...], what: str) -> A
     return tensor
 
 
+def _known(tensor: Tensor, name: str) -> Any:
+    """A sparse tensor; PyTorch does not have the method for strided ones."""
+    if not isinstance(tensor, SparseTensor):
+        parts.refuse(tensor, name, "convert it with to_sparse()")
+    return tensor
+
+
 def _coordinate(tensor: Tensor, name: str) -> Any:
     return _expect(tensor, name, (torch.sparse_coo,), "coordinate")
 
@@ -79,18 +86,17 @@ def values(self: Tensor) -> Tensor:
 
 def _indices(self: Tensor) -> Tensor:
     """The places of a `sparse_coo` tensor, coalesced or not."""
-    return _coordinate(self, "_indices")._index[0]
+    return _coordinate(_known(self, "_indices"), "_indices")._index[0]
 
 
 def _values(self: Tensor) -> Tensor:
     """The values of a `sparse_coo` tensor, coalesced or not, outside of the autograd graph."""
-    return _coordinate(self, "_values")._kept.detach()
+    return _coordinate(_known(self, "_values"), "_values")._kept.detach()
 
 
 def _nnz(self: Tensor) -> int:
     """Number of kept elements (per batch)."""
-    sparse = (torch.sparse_coo, *parts.COMPRESSED)
-    return parts.count(_expect(self, "_nnz", sparse, "(any)"))
+    return parts.count(_known(self, "_nnz"))
 
 
 def crow_indices(self: Tensor) -> Tensor:

@@ -67,6 +67,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002 - PyTor
         wide = torch.promote_types(input.dtype, other.dtype)
         return convert.added(input.to(wide), like(other, _scaled(other._kept, alpha).to(wide)))
     _check_same_size("add", input, other)
+    if convert.same_places(input, other):
+        return like(input, input._kept + _scaled(other._kept, alpha))
     one, two = convert.to_coordinates(input), convert.to_coordinates(other)
     if parts.sparse_dim(one) != parts.sparse_dim(two):
         raise RuntimeError(
@@ -137,13 +139,12 @@ def mul(input: Any, other: Any) -> Any:  # noqa: A002
     if isinstance(input, SparseTensor) and isinstance(other, SparseTensor):
         return _intersection(input, other)
     sparse, strided = (input, other) if isinstance(input, SparseTensor) else (other, input)
-    shape = torch.broadcast_shapes(tuple(sparse.shape), tuple(strided.shape))
-    if tuple(shape) != tuple(sparse.shape):
+    if strided.dim() > sparse.dim():
         raise NotImplementedError(
-            f"[mul] a sparse tensor of shape {tuple(sparse.shape)} would be broadcast to "
-            f"{tuple(shape)}\nhint: only the strided operand is broadcast; to_dense() the sparse"
+            f"[mul] a sparse tensor of shape {tuple(sparse.shape)} would be broadcast by one of "
+            f"{tuple(strided.shape)}\nhint: only the strided operand is broadcast; use to_dense()"
         )
-    factor = convert.values_at(strided.expand(shape), sparse)
+    factor = convert.values_at(strided.expand(sparse.shape), sparse)
     return like(sparse, sparse._kept * factor)
 
 

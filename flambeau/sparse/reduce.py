@@ -78,7 +78,7 @@ def _summed(tensor: Any, values: Any, dims: set[int]) -> Any:
     rows = [d for d in range(leading) if d not in dims]
     if not rows:
         return kept.sum(0)
-    if len(rows) == leading:
+    if len(rows) == leading and tensor._unique:
         return make(torch.sparse_coo, tensor._index, kept, size, tensor._unique)
     total = make(torch.sparse_coo, (tensor._index[0][rows],), kept, size)
     return convert.coalesce(total)

@@ -287,6 +287,12 @@ class SparseTensor(Tensor):  # type: ignore[misc]
         del dtype, copy
         return self.numpy()
 
+    def __dlpack__(self, **options: Any) -> Any:
+        del options
+        raise BufferError(
+            "[dlpack] Can't export tensors with layout other than torch.strided\nhint: to_dense()"
+        )
+
     def share_memory_(self) -> Tensor:
         """Moves indices and values where other processes see them."""
         for part in (*self._index, self._kept):
@@ -334,6 +340,10 @@ class SparseTensor(Tensor):  # type: ignore[misc]
 
     def __complex__(self) -> complex:
         return complex(self.item())
+
+    def narrow_copy(self, dim: int, start: int, length: int) -> Tensor:
+        """`length` elements from `start` on along a dimension."""
+        return self.narrow(dim, start, length)
 
     # ------------------------------------------------------------------ Python's protocols
     def __getitem__(self, key: Any) -> Any:

@@ -87,6 +87,8 @@ class Embedding(Module):
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """Rows of the table."""
+        if self.max_norm is None and not (self.scale_grad_by_freq or self.sparse):
+            return F.embedding(input, self.weight, self.padding_idx)
         return F.embedding(
             input,
             self.weight,
