@@ -27,6 +27,7 @@ ARROWS = {
     "linalg": {"ops", "core"},
     "special": {"ops", "core"},
     "nn": {"ops", "core", "autograd", "linalg", "special", "runtime"},
+    "sparse": {"core", "autograd"},
     "optim": {"ops", "core", "autograd", "nn", "runtime"},
 }
 # Who may import the native module.
@@ -36,6 +37,7 @@ NATIVE = {"core", "runtime", "autograd", "capture"}
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("nn", ""): "modules are written as users would write them, with the public namespace",
     ("optim", ""): "optimizers too",
+    ("sparse", ""): "operators composed of operators, as users would write them",
     ("autograd/transforms", "utils"): "transformed functions take nested containers",
     ("nn", "_core"): "parameters, buffers and hooks check for the native Tensor type",
     ("optim", "Tensor"): "the public name of that type",

@@ -20,6 +20,7 @@ NEVER = {
 LAZY_PARTS = (
     "nn",
     "optim",
+    "sparse",
     "autograd",
     "capture",
     "compiler",

@@ -7,6 +7,7 @@ Dropout draws as PyTorch's CPU generator does (docs/random.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from flambeau import prims
@@ -105,9 +106,8 @@ def _embedding_options(
         )
     if not (sparse and weight.requires_grad):
         return embedding(input, weight, padding_idx)
-    from flambeau.sparse.lookup import sparse_lookup
-
-    return sparse_lookup(input, weight, padding_idx)
+    # Sparse tensors are made of operators: their package is asked for where one is wanted.
+    return import_module("flambeau.sparse.lookup").sparse_lookup(input, weight, padding_idx)
 
 
 def kept_share(p: Any) -> Node:

@@ -248,9 +248,7 @@ def sparse_csc_tensor(
     )  # fmt: skip
 
 
-def spdiags(
-    diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None
-) -> Tensor:
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None) -> Tensor:
     """A matrix with the rows of `diagonals` along its diagonals.
 
     Args:

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import flambeau as torch
 from flambeau.core.definition import REGISTRY
 from flambeau.sparse import convert, geometry, pointwise, products, reduce
 from flambeau.sparse.tensor import SparseTensor, layout_name, take_over

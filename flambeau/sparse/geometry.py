@@ -292,7 +292,9 @@ def _check_joinable(tensors: Sequence[Any], place: int) -> None:
     for item in tensors[1:]:
         same = item.dim() == first.dim() and parts.sparse_dim(item) == parts.sparse_dim(first)
         if not same or any(
-            a != b for d, (a, b) in enumerate(zip(item.shape, first.shape, strict=True)) if d != place
+            a != b
+            for d, (a, b) in enumerate(zip(item.shape, first.shape, strict=True))
+            if d != place
         ):
             raise RuntimeError(
                 f"[cat] All tensors must have the same shape: {list(first.shape)} (except in the "

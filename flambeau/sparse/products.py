@@ -186,7 +186,7 @@ def addmv(
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
-    """Products of matrices and vectors; a strided operand may be a vector or (with `bmm`) a batch."""
+    """Products of matrices, vectors, and (see `bmm`) batches of matrices."""
     if input.dim() == 2 and other.dim() == 1:
         return mv(input, other)
     if input.dim() == 1 and other.dim() == 2:

@@ -384,9 +384,7 @@ class SparseTensor(Tensor):  # type: ignore[misc]
             )
         if id(self) not in memo:
             index = tuple(part.clone() for part in self._index)
-            copied = make(
-                self._kind, index, self._kept.detach().clone(), self.shape, self._unique
-            )
+            copied = make(self._kind, index, self._kept.detach().clone(), self.shape, self._unique)
             memo[id(self)] = copied.requires_grad_(self.requires_grad)
         return memo[id(self)]
 
