@@ -86,6 +86,29 @@ TABLES["Y0_NEAR"] = (_near(_y0, 8), 24)
 TABLES["Y1_NEAR"] = (_near(_y1, 8), 24)
 
 
+def _airy_phase(z: Any) -> tuple[Any, Any]:
+    """What multiplies cosine and sine of zeta - pi / 4 in Ai(-x), with zeta = 2/3 x^(3/2)."""
+    x = (mp.mpf(3) / 2 * z) ** (mp.mpf(2) / 3)
+    scale = mp.sqrt(mp.pi) * x ** mp.mpf("0.25")
+    first, second = scale * mp.airyai(-x), scale * mp.airybi(-x)
+    cosine, sine = mp.cos(z - mp.pi / 4), mp.sin(z - mp.pi / 4)
+    return first * cosine - second * sine, (first * sine + second * cosine) * z
+
+
+def _airy_decay(z: Any) -> Any:
+    x = (mp.mpf(3) / 2 * z) ** (mp.mpf(2) / 3)
+    return 2 * mp.sqrt(mp.pi) * x ** mp.mpf("0.25") * mp.exp(z) * mp.airyai(x)
+
+
+_AIRY_LEFT = mp.mpf(2) / 3 * mp.mpf(5) ** mp.mpf("1.5")
+_AIRY_RIGHT = mp.mpf(2) / 3 * mp.mpf(2) ** mp.mpf("1.5")
+TABLES["AI_LEFT"] = (lambda t: mp.airyai((t - 1) * mp.mpf("2.5")), 34)
+TABLES["AI_RIGHT"] = (lambda t: mp.airyai(t + 1), 24)
+TABLES["AI_FAR"] = (_tail(_airy_decay, _AIRY_RIGHT), 32)
+TABLES["AI_COSINE"] = (_tail(lambda z: _airy_phase(z)[0], _AIRY_LEFT, 2), 18)
+TABLES["AI_SINE"] = (_tail(lambda z: _airy_phase(z)[1], _AIRY_LEFT, 2), 18)
+
+
 def main() -> None:
     """Prints the module."""
     print('"""Chebyshev coefficients of Bessel functions; computed by tools/bessel_tables.py.')

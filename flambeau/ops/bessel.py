@@ -1,4 +1,4 @@
-"""Bessel functions: Chebyshev series near zero and of what remains of the asymptotic form.
+"""Bessel's and Airy's functions: Chebyshev series, far from zero of the asymptotic form's rest.
 
 With coefficients from `tools/bessel_tables.py`; forms: Abramowitz & Stegun, Handbook of
 Mathematical Functions, 9.4, 9.8. All is computed in float64 and rounded once, to a few units of the
@@ -42,7 +42,7 @@ def _choose(
     return prims.where(inside, near(below), far(above))
 
 
-def _scaled_i(order: int, x: Node) -> Node:
+def scaled_i(order: int, x: Node) -> Node:
     """exp(-|x|) I_n(x)."""
     near, far = (getattr(tables, f"I{order}_{part}") for part in ("NEAR", "FAR"))
     size = prims.abs(x)
@@ -65,7 +65,7 @@ def _scaled_k(order: int, x: Node) -> Node:
     def series(y: Node) -> Node:
         small = prims.maximum(y, prims.full_like(1e-300, y))
         smooth = chebyshev(small * small * 0.5 - 1, near)
-        partner = _scaled_i(order, small) * prims.exp(small) * prims.log(small * 0.5)
+        partner = scaled_i(order, small) * prims.exp(small) * prims.log(small * 0.5)
         whole = partner + smooth / small if order else smooth - partner
         return whole * prims.exp(small)
 
@@ -144,6 +144,58 @@ def _spherical(x: Node) -> Node:
     return prims.where(prims.isinf(x), prims.zeros_like(x), value)
 
 
+def _two_thirds_power(y: Node) -> tuple[Node, Node]:
+    """2/3 y^(3/2) as a number of 24 bits and a small rest: its rounding would show in a result.
+
+    The root's first 17 bits have an exact cube; of the others y tells the exact value.
+    """
+    y = prims.minimum(y, prims.full_like(1e25, y))  # beyond, no digit of an angle is known
+    root = prims.sqrt(y)
+    wide = root * float(2**36 + 1)
+    head = wide - (wide - root)
+    low = (y - head * head) / (root + head)
+    cube = head * head * head
+    first = prims.cast(prims.cast(cube * (2 / 3), "f32"), "f64")
+    rest = (cube - first * 1.5 + low * (3 * head * (head + low) + low * low)) * (2 / 3)
+    return first, rest
+
+
+def _airy(x: Node) -> Node:
+    """Ai(x): series on [-5, 0] and [0, 2], and in zeta = 2/3 |x|^(3/2) (NIST DLMF 9.7.5, 9.7.9)."""
+
+    def decaying(y: Node) -> Node:
+        first, rest = _two_thirds_power(y)
+        z = first + rest
+        value = chebyshev(prims.full_like(2 * _AIRY_RIGHT, z) / z - 1, tables.AI_FAR)
+        value = value * prims.exp(-rest) * prims.rsqrt(prims.sqrt(y))
+        return prims.exp(-first) * value * (0.5 / math.sqrt(math.pi))
+
+    def oscillating(y: Node) -> Node:
+        first, rest = _two_thirds_power(y)
+        z = first + rest
+        t = prims.full_like(2 * _AIRY_LEFT * _AIRY_LEFT, z) / (z * z) - 1
+        p, q = chebyshev(t, tables.AI_COSINE), chebyshev(t, tables.AI_SINE) / z
+        parts = prims.cos(first), prims.sin(first), prims.cos(rest), prims.sin(rest)
+        cosine = parts[0] * parts[2] - parts[1] * parts[3]
+        sine = parts[1] * parts[2] + parts[0] * parts[3]
+        wave = p * (cosine + sine) + q * (sine - cosine)
+        return wave * prims.rsqrt(prims.sqrt(y)) * math.sqrt(0.5 / math.pi)
+
+    right = _choose(x, 2.0, lambda y: chebyshev(y - 1, tables.AI_RIGHT), decaying)
+    left = _choose(-x, 5.0, lambda y: chebyshev(1 - y * 0.4, tables.AI_LEFT), oscillating)
+    value = prims.where(x < 0, left, right)
+    return prims.where(prims.isinf(x), prims.zeros_like(x), value)
+
+
+_AIRY_RIGHT, _AIRY_LEFT = (2 / 3 * limit * math.sqrt(limit) for limit in (2.0, 5.0))
+
+
+def _numpy_airy(x: Any) -> Any:
+    from scipy.special import airy  # type: ignore[import-untyped]
+
+    return airy(x)[0]
+
+
 def _define(
     name: str,
     text: str,
@@ -152,7 +204,7 @@ def _define(
     where: str = "special",
     argument: str = "self",
     low: float = -9.0,
-    reference: str | None = None,
+    reference: str | Callable[[Any], Any] | None = None,
     differentiable: bool = False,
     aliases: str = "",
 ) -> None:
@@ -183,7 +235,7 @@ def _define(
 
 def _modified(order: int, scaled: bool, x: Node) -> Node:
     """I_n(x), or (scaled) exp(-|x|) I_n(x), with its derivative."""
-    value = _scaled_i(order, x)
+    value = scaled_i(order, x)
     value = value if scaled else value * prims.exp(prims.abs(x))
     return prims.with_derivative(value, x, rule="modified_bessel", order=order, scaled=scaled)
 
@@ -243,4 +295,10 @@ _define(
 )  # fmt: skip
 _define(
     "spherical_bessel_j0", "The spherical Bessel function: sin(x) / x.", _spherical, argument="x",
+)  # fmt: skip
+_define(
+    "airy_ai",
+    "Airy's function Ai. Errors against mpmath, relative to the wave's height where x < -2: half\n"
+    "    a unit of the last place of float32; 8 units of float64.",
+    _airy, argument="x", reference=lambda x: _numpy_airy(x),
 )  # fmt: skip

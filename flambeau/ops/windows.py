@@ -16,6 +16,7 @@ from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, sample
 from flambeau.core.schema import schema_name
 from flambeau.ir.node import Node
+from flambeau.ops.bessel import scaled_i
 from flambeau.ops.common import dtype_or
 from flambeau.ops.creation import creation
 
@@ -216,5 +217,27 @@ def gaussian(count: int, std: float, sym: bool) -> Weights:
     def compute(places: Node) -> Node:
         from_middle = (places - _span(count, sym) / 2) * (1 / (std * math.sqrt(2)))
         return prims.exp(-(from_middle * from_middle))
+
+    return compute
+
+
+@_window("kaiser(int M, *, float beta=12.0", wrong="beta is negative, ", beta=8.6)
+def kaiser(count: int, beta: float, sym: bool) -> Weights:
+    """Kaiser's window I0(beta sqrt(1 - t^2)) / I0(beta), t from -1 to 1; beta 0 is a rectangle.
+
+    Within half a unit of the last place of float32, 4 of float64.
+
+    Example:
+        >>> torch.signal.windows.kaiser(3, beta=0.0)
+        tensor([1., 1., 1.])
+    """
+    if beta < 0:
+        raise ValueError(f"[kaiser] beta must be non-negative, got: {beta} instead.\nhint: 12.0")
+
+    def compute(places: Node) -> Node:
+        t = places * (2 / _span(count, sym)) - 1
+        inside = prims.maximum((1 - t) * (1 + t), prims.zeros_like(t))
+        order, top = prims.sqrt(inside) * beta, prims.full_like(beta, t)
+        return scaled_i(0, order) / scaled_i(0, top) * prims.exp(order - top)
 
     return compute

@@ -99,6 +99,7 @@ from flambeau.prims.pointwise import (
     ne,
     neg,
     nextafter,
+    orthogonal_polynomial,
     pow,
     real,
     remainder,
@@ -118,6 +119,7 @@ from flambeau.prims.pointwise import (
     trigamma,
     trunc,
     where,
+    zeta,
 )
 from flambeau.prims.random import random
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, Primitive, bind
@@ -237,6 +239,7 @@ __all__ = [
     "ne",
     "neg",
     "nextafter",
+    "orthogonal_polynomial",
     "NOT_DIFFERENTIABLE",
     "overlap_add",
     "pad",
@@ -294,6 +297,7 @@ __all__ = [
     "with_derivative",
     "with_diagonal",
     "zeros_like",
+    "zeta",
 ]
 
 for _module in iter_modules(__path__):

@@ -57,6 +57,7 @@ SAMPLES: dict[str, list[list[Any]]] = {
     "pair": [[[-2.4, -0.7, 0.3], [1.2, 2.7, -1.1]], [[1.5, -0.4, 2.2], [0.8, -1.3, 0.9]]],
     "base and exponent": [[0.3, 1.2, 2.5, 1.7], [2.0, -1.3, 0.5, 0.0]],
     "integer pair": [[7, -7, 5, -9], [2, 3, -3, 4]],
+    "orders and arguments": [[1.5, 2.0, 3.0, 7.5], [0.4, 1.0, 2.5, 9.0]],
     "shifts": [[7, -7, 5, 1], [2, 3, 0, 4]],
     "complex": [[1.0 + 2.0j, -0.5 + 0.3j, 0.7 - 1.1j]],
 }
@@ -308,7 +309,44 @@ def trigamma(x: Node) -> Node:
     return where(reflected, (math.pi * math.pi) / (sine * sine) - total, total)
 
 
+def _polynomial_reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+    import scipy.special as known  # type: ignore[import-untyped]
+
+    x, n, family = arrays
+    names = "chebyt chebyu jacobi jacobi hermite hermitenorm laguerre legendre".split()
+    name = names[int(family.flat[0])]
+    return numpy.asarray(getattr(known, "eval_" + name)(n.astype(numpy.int64), x))
+
+
+def _polynomial_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    for family in (0.0, 1.0, 4.0, 5.0, 6.0, 7.0):
+        yield [[-1.3, 0.4, 0.9, 2.1], [2.0, 3.0, 11.0, 0.0], [family] * 4], {}
+
+
+register(
+    Primitive(
+        "orthogonal_polynomial",
+        "pointwise",
+        _infer("orthogonal_polynomial", 3, FLOATS, "same"),
+        NOT_DIFFERENTIABLE,
+        function("orthogonal_polynomial", 3),
+        200,
+        reference=_polynomial_reference,
+        samples=_polynomial_samples,
+    )
+)
+
+
+def orthogonal_polynomial(x: Node, n: Node, family: int) -> Node:
+    """The polynomial of degree n at x; the families are numbered in `codegen/cmath_scalar.py`."""
+    return bind("orthogonal_polynomial", x, n, full_like(family, x))
+
+
 # fmt: off
+zeta = _binary("zeta", "Sum over k >= 0 of (b + k)^-a.", FLOATS, NOT_DIFFERENTIABLE,
+               "scipy.special.zeta", "orders and arguments", cost=400)
+
 # -------------------------------------------------------------------------------- tests, bits
 
 def _numpy_not(arrays: list[Any], constants: dict[str, Any]) -> Any:

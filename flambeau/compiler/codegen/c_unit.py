@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-from flambeau.compiler.codegen import cmath
+from flambeau.compiler.codegen import cmath, cmath_scalar
 from flambeau.compiler.codegen.c_arithmetic import ARITHMETIC, fused_multiply_add
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_helpers import MEMORY, REDUCTION, Builder
@@ -108,6 +108,8 @@ def _find(name: str) -> str | None:
     stem, kind = name[3:].rsplit("_", 1)[0], parts[2]
     if kind and stem in _LIBRARY:
         return _LIBRARY[stem](kind, lanes)
+    if kind and stem in cmath_scalar.FUNCTIONS:
+        return cmath_scalar.function_source(stem, kind, lanes)
     if kind and stem in cmath.FUNCTIONS:
         try:
             return cmath.function_source(stem, kind, lanes)
