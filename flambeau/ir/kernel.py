@@ -27,7 +27,8 @@ Forms:
             result per r) and storing; a Pass happens once per r (no reductions, no keeps, nothing
             depends on k).
     scan    [ScanPass]: rows and r as in "column"; k runs sequentially; `k.carry(name)` is the
-            running value that includes element k. Stores happen at every k.
+            running value that includes element k, also for the scans after it. Stores happen at
+            every k.
     template
             [Pass, ..] or nothing: a compute-bound loop nest (a matrix product, say) that the
             printer `codegen/c_template_<template>.py` spells, with `settings` as its compile-time

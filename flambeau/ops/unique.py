@@ -23,21 +23,37 @@ from flambeau.ops.extremes import ordered
 
 
 @op(
-    "_unique_ranks(Tensor self, bool sort) -> (Tensor, Tensor, Tensor)",
+    "_unique_ranks(Tensor self) -> (Tensor, Tensor, Tensor)",
     where="method",
     out=False,
     differentiable=False,
 )
-def unique_ranks(self: Node, sort: bool) -> list[Node]:
-    """A vector in groups of equals: elements in their order, their groups, each element's group."""
-    x = ordered("unique", self)
-    position = prims.iota(x.shape, 0)
-    values, places = prims.sort(x, 0) if sort else (x, position)
-    before = prims.pad(values, [1], [-1], prims.full(0, (), x.dtype))
-    starts = prims.ne(values, before) & prims.ne(position, prims.zeros_like(position))
-    ranks = prims.cumsum(prims.cast(starts, "i64"), 0)
-    group = prims.scatter(prims.zeros_like(ranks), places, ranks, 0, "set") if sort else ranks
+def unique_ranks(self: Node) -> list[Node]:
+    """A vector in groups of equals: elements in order, their groups, each element's group."""
+    values, places = prims.sort(ordered("unique", self), 0)
+    ranks = _run_numbers(prims.ne(values, _previous(values)))
+    group = prims.scatter(prims.zeros_like(ranks), places, ranks, 0, "set")
     return [prims.cast(values, self.dtype), ranks, group]
+
+
+@op("_run_numbers(Tensor self) -> Tensor", where="method", out=False, differentiable=False)
+def run_numbers(self: Node) -> Node:
+    """The number of the run of equals that each element of a vector belongs to."""
+    x = ordered("unique_consecutive", self)
+    return _run_numbers(prims.ne(x, _previous(x)))
+
+
+def _previous(x: Node) -> Node:
+    """The element (or row) before each one; 0 before the first."""
+    low = [1] + [0] * (x.ndim - 1)
+    return prims.pad(x, low, [-n for n in low], prims.full(0, (), x.dtype))
+
+
+def _run_numbers(changed: Node) -> Node:
+    """How many runs began before each place; what is said of the first one does not count."""
+    position = prims.iota(changed.shape, 0)
+    starts = changed & prims.ne(position, prims.zeros_like(position))
+    return prims.cumsum(prims.cast(starts, "i64"), 0)
 
 
 @op(
@@ -67,11 +83,7 @@ def unique_counts(ranks: Node, total: Size) -> Node:
 def row_starts(self: Node) -> Node:
     """The number of the run of equal rows that each row of a matrix belongs to."""
     x = ordered("unique_consecutive", self)
-    before = prims.pad(x, [1, 0], [-1, 0], prims.full(0, (), x.dtype))
-    changed = prims.any(prims.ne(x, before), 1)
-    position = prims.iota(changed.shape, 0)
-    starts = changed & prims.ne(position, prims.zeros_like(position))
-    return prims.cumsum(prims.cast(starts, "i64"), 0)
+    return _run_numbers(prims.any(prims.ne(x, _previous(x)), 1))
 
 
 def _total(ranks: Any) -> int:
@@ -88,7 +100,12 @@ def _selected(output: Any, inverse: Any, ranks: Any, total: int, wants: tuple[bo
 
 
 def _flat_unique(x: Any, sort: bool, wants: tuple[bool, bool]) -> Any:
-    values, ranks, group = unique_ranks(x.reshape(-1), sort)
+    flat = x.reshape(-1)
+    if sort:
+        values, ranks, group = unique_ranks(flat)
+    else:
+        ranks = group = run_numbers(flat)
+        values = flat
     total = _total(ranks)
     output = unique_groups(values, ranks, total)
     return _selected(output, group.reshape(tuple(x.shape)), ranks, total, wants)
@@ -97,10 +114,10 @@ def _flat_unique(x: Any, sort: bool, wants: tuple[bool, bool]) -> Any:
 def _row_groups(rows: Any) -> Any:
     """The rank of each row in lexicographic order; columns refine the ranks one after the other."""
     size = rows.shape[0]
-    group = unique_ranks(rows[:, 0].contiguous(), True)[2]
+    group = unique_ranks(rows[:, 0].contiguous())[2]
     for column in range(1, rows.shape[1]):
-        finer = unique_ranks(rows[:, column].contiguous(), True)[2]
-        group = unique_ranks(group * size + finer, True)[2]
+        finer = unique_ranks(rows[:, column].contiguous())[2]
+        group = unique_ranks(group * size + finer)[2]
     return group
 
 
@@ -114,7 +131,7 @@ def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
             "applied\nhint: the tensor has no elements"
         )
     group = _row_groups(rows) if sort else row_starts(rows)
-    _, ranks, _ = unique_ranks(group, sort)
+    ranks = unique_ranks(group)[1] if sort else group
     total = _total(ranks)
     last = unique_groups(group.argsort(stable=True) if sort else _places(group), ranks, total)
     output = moved.index_select(0, last).movedim(0, axis)

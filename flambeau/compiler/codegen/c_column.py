@@ -285,11 +285,6 @@ class ScanPrinter(ColumnPrinter):
     def statement(self, statement: kernels.Statement) -> None:
         """The one ScanPass."""
         assert isinstance(statement, ScanPass)
-        roots = [
-            part
-            for _, operation, value in statement.scans
-            for part in (value.inputs if operation == "linear" else (value,))
-        ]
         self.hoist(kernels.statement_values(statement))
         dtypes = {
             node.attribute("name"): node.dtype
@@ -300,7 +295,6 @@ class ScanPrinter(ColumnPrinter):
         scope = self.k_scope()
 
         def body(inner: Scope) -> None:
-            self.values.emit(roots, inner)
             for scan in scans:
                 scan.step(inner)
             self._stores(statement.stores, inner)
@@ -345,9 +339,11 @@ class _Scan:
     def step(self, scope: Scope) -> None:
         """Advances by one k and names the new running value."""
         form, count = self.form, self.form.lanes.count
+        linear = self.operation == "linear"
+        form.values.emit(self.value.inputs if linear else [self.value], scope)
         running = self._running(self.array, self.kind)
         name = form.values.new_name("w")
-        if self.operation == "linear":
+        if linear:
             factor, added = (form.values.name(part, scope) for part in self.value.inputs)
             scope.add(f"{self.vector} {name} = {added};")
             scope.add(f"if (k) {name} = {factor} * {running} + {name};")

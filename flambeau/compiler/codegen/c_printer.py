@@ -10,6 +10,7 @@ from importlib import import_module
 from flambeau.compiler.codegen.c_column import ColumnPrinter, ScanPrinter
 from flambeau.compiler.codegen.c_complex import lower, needs_lowering
 from flambeau.compiler.codegen.c_forms import FormPrinter
+from flambeau.compiler.codegen.c_scan import AlongScanPrinter, along_memory
 from flambeau.compiler.codegen.c_tiled import TiledPrinter
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
@@ -34,5 +35,8 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
         return text
     if needs_lowering(kernel):
         kernel = lower(kernel)
+    scan = along_memory(kernel)
+    if scan is not None:
+        return AlongScanPrinter(scan, target).print()
     printer = TiledPrinter if kernel.tiled else _FORMS[kernel.form]
     return printer(kernel, target).print()

@@ -296,8 +296,6 @@ class Clustering:
             return False
         assert cluster.domain is not None and cluster.lowering is not None
         role = self.analysis.roles[value]
-        if role == cluster.domain.kind == "scan" and cluster in above:
-            return False  # a scan of a scan is a loop of its own
         if cluster.product is not None and role != "root":
             return False
         if role in ("reduce", "scan") and cluster.domain.kind == "map":
