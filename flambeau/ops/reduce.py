@@ -368,7 +368,10 @@ def logsumexp(self: Node, dim: Dims, keepdim: bool) -> Node:
         greatest = prims.reduce_dims("max", x, dims, True)
     finite = prims.where(prims.isinf(greatest), prims.zeros_like(greatest), greatest)
     total = prims.reduce_dims("sum", prims.exp(x - finite), dims, True)
-    value = prims.with_derivative(prims.log(total) + finite, x, rule="logsumexp")
+    # One rounding in the end: in float32 the logarithm's own would be half of the error.
+    wide = "f64" if target == "f32" else x.dtype
+    joined = prims.log(prims.cast(total, wide)) + prims.cast(finite, wide)
+    value = prims.with_derivative(prims.cast(joined, x.dtype), x, rule="logsumexp")
     return prims.cast(dropped(value, dims, keepdim), target)
 
 
