@@ -90,6 +90,8 @@ def _encode(writer: _Writer, value: Any, path: str, depth: int = 0) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
     if isinstance(value, _core.Tensor):
+        if value.layout is not _core.strided:
+            return {"t": "sparse", "v": _encode_sparse(writer, value, path, depth)}
         return {"t": "tensor", "v": _add_tensor(writer, value, path)}
     if kind is complex:
         return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
@@ -100,6 +102,17 @@ def _encode(writer: _Writer, value: Any, path: str, depth: int = 0) -> Any:
     if kind is _core.device:
         return {"t": "device", "v": str(value)}
     return _encode_container(writer, value, path, depth)
+
+
+def _encode_sparse(writer: _Writer, tensor: Any, path: str, depth: int) -> list[Any]:
+    """The arguments that make a sparse tensor again: its parts are tensors of the container."""
+    _, (layout, index, values, size, unique, requires_grad) = tensor.__reduce_ex__(2)
+    names = ("indices",) if len(index) == 1 else ("compressed_indices", "plain_indices")
+    parts = [
+        _encode(writer, part, f"{path}.{name}" if path else name, depth + 1)
+        for name, part in zip((*names, "values"), (*index, values), strict=True)
+    ]
+    return [layout, parts, list(size), unique, requires_grad]
 
 
 def _encode_container(writer: _Writer, value: Any, path: str, depth: int) -> Any:
@@ -540,7 +553,18 @@ class _Reader:
             if type(inner) is not int or not 0 <= inner < len(self.tensors):
                 raise _damaged("a tensor is missing")
             return self.tensors[inner]
+        if kind == "sparse":
+            return self._sparse(inner, depth)
         return _atom(kind, inner)
+
+    def _sparse(self, inner: Any, depth: int) -> Any:
+        """A sparse tensor, its parts checked: indices of a file are not to be trusted."""
+        from flambeau.sparse.tensor import rebuild
+
+        layout, parts, size, unique, requires_grad = inner
+        *index, values = (self.value(part, depth + 1) for part in parts)
+        sizes = _sizes(size, "a sparse tensor")
+        return rebuild(layout, tuple(index), values, sizes, unique is True, requires_grad is True)
 
     def _dict(self, encoded: dict[str, Any], result: dict[Any, Any], depth: int) -> Any:
         for key, item in encoded["v"]:

@@ -252,15 +252,25 @@ def _adopt(key: str, value: Any, parameter: Tensor) -> Any:
     return value.detach().clone().to(parameter.dtype)
 
 
-def gradients(group: dict[str, Any]) -> Iterable[tuple[Tensor, Tensor]]:
+def gradients(group: dict[str, Any], sparse: bool = False) -> Iterable[tuple[Tensor, Tensor]]:
     """Parameters of a group that have a gradient, with it.
 
+    Args:
+        sparse: the optimizer has a step for sparse gradients.
+
     Raises:
-        RuntimeError: a gradient is sparse.
+        RuntimeError: a gradient is sparse, and the optimizer has no step for it.
     """
     for parameter in group["params"]:
-        if parameter.grad is not None:
-            yield parameter, parameter.grad
+        grad = parameter.grad
+        if grad is None:
+            continue
+        if grad.is_sparse and not sparse:
+            raise RuntimeError(
+                "[optim] this optimizer does not support sparse gradients, please consider "
+                "SparseAdam instead\nhint: SGD and Adagrad take them, too; or sparse=False"
+            )
+        yield parameter, grad
 
 
 def private(name: str) -> Any:

@@ -11,6 +11,8 @@ from flambeau.optim.optimizer import Closure, Optimizer, gradients, private
 class SGD(Optimizer):
     """Stochastic gradient descent.
 
+    A sparse gradient (`nn.Embedding(sparse=True)`) changes only the rows it keeps.
+
     Args:
         params: parameters or groups.
         lr: learning rate.
@@ -23,6 +25,7 @@ class SGD(Optimizer):
 
     Raises:
         ValueError: a hyper-parameter is out of range, or Nesterov without momentum.
+        RuntimeError: weight decay with a sparse gradient.
     """
 
     def __init__(
@@ -58,7 +61,10 @@ class SGD(Optimizer):
     def _update(self, group: dict[str, Any]) -> None:
         lr, decay, momentum = float(group["lr"]), group["weight_decay"], group["momentum"]
         plain, with_momentum = private("_sgd_step"), private("_sgd_momentum_step")
-        for parameter, grad in gradients(group):
+        for parameter, grad in gradients(group, sparse=True):
+            if grad.is_sparse:
+                self._update_rows(parameter, grad, group)
+                continue
             if momentum == 0:
                 plain(parameter, grad, lr, decay, group["maximize"])
                 continue
@@ -73,6 +79,24 @@ class SGD(Optimizer):
                 parameter, grad, buffer, lr, decay, momentum, dampening,
                 group["nesterov"], group["maximize"],
             )  # fmt: skip
+
+    def _update_rows(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        """The step for a sparse gradient: what it does not keep stays as it is."""
+        grad = -grad if group["maximize"] else grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(parameter, alpha=group["weight_decay"])  # refused, as the sum is dense
+        momentum = group["momentum"]
+        if momentum != 0:
+            buffer = self.state[parameter].get("momentum_buffer")
+            if buffer is None:
+                buffer = grad.clone()
+            else:
+                buffer = (buffer * momentum).add(grad, alpha=1 - group["dampening"])
+            if buffer.is_sparse:
+                buffer = buffer.coalesce()
+            self.state[parameter]["momentum_buffer"] = buffer
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        parameter.add_(grad, alpha=-float(group["lr"]))
 
     def step(self, closure: Closure | None = None) -> Any:
         """Updates the parameters once."""

@@ -97,7 +97,8 @@ def check(
         check_coordinate_shapes(index[0], values, size)
         _check_coordinates(index[0], size, unique)
     elif layout in _NAMES:
-        check_compressed_shapes(layout, *index, values, size)
+        compressed, plain = index
+        check_compressed_shapes(layout, compressed, plain, values, size)
         _check_compressed(layout, *index, values, size)
     else:
         raise NotImplementedError(
@@ -140,6 +141,10 @@ def check_coordinate_shapes(indices: Any, values: Any, size: tuple[int, ...]) ->
 
 
 def _check_coordinates(indices: Any, size: tuple[int, ...], unique: bool) -> None:
+    if indices.dtype is not torch.int64:
+        raise problem(
+            torch.sparse_coo, f"indices must be int64, but got {indices.dtype}", "call .long()"
+        )
     if indices.numel() == 0:
         return
     lowest, highest = indices.amin(1).tolist(), indices.amax(1).tolist()

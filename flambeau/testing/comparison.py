@@ -101,9 +101,37 @@ def _largest(kind: str, values: Any, bad: Any, shape: Any, limit: float, exact: 
     return f"Greatest {kind} difference: {value}{where}{allowed}"
 
 
+def _sparse_tensors(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...]) -> None:
+    """Sparse tensors: the same places, close values; of other layouts (unchecked): as dense."""
+    if actual.layout is not expected.layout:
+        _tensors(actual.to_dense(), expected.to_dense(), options, path)
+        return
+    if actual.layout is torch.sparse_coo:
+        actual, expected = actual.coalesce(), expected.coalesce()
+    if actual._nnz() != expected._nnz():
+        text = (
+            f"The number of specified values in sparse {str(actual.layout)[13:].upper()} tensors "
+            f"does not match: {actual._nnz()} != {expected._nnz()}"
+        )
+        raise _fail(options, text, path)
+    names = {
+        torch.sparse_coo: ("indices",),
+        torch.sparse_csr: ("crow_indices", "col_indices"),
+        torch.sparse_csc: ("ccol_indices", "row_indices"),
+    }[actual.layout]
+    for name in names:
+        one, other = getattr(actual, name)(), getattr(expected, name)()
+        if not bool((one == other).all()):
+            raise _fail(options, f"Sparse tensors keep other places: {name} differ.", path)
+    _tensors(actual.values(), expected.values(), options, path)
+
+
 def _tensors(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...]) -> None:
     _attributes(actual, expected, options, path)
     if actual.is_meta or expected.is_meta:
+        return
+    if actual.layout is not torch.strided or expected.layout is not torch.strided:
+        _sparse_tensors(actual, expected, options, path)
         return
     rtol, atol = options.tolerances(_name(actual.dtype), _name(expected.dtype))
     a, b = _common(actual, expected)

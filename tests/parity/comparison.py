@@ -130,7 +130,7 @@ def _values(a: Any, b: Any, entry: Any) -> str | None:
         if isinstance(b, float) and isinstance(a, float):
             same = same or abs(a - b) <= 2e-5 * max(1, abs(b))
         return None if same else f"{a!r}, expected {b!r}"
-    b = b.resolve_conj().resolve_neg()
+    a, b = a.to_dense(), b.to_dense().resolve_conj().resolve_neg()
     tolerance = declared_tolerance(entry, b.dtype)
     close = torch.isclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
     if bool(close.all()):

@@ -256,3 +256,54 @@ def test_gradients(expression, kind):
         others = (names["E"].grad, names["W"].grad)
         found.append([leaf.grad.to_dense() * kept, *others])
     check_same(*found)
+
+
+OPTIMIZERS = """
+SGD([w], lr=0.1); SGD([w], lr=0.1, momentum=0.9); SGD([w], lr=0.1, momentum=0.9, nesterov=True)
+SGD([w], lr=0.1, momentum=0.5, dampening=0.2, maximize=True); Adagrad([w], lr=0.5)
+Adagrad([w], lr=0.5, lr_decay=0.3, initial_accumulator_value=0.1, maximize=True)
+SparseAdam([w], lr=0.1); SparseAdam([w], lr=0.1, betas=(0.5, 0.8), eps=1e-3, maximize=True)
+"""
+
+
+@pytest.mark.parametrize("text", lines(OPTIMIZERS))
+def test_training_of_tables(text):
+    """Rows that are looked up twice, or not at all, over several steps."""
+    tables = []
+    for library in (flambeau, torch):
+        w = library.arange(12.0).reshape(6, 2).div(6).requires_grad_()
+        optimizer = eval(text, vars(library.optim) | {"w": w})
+        for rows in ([0, 3, 3], [3, 5, 1], [5, 5, 0]):
+            optimizer.zero_grad()
+            found = library.nn.functional.embedding(
+                library.tensor(rows), w, padding_idx=1, sparse=True
+            )
+            (found**2).sum().backward()
+            assert w.grad.is_sparse
+            optimizer.step()
+        tables.append(w.detach())
+    check_same(*tables)
+
+
+@pytest.mark.parametrize("options", ["lr=0.1", "lr=0.1, lr_decay=0.2, weight_decay=0.1, eps=0.1"])
+def test_adagrad_of_dense_gradients(options):
+    weights = []
+    for library in (flambeau, torch):
+        w = library.arange(4.0, requires_grad=True)
+        optimizer = eval(f"Adagrad([w], {options})", vars(library.optim) | {"w": w})
+        for _ in range(3):
+            optimizer.zero_grad()
+            (w**2).sum().backward()
+            optimizer.step()
+        weights.append(w.detach())
+    check_same(*weights)
+
+
+@pytest.mark.parametrize("text", ["Adam([w])", "AdamW([w])", "SGD([w], weight_decay=0.1)",
+                                  "Adagrad([w], weight_decay=0.1)"])  # fmt: skip
+def test_optimizers_that_refuse_sparse_gradients(text):
+    for library in (flambeau, torch):
+        w = library.ones(3, 2, requires_grad=True)
+        library.nn.functional.embedding(library.tensor([1]), w, sparse=True).sum().backward()
+        with pytest.raises(RuntimeError):
+            eval(text, vars(library.optim) | {"w": w}).step()

@@ -107,7 +107,7 @@ class Translator:
 
     def _tensor(self, value: torch.Tensor) -> Any:
         if value.layout != torch.strided:
-            raise NotImplementedError(f"layout {value.layout}")
+            return sparse_copy(value.detach(), flambeau, self).requires_grad_(value.requires_grad)
         plain = value.detach().resolve_conj().resolve_neg()
         storage = plain.untyped_storage()
         key = (storage.data_ptr(), plain.dtype) if storage.nbytes() else (id(value), None)
@@ -128,8 +128,30 @@ def _flat(value: torch.Tensor) -> Any:
     return flambeau.from_numpy(whole.numpy())
 
 
+def sparse_copy(value: Any, library: Any, translate: Any) -> Any:
+    """A sparse tensor of one library as one of the other, kept element by kept element.
+
+    Raises:
+        NotImplementedError: the layout is made of blocks, or is no sparse one.
+    """
+    layout = str(value.layout).rpartition(".")[2]
+    size = tuple(value.shape)
+    if layout == "sparse_coo":
+        parts = (translate(value._indices()), translate(value._values()))
+        return library.sparse_coo_tensor(*parts, size, is_coalesced=value.is_coalesced())
+    if layout not in ("sparse_csr", "sparse_csc"):
+        raise NotImplementedError(f"layout {value.layout}")
+    names = {"sparse_csr": ("crow_indices", "col_indices"),
+             "sparse_csc": ("ccol_indices", "row_indices")}[layout]  # fmt: skip
+    index = (translate(getattr(value, name)()) for name in names)
+    kind = getattr(library, layout)
+    return library.sparse_compressed_tensor(*index, translate(value.values()), size, layout=kind)
+
+
 def oracle_tensor(value: Any) -> torch.Tensor:
-    """Flambeau's tensor as PyTorch's, contiguous."""
+    """Flambeau's tensor as PyTorch's; contiguous where it is strided."""
+    if value.layout is not flambeau.strided:
+        return sparse_copy(value.detach(), torch, oracle_tensor)
     plain = value.detach().contiguous()
     if plain.dtype == flambeau.bfloat16:
         return torch.from_numpy(plain.view(flambeau.int16).numpy().copy()).view(torch.bfloat16)
