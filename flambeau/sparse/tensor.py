@@ -447,7 +447,10 @@ def take_over(target: Any, source: Any) -> Any:
         zero = tensors.empty((), source.dtype, source.device)
         strides = (0,) * source.dim()
         tensors.set_geometry(target, zero.untyped_storage(), tuple(source.shape), strides, 0)
-    fill(target, source._kind, source._index, source._kept, source._unique)
+    values = source._kept
+    if target.requires_grad and target.is_leaf:  # without a graph: it stays the leaf it is
+        target._kept.data, values = values, target._kept
+    fill(target, source._kind, source._index, values, source._unique)
     return target
 
 
