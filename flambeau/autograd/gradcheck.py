@@ -616,11 +616,7 @@ def gradgradcheck(
         needs = f"Setting {name}=True requires check_rev_over_rev to be True"
         _require(check_rev_over_rev or not wanted, needs)
     arguments = _tuple(inputs)
-    if grad_outputs is None:
-        outputs = [o for o in _outputs(func, arguments) if o.requires_grad]
-        starts = tuple(_random_start(o, gen_non_contig_grad_outputs) for o in outputs)
-    else:
-        starts = _tuple(grad_outputs)
+    starts = _starts(func, arguments, grad_outputs, gen_non_contig_grad_outputs)
     gradients = _gradients(func, arguments, starts)
     batched = (check_batched_grad, False)
     checks = _Checks(
@@ -658,6 +654,16 @@ def _random_like(tensor: Tensor) -> Tensor:
         return torch.randn(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     options = {"dtype": tensor.dtype.to_real(), "device": tensor.device}
     return torch.complex(torch.randn(tensor.shape, **options), torch.randn(tensor.shape, **options))
+
+
+def _starts(
+    func: Callable[..., Any], inputs: Sequence[Any], given: Any, non_contiguous: bool
+) -> tuple[Tensor, ...]:
+    """What the first backward starts from: random where nothing is given."""
+    if given is not None:
+        return _tuple(given)
+    outputs = [o for o in _outputs(func, inputs) if o.requires_grad]
+    return tuple(_random_start(o, non_contiguous) for o in outputs)
 
 
 def _random_start(output: Tensor, non_contiguous: bool) -> Tensor:

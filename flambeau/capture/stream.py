@@ -577,8 +577,8 @@ def _unread_draws(drawn: Sequence[Node], results: Sequence[Node]) -> list[Node]:
     return [x for x in topological(drawn) if x.op == "random" and x not in read]
 
 
-def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -> Any:
-    """The Plan of a traced stream; compiled, it is kept under `name`."""
+def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:
+    """How many registers the Plan's program has, and what `_core.Plan` is made of."""
     from flambeau.core.specify import output_spec  # not needed for streams that are known
 
     graph = traced.graph
@@ -589,7 +589,6 @@ def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -
         guards = [program.register(g) for g in graph.guards]
     finally:
         pop_environment()
-    registers = len(program)
     spec: dict[str, Any] = {
         "name": "stream",
         "program": [tuple(map(int, step)) for step in program.instructions],
@@ -601,6 +600,13 @@ def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -
         "returns": "list",
         "backward": None if traced.gradient is None else traced.gradient | {"tuned": tuned},
     }
+    return len(program), spec
+
+
+def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -> Any:
+    """The Plan of a traced stream; compiled, it is kept under `name`."""
+    graph = traced.graph
+    registers, spec = _specification(traced, tuned)
 
     def keep(portable: dict[str, Any], kernels: list[tuple[Any, ...]]) -> None:
         kept, hints = spec, traced.trace.hints

@@ -334,6 +334,27 @@ def _conv_errors(count: int) -> Any:
 _ARGUMENTS = "Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1"
 
 
+def _conv_text(count: int) -> str:
+    sizes = ", ".join("3" * count)
+    return f"""Cross-correlation of the input with the weight over {count} dimension(s).
+
+    Shape: input `(N, C, {", ".join("DHW"[3 - count :])})` or without N, weight
+    `(O, C / groups, *kernel)`, bias `(O)` -> `(N, O, *out)`,
+    out = floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
+
+    Args:
+        padding: zeros on both sides; numbers, "valid" (none) or "same" (stride 1 only).
+        groups: channels are split into groups that do not see each other.
+
+    Raises:
+        RuntimeError: shapes, dtypes or numbers do not fit.
+
+    Example:
+        >>> torch.conv{count}d(torch.ones(1, 1, {sizes}), torch.ones(1, 1, {sizes})).item()
+        {3.0**count}
+    """
+
+
 def _define(count: int) -> Any:
     name = f"conv{count}d"
 
@@ -348,25 +369,7 @@ def _define(count: int) -> Any:
     ) -> Node:
         return _conv(name, input, weight, bias, stride, padding, dilation, groups)
 
-    places = "DHW"[3 - count :] if count < 3 else "DHW"
-    body.__doc__ = f"""Cross-correlation of the input with the weight over {count} dimension(s).
-
-    Shape: input `(N, C, {", ".join(places)})` or without N, weight `(O, C / groups, *kernel)`, bias
-    `(O)` -> `(N, O, *out)`, out = floor((size + 2 padding - dilation (kernel - 1) - 1) / stride)
-    + 1.
-
-    Args:
-        padding: zeros on both sides; numbers, "valid" (none) or "same" (stride 1 only).
-        groups: channels are split into groups that do not see each other.
-
-    Raises:
-        RuntimeError: shapes, dtypes or numbers do not fit.
-
-    Example:
-        >>> torch.{name}(torch.ones(1, 1, {", ".join("3" * count)}), torch.ones(1, 1, \
-{", ".join("3" * count)})).item()
-        {3.0**count}
-    """
+    body.__doc__ = _conv_text(count)
     definition = op(
         f"{name}({_ARGUMENTS}, int[] padding=0, int[] dilation=1, int groups=1) -> Tensor",
         where="torch nn.functional",
@@ -436,6 +439,18 @@ def _transposed_columns(x: Node, weight: Node, kernel: Sequence[int], groups: in
     return prims.permute(spread, order)
 
 
+def _check_output_padding(
+    name: str, extra: Sequence[int], strides: Sequence[int], steps: Sequence[int]
+) -> None:
+    for e, s, d in zip(extra, strides, steps, strict=True):
+        if e < 0 or e >= max(s, d):
+            raise RuntimeError(
+                f"[{name}] output padding must be smaller than either stride or dilation, but got "
+                f"output_padding: {list(extra)} stride: {list(strides)} dilation: {list(steps)}\n"
+                "hint: it only chooses among sizes the stride makes ambiguous"
+            )
+
+
 def _conv_transposed(
     name: str,
     x: Node,
@@ -457,13 +472,7 @@ def _conv_transposed(
     _check_types(name, x, weight, bias)
     _check_bias(name, weight, bias, weight.shape[1] * groups)
     _check_extents(name, x, weight, weight.shape[1])
-    for e, s, d in zip(extra, strides, steps, strict=True):
-        if e < 0 or e >= max(s, d):
-            raise RuntimeError(
-                f"[{name}] output padding must be smaller than either stride or dilation, but got "
-                f"output_padding: {list(extra)} stride: {list(strides)} dilation: {list(steps)}\n"
-                "hint: it only chooses among sizes the stride makes ambiguous"
-            )
+    _check_output_padding(name, extra, strides, steps)
     kernel = [static_size(k) for k in weight.shape[2:]]
     extents = _transposed_extents(x, kernel, strides, pads, extra, steps)
     if any(less(length, 1) for _, length in extents):
@@ -472,8 +481,7 @@ def _conv_transposed(
             "size per channel is too small\nhint: less padding"
         )
     if x.dtype in FLOATS:
-        size = [length for _, length in extents]
-        out = convolution_input(x, weight, size, strides, pads, steps, groups)
+        out = convolution_input(x, weight, [n for _, n in extents], strides, pads, steps, groups)
     else:
         out = _transposed_columns(x, weight, kernel, groups)
         for d in reversed(range(count)):

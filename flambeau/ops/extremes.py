@@ -75,6 +75,21 @@ def extreme_at(name: str, x: Node, axis: int) -> tuple[Node, Node]:
     return picked(value(x, axis), x, places, axis), places
 
 
+_TEXT = """The {word} element; over `dim` also its place; or of two tensors.
+
+    `{name}(x)` gives one element, `{name}(x, dim, keepdim)` the named pair (values, indices) with
+    the first place of each extreme, `{name}(x, y)` is `{both}`. NaN wins.
+
+    Raises:
+        RuntimeError: an empty tensor.
+        IndexError: a dimension out of range, or empty.
+
+    Example:
+        >>> torch.{name}(torch.tensor([3.0, 1.0, 3.0]), 0).indices
+        tensor({place})
+    """
+
+
 def _extreme(name: str, elementwise: OpDefinition) -> OpDefinition:
     def whole(self: Node) -> Node:
         _check_filled(name, self)
@@ -92,19 +107,8 @@ def _extreme(name: str, elementwise: OpDefinition) -> OpDefinition:
         return elementwise(self, other)
 
     word = "greatest" if name == "max" else "least"
-    whole.__doc__ = f"""The {word} element; over `dim` also its place; or of two tensors.
-
-    `{name}(x)` gives one element, `{name}(x, dim, keepdim)` the named pair (values, indices) with
-    the first place of each extreme, `{name}(x, y)` is `{elementwise.name}`. NaN wins.
-
-    Raises:
-        RuntimeError: an empty tensor.
-        IndexError: a dimension out of range, or empty.
-
-    Example:
-        >>> torch.{name}(torch.tensor([3.0, 1.0, 3.0]), 0).indices
-        tensor({0 if name == "max" else 1})
-    """
+    place = 0 if name == "max" else 1
+    whole.__doc__ = _TEXT.format(name=name, word=word, both=elementwise.name, place=place)
     definition = op(
         f"{name}(Tensor self) -> Tensor",
         promote="keep",

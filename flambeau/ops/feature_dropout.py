@@ -96,6 +96,23 @@ def _errors() -> Iterator[ErrorSample]:
 _CHANNELS = "Tensor input, float p=0.5, bool training=True, bool inplace=False"
 
 
+_TEXT = """Zeroes whole channels with probability p, scales the rest by 1 / (1 - p).
+
+    Shape: `(N, C, *)` with {count} spatial dimension(s){others}.
+
+    Args:
+        training: the input itself is returned when False.
+        inplace: writes into the input.
+
+    Raises:
+        ValueError: p is not in [0, 1].
+
+    Example:
+        >>> nn.functional.{name}(torch.ones({sizes}), 1.0).sum()
+        tensor(0.)
+    """
+
+
 def _define(count: int) -> None:
     name = f"dropout{count}d"
 
@@ -122,14 +139,9 @@ def _define(count: int) -> None:
         return result if batched else result.squeeze(0)
 
     body.__name__ = name
-    body.__doc__ = f"""Zeroes whole channels with probability p, scales the rest by 1 / (1 - p).
-
-    Shape: `(N, C, *)` with {count} spatial dimension(s)\
-{", or `(C, *)`" if count != 2 else "; a 3-D input is (N, C, L)"}.
-
-    Raises:
-        ValueError: p is not in [0, 1].
-    """
+    others = ", or `(C, *)`" if count != 2 else "; a 3-D input is (N, C, L)"
+    sizes = ", ".join("2" * (count + 2))
+    body.__doc__ = _TEXT.format(name=name, count=count, others=others, sizes=sizes)
     op(
         f"{name}({_CHANNELS}) -> Tensor",
         where=_F,

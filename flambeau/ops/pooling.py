@@ -325,6 +325,24 @@ def _max_errors(count: int) -> Any:
     return make
 
 
+_MAX_TEXT = """Maximum over each window of {count} dimension(s).
+
+    Shape: `(N, C, *S)` or `(C, *S)` -> sizes floor((S + 2 padding - dilation (kernel - 1) - 1) /
+    stride) + 1, rounded up under `ceil_mode`.
+
+    Args:
+        stride: kernel_size when None.
+        return_indices: also return the flat positions of the maxima (int64).
+
+    Raises:
+        RuntimeError: padding above half of the kernel, or an empty output.
+
+    Example:
+        >>> nn.functional.max_pool{count}d(torch.ones(1, {sizes}), 2).shape
+        torch.Size([1, {halves}])
+    """
+
+
 def _define_max(count: int) -> None:
     name = f"max_pool{count}d"
 
@@ -341,22 +359,9 @@ def _define_max(count: int) -> None:
         return definition(input, count, kernel_size, stride, padding, dilation, ceil_mode)
 
     body.__name__ = name
-    body.__doc__ = f"""Maximum over each window of {count} dimension(s).
-
-    Shape: `(N, C, *S)` or `(C, *S)` -> sizes floor((S + 2 padding - dilation (kernel - 1) - 1) /
-    stride) + 1, rounded up under `ceil_mode`.
-
-    Args:
-        stride: kernel_size when None.
-        return_indices: also return the flat positions of the maxima.
-
-    Raises:
-        RuntimeError: padding above half of the kernel, or an empty output.
-
-    Example:
-        >>> torch.max_pool1d(torch.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
-        tensor([[3., 2.]])
-    """
+    body.__doc__ = _MAX_TEXT.format(
+        count=count, sizes=", ".join("4" * (count + 1)), halves=", ".join("4" + "2" * count)
+    )
     for extra in ("", "_with_indices"):
         # The second name is how PyTorch spells the pair of results.
         chosen = body if not extra else _always_pair(body, name + extra)

@@ -66,18 +66,20 @@ def _middle_of_numbers(x: Node, axis: int) -> tuple[Node, Node]:
     return _at(values, places, prims.maximum(half, prims.zeros_like(half)), axis)
 
 
+def _median_of_all(name: str, x: Node, ignore_nan: bool) -> Node:
+    size = layout.numel(x.shape)
+    if layout.same(size, 0):
+        if CATEGORY[x.dtype] == 2:
+            return prims.full(NAN, (), x.dtype)
+        raise RuntimeError(f"[{name}] median of an empty tensor\nhint: it has no elements")
+    flat = prims.reshape(x, (size,))
+    value = prims.squeeze(_middle(flat, 0, ignore_nan)[0], 0)
+    return prims.with_derivative(value, flat, rule="shared")
+
+
 def _median(name: str, ignore_nan: bool) -> OpDefinition:
     def whole(self: Node) -> Node:
-        x = ordered(name, self)
-        size = layout.numel(x.shape)
-        if layout.same(size, 0):
-            if CATEGORY[self.dtype] == 2:
-                return prims.full(NAN, (), x.dtype)
-            raise RuntimeError(f"[{name}] median of an empty tensor\nhint: it has no elements")
-        flat = prims.reshape(x, (size,))
-        value = prims.squeeze(_middle(flat, 0, ignore_nan)[0], 0)
-        value = prims.with_derivative(value, flat, rule="shared")
-        return prims.cast(value, self.dtype)
+        return prims.cast(_median_of_all(name, ordered(name, self), ignore_nan), self.dtype)
 
     def with_dim(self: Node, dim: int, keepdim: bool) -> list[Node]:
         axis = checked_axis(name, self, dim)
@@ -257,16 +259,17 @@ def _interpolated(values: Node, q: Node, mode: str, ignore_nan: bool) -> Node:
     return prims.where(poisoned, prims.full_like(NAN, low), low)
 
 
-def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
-    def check(self: Node) -> None:
-        if self.dtype not in ("f32", "f64"):
-            raise RuntimeError(
-                f"[{name}] {name}() input tensor must be either float or double dtype\n"
-                "hint: convert to float32 first"
-            )
+def _check_quantile(name: str, x: Node) -> None:
+    if x.dtype not in ("f32", "f64"):
+        raise RuntimeError(
+            f"[{name}] {name}() input tensor must be either float or double dtype\n"
+            "hint: convert to float32 first"
+        )
 
+
+def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
     def number(self: Node, q: float, dim: int | None, keepdim: bool, interpolation: str) -> Node:
-        check(self)
+        _check_quantile(name, self)
         if not 0 <= q <= 1:
             raise RuntimeError(
                 f"[{name}] {name}() q must be in the range [0, 1] but got {q}\nhint: a fraction"
@@ -275,7 +278,7 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
         return _quantiles(name, self, node, dim, keepdim, interpolation, ignore_nan)
 
     def tensor(self: Node, q: Node, dim: int | None, keepdim: bool, interpolation: str) -> Node:
-        check(self)
+        _check_quantile(name, self)
         if q.dtype != self.dtype or q.ndim > 1:
             raise RuntimeError(
                 f"[{name}] {name}() q tensor must be same dtype as the input tensor, and a scalar "
@@ -297,12 +300,8 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
         tensor(2.)
     """
     rest = "int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
-    definition = op(
-        f"{name}(Tensor self, float q, {rest}",
-        samples=_quantile_samples,
-        errors=_quantile_errors,
-        dtypes="f32 f64",
-    )(number)
+    tests = {"samples": _quantile_samples, "errors": _quantile_errors, "dtypes": "f32 f64"}
+    definition = op(f"{name}(Tensor self, float q, {rest}", **tests)(number)
     return definition.overload(f"{name}.tensor(Tensor self, Tensor q, {rest}")(tensor)
 
 

@@ -80,6 +80,21 @@ def _errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(3), 2), IndexError, "Dimension out of range")
 
 
+_TEXT = """{text} of all elements, or over `dim`.
+
+    `correction` (default 1) is taken from the number of elements; `unbiased=False` means 0. A
+    standard deviation of 0 has gradient 0. Fewer elements than `correction` needs give NaN or inf.
+
+    Raises:
+        RuntimeError: an integer or bool tensor.
+        IndexError: a dimension out of range.
+
+    Example:
+        >>> len(torch.{name}(torch.tensor([1.0, 3.0]), 0, keepdim=True))
+        {results}
+    """
+
+
 def _spread(name: str, text: str, results: int, root: bool) -> OpDefinition:
     returns = "Tensor" if results == 1 else "(Tensor, Tensor)"
 
@@ -96,19 +111,7 @@ def _spread(name: str, text: str, results: int, root: bool) -> OpDefinition:
     def unbiased_over(self: Node, dim: Dims, unbiased: bool, keepdim: bool) -> Any:
         return run(self, dim, int(unbiased), keepdim)
 
-    unbiased_over.__doc__ = f"""{text} of all elements, or over `dim`.
-
-    `correction` (default 1) is taken from the number of elements; `unbiased=False` means 0. A
-    standard deviation of 0 has gradient 0. Fewer elements than `correction` needs give NaN or inf.
-
-    Raises:
-        RuntimeError: an integer or bool tensor.
-        IndexError: a dimension out of range.
-
-    Example:
-        >>> len(torch.{name}(torch.tensor([1.0, 3.0]), 0, keepdim=True))
-        {results}
-    """
+    unbiased_over.__doc__ = _TEXT.format(text=text, name=name, results=results)
     # In this order: a list of dims also takes numbers one by one, `var(0, False)` must not.
     definition = op(
         f"{name}.dim(Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False) -> {returns}",

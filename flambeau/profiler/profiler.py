@@ -72,38 +72,39 @@ def schedule(
         >>> [plan(step).name for step in range(5)]
         ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
     """
-    if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
-        raise AssertionError(
-            "[profiler] Invalid profiler schedule arguments: only active must be positive, the "
-            f"others not negative: got wait={wait}, warmup={warmup}, active={active}, "
-            f"repeat={repeat}, skip_first={skip_first}\nhint: schedule(wait=1, warmup=1, active=3)"
-        )
+    _check_schedule(active, wait=wait, warmup=warmup, repeat=repeat, skip_first=skip_first)
     if warmup == 0:
         warnings.warn(
             "[profiler] Profiler won't be using warmup, this can skew profiler results\n"
             "hint: warmup=1",
             stacklevel=2,
         )
-    cycle = wait + warmup + active
 
     def action(step: int) -> ProfilerAction:
         if step < 0:
             raise AssertionError(f"[profiler] step {step} is negative\nhint: steps count from 0")
         if step < skip_first:
             return ProfilerAction.NONE
-        step -= skip_first
-        if skip_first_wait:
-            step += wait
-        if repeat > 0 and step >= repeat * cycle:
-            return ProfilerAction.NONE
-        place = step % cycle
-        if place < wait:
+        step += (wait if skip_first_wait else 0) - skip_first
+        cycle, place = divmod(step, wait + warmup + active)
+        if place < wait or (repeat > 0 and cycle >= repeat):
             return ProfilerAction.NONE
         if place < wait + warmup:
             return ProfilerAction.WARMUP
-        return ProfilerAction.RECORD if place < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+        last = place == wait + warmup + active - 1
+        return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
 
     return action
+
+
+def _check_schedule(active: int, **others: int) -> None:
+    if active > 0 and min(others.values()) >= 0:
+        return
+    given = ", ".join(f"{name}={value}" for name, value in others.items())
+    raise AssertionError(
+        "[profiler] Invalid profiler schedule arguments: only active must be positive, the others "
+        f"not negative: got active={active}, {given}\nhint: schedule(wait=1, warmup=1, active=3)"
+    )
 
 
 def _always(_: int) -> ProfilerAction:

@@ -458,15 +458,7 @@ class Builder:
     def _call(self, body: list[k.Statement]) -> Call:
         axes = self.axes
         rows = tuple(self._extent(group) for group in axes.rows)
-        one: Size = 1
-        special = one
-        if self.domain.special:
-            special = self._rewrite(self.domain.special_extent)
-        if axes.form == "row":
-            inner, reduce = special, one
-        else:
-            inner = self._extent(axes.inner) if axes.inner else 1
-            reduce = special if axes.form in ("column", "scan") else one
+        inner, reduce = self._inner_and_reduced()
         sizes = list(self.sizes.arguments)
         chunked = not (axes.form == "map" and not rows)
         kernel = k.Kernel(
@@ -496,6 +488,14 @@ class Builder:
             self.domain.numel,
             self._traffic(),
         )
+
+    def _inner_and_reduced(self) -> tuple[Size, Size]:
+        """The extents of r and of k."""
+        special = self._rewrite(self.domain.special_extent) if self.domain.special else 1
+        if self.axes.form == "row":
+            return special, 1
+        inner = self._extent(self.axes.inner) if self.axes.inner else 1
+        return inner, special if self.axes.form in ("column", "scan") else 1
 
     def _traffic(self) -> list[int]:
         """See `Call`."""

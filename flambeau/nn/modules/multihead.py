@@ -53,12 +53,7 @@ class MultiheadAttention(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if embed_dim <= 0 or num_heads <= 0:
-            text = (
-                "embed_dim and num_heads must be greater than 0, got "
-                f"embed_dim={embed_dim} and num_heads={num_heads} instead"
-            )
-            raise ValueError(problem("MultiheadAttention", text, "give positive numbers"))
+        _check_positive(embed_dim, num_heads)
         super().__init__()
         self.embed_dim = embed_dim
         self.kdim = kdim if kdim is not None else embed_dim
@@ -139,17 +134,6 @@ class MultiheadAttention(Module):
         batched = query.dim() == 3
         if self.batch_first and batched:
             query, key, value = _sequence_first(query, key, value)
-        separate = not self._qkv_same_embed_dim
-        weights_of_projections = (
-            {
-                "use_separate_proj_weight": True,
-                "q_proj_weight": self.q_proj_weight,
-                "k_proj_weight": self.k_proj_weight,
-                "v_proj_weight": self.v_proj_weight,
-            }
-            if separate
-            else {}
-        )
         output, weights = F.multi_head_attention_forward(
             query,
             key,
@@ -170,11 +154,22 @@ class MultiheadAttention(Module):
             attn_mask=attn_mask,
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
-            **weights_of_projections,
+            **self._separate_weights(),
         )
         if self.batch_first and batched:
             return output.transpose(1, 0), weights
         return output, weights
+
+    def _separate_weights(self) -> dict[str, Any]:
+        """What says that keys or values have another width than queries."""
+        if self._qkv_same_embed_dim:
+            return {}
+        return {
+            "use_separate_proj_weight": True,
+            "q_proj_weight": self.q_proj_weight,
+            "k_proj_weight": self.k_proj_weight,
+            "v_proj_weight": self.v_proj_weight,
+        }
 
     def merge_masks(
         self, attn_mask: Any, key_padding_mask: Any, query: Any
@@ -195,6 +190,15 @@ class MultiheadAttention(Module):
                 padding = key_padding_mask.view(batch, 1, 1, length)
                 merged = merged + padding.expand(-1, self.num_heads, -1, -1)
         return merged, mask_type
+
+
+def _check_positive(embed_dim: int, num_heads: int) -> None:
+    if embed_dim <= 0 or num_heads <= 0:
+        text = (
+            "embed_dim and num_heads must be greater than 0, got "
+            f"embed_dim={embed_dim} and num_heads={num_heads} instead"
+        )
+        raise ValueError(problem("MultiheadAttention", text, "give positive numbers"))
 
 
 def _sequence_first(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:

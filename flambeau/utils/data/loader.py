@@ -103,9 +103,8 @@ class DataLoader:
             batch_size, drop_last = None, False
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler = self._default_sampler(shuffle) if sampler is None else sampler
-        if batch_size is not None and batch_sampler is None:
-            batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
-        self.batch_sampler = batch_sampler
+        batches = None if batch_size is None else BatchSampler(self.sampler, batch_size, drop_last)
+        self.batch_sampler = batches if batch_sampler is None else batch_sampler
         default = default_collate if self._auto_collation else default_convert
         self.collate_fn = default if collate_fn is None else collate_fn
         self._iterator: _WorkerIterator | None = None
