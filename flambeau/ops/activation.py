@@ -48,7 +48,13 @@ prims.register_rule(
 def relu6(input: Node) -> Node:  # noqa: A002 - PyTorch's name
     """min(max(x, 0), 6).
 
-    Shape: any.
+    Source: Krizhevsky, Convolutional Deep Belief Networks on CIFAR-10, 2010.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.relu6(torch.tensor([-2.0, 0.0, 3.0]) * 3)
+        tensor([0., 0., 6.])
     """
     inside = (input > 0) & (input < 6)
     value = prims.minimum(
@@ -75,6 +81,10 @@ def sigmoid(self: Node) -> Node:
     """1 / (1 + exp(-x)).
 
     Shape: any; integers become the default float dtype.
+
+    Example:
+        >>> torch.sigmoid(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([0.2689, 0.5000, 0.7311])
     """
     return prims.sigmoid(self)
 
@@ -89,11 +99,19 @@ def sigmoid(self: Node) -> Node:
 def gelu(self: Node, approximate: str) -> Node:
     """x Phi(x), Phi the normal distribution function; or its tanh approximation.
 
+    Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+
+    Shape: any -> the same; floating dtypes.
+
     Args:
         approximate: "none" or "tanh".
 
     Raises:
         RuntimeError: another value of `approximate`.
+
+    Example:
+        >>> F.gelu(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
     """
     if approximate == "none":
         return self * 0.5 * (prims.erf(self * SQRT_HALF) + 1.0)
@@ -116,7 +134,13 @@ def gelu(self: Node, approximate: str) -> Node:
 def silu(self: Node) -> Node:
     """x * sigmoid(x).
 
-    Shape: any.
+    Source: Elfwing et al., Sigmoid-Weighted Linear Units, 2018.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.silu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2384,  0.0000,  2.8577])
     """
     return self * prims.sigmoid(self)
 
@@ -130,7 +154,13 @@ def silu(self: Node) -> Node:
 def mish(self: Node) -> Node:
     """x * tanh(softplus(x)).
 
-    Shape: any.
+    Source: Misra, Mish, 2019.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.mish(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2525,  0.0000,  2.9865])
     """
     return self * prims.tanh(_softplus(self))
 
@@ -151,7 +181,11 @@ def _softplus(x: Node) -> Node:
 def softplus(self: Node, beta: Node, threshold: Node) -> Node:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.softplus(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0.1269, 0.6931, 3.0486])
     """
     b, limit = prims.constant(beta, self), prims.constant(threshold, self)
     scaled = self * b
@@ -169,7 +203,13 @@ def softplus(self: Node, beta: Node, threshold: Node) -> Node:
 def elu(self: Node, alpha: Node, scale: Node, input_scale: Node) -> Node:
     """scale * x for x > 0, else scale * alpha * (exp(input_scale * x) - 1).
 
-    Shape: any.
+    Source: Clevert et al., Exponential Linear Units, 2016.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.elu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
     """
     a, s, k = (prims.constant(v, self) for v in (alpha, scale, input_scale))
     zero = prims.full_like(0, self)
@@ -186,7 +226,13 @@ def elu(self: Node, alpha: Node, scale: Node, input_scale: Node) -> Node:
 def selu(self: Node) -> Node:
     """Self-normalising ELU with its two fixed constants.
 
-    Shape: any.
+    Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.selu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.5202,  0.0000,  3.1521])
     """
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     negative = prims.minimum(self, prims.full_like(0, self))
@@ -204,7 +250,13 @@ def selu(self: Node) -> Node:
 def celu(self: Node, alpha: Node) -> Node:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 
-    Shape: any.
+    Source: Barron, Continuously Differentiable Exponential Linear Units, 2017.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.celu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
     """
     a = prims.constant(alpha, self)
     zero = prims.full_like(0, self)
@@ -222,7 +274,13 @@ def celu(self: Node, alpha: Node) -> Node:
 def leaky_relu(self: Node, negative_slope: Node) -> Node:
     """x for x > 0, else negative_slope * x.
 
-    Shape: any.
+    Source: Maas et al., Rectifier Nonlinearities, 2013.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.leaky_relu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.0200,  0.0000,  3.0000])
     """
     return prims.where(self > 0, self, self * prims.constant(negative_slope, self))
 
@@ -236,8 +294,16 @@ def leaky_relu(self: Node, negative_slope: Node) -> Node:
 def prelu(self: Node, weight: Node) -> Node:
     """x for x > 0, else weight * x; one weight, or one per channel (dimension 1).
 
+    Source: He et al., Delving Deep into Rectifiers, 2015.
+
+    Shape: `(N, C, *)`, weight `(1)` or `(C)` -> the same.
+
     Raises:
         RuntimeError: the number of weights fits neither.
+
+    Example:
+        >>> F.prelu(torch.tensor([-2.0, 0.0, 3.0]), torch.tensor([0.25]))
+        tensor([-0.5000,  0.0000,  3.0000])
     """
     if weight.ndim > 1:
         raise RuntimeError("[prelu] weight must have at most 1 dimension\nhint: flatten it")
@@ -258,7 +324,11 @@ def prelu(self: Node, weight: Node) -> Node:
 def hardtanh(self: Node, min_val: Node, max_val: Node) -> Node:
     """x limited to [min_val, max_val]; no gradient outside and on the border.
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardtanh(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.,  0.,  1.])
     """
     low, high = prims.constant(min_val, self), prims.constant(max_val, self)
     inside = (self > low) & (self < high)
@@ -275,7 +345,13 @@ def hardtanh(self: Node, min_val: Node, max_val: Node) -> Node:
 def hardsigmoid(self: Node) -> Node:
     """relu6(x + 3) / 6.
 
-    Shape: any.
+    Source: Courbariaux et al., BinaryConnect, 2015.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardsigmoid(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0.1667, 0.5000, 1.0000])
     """
     return relu6(self + 3.0) / 6.0
 
@@ -289,7 +365,13 @@ def hardsigmoid(self: Node) -> Node:
 def hardswish(self: Node) -> Node:
     """x * relu6(x + 3) / 6.
 
-    Shape: any.
+    Source: Howard et al., Searching for MobileNetV3, 2019.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardswish(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.3333,  0.0000,  3.0000])
     """
     return self * relu6(self + 3.0) / 6.0
 
@@ -303,7 +385,11 @@ def hardswish(self: Node) -> Node:
 def softsign(input: Node) -> Node:  # noqa: A002
     """x / (1 + |x|).
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.softsign(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.6667,  0.0000,  0.7500])
     """
     return input / (prims.abs(input) + 1.0)
 
@@ -317,7 +403,11 @@ def softsign(input: Node) -> Node:  # noqa: A002
 def tanhshrink(input: Node) -> Node:  # noqa: A002
     """x - tanh(x).
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.tanhshrink(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.0360,  0.0000,  2.0049])
     """
     return input - prims.tanh(input)
 
@@ -333,7 +423,11 @@ def tanhshrink(input: Node) -> Node:  # noqa: A002
 def softshrink(self: Node, lambd: Node) -> Node:
     """x - lambd above lambd, x + lambd below -lambd, else 0.
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.softshrink(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.5000,  0.0000,  2.5000])
     """
     limit = prims.constant(lambd, self)
     zero = prims.full_like(0, self)
@@ -353,7 +447,11 @@ def softshrink(self: Node, lambd: Node) -> Node:
 def hardshrink(self: Node, lambd: Node) -> Node:
     """x where |x| > lambd, else 0.
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardshrink(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-2.,  0.,  3.])
     """
     limit = prims.constant(lambd, self)
     return prims.where(prims.abs(self) > limit, self, prims.full_like(0, self))
@@ -370,7 +468,11 @@ def hardshrink(self: Node, lambd: Node) -> Node:
 def threshold(self: Node, threshold: Node, value: Node) -> Node:
     """x where x > threshold, else value.
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.threshold(torch.tensor([-2.0, 0.0, 3.0]), 1.0, 9.0)
+        tensor([9., 9., 3.])
     """
     limit, other = prims.constant(threshold, self), prims.constant(value, self)
     return prims.where(self > limit, self, other)
@@ -385,7 +487,11 @@ def threshold(self: Node, threshold: Node, value: Node) -> Node:
 def logsigmoid(self: Node) -> Node:
     """log(sigmoid(x)).
 
-    Shape: any.
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.logsigmoid(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-2.1269, -0.6931, -0.0486])
     """
     return prims.minimum(self, prims.full_like(0, self)) - prims.log1p(prims.exp(-prims.abs(self)))
 
@@ -399,8 +505,16 @@ def logsigmoid(self: Node) -> Node:
 def glu(self: Node, dim: int) -> Node:
     """a * sigmoid(b), the two halves of x along `dim`.
 
+    Source: Dauphin et al., Gated Convolutional Networks, 2017.
+
+    Shape: `(*, 2 n, *)` -> `(*, n, *)`.
+
     Raises:
         RuntimeError: the size along `dim` is odd.
+
+    Example:
+        >>> F.glu(torch.tensor([2.0, 4.0, 0.0, 0.0]))
+        tensor([1., 2.])
     """
     axis = normalise_dim(dim, self.ndim, "glu")
     extent = self.shape[axis]
@@ -499,9 +613,15 @@ def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> N
 def functional_softmax(self: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:
     """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
 
+    Shape: any -> the same; floating dtypes, or integers with `dtype`.
+
     Args:
         dim: PyTorch's implicit choice when None.
         dtype: the input is cast to it first.
+
+    Example:
+        >>> F.softmax(torch.zeros(4), dim=0)
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     return _row_op(self, dim, dtype, "softmax", softmax_value)
 
@@ -526,13 +646,23 @@ def softmax(self: Node, dim: int, dtype: Any) -> Node:
 def functional_log_softmax(
     self: Node, dim: int | None, _stacklevel: int | None, dtype: Any
 ) -> Node:
-    """x - log(sum(exp(x))) along `dim`."""
+    """x - log(sum(exp(x))) along `dim`.
+
+    Example:
+        >>> F.log_softmax(torch.zeros(4), dim=0)
+        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
+    """
     return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
 
 
 @op("log_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", samples=_row_samples())
 def log_softmax(self: Node, dim: int, dtype: Any) -> Node:
-    """x - log(sum(exp(x))) along `dim`."""
+    """x - log(sum(exp(x))) along `dim`.
+
+    Example:
+        >>> torch.log_softmax(torch.zeros(4), dim=0)
+        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
+    """
     return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
 
 
@@ -542,5 +672,10 @@ def log_softmax(self: Node, dim: int, dtype: Any) -> Node:
     samples=_row_samples(),
 )
 def softmin(input: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:  # noqa: A002
-    """softmax(-x)."""
+    """softmax(-x).
+
+    Example:
+        >>> F.softmin(torch.zeros(4), dim=0)
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
     return _row_op(prims.neg(input), dim, dtype, "softmin", softmax_value)

@@ -43,6 +43,10 @@ def linear(input: Node, weight: Node, bias: Node | None) -> Node:  # noqa: A002
 
     Raises:
         RuntimeError: inner sizes or dtypes differ.
+
+    Example:
+        >>> F.linear(torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0]]), torch.tensor([0.5]))
+        tensor([11.5000])
     """
     inner = input.shape[-1] if input.ndim else 1
     if weight.ndim not in (1, 2) or not input.ndim or not same(inner, weight.shape[-1]):
@@ -216,6 +220,8 @@ def scaled_dot_product_attention(
 ) -> Node:
     """softmax(Q K^T * scale + mask) V.
 
+    Source: Vaswani et al., Attention Is All You Need, 2017.
+
     Shape: `(*, L, E)`, `(*, S, E)`, `(*, S, V)` -> `(*, L, V)`; with `enable_gqa` the heads of key
     and value (dimension -3) divide those of the query.
 
@@ -226,6 +232,11 @@ def scaled_dot_product_attention(
 
     Raises:
         RuntimeError: both a mask and `is_causal`.
+
+    Example:
+        >>> query, key, value = torch.zeros(1, 2, 4), torch.zeros(1, 3, 4), torch.ones(1, 3, 4)
+        >>> F.scaled_dot_product_attention(query, key, value)[0, 0]
+        tensor([1., 1., 1., 1.])
     """
     if is_causal and attn_mask is not None:
         raise RuntimeError(

@@ -284,7 +284,16 @@ def new_empty(
 def new_empty_strided(
     self: Any, size: Sequence[int], stride: Sequence[int], dtype: Any = None, **options: Any
 ) -> Any:
-    """An uninitialised tensor with these strides, of this one's dtype and device."""
+    """An uninitialised tensor with these strides, of this one's dtype and device.
+
+    Args:
+        size, stride: one number per dimension, in elements.
+        dtype, device: those of the tensor where None.
+
+    Example:
+        >>> torch.zeros(2).new_empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+    """
     kind = self.dtype if dtype is None else dtype
     return empty_strided(size, stride, dtype=kind, **{"device": self.device, **options})
 

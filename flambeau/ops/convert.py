@@ -362,7 +362,16 @@ def cpu(self: Any, memory_format: Any = None) -> Any:
     host=True,
 )
 def cuda(self: Any, device: Any = None, non_blocking: bool = False, **options: Any) -> Any:
-    """Raises AssertionError: this build has no CUDA devices."""
+    """Raises AssertionError: this build has no CUDA devices.
+
+    Raises:
+        AssertionError: always.
+
+    Example:
+        >>> torch.zeros(1).cuda()
+        Traceback (most recent call last):
+        AssertionError: [cuda] Torch not compiled with CUDA enabled...
+    """
     raise AssertionError(
         "[cuda] Torch not compiled with CUDA enabled\nhint: test torch.cuda.is_available() first"
     )

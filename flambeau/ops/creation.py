@@ -313,7 +313,12 @@ with_requires_grad(
 def range_(
     start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, **options: Any
 ) -> Any:
-    """Numbers from start to end, end included, in the default float dtype; use `arange`."""
+    """Numbers from start to end, end included, in the default float dtype; use `arange`.
+
+    Example:
+        >>> torch.range(1, 3)
+        tensor([1., 2., 3.])
+    """
     warnings.warn(
         "torch.range is deprecated and will be removed in a future release because its behavior "
         "is inconsistent with Python's range builtin. Instead, use torch.arange, which produces "

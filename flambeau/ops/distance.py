@@ -151,6 +151,10 @@ def pairwise_distance(x1: Node, x2: Node, p: float, eps: Any, keepdim: bool) -> 
 
     Raises:
         RuntimeError: the shapes do not broadcast.
+
+    Example:
+        >>> torch.pairwise_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
+        tensor([5.0000])
     """
     a, b = _both(x1, x2, "pairwise_distance")
     difference = a - b
@@ -190,6 +194,10 @@ def cosine_embedding_loss(
 
     Raises:
         RuntimeError: ranks that do not fit.
+
+    Example:
+        >>> F.cosine_embedding_loss(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.0]))
+        tensor(1.)
     """
     if target.ndim > 1:
         raise RuntimeError(
@@ -243,12 +251,18 @@ def triplet_margin_loss(
 ) -> Node:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), d the p-distance.
 
+    Source: Balntas et al., Learning Local Feature Descriptors with Triplets, 2016.
+
     Args:
         swap: use d(positive, negative) where it is smaller than d(anchor, negative).
 
     Raises:
         RuntimeError: different ranks.
         ValueError: the margin is not positive.
+
+    Example:
+        >>> F.triplet_margin_loss(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2))
+        tensor(1.)
     """
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(
@@ -295,6 +309,11 @@ def triplet_margin_with_distance_loss(
 
     Raises:
         ValueError: an unknown reduction or a margin that is not positive.
+
+    Example:
+        >>> x = torch.zeros(1, 2)
+        >>> F.triplet_margin_with_distance_loss(x, x, x)
+        tensor(1.)
     """
     kind = reduction_of("triplet_margin_with_distance_loss", None, None, reduction)
     if margin <= 0:
@@ -368,6 +387,10 @@ def multi_margin_loss(
     Raises:
         ValueError: p is neither 1 nor 2.
         RuntimeError: the target does not fit, or names no class (found when the call runs).
+
+    Example:
+        >>> F.multi_margin_loss(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([2]))
+        tensor(0.5000)
     """
     if p not in (1, 2):
         raise ValueError("[multi_margin_loss] only p == 1 and p == 2 supported\nhint: p=1")
@@ -418,6 +441,10 @@ def multilabel_margin_loss(
 
     Raises:
         RuntimeError: the shapes differ; a label names no class, found when the call runs.
+
+    Example:
+        >>> F.multilabel_margin_loss(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([[2, -1, 0]]))
+        tensor(0.5000)
     """
     if input.ndim > 2 or not same_sizes(input.shape, target.shape):
         raise RuntimeError(
@@ -477,6 +504,10 @@ def multilabel_soft_margin_loss(
 
     Raises:
         RuntimeError: the shapes do not broadcast.
+
+    Example:
+        >>> F.multilabel_soft_margin_loss(torch.zeros(1, 3), torch.ones(1, 3))
+        tensor(0.6931)
     """
     x, t = _both(input, prims.cast(target, input.dtype), "multilabel_soft_margin_loss")
     tail = prims.log1p(prims.exp(-prims.abs(x)))
@@ -586,6 +617,10 @@ def pdist(input: Node, p: float) -> Node:  # noqa: A002
 
     Raises:
         RuntimeError: another rank, or a negative p.
+
+    Example:
+        >>> torch.pdist(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+        tensor([5.])
     """
     if input.ndim != 2 or p < 0:
         raise RuntimeError(

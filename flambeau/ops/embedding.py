@@ -212,8 +212,20 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:  # noqa: A0
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.
 
+    Source: Srivastava et al., Dropout, 2014.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        training: the input itself is returned when False.
+        inplace: writes into the input.
+
     Raises:
         ValueError: p is not in [0, 1].
+
+    Example:
+        >>> F.dropout(torch.ones(3), p=0.5, training=False)
+        tensor([1., 1., 1.])
     """
     if not 0.0 <= p <= 1.0:
         raise ValueError(

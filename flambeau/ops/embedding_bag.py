@@ -250,6 +250,10 @@ def embedding_bag(
         ValueError: ranks, offsets or mode that do not fit.
         IndexError: an index is outside of the table.
         NotImplementedError: max_norm, scale_grad_by_freq, sparse.
+
+    Example:
+        >>> F.embedding_bag(torch.tensor([[0, 1]]), torch.tensor([[1.0], [3.0]]))
+        tensor([[2.]])
     """
     _check_options(input, mode, per_sample_weights, max_norm, scale_grad_by_freq, sparse)
     _check_offsets(input, offsets)

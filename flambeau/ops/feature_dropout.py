@@ -172,10 +172,16 @@ def alpha_dropout(
 ) -> Any:
     """Dropout that keeps mean 0 and variance 1 of SELU activations.
 
+    Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
     Shape: any.
 
     Raises:
         ValueError: p is not in [0, 1].
+
+    Example:
+        >>> F.alpha_dropout(torch.ones(2), training=False)
+        tensor([1., 1.])
     """
     _checked("alpha_dropout", p)
     return _applied(input, p, training, inplace, random_alpha_dropout, False)
@@ -201,6 +207,10 @@ def feature_alpha_dropout(
     Raises:
         ValueError: p is not in [0, 1].
         RuntimeError: fewer than 2 dimensions, in training.
+
+    Example:
+        >>> F.feature_alpha_dropout(torch.ones(1, 2, 3), training=False).shape
+        torch.Size([1, 2, 3])
     """
     _checked("feature_alpha_dropout", p)
     if training and 0.0 < p and input.numel() and input.ndim < 2:

@@ -30,19 +30,34 @@ def manual_seed(seed: int) -> Any:
 
 @op("seed() -> Tensor", where="torch", host=True)
 def seed() -> int:
-    """Seeds the default generator from the system's entropy; returns the seed."""
+    """Seeds the default generator from the system's entropy; returns the seed.
+
+    Example:
+        >>> torch.seed() == torch.initial_seed()
+        True
+    """
     return int(tensors.default_generator.seed())
 
 
 @op("initial_seed() -> Tensor", where="torch", host=True)
 def initial_seed() -> int:
-    """The seed that the default generator's stream started from."""
+    """The seed that the default generator's stream started from.
+
+    Example:
+        >>> torch.manual_seed(7).initial_seed()
+        7
+    """
     return int(tensors.default_generator.initial_seed())
 
 
 @op("get_rng_state() -> Tensor", where="torch", host=True)
 def get_rng_state() -> Any:
-    """State of the default generator: 5056 bytes, exchangeable with PyTorch's."""
+    """State of the default generator: 5056 bytes, exchangeable with PyTorch's.
+
+    Example:
+        >>> torch.get_rng_state().shape
+        torch.Size([5056])
+    """
     return tensors.default_generator.get_state()
 
 
@@ -52,5 +67,12 @@ def set_rng_state(new_state: Any) -> None:
 
     Raises:
         RuntimeError: not the bytes of a state.
+
+    Example:
+        >>> state = torch.get_rng_state()
+        >>> first = torch.rand(2)
+        >>> torch.set_rng_state(state)
+        >>> torch.equal(torch.rand(2), first)
+        True
     """
     tensors.default_generator.set_state(new_state)

@@ -15,7 +15,7 @@ from flambeau.core.definition import op
 from flambeau.ops import views
 
 
-def _define(name: str, definition: Any) -> None:
+def _define(name: str, definition: Any, example: tuple[str, list[int]]) -> None:
     def body(self: Any, *args: Any, **options: Any) -> Any:
         return tensors.take_over(self, definition(self, *args, **options))
 
@@ -24,20 +24,24 @@ def _define(name: str, definition: Any) -> None:
 
     Raises:
         RuntimeError: a leaf that requires a gradient.
+
+    Example:
+        >>> torch.zeros(2, 3).{name}_({example[0]}).shape
+        torch.Size({example[1]})
     """
     op(f"{name}_(Tensor! self) -> Tensor", where="method", host=True)(body)
 
 
-for _definition in (
-    views.squeeze,
-    views.unsqueeze,
-    views.t,
-    views.transpose,
-    views.swapaxes,
-    views.swapdims,
-    views.as_strided,
+for _definition, _example in (
+    (views.squeeze, ("", [2, 3])),
+    (views.unsqueeze, ("0", [1, 2, 3])),
+    (views.t, ("", [3, 2])),
+    (views.transpose, ("0, 1", [3, 2])),
+    (views.swapaxes, ("0, 1", [3, 2])),
+    (views.swapdims, ("0, 1", [3, 2])),
+    (views.as_strided, ("(3,), (2,)", [3])),
 ):
-    _define(_definition.name, _definition)
+    _define(_definition.name, _definition, _example)
 
 
 def _row_major(sizes: Sequence[int]) -> list[int]:
@@ -78,7 +82,15 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
 
 @op("resize_as_(Tensor! self, Tensor the_template) -> Tensor", where="method", host=True)
 def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
-    """`resize_` to the sizes of another tensor."""
+    """`resize_` to the sizes of another tensor.
+
+    Raises:
+        RuntimeError: a tensor that requires a gradient.
+
+    Example:
+        >>> torch.zeros(2).resize_as_(torch.zeros(3, 4)).shape
+        torch.Size([3, 4])
+    """
     return resize_(self, tuple(the_template.shape))
 
 
@@ -98,6 +110,10 @@ def set_(
 
     Raises:
         RuntimeError: a geometry that leaves the memory, or a tensor of another dtype.
+
+    Example:
+        >>> torch.zeros(2).set_(torch.ones(3))
+        tensor([1., 1., 1.])
     """
     if source is None:
         source = tensors.empty((0,), self.dtype, self.device)

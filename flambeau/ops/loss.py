@@ -8,12 +8,13 @@ PyTorch reads them. Formulas: Szegedy et al. 2016 (label smoothing), Huber 1964,
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.layout import same
-from flambeau.core.samples import T, sample
+from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.activation import log_softmax_value
 from flambeau.ops.common import shown
@@ -100,7 +101,15 @@ def mse_loss(
 ) -> Node:
     """(input - target)^2.
 
-    Shape: broadcastable.
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
+    Example:
+        >>> F.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(2.5000)
     """
     difference = input - target
     value = difference * difference
@@ -126,7 +135,15 @@ def l1_loss(
 ) -> Node:
     """|input - target|.
 
-    Shape: broadcastable.
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
+    Example:
+        >>> F.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(1.5000)
     """
     value = prims.abs(input - target)
     return weighted(value, weight, reduction_of("l1_loss", size_average, reduce, reduction))
@@ -151,8 +168,20 @@ def smooth_l1_loss(
 ) -> Node:
     """d^2 / (2 beta) for |d| < beta, else |d| - beta / 2.
 
+    Source: Girshick, Fast R-CNN, 2015.
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
     Raises:
         RuntimeError: beta is negative.
+
+    Example:
+        >>> F.smooth_l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(1.)
     """
     if beta < 0:
         raise RuntimeError("[smooth_l1_loss] does not support negative values for beta")
@@ -183,8 +212,20 @@ def huber_loss(
 ) -> Node:
     """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2).
 
+    Source: Huber, Robust Estimation of a Location Parameter, 1964.
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
     Raises:
         RuntimeError: delta is not positive.
+
+    Example:
+        >>> F.huber_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(1.)
     """
     if delta <= 0:
         raise RuntimeError("[huber_loss] does not support non-positive values for delta")
@@ -213,8 +254,18 @@ def binary_cross_entropy(
 ) -> Node:
     """-(t log p + (1 - t) log(1 - p)), logarithms not below -100.
 
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
     Raises:
         ValueError: the shapes differ.
+
+    Example:
+        >>> F.binary_cross_entropy(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
+        tensor(0.6931)
     """
     _same_shape("binary_cross_entropy", input, target)
     floor = prims.full_like(-100.0, input)
@@ -266,6 +317,10 @@ def binary_cross_entropy_with_logits(
 
     Raises:
         ValueError: the shapes differ.
+
+    Example:
+        >>> F.binary_cross_entropy_with_logits(torch.zeros(2), torch.tensor([0.0, 1.0]))
+        tensor(0.6931)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
     log_sigmoid = prims.minimum(input, prims.full_like(0, input)) - prims.log1p(
@@ -296,6 +351,18 @@ def kl_div(
 ) -> Node:
     """t (log t - input), input being log-probabilities; "batchmean" divides the sum by the
     batch.
+
+    Source: Kullback and Leibler, On Information and Sufficiency, 1951.
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        reduction: "none", "mean", "sum", or "batchmean" (the formula's own).
+        log_target: whether the target is logarithms, too.
+
+    Example:
+        >>> F.kl_div(torch.zeros(2), torch.ones(2), reduction="sum")
+        tensor(0.)
     """
     if log_target:
         value = prims.exp(target) * (target - input)
@@ -401,6 +468,10 @@ def nll_loss(
     Raises:
         IndexError: a class is outside [0, C), found when the call runs.
         RuntimeError, ValueError: shapes or dtypes do not fit.
+
+    Example:
+        >>> F.nll_loss(torch.tensor([[-0.5, -2.0]]), torch.tensor([1]))
+        tensor(2.)
     """
     _check_classes("nll_loss", input, target)
     value, factor = _picked(input, target, weight, ignore_index)
@@ -433,6 +504,10 @@ def cross_entropy(
     Raises:
         IndexError: a class is outside [0, C), found when the call runs.
         RuntimeError, ValueError: shapes, dtypes or `label_smoothing` do not fit.
+
+    Example:
+        >>> F.cross_entropy(torch.zeros(1, 4), torch.tensor([2]))
+        tensor(1.3863)
     """
     kind = reduction_of("cross_entropy", size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -492,7 +567,18 @@ def soft_margin_loss(
     reduce: bool | None,
     reduction: str,
 ) -> Node:
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)).
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
+    Example:
+        >>> F.soft_margin_loss(torch.zeros(2), torch.tensor([1.0, -1.0]))
+        tensor(0.6931)
+    """
     value = prims.log1p(prims.exp(-target * input))
     return reduced(value, reduction_of("soft_margin_loss", size_average, reduce, reduction))
 
@@ -511,7 +597,18 @@ def hinge_embedding_loss(
     reduce: bool | None,
     reduction: str,
 ) -> Node:
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """input where target is 1, max(0, margin - input) where it is -1.
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
+    Example:
+        >>> F.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1.0, -1.0]))
+        tensor(0.5000)
+    """
     zero = prims.full_like(0, input)
     far = prims.maximum(margin - input, zero)
     one = prims.full_like(1, target)
@@ -537,7 +634,27 @@ def margin_ranking_loss(
     reduce: bool | None,
     reduction: str,
 ) -> Node:
-    """max(0, -target (input1 - input2) + margin)."""
+    """max(0, -target (input1 - input2) + margin).
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
+    Raises:
+        RuntimeError: tensors of different ranks.
+
+    Example:
+        >>> F.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
+        tensor(2.)
+    """
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "[margin_ranking_loss] All input tensors should have same dimension but got sizes: "
+            f"input1: {shown(input1.shape)}, input2: {shown(input2.shape)}, target: "
+            f"{shown(target.shape)}\nhint: unsqueeze what lacks a dimension"
+        )
     value = -target * (input1 - input2) + margin
     value = prims.maximum(value, prims.full_like(0, value))
     return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
@@ -560,7 +677,19 @@ def poisson_nll_loss(
     reduce: bool | None,
     reduction: str,
 ) -> Node:
-    """exp(input) - target * input, with Stirling's term when `full`."""
+    """exp(input) - target * input, with Stirling's term when `full`.
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+        log_input: False: the input is the rate itself, and its logarithm is taken of input + eps.
+
+    Example:
+        >>> F.poisson_nll_loss(torch.zeros(2), torch.ones(2))
+        tensor(1.)
+    """
     value = (
         prims.exp(input) - target * input if log_input else input - target * prims.log(input + eps)
     )
@@ -570,12 +699,29 @@ def poisson_nll_loss(
     return reduced(value, reduction_of("poisson_nll_loss", size_average, reduce, reduction))
 
 
+def _gaussian_samples() -> Iterator[Sample]:
+    yield sample(T(5), T(5), T(5, low=0.1))
+    yield sample(T(2, 3), T(2, 3), T(2, low=0.1))
+    yield sample(T(5), T(5), 0.5)
+
+
+def _gaussian_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(5), T(5), T(3, low=0.1)), ValueError, "var is of incorrect size")
+    negative = T(2, values=[1.0, -1.0], dtype="f32")
+    yield ErrorSample(sample(T(2), T(2), negative), ValueError, "var has negative entry/entries")
+
+
 @op(
-    "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float eps=1e-06, "
-    "str reduction='mean') -> Tensor",
+    "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, "
+    "float eps=1e-06, str reduction='mean') -> Tensor",
     where=_F,
-    promote="keep",
-    samples=lambda: iter((sample(T(5), T(5), T(5, low=0.1)),)),
+    promote="float",
+    layout="contiguous",
+    inplace=False,
+    out=False,
+    runtime="var",
+    samples=_gaussian_samples,
+    errors=_gaussian_errors,
 )
 def gaussian_nll_loss(
     input: Node,  # noqa: A002
@@ -585,9 +731,22 @@ def gaussian_nll_loss(
     eps: float,
     reduction: str,
 ) -> Node:
-    """(log var + (input - target)^2 / var) / 2, var not below eps."""
-    if var.ndim == input.ndim - 1:
-        var = prims.unsqueeze(var, -1)
+    """(log var + (input - target)^2 / var) / 2, var not below eps.
+
+    Source: Nix and Weigend, Estimating the Mean and Variance, 1994.
+
+    Shape: input and target broadcast together -> `()`, or their shape under "none"; `var` as the
+    input, without its last dimension, or with one dimension of size 1.
+
+    Raises:
+        ValueError: `var` has another size, or a negative element (found when the call runs);
+            another reduction.
+
+    Example:
+        >>> F.gaussian_nll_loss(torch.zeros(2), torch.ones(2), torch.ones(2))
+        tensor(0.5000)
+    """
+    var = _checked_variance(input, var)
     floor = prims.stop_gradient(prims.maximum(var, prims.full_like(eps, var)))
     safe = prims.with_derivative(floor, var, rule="straight")
     value = (prims.log(safe) + (input - target) * (input - target) / safe) * 0.5
@@ -595,4 +754,22 @@ def gaussian_nll_loss(
     return reduced(value, reduction_of("gaussian_nll_loss", None, None, reduction))
 
 
+def _checked_variance(x: Node, var: Node) -> Node:
+    """`var` as it broadcasts to `x`; a negative element raises when the call runs."""
+    if var.op == "scalar":
+        var = prims.broadcast_to(prims.cast(var, x.dtype), x.shape)
+    elif var.ndim == x.ndim - 1 and all(map(same, x.shape, var.shape)):
+        var = prims.unsqueeze(var, -1)
+    differing = [n for m, n in zip(x.shape, var.shape, strict=False) if not same(m, n)]
+    if var.ndim != x.ndim or not (not differing or (len(differing) == 1 and same(differing[0], 1))):
+        raise ValueError(
+            f"[gaussian_nll_loss] var is of incorrect size: {shown(var.shape)} for an input of "
+            f"{shown(x.shape)}\nhint: one variance per element, or one for a dimension"
+        )
+    negative = prims.cast(var < 0, "i64")
+    zero = prims.check_index(negative, 1, "gaussian_nll_loss", _NEGATIVE)
+    return var + prims.cast(zero, var.dtype)
+
+
+_NEGATIVE = "value:[gaussian_nll_loss] var has negative entry/entries\nhint: pass variances"
 prims.register_rule("straight", lambda grad, out, x: (grad,))

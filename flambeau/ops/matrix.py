@@ -459,12 +459,21 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
     def scaled(self: Node, left: Node, right: Node, beta: Value, alpha: Value) -> Node:
         return _scaled_sum(name, self, product_of(self, left, right), beta, alpha)
 
+    one = {shape: f"torch.ones{shape}" for shape in _SHAPES[name]}
+    whole, left, right = (one[shape] for shape in _SHAPES[name][:3])
     plain.__doc__ = f"""`beta * self + alpha * {text}`; `self` broadcasts to the product.
 
-    beta 0 leaves `self` out, even where it is NaN.
+    beta 0 leaves `self` out, even where it is NaN. Half types are added in float32.
+
+    Args:
+        beta, alpha: numbers, 1 by default; integers for tensors of integers.
 
     Raises:
         RuntimeError: ranks, inner sizes or dtypes do not fit.
+
+    Example:
+        >>> torch.{name}({whole}, {left}, {right}).shape
+        torch.Size({list(_SHAPES[name][0])})
     """
     tensors = f"Tensor self, Tensor {first}, Tensor {second}"
     definition = op(

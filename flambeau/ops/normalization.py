@@ -123,12 +123,18 @@ def layer_norm(
 ) -> Node:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions (biased variance).
 
+    Source: Ba et al., Layer Normalization, 2016.
+
     Args:
         normalized_shape: sizes of the last dimensions.
         weight, bias: of that shape.
 
     Raises:
         RuntimeError: the shapes do not fit.
+
+    Example:
+        >>> torch.layer_norm(torch.tensor([1.0, 3.0]), (2,))
+        tensor([-1.0000,  1.0000])
     """
     return layer_normalised(input, normalized_shape, weight, bias, eps)[0]
 
@@ -167,8 +173,14 @@ def rms_norm(
 ) -> Node:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimensions.
 
+    Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
+
     Args:
         eps: the machine epsilon of the compute dtype when None.
+
+    Example:
+        >>> torch.rms_norm(torch.tensor([3.0, 3.0]), (2,))
+        tensor([1., 1.])
     """
     dims = _check_shape("rms_norm", input, normalized_shape)
     epsilon = eps if eps is not None else (2.0**-52 if input.dtype == "f64" else 2.0**-23)
@@ -216,8 +228,16 @@ def group_norm(
 ) -> Node:
     """Layer norm over each of `num_groups` groups of channels (dimension 1) and all positions.
 
+    Source: Wu and He, Group Normalization, 2018.
+
+    Shape: `(N, C, *)`, weight and bias `(C)` -> the same.
+
     Raises:
         RuntimeError: the channels do not divide by the groups.
+
+    Example:
+        >>> torch.group_norm(torch.tensor([[[1.0, 3.0]]]), 1)
+        tensor([[[-1.0000,  1.0000]]])
     """
     return group_normalised(input, num_groups, weight, bias, eps)[0]
 
@@ -302,8 +322,16 @@ def instance_norm(
 ) -> Node:
     """Each channel of each sample normalised over its positions.
 
+    Source: Ulyanov et al., Instance Normalization, 2016.
+
+    Shape: `(N, C, *)`, weight and bias `(C)` -> the same.
+
     Raises:
         NotImplementedError: running statistics are given (use batch_norm on a reshaped input).
+
+    Example:
+        >>> F.instance_norm(torch.tensor([[[1.0, 3.0]]]))
+        tensor([[[-1.0000,  1.0000]]])
     """
     if running_mean is not None or not use_input_stats:
         raise NotImplementedError(
@@ -453,6 +481,10 @@ def batch_norm(
 ) -> Any:
     """Normalises each channel (dimension 1) over batch and positions; updates running statistics.
 
+    Source: Ioffe and Szegedy, Batch Normalization, 2015.
+
+    Shape: `(N, C, *)`, all others `(C)` -> the same.
+
     Raises:
         ValueError: training with a single value per channel, or an eps that is not positive.
         RuntimeError: statistics of another number of channels, or none in evaluation.
@@ -482,7 +514,17 @@ def batch_norm(
     samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
 )
 def normalize(input: Node, p: float, dim: int, eps: float) -> Node:  # noqa: A002
-    """x / max(norm_p(x), eps) along `dim`."""
+    """x / max(norm_p(x), eps) along `dim`.
+
+    Shape: any -> the same; floating dtypes.
+
+    Raises:
+        IndexError: a dimension out of range.
+
+    Example:
+        >>> F.normalize(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
     from flambeau.ops.linalg_norms import vector_norm
 
     axis = normalise_dim(dim, input.ndim, "normalize")

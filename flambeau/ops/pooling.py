@@ -325,6 +325,11 @@ def _max_errors(count: int) -> Any:
     return make
 
 
+def _example(count: int) -> tuple[str, str]:
+    """Sizes of an image for a docstring, and of its halves."""
+    return ", ".join(["1", *"4" * (count + 1)]), ", ".join(["1", "4", *"2" * count])
+
+
 _MAX_TEXT = """Maximum over each window of {count} dimension(s).
 
     Shape: `(N, C, *S)` or `(C, *S)` -> sizes floor((S + 2 padding - dilation (kernel - 1) - 1) /
@@ -338,8 +343,8 @@ _MAX_TEXT = """Maximum over each window of {count} dimension(s).
         RuntimeError: padding above half of the kernel, or an empty output.
 
     Example:
-        >>> nn.functional.max_pool{count}d(torch.ones(1, {sizes}), 2).shape
-        torch.Size([1, {halves}])
+        >>> nn.functional.max_pool{count}d(torch.ones({example}), 2).shape
+        torch.Size([{halved}])
     """
 
 
@@ -359,9 +364,8 @@ def _define_max(count: int) -> None:
         return definition(input, count, kernel_size, stride, padding, dilation, ceil_mode)
 
     body.__name__ = name
-    body.__doc__ = _MAX_TEXT.format(
-        count=count, sizes=", ".join("4" * (count + 1)), halves=", ".join("4" + "2" * count)
-    )
+    example, halved = _example(count)
+    body.__doc__ = _MAX_TEXT.format(count=count, example=example, halved=halved)
     for extra in ("", "_with_indices"):
         # The second name is how PyTorch spells the pair of results.
         chosen = body if not extra else _always_pair(body, name + extra)
@@ -379,7 +383,15 @@ def _always_pair(body: Any, name: str) -> Any:
         return body(input, *args[:5], return_indices=True, **options)
 
     pair.__name__ = name
-    pair.__doc__ = f"`{name.removesuffix('_with_indices')}` with the positions of the maxima."
+    plain = name.removesuffix("_with_indices")
+    count = int(plain[-2])
+    pair.__doc__ = f"""`{plain}` with the positions of the maxima, as its `return_indices=True`.
+
+    Example:
+        >>> values, places = nn.functional.{name}(torch.ones(1, {", ".join("4" * (count + 1))}), 2)
+        >>> places.dtype
+        torch.int64
+    """
     return pair
 
 
@@ -500,6 +512,7 @@ def _define_average(count: int) -> None:
         numbers_ = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return average(name, input, count, *numbers_)
 
+    example, halved = _example(count)
     body.__doc__ = f"""Mean over each window of {count} dimension(s).
 
     Shape: `(N, C, *S)` or `(C, *S)` -> sizes floor((S + 2 padding - kernel) / stride) + 1, rounded
@@ -511,6 +524,10 @@ def _define_average(count: int) -> None:
 
     Raises:
         RuntimeError: padding above half of the kernel, or an empty output.
+
+    Example:
+        >>> nn.functional.{name}(torch.ones({example}), 2).shape
+        torch.Size([{halved}])
     """
     extra = "" if count == 1 else ", int? divisor_override=None"
     op(
@@ -556,12 +573,20 @@ def _define_lp(count: int) -> None:
         total = prims.sign(mean) * positive * float(math.prod(kernel))
         return prims.pow(total, _like(1.0 / norm_type, total))
 
+    example, halved = _example(count)
     body.__doc__ = f"""(sum of x^p)^(1/p) over each window of {count} dimension(s).
 
     Shape: as `avg_pool{count}d`.
 
     Args:
         norm_type: p.
+
+    Raises:
+        RuntimeError: an empty output.
+
+    Example:
+        >>> nn.functional.{name}(torch.ones({example}), 2, 2).shape
+        torch.Size([{halved}])
     """
     op(
         f"{name}(Tensor input, float norm_type, int[] kernel_size, int[]? stride=None, "
@@ -739,12 +764,21 @@ def _define_adaptive(count: int) -> None:
         return chosen(input, _frozen(output_size), count)
 
     mean.__name__, maximum.__name__ = average_name, max_name
+    example, halved = _example(count)
     shapes = """Window i covers the elements floor(i S / out) up to ceil((i + 1) S / out).
 
     Shape: `(N, C, *S)` or `(C, *S)` -> the same with sizes `output_size` (None keeps one).
+
+    Raises:
+        RuntimeError: another rank, or a size that is not positive.
+
+    Example:
+        >>> nn.functional.{name}(torch.ones({example}), 2).shape
+        torch.Size([{halved}])
     """
-    mean.__doc__ = "Means of windows that divide each dimension evenly.\n\n    " + shapes
-    maximum.__doc__ = "Maxima of windows that divide each dimension evenly.\n\n    " + shapes
+    for body, word in ((mean, "Means"), (maximum, "Maxima")):
+        text = f"{word} of windows that divide each dimension evenly.\n\n    {shapes}"
+        body.__doc__ = text.format(name=body.__name__, example=example, halved=halved)
     homes = f"torch {_F}" if count == 1 else _F
     signature = "(Tensor input, object output_size"
     samples = _adaptive_samples(count)

@@ -35,29 +35,34 @@ def is_tensor(obj: Any) -> bool:
     return tensors.is_tensor(obj)
 
 
-def _define_query(name: str, text: str) -> None:
+def _define_query(name: str, text: str, shown: str) -> None:
     def body(input: Any) -> Any:  # noqa: A002 - the public name
         return getattr(input, name)()
 
     body.__name__ = name
-    body.__doc__ = text
+    body.__doc__ = f"""{text}
+
+    Example:
+        >>> torch.{name}(torch.zeros(2))
+        {shown}
+    """
     samples = lambda: iter([sample(T(2, 3)), sample(T(0, 3))])  # noqa: E731
     op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, samples=samples)(body)
 
 
-for _name, _text in (
-    ("numel", "Number of elements of a tensor."),
-    ("is_floating_point", "Whether a tensor's dtype holds real fractions."),
-    ("is_complex", "Whether a tensor's dtype is complex."),
-    ("is_signed", "Whether a tensor's dtype holds negative values."),
-    ("is_conj", "False: conjugation is computed, never pending."),
-    ("is_neg", "False: negation is computed, never pending."),
-    ("is_inference", "Whether a tensor was made under inference mode."),
-    ("detach", "The same data outside of the autograd graph."),
-    ("resolve_conj", "The tensor itself: nothing is pending."),
-    ("resolve_neg", "The tensor itself: nothing is pending."),
+for _name, _text, _shown in (
+    ("numel", "Number of elements of a tensor.", "2"),
+    ("is_floating_point", "Whether a tensor's dtype holds real fractions.", "True"),
+    ("is_complex", "Whether a tensor's dtype is complex.", "False"),
+    ("is_signed", "Whether a tensor's dtype holds negative values.", "True"),
+    ("is_conj", "False: conjugation is computed, never pending.", "False"),
+    ("is_neg", "False: negation is computed, never pending.", "False"),
+    ("is_inference", "Whether a tensor was made under inference mode.", "False"),
+    ("detach", "The same data (a view) outside of the autograd graph.", "tensor([0., 0.])"),
+    ("resolve_conj", "The tensor itself: nothing is pending.", "tensor([0., 0.])"),
+    ("resolve_neg", "The tensor itself: nothing is pending.", "tensor([0., 0.])"),
 ):
-    _define_query(_name, _text)
+    _define_query(_name, _text, _shown)
 
 
 @op(
@@ -66,7 +71,12 @@ for _name, _text in (
     samples=lambda: iter([sample(T(2, 3), T(2, 3)), sample(T(2), T(3))]),
 )
 def is_same_size(input: Any, other: Any) -> bool:  # noqa: A002 - the public name
-    """Whether two tensors have the same sizes."""
+    """Whether two tensors have the same sizes.
+
+    Example:
+        >>> torch.is_same_size(torch.zeros(2, 3), torch.ones(2, 3))
+        True
+    """
     return bool(input.shape == other.shape)
 
 

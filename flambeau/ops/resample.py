@@ -343,19 +343,34 @@ def _upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Any:
-    """`interpolate` under its old name."""
+    """`interpolate` under its old name.
+
+    Example:
+        >>> F.upsample(torch.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
     _warn("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def _upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:  # noqa: A002
-    """`interpolate(mode="nearest")` under its old name."""
+    """`interpolate(mode="nearest")` under its old name.
+
+    Example:
+        >>> F.upsample_nearest(torch.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
     _warn("upsample_nearest")
     return interpolate(input, size, scale_factor)
 
 
 def _upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:  # noqa: A002
-    """`interpolate(mode="bilinear", align_corners=True)` under its old name."""
+    """`interpolate(mode="bilinear", align_corners=True)` under its old name.
+
+    Example:
+        >>> F.upsample_bilinear(torch.ones(1, 1, 2, 2), size=3).shape
+        torch.Size([1, 1, 3, 3])
+    """
     _warn("upsample_bilinear")
     return interpolate(input, size, scale_factor, "bilinear", True)
 

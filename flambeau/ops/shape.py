@@ -527,10 +527,18 @@ def _define_flip(name: str, d: int) -> None:
             raise RuntimeError(f"[{name}] Input must be >= {d + 1}-d.\nhint: unsqueeze it")
         return prims.flip(self, (d,))
 
+    flipped = (
+        "tensor([[3, 4],\n                [1, 2]])",
+        "tensor([[2, 1],\n                [4, 3]])",
+    )[d]
     body.__doc__ = f"""Elements in reverse order along dimension {d} (NumPy's `{name}`).
 
     Raises:
         RuntimeError: fewer than {d + 1} dimensions.
+
+    Example:
+        >>> torch.{name}(torch.tensor([[1, 2], [3, 4]]))
+        {flipped}
     """
     op(
         f"{name}(Tensor self) -> Tensor",

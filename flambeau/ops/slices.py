@@ -125,7 +125,12 @@ def _dropped(x: Node, d: int) -> Any:
     samples=lambda: iter([sample(T(6, 2), 0, 1, 5, 2), sample(T(6, 2), 1, -1)]),
 )
 def slice_of(self: Node, dim: int, start: Size | None, end: Size | None, step: Size) -> Node:
-    """Every `step`-th element of a dimension from `start` to before `end`, as Python slices."""
+    """Every `step`-th element of a dimension from `start` to before `end`, as Python slices.
+
+    Example:
+        >>> torch.arange(6)[1:5:2]
+        tensor([1, 3])
+    """
     d = normalise_dim(dim, self.ndim, "slice")
     extent = self.shape[d]
     if less(step, 1):
@@ -455,12 +460,19 @@ def _axis_split(name: str, least: int, axis: int) -> None:
             )
         return tensor_split(self, sections, d)
 
-    body.__doc__ = f"""Pieces along dimension {axis} (NumPy's `{name}`).
+    shape = (4, 4, 4)[: max(least, 2)]
+    body.__doc__ = f"""Pieces along dimension {axis}, as views (NumPy's `{name}`).
+
+    Args:
+        sections: how many equal pieces; or the indices at which pieces start.
 
     Raises:
         RuntimeError: too few dimensions, or a size that is not divisible.
+
+    Example:
+        >>> len(torch.{name}(torch.zeros{shape}, 2))
+        2
     """
-    shape = (4, 4, 4)[: max(least, 2)]
     samples = [sample(T(*shape), 2), sample(T(*shape), (1, 3))]
     definition = op(
         f"{name}(Tensor self, int sections) -> (Tensor...)",

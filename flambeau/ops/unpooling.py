@@ -79,6 +79,7 @@ def _define_unpool(count: int) -> None:
         return max_unpool(input, indices, size)
 
     body.__name__ = name
+    ones = ", ".join(["1", *"4" * (count + 1)])
     body.__doc__ = f"""Puts maxima back where `max_pool{count}d` found them; zeros elsewhere.
 
     Args:
@@ -88,6 +89,12 @@ def _define_unpool(count: int) -> None:
     Raises:
         RuntimeError: the indices have another shape.
         ValueError: an output size the pooling cannot have had.
+
+    Example:
+        >>> x = torch.ones({ones})
+        >>> values, places = nn.functional.max_pool{count}d(x, 2, return_indices=True)
+        >>> nn.functional.{name}(values, places, 2).shape
+        torch.Size([{ones}])
     """
     op(
         f"{name}(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, "

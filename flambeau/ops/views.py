@@ -176,7 +176,13 @@ def reshape(self: Node, shape: Sequence[Size]) -> Node:
     samples=lambda: iter([sample(T(2, 3))]),
 )
 def alias(self: Node) -> Node:
-    """Another tensor of the same memory and geometry."""
+    """Another tensor of the same memory and geometry.
+
+    Example:
+        >>> x = torch.zeros(2)
+        >>> torch.alias(x).data_ptr() == x.data_ptr()
+        True
+    """
     return self
 
 
@@ -369,13 +375,23 @@ def transpose(self: Node, dim0: int, dim1: int) -> Node:
 
 @op("swapaxes(Tensor self, int axis0, int axis1) -> Tensor", view=True, samples=_transpose_samples)
 def swapaxes(self: Node, axis0: int, axis1: int) -> Node:
-    """NumPy's name of `transpose`."""
+    """NumPy's name of `transpose`.
+
+    Example:
+        >>> torch.swapaxes(torch.zeros(2, 3), 0, 1).shape
+        torch.Size([3, 2])
+    """
     return _swapped(self, axis0, axis1, "swapaxes")
 
 
 @op("swapdims(Tensor self, int dim0, int dim1) -> Tensor", view=True, samples=_transpose_samples)
 def swapdims(self: Node, dim0: int, dim1: int) -> Node:
-    """The same as `transpose`."""
+    """The same as `transpose`.
+
+    Example:
+        >>> torch.swapdims(torch.zeros(2, 3), 0, 1).shape
+        torch.Size([3, 2])
+    """
     return _swapped(self, dim0, dim1, "swapdims")
 
 
@@ -405,7 +421,12 @@ def t(self: Node) -> Node:
     samples=lambda: iter([sample(T(2, 3)), sample(T(4))]),
 )
 def numpy_t(self: Node) -> Node:
-    """All dimensions in reverse order: the attribute `T`."""
+    """All dimensions in reverse order: the attribute `T`.
+
+    Example:
+        >>> torch.zeros(2, 3).T.shape
+        torch.Size([3, 2])
+    """
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
@@ -416,7 +437,16 @@ def numpy_t(self: Node) -> Node:
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
 )
 def matrix_h(self: Node) -> Node:
-    """A matrix transposed and conjugated: the attribute `H`."""
+    """A matrix transposed and conjugated: the attribute `H`.
+
+    Raises:
+        RuntimeError: a tensor of more than two dimensions, or of one.
+
+    Example:
+        >>> torch.tensor([[1.0, 2.0j]]).H
+        tensor([[1.-0.j],
+                [0.-2.j]])
+    """
     if self.ndim not in (0, 2):
         raise RuntimeError(
             "[H] tensor.H is only supported on matrices (2-D tensors). Got "

@@ -76,6 +76,10 @@ def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
 
     Raises:
         RuntimeError: height or width are no multiple of r.
+
+    Example:
+        >>> torch.pixel_unshuffle(torch.zeros(1, 4, 6), 2).shape
+        torch.Size([4, 2, 3])
     """
     r = downscale_factor
     _check_factor("pixel_unshuffle", self, "downscale_factor", r)
@@ -106,6 +110,10 @@ def channel_shuffle(self: Node, groups: int) -> Node:
 
     Raises:
         RuntimeError: fewer than 3 dimensions, or channels that do not divide by the groups.
+
+    Example:
+        >>> torch.channel_shuffle(torch.arange(4).reshape(1, 4, 1), 2).reshape(4)
+        tensor([0, 2, 1, 3])
     """
     if self.ndim < 3:
         raise RuntimeError(
@@ -187,6 +195,10 @@ def unfold(input: Node, kernel_size: Any, dilation: Any, padding: Any, stride: A
 
     Raises:
         RuntimeError: another rank, or no block fits.
+
+    Example:
+        >>> F.unfold(torch.zeros(1, 2, 4, 4), 3).shape
+        torch.Size([1, 18, 4])
     """
     if input.ndim not in (3, 4):
         raise RuntimeError(
@@ -259,6 +271,10 @@ def fold(
 
     Raises:
         RuntimeError: the sizes are not those of an `unfold`.
+
+    Example:
+        >>> F.fold(torch.zeros(1, 18, 4), (4, 4), 3).shape
+        torch.Size([1, 2, 4, 4])
     """
     if input.ndim not in (2, 3):
         raise RuntimeError(
@@ -336,6 +352,10 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
 
     Raises:
         ValueError: theta is not floating, or its shape does not fit the size.
+
+    Example:
+        >>> F.affine_grid(torch.zeros(1, 2, 3), (1, 1, 4, 5), align_corners=False).shape
+        torch.Size([1, 4, 5, 2])
     """
     if not theta.dtype.is_floating_point:
         raise ValueError(
@@ -385,6 +405,10 @@ def local_response_norm(
 
     Raises:
         ValueError: fewer than 3 dimensions.
+
+    Example:
+        >>> F.local_response_norm(torch.zeros(1, 4, 3), 2).shape
+        torch.Size([1, 4, 3])
     """
     if input.ndim < 3:
         raise ValueError(

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,6 +75,46 @@ def test_every_public_name_is_documented(space: Any) -> None:
     }
     silent = [name for name, value in own.items() if callable(value) and not value.__doc__]
     assert not silent, f"no docstring: {silent}"
+
+
+def reachable() -> Iterator[tuple[str, Any]]:
+    """Every function, class, method and property of ours below `flambeau` whose path has no
+    underscore: in submodules, too, that a program only reaches by importing them."""
+    seen: set[int] = set()
+    for found in pkgutil.walk_packages(torch.__path__, "flambeau."):
+        if any(part.startswith("_") for part in found.name.split(".")):
+            continue
+        space = importlib.import_module(found.name)
+        for name in sorted({*dir(space), *getattr(space, "__all__", ())}):
+            value = getattr(space, name, None)
+            ours = str(getattr(value, "__module__", "")).startswith("flambeau")
+            if name.startswith("_") or not (ours and callable(value)) or id(value) in seen:
+                continue
+            seen.add(id(value))
+            yield f"{found.name}.{name}", value
+            for method, raw in vars(value).items() if inspect.isclass(value) else ():
+                if not method.startswith("_") and isinstance(raw, METHODS):
+                    yield f"{found.name}.{name}.{method}", raw
+
+
+METHODS = (types.FunctionType, staticmethod, classmethod, property)
+
+
+def test_nothing_that_can_be_reached_is_silent() -> None:
+    found = list(reachable())
+    silent = [path for path, value in found if not (value.__doc__ or "").strip()]
+    assert len(found) > 2500, "the walk misses something"
+    assert not silent, f"{len(silent)} without a docstring: {silent}"
+
+
+def test_every_operator_has_an_example() -> None:
+    """Those that are written in C++ aside: their text is one line of the method table."""
+    lacking = [
+        key
+        for key, op in public_operators()
+        if ">>>" not in (op.__doc__ or "") and not inspect.isbuiltin(op.overloads[0].body)
+    ]
+    assert not lacking, f"{len(lacking)} operators without an example: {lacking}"
 
 
 @pytest.mark.parametrize("name", MODULES)

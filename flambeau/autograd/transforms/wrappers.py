@@ -350,9 +350,11 @@ def _is_random(func: Any) -> bool:
 # ------------------------------------------------------------------------------------ attributes
 
 
-def _of_value(name: str) -> property:
+def _of_value(name: str, write: Callable[[Any, Any], Any] | None = None) -> property:
     """An attribute that tells about what is inside."""
-    return property(lambda self: getattr(self.value, name))
+    return property(
+        lambda self: getattr(self.value, name), write, doc=f"`{name}` of what the wrapper holds."
+    )
 
 
 def _refused(name: str, text: str) -> Callable[..., Any]:
@@ -424,9 +426,7 @@ def _repr(self: Any, **options: Any) -> str:
 def _install() -> None:
     for name in ("device", "is_leaf", "grad_fn", "is_cpu", "is_meta"):
         setattr(Wrapper, name, _of_value(name))
-    Wrapper.requires_grad = property(
-        lambda self: self.value.requires_grad, lambda self, wanted: _set_requires_grad(self, wanted)
-    )
+    Wrapper.requires_grad = _of_value("requires_grad", _set_requires_grad)
     for name in ("__float__", "__int__", "__index__", "__complex__", "item"):
         setattr(Wrapper, name, _number(name, _ITEM))
     Wrapper.__bool__ = _number("__bool__", _BRANCH)
