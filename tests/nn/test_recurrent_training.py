@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 import flambeau as torch
@@ -84,3 +86,22 @@ def test_bits_of_a_sequence_are_those_of_its_steps_and_of_one_row(kind):
             assert torch.equal(state[0] if kind == "LSTM" else state, expected)
         alone = torch.cat([layer(x[:, i : i + 1])[0] for i in range(7)], 1)
     assert torch.equal(alone, whole)
+
+
+@pytest.mark.parametrize("kind", ("LSTM", "GRU", "RNN"))
+def test_nothing_waits_for_garbage_collection(kind):
+    layer = getattr(torch.nn, kind)(3, 5)
+
+    def nodes():
+        return sum("_Layer" in type(item).__name__ for item in gc.get_objects())
+
+    gc.collect()
+    before = nodes()
+    gc.disable()
+    try:
+        result = layer(torch.ones(4, 2, 3))
+        assert nodes() > before
+        del result
+        assert nodes() == before
+    finally:
+        gc.enable()

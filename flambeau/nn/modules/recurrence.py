@@ -150,6 +150,8 @@ class _Layer(torch.autograd.Function):
             now, saved = _saving_step(mode, gates, of_state, now)
             ctx.states.append(now)
             ctx.saved.append(saved)
+        if ctx.states:  # results refer to ctx: a way back would keep all until garbage is collected
+            ctx.states[-1] = tuple(part.detach() for part in now)
         outputs = _in_order([each[0] for each in ctx.states], reverse)
         return (torch.stack(outputs, 0), *now)
 
