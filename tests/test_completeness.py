@@ -22,7 +22,8 @@ TESTED_ELSEWHERE = {
                     "tests/parity/test_random_streams.py"),
     **dict.fromkeys("tensor as_tensor asarray from_numpy frombuffer from_dlpack new_tensor".split(),
                     "tests/core/test_interop.py"),
-    **dict.fromkeys("empty empty_like empty_strided new_empty new_empty_strided".split(),
+    **dict.fromkeys("empty empty_like empty_permuted empty_strided new_empty "
+                    "new_empty_strided".split(),
                     "nothing to compare: uninitialised"),
     **dict.fromkeys("to type cpu cuda".split(), "tests/ops/test_dtypes.py converts with them"),
     **dict.fromkeys("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ "

@@ -36,6 +36,12 @@ ATTRIBUTES = {"T": "numpy_T", "H": "matrix_H", "mT": "_matrix_transpose", "mH": 
               "real": "real", "imag": "imag"}  # fmt: skip
 WRITTEN = ("real", "imag")  # attributes that may be assigned to: views whose elements are copied
 
+# Names of operators that Python 2 had, and PyTorch still has.
+OLD_OPERATORS = {
+    "__div__": "__truediv__", "__rdiv__": "__rtruediv__", "__idiv__": "__itruediv__",
+    "__long__": "__int__", "__nonzero__": "__bool__",
+}  # fmt: skip
+
 NAMESPACES: dict[str, dict[str, Any]] = {}
 INPLACE: dict[str, Any] = {}
 
@@ -125,6 +131,8 @@ def install() -> None:
     for operator, name in INPLACE_OPERATORS.items():
         if name in INPLACE:
             _core.set_operator(operator, INPLACE[name])
+    for old, name in OLD_OPERATORS.items():
+        setattr(_core.Tensor, old, getattr(_core.Tensor, name))
 
 
 def _install_subscript() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from flambeau import _core
 
 Tensor = _core.Tensor
+Size = _core.Size
 Generator = _core.Generator
 default_generator = _core.default_generator
 contiguous_format = _core.contiguous_format
@@ -73,3 +74,8 @@ def as_device(device: Any) -> Any:
 def define_method(name: str, function: Callable[..., Any]) -> None:
     """Gives tensors a method."""
     setattr(_core.Tensor, name, function)
+
+
+def struct_sequence(name: str, fields: tuple[str, ...]) -> Any:
+    """The type of a result with named fields: call it with a tuple."""
+    return _core.make_structseq(name, fields)

@@ -11,9 +11,9 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.promotion import compute_dtype, default_dtype
-from flambeau.core.samples import T, sample, unary_samples
+from flambeau.core.samples import ErrorSample, T, sample, unary_samples
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import is_complex, is_float
+from flambeau.ops.broadcasting import is_complex, is_float, unsupported
 from flambeau.ops.slices import select
 from flambeau.ops.views import view_as_real
 
@@ -108,3 +108,42 @@ def angle(self: Node) -> Node:
     value = prims.where(x < 0, prims.full_like(math.pi, x), prims.zeros_like(x))
     value = prims.where(prims.isnan(x), x, value)
     return prims.cast(prims.with_derivative(value, x, rule="flat"), target)
+
+
+@op(
+    "polar(Tensor abs, Tensor angle) -> Tensor",
+    where="torch",
+    layout="follow",
+    samples=lambda: iter([sample(T(2, 3), T(3)), sample(T(4, 6, layout="transposed"), T(4, 6))]),
+    errors=lambda: iter(
+        [ErrorSample(sample(T(2), T(2, dtype="f64")), RuntimeError, "scalar type")]
+    ),
+    dtypes="f32 f64",
+)
+def polar(abs: Node, angle: Node) -> Node:  # noqa: A002 - PyTorch's name
+    """Complex numbers from lengths and angles: abs cos(angle) + i abs sin(angle).
+
+    The operands broadcast and have one dtype, float32 or float64.
+
+    Raises:
+        RuntimeError: dtypes differ or are not floating-point.
+        NotImplementedError: half types, whose complex type has no arithmetic.
+
+    Example:
+        >>> torch.polar(torch.tensor(2.0), torch.tensor(0.0))
+        tensor(2.+0.j)
+    """
+    if not (is_float(abs) and is_float(angle)) or "bf16" in (abs.dtype, angle.dtype):
+        raise RuntimeError(
+            "[polar] Expected both inputs to be Half, Float or Double tensors but got "
+            f"{abs.dtype} and {angle.dtype}\nhint: convert them first"
+        )
+    if abs.dtype != angle.dtype:
+        raise RuntimeError(
+            f"[polar] Expected object of scalar type {abs.dtype} but got scalar type "
+            f"{angle.dtype} for second argument\nhint: convert one of them"
+        )
+    if abs.dtype == "f16":
+        raise unsupported("polar", abs, "compute in float32")
+    size, turn = prims.broadcast_all(abs, angle)
+    return prims.complex(size * prims.cos(turn), size * prims.sin(turn))

@@ -257,6 +257,48 @@ def empty_strided(
     return result.requires_grad_() if requires_grad else result
 
 
+@op(
+    "empty_permuted(SymInt[] size, int[] physical_layout) -> Tensor",
+    where="torch",
+    host=True,
+)
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
+    """An uninitialised dense tensor whose dimensions lie in memory in the order given.
+
+    Args:
+        physical_layout: the dimensions, the one with the largest stride first.
+
+    Raises:
+        RuntimeError: not every dimension once.
+
+    Example:
+        >>> torch.empty_permuted((2, 3), (1, 0)).stride()
+        (1, 2)
+    """
+    check_layout(layout, "empty_permuted")
+    if sorted(physical_layout) != list(range(len(size))):
+        raise RuntimeError(
+            "[empty_permuted] Number of dimensions in size does not match the length of the "
+            f"physical_layout, or a dimension is not named once: {list(size)}, "
+            f"{list(physical_layout)}\nhint: a permutation of range(len(size))"
+        )
+    strides, step = [1] * len(size), 1
+    for d in reversed(physical_layout):
+        strides[d] = step
+        step *= max(size[d], 1)
+    result = tensors.empty_strided(size, strides, dtype, device)
+    return result.requires_grad_() if requires_grad else result
+
+
 @op("new_empty(Tensor self, SymInt[] size) -> Tensor", where="method", host=True)
 def new_empty(
     self: Any,

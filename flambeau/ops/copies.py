@@ -5,11 +5,15 @@ A copy's value is that of the view with the same arguments; its memory is its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from flambeau import prims
+from flambeau.core import layout
 from flambeau.core.definition import REGISTRY, View, op
-from flambeau.core.samples import Sample, T, sample
+from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
 from flambeau.ops import indexing, shape, slices, views  # noqa: F401 - defines the views
 
 _VIEWS: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -106,3 +110,77 @@ for _name, (_arguments, _given) in _VIEWS.items():
     _define_view(_name, _arguments, _given)
 for _name, (_arguments, _given) in _PIECES.items():
     _define_pieces(_name, _arguments, _given)
+
+
+def _scatter_samples() -> Iterator[Sample]:
+    yield sample(T(6), T(2), (2,), (2,), 1)
+    yield sample(T(3, 4), T(2, 2), (2, 2), (4, 1))
+
+
+def _scatter_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(4), T(1), (2,), (2,)), RuntimeError, "src size")
+    yield ErrorSample(sample(T(4), T(2), (2,), (2,), 3), RuntimeError, "out of bounds")
+
+
+@op(
+    "_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset)"
+    " -> Tensor",
+    where="private",
+    out=False,
+)
+def _strided_scatter(
+    self: Node, src: Node, size: Sequence[Size], stride: Sequence[Size], offset: Size
+) -> Node:
+    """A row-major tensor with the elements at strided places replaced."""
+    places = prims.constant(offset, prims.full(0, tuple(size), "i64"))
+    for d, step in enumerate(stride):
+        along = prims.iota(tuple(size), d)
+        places = places + along * prims.constant(step, along)
+    flat = prims.reshape(self, (layout.numel(self.shape),))
+    written = prims.put_nd(flat, (places,), prims.cast(src, self.dtype), (0,), "set")
+    return prims.reshape(written, self.shape)
+
+
+@op(
+    "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
+    "SymInt? storage_offset=None) -> Tensor",
+    host=True,
+    samples=_scatter_samples,
+    errors=_scatter_errors,
+)
+def as_strided_scatter(
+    self: Any,
+    src: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Any:
+    """A copy with what `as_strided` with these arguments shows replaced by src.
+
+    Raises:
+        RuntimeError: src has another size, or the view leaves the tensor.
+
+    Example:
+        >>> torch.zeros(4).as_strided_scatter(torch.ones(2), (2,), (2,), 1)
+        tensor([0., 1., 0., 1.])
+    """
+    first = self.storage_offset()
+    at = (first if storage_offset is None else storage_offset) - first
+    size, stride = tuple(size), tuple(stride)
+    if tuple(src.shape) != size or len(stride) != len(size):
+        raise RuntimeError(
+            "[as_strided_scatter] expected src to have a size equal to the slice of self. src size "
+            f"= {list(src.shape)}, slice size = {list(size)}\nhint: expand src"
+        )
+    last = at + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if 0 not in size and not 0 <= at <= last < max(self.numel(), 1):
+        raise RuntimeError(
+            f"[as_strided_scatter] setStorage: sizes {list(size)}, strides {list(stride)}, storage "
+            f"offset {at} are out of bounds for a tensor of {self.numel()} elements\n"
+            "hint: lower the strides or the offset"
+        )
+    # Elements are counted as they lie in memory, the slowest dimension first.
+    order = sorted(range(self.ndim), key=lambda d: self.stride(d), reverse=True)
+    rows = self.permute(order)
+    back = sorted(range(self.ndim), key=order.__getitem__)
+    return _strided_scatter(rows, src, size, stride, at).permute(back)

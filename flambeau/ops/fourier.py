@@ -12,11 +12,12 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.promotion import default_dtype
+from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.ops.common import normalise_dim, static_size
+from flambeau.ops.common import dtype_or, normalise_dim, static_size
+from flambeau.ops.creation import check_sizes, creation
 from flambeau.ops.shape import roll
 
 _COMPLEX = {"f32": "c64", "f64": "c128", "c64": "c64", "c128": "c128"}
@@ -280,3 +281,57 @@ def ifftshift(input: Node, dim: Sequence[int] | None) -> Node:  # noqa: A002 - P
         tensor([2, 3, 0, 1])
     """
     return _shifted(input, dim, -1)
+
+
+def _frequencies(n: int, d: float, dtype: Any, half: bool) -> Node:
+    """Numbers of the transform's coefficients as multiples of 1 / (n d)."""
+    target = dtype_or(dtype)
+    if CATEGORY[target] < 2:
+        name = "rfftfreq" if half else "fftfreq"
+        raise RuntimeError(
+            f"[{name}] {name} requires a floating point or complex dtype\nhint: float32"
+        )
+    place = prims.iota(check_sizes((n // 2 + 1 if half else n,), "fftfreq"), 0)
+    if not half:
+        place = prims.where(place < (n + 1) // 2, place, place - n)
+    scale = 1.0 / (n * d) if n * d else math.inf
+    return prims.cast(prims.cast(place, "f64") * scale, target)
+
+
+def _frequency_samples() -> Iterator[Sample]:
+    yield sample(4)
+    yield sample(5, 0.25)
+    yield sample(1)
+
+
+@creation(
+    "fftfreq(int n, float d=1.0", where="fft", out=True, samples=_frequency_samples,
+    reference="numpy.fft.fftfreq",
+)  # fmt: skip
+def fftfreq(n: int, d: float, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
+    """Frequencies of the n coefficients that `fft` gives for samples a time d apart.
+
+    Zero and the positive frequencies come first, then the negative ones.
+
+    Raises:
+        RuntimeError: a negative n, or an integer dtype.
+
+    Example:
+        >>> torch.fft.fftfreq(4)
+        tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+    """
+    return _frequencies(n, d, dtype, False)
+
+
+@creation(
+    "rfftfreq(int n, float d=1.0", where="fft", out=True, samples=_frequency_samples,
+    reference="numpy.fft.rfftfreq",
+)  # fmt: skip
+def rfftfreq(n: int, d: float, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
+    """Frequencies of the coefficients that `rfft` gives for n samples a time d apart.
+
+    Example:
+        >>> torch.fft.rfftfreq(4)
+        tensor([0.0000, 0.2500, 0.5000])
+    """
+    return _frequencies(n, d, dtype, True)

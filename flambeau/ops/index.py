@@ -81,6 +81,10 @@ def _unrepeated(index: Node) -> Node:
     return index
 
 
+def _is_empty(x: Node) -> bool:
+    return any(isinstance(n, int) and n == 0 for n in x.shape)
+
+
 def _at_least_1d(x: Node) -> Node:
     return prims.reshape(x, (1,)) if x.ndim == 0 else x
 
@@ -141,11 +145,12 @@ def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
                 [4, 3]])
     """
     d = normalise_dim(dim, self.ndim, "gather")
+    if _is_empty(index):
+        flat = prims.reshape(self, (prod(self.shape),))
+        return prims.reshape(prims.slice(flat, 0, 0, 0), index.shape)
     check_integer(index, "gather")
     x, places = _at_least_1d(self), _at_least_1d(index)
     _check_ranks(x, places, d, "gather")
-    if any(isinstance(n, int) and n == 0 for n in index.shape):
-        return prims.full(0, index.shape, self.dtype)
     result = prims.gather(_cut(x, places.shape, d), wrapped(places, x.shape[d], "gather", d), d)
     return prims.reshape(result, index.shape)
 
@@ -199,13 +204,14 @@ def _scatter_samples() -> Samples:
 
 def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name: str) -> Node:
     d = normalise_dim(dim, self.ndim, name)
-    check_integer(index, name)
+    if not _is_empty(index):
+        check_integer(index, name)
     if source.dtype != self.dtype:
         raise RuntimeError(
             f"[{name}] Expected self.dtype to be equal to src.dtype: {self.dtype} and "
             f"{source.dtype}\nhint: convert src"
         )
-    if any(isinstance(n, int) and n == 0 for n in index.shape):
+    if _is_empty(index):
         return self
     x, at, values = (_at_least_1d(v) for v in (self, index, source))
     _check_ranks(x, at, d, name)

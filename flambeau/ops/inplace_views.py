@@ -80,7 +80,7 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
     return tensors.set_geometry(self, storage, sizes, strides, self.storage_offset())
 
 
-@op("resize_as_(Tensor! self, Tensor the_template) -> Tensor", where="method", host=True)
+@op("resize_as_(Tensor! self, Tensor the_template) -> Tensor", where="torch method", host=True)
 def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
     """`resize_` to the sizes of another tensor.
 

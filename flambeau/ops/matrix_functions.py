@@ -162,6 +162,30 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
     return _reflected(input, tau, prims.cast(prims.eq(row, column), input.dtype), False)
 
 
+@op(
+    "geqrf(Tensor self) -> (Tensor a, Tensor tau)",
+    out=True,
+    samples=lambda: iter([sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))]),
+    errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
+    dtypes=_MATRICES,
+)
+def geqrf(self: Node) -> tuple[Node, Node]:
+    """The QR decomposition as LAPACK packs it, for `orgqr` and `ormqr`.
+
+    `a` holds R in its upper triangle and the vectors v of the reflections I - tau v v^H, whose
+    product is Q, below it (their first elements are 1). It has no derivative: use `linalg.qr`.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.geqrf(torch.ones(1, 1)).tau
+        tensor([0.])
+    """
+    check_matrices(self, "torch.geqrf")
+    return la.geqrf(self)
+
+
 # No alias: it has other homes, and its arguments other names.
 @op("orgqr(Tensor self, Tensor input2) -> Tensor", samples=_packed_samples, dtypes=_MATRICES)
 def orgqr(self: Node, input2: Node) -> Node:

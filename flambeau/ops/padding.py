@@ -158,3 +158,25 @@ def _fill(x: Node, value: float | None) -> Any:
     if x.dtype == "bool":
         return bool(number)
     return int(number) if x.dtype in ("u8", "i8", "i16", "i32", "i64") else number
+
+
+@op(
+    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
+    where="torch",
+    samples=lambda: iter([sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)]),
+    errors=lambda: iter([ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")]),
+)
+def constant_pad_nd(self: Node, pad: tuple[int, ...], value: Any) -> Node:
+    """The input with a number around it: `nn.functional.pad` in its mode "constant".
+
+    Raises:
+        RuntimeError: an odd or too long `pad`, or more elements removed than there are.
+
+    Example:
+        >>> torch.constant_pad_nd(torch.tensor([1.0]), (1, 2), 7)
+        tensor([7., 1., 7., 7.])
+    """
+    return _constant_pad(self, pad, "constant", value)
+
+
+_constant_pad = pad

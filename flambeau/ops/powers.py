@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -359,6 +360,64 @@ def ldexp(self: Node, other: Node) -> Node:
 
     result: Node = mul(self, pow(2.0, other))
     return prims.cast(result, self.dtype) if is_float(self) else result
+
+
+def _power_of_two(exponent: Node) -> Node:
+    """2 to the power of an int64 in [-1022, 1023], by its bits."""
+    return prims.bitcast(prims.shift_left(exponent + 1023, prims.full_like(52, exponent)), "f64")
+
+
+def _halves_of(exponent: Node) -> tuple[Node, Node]:
+    """2^-exponent as two factors, none of which overflows."""
+    half = prims.shift_right(exponent, prims.full_like(1, exponent))
+    return _power_of_two(-half), _power_of_two(half - exponent)
+
+
+@op(
+    "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+    layout="follow",
+    out=True,
+    samples=lambda: iter(
+        [
+            sample(T(3, 4)),
+            sample(T(4, 6, layout="transposed")),
+            sample(T(5, dtype="f32", values=[0.0, -3.0, 8.0, 1e-45, math.inf])),
+            sample(T(2, dtype="f64", values=[5e-324, 1.7e308])),
+        ]
+    ),
+    errors=lambda: iter(
+        [ErrorSample(sample(T(3, dtype="i64")), RuntimeError, "floating-point dtypes")]
+    ),
+    reference="numpy.frexp",
+)
+def frexp(self: Node) -> tuple[Node, Node]:
+    """Mantissas in [0.5, 1) and int32 exponents with x = mantissa * 2^exponent.
+
+    Zero, infinity and NaN are their own mantissas, with exponent 0.
+
+    Raises:
+        RuntimeError: not a floating-point tensor.
+
+    Example:
+        >>> torch.frexp(torch.tensor([8.0])).exponent
+        tensor([4], dtype=torch.int32)
+    """
+    if not is_float(self):
+        raise RuntimeError(
+            "[frexp] torch.frexp() only supports floating-point dtypes\nhint: convert to float32"
+        )
+    x = prims.cast(self, "f64")
+    small = prims.abs(x) < 2.0**-1022  # only float64 has such numbers; they have fewer bits
+    number = prims.where(small, x * 2.0**54, x)
+    bits = prims.shift_right(prims.bitcast(number, "i64"), prims.full(52, x.shape, "i64"))
+    exponent = prims.bitwise_and(bits, prims.full_like(0x7FF, bits)) - 1022
+    first, second = _halves_of(exponent)
+    zero = prims.eq(x, prims.zeros_like(x))
+    whole = zero | ~prims.lt(prims.abs(x), prims.full_like(math.inf, x))
+    mantissa = prims.where(whole, x, number * first * second)
+    exponent = prims.where(small, exponent - 54, exponent)
+    exponent = prims.where(whole, prims.zeros_like(exponent), exponent)
+    return prims.cast(mantissa, self.dtype), prims.cast(exponent, "i32")
 
 
 def _integer_pairs() -> Iterator[Sample]:

@@ -12,7 +12,7 @@ from flambeau import prims
 from flambeau.core import layout, tensors
 from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
-from flambeau.core.samples import T, sample
+from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
@@ -78,6 +78,47 @@ def is_same_size(input: Any, other: Any) -> bool:  # noqa: A002 - the public nam
         True
     """
     return bool(input.shape == other.shape)
+
+
+def _shape_of(given: Any) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(int(n) for n in given)
+
+
+@op(
+    "broadcast_shapes(object shapes) -> Tensor",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample((2, 1), (3,)), sample(2, (4, 1, 1)), sample()]),
+    errors=lambda: iter([ErrorSample(sample((2,), (3,)), RuntimeError, "broadcast a dimension")]),
+)
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The shape that tensors of these shapes have together; a number is a shape of one dimension.
+
+    Raises:
+        RuntimeError: sizes that are neither equal nor 1.
+        ValueError: a negative size.
+
+    Example:
+        >>> torch.broadcast_shapes((2, 1), (3,))
+        torch.Size([2, 3])
+    """
+    result: list[int] = []
+    for position, shape in enumerate(map(_shape_of, shapes)):
+        if any(n < 0 for n in shape):
+            raise ValueError(
+                "[broadcast_shapes] Attempting to broadcast a dimension with negative length!\n"
+                "hint: sizes count elements"
+            )
+        result = [1] * (len(shape) - len(result)) + result
+        for back, n in enumerate(reversed(shape), 1):
+            if n not in (1, result[-back]) and result[-back] != 1:
+                raise RuntimeError(
+                    f"[broadcast_shapes] Attempting to broadcast a dimension of length {n} at "
+                    f"{-back}! Mismatching argument at index {position} had {shape}; but expected "
+                    f"shape should be broadcastable to {result}\nhint: sizes equal, or 1"
+                )
+            result[-back] = n if result[-back] == 1 else result[-back]
+    return tensors.Size(result)
 
 
 @op(

@@ -110,6 +110,56 @@ def _coordinates(x: Any) -> Any:
 
 
 @op(
+    "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
+    differentiable=False,
+    samples=lambda: iter(
+        [
+            sample(T(3, 4, dtype="i64", low=0, high=2, grad=False), size=5),
+            sample(T(5, grad=False), size=7, fill_value=9),
+            sample(T(grad=False), size=2),
+            sample(T(0, 3, grad=False), size=2),
+        ]
+    ),
+    errors=lambda: iter([ErrorSample(sample(T(3), size=-1), RuntimeError, "non-negative")]),
+)
+def nonzero_static(self: Node, size: Size, fill_value: int) -> Node:
+    """The first `size` rows of `nonzero(self)`, filled up where there are fewer: (size, ndim).
+
+    The shape does not depend on the data, so nothing waits for it.
+
+    Raises:
+        RuntimeError: a negative size.
+
+    Example:
+        >>> torch.nonzero_static(torch.tensor([0, 5, 6]), size=3)
+        tensor([[ 1],
+                [ 2],
+                [-1]])
+    """
+    if less(size, 0):
+        raise RuntimeError(
+            "[nonzero_static] nonzero_static: 'size' must be an non-negative integer\nhint: 0"
+        )
+    if self.ndim == 0 or any(isinstance(n, int) and n == 0 for n in self.shape):
+        return prims.full(fill_value, (size, self.ndim), "i64")
+    mask = _truth(prims.reshape(self, (prod(self.shape),)))
+    rank, spare = _ranks(mask), prims.constant(size, prims.iota(mask.shape, 0))
+    slots = prims.where(mask, prims.minimum(rank, spare), spare)
+    base = prims.full(-1, (size + 1,), "i64")
+    written = prims.put_nd(base, (slots,), prims.iota(mask.shape, 0), (0,), "set")
+    linear = prims.slice(written, 0, 0, size)
+    missing, columns = linear < 0, list[Node]()
+    for extent in reversed(self.shape):
+        step = prims.constant(extent, linear)
+        place = prims.where(
+            missing, prims.full_like(fill_value, linear), prims.remainder(linear, step)
+        )
+        columns.insert(0, prims.unsqueeze(place, 1))
+        linear = prims.floor_div(linear, step)
+    return prims.cat(columns, 1)
+
+
+@op(
     "argwhere(Tensor self) -> Tensor",
     host=True,
     samples=lambda: iter([sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))]),
@@ -260,6 +310,11 @@ def _search(ordered: Node, values: Node, right: bool, sorter: Node | None) -> No
         place = prims.where(inside & prims.bitwise_not(beyond), ahead, place)
         step //= 2
     return place
+
+
+def insertion_places(ordered: Node, values: Node, right: bool) -> Node:
+    """`searchsorted` of nodes of one dtype; `ordered` is a vector."""
+    return _search(ordered, values, right, None)
 
 
 def _check_search(ordered: Node, values: Node, scalar: bool) -> None:

@@ -212,6 +212,7 @@ def _unfold_samples() -> Samples:
     yield sample(T(7), 0, 3, 1)
     yield sample(T(2, 7), 1, 3, 2)
     yield sample(T(7, 2), 0, 2, 3)
+    yield sample(T(), 0, 1, 1)
 
 
 @op(
@@ -224,7 +225,7 @@ def unfold(self: Node, dimension: int, size: Size, step: Size) -> Any:
     """Windows of `size` elements, every `step`-th one; the place in the window comes last.
 
     Raises:
-        RuntimeError: size larger than the dimension, or a step below 1.
+        RuntimeError: size larger than the dimension, negative, or a step below 1.
 
     Example:
         >>> torch.arange(5).unfold(0, 2, 2)
@@ -232,15 +233,21 @@ def unfold(self: Node, dimension: int, size: Size, step: Size) -> Any:
                 [2, 3]])
     """
     d = normalise_dim(dimension, self.ndim, "unfold")
-    if self.ndim == 0:
-        raise RuntimeError("[unfold] no dimension to unfold\nhint: unsqueeze it first")
-    if less(self.shape[d], size):
+    extent = self.shape[d] if self.ndim else 1
+    if less(extent, size):
         raise RuntimeError(
-            f"[unfold] maximum size for tensor at dimension {d} is {number_shown(self.shape[d])} "
+            f"[unfold] maximum size for tensor at dimension {d} is {number_shown(extent)} "
             f"but size is {number_shown(size)}\nhint: pad the tensor"
+        )
+    if less(size, 0):
+        raise RuntimeError(
+            f"[unfold] size is {number_shown(size)} but must be >= 0\nhint: a window's elements"
         )
     if less(step, 1):
         raise RuntimeError(f"[unfold] step is {step} but must be > 0\nhint: use 1")
+    if self.ndim == 0:  # one window, of at most one element
+        one = prims.reshape(self, (1,))
+        return viewed(self, prims.slice(one, 0, 0, size), lambda _n, _s, offset: ((1,), offset))
 
     def move(sizes: Shape, strides: Shape, offset: Size) -> tuple[Shape, Size]:
         stepped = mul(strides[d], step)

@@ -26,7 +26,7 @@ from flambeau.prims.common import (
     show,
 )
 from flambeau.prims.create import full_like, iota, zeros_like
-from flambeau.prims.record import Primitive, bind, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
 from flambeau.prims.routine import adjoint, matmul
 from flambeau.prims.scatter import scatter
 
@@ -37,6 +37,7 @@ RESULTS = {
     "cholesky": ("factor", "info"),
     "lu": ("packed", "pivots", "permutation", "info"),
     "qr": ("q", "r"),
+    "geqrf": ("packed", "tau"),
     "eigh": ("values", "vectors"),
     "eig": ("values", "vectors"),
     "svd": ("u", "s", "vh"),
@@ -156,6 +157,11 @@ def _qr_shape(x: Node, constants: dict[str, Any]) -> Type:
     return x.dtype, (*batch, m, inner) if constants["result"] == "q" else (*batch, inner, n)
 
 
+def _geqrf_shape(x: Node, constants: dict[str, Any]) -> Type:
+    batch, (m, n) = x.shape[:-2], x.shape[-2:]
+    return x.dtype, x.shape if constants["result"] == "packed" else (*batch, minimum(m, n))
+
+
 def _eigh_shape(x: Node, constants: dict[str, Any]) -> Type:
     if constants["result"] == "vectors":
         return x.dtype, x.shape
@@ -184,6 +190,7 @@ _SHAPES: dict[str, Callable[[Node, dict[str, Any]], Type]] = {
     "cholesky": _cholesky_shape,
     "lu": _lu_shape,
     "qr": _qr_shape,
+    "geqrf": _geqrf_shape,
     "eigh": _eigh_shape,
     "eig": _eig_shape,
     "svd": _svd_shape,
@@ -396,6 +403,13 @@ def _numpy_eig(name: str) -> Reference:
     return reference
 
 
+def _numpy_geqrf(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    packed, tau = numpy.linalg.qr(arrays[0], "raw")
+    return packed.swapaxes(-1, -2) if constants["result"] == "packed" else tau
+
+
 def _numpy_svd(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
@@ -424,7 +438,7 @@ def _triangular_samples() -> Samples:
 def _factor_samples(name: str) -> Callable[[], Samples]:
     def samples() -> Samples:
         matrices = [SQUARE] if name in ("cholesky", "eigh") else [GENERAL]
-        if name in ("qr", "svd"):
+        if name in ("qr", "geqrf", "svd"):
             matrices.append(TALL)
         extra = {"qr": {"complete": False}, "svd": {"full_matrices": False}}.get(name, {})
         for matrix in matrices:
@@ -457,11 +471,12 @@ for _name, _rule, _reference in (
     ("cholesky", _cholesky_rule, _numpy_cholesky),
     ("lu", _lu_rule, _numpy_lu),
     ("qr", _qr_rule, _numpy_qr),
+    ("geqrf", NOT_DIFFERENTIABLE, _numpy_geqrf),
     ("eigh", _eigh_rule, _numpy_eig("eigh")),
     ("eig", _eig_rule, _numpy_eig("eig")),
     ("svd", _svd_rule, _numpy_svd),
 ):
-    _infer = _infer_factorisation(_name, square=_name not in ("lu", "qr", "svd"))
+    _infer = _infer_factorisation(_name, square=_name in ("cholesky", "eigh", "eig"))
     _routine(_name, _infer, _rule, _reference, _factor_samples(_name))
 
 # ------------------------------------------------------------------------------------ constructors
@@ -496,6 +511,12 @@ def qr(a: Node, complete: bool = False) -> tuple[Node, Node]:
     return q, r
 
 
+def geqrf(a: Node) -> tuple[Node, Node]:
+    """R in the upper triangle, and below it and in tau the reflections whose product is Q."""
+    packed, tau = (bind("geqrf", a, result=k) for k in RESULTS["geqrf"])
+    return packed, tau
+
+
 def eigh(a: Node) -> tuple[Node, Node]:
     """Ascending eigenvalues and eigenvectors (columns) of the Hermitian lower triangle of A."""
     return bind("eigh", a, result="values"), bind("eigh", a, result="vectors")
@@ -518,6 +539,7 @@ __all__ = [
     "diagonal",
     "eig",
     "eigh",
+    "geqrf",
     "lower_triangle",
     "lu",
     "qr",

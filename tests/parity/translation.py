@@ -224,8 +224,8 @@ def entry_function(entry: Any) -> Any:
     for candidate in (name, f"Tensor.{name}"):
         if found(torch, candidate) is entry.op:
             return named(candidate)
-    if entry.op.__class__.__name__ == "OpOverload" or getattr(entry.op, "__module__", "") in (
-        "torch.signal.windows.windows", "torch.masked._ops",
-    ):  # fmt: skip
+    if entry.op.__class__.__name__ == "OpOverload":
+        return named(f"ops.{entry.op}")
+    if getattr(entry.op, "__module__", "") in ("torch.signal.windows.windows", "torch.masked._ops"):
         return named(name)
     return function(entry.op)

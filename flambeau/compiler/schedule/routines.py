@@ -10,6 +10,7 @@ batches of row-major matrices, and all results are written whether used or not:
     cholesky_<t>           a, factor, info(i32)                      batch, N
     lu_<t>                 a, packed, pivots(i32), order(i64), info(i32)   batch, M, N
     qr_<t>                 a, q, r                                   batch, M, N, complete
+    geqrf_<t>              a, packed, tau                            batch, M, N
     eigh_<t>, eig_<t>      a, values, vectors                        batch, N
     svd_<t>                a, u, s, vh                               batch, M, N, full
     fft_<c64|c128>         x, out         rows, length, inverse (along the last axis, not scaled)
@@ -175,7 +176,7 @@ def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
         else:
             _result(call, made, reads)
     rows, columns = shapes[0][-2:]
-    square = value.op not in ("lu", "qr", "svd")
+    square = value.op not in ("lu", "qr", "geqrf", "svd")
     call.sizes = [count(shapes[0][:-2]), rows, *(() if square else (columns,))]
     call.sizes.extend(shape[-1] for shape in shapes[1:])
     given: dict[str, Any] = dict(value.attributes)
