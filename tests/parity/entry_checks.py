@@ -248,6 +248,68 @@ def double_gradient(entry: Any, dtype: torch.dtype, limit: int) -> list[Record]:
     return _derivative_check(entry, dtype, limit, 2) if supported else []
 
 
+def _with_duals(library: Any, value: Any, pairs: list[tuple[Any, Any]]) -> Any:
+    """`value` with tensors replaced by dual numbers: `pairs` of tensors and their tangents."""
+    if isinstance(value, (list, tuple)):
+        items = [_with_duals(library, item, pairs) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {key: _with_duals(library, item, pairs) for key, item in value.items()}
+    for leaf, tangent in pairs:
+        if leaf is value:
+            return library.autograd.forward_ad.make_dual(leaf.detach(), tangent)
+    return value
+
+
+def _tangents(library: Any, call: Any, given: Any, pairs: list[tuple[Any, Any]]) -> list[Any]:
+    """What forward mode gives with the results of a call."""
+    with library.autograd.forward_ad.dual_level():
+        arguments, keywords = _with_duals(library, given, pairs)
+        results = call(*arguments, **keywords)
+        leaves = [leaf for leaf in flattened(results) if isinstance(leaf, library.Tensor)]
+        return [library.autograd.forward_ad.unpack_dual(leaf).tangent for leaf in leaves]
+
+
+def _forward_mode(entry: Any, sample: Any) -> str | None:
+    twin = Twin(sample)
+    ours = entry_function(entry)
+    if not twin.leaves:
+        return "refused"
+    given = _cotangents([pair[0] for pair in twin.leaves])
+    theirs = [(pair[0], tangent) for pair, tangent in zip(twin.leaves, given)]
+    torch.manual_seed(7)
+    flambeau.manual_seed(7)
+    wanted, refused = attempt(
+        lambda: _tangents(torch, _processed(entry.op, sample, False), twin.theirs, theirs)
+    )
+    if refused is not None:
+        return "refused"
+    mine = [(pair[1], Translator()(tangent)) for pair, tangent in zip(twin.leaves, given)]
+    found = _tangents(flambeau, _processed(ours, sample, True), twin.ours, mine)
+    if len(found) != len(wanted):
+        return f"{len(found)} results, expected {len(wanted)}"
+    return _gradient_difference(found, wanted, entry)
+
+
+def _processed(call: Any, sample: Any, translated: bool) -> Callable[..., Any]:
+    """A call whose result keeps only what is unique of it, as for gradients."""
+    process = sample.output_process_fn_grad
+    process = function(process) if translated else process
+    return lambda *args, **kwargs: process(call(*args, **kwargs))
+
+
+def forward_mode(entry: Any, dtype: torch.dtype, limit: int) -> list[Record]:
+    """Derivatives along one direction, carried with the values."""
+    if not (entry.supports_forward_ad and dtype in entry.supported_backward_dtypes("cpu")):
+        return []
+    record = Record(entry_name(entry), str(dtype).removeprefix("torch."), "forward mode")
+    for sample in samples_of(entry, dtype, limit, grad=True):
+        wrong, error = attempt(lambda s=sample: _forward_mode(entry, s))
+        if error is not None or wrong != "refused":
+            record.add(message(error) if error is not None else wrong)
+    return [record]
+
+
 def _same_variant(variant: Any) -> Any:
     name = getattr(variant, "__name__", "")
     inner = getattr(torch.Tensor, name, None)
@@ -334,6 +396,7 @@ CHECKS: dict[str, Callable[[Any, torch.dtype, int], list[Record]]] = {
     "forward": forward,
     "gradient": gradient,
     "double_gradient": double_gradient,
+    "forward_mode": forward_mode,
     "variants": variants,
     "errors": errors,
 }

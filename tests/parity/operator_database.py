@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "operator_database.jsonl"
 DTYPES = "float32 float64 int64 bool complex64 bfloat16 float16".split()
-WHAT = "forward gradient double_gradient variants errors".split()
+WHAT = "forward gradient double_gradient forward_mode variants errors".split()
 SECONDS = 240  # of one check, then its worker is ended
 Task = tuple[int, str, str]
 
@@ -160,7 +160,7 @@ def planned(options: argparse.Namespace) -> tuple[list[Task], list[str]]:
                 wanted = check == "errors" or getattr(torch, dtype) in supported
                 if "gradient" in check and dtype not in ("float32", "float64"):
                     continue
-                if check in ("double_gradient",) and dtype != "float64":
+                if check in ("double_gradient", "forward_mode") and dtype != "float64":
                     continue
                 if wanted and (names[index], dtype, check) not in done:
                     tasks.append((index, dtype, check))
