@@ -116,6 +116,7 @@ bool read_flag(Overload* overload, PyObject* flag) {
   if (!text) return false;
   if (std::strcmp(text, "python") == 0) overload->python = true;
   if (std::strcmp(text, "out") == 0) overload->allows_out = true;
+  if (std::strcmp(text, "exact") == 0) overload->exact_out = true;
   if (std::strcmp(text, "operator") == 0) overload->is_operator = true;
   if (std::strcmp(text, "storage") == 0) overload->any_window = true;
   return true;  // other flags concern the Python side

@@ -177,6 +177,7 @@ struct Overload {
   PyObject* spec = nullptr;   // owned: (arguments, build, flags), as given
   bool python = false;        // `build` is the implementation
   bool allows_out = false;
+  bool exact_out = false;  // `out` has the result's dtype and no memory of the arguments
   bool is_operator = false;
   bool any_window = false;  // its views may have any geometry: their bounds are checked
   bool varargs = false;     // the last positional argument takes the rest

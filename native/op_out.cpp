@@ -151,18 +151,21 @@ bool overlaps(const Tensor* target, const Tensor* other) {
   return a.begin < b.end && b.begin < a.end;
 }
 
-bool check_target(const Op* op, const Tensor* target) {
-  if (target->flags & kContiguous) return true;
+bool repeats_memory(const Tensor* target) {
+  if (target->flags & kContiguous) return false;
   for (int d = 0; d < target->ndim; ++d) {
-    if (target->sizes()[d] > 1 && target->strides()[d] == 0) {
-      PyErr_Format(PyExc_RuntimeError,
-                   "[%s] unsupported operation: more than one element of the written-to tensor "
-                   "refers to a single memory location\nhint: clone() the tensor first",
-                   op->text.c_str());
-      return false;
-    }
+    if (target->sizes()[d] > 1 && target->strides()[d] == 0) return true;
   }
-  return true;
+  return false;
+}
+
+bool check_target(const char* name, const Tensor* target) {
+  if (!repeats_memory(target)) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[%s] unsupported operation: more than one element of the written-to tensor "
+               "refers to a single memory location\nhint: clone() the tensor first",
+               name);
+  return false;
 }
 
 Tensor* contiguous_copy(Tensor* source) {
@@ -212,6 +215,7 @@ bool resize_out(Tensor* out, const Tensor* result) {
 bool deliver(Tensor* result, Tensor* out) {
   if (result == out) return true;
   if (!check_cast(result->dtype, out->dtype) || !resize_out(out, result)) return false;
+  if (!check_target("out", out)) return false;
   if (!tensor_materialise(result, "out=") || !tensor_materialise(out, "out=")) return false;
   if (!copy_cast(out, result)) return false;
   return true;
@@ -275,6 +279,30 @@ bool check_device(Device from, Device to) {
   return false;
 }
 
+// Operators whose results are never cast, nor written over what is still read.
+bool check_exact(const Op* op, const Frame& frame, DType wanted, const Tensor* out) {
+  if (wanted != out->dtype) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] Expected out tensor to have dtype %s, but got %s instead\n"
+                 "hint: give an out tensor of the result's dtype",
+                 op->text.c_str(), type_name(wanted), type_name(out->dtype));
+    return false;
+  }
+  for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    const Tensor* read = frame.tensors[i];
+    if (!overlaps(out, read) && !(out->storage == read->storage && same_geometry(out, read))) {
+      continue;
+    }
+    if (out->numel == 0) continue;
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] unsupported operation: some elements of the input tensor and the written-to "
+                 "tensor refer to a single memory location\nhint: clone() the tensor first",
+                 op->text.c_str());
+    return false;
+  }
+  return true;
+}
+
 bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vector<Tensor*>& outs,
               PyObject** outputs) {
   const bool any = frame->tensors.size() > 0;
@@ -284,7 +312,7 @@ bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vec
     if (spec.kind != OutputSpec::None && !check_cast(spec.dtype, outs[k]->dtype)) return false;
     if (!check_device(spec.own_device ? spec.device : place, outs[k]->device)) return false;
     const bool direct = spec.kind == OutputSpec::New && !outs[k]->storage->pending &&
-                        !shares_memory(*frame, outs[k]);
+                        !shares_memory(*frame, outs[k]) && !repeats_memory(outs[k]);
     if (direct) outputs[k] = reinterpret_cast<PyObject*>(outs[k]);
   }
   Recorder* recorder = active_recorder;  // memory of the user's is written now, not later
@@ -334,7 +362,7 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed) {
   for (size_t m = 0; m < frame->mutated.size(); ++m) {
     const Tensor* target = frame->tensors[frame->mutated[m]];
-    if (!check_target(op, target)) return false;
+    if (!check_target(op->text.c_str(), target)) return false;
     for (size_t i = 0; i < overload->arguments.size(); ++i) {
       PyObject* value = frame->values[i];
       if (overload->arguments[i].mutated || !value || !is_tensor(value)) continue;
@@ -388,6 +416,9 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
     PyErr_Format(PyExc_TypeError, "[%s] argument 'out' needs %d tensors, got %zd", op->text.c_str(),
                  static_cast<int>(plan->visible), static_cast<Py_ssize_t>(outs.size()));
     return nullptr;
+  }
+  for (size_t k = 0; overload->exact_out && k < outs.size(); ++k) {
+    if (!check_exact(op, *frame, plan->outputs[k].dtype, outs[k])) return nullptr;
   }
   std::vector<PyObject*> outputs(plan->outputs.size());
   instance_incref(instance);

@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "op_internal.h"
+
 namespace fb {
 namespace {
 
@@ -63,22 +65,57 @@ struct Shield {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;
   PyObject* weakrefs;
+  bool takes_out;  // `out=` is served here: the results are copied there
 };
 
-PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+// The call without its argument `out`, whose results are then copied there.
+PyObject* call_with_out(PyObject* function, PyObject* const* args, size_t flags, PyObject* names,
+                        Py_ssize_t at) {
+  const Py_ssize_t given = PyVectorcall_NARGS(flags), named = PyTuple_GET_SIZE(names);
+  PyObject* out = args[given + at];
+  PyObject* rest = PyTuple_New(named - 1);
+  StackVector<PyObject*, 16> values;
+  if (!rest || !values.reserve(static_cast<size_t>(given + named))) {
+    Py_XDECREF(rest);
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0, to = 0; i < given + named; ++i) {
+    if (i == given + at) continue;
+    if (i >= given) {
+      PyTuple_SET_ITEM(rest, to - given, Py_NewRef(PyTuple_GET_ITEM(names, i - given)));
+    }
+    values[static_cast<size_t>(to++)] = args[i];
+  }
   PyObject* result =
-      PyObject_Vectorcall(reinterpret_cast<Shield*>(self)->function, args, flags, names);
+      PyObject_Vectorcall(function, values.data(), static_cast<size_t>(given), rest);
+  Py_DECREF(rest);
+  if (!result || out == Py_None) return result;
+  PyObject* copied = copy_to_out(result, out);
+  Py_DECREF(result);
+  return copied;
+}
+
+PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  const auto* shield = reinterpret_cast<Shield*>(self);
+  Py_ssize_t at = -1;
+  for (Py_ssize_t i = 0; shield->takes_out && names && i < PyTuple_GET_SIZE(names); ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "out") == 0) at = i;
+  }
+  PyObject* result = at < 0 ? PyObject_Vectorcall(shield->function, args, flags, names)
+                            : call_with_out(shield->function, args, flags, names, at);
   if (!result) hide_internals();
   return result;
 }
 
 PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* function;
-  if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
+  int takes_out = 0;
+  if (!PyArg_ParseTuple(args, "O|p", &function, &takes_out)) return nullptr;
   auto* self = reinterpret_cast<Shield*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->vectorcall = shield_call;
   self->function = Py_NewRef(function);
+  self->takes_out = takes_out != 0;
   return reinterpret_cast<PyObject*>(self);
 }
 

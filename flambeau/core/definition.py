@@ -327,7 +327,13 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
     ]
     results = _as_list(overload.body(*converted))
     final = "bool" if mode == "bool" else common
-    return [r if r is None else _converted(r, final) for r in results]
+    return [r if r is None else _converted(r, _kept_real(r, final)) for r in results]
+
+
+def _kept_real(result: Any, dtype: str) -> str:
+    """The final dtype of a result: a norm or a distance of complex numbers is real."""
+    real = isinstance(result, Node) and promotion.CATEGORY[result.dtype] == 2
+    return promotion.PARTS.get(dtype, dtype) if real else dtype
 
 
 def _is_f32(value: Any) -> bool:

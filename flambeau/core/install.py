@@ -64,15 +64,25 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
         for position, a in enumerate(overload.schema.arguments)
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones
-        return (arguments, overload.body, ("python",))
+        return (arguments, overload.body, ("python", *(("out",) if _copies_out(overload) else ())))
     from flambeau.core.dispatch import builder  # what traces and derives; not needed by an import
 
     flags: tuple[str, ...] = ()
     if overload.options.out and variant == "functional":
         flags += ("out",)
+        if overload.options.notes.get("exact out"):  # no cast, no memory shared with arguments
+            flags += ("exact",)
     if overload.options.notes.get("any window"):  # the core checks the views' bounds
         flags += ("storage",)
     return (arguments, builder(overload, variant), flags)
+
+
+def _copies_out(overload: Overload) -> bool:
+    """Whether the core serves `out=` of a Python function, which knows nothing of it."""
+    code = getattr(overload.body, "__code__", None)
+    if code is None or not overload.options.out:
+        return False
+    return "out" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _native_op(definition: OpDefinition, name: str, variant: str) -> Any:
@@ -99,7 +109,8 @@ def install_definition(definition: OpDefinition) -> None:
     options = definition.options
     names = (definition.name, *options.aliases)
     if all(o.options.host for o in definition.overloads):
-        definition.native = _core.shield(definition.overloads[0].body)
+        first = definition.overloads[0]
+        definition.native = _core.shield(first.body, _copies_out(first))
     else:
         definition.native = _native_op(definition, definition.name, "functional")
     _publish(options.where, names, definition.native)

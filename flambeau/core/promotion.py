@@ -20,6 +20,10 @@ HALF = frozenset(("f16", "bf16"))
 _default = "f32"
 
 
+# The real dtype of a complex one's parts.
+PARTS = {"c64": "f32", "c128": "f64"}
+
+
 def default_dtype() -> str:
     """The dtype of Python floats: `f32` unless `set_default_dtype` changed it."""
     return _default

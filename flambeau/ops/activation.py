@@ -391,7 +391,7 @@ def softsign(input: Node) -> Node:  # noqa: A002
         >>> F.softsign(torch.tensor([-2.0, 0.0, 3.0]))
         tensor([-0.6667,  0.0000,  0.7500])
     """
-    return input / (prims.abs(input) + 1.0)
+    return input / prims.cast(prims.abs(input) + 1.0, input.dtype)
 
 
 @op(

@@ -316,7 +316,6 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
 @op(
     "multi_dot(Tensor[] tensors) -> Tensor",
     where="linalg",
-    out=False,
     samples=lambda: iter(
         [
             sample([T(2, 3), T(3, 4), T(4, 5)]),
@@ -501,5 +500,5 @@ def linalg_vander(x: Node, N: Size | None) -> Node:  # noqa: N803 - PyTorch's na
                 [1, 2, 4]])
     """
     if x.ndim == 0:
-        raise RuntimeError("[vander] x must have at least one dimension\nhint: reshape(1)")
+        x = prims.reshape(x, (1,))
     return _powers(x, x.shape[-1] if N is None else N, True)

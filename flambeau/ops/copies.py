@@ -101,7 +101,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     op(
         f"{name}(Tensor self, {arguments}) -> (Tensor...)",
         where="torch" if copied else "torch method",
-        out=False,
+        out=copied,
         samples=_samples(given),
     )(body)
 

@@ -659,6 +659,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **op
 @op(
     "complex(Tensor real, Tensor imag) -> Tensor",
     where="torch",
+    notes={"exact out": True},
     samples=lambda: iter([sample(T(2, 3), T(3))]),
     dtypes="f32 f64",
 )

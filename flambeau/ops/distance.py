@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
@@ -41,6 +42,11 @@ def _both(a: Node, b: Node, name: str) -> tuple[Node, Node]:
     return x, y
 
 
+def _fraction(x: Node) -> Node:
+    """x, integers in the default floating-point dtype."""
+    return x if CATEGORY[x.dtype] >= 2 else prims.cast(x, default_dtype())
+
+
 def _zero(x: Node) -> Node:
     return prims.full_like(0, x)
 
@@ -54,13 +60,15 @@ def _powered_sum(x: Node, p: float, keepdim: bool) -> Node:
     last = (x.ndim - 1,)
     size = prims.abs(x)
     if p == 0:
-        return prims.reduce_dims("sum", prims.cast(prims.ne(x, _zero(x)), x.dtype), last, keepdim)
+        there = prims.cast(prims.ne(size, _zero(size)), size.dtype)
+        return prims.reduce_dims("sum", there, last, keepdim)
     if math.isinf(p):
         return prims.reduce_dims("max" if p > 0 else "min", size, last, keepdim)
     if p == 1:
         return prims.reduce_dims("sum", size, last, keepdim)
     if p == 2:
-        total = prims.reduce_dims("sum", x * x, last, keepdim)
+        square = x * x if x.dtype == size.dtype else size * size  # of complex numbers |x|^2
+        total = prims.reduce_dims("sum", square, last, keepdim)
         return _root(total)
     total = prims.reduce_dims("sum", prims.pow(size, prims.full_like(p, size)), last, keepdim)
     return prims.pow(total, prims.full_like(1.0 / p, total))
@@ -136,7 +144,7 @@ def _distance_samples() -> Iterator[Sample]:
     "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, Scalar eps=1e-06, bool keepdim=False)"
     " -> Tensor",
     where=f"torch {_F}",
-    promote="default",
+    promote="float",
     participants="x1 x2",
     layout="contiguous",
     inplace=False,
@@ -210,7 +218,8 @@ def cosine_embedding_loss(
             f"input tensors, but found inputs with sizes {shown(input1.shape)} and "
             f"{shown(input2.shape)}\nhint: (N, D) with a target of (N)"
         )
-    a, b = _both(input1, input2, "cosine_embedding_loss")
+    a, b = _both(*map(_fraction, (input1, input2)), "cosine_embedding_loss")
+    target = prims.cast(target, "i64") if target.dtype == "bool" else target
     epsilon = 1e-12  # PyTorch adds it to the squared lengths
     last = a.ndim - 1
     length = (prims.sum(a * a, last) + epsilon) * (prims.sum(b * b, last) + epsilon)
@@ -276,7 +285,7 @@ def triplet_margin_loss(
         )
 
     def distance(a: Node, b: Node) -> Node:
-        x, y = _both(a, b, "triplet_margin_loss")
+        x, y = _both(_fraction(a), _fraction(b), "triplet_margin_loss")
         return _powered_sum(x - y + eps, p, False)
 
     far = distance(anchor, negative)

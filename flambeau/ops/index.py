@@ -23,6 +23,8 @@ from flambeau.ops.convert import broadcast_source
 from flambeau.ops.creation import filled, number
 
 Samples = Iterator[Sample]
+# What `out=` gets must have the result's dtype and share no memory with what is read.
+SEPARATE = {"exact out": True}
 
 
 def I(*shape: int, high: int) -> Any:  # noqa: E743, N802 - beside T in samples
@@ -129,6 +131,7 @@ def _check_ranks(self: Node, index: Node, d: int, name: str) -> None:
 
 @op(
     "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    notes=SEPARATE,
     samples=_gather_samples,
     errors=_gather_errors,
 )
@@ -148,7 +151,7 @@ def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
     if _is_empty(index):
         flat = prims.reshape(self, (prod(self.shape),))
         return prims.reshape(prims.slice(flat, 0, 0, 0), index.shape)
-    check_integer(index, "gather")
+    check_integer(index, "gather", ("i64", "i32", "u8"))
     x, places = _at_least_1d(self), _at_least_1d(index)
     _check_ranks(x, places, d, "gather")
     result = prims.gather(_cut(x, places.shape, d), wrapped(places, x.shape[d], "gather", d), d)
@@ -392,6 +395,7 @@ def _vector(index: Node, name: str) -> Node:
 
 @op(
     "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+    notes=SEPARATE,
     samples=lambda: iter(
         [
             sample(T(3, 4), 1, I(5, high=4)),
@@ -662,6 +666,7 @@ tensors.define_method("where", _where_method)
 
 @op(
     "take(Tensor self, Tensor index) -> Tensor",
+    notes=SEPARATE,
     samples=lambda: iter([sample(T(3, 4), I(2, 3, high=12)), sample(T(5), I(0, high=5))]),
 )
 def take(self: Node, index: Node) -> Node:

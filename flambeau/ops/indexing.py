@@ -18,7 +18,7 @@ from flambeau.core.dtypes import name_of, object_of
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
-from flambeau.ops.common import geometry_of, shown
+from flambeau.ops.common import geometry_of, same_sizes, shown
 from flambeau.ops.index import I, wrapped
 from flambeau.ops.search import masked_slices
 
@@ -214,6 +214,28 @@ def index(self: Node, indices: Sequence[Node | None]) -> Node:
     return prims.index_nd(prims.permute(self, order), places, dims)
 
 
+def _put_where(self: Node, first: int, mask: Node, values: Node, accumulate: bool) -> Node:
+    """`index_put` at the true elements of a mask over the dimensions from `first` on."""
+    end = first + mask.ndim
+    if end > self.ndim or not same_sizes(mask.shape, self.shape[first:end]):
+        raise IndexError(
+            f"[index_put] The shape of the mask {shown(mask.shape)} at index {first} does not "
+            f"match the shape of the indexed tensor {shown(self.shape)}\n"
+            "hint: a mask has the sizes of the dimensions that it selects from"
+        )
+    lead = max(values.ndim - (self.ndim - end), 0)  # behind the dimension of the true elements
+    before, after = values.shape[: max(lead - 1, 0)], values.shape[lead:]
+    if lead and not layout.same(values.shape[lead - 1], 1):
+        raise IndexError(
+            "[index_put] values for each true element of a mask cannot be told apart here\n"
+            "hint: write x[mask] = values, or pass mask.nonzero(as_tuple=True)"
+        )
+    ones = (1,) * mask.ndim if lead else ()
+    source = prims.broadcast_to(prims.reshape(values, (*before, *ones, *after)), self.shape)
+    chosen = prims.broadcast(mask, self.shape, tuple(range(first, end)))
+    return prims.where(chosen, self + source if accumulate else source, self)
+
+
 @op(
     "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     inplace=True,
@@ -222,6 +244,7 @@ def index(self: Node, indices: Sequence[Node | None]) -> Node:
         [
             sample(T(3, 4), (T(2, dtype="i64", values=[0, 2]),), T(2, 4)),
             sample(T(5), [T(3, dtype="i64", values=[0, 0, -1])], T(3), True),
+            sample(T(3, 4), [T(3, dtype="bool", values=[True, False, True])], T(4)),
         ]
     ),
 )
@@ -242,6 +265,9 @@ def index_put(self: Node, indices: Sequence[Node | None], values: Node, accumula
             f"{self.dtype} for the destination and {values.dtype} for the source.\n"
             "hint: convert the values"
         )
+    given = [(d, index) for d, index in enumerate(indices) if index is not None]
+    if len(given) == 1 and given[0][1].dtype == "bool":
+        return _put_where(self, *given[0], values, accumulate)
     order, places, dims = _arranged(self, indices, "index_put_")
     x = prims.permute(self, order)
     target = (*x.shape[: dims[0]], *places[0].shape, *x.shape[dims[-1] + 1 :])

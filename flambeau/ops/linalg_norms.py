@@ -371,7 +371,7 @@ def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
     runtime="maxnorm",
     inplace=True,
     samples=lambda: iter([sample(T(3, 4), 2, 0, 1.0), sample(T(2, 3, 4), 1, -1, 0.5)]),
-    dtypes="f16 bf16 f32 f64",
+    dtypes="f16 bf16 f32 f64 c64 c128",
 )
 def renorm(self: Node, p: float, dim: int, maxnorm: Any) -> Node:
     """Every slice along `dim` scaled down to a p-norm of at most `maxnorm`.
@@ -393,9 +393,9 @@ def renorm(self: Node, p: float, dim: int, maxnorm: Any) -> Node:
     x = prims.cast(self, compute_dtype(self.dtype))
     size = p_norm(x, p, tuple(d for d in range(x.ndim) if d != axis))
     limit = (
-        prims.broadcast_to(prims.cast(maxnorm, x.dtype), size.shape)
+        prims.broadcast_to(prims.cast(maxnorm, size.dtype), size.shape)
         if isinstance(maxnorm, Node)
         else prims.full_like(maxnorm, size)
     )
     scale = prims.where(size > limit, limit / (size + 1e-7), prims.full_like(1, size))
-    return prims.cast(x * scale, self.dtype)
+    return prims.cast(x * prims.cast(scale, x.dtype), self.dtype)

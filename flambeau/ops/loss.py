@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.layout import same
+from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.activation import log_softmax_value
@@ -56,6 +57,11 @@ def reduced(value: Node, reduction: str) -> Node:
     for size in value.shape:
         count = count * size
     return total / prims.constant(count, total)
+
+
+def _fraction(x: Node) -> Node:
+    """x, integers in the default floating-point dtype."""
+    return x if CATEGORY[x.dtype] >= 2 else prims.cast(x, default_dtype())
 
 
 def weighted(value: Node, weight: Node | None, reduction: str) -> Node:
@@ -655,7 +661,7 @@ def margin_ranking_loss(
             f"input1: {shown(input1.shape)}, input2: {shown(input2.shape)}, target: "
             f"{shown(target.shape)}\nhint: unsqueeze what lacks a dimension"
         )
-    value = -target * (input1 - input2) + margin
+    value = _fraction(-target * (input1 - input2)) + margin
     value = prims.maximum(value, prims.full_like(0, value))
     return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
 
@@ -690,6 +696,7 @@ def poisson_nll_loss(
         >>> F.poisson_nll_loss(torch.zeros(2), torch.ones(2))
         tensor(1.)
     """
+    input, target = _fraction(input), _fraction(target)
     value = (
         prims.exp(input) - target * input if log_input else input - target * prims.log(input + eps)
     )

@@ -392,7 +392,7 @@ def _scaled_sum(name: str, self: Node, found: Node, beta: Value, alpha: Value) -
             f"[{name}] The expanded size of the tensor {shown(shape)} must match the existing size "
             f"{shown(self.shape)}\nhint: the first operand broadcasts to the product's shape"
         )
-    wide = compute_dtype(found.dtype)
+    wide = "i64" if found.dtype == "bool" else compute_dtype(found.dtype)
     base = prims.broadcast_to(prims.cast(self, wide), shape)
     total = prims.cast(found, wide)
     if not _is(alpha, 1):
@@ -430,6 +430,8 @@ def _addbmm(self: Node, batch1: Node, batch2: Node) -> Node:
 
 
 def _addr(self: Node, vec1: Node, vec2: Node) -> Node:
+    if vec1.dtype == vec2.dtype == "bool":
+        return prims.cast(outer(prims.cast(vec1, "u8"), prims.cast(vec2, "u8")), "bool")
     return outer(vec1, vec2)
 
 

@@ -76,7 +76,7 @@ def matrix_exp(self: Any) -> Any:
     return _exponential(self)
 
 
-@op("cond(Tensor self, object p=None) -> Tensor", where="linalg", host=True, out=False,
+@op("cond(Tensor self, object p=None) -> Tensor", where="linalg", host=True,
     samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
 def cond(self: Any, p: Any = None) -> Any:
     """The condition of matrices: the norm times that of the inverse; 2-norm by default.

@@ -529,4 +529,4 @@ def normalize(input: Node, p: float, dim: int, eps: float) -> Node:  # noqa: A00
 
     axis = normalise_dim(dim, input.ndim, "normalize")
     length = vector_norm(input, p, (axis,), True)
-    return input / prims.maximum(length, prims.full_like(eps, length))
+    return input / prims.cast(prims.maximum(length, prims.full_like(eps, length)), input.dtype)

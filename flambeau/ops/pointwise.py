@@ -428,7 +428,10 @@ def clamped(name: str, x: Node, low: Value | None, high: Value | None) -> Node:
     if is_complex(x):
         raise RuntimeError(f"[{name}] is not supported for complex types\nhint: clamp the parts")
     if x.dtype == "bool":
-        raise unsupported(name, x, "convert to an integer type first")
+        if name == "clamp":
+            raise unsupported(name, x, "convert to an integer type first")
+        bytes_ = [None if v is None else prims.cast(as_node(v, "bool"), "u8") for v in (low, high)]
+        return prims.cast(clamped(name, prims.cast(x, "u8"), *bytes_), "bool")
     dtype = dtype_of([x])
     nodes = {n: as_node(v, dtype) for n, v in (("min", low), ("max", high)) if v is not None}
     shape = broadcast_sizes(name, x.shape, *(b.shape for b in nodes.values()))

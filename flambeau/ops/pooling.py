@@ -17,6 +17,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -477,10 +478,19 @@ def average(
     chosen = Windows(name, x, count, kernel, stride, padding, 1, ceil_mode)
     total = _window_sums(x, chosen)
     if divisor is not None:
-        return total / float(divisor)
+        return averaged(total, divisor)
     if not ceil_mode and (include or not any(chosen.padding)):
-        return total / float(math.prod(chosen.kernel))
-    return total / _divisor(chosen, x, total, include)
+        return averaged(total, math.prod(chosen.kernel))
+    return averaged(total, _divisor(chosen, x, total, include))
+
+
+def averaged(total: Node, count: Node | int) -> Node:
+    """total / count; of integers rounded towards zero, as PyTorch does here."""
+    number = count if isinstance(count, Node) else prims.full_like(count, total)
+    if CATEGORY[total.dtype] >= 2:
+        return total / number
+    quotient = prims.floor_div(prims.abs(total), prims.abs(number))
+    return prims.where(prims.lt(total * number, prims.zeros_like(total)), -quotient, quotient)
 
 
 def _average_samples(count: int) -> Any:
@@ -535,7 +545,7 @@ def _define_average(count: int) -> None:
         " -> Tensor",
         where=f"torch {_F}" if count == 1 else _F,
         promote="keep",
-        out=False,
+        out=count > 1,
         samples=_average_samples(count),
     )(body)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.promotion import CATEGORY
+from flambeau.core.promotion import CATEGORY, HALF
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import (
@@ -184,21 +184,37 @@ def copysign(self: Node, other: Value) -> Node:
     inplace=True,
     samples=binary_samples(scalar=None),
     reference="numpy.nextafter",
-    dtypes="f32 f64",
+    dtypes="f16 bf16 f32 f64",
 )
 def nextafter(self: Node, other: Node) -> Node:
     """The next number after `self` in the direction of `other`.
 
     Raises:
-        NotImplementedError: dtypes other than float32 and float64.
+        NotImplementedError: not a floating-point dtype.
 
     Example:
         >>> torch.nextafter(torch.tensor([1.0]), torch.tensor([2.0])) > 1
         tensor([True])
     """
-    if self.dtype not in ("f32", "f64"):
-        raise unsupported("nextafter", self, "convert to float32 or float64 first")
-    return prims.nextafter(*together("nextafter", self, other))
+    if not is_float(self):
+        raise unsupported("nextafter", self, "convert to a floating-point type first")
+    start, goal = together("nextafter", self, other)
+    return _next_half(start, goal) if start.dtype in HALF else prims.nextafter(start, goal)
+
+
+def _next_half(start: Node, goal: Node) -> Node:
+    """The codes of half types, sign aside, are ordered as their values: one more or one less."""
+    code, least = prims.bitcast(start, "i16"), prims.full_like(1, prims.bitcast(start, "i16"))
+    x, y = prims.cast(start, "f32"), prims.cast(goal, "f32")
+    zero = prims.zeros_like(x)
+    outwards = prims.eq(prims.lt(zero, x), prims.lt(x, y))
+    moved = prims.where(outwards, code + least, code - least)
+    signed = prims.where(prims.lt(y, zero), least | prims.full_like(-(2**15), code), least)
+    moved = prims.where(prims.eq(x, zero), signed, moved)
+    moved = prims.where(prims.eq(x, y), prims.bitcast(goal, "i16"), moved)
+    value = prims.bitcast(moved, start.dtype)
+    broken = prims.isnan(x) | prims.isnan(y)
+    return prims.where(broken, prims.cast(x + y, start.dtype), value)
 
 
 @op(
@@ -240,6 +256,8 @@ def _logaddexp(name: str, base2: bool) -> Any:
         return prims.log1p(x) if not base2 else prims.log1p(x) * LOG2_E
 
     def body(self: Node, other: Node) -> Node:
+        if is_complex(self) and not base2:
+            return _logaddexp_complex(*together(name, self, other))
         a, b = _floats(name, self, other)
         equal_infinities = prims.eq(a, b) & prims.isinf(a)
         distance = prims.where(equal_infinities, prims.zeros_like(a), prims.abs(a - b))
@@ -267,6 +285,15 @@ def _logaddexp(name: str, base2: bool) -> Any:
         samples=binary_samples(scalar=None),
         reference="numpy." + name,
     )(body)
+
+
+def _logaddexp_complex(a: Node, b: Node) -> Node:
+    """log(1 + exp(less - more)) + more: the branch of the logarithm is that of `more`."""
+    below = prims.lt(prims.real(a), prims.real(b))
+    less, more = prims.where(below, a, b), prims.where(below, b, a)
+    same = prims.eq(prims.real(a), prims.real(b)) & prims.isinf(prims.real(a))
+    distance = prims.where(same, prims.zeros_like(a), less - more)
+    return prims.where(same, more, prims.log(1.0 + prims.exp(distance)) + more)
 
 
 LOG2_E = 1.4426950408889634

@@ -146,6 +146,8 @@ def sum_to_size(self: Node, size: Sequence[Size]) -> Node:
             f"[sum_to_size] size {shown(size)} is not expandable to size {shown(self.shape)}.\n"
             "hint: sizes must be equal, or 1"
         )
+    if self.dtype == "bool" and lead == 0 and size and all(map(layout.same, size, self.shape)):
+        return self
     return prims.sum_to_shape(prims.cast(self, "i64") if self.dtype == "bool" else self, size)
 
 

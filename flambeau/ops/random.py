@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.promotion import PARTS
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -24,7 +25,6 @@ from flambeau.ops.creation import OPTIONS, check_layout, check_sizes, creation, 
 Samples = Iterator[Sample]
 FLOATS = ("f16", "bf16", "f32", "f64")
 FLOAT_NAMES = " ".join(FLOATS)
-PARTS = {"c64": "f32", "c128": "f64"}
 # random_() and random_(low, None): the largest integer drawn.
 LARGEST = {
     "bool": 1, "u8": 255, "i8": 127, "i16": 2**15 - 1, "i32": 2**31 - 1, "i64": 2**63 - 1,
@@ -105,7 +105,10 @@ def drawn_like(
         for p in parameters
     ]
     shape = tuple(x.shape[d] for d in order)
-    value = prims.random(distribution, shape, x.dtype, *arguments, generator=_slot(generator))
+    if x.dtype in PARTS:
+        value = _complex_draw(distribution, shape, x.dtype, *arguments, _slot(generator))
+    else:
+        value = prims.random(distribution, shape, x.dtype, *arguments, generator=_slot(generator))
     if plain:
         return value
     inverse = sorted(range(x.ndim), key=order.__getitem__)
@@ -122,10 +125,18 @@ def _row_major(x: Node) -> bool:
 def _complex_draw(
     distribution: str, shape: Any, dtype: str, low: Any, high: Any, slot: int
 ) -> Node:
-    """Complex numbers drawn as pairs of real ones."""
-    pairs = prims.random(distribution, (*shape, 2), PARTS[dtype], low, high, generator=slot)
+    """Complex numbers drawn as pairs of real ones; `high` of normal ones is their deviation."""
+    computed = isinstance(high, Node) and distribution.startswith("normal")
+    bounds = (0.0, 1.0) if computed else (low, high)
+    if distribution.startswith("normal") and not computed:
+        bounds = (low, high / math.sqrt(2.0))  # not * sqrt(0.5), which differs in the last bit
+    part = PARTS[dtype]
+    pairs = prims.random(distribution, (*shape, 2), part, *bounds, generator=slot)
+    if computed:
+        deviation = prims.cast(high / math.sqrt(2.0), part)
+        pairs = pairs * deviation + (prims.cast(low, part) if isinstance(low, Node) else low)
     real, imaginary = (
-        prims.reshape(prims.slice(pairs, len(shape), part, 1), shape) for part in (0, 1)
+        prims.reshape(prims.slice(pairs, len(shape), place, 1), shape) for place in (0, 1)
     )
     return prims.complex(real, imaginary)
 
@@ -179,8 +190,7 @@ def randn(
     check_layout(layout, "randn")
     shape, target = check_sizes(size, "randn"), dtype_or(dtype)
     if target in PARTS:
-        std = 1.0 / math.sqrt(2.0)  # not sqrt(0.5), which differs in the last bit
-        return _complex_draw("normal", shape, target, 0.0, std, _slot(generator))
+        return _complex_draw("normal", shape, target, 0.0, 1.0, _slot(generator))
     check_floating(target, "randn")
     return prims.random("normal", shape, target, 0.0, 1.0, generator=_slot(generator))
 
@@ -266,7 +276,10 @@ def _like(x: Node, distribution: str, low: Any, high: Any, dtype: Any, generator
     plain = order == list(range(x.ndim))
     if not plain and distribution == "normal":
         distribution = "normal_sequential"
-    value = prims.random(distribution, shape, target, low, high, generator=_slot(generator))
+    if target in PARTS:
+        value = _complex_draw(distribution, shape, target, low, high, _slot(generator))
+    else:
+        value = prims.random(distribution, shape, target, low, high, generator=_slot(generator))
     return value if plain else prims.permute(value, sorted(range(x.ndim), key=order.__getitem__))
 
 
@@ -274,7 +287,8 @@ def _define_like(name: str, distribution: str, text: str) -> None:
     def body(
         self: Node, generator: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
     ) -> Node:
-        check_floating(dtype_or(dtype, self.dtype), name)
+        target = dtype_or(dtype, self.dtype)
+        check_floating(PARTS.get(target, target), name)
         return _like(self, distribution, 0.0, 1.0, dtype, generator)
 
     body.__doc__ = f"""{text} in the shape, dtype and memory order of a tensor.
@@ -360,11 +374,8 @@ def _define_fill(
 
     def body(self: Node, *arguments: Any) -> Node:
         *parameters, generator = arguments
-        if self.dtype in PARTS and distribution in ("uniform", "normal"):
-            raise NotImplementedError(
-                f"[{name}] not implemented for {self.dtype}\nhint: fill torch.view_as_real(x)"
-            )
-        if floats or self.dtype == "bool":
+        complex_ = self.dtype in PARTS and distribution in ("uniform", "normal")
+        if not complex_ and (floats or self.dtype == "bool"):
             check_floating(self.dtype, name)
         numbers = [_number(p) for p in parameters]
         return drawn_like(self, distribution, *numbers, generator=generator)

@@ -16,7 +16,6 @@ from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import unsupported
 from flambeau.ops.common import dtype_or, normalise_dims
 
 Dims = Any  # int, tuple of ints or None
@@ -338,6 +337,18 @@ def _logsumexp_rule(g: Node, y: Node, x: Node) -> list[Node]:
 prims.register_rule("logsumexp", _logsumexp_rule)
 
 
+def _complex_logsumexp(x: Node, dims: tuple[int, ...], keepdim: bool) -> Node:
+    """Shifted by the greatest real part, which decides about the magnitude of exp(x)."""
+    total = prims.exp(x)
+    if layout.same(layout.numel([x.shape[d] for d in dims]), 0):
+        return dropped(prims.log(prims.reduce_dims("sum", total, dims, True)), dims, keepdim)
+    greatest = prims.stop_gradient(prims.reduce_dims("max", prims.real(x), dims, True))
+    finite = prims.where(prims.isinf(greatest), prims.zeros_like(greatest), greatest)
+    shift = prims.cast(finite, x.dtype)
+    total = prims.reduce_dims("sum", prims.exp(x - shift), dims, True)
+    return dropped(prims.log(total) + shift, dims, keepdim)
+
+
 @op(
     "logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
     where="torch method special",
@@ -351,14 +362,13 @@ def logsumexp(self: Node, dim: Dims, keepdim: bool) -> Node:
 
     Raises:
         IndexError: a dimension out of range.
-        NotImplementedError: a complex tensor.
 
     Example:
         >>> torch.logsumexp(torch.zeros(2, 3), 1)
         tensor([1.0986, 1.0986])
     """
     if CATEGORY[self.dtype] == 3:
-        raise unsupported("logsumexp", self, "complex logsumexp is not supported")
+        return _complex_logsumexp(self, reduced_dims(dim, self.ndim, "logsumexp"), keepdim)
     target = self.dtype if CATEGORY[self.dtype] == 2 else default_dtype()
     x = prims.cast(self, compute_dtype(target))
     dims = reduced_dims(dim, x.ndim, "logsumexp")

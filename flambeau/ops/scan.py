@@ -106,7 +106,7 @@ cummin = _running_extreme("cummin", "least")
     promote="keep",
     samples=lambda: (s for s in _samples()),
     errors=_errors,
-    dtypes="f16 bf16 f32 f64",
+    dtypes="f16 bf16 f32 f64 c64 c128",
 )
 def logcumsumexp(self: Node, dim: int) -> Node:
     """log(cumsum(exp(x))) along `dim`, without overflow.
@@ -122,18 +122,24 @@ def logcumsumexp(self: Node, dim: int) -> Node:
         >>> torch.logcumsumexp(torch.zeros(2), 0)
         tensor([0.0000, 0.6931])
     """
-    if CATEGORY[self.dtype] != 2:
+    if CATEGORY[self.dtype] < 2:
         raise unsupported("logcumsumexp", self, "convert to a floating-point type first")
     axis = normalise_dim(dim, self.ndim, "logcumsumexp")
     if self.ndim == 0:
         return self
-    running = prims.stop_gradient(prims.cummax(self, axis))
+    complex_ = CATEGORY[self.dtype] == 3
+    size = prims.real(self) if complex_ else self  # of a complex number, the real part decides
+    running = prims.stop_gradient(prims.cummax(size, axis))
     finite = prims.where(prims.isinf(running), prims.zeros_like(running), running)
     lowest = prims.eq(running, prims.full_like(-math.inf, running))
     before = _later(finite, axis)
-    decay = prims.where(_later(lowest, axis), prims.zeros_like(self), prims.exp(before - finite))
-    total = prims.linear_scan(decay, prims.exp(self - finite), axis)
-    return prims.log(total) + finite
+    decay = prims.where(_later(lowest, axis), prims.zeros_like(size), prims.exp(before - finite))
+    shift = prims.cast(finite, self.dtype)
+    part = prims.exp(self - shift)
+    if not complex_:
+        return prims.log(prims.linear_scan(decay, part, axis)) + finite
+    parts = [prims.linear_scan(decay, p, axis) for p in (prims.real(part), prims.imag(part))]
+    return prims.log(prims.complex(*parts)) + shift
 
 
 def _later(x: Node, axis: int) -> Node:

@@ -119,6 +119,7 @@ def solved(name: str, a: Node, b: Node, left: bool = True) -> Node:
     where="linalg",
     samples=_system_samples,
     dtypes=_MATRICES,
+    out=True,
 )
 def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803
     """The solution of A X = B, and for each matrix 0 or the number of its first zero pivot.
@@ -136,7 +137,7 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
     return solved("linalg.solve", A, B, left), la.lu(A)[3]
 
 
-@op("solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", where="linalg", host=True, out=False,
+@op("solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", where="linalg", host=True,
     samples=_system_samples, dtypes=_MATRICES)  # fmt: skip
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch's names
     """X with A X = B, for square matrices; `left=False`: X A = B.
@@ -165,6 +166,7 @@ def inverted(a: Node) -> Node:
     samples=_square_samples,
     errors=_not_square,
     dtypes=_MATRICES,
+    out=True,
 )
 def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     """Inverses, and for each matrix 0 or the number of its first zero pivot.
@@ -185,7 +187,7 @@ _NO_INVERSE = "The diagonal element {} is zero, the inversion could not be compl
 _NO_INVERSE += "input matrix is singular."
 
 
-@op("inv(Tensor A) -> Tensor", where="linalg", host=True, out=False, samples=_square_samples,
+@op("inv(Tensor A) -> Tensor", where="linalg", host=True, samples=_square_samples,
     dtypes=_MATRICES)  # fmt: skip
 def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
     """The inverse of square matrices.
@@ -204,7 +206,7 @@ def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
 
 
 # No alias of `linalg.inv`: it has other homes, and its argument another name.
-@op("inverse(Tensor input) -> Tensor", host=True, out=False, samples=_square_samples,
+@op("inverse(Tensor input) -> Tensor", host=True, samples=_square_samples,
     dtypes=_MATRICES)  # fmt: skip
 def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
     """The same as `torch.linalg.inv`.
@@ -265,6 +267,7 @@ def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular
     "bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
     samples=lambda: iter([sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)]),
     dtypes=_MATRICES,
+    out=True,
 )
 def triangular_solve(
     self: Node,
@@ -465,7 +468,7 @@ def _sign_and_log(a: Node) -> tuple[Node, Node]:
 
 
 @op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
-    samples=_square_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+    samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out=True)  # fmt: skip
 def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     """The sign (or phase) of the determinant and the logarithm of its magnitude.
 
@@ -675,6 +678,7 @@ def _least_squares(a: Node, b: Node) -> Node:
     where="linalg",
     samples=lambda: iter([sample(T(3, 2, values=[[4.0, 2.0], [1.0, 3.0], [0.5, -1.0]]), T(3, 2))]),
     dtypes=_MATRICES,
+    out=True,
 )
 def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple[Node, ...]:
     """X with the least |A X - B| (of several the shortest), for matrices of full rank.

@@ -166,6 +166,7 @@ def _kth_errors() -> Iterator[ErrorSample]:
     "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False)"
     " -> (Tensor values, Tensor indices)",
     out=True,
+    notes={"exact out": True},
     samples=_samples({"k": 2}, {"k": 3, "dim": 0}, {"k": 1, "keepdim": True}),
     errors=_kth_errors,
 )

@@ -10,11 +10,14 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.promotion import default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
+from flambeau.ops.broadcasting import is_float
 from flambeau.ops.common import shown, static_size
 from flambeau.ops.convolution import add_windows, numbers, windows_of
+from flambeau.ops.pooling import averaged
 
 _F = "nn.functional"
 
@@ -418,6 +421,8 @@ def local_response_norm(
     low, high = [0] * input.ndim, [0] * input.ndim
     low[1], high[1] = size // 2, (size - 1) // 2
     around = windows_of(prims.pad(input * input, low, high), 1, size, 1, 1)
-    mean = prims.sum(around, around.ndim - 1) / float(size)
+    mean = averaged(prims.sum(around, around.ndim - 1), size)
+    if not is_float(input):  # PyTorch's mean of integers is one, what follows is not
+        input, mean = (prims.cast(x, default_dtype()) for x in (input, mean))
     scale = mean * alpha + k
     return input / prims.pow(scale, prims.full_like(beta, scale))

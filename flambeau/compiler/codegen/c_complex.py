@@ -196,7 +196,69 @@ def _log1p(a: Pair) -> Pair:
     return _op("mul", _op("log1p", norm), half), angle
 
 
+def _roots(a: Pair) -> tuple[Pair, Pair]:
+    """sqrt(1 - z) and sqrt(1 + z): the inverse functions' branch cuts are theirs (Kahan 1987)."""
+    one = _one(a)
+    return _sqrt((_op("sub", one[0], a[0]), _op("neg", a[1]))), _sqrt(
+        (_op("add", one[0], a[0]), a[1])
+    )
+
+
+def _cross(a: Pair, b: Pair) -> Node:
+    """The imaginary part of conj(a) b."""
+    return _op("sub", _op("mul", a[0], b[1]), _op("mul", a[1], b[0]))
+
+
+def _asin(a: Pair) -> Pair:
+    less, more = _roots(a)
+    below = _op("sub", _op("mul", less[0], more[0]), _op("mul", less[1], more[1]))
+    return _op("atan2", a[0], below), _op("asinh", _cross(less, more))
+
+
+def _acos(a: Pair) -> Pair:
+    less, more = _roots(a)
+    half = _op("atan2", less[0], more[0])
+    return _op("add", half, half), _op("asinh", _cross(more, less))
+
+
+def _acosh(a: Pair) -> Pair:
+    one = _one(a)
+    less, more = _sqrt(_sub(a, one)), _sqrt((_op("add", a[0], one[0]), a[1]))
+    real = _op("add", _op("mul", less[0], more[0]), _op("mul", less[1], more[1]))
+    half = _op("atan2", less[1], more[0])
+    return _op("asinh", real), _op("add", half, half)
+
+
+def _atanh(a: Pair) -> Pair:
+    one = _like(a[0], 1.0)
+    rest, square = _op("sub", one, a[0]), _op("mul", a[1], a[1])
+    norm = _op("add", _op("mul", rest, rest), square)
+    ratio = _op("div", _op("mul", a[0], _like(one, 4.0)), norm)
+    turn = _op("sub", _op("mul", rest, _op("add", one, a[0])), square)
+    angle = _op("atan2", _op("add", a[1], a[1]), turn)
+    return (
+        _op("mul", _op("log1p", ratio), _like(one, 0.25)),
+        _op("mul", angle, _like(one, 0.5)),
+    )
+
+
+def _turned(rule: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+    """-i f(i z)."""
+
+    def turned(a: Pair) -> Pair:
+        found = rule((_op("neg", a[1]), a[0]))
+        return found[1], _op("neg", found[0])
+
+    return turned
+
+
 RULES: dict[str, Callable[..., Pair]] = {
+    "asin": _asin,
+    "acos": _acos,
+    "atan": _turned(_atanh),
+    "asinh": _turned(_asin),
+    "acosh": _acosh,
+    "atanh": _atanh,
     "add": _add,
     "sub": _sub,
     "mul": _mul,
