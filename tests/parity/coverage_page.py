@@ -9,8 +9,8 @@ from typing import Any
 Key = tuple[str, str, str]
 Known = dict[Key, list[dict[str, Any]]]
 ORDER = (
-    "forward", "strides", "gradient", "double gradient", "forward mode", "method", "inplace", "operator", "alias",
-    "out", "errors",
+    "forward", "strides", "gradient", "double gradient", "forward mode", "method", "inplace",
+    "operator", "alias", "out", "errors",
 )  # fmt: skip
 HEAD = """# Coverage: PyTorch's operator database through Flambeau
 
