@@ -91,6 +91,15 @@ def is_complex(x: Node) -> bool:
     return CATEGORY[x.dtype] == 3
 
 
+def averaged(total: Node, count: Node | int) -> Node:
+    """total / count; of integers rounded towards zero, as PyTorch does here."""
+    number = count if isinstance(count, Node) else prims.full_like(count, total)
+    if CATEGORY[total.dtype] >= 2:
+        return total / number
+    quotient = prims.floor_div(prims.abs(total), prims.abs(number))
+    return prims.where(prims.lt(total * number, prims.zeros_like(total)), -quotient, quotient)
+
+
 def unsupported(name: str, x: Node | str, advice: str) -> NotImplementedError:
     """The error of an operator that a dtype has no meaning for."""
     dtype = x if isinstance(x, str) else x.dtype

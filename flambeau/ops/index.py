@@ -23,8 +23,7 @@ from flambeau.ops.convert import broadcast_source
 from flambeau.ops.creation import filled, number
 
 Samples = Iterator[Sample]
-# What `out=` gets must have the result's dtype and share no memory with what is read.
-SEPARATE = {"exact out": True}
+SEPARATE = {"exact out": True}  # `out=` has the result's dtype, and no memory of what is read
 
 
 def I(*shape: int, high: int) -> Any:  # noqa: E743, N802 - beside T in samples

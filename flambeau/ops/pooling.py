@@ -17,12 +17,11 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
-from flambeau.ops.broadcasting import is_float
+from flambeau.ops.broadcasting import averaged, is_float
 from flambeau.ops.common import shown, static_size
 from flambeau.ops.convolution import numbers, windows_of
 
@@ -482,15 +481,6 @@ def average(
     if not ceil_mode and (include or not any(chosen.padding)):
         return averaged(total, math.prod(chosen.kernel))
     return averaged(total, _divisor(chosen, x, total, include))
-
-
-def averaged(total: Node, count: Node | int) -> Node:
-    """total / count; of integers rounded towards zero, as PyTorch does here."""
-    number = count if isinstance(count, Node) else prims.full_like(count, total)
-    if CATEGORY[total.dtype] >= 2:
-        return total / number
-    quotient = prims.floor_div(prims.abs(total), prims.abs(number))
-    return prims.where(prims.lt(total * number, prims.zeros_like(total)), -quotient, quotient)
 
 
 def _average_samples(count: int) -> Any:

@@ -14,10 +14,9 @@ from flambeau.core.promotion import default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.ops.broadcasting import is_float
+from flambeau.ops.broadcasting import averaged, is_float
 from flambeau.ops.common import shown, static_size
 from flambeau.ops.convolution import add_windows, numbers, windows_of
-from flambeau.ops.pooling import averaged
 
 _F = "nn.functional"
 
