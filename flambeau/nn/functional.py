@@ -58,37 +58,119 @@ _threshold, _threshold_ = _with_inplace("threshold")
 
 
 def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """max(x, 0)."""
+    """max(x, 0).
+
+    Source: Nair and Hinton, Rectified Linear Units, 2010.
+
+    Shape: any -> the same; any real dtype.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.relu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0., 0., 3.])
+    """
     return _relu_(input) if inplace else _relu(input)
 
 
 def relu6(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    Shape: any -> the same; any real dtype.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.relu6(torch.tensor([-2.0, 0.0, 3.0]) * 3)
+        tensor([0., 0., 6.])
+    """
     return _relu6_(input) if inplace else _relu6(input)
 
 
 def silu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    Source: Elfwing et al., Sigmoid-Weighted Linear Units, 2018.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.silu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2384,  0.0000,  2.8577])
+    """
     return _silu_(input) if inplace else _silu(input)
 
 
 def mish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Source: Misra, Mish, 2019.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.mish(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2525,  0.0000,  2.9865])
+    """
     return _mish_(input) if inplace else _mish(input)
 
 
 def selu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """Self-normalising ELU."""
+    """Self-normalising ELU.
+
+    Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.selu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.5202,  0.0000,  3.1521])
+    """
     return _selu_(input) if inplace else _selu(input)
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    Source: Barron, Continuously Differentiable Exponential Linear Units, 2017.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.celu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
+    """
     return _celu_(input, alpha) if inplace else _celu(input, alpha)
 
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
-    """x for x > 0, else alpha * (exp(x) - 1)."""
+    """x for x > 0, else alpha * (exp(x) - 1).
+
+    Source: Clevert et al., Exponential Linear Units, 2016.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.elu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
+    """
     return _elu_(input, alpha) if inplace else _elu(input, alpha)
 
 
@@ -123,7 +205,19 @@ def celu_(input: Any, alpha: float = 1.0) -> Any:  # noqa: A002
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002
-    """x for x > 0, else negative_slope * x."""
+    """x for x > 0, else negative_slope * x.
+
+    Source: Maas et al., Rectifier Nonlinearities, 2013.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.leaky_relu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.0200,  0.0000,  3.0000])
+    """
     return _leaky_relu_(input, negative_slope) if inplace else _leaky_relu(input, negative_slope)
 
 
@@ -137,6 +231,10 @@ def hardtanh(
 
     Raises:
         ValueError: min_val is larger than max_val.
+
+    Example:
+        >>> F.hardtanh(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.,  0.,  1.])
     """
     if min_val > max_val:
         raise ValueError(
@@ -146,17 +244,49 @@ def hardtanh(
 
 
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.hardsigmoid(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0.1667, 0.5000, 1.0000])
+    """
     return _hardsigmoid_(input) if inplace else _hardsigmoid(input)
 
 
 def hardswish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """x * relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6.
+
+    Source: Howard et al., Searching for MobileNetV3, 2019.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.hardswish(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.3333,  0.0000,  3.0000])
+    """
     return _hardswish_(input) if inplace else _hardswish(input)
 
 
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:  # noqa: A002
-    """x where x > threshold, else value."""
+    """x where x > threshold, else value.
+
+    Shape: any -> the same; any real dtype.
+
+    Args:
+        inplace: writes into the input.
+
+    Example:
+        >>> F.threshold(torch.tensor([-2.0, 0.0, 3.0]), 1.0, 9.0)
+        tensor([9., 9., 3.])
+    """
     return _threshold_(input, threshold, value) if inplace else _threshold(input, threshold, value)
 
 
@@ -207,7 +337,18 @@ _softmax, _log_softmax = _operators.get("softmax"), _operators.get("log_softmax"
 
 
 def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:  # noqa: A002
-    """exp(x) / sum of exp(x) along `dim`."""
+    """exp(x) / sum of exp(x) along `dim`.
+
+    Shape: any -> the same.
+
+    Args:
+        dim: 0 for 0, 1 and 3 dimensions, else 1, when None, with a warning.
+        dtype: the input is cast to it first; needed for integers.
+
+    Example:
+        >>> F.softmax(torch.zeros(4), dim=0)
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
     if dim is None:
         dim = _implicit_dim("softmax", input.dim())
     return _softmax(input, dim) if dtype is None else _softmax(input, dim, dtype=dtype)
@@ -219,14 +360,34 @@ def log_softmax(
     _stacklevel: int = 3,
     dtype: Any = None,
 ) -> Any:
-    """Logarithm of `softmax`, computed without overflow."""
+    """Logarithm of `softmax`, computed without overflow.
+
+    Shape: any -> the same.
+
+    Args:
+        dim, dtype: as for `softmax`.
+
+    Example:
+        >>> F.log_softmax(torch.zeros(4), dim=0)
+        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
+    """
     if dim is None:
         dim = _implicit_dim("log_softmax", input.dim())
     return _log_softmax(input, dim) if dtype is None else _log_softmax(input, dim, dtype=dtype)
 
 
 def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:  # noqa: A002
-    """`softmax` of -x."""
+    """`softmax` of -x.
+
+    Shape: any -> the same.
+
+    Args:
+        dim, dtype: as for `softmax`.
+
+    Example:
+        >>> F.softmin(torch.zeros(4), dim=0)
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
     if dim is None:
         dim = _implicit_dim("softmin", input.dim())
     return softmax(-input, dim, dtype=dtype)
@@ -300,6 +461,10 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     """x1^T A x2 + b for each matrix A of `weight`.
 
     Shape: `(*, I)`, `(*, J)`, `(O, I, J)` -> `(*, O)`.
+
+    Example:
+        >>> F.bilinear(torch.ones(1, 2), torch.ones(1, 3), torch.ones(4, 2, 3))
+        tensor([[6., 6., 6., 6.]])
     """
     outputs, inner1, inner2 = weight.shape
     left = torch.matmul(input1, weight.permute(1, 0, 2).reshape(inner1, outputs * inner2))

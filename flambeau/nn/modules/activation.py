@@ -41,7 +41,12 @@ class _InplaceActivation(Module):
 
 
 class ReLU(_InplaceActivation):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    Example:
+        >>> nn.ReLU()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0., 0., 3.])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.relu`."""
@@ -49,7 +54,12 @@ class ReLU(_InplaceActivation):
 
 
 class SiLU(_InplaceActivation):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    Example:
+        >>> nn.SiLU()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2384,  0.0000,  2.8577])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.silu`."""
@@ -57,7 +67,12 @@ class SiLU(_InplaceActivation):
 
 
 class Mish(_InplaceActivation):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Example:
+        >>> nn.Mish()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2525,  0.0000,  2.9865])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.mish`."""
@@ -65,7 +80,12 @@ class Mish(_InplaceActivation):
 
 
 class SELU(_InplaceActivation):
-    """Self-normalising ELU."""
+    """Self-normalising ELU.
+
+    Example:
+        >>> nn.SELU()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.5202,  0.0000,  3.1521])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.selu`."""
@@ -73,7 +93,12 @@ class SELU(_InplaceActivation):
 
 
 class Hardsigmoid(_InplaceActivation):
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    Example:
+        >>> nn.Hardsigmoid()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0.1667, 0.5000, 1.0000])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.hardsigmoid`."""
@@ -85,7 +110,12 @@ class Hardsigmoid(_InplaceActivation):
 
 
 class Hardswish(_InplaceActivation):
-    """x * relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6.
+
+    Example:
+        >>> nn.Hardswish()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.3333,  0.0000,  3.0000])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.hardswish`."""
@@ -102,6 +132,10 @@ class Threshold(Module):
     Args:
         threshold, value: the limit and what replaces smaller numbers.
         inplace: whether to write into the input.
+
+    Example:
+        >>> nn.Threshold(1.0, 9.0)(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([9., 9., 3.])
     """
 
     __constants__ = ["threshold", "value", "inplace"]
@@ -157,6 +191,10 @@ class Hardtanh(Module):
         min_val, max_val: the limits.
         inplace: whether to write into the input.
         min_value, max_value: deprecated names of the limits.
+
+    Example:
+        >>> nn.Hardtanh()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.,  0.,  1.])
     """
 
     __constants__ = ["min_val", "max_val", "inplace"]
@@ -199,6 +237,10 @@ class ReLU6(Hardtanh):
 
     Args:
         inplace: whether to write into the input.
+
+    Example:
+        >>> nn.ReLU6()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0., 0., 3.])
     """
 
     def __init__(self, inplace: bool = False) -> None:
@@ -214,7 +256,12 @@ class ReLU6(Hardtanh):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Example:
+        >>> nn.Sigmoid()(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([0.2689, 0.5000, 0.7311])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`torch.sigmoid`."""
@@ -222,7 +269,12 @@ class Sigmoid(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Example:
+        >>> nn.Tanh()(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.7616,  0.0000,  0.7616])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`torch.tanh`."""
@@ -235,6 +287,10 @@ class ELU(Module):
     Args:
         alpha: scale of the negative part.
         inplace: whether to write into the input.
+
+    Example:
+        >>> nn.ELU()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
     """
 
     __constants__ = ["alpha", "inplace"]
@@ -254,7 +310,12 @@ class ELU(Module):
 
 
 class CELU(ELU):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); arguments as `ELU`."""
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); arguments as `ELU`.
+
+    Example:
+        >>> nn.CELU()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.celu`."""
@@ -267,6 +328,10 @@ class LeakyReLU(Module):
     Args:
         negative_slope: slope below 0.
         inplace: whether to write into the input.
+
+    Example:
+        >>> nn.LeakyReLU()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.0200,  0.0000,  3.0000])
     """
 
     __constants__ = ["inplace", "negative_slope"]
@@ -292,6 +357,10 @@ class PReLU(Module):
     Args:
         num_parameters: 1, or the number of channels (dimension 1).
         init: where the weight starts.
+
+    Example:
+        >>> nn.PReLU(3).weight.shape
+        torch.Size([3])
     """
 
     __constants__ = ["num_parameters"]
@@ -323,6 +392,10 @@ class GELU(Module):
 
     Args:
         approximate: "none" or "tanh".
+
+    Example:
+        >>> nn.GELU()(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
     """
 
     __constants__ = ["approximate"]
@@ -341,7 +414,12 @@ class GELU(Module):
 
 
 class GLU(Module):
-    """a * sigmoid(b), the halves of x along `dim`."""
+    """a * sigmoid(b), the halves of x along `dim`.
+
+    Example:
+        >>> nn.GLU()(torch.tensor([2.0, 4.0, 0.0, 0.0]))
+        tensor([1., 2.])
+    """
 
     __constants__ = ["dim"]
 
@@ -359,7 +437,12 @@ class GLU(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)).
+
+    Example:
+        >>> nn.LogSigmoid()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-2.1269, -0.6931, -0.0486])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.logsigmoid`."""
@@ -367,7 +450,12 @@ class LogSigmoid(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
+
+    Example:
+        >>> nn.Softplus()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0.1269, 0.6931, 3.0486])
+    """
 
     __constants__ = ["beta", "threshold"]
 
@@ -400,7 +488,12 @@ class _Shrink(Module):
 
 
 class Softshrink(_Shrink):
-    """x - lambd above lambd, x + lambd below -lambd, else 0."""
+    """x - lambd above lambd, x + lambd below -lambd, else 0.
+
+    Example:
+        >>> nn.Softshrink()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.5000,  0.0000,  2.5000])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.softshrink`."""
@@ -408,7 +501,12 @@ class Softshrink(_Shrink):
 
 
 class Hardshrink(_Shrink):
-    """x where |x| > lambd, else 0."""
+    """x where |x| > lambd, else 0.
+
+    Example:
+        >>> nn.Hardshrink()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-2.,  0.,  3.])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.hardshrink`."""
@@ -416,7 +514,12 @@ class Hardshrink(_Shrink):
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Example:
+        >>> nn.Softsign()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.6667,  0.0000,  0.7500])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.softsign`."""
@@ -424,7 +527,12 @@ class Softsign(Module):
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Example:
+        >>> nn.Tanhshrink()(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.0360,  0.0000,  2.0049])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.tanhshrink`."""
@@ -447,7 +555,12 @@ class _AlongDim(Module):
 
 
 class Softmin(_AlongDim):
-    """Softmax of -x along `dim`."""
+    """Softmax of -x along `dim`.
+
+    Example:
+        >>> nn.Softmin(dim=0)(torch.zeros(4))
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.softmin`."""
@@ -459,7 +572,12 @@ class Softmin(_AlongDim):
 
 
 class Softmax(_AlongDim):
-    """exp(x) / sum of exp(x) along `dim`."""
+    """exp(x) / sum of exp(x) along `dim`.
+
+    Example:
+        >>> nn.Softmax(dim=0)(torch.zeros(4))
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.softmax`."""
@@ -471,7 +589,12 @@ class Softmax(_AlongDim):
 
 
 class LogSoftmax(_AlongDim):
-    """Logarithm of softmax along `dim`."""
+    """Logarithm of softmax along `dim`.
+
+    Example:
+        >>> nn.LogSoftmax(dim=0)(torch.zeros(4))
+        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.log_softmax`."""
@@ -483,7 +606,12 @@ class LogSoftmax(_AlongDim):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of `(N, C, H, W)` or `(C, H, W)`."""
+    """Softmax over the channels of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.Softmax2d()(torch.zeros(1, 2, 3, 3, device="meta")).shape
+        torch.Size([1, 2, 3, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """Softmax along dimension -3."""

@@ -144,6 +144,10 @@ class BatchNorm1d(_BatchNorm):
         momentum: weight of a new batch in the running statistics; None for a plain average.
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics, for evaluation.
+
+    Example:
+        >>> nn.BatchNorm1d(4, device="meta")(torch.ones(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 9])
     """
 
     def _check_input_dim(self, input: Any) -> None:  # noqa: A002
@@ -151,14 +155,24 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch norm of `(N, C, H, W)`; arguments as `BatchNorm1d`."""
+    """Batch norm of `(N, C, H, W)`; arguments as `BatchNorm1d`.
+
+    Example:
+        >>> nn.BatchNorm2d(4, device="meta")(torch.ones(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 9, 9])
+    """
 
     def _check_input_dim(self, input: Any) -> None:  # noqa: A002
         _expect(self, input, (4,))
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch norm of `(N, C, D, H, W)`; arguments as `BatchNorm1d`."""
+    """Batch norm of `(N, C, D, H, W)`; arguments as `BatchNorm1d`.
+
+    Example:
+        >>> nn.BatchNorm3d(4, device="meta")(torch.ones(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 5, 5, 5])
+    """
 
     def _check_input_dim(self, input: Any) -> None:  # noqa: A002
         _expect(self, input, (5,))

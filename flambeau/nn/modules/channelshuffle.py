@@ -11,7 +11,12 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Interleaves `groups` groups of channels of `(N, C, *)`."""
+    """Interleaves `groups` groups of channels of `(N, C, *)`.
+
+    Example:
+        >>> nn.ChannelShuffle(2)(torch.arange(4).reshape(1, 4, 1)).reshape(4)
+        tensor([0, 2, 1, 3])
+    """
 
     __constants__ = ["groups"]
 

@@ -174,6 +174,10 @@ class ModuleList(_Numbered):
 
     Args:
         modules: modules to start with.
+
+    Example:
+        >>> len(nn.ModuleList([nn.ReLU(), nn.Tanh()]))
+        2
     """
 
     def __init__(self, modules: Iterable[Any] | None = None) -> None:
@@ -252,6 +256,10 @@ class ModuleDict(Module):
 
     Args:
         modules: a mapping or pairs to start with.
+
+    Example:
+        >>> list(nn.ModuleDict({"a": nn.ReLU()}))
+        ['a']
     """
 
     def __init__(self, modules: Any = None) -> None:
@@ -359,6 +367,10 @@ class ParameterList(Module):
 
     Args:
         values: values to start with.
+
+    Example:
+        >>> len(list(nn.ParameterList([torch.ones(2), torch.ones(3)]).parameters()))
+        2
     """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
@@ -434,6 +446,10 @@ class ParameterDict(Module):
 
     Args:
         parameters: a mapping or pairs to start with.
+
+    Example:
+        >>> list(nn.ParameterDict({"a": torch.ones(2)}))
+        ['a']
     """
 
     def __init__(self, parameters: Any = None) -> None:

@@ -181,19 +181,34 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Convolution of `(N, C, L)` or `(C, L)`."""
+    """Convolution of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> nn.Conv1d(4, 6, 3, device="meta")(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 6, 7])
+    """
 
     _ndim = 1
 
 
 class Conv2d(_Conv):
-    """Convolution of `(N, C, H, W)` or `(C, H, W)`."""
+    """Convolution of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.Conv2d(4, 6, 3, device="meta")(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 6, 7, 7])
+    """
 
     _ndim = 2
 
 
 class Conv3d(_Conv):
-    """Convolution of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Convolution of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> nn.Conv3d(4, 6, 3, device="meta")(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 6, 3, 3, 3])
+    """
 
     _ndim = 3
 
@@ -284,18 +299,34 @@ class _ConvTranspose(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """Transposed convolution of `(N, C, L)` or `(C, L)`."""
+    """Transposed convolution of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> nn.ConvTranspose1d(4, 6, 3, device="meta")(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 6, 11])
+    """
 
     _ndim = 1
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """Transposed convolution of `(N, C, H, W)` or `(C, H, W)`."""
+    """Transposed convolution of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.ConvTranspose2d(4, 6, 3, device="meta")(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 6, 11, 11])
+    """
 
     _ndim = 2
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """Transposed convolution of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Transposed convolution of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> x = torch.zeros(2, 4, 5, 5, 5, device="meta")
+        >>> nn.ConvTranspose3d(4, 6, 3, device="meta")(x).shape
+        torch.Size([2, 6, 7, 7, 7])
+    """
 
     _ndim = 3

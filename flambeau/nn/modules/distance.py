@@ -17,6 +17,10 @@ class PairwiseDistance(Module):
         p: order of the norm.
         eps: added to the difference.
         keepdim: whether the last dimension stays, as 1.
+
+    Example:
+        >>> nn.PairwiseDistance()(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
+        tensor([5.0000])
     """
 
     __constants__ = ["norm", "eps", "keepdim"]
@@ -38,6 +42,10 @@ class CosineSimilarity(Module):
     Args:
         dim: which dimension.
         eps: least length.
+
+    Example:
+        >>> nn.CosineSimilarity()(torch.ones(1, 2), torch.ones(1, 2))
+        tensor([1.0000])
     """
 
     __constants__ = ["dim", "eps"]

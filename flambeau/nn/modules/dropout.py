@@ -37,7 +37,12 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Zeroes elements with probability p in training and scales the others by 1 / (1 - p)."""
+    """Zeroes elements with probability p in training and scales the others by 1 / (1 - p).
+
+    Example:
+        >>> nn.Dropout(0.5).eval()(torch.ones(2))
+        tensor([1., 1.])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.dropout` when training."""
@@ -47,7 +52,12 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """Dropout of whole channels of `(N, C, L)` or `(C, L)`."""
+    """Dropout of whole channels of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> nn.Dropout1d().eval()(torch.ones(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 9])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.dropout1d`."""
@@ -55,7 +65,12 @@ class Dropout1d(_DropoutNd):
 
 
 class Dropout2d(_DropoutNd):
-    """Dropout of whole channels of `(N, C, H, W)`."""
+    """Dropout of whole channels of `(N, C, H, W)`.
+
+    Example:
+        >>> nn.Dropout2d().eval()(torch.ones(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 9, 9])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.dropout2d`."""
@@ -63,7 +78,12 @@ class Dropout2d(_DropoutNd):
 
 
 class Dropout3d(_DropoutNd):
-    """Dropout of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Dropout of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> nn.Dropout3d().eval()(torch.ones(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 5, 5, 5])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.dropout3d`."""
@@ -71,7 +91,12 @@ class Dropout3d(_DropoutNd):
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout that keeps mean and variance of SELU activations."""
+    """Dropout that keeps mean and variance of SELU activations.
+
+    Example:
+        >>> nn.AlphaDropout().eval()(torch.ones(2))
+        tensor([1., 1.])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.alpha_dropout`."""
@@ -79,7 +104,12 @@ class AlphaDropout(_DropoutNd):
 
 
 class FeatureAlphaDropout(_DropoutNd):
-    """Alpha dropout of whole channels."""
+    """Alpha dropout of whole channels.
+
+    Example:
+        >>> nn.FeatureAlphaDropout().eval()(torch.ones(1, 2, 3, device="meta")).shape
+        torch.Size([1, 2, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.feature_alpha_dropout`."""

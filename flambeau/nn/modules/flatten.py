@@ -11,7 +11,12 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Makes one dimension of dimensions `start_dim` to `end_dim`."""
+    """Makes one dimension of dimensions `start_dim` to `end_dim`.
+
+    Example:
+        >>> nn.Flatten()(torch.zeros(2, 3, 4, device="meta")).shape
+        torch.Size([2, 12])
+    """
 
     __constants__ = ["start_dim", "end_dim"]
 
@@ -38,6 +43,10 @@ class Unflatten(Module):
 
     Raises:
         TypeError: the sizes are not a tuple or list of integers.
+
+    Example:
+        >>> nn.Unflatten(1, (3, 4))(torch.zeros(2, 12, device="meta")).shape
+        torch.Size([2, 3, 4])
     """
 
     __constants__ = ["dim", "unflattened_size"]

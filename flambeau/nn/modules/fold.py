@@ -15,6 +15,10 @@ class Unfold(Module):
 
     Args:
         kernel_size, dilation, padding, stride: a number, or one per dimension.
+
+    Example:
+        >>> nn.Unfold(3)(torch.zeros(1, 2, 4, 4, device="meta")).shape
+        torch.Size([1, 18, 4])
     """
 
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
@@ -46,6 +50,10 @@ class Fold(Module):
     Args:
         output_size: spatial sizes of the result.
         kernel_size, dilation, padding, stride: a number, or one per dimension.
+
+    Example:
+        >>> nn.Fold((4, 4), 3)(torch.zeros(1, 18, 4, device="meta")).shape
+        torch.Size([1, 2, 4, 4])
     """
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]

@@ -80,18 +80,32 @@ class InstanceNorm1d(_InstanceNorm):
         momentum: weight of a new batch in the running statistics.
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics, for evaluation.
+
+    Example:
+        >>> nn.InstanceNorm1d(4, device="meta")(torch.ones(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 9])
     """
 
     _unbatched = 2
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance norm of `(N, C, H, W)` or `(C, H, W)`; arguments as `InstanceNorm1d`."""
+    """Instance norm of `(N, C, H, W)` or `(C, H, W)`; arguments as `InstanceNorm1d`.
+
+    Example:
+        >>> nn.InstanceNorm2d(4, device="meta")(torch.ones(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 9, 9])
+    """
 
     _unbatched = 3
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of `(N, C, D, H, W)` or `(C, D, H, W)`; arguments as `InstanceNorm1d`."""
+    """Instance norm of `(N, C, D, H, W)` or `(C, D, H, W)`; arguments as `InstanceNorm1d`.
+
+    Example:
+        >>> nn.InstanceNorm3d(4, device="meta")(torch.ones(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 5, 5, 5])
+    """
 
     _unbatched = 4

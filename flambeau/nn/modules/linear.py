@@ -16,7 +16,12 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; any arguments are accepted and ignored."""
+    """Returns its input; any arguments are accepted and ignored.
+
+    Example:
+        >>> nn.Identity()(torch.ones(2))
+        tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -100,6 +105,12 @@ class Bilinear(Module):
     Args:
         in1_features, in2_features, out_features: sizes of the last dimensions.
         bias: whether there is a b.
+
+    Example:
+        >>> x = torch.zeros(5, 2, device="meta")
+        >>> y = torch.zeros(5, 3, device="meta")
+        >>> nn.Bilinear(2, 3, 4, device="meta")(x, y).shape
+        torch.Size([5, 4])
     """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]

@@ -78,7 +78,12 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    Example:
+        >>> nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(1.5000)
+    """
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
         """`F.l1_loss`."""
@@ -86,7 +91,12 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target)^2."""
+    """(input - target)^2.
+
+    Example:
+        >>> nn.MSELoss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(2.5000)
+    """
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
         """`F.mse_loss`."""
@@ -98,6 +108,10 @@ class SmoothL1Loss(_Loss):
 
     Args:
         beta: where it changes.
+
+    Example:
+        >>> nn.SmoothL1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(1.)
     """
 
     def __init__(
@@ -116,7 +130,12 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Squared below `delta`, linear with slope `delta` above (Huber 1964)."""
+    """Squared below `delta`, linear with slope `delta` above (Huber 1964).
+
+    Example:
+        >>> nn.HuberLoss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+        tensor(1.)
+    """
 
     __constants__ = ["reduction", "delta"]
 
@@ -135,6 +154,10 @@ class NLLLoss(_WeightedLoss):
     Args:
         weight: per class.
         ignore_index: a target that counts nothing.
+
+    Example:
+        >>> nn.NLLLoss()(torch.tensor([[-0.5, -2.0]]), torch.tensor([1]))
+        tensor(2.)
     """
 
     __constants__ = ["ignore_index", "reduction"]
@@ -174,6 +197,10 @@ class CrossEntropyLoss(_WeightedLoss):
         label_smoothing: fraction of the target spread evenly over all classes.
 
     Shape: `(N, C, *)` and classes `(N, *)` or probabilities `(N, C, *)`.
+
+    Example:
+        >>> nn.CrossEntropyLoss()(torch.zeros(1, 4), torch.tensor([2]))
+        tensor(1.3863)
     """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
@@ -210,6 +237,10 @@ class PoissonNLLLoss(_Loss):
         log_input: the input is the logarithm of the rate.
         full: add Stirling's term.
         eps: keeps the logarithm finite (log_input=False).
+
+    Example:
+        >>> nn.PoissonNLLLoss()(torch.zeros(2), torch.ones(2))
+        tensor(1.)
     """
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
@@ -246,6 +277,10 @@ class GaussianNLLLoss(_Loss):
     Args:
         full: add the constant term.
         eps: least variance.
+
+    Example:
+        >>> nn.GaussianNLLLoss()(torch.zeros(2), torch.ones(2), torch.ones(2))
+        tensor(0.5000)
     """
 
     __constants__ = ["full", "eps", "reduction"]
@@ -267,6 +302,10 @@ class KLDivLoss(_Loss):
 
     Args:
         log_target: the target does, too.
+
+    Example:
+        >>> nn.KLDivLoss(reduction="sum")(torch.zeros(2), torch.ones(2))
+        tensor(0.)
     """
 
     __constants__ = ["reduction"]
@@ -291,6 +330,10 @@ class BCELoss(_WeightedLoss):
 
     Args:
         weight: per element of a batch.
+
+    Example:
+        >>> nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
+        tensor(0.6931)
     """
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
@@ -304,6 +347,10 @@ class BCEWithLogitsLoss(_Loss):
     Args:
         weight: per element of a batch.
         pos_weight: weight of positive targets, per class.
+
+    Example:
+        >>> nn.BCEWithLogitsLoss()(torch.zeros(2), torch.tensor([0.0, 1.0]))
+        tensor(0.6931)
     """
 
     weight: Any
@@ -329,7 +376,12 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """x where the target is 1, max(0, margin - x) where it is -1."""
+    """x where the target is 1, max(0, margin - x) where it is -1.
+
+    Example:
+        >>> nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.5]), torch.tensor([1.0, -1.0]))
+        tensor(0.5000)
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -349,7 +401,12 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge loss of several classes per sample."""
+    """Hinge loss of several classes per sample.
+
+    Example:
+        >>> nn.MultiLabelMarginLoss()(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([[2, -1, 0]]))
+        tensor(0.5000)
+    """
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
         """`F.multilabel_margin_loss`."""
@@ -361,6 +418,10 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
     Args:
         weight: per class.
+
+    Example:
+        >>> nn.MultiLabelSoftMarginLoss()(torch.zeros(1, 3), torch.ones(1, 3))
+        tensor(0.6931)
     """
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
@@ -371,7 +432,12 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)).
+
+    Example:
+        >>> nn.SoftMarginLoss()(torch.zeros(2), torch.tensor([1.0, -1.0]))
+        tensor(0.6931)
+    """
 
     def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
         """`F.soft_margin_loss`."""
@@ -379,7 +445,12 @@ class SoftMarginLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1.
+
+    Example:
+        >>> nn.CosineEmbeddingLoss()(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.0]))
+        tensor(1.)
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -401,7 +472,12 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, -target * (input1 - input2) + margin).
+
+    Example:
+        >>> nn.MarginRankingLoss()(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
+        tensor(2.)
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -429,6 +505,10 @@ class MultiMarginLoss(_WeightedLoss):
         p: exponent, 1 or 2.
         margin: how much better the target class must be.
         weight: per class.
+
+    Example:
+        >>> nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([2]))
+        tensor(0.5000)
     """
 
     __constants__ = ["p", "margin", "reduction"]
@@ -470,6 +550,10 @@ class TripletMarginLoss(_Loss):
         margin: how much farther the negative must be.
         p, eps: of the distance.
         swap: use d(positive, negative) where it is smaller.
+
+    Example:
+        >>> nn.TripletMarginLoss()(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2))
+        tensor(1.)
     """
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]

@@ -27,6 +27,10 @@ class LocalResponseNorm(Module):
     Args:
         size: number of neighbouring channels.
         alpha, beta, k: x / (k + alpha * mean)^beta.
+
+    Example:
+        >>> nn.LocalResponseNorm(2)(torch.zeros(1, 4, 3, device="meta")).shape
+        torch.Size([1, 4, 3])
     """
 
     __constants__ = ["size", "alpha", "beta", "k"]
@@ -64,6 +68,10 @@ class LayerNorm(Module):
         eps: added to the variance.
         elementwise_affine: whether there are weight and bias.
         bias: whether there is a bias (with elementwise_affine).
+
+    Example:
+        >>> nn.LayerNorm(2)(torch.tensor([1.0, 3.0])).detach()
+        tensor([-1.0000,  1.0000])
     """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
@@ -122,6 +130,10 @@ class RMSNorm(Module):
         normalized_shape: sizes of the last dimensions.
         eps: the machine epsilon of the computation when None.
         elementwise_affine: whether there is a weight.
+
+    Example:
+        >>> nn.RMSNorm(2)(torch.tensor([3.0, 3.0])).detach()
+        tensor([1., 1.])
     """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
@@ -168,6 +180,10 @@ class GroupNorm(Module):
         eps: added to the variance.
         affine: whether there are weight and bias, one per channel.
         bias: whether there is a bias (with affine).
+
+    Example:
+        >>> nn.GroupNorm(2, 4, device="meta")(torch.ones(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 9])
     """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]

@@ -64,19 +64,34 @@ class _ConstantPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Constant padding of the last dimension."""
+    """Constant padding of the last dimension.
+
+    Example:
+        >>> nn.ConstantPad1d(1, 0.5)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 11])
+    """
 
     _ndim = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """Constant padding of the last 2 dimensions."""
+    """Constant padding of the last 2 dimensions.
+
+    Example:
+        >>> nn.ConstantPad2d(1, 0.5)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 11, 11])
+    """
 
     _ndim = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """Constant padding of the last 3 dimensions."""
+    """Constant padding of the last 3 dimensions.
+
+    Example:
+        >>> nn.ConstantPad3d(1, 0.5)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 7, 7, 7])
+    """
 
     _ndim = 3
 
@@ -93,55 +108,100 @@ class _ZeroPad(_ConstantPad):
 
 
 class ZeroPad1d(_ZeroPad):
-    """Zero padding of the last dimension."""
+    """Zero padding of the last dimension.
+
+    Example:
+        >>> nn.ZeroPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 11])
+    """
 
     _ndim = 1
 
 
 class ZeroPad2d(_ZeroPad):
-    """Zero padding of the last 2 dimensions."""
+    """Zero padding of the last 2 dimensions.
+
+    Example:
+        >>> nn.ZeroPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 11, 11])
+    """
 
     _ndim = 2
 
 
 class ZeroPad3d(_ZeroPad):
-    """Zero padding of the last 3 dimensions."""
+    """Zero padding of the last 3 dimensions.
+
+    Example:
+        >>> nn.ZeroPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 7, 7, 7])
+    """
 
     _ndim = 3
 
 
 class ReflectionPad1d(_Pad):
-    """Padding that mirrors at the border of the last dimension."""
+    """Padding that mirrors at the border of the last dimension.
+
+    Example:
+        >>> nn.ReflectionPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 11])
+    """
 
     _mode, _ndim = "reflect", 1
 
 
 class ReflectionPad2d(_Pad):
-    """Padding that mirrors at the border of the last 2 dimensions."""
+    """Padding that mirrors at the border of the last 2 dimensions.
+
+    Example:
+        >>> nn.ReflectionPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 11, 11])
+    """
 
     _mode, _ndim = "reflect", 2
 
 
 class ReflectionPad3d(_Pad):
-    """Padding that mirrors at the border of the last 3 dimensions."""
+    """Padding that mirrors at the border of the last 3 dimensions.
+
+    Example:
+        >>> nn.ReflectionPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 7, 7, 7])
+    """
 
     _mode, _ndim = "reflect", 3
 
 
 class ReplicationPad1d(_Pad):
-    """Padding that repeats the border of the last dimension."""
+    """Padding that repeats the border of the last dimension.
+
+    Example:
+        >>> nn.ReplicationPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 11])
+    """
 
     _mode, _ndim = "replicate", 1
 
 
 class ReplicationPad2d(_Pad):
-    """Padding that repeats the border of the last 2 dimensions."""
+    """Padding that repeats the border of the last 2 dimensions.
+
+    Example:
+        >>> nn.ReplicationPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 11, 11])
+    """
 
     _mode, _ndim = "replicate", 2
 
 
 class ReplicationPad3d(_Pad):
-    """Padding that repeats the border of the last 3 dimensions."""
+    """Padding that repeats the border of the last 3 dimensions.
+
+    Example:
+        >>> nn.ReplicationPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 7, 7, 7])
+    """
 
     _mode, _ndim = "replicate", 3
 
@@ -162,18 +222,33 @@ class _CircularPad(_Pad):
 
 
 class CircularPad1d(_CircularPad):
-    """Circular padding of the last dimension."""
+    """Circular padding of the last dimension.
+
+    Example:
+        >>> nn.CircularPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 11])
+    """
 
     _ndim = 1
 
 
 class CircularPad2d(_CircularPad):
-    """Circular padding of the last 2 dimensions."""
+    """Circular padding of the last 2 dimensions.
+
+    Example:
+        >>> nn.CircularPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 11, 11])
+    """
 
     _ndim = 2
 
 
 class CircularPad3d(_CircularPad):
-    """Circular padding of the last 3 dimensions."""
+    """Circular padding of the last 3 dimensions.
+
+    Example:
+        >>> nn.CircularPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 7, 7, 7])
+    """
 
     _ndim = 3

@@ -11,7 +11,12 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """Moves channels into space: `(*, C r^2, H, W)` -> `(*, C, H r, W r)` (Shi et al. 2016)."""
+    """Moves channels into space: `(*, C r^2, H, W)` -> `(*, C, H r, W r)` (Shi et al. 2016).
+
+    Example:
+        >>> nn.PixelShuffle(2)(torch.zeros(1, 4, 2, 3, device="meta")).shape
+        torch.Size([1, 1, 4, 6])
+    """
 
     __constants__ = ["upscale_factor"]
 
@@ -29,7 +34,12 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Moves space into channels: the inverse of `PixelShuffle`."""
+    """Moves space into channels: the inverse of `PixelShuffle`.
+
+    Example:
+        >>> nn.PixelUnshuffle(2)(torch.zeros(1, 4, 4, 6, device="meta")).shape
+        torch.Size([1, 16, 2, 3])
+    """
 
     __constants__ = ["downscale_factor"]
 

@@ -67,7 +67,12 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """Max pooling of `(N, C, L)` or `(C, L)`."""
+    """Max pooling of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> nn.MaxPool1d(2)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 4])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.max_pool1d`."""
@@ -75,7 +80,12 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """Max pooling of `(N, C, H, W)` or `(C, H, W)`."""
+    """Max pooling of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.MaxPool2d(2)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 4, 4])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.max_pool2d`."""
@@ -83,7 +93,12 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """Max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> nn.MaxPool3d(2)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 2, 2, 2])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.max_pool3d`."""
@@ -140,6 +155,10 @@ class AvgPool1d(Module):
         kernel_size, stride, padding: sizes; stride is the kernel size when None.
         ceil_mode: keep windows that start inside and end outside.
         count_include_pad: whether padding counts in the average.
+
+    Example:
+        >>> nn.AvgPool1d(2)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 4])
     """
 
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
@@ -223,7 +242,12 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool2d(_AvgPoolNd):
-    """Average pooling of `(N, C, H, W)` or `(C, H, W)`."""
+    """Average pooling of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.AvgPool2d(2)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 4, 4])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.avg_pool2d`."""
@@ -231,7 +255,12 @@ class AvgPool2d(_AvgPoolNd):
 
 
 class AvgPool3d(_AvgPoolNd):
-    """Average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> nn.AvgPool3d(2)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 2, 2, 2])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.avg_pool3d`."""
@@ -270,7 +299,12 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """Norm pooling of `(N, C, L)` or `(C, L)`."""
+    """Norm pooling of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> nn.LPPool1d(2, 2)(torch.ones(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 4])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.lp_pool1d`."""
@@ -278,7 +312,12 @@ class LPPool1d(_LPPoolNd):
 
 
 class LPPool2d(_LPPoolNd):
-    """Norm pooling of `(N, C, H, W)` or `(C, H, W)`."""
+    """Norm pooling of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.LPPool2d(2, 2)(torch.ones(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 4, 4])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.lp_pool2d`."""
@@ -286,7 +325,12 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """Norm pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Norm pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> nn.LPPool3d(2, 2)(torch.ones(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 2, 2, 2])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.lp_pool3d`."""
@@ -312,7 +356,12 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Adaptive average pooling of `(N, C, L)` or `(C, L)`."""
+    """Adaptive average pooling of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> nn.AdaptiveAvgPool1d(3)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.adaptive_avg_pool1d`."""
@@ -320,7 +369,12 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Adaptive average pooling of `(N, C, H, W)` or `(C, H, W)`."""
+    """Adaptive average pooling of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.AdaptiveAvgPool2d(3)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 3, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.adaptive_avg_pool2d`."""
@@ -328,7 +382,12 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Adaptive average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Adaptive average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> nn.AdaptiveAvgPool3d(3)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 3, 3, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.adaptive_avg_pool3d`."""
@@ -356,7 +415,12 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Adaptive max pooling of `(N, C, L)` or `(C, L)`."""
+    """Adaptive max pooling of `(N, C, L)` or `(C, L)`.
+
+    Example:
+        >>> nn.AdaptiveMaxPool1d(3)(torch.zeros(2, 4, 9, device="meta")).shape
+        torch.Size([2, 4, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.adaptive_max_pool1d`."""
@@ -364,7 +428,12 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Adaptive max pooling of `(N, C, H, W)` or `(C, H, W)`."""
+    """Adaptive max pooling of `(N, C, H, W)` or `(C, H, W)`.
+
+    Example:
+        >>> nn.AdaptiveMaxPool2d(3)(torch.zeros(2, 4, 9, 9, device="meta")).shape
+        torch.Size([2, 4, 3, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.adaptive_max_pool2d`."""
@@ -372,7 +441,12 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Adaptive max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
+    """Adaptive max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    Example:
+        >>> nn.AdaptiveMaxPool3d(3)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
+        torch.Size([2, 4, 3, 3, 3])
+    """
 
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.adaptive_max_pool3d`."""

@@ -298,6 +298,10 @@ class RNN(RNNBase):
     Args:
         input_size, hidden_size, num_layers, nonlinearity ("tanh" or "relu"), bias, batch_first,
         dropout, bidirectional: see `RNNBase`.
+
+    Example:
+        >>> nn.RNN(3, 4, device="meta")(torch.zeros(5, 2, 3, device="meta"))[0].shape
+        torch.Size([5, 2, 4])
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -319,7 +323,12 @@ class RNN(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units (Cho et al. 2014); arguments of `RNNBase` without mode."""
+    """Gated recurrent units (Cho et al. 2014); arguments of `RNNBase` without mode.
+
+    Example:
+        >>> nn.GRU(3, 4, device="meta")(torch.zeros(5, 2, 3, device="meta"))[0].shape
+        torch.Size([5, 2, 4])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _no_projection("GRU", kwargs)
@@ -450,6 +459,10 @@ class RNNCell(RNNCellBase):
 
     Args:
         nonlinearity: "tanh" or "relu"; others as `RNNCellBase`.
+
+    Example:
+        >>> nn.RNNCell(3, 4, device="meta")(torch.zeros(2, 3, device="meta")).shape
+        torch.Size([2, 4])
     """
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
@@ -476,7 +489,12 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One LSTM step; arguments as `RNNCellBase`."""
+    """One LSTM step; arguments as `RNNCellBase`.
+
+    Example:
+        >>> nn.LSTMCell(3, 4, device="meta")(torch.zeros(2, 3, device="meta"))[0].shape
+        torch.Size([2, 4])
+    """
 
     def __init__(
         self,
@@ -494,7 +512,12 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One GRU step; arguments as `RNNCellBase`."""
+    """One GRU step; arguments as `RNNCellBase`.
+
+    Example:
+        >>> nn.GRUCell(3, 4, device="meta")(torch.zeros(2, 3, device="meta")).shape
+        torch.Size([2, 4])
+    """
 
     def __init__(
         self,

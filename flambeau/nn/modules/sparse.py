@@ -37,6 +37,10 @@ class Embedding(Module):
         scale_grad_by_freq, sparse: as in `F.embedding`.
 
     Shape: `(*)` indices -> `(*, embedding_dim)`. The table starts normal(0, 1).
+
+    Example:
+        >>> nn.Embedding(10, 3)(torch.tensor([2, 0])).shape
+        torch.Size([2, 3])
     """
 
     __constants__ = ["num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type",
@@ -160,6 +164,10 @@ class EmbeddingBag(Module):
         mode: "sum", "mean" or "max".
         include_last_offset: the last offset is the end of the last bag.
         padding_idx: a row that counts in no bag.
+
+    Example:
+        >>> nn.EmbeddingBag(10, 3)(torch.tensor([[0, 1]])).shape
+        torch.Size([1, 3])
     """
 
     def __init__(

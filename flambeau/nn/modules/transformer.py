@@ -282,6 +282,11 @@ class TransformerEncoderLayer(Module):
         layer_norm_eps, bias: of norms and linears.
         batch_first: tensors are `(N, L, E)` instead of `(L, N, E)`.
         norm_first: layer norms before attention and perceptron instead of after.
+
+    Example:
+        >>> x = torch.zeros(5, 2, 8, device="meta")
+        >>> nn.TransformerEncoderLayer(8, 2, 16, device="meta")(x).shape
+        torch.Size([5, 2, 8])
     """
 
     __constants__ = ["norm_first"]
@@ -366,6 +371,12 @@ class TransformerDecoderLayer(Module):
     """Self-attention, attention to the encoder's result, and a two-layer perceptron.
 
     Args: as `TransformerEncoderLayer`.
+
+    Example:
+        >>> x = torch.zeros(5, 2, 8, device="meta")
+        >>> y = torch.zeros(6, 2, 8, device="meta")
+        >>> nn.TransformerDecoderLayer(8, 2, 16, device="meta")(x, y).shape
+        torch.Size([5, 2, 8])
     """
 
     __constants__ = ["norm_first"]

@@ -19,6 +19,10 @@ class Upsample(Module):
         mode: "nearest", "linear", "bilinear", "bicubic", "trilinear" ...
         align_corners: whether the corner pixels' centres coincide.
         recompute_scale_factor: use the factor that the rounded sizes give.
+
+    Example:
+        >>> nn.Upsample(scale_factor=2)(torch.tensor([[[1.0, 2.0]]]))
+        tensor([[[1., 1., 2., 2.]]])
     """
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name",
@@ -64,14 +68,24 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """`Upsample` with mode "nearest"."""
+    """`Upsample` with mode "nearest".
+
+    Example:
+        >>> nn.UpsamplingNearest2d(scale_factor=2)(torch.ones(1, 1, 2, 2, device="meta")).shape
+        torch.Size([1, 1, 4, 4])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """`Upsample` with mode "bilinear" and aligned corners."""
+    """`Upsample` with mode "bilinear" and aligned corners.
+
+    Example:
+        >>> nn.UpsamplingBilinear2d(size=3)(torch.ones(1, 1, 2, 2, device="meta")).shape
+        torch.Size([1, 1, 3, 3])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
