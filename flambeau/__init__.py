@@ -72,6 +72,20 @@ _LAZY = {
     "sparse_csr_tensor": "flambeau.sparse",
     "sspaddmm": "flambeau.sparse",
     "vmap": "flambeau.func",
+    "are_deterministic_algorithms_enabled": "flambeau.runtime.switches",
+    "get_deterministic_debug_mode": "flambeau.runtime.switches",
+    "get_float32_matmul_precision": "flambeau.runtime.switches",
+    "get_num_interop_threads": "flambeau.runtime.switches",
+    "is_deterministic_algorithms_warn_only_enabled": "flambeau.runtime.switches",
+    "is_warn_always_enabled": "flambeau.runtime.switches",
+    "set_deterministic_debug_mode": "flambeau.runtime.switches",
+    "set_float32_matmul_precision": "flambeau.runtime.switches",
+    "set_flush_denormal": "flambeau.runtime.switches",
+    "set_num_interop_threads": "flambeau.runtime.switches",
+    "set_printoptions": "flambeau.core.printing",
+    "set_warn_always": "flambeau.runtime.switches",
+    "typename": "flambeau.runtime.switches",
+    "use_deterministic_algorithms": "flambeau.runtime.switches",
 }
 
 

@@ -90,6 +90,21 @@ def image_strides(value: Node, operands: Sequence[tuple[Shape, Shape]]) -> Shape
     return plain
 
 
+def joined_strides(value: Node, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
+    """Strides of joined images: channels lie last in memory where those of all operands do."""
+    plain = contiguous_strides(value.shape)
+    order = (0, *range(2, value.ndim), 1)
+    if value.ndim not in (4, 5) or not operands:
+        return plain
+    last = all(
+        len(sizes) == value.ndim
+        and strides == dense_strides(sizes, order)
+        and strides != contiguous_strides(sizes)
+        for sizes, strides in operands
+    )
+    return dense_strides(value.shape, order) if last else plain
+
+
 def gradient_strides(value: Node) -> Shape:
     """Strides of a gradient: contiguous, but those of attention follow their operand.
 

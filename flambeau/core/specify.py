@@ -164,6 +164,9 @@ def _output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
     if options.layout == "image":
         operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
         return GraphOutput(result, layout.image_strides(result, operands))
+    if options.layout == "images":
+        operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
+        return GraphOutput(result, layout.joined_strides(result, operands))
     return GraphOutput(result, layout.contiguous_strides(result.shape))
 
 

@@ -187,8 +187,23 @@ LATER = {
         "to_sparse_csc", "to_sparse_csr", "values",
     ),
 }  # fmt: skip
+
+
+def _chalf(self: Any, *, memory_format: Any = None) -> Any:
+    """Not supported: complex numbers of half precision have no arithmetic here.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError(
+        f"[chalf] complex32 is not supported: a tensor of {self.dtype} cannot become one\n"
+        "hint: to(torch.complex64)"
+    )
+
+
 METHODS: dict[str, Any] = {
     "__deepcopy__": _deepcopy,
+    "chalf": _chalf,
     "__reversed__": _reversed,
     "__array_wrap__": _array_wrap,
     "__array_priority__": 1000,  # prefer Tensor's operators over ndarray's

@@ -1,4 +1,4 @@
-"""Copies of views (`view_copy`, `permute_copy` ...) and pieces that share no version counter.
+"""Copies of views (`view_copy`, `permute_copy` ...), and pieces under PyTorch's unsafe names.
 
 A copy's value is that of the view with the same arguments; its memory is its own, contiguous.
 """
@@ -77,7 +77,8 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         True
     """
     text = f"Tensor self, {arguments}" if arguments else "Tensor self"
-    op(f"{name}_copy({text}) -> Tensor", where="torch", out=True, samples=_samples(given))(body)
+    home = "torch method" if name == "narrow" else "torch"
+    op(f"{name}_copy({text}) -> Tensor", where=home, out=True, samples=_samples(given))(body)
 
 
 def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
@@ -88,7 +89,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     def body(self: Any, *rest: Any) -> list[Any]:
         return [_value(piece) for piece in source.overloads[0].body(self, *rest)]
 
-    kind = "copied" if copied else "as tensors of their own"
+    kind = "copied" if copied else "which share the tensor's memory"
     body.__doc__ = f"""The pieces of `{original}`, {kind}.
 
     Raises:
@@ -102,6 +103,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         f"{name}(Tensor self, {arguments}) -> (Tensor...)",
         where="torch" if copied else "torch method",
         out=copied,
+        view=not copied,
         samples=_samples(given),
     )(body)
 

@@ -85,6 +85,7 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
 @op(
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
     where="torch",
+    layout="images",
     aliases="concat concatenate",
     samples=_cat_samples,
     errors=_cat_errors,

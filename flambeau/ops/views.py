@@ -26,6 +26,7 @@ from flambeau.ops.common import (
     same_sizes,
     shown,
 )
+from flambeau.ops.convert import contiguous
 
 Shape = tuple[Size, ...]
 Move = Callable[[Shape, Shape, Size], tuple[Shape, Size]]
@@ -259,15 +260,19 @@ def flatten(self: Node, start_dim: int, end_dim: int) -> Any:
     return prims.reshape(self, (*self.shape[:first], middle, *self.shape[last + 1 :]))
 
 
-@op("ravel(Tensor self) -> Tensor", view=True, samples=lambda: iter([sample(T(2, 3))]))
+@op(
+    "ravel(Tensor self) -> Tensor",
+    view=True,
+    samples=lambda: iter([sample(T(2, 3)), sample(T(6, layout="sliced"))]),
+)
 def ravel(self: Node) -> Node:
-    """All elements in one dimension, in row-major order.
+    """All elements in one dimension, in row-major order: a view of a contiguous tensor, or a copy.
 
     Example:
         >>> torch.zeros(2, 3).ravel().shape
         torch.Size([6])
     """
-    return prims.reshape(self, (prod(self.shape),))
+    return prims.reshape(contiguous(self), (prod(self.shape),))
 
 
 def _unflatten_samples() -> Samples:

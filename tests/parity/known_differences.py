@@ -57,9 +57,6 @@ _STRIDES = {
     "bool f64 i64": """
         fft.ihfft fft.ihfft2 fft.ihfftn fft.rfft fft.rfftn
     """,
-    "bf16 bool c64 f16 f64 i64": """
-        unsafe_split_with_sizes
-    """,
 }
 _GRADIENTS = "floor_divide vander dist sgn heaviside ldexp bincount as_strided_scatter"
 
