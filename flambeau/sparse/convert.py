@@ -20,18 +20,27 @@ def coordinates(tensor: Any) -> Any:
     if tensor._kind is torch.sparse_coo:
         return tensor._index[0]
     compressed, plain = (part.long() for part in tensor._index)
-    extents = compressed.shape[-1] - 1
-    batches = tuple(compressed.shape[:-1])
-    groups = math.prod(batches)
-    counts = (compressed[..., 1:] - compressed[..., :-1]).reshape(-1)
-    along = torch.arange(extents).repeat(groups).repeat_interleave(counts)
-    pair = [along, plain.reshape(-1)]
-    if tensor._kind is torch.sparse_csc:
-        pair.reverse()
+    kept, batches = plain.shape[-1], tuple(compressed.shape[:-1])
     if not batches:
-        return torch.stack(pair)
-    batch = torch.arange(groups).repeat_interleave(plain.shape[-1])
-    return torch.cat([unlinear(batch, batches), torch.stack(pair)])
+        return torch.stack(_pair(tensor, groups(compressed[1:], kept), plain))
+    number = math.prod(batches)
+    before = torch.arange(0, number * kept, max(kept, 1))[:number].reshape(*batches, 1)
+    ends = (compressed[..., 1:] + before).reshape(-1)
+    along = groups(ends, number * kept) % max(compressed.shape[-1] - 1, 1)
+    batch = torch.arange(number).repeat_interleave(kept)
+    pair = torch.stack(_pair(tensor, along, plain.reshape(-1)))
+    return torch.cat([unlinear(batch, batches), pair])
+
+
+def _pair(tensor: Any, along: Any, across: Any) -> list[Any]:
+    """Rows and columns of compressed and plain indices."""
+    return [along, across] if tensor._kind is torch.sparse_csr else [across, along]
+
+
+def groups(ends: Any, total: int) -> Any:
+    """The group of each of `total` elements, where group k ends before element `ends[k]`."""
+    marks = torch.zeros(total + 1, dtype=torch.int64)
+    return marks.index_add(0, ends, torch.ones_like(ends))[:-1].cumsum(0)
 
 
 def flat_values(tensor: Any) -> Any:

@@ -168,8 +168,9 @@ def index_select(input: Any, dim: int, index: Any) -> Any:  # noqa: A002
     row = input._index[0][place].contiguous()
     first = torch.searchsorted(named, row)
     repeats = torch.searchsorted(named, row, right=True) - first
-    term = torch.arange(row.shape[0]).repeat_interleave(repeats)
-    within = torch.arange(term.shape[0]) - (repeats.cumsum(0) - repeats)[term]
+    ends = repeats.cumsum(0)
+    term = convert.groups(ends, int(ends[-1]) if row.shape[0] else 0)
+    within = torch.arange(term.shape[0]) - (ends - repeats)[term]
     rows = list(input._index[0][:, term])
     rows[place] = order[first[term] + within]
     return make(torch.sparse_coo, (torch.stack(rows),), input._kept[term], size)

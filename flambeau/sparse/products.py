@@ -81,9 +81,9 @@ def _sparse_sparse(one: Any, other: Any) -> Any:
     row, inner = left._index[0]
     counts = torch.bincount(right._index[0][0], minlength=right.shape[0])
     starts = counts.cumsum(0) - counts
-    repeats = counts[inner]
-    term = torch.arange(inner.shape[0]).repeat_interleave(repeats)
-    within = torch.arange(term.shape[0]) - (repeats.cumsum(0) - repeats)[term]
+    ends = counts[inner].cumsum(0)
+    term = convert.groups(ends, int(ends[-1]) if ends.shape[0] else 0)
+    within = torch.arange(term.shape[0]) - (ends - counts[inner])[term]
     partner = starts[inner[term]] + within
     values = left._kept[term] * right._kept[partner]
     indices = torch.stack([row[term], right._index[0][1][partner]])
