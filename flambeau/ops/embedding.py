@@ -16,7 +16,10 @@ from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.common import shown
+from flambeau.ops.index import where
 from flambeau.ops.random import drawn_like
+from flambeau.ops.sorting import bincount
+from flambeau.ops.unique import unique
 
 _OUTSIDE = (
     "[embedding] index out of range in self: index {value} for a table of {size} rows\n"
@@ -62,12 +65,14 @@ def embedding(
 
     Args:
         padding_idx: this row receives no gradient.
+        max_norm: rows that are looked up and longer are first scaled to it, in place.
+        norm_type: the p of their p-norm.
+        scale_grad_by_freq: a row's gradient is divided by how often it is looked up.
         sparse: the gradient of `weight` is a `sparse_coo` tensor that keeps the rows looked up.
 
     Raises:
         IndexError: an index is outside [0, V), found when the call runs.
         RuntimeError: the indices are no integers.
-        NotImplementedError: max_norm or scale_grad_by_freq.
 
     Example:
         >>> table = torch.ones(100, 2, requires_grad=True)
@@ -99,15 +104,28 @@ def _embedding_options(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    if max_norm is not None or scale_grad_by_freq:
-        raise NotImplementedError(
-            "[embedding] max_norm and scale_grad_by_freq are not supported\n"
-            "hint: renormalise the weight yourself"
-        )
-    if not (sparse and weight.requires_grad):
-        return embedding(input, weight, padding_idx)
-    # Sparse tensors are made of operators: their package is asked for where one is wanted.
-    return import_module("flambeau.sparse.lookup").sparse_lookup(input, weight, padding_idx)
+    if max_norm is not None:
+        _bound_rows(input, weight, max_norm, norm_type)
+    if sparse and weight.requires_grad:
+        # Sparse tensors are made of operators: their package is asked for where one is wanted.
+        look_up = import_module("flambeau.sparse.lookup").sparse_lookup
+    else:
+        look_up = embedding
+    found = look_up(input, weight, padding_idx)
+    if scale_grad_by_freq and found.requires_grad:
+        times = bincount(input.reshape(-1), minlength=weight.shape[0])[input]
+        found.register_hook(lambda grad: grad / times.unsqueeze(-1))
+    return found
+
+
+def _bound_rows(indices: Any, weight: Any, max_norm: float, norm_type: float) -> None:
+    """Scales the rows looked up, in place, to at most `max_norm`."""
+    rows = unique(indices)
+    table = weight.detach()
+    found = table[rows]
+    lengths = found.norm(norm_type, 1, True)
+    factor = where(lengths > max_norm, max_norm / (lengths + 1e-7), 1.0)
+    table[rows] = found * factor
 
 
 def kept_share(p: Any) -> Node:

@@ -306,3 +306,17 @@ def test_optimizers_that_refuse_sparse_gradients(text):
         library.nn.functional.embedding(library.tensor([1]), w, sparse=True).sum().backward()
         with pytest.raises(RuntimeError):
             eval(text, vars(library.optim) | {"w": w}).step()
+
+
+@pytest.mark.parametrize("options", ["max_norm=1.5", "max_norm=2.0, norm_type=1.0, sparse=True",
+                                     "scale_grad_by_freq=True, padding_idx=2"])  # fmt: skip
+def test_options_of_look_ups(options):
+    seen = []
+    for library in (flambeau, torch):
+        w = (library.arange(12.0).reshape(6, 2) / 5).requires_grad_()
+        rows = library.tensor([[0, 3, 3], [2, 5, 3]])
+        found = eval(f"F(rows, w, {options})", {"F": library.nn.functional.embedding, "w": w,
+                                                 "rows": rows})  # fmt: skip
+        (found**2).sum().backward()
+        seen.append((found.detach(), w.detach(), w.grad.to_dense()))
+    check_same(*seen)
