@@ -108,7 +108,7 @@ def _linear(x: Node, axis: int, out: int, scale: float | None, align: bool) -> N
     return left * _spread(1.0 - weight, left, axis) + right * _spread(weight, left, axis)
 
 
-def _cubic_weights(t: Node, a: float) -> list[Node]:
+def cubic_weights(t: Node, a: float) -> list[Node]:
     """Keys' kernel at distances 1 + t, t, 1 - t, 2 - t."""
 
     def near(x: Node) -> Node:
@@ -126,7 +126,7 @@ def _cubic(x: Node, axis: int, out: int, scale: float | None, align: bool) -> No
     base = prims.floor(centre)
     place = prims.cast(base, "i64")
     total: Node | None = None
-    for offset, weight in enumerate(_cubic_weights(centre - base, -0.75)):
+    for offset, weight in enumerate(cubic_weights(centre - base, -0.75)):
         taken = prims.take(x, _clamped(place + (offset - 1), size), axis)
         part = taken * _spread(weight, taken, axis)
         total = part if total is None else total + part

@@ -21,6 +21,10 @@ OTHER_GRADIENT = {
     "nn.functional.embedding": "the row of padding_idx gets none",
     "normal": "draws are constants",
     **dict.fromkeys(
+        ("ctc_loss", "nn.functional.ctc_loss", "private._ctc_total"),
+        "PyTorch's: with respect to what log_softmax was applied to",
+    ),
+    **dict.fromkeys(
         ("private._batch_norm_train", "private._batch_norm_inner", "private._layer_norm_inner"),
         "the statistics are results without gradients",
     ),

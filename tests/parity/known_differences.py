@@ -15,6 +15,7 @@ HALVES = "not implemented for half types"
 ORACLE_VALUES = "PyTorch's own values are inexact: Bessel functions to 1e-8, halves overflow"
 SIGNS = "singular vectors are unique up to a sign, which LAPACK chooses otherwise"
 TRIANGLE = "PyTorch's gradient has entries in the triangle that is not read, or none of residuals"
+PLACES = "PyTorch rounds positions to the half type at every step; here they are float32"
 STRIDES = "results are contiguous; PyTorch's lie by columns, or as its transform left them"
 
 _NAMES = {
@@ -36,6 +37,9 @@ _NAMES = {
     ORACLE_VALUES: """
         linalg.matrix_exp-bf16 linalg.matrix_exp-f16 matrix_exp-bf16 matrix_exp-f16
         special.bessel_j0-f64 special.bessel_j1-f64 special.bessel_y0-f64 special.bessel_y1-f64
+    """,
+    PLACES: """
+        nn.functional.grid_sample-f16 nn.functional.grid_sample-bf16
     """,
     SIGNS: """
         linalg.svd-c64 linalg.svd-f64 svd-c64 svd-f64

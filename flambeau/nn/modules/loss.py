@@ -652,9 +652,6 @@ class CTCLoss(_Loss):
 
     def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
         """`F.ctc_loss`."""
-        if not hasattr(F, "ctc_loss"):
-            text = "ctc_loss is not supported yet"
-            raise NotImplementedError(problem("CTCLoss", text, "use another loss"))
         return F.ctc_loss(
             log_probs,
             targets,

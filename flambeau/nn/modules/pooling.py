@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.nn import functional as F  # noqa: N812
+from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.utils import ntuple
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d",
-    "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d",
-    "MaxUnpool3d",
+    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
+    "FractionalMaxPool2d", "FractionalMaxPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
 ]  # fmt: skip
 
 
@@ -144,6 +145,63 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """The partial inverse of `MaxPool3d`."""
+
+    _ndim = 3
+
+
+class _FractionalMaxPoolNd(Module):
+    """Max pooling of windows that begin at random places (Graham 2014).
+
+    Args:
+        kernel_size: of a window.
+        output_size, output_ratio: sizes of the result, or their share of the input's, one of both.
+        return_indices: also return the flat places of the maxima.
+    """
+
+    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
+    _ndim: int
+    _random_samples: Any
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> None:
+        super().__init__()
+        name, count = type(self).__name__, self._ndim
+        self.kernel_size = ntuple(kernel_size, count)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else ntuple(output_size, count)
+        self.output_ratio = None if output_ratio is None else ntuple(output_ratio, count)
+        if output_size is None and output_ratio is None:
+            text = f"{name} requires specifying either an output size, or a pooling ratio"
+            raise ValueError(problem(name, text, "give one of them"))
+        if output_size is not None and output_ratio is not None:
+            text = "only one of output_size and output_ratio may be specified"
+            raise ValueError(problem(name, text, "give one of them"))
+        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            text = f"output_ratio must be between 0 and 1 (got {output_ratio})"
+            raise ValueError(problem(name, text, "output_ratio=0.5"))
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`F.fractional_max_pool{2,3}d`."""
+        pool = (F.fractional_max_pool2d, F.fractional_max_pool3d)[self._ndim - 2]
+        sizes = (self.kernel_size, self.output_size, self.output_ratio, self.return_indices)
+        return pool(input, *sizes, _random_samples=self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Fractional max pooling of `(N, C, H, W)` or `(C, H, W)`."""
+
+    _ndim = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """Fractional max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`."""
 
     _ndim = 3
 
