@@ -351,9 +351,36 @@ struct AnyBelow {
 // collected until there are twice as many (room: 2 * wanted + kSelectBlock), then the worse half
 // goes.
 constexpr int64_t kSelectBlock = 64;
+constexpr int64_t kFewWanted = 8;  // so few are kept in order: most keys are only looked at
+
+// As `select_least`, in order, for few: each new one moves to its place from the end.
+template <typename Item, typename T>
+int64_t select_few(const Keys<T>& keys, int64_t begin, int64_t end, int64_t wanted, Item* items) {
+  using Key = typename KeyOf<T>::Key;
+  const auto put = [=](Item item, int64_t place) {
+    for (; place > 0 && item < items[place - 1]; --place) items[place] = items[place - 1];
+    items[place] = item;
+  };
+  const int64_t count = std::min(wanted, end - begin);
+  for (int64_t i = 0; i < count; ++i) put(Item::of(keys(begin + i), begin + i), i);
+  if (count < wanted) return count;
+  Key bound = static_cast<Key>(items[wanted - 1].key());
+  for (int64_t at = begin + wanted; at < end; at += kSelectBlock) {
+    const int64_t length = std::min(kSelectBlock, end - at);
+    if (!run_variant<AnyBelow<T>>(keys.row + at, length, keys.flip, bound)) continue;
+    for (int64_t i = at; i < at + length; ++i) {
+      const Key key = keys(i);
+      if (key >= bound) continue;  // an equal key later in the row comes after all that are kept
+      put(Item::of(key, i), wanted - 1);
+      bound = static_cast<Key>(items[wanted - 1].key());
+    }
+  }
+  return wanted;
+}
 
 template <typename Item, typename T>
 int64_t select_least(const Keys<T>& keys, int64_t begin, int64_t end, int64_t wanted, Item* items) {
+  if (wanted <= kFewWanted) return select_few(keys, begin, end, wanted, items);
   using Key = typename KeyOf<T>::Key;
   const int64_t head = std::min(end, begin + std::max(2 * wanted, kSelectBlock));
   int64_t count = 0;
