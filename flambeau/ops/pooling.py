@@ -497,6 +497,24 @@ def _average_samples(count: int) -> Any:
     return make
 
 
+_MEAN_TEXT = """Mean over each window of {count} dimension(s).
+
+    Shape: `(N, C, *S)` or `(C, *S)` -> sizes floor((S + 2 padding - kernel) / stride) + 1, rounded
+    up under `ceil_mode`.
+
+    Args:
+        stride: kernel_size when None.
+        count_include_pad: zeros of the padding count as elements.
+
+    Raises:
+        RuntimeError: padding above half of the kernel, or an empty output.
+
+    Example:
+        >>> nn.functional.{name}(torch.ones({example}), 2).shape
+        torch.Size([{halved}])
+    """
+
+
 def _define_average(count: int) -> None:
     name = f"avg_pool{count}d"
 
@@ -513,22 +531,7 @@ def _define_average(count: int) -> None:
         return average(name, input, count, *numbers_)
 
     example, halved = _example(count)
-    body.__doc__ = f"""Mean over each window of {count} dimension(s).
-
-    Shape: `(N, C, *S)` or `(C, *S)` -> sizes floor((S + 2 padding - kernel) / stride) + 1, rounded
-    up under `ceil_mode`.
-
-    Args:
-        stride: kernel_size when None.
-        count_include_pad: zeros of the padding count as elements.
-
-    Raises:
-        RuntimeError: padding above half of the kernel, or an empty output.
-
-    Example:
-        >>> nn.functional.{name}(torch.ones({example}), 2).shape
-        torch.Size([{halved}])
-    """
+    body.__doc__ = _MEAN_TEXT.format(name=name, count=count, example=example, halved=halved)
     extra = "" if count == 1 else ", int? divisor_override=None"
     op(
         f"{name}(Tensor input, {_WINDOW}, bool ceil_mode=False, bool count_include_pad=True{extra})"

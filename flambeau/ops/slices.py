@@ -446,6 +446,20 @@ def _tensor_split_tensor(self: Any, indices: Any, dim: int = 0) -> Any:
     return tensor_split(self, values if isinstance(values, int) else tuple(values), dim)
 
 
+_PIECES = """Pieces along dimension {axis}, as views (NumPy's `{name}`).
+
+    Args:
+        sections: how many equal pieces; or the indices at which pieces start.
+
+    Raises:
+        RuntimeError: too few dimensions, or a size that is not divisible.
+
+    Example:
+        >>> len(torch.{name}(torch.zeros{shape}, 2))
+        2
+    """
+
+
 def _axis_split(name: str, least: int, axis: int) -> None:
     """Defines hsplit, vsplit or dsplit: `tensor_split` along a fixed dimension."""
 
@@ -468,18 +482,7 @@ def _axis_split(name: str, least: int, axis: int) -> None:
         return tensor_split(self, sections, d)
 
     shape = (4, 4, 4)[: max(least, 2)]
-    body.__doc__ = f"""Pieces along dimension {axis}, as views (NumPy's `{name}`).
-
-    Args:
-        sections: how many equal pieces; or the indices at which pieces start.
-
-    Raises:
-        RuntimeError: too few dimensions, or a size that is not divisible.
-
-    Example:
-        >>> len(torch.{name}(torch.zeros{shape}, 2))
-        2
-    """
+    body.__doc__ = _PIECES.format(name=name, axis=axis, shape=shape)
     samples = [sample(T(*shape), 2), sample(T(*shape), (1, 3))]
     definition = op(
         f"{name}(Tensor self, int sections) -> (Tensor...)",

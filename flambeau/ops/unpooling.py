@@ -59,6 +59,24 @@ def _unpool_size(
     return chosen
 
 
+_TEXT = """Puts maxima back where `max_pool{count}d` found them; zeros elsewhere.
+
+    Args:
+        indices: the second result of `max_pool{count}d(..., return_indices=True)`.
+        output_size: the spatial sizes; those the pooling's numbers imply when None.
+
+    Raises:
+        RuntimeError: the indices have another shape.
+        ValueError: an output size the pooling cannot have had.
+
+    Example:
+        >>> x = torch.ones({ones})
+        >>> values, places = nn.functional.max_pool{count}d(x, 2, return_indices=True)
+        >>> nn.functional.{name}(values, places, 2).shape
+        torch.Size([{ones}])
+    """
+
+
 def _define_unpool(count: int) -> None:
     name = f"max_unpool{count}d"
 
@@ -80,22 +98,7 @@ def _define_unpool(count: int) -> None:
 
     body.__name__ = name
     ones = ", ".join(["1", *"4" * (count + 1)])
-    body.__doc__ = f"""Puts maxima back where `max_pool{count}d` found them; zeros elsewhere.
-
-    Args:
-        indices: the second result of `max_pool{count}d(..., return_indices=True)`.
-        output_size: the spatial sizes; those the pooling's numbers imply when None.
-
-    Raises:
-        RuntimeError: the indices have another shape.
-        ValueError: an output size the pooling cannot have had.
-
-    Example:
-        >>> x = torch.ones({ones})
-        >>> values, places = nn.functional.max_pool{count}d(x, 2, return_indices=True)
-        >>> nn.functional.{name}(values, places, 2).shape
-        torch.Size([{ones}])
-    """
+    body.__doc__ = _TEXT.format(name=name, count=count, ones=ones)
     op(
         f"{name}(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, "
         "int[] padding=0, int[]? output_size=None) -> Tensor",
