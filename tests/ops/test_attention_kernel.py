@@ -243,6 +243,18 @@ def test_a_row_a_head_a_batch_alone(size):
         equal(a, b[:, 2:])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("groups, size", [(3, 80), (4, 128), (5, 40), (14, 64)])
+def test_heads_that_share_keys_are_heads_alone(groups, size, dtype):
+    arrays = operands(1, 2 * groups, 2, 1, 1300, size, size)
+    q, k, v = (torch.tensor(x).to(getattr(torch, dtype)) for x in arrays)
+    whole = attention(q, k, v, enable_gqa=True).float().numpy()
+    for head in (0, groups - 1, groups, 2 * groups - 1):
+        shared = slice(head // groups, head // groups + 1)
+        one = attention(q[:, head : head + 1], k[:, shared], v[:, shared])
+        equal(one.float().numpy(), whole[:, head : head + 1])
+
+
 def test_causal_row_is_a_row_over_its_own_keys():
     q, k, v = operands(1, 1, 1, 1100, 1100, 16, 16)
     [whole] = both([q, k, v], causal=True, grad=False)

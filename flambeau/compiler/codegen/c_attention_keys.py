@@ -14,36 +14,45 @@ from __future__ import annotations
 from flambeau.compiler.codegen.c_attention import Attention
 from flambeau.compiler.codegen.c_types import HALVES
 
-_BLOCKS = """\
-/* Scores of one row of queries, or (slab) blocks of keys turned; `after` is what memory is read
-   after the keys. */
-static void fb_kernel_block_of_keys(const <M> *from, long long step, long long size,
-    const char *next, long long next_step, const <T> *q, <T> *slab, <T> *s) {
-  const long long bytes = step * (long long)sizeof(<M>), row = size * (long long)sizeof(<M>);
+TOGETHER = 4  # rows of queries that share what was read and turned
+
+_KEYS = """\
+/* Scores of UNIT rows of queries: the keys of a block lie in the first cache. A row of what comes
+   next is fetched whenever its turn has come. */
+static __attribute__((noinline)) void fb_kernel_keys_UNIT(const char *from, long long bytes,
+    long long row, const char *next, long long next_step, const <T> *q, <T> *s) {
   const long long parts = row / <PART>;
-  for (long long i = 0; i < <C>; ++i)
-    for (long long b = 0; b < row; b += 64)
-      __asm__ volatile("" : : "r"(*(const volatile char *)((const char *)from + i * bytes + b)));
   long long due = 0;
   for (long long d = 0; d < parts; d += <CHUNK> / <WIDE>) {
     const long long last = parts - d < <CHUNK> / <WIDE> ? parts : d + <CHUNK> / <WIDE>;
-    <V> t0 = {0}, t1 = {0};
-    for (long long e = d; e < last; ++e) {
-      for (due += <C>; due >= parts; due -= parts, next += next_step)
-        for (long long b = 0; b < row; b += 64) __builtin_prefetch(next + b, 0, 2);
-      const char *a = (const char *)from + e * <PART>;
-      if (slab) {
-        fb_kernel_turn_part(a, bytes, slab + e * <WIDE> * <C>);
-        fb_kernel_turn_part(a + <N> * bytes, bytes, slab + e * <WIDE> * <C> + <N>);
-      } else {
-        fb_kernel_add_part(a, a + <N> * bytes, bytes, q + e * <WIDE>, &t0, &t1);
-      }
+SUMS    for (long long e = d; e < last; ++e) {
+      if (next)
+        for (due += <C>; due >= parts; due -= parts, next += next_step)
+          for (long long b = 0; b < row; b += 64) __builtin_prefetch(next + b, 0, 2);
+      const char *a = from + e * <PART>;
+      const <T> *part = q + e * <WIDE> * UNIT;
+      fb_kernel_part_UNIT(a, a + <N> * bytes, bytes, part, NAMES);
     }
-    if (slab) continue;
-    if (d) t0 = *(<V> *)s + t0, t1 = *(<V> *)(s + <N>) + t1;
-    *(<V> *)s = t0;
-    *(<V> *)(s + <N>) = t1;
+ADDED  }
+}
+"""
+
+_BLOCK = """\
+/* Scores of all rows of queries against a block of keys; `next` is what memory is read later. */
+static void fb_kernel_block_of_keys(const <M> *from, long long step, long long size,
+    const char *next, long long next_step, long long rows, const <T> *q, <T> *s) {
+  const long long bytes = step * (long long)sizeof(<M>), row = size * (long long)sizeof(<M>);
+  const char *keys = (const char *)from;
+  for (long long i = 0; i < <C>; ++i)
+    for (long long b = 0; b < row; b += 64)
+      __asm__ volatile("" : : "r"(*(const volatile char *)(keys + i * bytes + b)));
+  if (rows == 1) {
+    fb_kernel_keys_1(keys, bytes, row, next, next_step, q, s);
+    return;
   }
+  for (long long r = 0; r < rows; r += <TOGETHER>)
+    fb_kernel_keys_<TOGETHER>(keys, bytes, row, r ? 0 : next, next_step, q + r * size,
+        s + r * <SEGMENT>);
 }
 """
 
@@ -57,8 +66,27 @@ def block_of_keys(made: Attention) -> str:
     """`fb_kernel_block_of_keys`: for elements of at most 32 bits, rows of whole parts."""
     n, nbytes = made.micro.lanes, part_bytes(made.micro.lanes)
     wide = nbytes // (2 if made.stored in HALVES else 4)
-    text = _BLOCKS.replace("<WIDE>", str(wide)).replace("<PART>", str(nbytes))
-    return _types(n) + made.fill(_add_part(made, wide) + _turn_part(made, wide) + text)
+    texts = [_types(n)]
+    for unit in (1, TOGETHER):
+        texts += [_add_part(made, wide, unit), _keys(unit)]
+    text = "".join([*texts, _BLOCK.replace("<TOGETHER>", str(TOGETHER))])
+    return made.fill(text.replace("<WIDE>", str(wide)).replace("<PART>", str(nbytes)))
+
+
+def _names(unit: int) -> list[str]:
+    """Sums of two groups of keys, of each row."""
+    return [f"t{r}_{group}" for r in range(unit) for group in (0, 1)]
+
+
+def _keys(unit: int) -> str:
+    names, places = _names(unit), [f"s + {r} * <SEGMENT>" for r in range(unit)]
+    places = [f"*(<V> *)({place}{more})" for place in places for more in ("", " + <N>")]
+    added = [f"    if (d) {name} = {place} + {name};\n" for place, name in zip(places, names)]
+    added += [f"    {place} = {name};\n" for place, name in zip(places, names)]
+    zeros = ", ".join(f"{name} = {{0}}" for name in names)
+    text = _KEYS.replace("SUMS", f"    <V> {zeros};\n").replace("ADDED", "".join(added))
+    text = text.replace("NAMES", ", ".join(f"&{name}" for name in names))
+    return text.replace("UNIT", str(unit))
 
 
 def _types(lanes: int) -> str:
@@ -132,33 +160,25 @@ def _moves(lanes: int, row: str, name: str) -> tuple[list[str], list[str]]:
     return lines, [held[place] for place in places]
 
 
-def _turn_part(made: Attention, wide: int) -> str:
-    """A part of as many rows as a vector has lanes, turned into a slab."""
-    moves, held = _moves(made.micro.lanes, "row", "a")
+def _add_part(made: Attention, wide: int, unit: int) -> str:
+    """Parts of two groups of keys added to the scores of `unit` rows; queries are [element][row].
+    Chains take turns, for each waits."""
+    n, names = made.micro.lanes, _names(unit)
     lines = [
-        "static inline FB_ALWAYS void fb_kernel_turn_part(const char *row, long long step, "
-        "<T> *slab) {",
-        *moves,
-    ]
-    lines += [f"  *(<V> *)(slab + {d} * <C>) = {_element(made, held, d)};" for d in range(wide)]
-    return "\n".join([*lines, "}", ""])
-
-
-def _add_part(made: Attention, wide: int) -> str:
-    """Parts of two groups of rows added to their scores: chains take turns, for each waits."""
-    n = made.micro.lanes
-    lines = [
-        "static inline FB_ALWAYS void fb_kernel_add_part(const char *row, const char *other, "
-        "long long step, const <T> *q, <V> *s0, <V> *s1) {",
-        "  <V> t0 = *s0, t1 = *s1;",
+        f"static inline FB_ALWAYS void fb_kernel_part_{unit}(const char *row, const char *other, "
+        f"long long step, const <T> *q, {', '.join(f'<V> *{name}' for name in names)}) {{",
     ]
     first, second = _moves(n, "row", "a"), _moves(n, "other", "b")
     lines += [*first[0], *second[0]]
     for d in range(wide):
-        lines.append(f"  const <V> q{d} = fb_splat_<V>(q[{d}]);")
-        for t, (_, held) in (("t0", first), ("t1", second)):
-            lines.append(f"  {t} = fb_fma_<V>(q{d}, {_element(made, held, d)}, {t});")
-    return "\n".join([*lines, "  *s0 = t0;", "  *s1 = t1;", "}", ""])
+        groups = (_element(made, first[1], d), _element(made, second[1], d))
+        lines += [f"  const <V> k{d}_{group} = {text};" for group, text in enumerate(groups)]
+        for r in range(unit):
+            lines.append(f"  const <V> q{d}_{r} = fb_splat_<V>(q[{d * unit + r}]);")
+            for group in (0, 1):
+                name = f"*t{r}_{group}"
+                lines.append(f"  {name} = fb_fma_<V>(q{d}_{r}, k{d}_{group}, {name});")
+    return "\n".join([*lines, "}", ""])
 
 
 def _element(made: Attention, held: list[str], d: int) -> str:
@@ -173,4 +193,4 @@ def _element(made: Attention, held: list[str], d: int) -> str:
     return f"fb_fromf16_u16x{n}(fb_to_u16x{n}({half}))"
 
 
-__all__ = ["block_of_keys", "part_bytes"]
+__all__ = ["TOGETHER", "block_of_keys", "part_bytes"]

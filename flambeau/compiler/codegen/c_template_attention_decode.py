@@ -13,7 +13,7 @@ values. `c_template_attention_join` puts segments together.
 from __future__ import annotations
 
 from flambeau.compiler.codegen.c_attention import Attention
-from flambeau.compiler.codegen.c_attention_keys import block_of_keys, part_bytes
+from flambeau.compiler.codegen.c_attention_keys import TOGETHER, block_of_keys, part_bytes
 from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
@@ -25,10 +25,10 @@ _STREAM = """\
       const char *ahead = (const char *)(next < 0 ? from + <AHEAD> * <C> * step
           : after + next * after_step);
       fb_kernel_block_of_keys(from, step, size, ahead, (next < 0 ? step : after_step)
-          * (long long)sizeof(<M>), queries, rows > 1 ? slab : 0, s + j);
-      if (rows == 1) continue;
-    } else
-  """
+          * (long long)sizeof(<M>), rows, queries, s + j);
+      continue;
+    }
+"""
 
 _ROW = """\
 /* Weights of a row in place of its scores: -inf where a key is not seen. Returns the factor of what
@@ -76,31 +76,32 @@ _SEGMENT = """\
 static void fb_kernel_few(const <M> *keys, long long step, long long d_step, long long size,
     long long rows, long long count, const <M> *after, long long after_step, const <T> *queries,
     <T> *slab, <T> *s) {
+  const long long unit = rows == 1 ? 1 : <TOGETHER>;
   for (long long j = 0; j < count; j += <C>) {
     const long long used = count - j < <C> ? count - j : <C>, next = j + <AHEAD> * <C> - count;
     const <M> *from = keys + j * step;
 STREAM    <pack>(used, <C>, size, from, step, d_step, slab, <C>);
-    long long d = 0;
-    do {
-      const long long part = size - d < <CHUNK> ? size - d : <CHUNK>;
-      <micro>(rows, part, queries + d * rows, slab + d * <C>, <C>, s + j, <SEGMENT>, d > 0);
-      d += <CHUNK>;
-    } while (d < size);
+    for (long long r = 0; r < rows; r += unit) {
+      long long d = 0;
+      do {
+        const long long part = size - d < <CHUNK> ? size - d : <CHUNK>;
+        <micro>(unit, part, queries + r * size + d * unit, slab + d * <C>, <C>,
+            s + r * <SEGMENT> + j, <SEGMENT>, d > 0);
+        d += <CHUNK>;
+      } while (d < size);
+    }
   }
 }
 
-/* One row's sums of values, [d], in whole vectors of rows that lie along memory. */
-static void fb_kernel_one(long long count, long long width, const <M> *values, long long step,
-    const <T> *weights, <T> *chain) {
-  long long d = 0;
-ONE}
-
+VALUES
 /* As in `c_template_attention`: keys of weight zero do not count where values are not finite. */
 static void fb_kernel_seen_only(long long count, long long width, const <M> *values,
     long long step, long long d_step, const <T> *weights, <T> *chain) {
-  <T> odd = 0;
-  for (long long d = 0; d < width; ++d) odd += chain[d] * 0;
-  if (odd == odd) return;
+  <V> odd = {0};
+  for (long long d = 0; d < width; d += <N>)
+    odd = fb_fma_<V>(*(const <V> *)(chain + d), fb_splat_<V>(0), odd);
+  const <I> any = (<I>)(odd != odd);
+  if (__builtin_expect(!fb_any_<I>(any), 1)) return;
   for (long long d = 0; d < width; ++d) {
     <T> sum = 0;
     for (long long j = 0; j < count; ++j)
@@ -115,25 +116,24 @@ static void fb_kernel_seen_only(long long count, long long width, const <M> *val
 static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
     const fb_kernel_work *w, <T> *parts, <T> *scratch) {
   const long long rows = w->last, size = n[5], width = n[6], part_size = width + 2;
-  const long long whole_width = width / <N> * <N>;
-  const long long pitch = (width + <C> - 1) / <C> * <C>;
-  <T> *queries = scratch, *slab = queries + <R> * size, *given = slab + <C> * size;
-  <T> *all = given + <C> * <KEYS>, *panel = all + <R> * <SEGMENT>, *chain = panel + <R> * <KEYS>;
-  <T> *sums = chain + <R> * pitch, *bias = sums + <R> * pitch;
+  const long long pitch = (width + <C> - 1) / <C> * <C> + <C>;  /* whole slabs spill */
+  <T> *queries = scratch, *slab = queries + <HIGH> * size, *given = slab + <C> * size;
+  <T> *all = given + <C> * <KEYS>, *panel = all + <HIGH> * <SEGMENT>;
+  <T> *chain = panel + <R> * <KEYS>, *sums = chain + <HIGH> * pitch, *bias = sums + <R> * pitch;
   <T> state[2 * <R>], factors[<R>];
   long long ends[<R>];
-  for (long long r = 0; r < rows;) {
-    long long head, position;
-    const long long run = fb_kernel_run(n, w, r, rows, &head, &position);
-    <pack>(run, run, size, (const <M> *)p[0] + w->batch * n[9] + head * n[10] + position * n[11],
-        n[11], n[12], queries + r, rows);
-    for (long long l = 0; l < run; ++l) {
-      const long long seen = position + l + 1 + n[7];
-      ends[r + l] = seen < w->top ? seen : w->top;
+  const long long unit = rows == 1 ? 1 : <TOGETHER>;
+  for (long long i = 0; i < (rows + unit - 1) / unit * unit * size; ++i) queries[i] = 0;
+  for (long long r = 0; r < rows; ++r) {
+    const long long group = r / n[3], position = r - group * n[3], seen = position + 1 + n[7];
+    const <M> *from = (const <M> *)p[0] + w->batch * n[9] + (w->head * n[2] + group) * n[10]
+        + position * n[11];
+    for (long long d = 0; d < size; ++d) {
+      const <M> given = from[d * n[12]];
+      queries[r / unit * unit * size + d * unit + r % unit] = GIVEN * scale;
     }
-    r += run;
+    ends[r] = seen < w->top ? seen : w->top;
   }
-  for (long long i = 0; i < rows * size; ++i) queries[i] *= scale;
   for (long long r = 0; r < rows; ++r) { state[2 * r] = -<infinity>; state[2 * r + 1] = 0; }
   for (long long i = 0; i < rows * pitch; ++i) sums[i] = 0;
   const <M> *from_k = (const <M> *)p[1] + w->batch * n[13] + w->head * n[14];
@@ -151,32 +151,23 @@ MASKED      long long end = ends[r] - key < 0 ? 0 : ends[r] - key < count ? ends
       for (; end < whole; ++end) row[end] = -<infinity>;
       factors[r] = fb_kernel_row(whole, row, state + 2 * r);
     }
-    if (rows > 1)
-      for (long long r = 0; r < rows; ++r)
-        for (long long j = 0; j < count; ++j) panel[j * rows + r] = s[r * <SEGMENT> + j];
-    const long long alone = rows == 1 && n[20] == 1 ? whole_width : 0;
-    if (alone) fb_kernel_one(count, alone, from_v + key * n[19], n[19], s, chain);
-    for (long long d = alone; d < width; d += <C>) {
+    const <M> *block = from_v + key * n[19];
+    const long long left = w->top - key - count, direct = n[20] == 1 ? width / <N> * <N> : 0;
+    for (long long r = 0; direct && r < rows; r += unit)
+      (unit == 1 ? fb_kernel_values_1 : fb_kernel_values_<TOGETHER>)(count, direct, block, n[19],
+          !r && left > 0 ? count * n[19] : 0, s + r * <SEGMENT>, chain + r * pitch, pitch);
+    for (long long r = 0; direct < width && r < rows; ++r)
+      for (long long j = 0; j < count; ++j) panel[j * rows + r] = s[r * <SEGMENT> + j];
+    for (long long d = direct; d < width; d += <C>) {
       const long long used = width - d < <C> ? width - d : <C>;
-      const <M> *from = from_v + key * n[19] + d * n[20];
-      const long long later = w->top - key - <KEYS> < <KEYS> ? w->top - key - <KEYS> : <KEYS>;
-      for (long long j = 0; n[20] == 1 && j < later; ++j)
-        for (long long e = 0; e < used; e += <LINE>)
-          __builtin_prefetch(from + (<KEYS> + j) * n[19] + e, 0, 2);
-      const <T> *values = (const <T> *)from;
-      long long step = n[19];
-      if (!<direct> || n[20] != 1 || used < <C>) {
-        <pack>(used, <C>, count, from, n[20], n[19], given, <C>);
-        values = given;
-        step = <C>;
-      }
-      <micro>(rows, count, rows > 1 ? panel : s, values, step, chain + d, pitch, 0);
+      <pack>(used, <C>, count, block + d * n[20], n[20], n[19], given, <C>);
+      <micro>(rows, count, panel, given, <C>, chain + d, pitch, 0);
     }
     for (long long r = 0; r < rows; ++r) {
       if (factors[r] == -1) continue;
-      fb_kernel_seen_only(count, width, from_v + key * n[19], n[19], n[20], s + r * <SEGMENT>,
+      fb_kernel_seen_only(count, width, block, n[19], n[20], s + r * <SEGMENT>,
           chain + r * pitch);
-      for (long long d = r * pitch; d < (r + 1) * pitch; d += <N>)
+      for (long long d = r * pitch; d < r * pitch + width; d += <N>)
         *(<V> *)(sums + d) = fb_fma_<V>(*(<V> *)(sums + d), fb_splat_<V>(factors[r]),
             *(<V> *)(chain + d));
     }
@@ -220,61 +211,88 @@ def print_template(kernel: Kernel, target: Target) -> str:
     segment = _SEGMENT.replace("STREAM", _STREAM if stream else "")
     segment = segment.replace("MASKED", _BIAS if made.mask else "")
     segment = segment.replace("MASK", made.mask_memory).replace("PARTS", str(3 + bool(made.mask)))
-    segment = segment.replace("<direct>", str(int(made.stored == made.kind)))
-    segment = segment.replace("<LINE>", str(512 // kind_bits(MEMORY_KIND[made.stored])))
     half = made.stored in HALVES
     given = f"fb_from{made.stored}_u16x1(given)" if half else "given"
     segment = segment.replace("GIVEN", given)
-    segment = segment.replace("<AHEAD>", str(AHEAD)).replace("ONE", _one(made))
+    values = "".join(_values(made, unit) for unit in (1, TOGETHER))
+    segment = segment.replace("<AHEAD>", str(AHEAD)).replace("VALUES", values)
     wide = part_bytes(made.micro.lanes) * 8 // kind_bits(MEMORY_KIND[made.stored])
-    segment = segment.replace("<WIDE>", str(wide))
+    segment = segment.replace("<WIDE>", str(wide)).replace("<TOGETHER>", str(TOGETHER))
+    segment = segment.replace("<HIGH>", str(high(made.micro.rows)))
     masks = made.mask_packing() if made.mask else ""
     keys = block_of_keys(made) if stream else ""
     parts = [made.micro.text(), made.micro.packing(made.stored), masks, made.run(), keys]
     return "".join([*parts, made.fill(_ROW), made.fill(segment)])
 
 
-def _one(made: Attention) -> str:
-    """Loops over eight vectors of a row of values at once, then over what is left of them."""
-    lines = []
+def high(rows: int) -> int:
+    """Rows in whole groups of those that are worked on together."""
+    return -(-rows // TOGETHER) * TOGETHER
+
+
+def _values(made: Attention, unit: int) -> str:
+    """Sums of values of `unit` rows: loops over some vectors of values at once, then over what is
+    left of them. What the next block needs is fetched from memory meanwhile."""
     n, paired = made.micro.lanes, made.stored == "bf16"
-    for vectors in (8, 4, 2, 1):
+    lines = [
+        f"static __attribute__((noinline)) void fb_kernel_values_{unit}(long long count, "
+        "long long width, const <M> *values, long long step, long long ahead, "
+        "const <T> *weights, <T> *chain, long long pitch) {",
+        "  long long d = 0;",
+    ]
+    for vectors in (8, 4, 2, 1) if unit == 1 else (4, 2, 1):
         pairs = paired and vectors > 1
-        sums = ", ".join(f"t{i} = {{0}}" for i in range(vectors))
+        sums = ", ".join(f"t{r}_{i} = {{0}}" for r in range(unit) for i in range(vectors))
         lines += [
             f"  for (; d + {vectors * n} <= width; d += {vectors * n}) {{",
             f"    <V> {sums};",
-            "    const <M> *row = values;",
+            "    const <M> *row = values + d;",
             "    for (long long k = 0; k < count; ++k, row += step) {",
-            "      const <V> w = fb_splat_<V>(weights[k]);",
-            *(_pair(n, i) if pairs else _single(made, i) for i in range(0, vectors, 1 + pairs)),
-            "    }",
         ]
+        line = 512 // kind_bits(MEMORY_KIND[made.stored])
+        if unit > 1:
+            places = range(0, vectors * n, line)
+            lines += [f"      __builtin_prefetch(row + ahead + {i}, 0, 2);" for i in places]
+        for r in range(unit):
+            lines.append(f"      const <V> w{r} = fb_splat_<V>(weights[{r} * <SEGMENT> + k]);")
         for i in range(0, vectors, 1 + pairs):
-            at = (f"    *(<V> *)(chain + d + {j * n}) =" for j in (i, i + 1))
-            if pairs:
-                for half, place in zip((0, n // 2), at):
-                    order = ", ".join(str(half + j // 2 + j % 2 * n) for j in range(n))
-                    lines.append(f"{place} FB_SHUFFLE2(<V>, t{i}, t{i + 1}, {order});")
-            else:
-                lines.append(f"{next(at)} t{i};")
+            lines += _loaded(made, i, pairs)
+            for r in range(unit):
+                for j in range(i, i + 1 + pairs):
+                    lines.append(f"      t{r}_{j} = fb_fma_<V>(w{r}, v{j}, t{r}_{j});")
+        lines.append("    }")
+        for r in range(unit):
+            lines += _kept(n, r, vectors, pairs)
         lines.append("  }")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "}", ""])
 
 
-def _single(made: Attention, i: int) -> str:
-    """A vector of values added to a sum."""
+def _loaded(made: Attention, i: int, pairs: bool) -> list[str]:
+    """A vector of values, or two of bfloat16: of even and of odd elements, without moves."""
     memory, n = MEMORY_KIND[made.stored], made.micro.lanes
-    loaded = f"*(const {memory}x{n} *)(row + d + {i * n})"
+    if pairs:
+        place = f"(const fb_kernel_w{4 * n} *)(row + {i * n})"
+        return [
+            f"      const u32x{n} both{i} = (u32x{n})*{place};",
+            f"      const <V> v{i} = (<V>)(both{i} << 16), v{i + 1} = "
+            f"(<V>)(both{i} & 0xffff0000u);",
+        ]
+    loaded = f"*(const {memory}x{n} *)(row + {i * n})"
     if made.stored in HALVES:
         loaded = f"fb_from{made.stored}_u16x{n}({loaded})"
-    return f"      t{i} = fb_fma_<V>(w, {loaded}, t{i});"
+    return [f"      const <V> v{i} = {loaded};"]
 
 
-def _pair(n: int, i: int) -> str:
-    """Two vectors of bfloat16 values added to sums of even and of odd elements: no moves."""
-    return (
-        f"      {{ const u32x{n} v = (u32x{n})*(const fb_kernel_w{4 * n} *)(row + d + {i * n});\n"
-        f"        t{i} = fb_fma_<V>(w, (<V>)(v << 16), t{i});\n"
-        f"        t{i + 1} = fb_fma_<V>(w, (<V>)(v & 0xffff0000u), t{i + 1}); }}"
-    )
+def _kept(n: int, r: int, vectors: int, pairs: bool) -> list[str]:
+    """A row's sums to their places."""
+    lines = []
+    for j in range(vectors):
+        first, half = j // 2 * 2, j % 2 * (n // 2)
+        order = ", ".join(str(half + k // 2 + k % 2 * n) for k in range(n))
+        value = f"FB_SHUFFLE2(<V>, t{r}_{first}, t{r}_{first + 1}, {order})"
+        value = value if pairs else f"t{r}_{j}"
+        lines.append(f"    *(<V> *)(chain + {r} * pitch + d + {j * n}) = {value};")
+    return lines
+
+
+__all__ = ["high", "print_template"]

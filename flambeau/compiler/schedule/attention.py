@@ -12,6 +12,7 @@ from flambeau.compiler import machine, targets
 from flambeau.compiler.codegen.c_attention import KEYS, SEGMENT, TILES, compute_kind
 from flambeau.compiler.codegen.c_micro import Micro
 from flambeau.compiler.codegen.c_template_attention_backward import ROWS
+from flambeau.compiler.codegen.c_template_attention_decode import high
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.views import Shape
 from flambeau.ir.kernel import Kernel, Setting
@@ -204,10 +205,11 @@ def _few(
 def _decode_scratch(problem: _Problem) -> Size:
     """Bytes of the layout in `c_template_attention_decode`."""
     rows, columns = problem.micro.rows, problem.micro.columns
-    pitch = mul(ceildiv(problem.width, columns), columns)
-    elements = mul(problem.size, rows + columns) + columns * KEYS + rows * SEGMENT
+    whole = high(rows)
+    pitch = mul(ceildiv(problem.width, columns) + 1, columns)
+    elements = mul(problem.size, whole + columns) + columns * KEYS + whole * SEGMENT
     elements = elements + rows * KEYS + KEYS
-    return mul(elements + mul(pitch, 2 * rows), ITEM_SIZE[problem.kind])
+    return mul(elements + mul(pitch, whole + rows), ITEM_SIZE[problem.kind])
 
 
 def attention_backward(
