@@ -46,6 +46,21 @@ class View:
         self.offset = offset
 
 
+class Dense:
+    """What a body returns for a new result that does not lie row by row in memory.
+
+    Attributes:
+        node: the value.
+        order: its dimensions from the outermost to the innermost.
+    """
+
+    __slots__ = ("node", "order")
+
+    def __init__(self, node: Node, order: Sequence[int]) -> None:
+        self.node = node
+        self.order = tuple(order)
+
+
 class Options:
     """Everything `@op` may state beside schema and body; see docs/design.md § 8.
 
@@ -165,7 +180,7 @@ class OpDefinition:
             if overload.options.host:
                 return overload.body(*bound)
             results = evaluate(overload, bound)
-            values = [r.node if isinstance(r, View) else r for r in results]
+            values = [r.node if isinstance(r, (View, Dense)) else r for r in results]
             return values[0] if overload.schema.returns_kind == "single" else tuple(values)
         raise failure or TypeError(f"[{self.name}] has no signature\nhint: define one with @op")
 
@@ -304,7 +319,7 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
         arguments: in schema order; tensors and run-time numbers as nodes.
 
     Returns:
-        The results as nodes (or `View`s) in their final dtypes.
+        The results as nodes (or `View`s, or `Dense`s) in their final dtypes.
     """
     mode = overload.options.promote
     if mode == "none":

@@ -54,6 +54,17 @@ def dense_strides(shape: Sequence[Size], order: Sequence[int]) -> Shape:
     return tuple(strides)
 
 
+def by_strides(dims: Sequence[int], strides: Shape) -> tuple[int, ...]:
+    """`dims`, those of greater strides first; of equal ones in the order given."""
+    order: list[int] = []
+    for dim in dims:
+        place = len(order)
+        while place > 0 and _less(strides[order[place - 1]], strides[dim]):
+            place -= 1
+        order.insert(place, dim)
+    return tuple(order)
+
+
 def follow_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
     """Strides of a pointwise result: dense, in the order of the operands' strides.
 

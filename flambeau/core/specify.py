@@ -13,7 +13,7 @@ from typing import Any
 from flambeau import _core, prims
 from flambeau.autograd import derive as derivation
 from flambeau.core import layout
-from flambeau.core.definition import Overload, View, evaluate
+from flambeau.core.definition import Dense, Overload, View, evaluate
 from flambeau.core.errors import common_device, first_device, user_error
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
@@ -150,6 +150,9 @@ def _output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
     if isinstance(result, View):
         slot = next(n for n in _ancestors(result.node) if n.op == "input").attribute("slot")
         return GraphOutput(result.node, result.strides, alias=slot, offset=result.offset)
+    if isinstance(result, Dense):
+        value = result.node
+        return GraphOutput(value, layout.dense_strides(value.shape, result.order))
     options = overload.options
     if options.view or options.returns_self:
         if result.op == "input" and options.returns_self:

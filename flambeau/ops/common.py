@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.core import layout, promotion
+from flambeau.core.definition import Dense
 from flambeau.core.dtypes import name_of
 from flambeau.core.trace import current_trace
 from flambeau.ir.environment import current_environment
@@ -33,6 +34,11 @@ def normalise_dim(dim: int, ndim: int, name: str) -> int:
             f"[{-limit}, {limit - 1}], but got {dim})\nhint: the tensor has {ndim} dimensions"
         )
     return dim + limit if dim < 0 else dim
+
+
+def columns(x: Node) -> Any:
+    """Matrices as a result that lies column by column, as LAPACK's do; also batches of vectors."""
+    return x if x.ndim < 2 else Dense(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def normalise_dims(dims: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import broadcast_sizes
-from flambeau.ops.common import is_one, normalise_dim, number_shown
+from flambeau.ops.common import columns, is_one, normalise_dim, number_shown
 from flambeau.ops.matrix import product
 
 Labels = tuple[str, ...]
@@ -435,6 +435,8 @@ def matrix_power(self: Node, n: int) -> Node:
             self.dtype,
         )
         self, n = prims.linear_algebra.solve(self, unit), -n
+        if n == 1:
+            return columns(self)
     if n == 0:
         last = self.ndim - 1
         same = prims.eq(prims.iota(self.shape, last - 1), prims.iota(self.shape, last))

@@ -16,7 +16,7 @@ from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ops.common import shown, static_size
+from flambeau.ops.common import columns, shown, static_size
 from flambeau.prims import linear_algebra as la
 
 _MATRICES = "f32 f64 c64 c128"
@@ -139,7 +139,7 @@ def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node
     refuse_check("linalg.cholesky", check_errors)
     check_matrices(self, "linalg.cholesky", True)
     factor, info = la.cholesky(la.adjoint(self) if upper else self)
-    return (la.adjoint(factor) if upper else factor), info
+    return columns(la.adjoint(factor) if upper else factor), info
 
 
 @op("cholesky(Tensor A, *, bool upper=False) -> Tensor", where="linalg", host=True,
@@ -257,7 +257,7 @@ def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]: 
     check_matrices(A, "linalg.lu_factor")
     _check_pivot(pivot, "linalg.lu_factor")
     packed, pivots, _, info = la.lu(A)
-    return packed, pivots, info
+    return columns(packed), pivots, info
 
 
 @op("lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", where="linalg",
@@ -275,7 +275,8 @@ def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch
     """
     check_matrices(A, "linalg.lu_factor")
     _check_pivot(pivot, "linalg.lu_factor")
-    return la.lu(A)[:2]
+    packed, pivots, _, _ = la.lu(A)
+    return columns(packed), pivots
 
 
 @op("lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", where="linalg",
@@ -380,7 +381,7 @@ def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
             f"[qr] qr received unrecognized mode '{mode}'\nhint: one of {', '.join(_QR_MODES)}"
         )
     q, r = la.qr(A, mode == "complete")
-    return (prims.full(0, (0,), A.dtype) if mode == "r" else q), r
+    return columns(prims.full(0, (0,), A.dtype) if mode == "r" else q), columns(r)
 
 
 @op("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", samples=_tall_samples,
@@ -396,7 +397,8 @@ def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
         tensor([[-5.]])
     """
     check_matrices(self, "qr")
-    return la.qr(self, not some)
+    q, r = la.qr(self, not some)
+    return columns(q), columns(r)
 
 
 # ------------------------------------------------------------------------------------ eigenvalues
@@ -425,7 +427,8 @@ def eigh(A: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's nam
         >>> torch.linalg.eigh(torch.eye(2)).eigenvalues
         tensor([1., 1.])
     """
-    return _hermitian(A, UPLO, "linalg.eigh")
+    values, vectors = _hermitian(A, UPLO, "linalg.eigh")
+    return values, columns(vectors)
 
 
 @op("eigvalsh(Tensor A, str UPLO='L') -> Tensor", where="linalg", samples=_positive_samples,
@@ -456,7 +459,8 @@ def eig(self: Node) -> tuple[Node, Node]:
         tensor([1.+0.j, 1.+0.j])
     """
     check_matrices(self, "linalg.eig", True)
-    return la.eig(self)
+    values, vectors = la.eig(self)
+    return values, columns(vectors)
 
 
 @op("eigvals(Tensor self) -> Tensor", where="linalg", samples=_square_samples, errors=_not_square,
@@ -506,7 +510,8 @@ def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  
             "[svd] torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs\n"
             "hint: leave it out"
         )
-    return la.svd(A, full_matrices)
+    u, s, vh = la.svd(A, full_matrices)
+    return columns(u), s, columns(vh)
 
 
 @op("svdvals(Tensor A, *, str? driver=None) -> Tensor", where="linalg", samples=_tall_samples,
@@ -545,6 +550,7 @@ def old_svd(self: Node, some: bool, compute_uv: bool) -> tuple[Node, ...]:
     check_matrices(self, "svd")
     u, s, vh = la.svd(self, not some and compute_uv)
     if compute_uv:
-        return u, s, la.adjoint(vh)
+        return columns(u), s, la.adjoint(vh)
     batch, (m, n) = self.shape[:-2], self.shape[-2:]
-    return prims.full(0, (*batch, m, m), u.dtype), s, prims.full(0, (*batch, n, n), u.dtype)
+    absent = prims.full(0, (*batch, m, m), u.dtype), prims.full(0, (*batch, n, n), u.dtype)
+    return absent[0], s, columns(absent[1])

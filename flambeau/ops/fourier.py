@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import Dense, op
+from flambeau.core.layout import by_strides, contiguous_strides, dense_strides, follow_strides
 from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
@@ -185,17 +186,74 @@ Example:
 """
 
 
+def _resized_memory(x: Node, found: Geometry, kind: str) -> tuple[list[Size], tuple[Size, ...]]:
+    """Sizes and strides of what is transformed: x converted, cut off and continued."""
+    strides = x.attribute("strides") if x.op == "input" else contiguous_strides(x.shape)
+    real = kind in ("rfft", "ihfft")
+    if x.dtype not in (("f32", "f64") if real else ("c64", "c128")):
+        strides = follow_strides(x.shape, [(x.shape, strides)])
+    sizes, grown = list(x.shape), False
+    for number, (axis, length) in enumerate(zip(*found, strict=True)):
+        half = kind in ("irfft", "hfft") and number == len(found[0]) - 1
+        wanted = length // 2 + 1 if half else length
+        grown = grown or wanted > static_size(sizes[axis])
+        sizes[axis] = wanted
+    return sizes, contiguous_strides(sizes) if grown else strides
+
+
+def _others(axes: list[int], ndim: int) -> list[int]:
+    """The dimensions beside `axes`; the last ones fill the gaps. Shows where strides are equal."""
+    order = list(range(ndim))
+    first, last = 0, ndim - 1
+    while first < last:
+        if order[first] not in axes:
+            first += 1
+        elif order[last] in axes:
+            last -= 1
+        else:
+            order[first], order[last] = order[last], order[first]
+    return order[: ndim - len(axes)]
+
+
+def _memory_order(x: Node, found: Geometry, kind: str) -> tuple[int, ...]:
+    """How PyTorch's result lies: each pass makes its axes the innermost ones, as they lay before.
+
+    The axes that are not transformed come first, by their strides.
+    """
+    sizes, strides = _resized_memory(x, found, kind)
+    *leading, last = found[0]
+    passes: list[tuple[list[int], list[int]]] = {  # axes by their strides, then the last one
+        "fft": [([*leading, last], [])],
+        "rfft": [(leading, [last])],
+        "ihfft": [([], [last]), (leading, [])],
+        "irfft": [(leading, []), ([], [last])],
+    }[{"ifft": "fft", "hfft": "irfft"}.get(kind, kind)]
+    order = tuple(range(x.ndim))
+    for sorted_axes, final in passes:
+        axes = [*sorted_axes, *final]
+        if not axes:
+            continue
+        if last in axes and len(final) == 1:
+            length = found[1][-1]
+            sizes[last] = length if kind in ("irfft", "hfft") else length // 2 + 1
+        rest = by_strides(_others(axes, x.ndim), strides)
+        order = (*rest, *by_strides(sorted_axes, strides), *final)
+        strides = dense_strides(sizes, order)
+    return order
+
+
 def _define(kind: str, suffix: str) -> None:
     """One operator of the family: a kind of transform over one, two or many axes."""
     compute, inverse, half = _KINDS[kind]
     name, public = kind + suffix, f"fft_{kind}{suffix}"
 
-    def one(input: Node, n: int | None, dim: int, norm: str | None) -> Node:  # noqa: A002
-        found = _geometry(input, None if n is None else (n,), (dim,), public, half)
-        return compute(input, found, norm, inverse, public)
+    def many(input: Node, s: Any, dim: Any, norm: str | None) -> Node | Dense:  # noqa: A002
+        found = _geometry(input, s, dim, public, half)
+        value = compute(input, found, norm, inverse, public)
+        return Dense(value, _memory_order(input, found, kind)) if found[0] else value
 
-    def many(input: Node, s: Any, dim: Any, norm: str | None) -> Node:  # noqa: A002
-        return compute(input, _geometry(input, s, dim, public, half), norm, inverse, public)
+    def one(input: Node, n: int | None, dim: int, norm: str | None) -> Node | Dense:  # noqa: A002
+        return many(input, None if n is None else (n,), (dim,), norm)
 
     arguments = {"": _ONE, "2": _TWO, "n": _MANY}[suffix]
     body = many if suffix else one

@@ -10,7 +10,7 @@ from flambeau import prims
 from flambeau.core.definition import REGISTRY, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.common import static_size
+from flambeau.ops.common import columns, static_size
 from flambeau.ops.factorisations import check_matrices, values_of
 from flambeau.ops.solutions import product
 from flambeau.prims import linear_algebra as la
@@ -151,15 +151,16 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
     """
     name = "torch.linalg.householder_product"
     check_matrices(input, name)
-    rows, columns = (static_size(n) for n in input.shape[-2:])
-    if rows < columns or columns < static_size(tau.shape[-1]):
+    rows, width = (static_size(n) for n in input.shape[-2:])
+    if rows < width or width < static_size(tau.shape[-1]):
         raise RuntimeError(
             f"[householder_product] {name}: input.shape[-2] must be greater than or equal to "
             "input.shape[-1], and that to tau.shape[-1]\nhint: as geqrf gives them"
         )
-    shape = (*input.shape[:-2], rows, columns)
+    shape = (*input.shape[:-2], rows, width)
     row, column = (prims.iota(shape, d) for d in (len(shape) - 2, len(shape) - 1))
-    return _reflected(input, tau, prims.cast(prims.eq(row, column), input.dtype), False)
+    unit = prims.cast(prims.eq(row, column), input.dtype)
+    return columns(_reflected(input, tau, unit, False))
 
 
 @op(
@@ -203,7 +204,7 @@ def orgqr(self: Node, input2: Node) -> Node:
         tensor([[1.],
                 [0.]])
     """
-    return householder_product(self, input2)
+    return columns(householder_product(self, input2))
 
 
 @op(
@@ -227,6 +228,6 @@ def ormqr(self: Node, input2: Node, input3: Node, left: bool, transpose: bool) -
     """
     check_matrices(self, "torch.ormqr")
     if left:
-        return _reflected(self, input2, input3, transpose)
+        return columns(_reflected(self, input2, input3, transpose))
     turned = _reflected(self, input2, la.adjoint(input3), not transpose)
-    return la.adjoint(turned)
+    return columns(la.adjoint(turned))

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import Dense, op
 from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
-from flambeau.ops.common import same_sizes, shown, static_size
+from flambeau.ops.common import columns, same_sizes, shown, static_size
 from flambeau.ops.factorisations import (
     check_matrices,
     eigh,
@@ -97,8 +97,30 @@ def _check_rows(name: str, a: Node, b: Node, left: bool) -> None:
         )
 
 
-def solved(name: str, a: Node, b: Node, left: bool = True) -> Node:
-    """X with A X = B, or X A = B."""
+def _with_numbers(name: str, a: Node, b: Node) -> tuple[Node, Node]:
+    """X with A X = B, and of each matrix 0 or its first zero pivot's number."""
+    packed, _, order, info = la.lu(a)
+    whole, right = _batched(name, a, b)
+    packed = prims.broadcast_to(packed, whole.shape)
+    places = prims.broadcast_to(order, whole.shape[:-1])
+    rows = prims.broadcast(places, right.shape, (*range(right.ndim - 2), right.ndim - 2))
+    half = la.triangular_solve(
+        packed, prims.gather(right, rows, right.ndim - 2), False, False, True
+    )
+    value = la.triangular_solve(packed, half, True)
+    return prims.with_derivative(value, whole, right, rule="solve"), info
+
+
+def _solve_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    of_b = la.solve(la.adjoint(a), g)
+    return -prims.matmul(of_b, la.adjoint(y)), of_b
+
+
+prims.register_rule("solve", _solve_rule)
+
+
+def solved(name: str, a: Node, b: Node, left: bool = True) -> tuple[Node, Node]:
+    """X with A X = B, or X A = B; and of each matrix of A 0 or its first zero pivot's number."""
     vector = left and _is_vector(a, b)
     right = prims.reshape(b, (*b.shape, 1)) if vector else b
     if right.ndim < 2:
@@ -108,9 +130,10 @@ def solved(name: str, a: Node, b: Node, left: bool = True) -> Node:
         )
     _check_rows(name, a, right, left)
     if not left:
-        return transposed(solved(name, transposed(a), transposed(right)))
-    value = prims.linear_algebra.solve(*_batched(name, a, right))
-    return prims.reshape(value, value.shape[:-1]) if vector else value
+        value, info = solved(name, transposed(a), transposed(right))
+        return transposed(value), info
+    value, info = _with_numbers(name, a, right)
+    return (prims.reshape(value, value.shape[:-1]) if vector else value), info
 
 
 @op(
@@ -134,7 +157,8 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
     refuse_check("linalg.solve", check_errors)
     check_matrices(A, "linalg.solve", True)
     _check_same_dtype("linalg.solve", A, B)
-    return solved("linalg.solve", A, B, left), la.lu(A)[3]
+    value, info = solved("linalg.solve", A, B, left)
+    return (columns(value) if left else value), info
 
 
 @op("solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", where="linalg", host=True,
@@ -155,9 +179,9 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch'
     return result
 
 
-def inverted(a: Node) -> Node:
-    """The inverse of square matrices."""
-    return prims.linear_algebra.solve(a, identity(a))
+def inverted(a: Node) -> tuple[Node, Node]:
+    """The inverse of square matrices; and of each 0 or its first zero pivot's number."""
+    return _with_numbers("linalg.inv", a, identity(a))
 
 
 @op(
@@ -180,7 +204,8 @@ def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - Py
     """
     refuse_check("linalg.inv", check_errors)
     check_matrices(A, "linalg.inv", True)
-    return inverted(A), la.lu(A)[3]
+    inverse, info = inverted(A)
+    return columns(inverse), info
 
 
 _NO_INVERSE = "The diagonal element {} is zero, the inversion could not be completed because the "
@@ -259,7 +284,7 @@ def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular
         >>> torch.linalg.solve_triangular(torch.eye(1), torch.ones(1, 2), upper=True)
         tensor([[1., 1.]])
     """
-    return triangular(self, B, upper, left, unitriangular, "linalg.solve_triangular")
+    return columns(triangular(self, B, upper, left, unitriangular, "linalg.solve_triangular"))
 
 
 @op(
@@ -287,7 +312,8 @@ def triangular_solve(
     """
     a, b = _batched("triangular_solve", A, self)
     turned, up = (transposed(a), not upper) if transpose else (a, upper)
-    return triangular(turned, b, up, True, unitriangular, "triangular_solve"), a
+    solution = triangular(turned, b, up, True, unitriangular, "triangular_solve")
+    return columns(solution), columns(a)
 
 
 def _by_cholesky(b: Node, factor: Node, upper: bool, name: str) -> Node:
@@ -314,7 +340,7 @@ def cholesky_solve(B: Node, L: Node, upper: bool) -> Node:  # noqa: N803 - PyTor
         >>> torch.cholesky_solve(torch.ones(1, 1), torch.tensor([[2.0]]))
         tensor([[0.2500]])
     """
-    return _by_cholesky(B, L, upper, "cholesky_solve")
+    return columns(_by_cholesky(B, L, upper, "cholesky_solve"))
 
 
 @op(
@@ -333,7 +359,7 @@ def cholesky_inverse(L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's na
         tensor([[0.2500]])
     """
     check_matrices(L, "cholesky_inverse", True)
-    return _by_cholesky(identity(L), L, upper, "cholesky_inverse")
+    return columns(_by_cholesky(identity(L), L, upper, "cholesky_inverse"))
 
 
 def _by_lu(packed: Node, pivots: Node, b: Node, left: bool, adjointed: bool, name: str) -> Node:
@@ -379,7 +405,8 @@ def lu_solve(LU: Node, pivots: Node, B: Node, left: bool, adjoint: bool) -> Node
     """
     check_matrices(LU, "linalg.lu_solve", True)
     _check_rows("linalg.lu_solve", LU, B, left)
-    return _by_lu(LU, pivots, B, left, adjoint, "linalg.lu_solve")
+    value = _by_lu(LU, pivots, B, left, adjoint, "linalg.lu_solve")
+    return columns(value) if left else value
 
 
 @op(
@@ -398,7 +425,7 @@ def old_lu_solve(self: Node, LU_data: Node, LU_pivots: Node) -> Node:  # noqa: N
         tensor([[1., 1.]])
     """
     check_matrices(LU_data, "lu_solve", True)
-    return _by_lu(LU_data, LU_pivots, self, True, False, "lu_solve")
+    return columns(_by_lu(LU_data, LU_pivots, self, True, False, "lu_solve"))
 
 
 # ------------------------------------------------------------------------------------ determinants
@@ -683,8 +710,9 @@ def _least_squares(a: Node, b: Node) -> Node:
 def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple[Node, ...]:
     """X with the least |A X - B| (of several the shortest), for matrices of full rank.
 
-    Returns the residuals' squared norms where A has more rows than columns and full rank, A's rank
-    and, for the drivers "gelsd" and "gelss", its singular values; else empty tensors.
+    Returns the residuals' squared norms where A has more rows than columns (not for the default
+    driver "gelsy"), A's rank (not for "gels") and its singular values (for "gelsd" and "gelss");
+    else empty tensors.
 
     Raises:
         RuntimeError: no matrices, shapes that do not fit, or an unknown driver.
@@ -708,14 +736,14 @@ def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple
     s = la.svd(self)[1]
     empty = prims.full(0, (0,), s.dtype)
     residuals = empty
-    if less(a.shape[-1], a.shape[-2]):
+    if chosen != "gelsy" and less(a.shape[-1], a.shape[-2]):
         off = prims.abs(product(a, value) - right)
         residuals = prims.reduce_dims("sum", off * off, (off.ndim - 2,), False)
     rank = prims.full(0, (0,), "i64")
     if chosen != "gels":
         rank = _rank(self, 0.0, rcond, False, "linalg.lstsq")
     found = prims.reshape(value, value.shape[:-1]) if vector else value
-    return found, residuals, rank, s if chosen in ("gelsd", "gelss") else empty
+    return columns(found), residuals, rank, s if chosen in ("gelsd", "gelss") else empty
 
 
 # ------------------------------------------------------------------------------------ tensors
@@ -750,7 +778,8 @@ def tensorinv(self: Node, ind: int) -> Node:
             f"prod(self.shape[:ind]), but got {columns} != {rows}\nhint: choose another ind"
         )
     matrix = prims.reshape(self, (rows, rows))
-    return prims.reshape(inverted(matrix), (*self.shape[ind:], *self.shape[:ind]))
+    value = prims.reshape(inverted(matrix)[0], (*self.shape[ind:], *self.shape[:ind]))
+    return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
 
 
 @op("tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", where="linalg",
