@@ -14,6 +14,7 @@ from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.promotion import compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import broadcast_sizes
@@ -496,11 +497,18 @@ def vander(x: Node, N: Size | None, increasing: bool) -> Node:  # noqa: N803 - P
 def linalg_vander(x: Node, N: Size | None) -> Node:  # noqa: N803 - PyTorch's name
     """Vandermonde matrices: powers from low to high of the elements of the last dimension.
 
+    `N` powers, by default as many as elements; a tensor without dimensions is one element.
+
+    Raises:
+        RuntimeError: fewer than two powers.
+
     Example:
         >>> torch.linalg.vander(torch.tensor([1, 2]), N=3)
         tensor([[1, 1, 1],
                 [1, 2, 4]])
     """
-    if x.ndim == 0:
-        x = prims.reshape(x, (1,))
-    return _powers(x, x.shape[-1] if N is None else N, True)
+    x = prims.reshape(x, (1,)) if x.ndim == 0 else x
+    count = x.shape[-1] if N is None else N
+    if less(count, 2):
+        raise RuntimeError(f"[vander] N must be greater than 1.\nhint: not {number_shown(count)}")
+    return _powers(x, count, True)

@@ -173,6 +173,19 @@ def vector_norm(self: Node, ord: float, dim: Dims, keepdim: bool, dtype: Any) ->
 # ------------------------------------------------------------------------------------ matrices
 
 
+def _extreme(name: str, x: Node, order: float, dims: tuple[int, ...], keepdim: bool) -> Node:
+    """The greatest of numbers that are not negative, of none 0; or the least."""
+    empty = layout.same(x.shape[dims[0]], 0)
+    if order > 0:
+        return prims.reduce_dims("sum" if empty else "max", x, dims, keepdim)
+    if empty:
+        raise IndexError(
+            f"[{name}] linalg.matrix_norm: the least of no rows, columns or singular values\n"
+            "hint: an order above 0 gives 0"
+        )
+    return prims.reduce_dims("min", x, dims, keepdim)
+
+
 def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Node:
     if self.ndim < 2:
         raise RuntimeError(
@@ -189,15 +202,18 @@ def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dty
         target = _norm_dtype(name, self, dtype)
         x = prims.cast(prims.cast(self, target), compute_dtype(target))
         sums = p_norm(x, 1, (summed,))
-        value = prims.reduce_dims("max" if order > 0 else "min", sums, (sought,), True)
+        value = _extreme(name, sums, order, (sought,), True)
         return prims.cast(dropped(value, (row, column), keepdim), _REAL.get(target, target))
     if order in (2, -2, "nuc"):
         target = _norm_dtype(name, self, dtype)
         x = prims.cast(prims.cast(self, target), compute_dtype(target))
         rest = [d for d in range(x.ndim) if d not in (row, column)]
         values = prims.linear_algebra.svd(prims.permute(x, (*rest, row, column)))[1]
-        kind = {"nuc": "sum", 2: "max", -2: "min"}[order]
-        value = prims.reduce_dims(kind, values, (values.ndim - 1,), False)
+        last = (values.ndim - 1,)
+        if order == "nuc":
+            value = prims.reduce_dims("sum", values, last, False)
+        else:
+            value = _extreme(name, values, order, last, False)
         if keepdim:
             value = prims.reshape(
                 value, tuple(1 if d in (row, column) else x.shape[d] for d in range(x.ndim))
@@ -290,6 +306,11 @@ def linalg_norm(self: Node, ord: float | None, dim: Dims, keepdim: bool, dtype: 
     " -> Tensor"
 )
 def _linalg_named_norm(self: Node, ord: str, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+    if dim is None and self.ndim != 2:
+        raise RuntimeError(
+            "[norm] linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
+            f"Got {self.ndim}D.\nhint: pass dim"
+        )
     return _matrix_norm("norm", self, ord, (0, 1) if dim is None else dim, keepdim, dtype)
 
 

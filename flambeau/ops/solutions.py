@@ -6,12 +6,11 @@ last size. Source: Golub & Van Loan, Matrix Computations, 4th ed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import Dense, op
+from flambeau.core.definition import op
 from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
@@ -744,65 +743,3 @@ def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple
         rank = _rank(self, 0.0, rcond, False, "linalg.lstsq")
     found = prims.reshape(value, value.shape[:-1]) if vector else value
     return columns(found), residuals, rank, s if chosen in ("gelsd", "gelss") else empty
-
-
-# ------------------------------------------------------------------------------------ tensors
-
-
-def _rows_of(x: Node, count: int) -> int:
-    return math.prod(static_size(n) for n in x.shape[:count])
-
-
-@op("tensorinv(Tensor self, int ind=2) -> Tensor", where="linalg",
-    samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES)  # fmt: skip
-def tensorinv(self: Node, ind: int) -> Node:
-    """The inverse of `tensordot` with a tensor whose first `ind` dimensions are its rows.
-
-    Raises:
-        RuntimeError: ind is not positive, or rows and columns differ in number.
-
-    Example:
-        >>> torch.linalg.tensorinv(2 * torch.eye(2), 1)
-        tensor([[0.5000, 0.0000],
-                [0.0000, 0.5000]])
-    """
-    if ind <= 0:
-        raise RuntimeError(
-            f"[tensorinv] Expected a strictly positive integer for 'ind', got {ind}\nhint: ind > 0"
-        )
-    rows = _rows_of(self, ind)
-    columns = math.prod(static_size(n) for n in self.shape[ind:])
-    if rows != columns:
-        raise RuntimeError(
-            "[tensorinv] Expected self to satisfy the requirement prod(self.shape[ind:]) == "
-            f"prod(self.shape[:ind]), but got {columns} != {rows}\nhint: choose another ind"
-        )
-    matrix = prims.reshape(self, (rows, rows))
-    value = prims.reshape(inverted(matrix)[0], (*self.shape[ind:], *self.shape[:ind]))
-    return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
-
-
-@op("tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", where="linalg",
-    samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES)  # fmt: skip
-def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
-    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
-
-    Raises:
-        RuntimeError: rows and columns differ in number.
-
-    Example:
-        >>> torch.linalg.tensorsolve(2 * torch.eye(2), torch.ones(2))
-        tensor([0.5000, 0.5000])
-    """
-    moved = tuple(d % self.ndim for d in dims or ())
-    kept = tuple(d for d in range(self.ndim) if d not in moved)
-    a = prims.permute(self, (*kept, *moved))
-    shape = a.shape[other.ndim :]
-    rows, columns = _rows_of(other, other.ndim), math.prod(static_size(n) for n in shape)
-    if rows != columns:
-        raise RuntimeError(
-            "[tensorsolve] Expected self to satisfy the requirement prod(self.shape[other.ndim:]) "
-            f"== prod(self.shape[:other.ndim]), but got {columns} != {rows}\nhint: see dims"
-        )
-    matrix, right = prims.reshape(a, (rows, columns)), prims.reshape(other, (rows, 1))
-    return prims.reshape(prims.linear_algebra.solve(matrix, right), shape)
