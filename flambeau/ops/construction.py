@@ -52,6 +52,10 @@ def tensor(
             UserWarning,
             stacklevel=2,
         )
+        if data.layout is not tensors.strided:  # its own memory holds no elements
+            copied = data.detach().clone()
+            copied = copied if dtype is None else copied.to(dtype)
+            return copied.requires_grad_() if requires_grad else copied
     result = _placed(tensors.from_python(data, dtype), device)
     return result.requires_grad_() if requires_grad else result
 

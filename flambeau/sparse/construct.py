@@ -29,6 +29,10 @@ def _value_tensor(data: Data, dtype: Any, device: Any, requires_grad: bool) -> A
         values = values if device is None else values.to(device)
         tracked = values.requires_grad and torch.is_grad_enabled() and not requires_grad
         values = values.view(values.shape) if tracked else values.detach()
+    if not values.is_cpu:
+        raise NotImplementedError(
+            f"[sparse] sparse tensors on {values.device} are not supported\nhint: use the CPU"
+        )
     return values.requires_grad_() if requires_grad else values
 
 

@@ -14,6 +14,7 @@ Layouts: `sparse_coo` keeps `indices` (sparse dimensions, number kept); `sparse_
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -195,6 +196,18 @@ class SparseTensor(Tensor):  # type: ignore[misc]
         self._kept = self._kept.detach()
         return self
 
+    def as_subclass(self, cls: type) -> Any:
+        """The same tensor as another object; its type is the only one of sparse tensors.
+
+        Raises:
+            TypeError: another type is asked for.
+        """
+        if cls is not SparseTensor:
+            raise TypeError(
+                f"[as_subclass] a sparse tensor cannot be a {cls.__name__}\nhint: wrap it instead"
+            )
+        return like(self, self._kept)
+
     @property
     def data(self) -> Any:
         """The data outside the autograd graph."""
@@ -341,10 +354,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
     def __complex__(self) -> complex:
         return complex(self.item())
 
-    def narrow_copy(self, dim: int, start: int, length: int) -> Tensor:
-        """`length` elements from `start` on along a dimension."""
-        return self.narrow(dim, start, length)
-
     # ------------------------------------------------------------------ Python's protocols
     def __getitem__(self, key: Any) -> Any:
         from flambeau.sparse.geometry import subscript
@@ -390,6 +399,12 @@ class SparseTensor(Tensor):  # type: ignore[misc]
 
 
 # ------------------------------------------------------------------------------ making them
+@functools.cache
+def _zero(dtype: Any) -> Any:
+    """The one element that every sparse tensor of a dtype has for memory."""
+    return tensors.from_python(0, dtype)
+
+
 def make(
     layout: Any, index: Sequence[Any], values: Any, size: Sequence[int], unique: bool = False
 ) -> Any:
@@ -402,7 +417,7 @@ def make(
         size: of the result.
         unique: a `sparse_coo` tensor's indices are known to be sorted and distinct.
     """
-    zero = tensors.empty((), values.dtype, values.device)
+    zero = _zero(values.dtype)
     hollow = tensors.reinterpreted(zero, values.dtype, tuple(size), (0,) * len(size), 0)
     made = hollow.as_subclass(SparseTensor)
     fill(made, layout, index, values, unique)
@@ -444,9 +459,9 @@ def take_over(target: Any, source: Any) -> Any:
             f"{target.dtype}\nhint: use the operator that makes a new tensor"
         )
     if tuple(target.shape) != tuple(source.shape):
-        zero = tensors.empty((), source.dtype, source.device)
         strides = (0,) * source.dim()
-        tensors.set_geometry(target, zero.untyped_storage(), tuple(source.shape), strides, 0)
+        memory = _zero(source.dtype).untyped_storage()
+        tensors.set_geometry(target, memory, tuple(source.shape), strides, 0)
     values = source._kept
     if target.requires_grad and target.is_leaf:  # without a graph: it stays the leaf it is
         target._kept.data, values = values, target._kept

@@ -207,6 +207,26 @@ def test_a_dense_tensor_is_written_only_where_something_is_kept():
     same(x, 1 + 2 * twice().to_dense())
 
 
+def test_as_parameter_buffer_and_copy():
+    s = twice()
+    p = torch.nn.Parameter(s)
+    assert p.requires_grad
+    assert p.layout is torch.sparse_coo
+    (p @ torch.ones(3, 1)).sum().backward()
+    assert p.grad.layout is torch.sparse_coo
+    module = torch.nn.Module()
+    module.register_buffer("places", s)
+    module.double()
+    assert module.places.dtype is torch.float64
+    assert module.load_state_dict(module.state_dict()).missing_keys == []
+    with pytest.warns(UserWarning, match="copy construct"):
+        again = torch.tensor(s)
+    same(again.to_dense(), s.to_dense())
+    assert torch.as_tensor(s) is s
+    with pytest.raises(TypeError):
+        s.as_subclass(torch.Tensor)
+
+
 def test_invariants():
     checks = torch.sparse.check_sparse_tensor_invariants
     assert not checks.is_enabled()
