@@ -72,6 +72,8 @@ def _general(result: Any) -> tuple[torch.Tensor, ...]:
 UNIQUE_PART = {
     "linalg.svd": _singular,
     "svd": _singular_old,
+    "svd_lowrank": _singular_old,
+    "pca_lowrank": _singular_old,
     "linalg.eigh": _symmetric,
     "linalg.eig": _general,
     "linalg.eigvals": lambda values: (_sorted(values),),
