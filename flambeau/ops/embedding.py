@@ -105,7 +105,7 @@ def _embedding_options(
     sparse: bool = False,
 ) -> Any:
     if max_norm is not None:
-        _bound_rows(input, weight, max_norm, norm_type)
+        bound_rows(input, weight, max_norm, norm_type)
     if sparse and weight.requires_grad:
         # Sparse tensors are made of operators: their package is asked for where one is wanted.
         look_up = import_module("flambeau.sparse.lookup").sparse_lookup
@@ -118,7 +118,7 @@ def _embedding_options(
     return found
 
 
-def _bound_rows(indices: Any, weight: Any, max_norm: float, norm_type: float) -> None:
+def bound_rows(indices: Any, weight: Any, max_norm: float, norm_type: float) -> None:
     """Scales the rows looked up, in place, to at most `max_norm`."""
     rows = unique(indices)
     table = weight.detach()

@@ -14,6 +14,8 @@ from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
+from flambeau.ops.embedding import bound_rows
+from flambeau.ops.sorting import bincount
 
 _F = "nn.functional"
 MODES = ("sum", "mean", "max")
@@ -184,7 +186,6 @@ def _check_options(
     input: Any,  # noqa: A002
     mode: str,
     per_sample_weights: Any,
-    max_norm: Any,
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> None:
@@ -192,10 +193,10 @@ def _check_options(
         raise ValueError(
             f"[embedding_bag] mode has to be one of sum, mean or max, got {mode!r}\nhint: 'mean'"
         )
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError(
-            "[embedding_bag] max_norm, scale_grad_by_freq and sparse are not supported\n"
-            "hint: renormalise the weight yourself; use dense gradients"
+    if mode == "max" and (scale_grad_by_freq or sparse):
+        raise ValueError(
+            "[embedding_bag] max mode does not support scaling the gradient by the frequency, nor "
+            "sparse gradients\nhint: mode='sum'"
         )
     if per_sample_weights is None:
         return
@@ -245,18 +246,31 @@ def embedding_bag(
         per_sample_weights: factor of each row, mode "sum" only.
         include_last_offset: the last offset is the end, not a bag.
         padding_idx: this row counts in no bag.
+        max_norm, norm_type: as in `embedding`.
+        scale_grad_by_freq: a row's gradient is divided by how often it is looked up.
 
     Raises:
         ValueError: ranks, offsets or mode that do not fit.
         IndexError: an index is outside of the table.
-        NotImplementedError: max_norm, scale_grad_by_freq, sparse.
+        NotImplementedError: sparse gradients.
 
     Example:
         >>> F.embedding_bag(torch.tensor([[0, 1]]), torch.tensor([[1.0], [3.0]]))
         tensor([[2.]])
     """
-    _check_options(input, mode, per_sample_weights, max_norm, scale_grad_by_freq, sparse)
+    _check_options(input, mode, per_sample_weights, scale_grad_by_freq, sparse)
     _check_offsets(input, offsets)
+    if sparse and weight.requires_grad:
+        raise NotImplementedError(
+            "[embedding_bag] sparse gradients are not supported\nhint: sparse=False"
+        )
+    if max_norm is not None:
+        bound_rows(input, weight, max_norm, norm_type)
+    table = weight
+    if scale_grad_by_freq and weight.requires_grad:
+        table = weight.view_as(weight)
+        times = bincount(input.reshape(-1), minlength=weight.shape[0]).clamp_min(1)
+        table.register_hook(lambda grad: grad / times.unsqueeze(-1))
     return bags_of(
-        input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx
+        input, table, offsets, mode, per_sample_weights, include_last_offset, padding_idx
     )
