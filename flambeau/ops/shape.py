@@ -570,12 +570,14 @@ def roll(self: Node, shifts: Sequence[Size], dims: Sequence[int]) -> Node:
     Without `dims` the flattened tensor is rolled and its shape restored.
 
     Raises:
-        RuntimeError: not one shift per dimension.
+        RuntimeError: no shift, or not one per dimension.
 
     Example:
         >>> torch.arange(4).roll(1)
         tensor([3, 0, 1, 2])
     """
+    if not shifts:
+        raise RuntimeError("[roll] `shifts` required\nhint: one shift per dimension")
     if not dims and len(shifts) == 1:
         flat = prims.reshape(self, (prod(self.shape),))
         return prims.reshape(_rolled(flat, shifts[0], 0), self.shape)

@@ -8,11 +8,11 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import OpDefinition, op
-from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
+from flambeau.core.promotion import CATEGORY, PARTS, compute_dtype, default_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import floordiv
-from flambeau.ops.broadcasting import is_float, unsupported
+from flambeau.ops.broadcasting import is_float
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.extremes import checked_axis, ordered, picked
 from flambeau.ops.sorting import selected
@@ -325,6 +325,16 @@ def _table(name: str, x: Node) -> Node:
 
 
 def _weights(count: Any, dtype: str, fweights: Node | None, aweights: Node | None) -> Node | None:
+    if fweights is not None and CATEGORY[fweights.dtype] > 1:
+        raise RuntimeError(
+            "[cov] cov(): expected fweights to have integral dtype but got fweights with "
+            f"{fweights.dtype}\nhint: they count observations"
+        )
+    if aweights is not None and CATEGORY[aweights.dtype] != 2:
+        raise RuntimeError(
+            "[cov] cov(): expected aweights to have floating point dtype but got aweights with "
+            f"{aweights.dtype}\nhint: convert them with .float()"
+        )
     found = [prims.cast(w, dtype) for w in (fweights, aweights) if w is not None]
     if not found:
         return None
@@ -341,24 +351,25 @@ def covariance(
     x: Node, correction: float, fweights: Node | None = None, aweights: Node | None = None
 ) -> Node:
     """The matrix of covariances of the rows of x, optionally of weighted observations."""
-    count = x.shape[1]
-    weight = _weights(count, x.dtype, fweights, aweights)
+    count, real = x.shape[1], PARTS.get(x.dtype, x.dtype)
+    weight = _weights(count, real, fweights, aweights)
     if weight is None:
-        total = prims.cast(prims.size(count), x.dtype)
-        mean, scaled = prims.sum(x, 1) / total, None
+        total = prims.cast(prims.size(count), real)
+        mean, scaled = prims.sum(x, 1) / prims.cast(total, x.dtype), None
     else:
         total = prims.sum(weight, 0)
-        scaled = prims.broadcast_to(weight, x.shape)
-        mean = prims.sum(x * scaled, 1) / total
+        scaled = prims.broadcast_to(prims.cast(weight, x.dtype), x.shape)
+        mean = prims.sum(x * scaled, 1) / prims.cast(total, x.dtype)
     if aweights is not None and correction != 0:
         assert weight is not None
-        lost = prims.sum(weight * prims.cast(aweights, x.dtype), 0) / total * float(correction)
+        lost = prims.sum(weight * prims.cast(aweights, real), 0) / total * float(correction)
         degrees = total - lost
     else:
         degrees = total - float(correction)
-    degrees = prims.maximum(degrees, prims.full(0, (), x.dtype))
+    degrees = prims.cast(prims.maximum(degrees, prims.full(0, (), real)), x.dtype)
     distance = x - prims.spread(mean, x, 1)
     other = distance if scaled is None else distance * scaled
+    other = other if real == x.dtype else prims.complex(prims.real(other), -prims.imag(other))
     return prims.matmul(distance, prims.permute(other, (1, 0))) / degrees
 
 
@@ -383,18 +394,21 @@ def cov(self: Node, correction: int, fweights: Node | None, aweights: Node | Non
 
     Raises:
         RuntimeError: more than two dimensions, or weights of another size.
-        NotImplementedError: complex tensors.
 
     Example:
         >>> torch.cov(torch.tensor([[1.0, 2.0, 3.0]]))
         tensor(1.)
     """
-    if CATEGORY[self.dtype] == 3:
-        raise unsupported("cov", self, "complex covariance is not supported")
     result = covariance(_table("cov", self), correction, fweights, aweights)
     if self.ndim < 2 or _one_row(self):
         result = prims.reshape(result, ())
-    return prims.cast(result, self.dtype) if CATEGORY[self.dtype] == 2 else result
+    wanted = self.dtype if CATEGORY[self.dtype] >= 2 else default_dtype()
+    return prims.cast(result, wanted if aweights is None else promote_types(wanted, aweights.dtype))
+
+
+def _within_one(x: Node) -> Node:
+    limit = prims.full_like(1, x)
+    return prims.where(x > 1, limit, prims.where(x < -1, -limit, x))
 
 
 def _one_row(x: Node) -> bool:
@@ -415,15 +429,17 @@ def corrcoef(self: Node) -> Node:
         tensor([[ 1., -1.],
                 [-1.,  1.]])
     """
-    if CATEGORY[self.dtype] == 3:
-        raise unsupported("corrcoef", self, "complex correlation is not supported")
     x = _table("corrcoef", self)
     c = covariance(x, 1)
     same = prims.eq(prims.iota(c.shape, 0), prims.iota(c.shape, 1))
-    deviation = prims.sqrt(prims.sum(prims.where(same, c, prims.zeros_like(c)), 1))
+    own = prims.sum(prims.where(same, c, prims.zeros_like(c)), 1)
+    parts = CATEGORY[x.dtype] == 3
+    deviation = prims.cast(prims.sqrt(prims.real(own) if parts else own), c.dtype)
     result = c / prims.spread(deviation, c, 1) / prims.spread(deviation, c, 0)
-    limit = prims.full_like(1, result)
-    result = prims.where(result > 1, limit, prims.where(result < -1, -limit, result))
+    if parts:
+        result = prims.complex(_within_one(prims.real(result)), _within_one(prims.imag(result)))
+    else:
+        result = _within_one(result)
     if self.ndim < 2 or _one_row(self):
         result = prims.reshape(result, ())
     return prims.cast(result, self.dtype) if CATEGORY[self.dtype] == 2 else result

@@ -22,7 +22,7 @@ _NAMES = {
     COMPLEX: """
         adjoint-c64 vander-c64 linalg.vander-c64
         prod-c64 nan_to_num-c64 masked.cumprod-c64 masked.median-c64 masked.prod-c64
-        native_dropout-c64 normal-c64 cumprod-c64 cov-c64 corrcoef-c64 view_as_complex-f16
+        native_dropout-c64 normal-c64 cumprod-c64 view_as_complex-f16
         complex-f16
     """,
     INTEGERS: """

@@ -1,8 +1,8 @@
 """PyTorch's own operator database through Flambeau: `python -m tests.parity.operator_database`.
 
 Worker processes check one entry in one dtype at a time; one that dies or hangs costs that check
-alone. Results are JSON lines, kept between runs: `--resume` runs only what has none yet, and every
-run rewrites docs/coverage.md from all of them.
+alone. Results are JSON lines, kept between runs: `--resume` runs only what has none yet, `--failed`
+only what failed, and every run rewrites docs/coverage.md from all of them.
 """
 
 from __future__ import annotations
@@ -139,6 +139,10 @@ def read(results: Path) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
     return found
 
 
+def _fails(found: list[dict[str, Any]]) -> bool:
+    return any(record["failed"] for record in found)
+
+
 def planned(options: argparse.Namespace) -> tuple[list[Task], list[str]]:
     """The checks that were asked for, and the names of all entries."""
     import torch
@@ -147,7 +151,8 @@ def planned(options: argparse.Namespace) -> tuple[list[Task], list[str]]:
 
     entries = database()
     names = [entry_name(entry) for entry in entries]
-    done = read(options.results) if options.resume else {}
+    known = read(options.results)
+    done = known if options.resume else {}
     tasks = []
     for check in options.what:
         for index, entry in enumerate(entries):
@@ -161,6 +166,8 @@ def planned(options: argparse.Namespace) -> tuple[list[Task], list[str]]:
                 if "gradient" in check and dtype not in ("float32", "float64"):
                     continue
                 if check in ("double_gradient", "forward_mode") and dtype != "float64":
+                    continue
+                if options.failed and not _fails(known.get((names[index], dtype, check), [])):
                     continue
                 if wanted and (names[index], dtype, check) not in done:
                     tasks.append((index, dtype, check))
@@ -177,6 +184,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--resume", action="store_true", help="only what has no result yet")
+    parser.add_argument("--failed", action="store_true", help="only what failed the last time")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "coverage.md")
     parser.add_argument("--no-page", action="store_true", help="leave docs/coverage.md alone")
     options = parser.parse_args()

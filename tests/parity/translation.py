@@ -176,6 +176,11 @@ def function(value: Any) -> Any:
     if isinstance(value, functools.partial):
         keywords = {name: Translator()(item) for name, item in value.keywords.items()}
         return functools.partial(function(value.func), *map(Translator(), value.args), **keywords)
+    if isinstance(value, torch.nn.Module) and not list(value.parameters()):
+        made = named(f"nn.{type(value).__name__}")()
+        numbers = {name: own for name, own in vars(value).items() if name in vars(made)}
+        vars(made).update({n: own for n, own in numbers.items() if isinstance(own, (int, float))})
+        return made
     if getattr(value, "__name__", "") == "freeze_rng_state":
         return _unchanged
     if getattr(value, "__module__", "") == "torch._ops.aten":
