@@ -173,6 +173,10 @@ def function(value: Any) -> Any:
     """A function of PyTorch, or one that calls PyTorch, for Flambeau."""
     if isinstance(value, types.ModuleType):
         return named(MODULES[value.__name__]) if value.__name__ in MODULES else value
+    if isinstance(value, torch.nn.Module):  # a distance, a layer without parameters
+        options = {name: vars(value)[name] for name in value.__constants__}
+        options = {{"norm": "p"}.get(name, name): option for name, option in options.items()}
+        return named(f"nn.{type(value).__name__}")(**options)
     if isinstance(value, functools.partial):
         keywords = {name: Translator()(item) for name, item in value.keywords.items()}
         return functools.partial(function(value.func), *map(Translator(), value.args), **keywords)
