@@ -86,8 +86,7 @@ PyObject* call_with_out(PyObject* function, PyObject* const* args, size_t flags,
     }
     values[static_cast<size_t>(to++)] = args[i];
   }
-  PyObject* result =
-      PyObject_Vectorcall(function, values.data(), static_cast<size_t>(given), rest);
+  PyObject* result = PyObject_Vectorcall(function, values.data(), static_cast<size_t>(given), rest);
   Py_DECREF(rest);
   if (!result || out == Py_None) return result;
   PyObject* copied = copy_to_out(result, out);
