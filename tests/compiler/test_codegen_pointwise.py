@@ -28,7 +28,8 @@ INEXACT = {
                      "maximum", "minimum", "fmod")
 }  # fmt: skip
 DOMAIN = {"acosh": (1, 9), "atanh": (-0.9, 0.9), "erfinv": (-0.9, 0.9), "asin": (-1, 1),
-          "acos": (-1, 1), "lgamma": (0.3, 9), "digamma": (0.3, 9), "pow": (0.1, 4)}  # fmt: skip
+          "acos": (-1, 1), "lgamma": (0.3, 9), "digamma": (0.3, 9), "pow": (0.1, 4),
+          "zeta": (1.1, 9), "orthogonal_polynomial": (-1, 1)}  # fmt: skip
 
 
 def values_of(dtype, name, operand):
@@ -52,6 +53,9 @@ def values_of(dtype, name, operand):
         if name in ("floor_div", "fmod", "remainder") and operand:
             mixed = np.where(mixed == 0, 3, mixed)
         return mixed.astype(info.dtype)
+    if name == "orthogonal_polynomial" and operand:  # degrees, then Chebyshev's family
+        whole = generator.integers(0, 12 if operand == 1 else 1, 67)
+        return encode(whole.astype(np.float64 if dtype == "f64" else np.float32), dtype)
     low, high = DOMAIN.get(name, (-4, 4))
     values = generator.uniform(low, high, 67)
     if name not in DOMAIN:
@@ -63,7 +67,10 @@ def values_of(dtype, name, operand):
 
 
 def operand_count(name):
-    return 2 if any("{b}" in text for text in SPELLING[name].values()) else 1
+    texts = SPELLING[name].values()
+    return max(
+        i for i, mark in enumerate(("{a}", "{b}", "{c}"), 1) if any(mark in t for t in texts)
+    )
 
 
 def cases():
