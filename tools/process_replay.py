@@ -34,13 +34,13 @@ SHOWN = 3  # differences that are printed in full
 Dump = dict[str, list[str]]  # "operator dtype" -> texts of its kernels, in order
 
 
-def collect() -> Dump:
-    """All kernel texts of the op table, forward and backward."""
+def collect(operators: Sequence[str] = ()) -> Dump:
+    """Texts of the kernels, forward and backward, of these operators; else of the op table."""
     definition: Any = importlib.import_module("flambeau.core.definition")
     prefill: Any = importlib.import_module("flambeau.compiler.prefill")
     rehearsal: Any = importlib.import_module("flambeau.compiler.rehearsal")
     importlib.import_module("flambeau")
-    sampled = [
+    sampled = operators or [
         name
         for name, operator in definition.REGISTRY.items()
         if name not in DATA_DEPENDENT

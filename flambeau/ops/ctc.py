@@ -20,6 +20,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.common import number_shown, shown
 from flambeau.ops.loss import reduction_of
+from flambeau.ops.shape import stack
 from flambeau.prims.scan import shift
 
 _F = "nn.functional"
@@ -299,18 +300,16 @@ def _recurrences(
     emission, states, may_skip = ctc_states.native(log_probs, targets, lengths, blank)
     steps = emission.shape[0]
     first, end = ctc_ends.native(emission[0], lengths)
-    alpha = emission.new_empty(emission.shape)
-    alpha[0] = first
+    forward = [first]
     for t in range(1, steps):
-        first = ctc_forward.native(first, emission[t], may_skip, inputs, t)
-        alpha[t] = first
+        forward.append(ctc_forward.native(forward[-1], emission[t], may_skip, inputs, t))
+    alpha = stack.native(forward)
     if not both:
         return states, alpha, alpha
-    beta, following = emission.new_empty(emission.shape), end
+    backward = [end]
     for t in range(steps - 1, -1, -1):
-        following = ctc_backward.native(following, end, emission[t], may_skip, inputs, t)
-        beta[t] = following
-    return states, alpha, beta
+        backward.append(ctc_backward.native(backward[-1], end, emission[t], may_skip, inputs, t))
+    return states, alpha, stack.native(backward[:0:-1])
 
 
 def losses_of(
@@ -322,6 +321,8 @@ def losses_of(
     Raises:
         RuntimeError, NotImplementedError, TypeError: arguments that do not fit.
     """
+    from flambeau.autograd.transforms.wrappers import inside
+
     _check(log_probs, targets, blank)
     x = log_probs if log_probs.ndim == 3 else log_probs.unsqueeze(1)
     if log_probs.ndim == 2 and targets.ndim == 1:
@@ -330,7 +331,8 @@ def losses_of(
     lengths = _lengths("target_lengths", target_lengths, x.shape[1], None)
     labels = _padded(targets, lengths)
     ends = labels.new_tensor(inputs), labels.new_tensor(lengths)
-    found = _recurrences(x.detach(), labels, *ends, blank, x.requires_grad)
+    derived = x.requires_grad or inside(x) is not x  # a transformation may want derivatives
+    found = _recurrences(x.detach(), labels, *ends, blank, derived)
     return ctc_total.native(x, *found, *ends, zero_infinity), ends[1]
 
 

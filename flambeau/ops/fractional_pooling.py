@@ -167,7 +167,9 @@ def _define(count: int) -> None:
 
     single.__name__, pair.__name__ = name, f"{name}_with_indices"
     single.__doc__ = _document(count)
-    pair.__doc__ = f"`{name}` with the flat places of the maxima."
+    pair.__doc__ = f"""`{name}` with the flat places of the maxima.
+
+{_example(count, "_with_indices")}"""
     arguments = (
         "(Tensor input, int[] kernel_size, int[]? output_size=None, object output_ratio=None, "
         "bool return_indices=False, Tensor? _random_samples=None) -> Tensor"
@@ -179,16 +181,6 @@ def _define(count: int) -> None:
 
 
 def _document(count: int) -> str:
-    example = (
-        """
-    Example:
-        >>> x = torch.arange(16.0).reshape(1, 1, 4, 4)
-        >>> torch.nn.functional.fractional_max_pool2d(x, 2, (3, 3)).shape
-        torch.Size([1, 1, 3, 3])
-    """
-        if count == 2
-        else ""
-    )
     return f"""Maxima of windows that begin at random places, {count} spatial dimensions.
 
     Shape: `(N, C, *S)` or `(C, *S)` -> the same with the output's sizes.
@@ -203,7 +195,22 @@ def _document(count: int) -> str:
     Raises:
         ValueError: neither output_size nor output_ratio is given.
         RuntimeError: the windows do not fit.
-{example}"""
+
+{_example(count, "")}"""
+
+
+def _example(count: int, suffix: str) -> str:
+    """The largest of a window of everything, and its place where that is asked for."""
+    sizes = ", ".join("2" * count)
+    last = 2**count - 1
+    shown_ = f"({last}.0, {last})" if suffix else f"{last}.0"
+    get = "tuple(y.item() for y in found)" if suffix else "found.item()"
+    return f"""    Example:
+        >>> x = torch.arange({last + 1}.0).reshape(1, 1, {sizes})
+        >>> found = torch.nn.functional.fractional_max_pool{count}d{suffix}(x, 2, 1)
+        >>> {get}
+        {shown_}
+    """
 
 
 def _samples(count: int) -> Any:

@@ -254,7 +254,9 @@ def _define_sampler(suffix: str) -> None:
         return grid_sample(input, grid, mode, padding, align_corners)
 
     body.__name__ = name
-    body.__doc__ = """`nn.functional.grid_sample`, its modes given by number.
+    ones = "1, " * 3 if suffix == "_3d" else "1, " * 2
+    places = f"{ones}{3 if suffix == '_3d' else 2}"
+    body.__doc__ = f"""`nn.functional.grid_sample`, its modes given by number.
 
     Args:
         interpolation_mode: 0 bilinear, 1 nearest, 2 bicubic.
@@ -262,6 +264,11 @@ def _define_sampler(suffix: str) -> None:
 
     Raises:
         RuntimeError: shapes or dtypes do not fit.
+
+    Example:
+        >>> image, grid = torch.full((1, 1, {ones}), 3.0), torch.zeros(1, {places})
+        >>> torch.{name}(image, grid, 0, 0, False).item()
+        3.0
     """
     op(
         f"{name}(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "

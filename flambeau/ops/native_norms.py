@@ -162,6 +162,7 @@ def batch_norm_inner(
 
 _BATCH = "Tensor input, Tensor? weight, Tensor? bias, "
 _RUNNING = "Tensor? running_mean, Tensor? running_var, "
+_UPDATED = "Tensor?! running_mean, Tensor?! running_var, "
 _END = "float momentum, float eps) -> (Tensor, Tensor, Tensor"
 
 
@@ -251,7 +252,7 @@ def native_batch_norm_legit(
 
 
 @op(
-    f"_batch_norm_with_update({_BATCH}{_RUNNING}{_END}, Tensor)",
+    f"_batch_norm_with_update({_BATCH}{_UPDATED}{_END}, Tensor)",
     where="ops.aten",
     host=True,
     samples=lambda: iter(

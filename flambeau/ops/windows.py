@@ -225,7 +225,7 @@ def gaussian(count: int, std: float, sym: bool) -> Weights:
 def kaiser(count: int, beta: float, sym: bool) -> Weights:
     """Kaiser's window I0(beta sqrt(1 - t^2)) / I0(beta), t from -1 to 1; beta 0 is a rectangle.
 
-    Within half a unit of the last place of float32, 4 of float64.
+    Against mpmath, for beta up to 20: half a unit of the last place of float32, 65 of float64.
 
     Example:
         >>> torch.signal.windows.kaiser(3, beta=0.0)

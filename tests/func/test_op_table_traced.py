@@ -26,6 +26,7 @@ def test_sizes_under_vmap(key):
         args, kwargs, tensors = arguments_of(sample, "f32")
         if not tensors:
             continue
+        kwargs = {k: on_meta(v) if is_tensor(v) else v for k, v in kwargs.items()}
         metas = [on_meta(t) for t in tensors]
         expected = results(entry.function(*rebuilt(args, metas), **kwargs))
         batches = [t.expand(B, *t.shape) for t in metas]
@@ -47,6 +48,7 @@ def test_sizes_under_jvp(key):
         moving = [t for t in tensors if t.dtype.is_floating_point]
         if not moving:
             continue
+        kwargs = {k: on_meta(v) if is_tensor(v) else v for k, v in kwargs.items()}
         metas = [on_meta(t) for t in tensors]
 
         def function(*given, metas=metas, args=args, kwargs=kwargs):

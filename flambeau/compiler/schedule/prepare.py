@@ -84,9 +84,13 @@ def number_of(value: Node) -> Node | None:
     return value if value.op == "neg" and value.inputs[0].op == "full" else None
 
 
-def copy_of(value: Node, alone: bool = False) -> Node:
-    """A node that stands for a copy of `value` in memory of its own (`alone`: never fused)."""
-    return node("s.copy", (value,), (("alone", alone),), value.dtype, value.shape)
+def copy_of(value: Node, alone: bool = False, strides: Shape | None = None) -> Node:
+    """A node that stands for a copy of `value` in memory of its own (`alone`: never fused): dense
+    memory, or that of a result with these strides, which no routine takes for dense."""
+    if strides is not None and same_strides(value.shape, strides, contiguous(value.shape)):
+        strides = None
+    made = attributes(alone=alone, strides=strides)
+    return node("s.copy", (value,), made, value.dtype, value.shape)
 
 
 def pushed(value: Node, strides: Shape) -> tuple[Node, Shape]:
@@ -170,9 +174,9 @@ class _Rewriting:
             if destination.kind == "input" and destination.where in self.indirect:
                 source = copy_of(value, alone=True)
             elif value.op == "input" or (only_one and value in table):
-                source = copy_of(value)
+                source = copy_of(value, strides=destination.strides)
             elif is_opaque(value) and not _writes(value, destination):
-                source = copy_of(value)
+                source = copy_of(value, strides=destination.strides)
             table.setdefault(source, []).append(destination)
 
     def _place_parts(self) -> None:
