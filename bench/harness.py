@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import statistics
 import time
@@ -91,6 +92,7 @@ def machine() -> dict[str, object]:
         "torch": torch.__version__,
         "flambeau": getattr(flambeau, "__version__", "development"),
         "processor": model,
+        "OMP_WAIT_POLICY": os.environ["OMP_WAIT_POLICY"],
     }
 
 

@@ -142,8 +142,6 @@ def measure(name: str, mode: str, threads: int, caches: str, what: str) -> Any:
         "FLAMBEAU_CACHE_DIR": f"{caches}/flambeau",
         "TORCHINDUCTOR_CACHE_DIR": f"{caches}/torch",
         "TRITON_CACHE_DIR": f"{caches}/triton",
-        # PyTorch's threads spin while they wait; on a busy machine that costs it a factor of ten.
-        "OMP_WAIT_POLICY": "passive",
     }
     words = ["--child", name, mode, str(threads), what]
     command = [sys.executable, "-m", "bench.whole_models", *words]
