@@ -231,9 +231,8 @@ def collect(
     """C text by key of the kernels that the calls need."""
     found: dict[str, str] = {}
     for _, descriptions in rehearse(calls, describe, deadline):
-        found.update(
-            (text[: text.index("\n")], text[text.index("\n") + 1 :]) for text in descriptions
-        )
+        for key, _, text in (description.partition("\n") for description in descriptions):
+            found[key] = text
     return found
 
 

@@ -203,13 +203,13 @@ def _example(count: int, suffix: str) -> str:
     """The largest of a window of everything, and its place where that is asked for."""
     sizes = ", ".join("2" * count)
     last = 2**count - 1
-    shown_ = f"({last}.0, {last})" if suffix else f"{last}.0"
+    answer = f"({last}.0, {last})" if suffix else f"{last}.0"
     get = "tuple(y.item() for y in found)" if suffix else "found.item()"
     return f"""    Example:
         >>> x = torch.arange({last + 1}.0).reshape(1, 1, {sizes})
         >>> found = torch.nn.functional.fractional_max_pool{count}d{suffix}(x, 2, 1)
         >>> {get}
-        {shown_}
+        {answer}
     """
 
 

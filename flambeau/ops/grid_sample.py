@@ -254,8 +254,8 @@ def _define_sampler(suffix: str) -> None:
         return grid_sample(input, grid, mode, padding, align_corners)
 
     body.__name__ = name
-    ones = "1, " * 3 if suffix == "_3d" else "1, " * 2
-    places = f"{ones}{3 if suffix == '_3d' else 2}"
+    count = 3 if suffix == "_3d" else 2
+    ones = ", ".join("1" * count)
     body.__doc__ = f"""`nn.functional.grid_sample`, its modes given by number.
 
     Args:
@@ -266,7 +266,7 @@ def _define_sampler(suffix: str) -> None:
         RuntimeError: shapes or dtypes do not fit.
 
     Example:
-        >>> image, grid = torch.full((1, 1, {ones}), 3.0), torch.zeros(1, {places})
+        >>> image, grid = torch.full((1, 1, {ones}), 3.0), torch.zeros(1, {ones}, {count})
         >>> torch.{name}(image, grid, 0, 0, False).item()
         3.0
     """
