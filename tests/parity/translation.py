@@ -201,17 +201,17 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-_REBOUND: dict[int, Any] = {}
+_REBOUND: dict[int, tuple[Any, Any]] = {}  # by identity: what was made anew must stay alive
 
 
 def _rebound(original: types.FunctionType) -> Any:
     """The same code, with every global and captured value translated."""
     if id(original) in _REBOUND:
-        return _REBOUND[id(original)]
+        return _REBOUND[id(original)][1]
     space = dict(original.__globals__)
     cells = tuple(types.CellType() for _ in original.__closure__ or ())
     made = types.FunctionType(original.__code__, space, original.__name__, None, cells)
-    _REBOUND[id(original)] = made
+    _REBOUND[id(original)] = original, made
     translate = Translator()
     for name in _names(original.__code__) & space.keys():
         if isinstance(space[name], (types.ModuleType, types.FunctionType, torch.dtype)):
