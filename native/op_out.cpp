@@ -279,15 +279,8 @@ bool check_device(Device from, Device to) {
   return false;
 }
 
-// Operators whose results are never cast, nor written over what is still read.
-bool check_exact(const Op* op, const Frame& frame, DType wanted, const Tensor* out) {
-  if (wanted != out->dtype) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "[%s] Expected out tensor to have dtype %s, but got %s instead\n"
-                 "hint: give an out tensor of the result's dtype",
-                 op->text.c_str(), type_name(wanted), type_name(out->dtype));
-    return false;
-  }
+bool check_separate(const Op* op, const Frame& frame, const Tensor* out) {
+  if (!check_target(op->text.c_str(), out)) return false;
   for (size_t i = 0; i < frame.tensors.size(); ++i) {
     const Tensor* read = frame.tensors[i];
     if (!overlaps(out, read) && !(out->storage == read->storage && same_geometry(out, read))) {
@@ -301,6 +294,16 @@ bool check_exact(const Op* op, const Frame& frame, DType wanted, const Tensor* o
     return false;
   }
   return true;
+}
+
+// Operators whose results are never cast, nor written over what is still read.
+bool check_exact(const Op* op, const Frame& frame, DType wanted, const Tensor* out) {
+  if (wanted == out->dtype) return check_separate(op, frame, out);
+  PyErr_Format(PyExc_RuntimeError,
+               "[%s] Expected out tensor to have dtype %s, but got %s instead\n"
+               "hint: give an out tensor of the result's dtype",
+               op->text.c_str(), type_name(wanted), type_name(out->dtype));
+  return false;
 }
 
 bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vector<Tensor*>& outs,
@@ -426,6 +429,8 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   if (!fine) std::fill(outputs.begin(), outputs.end(), nullptr);
   for (size_t k = 0; fine && k < outs.size(); ++k) {
     if (outputs[k]) fine = deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k]);
+    // A tensor that grew may have grown over an operand.
+    if (fine && overload->exact_out) fine = check_separate(op, *frame, outs[k]);
     if (fine) tensor_bump_version(outs[k]);
   }
   PyObject* result = nullptr;

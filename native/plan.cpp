@@ -229,7 +229,11 @@ bool check_plan(const Plan* plan) {
     if (!check_registers({out.offset, out.nbytes}, limit, true)) return false;
     if (out.kind == OutputSpec::New && out.nbytes < 0) return bad_spec("output", "nbytes");
     if (out.kind == OutputSpec::Alias && out.offset < 0) return bad_spec("output", "offset");
-    if (out.sizes.size() > kMaxDims) return bad_spec("output", "too many dimensions");
+    if (out.sizes.size() > kMaxDims) {
+      PyErr_Format(PyExc_RuntimeError, "[Plan] only tensors with up to %d dims are supported",
+                   kMaxDims);
+      return false;
+    }
   }
   if (plan->visible < 0 || plan->visible > static_cast<int64_t>(plan->outputs.size())) {
     return bad_spec("visible", "more than there are outputs");

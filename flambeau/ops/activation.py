@@ -11,7 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.samples import Samples, T, sample, unary_samples
+from flambeau.core.samples import ErrorSample, Samples, T, sample, unary_samples
 from flambeau.ir.node import Node
 from flambeau.ops.common import dtype_or, normalise_dim
 
@@ -417,19 +417,26 @@ def tanhshrink(input: Node) -> Node:  # noqa: A002
     where=_HOMES,
     promote="default",
     participants="self",
-    runtime="lambd",
     samples=unary_samples(-3, 3),
+    errors=lambda: iter([ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")]),
 )
-def softshrink(self: Node, lambd: Node) -> Node:
+def softshrink(self: Node, lambd: float) -> Node:
     """x - lambd above lambd, x + lambd below -lambd, else 0.
 
     Shape: any -> the same; floating dtypes.
+
+    Raises:
+        RuntimeError: lambd is negative.
 
     Example:
         >>> F.softshrink(torch.tensor([-2.0, 0.0, 3.0]))
         tensor([-1.5000,  0.0000,  2.5000])
     """
-    limit = prims.constant(lambd, self)
+    if lambd < 0:
+        raise RuntimeError(
+            f"[softshrink] lambda must be in range [0, inf], but found {lambd}\nhint: lambd=0.5"
+        )
+    limit = prims.full_like(lambd, self)
     zero = prims.full_like(0, self)
     low = prims.where(self < -limit, self + limit, zero)
     return prims.where(self > limit, self - limit, low)

@@ -76,6 +76,21 @@ def together(name: str, *values: Value) -> tuple[Node, ...]:
     return tuple(prims.broadcast_to(x, shape) for x in nodes)
 
 
+def check_any_tensor(name: str, *values: Value) -> None:
+    """Refuses a call of numbers alone.
+
+    Raises:
+        TypeError: no operand is a tensor.
+    """
+    nodes = [value for value in values if isinstance(value, Node)]
+    sources = [x.inputs[0] if x.op == "cast" else x for x in nodes]  # a number is promoted, too
+    if all(x.op == "scalar" for x in sources):
+        raise TypeError(
+            f"[{name}] received an invalid combination of arguments: numbers only\n"
+            "hint: one of the operands is a Tensor"
+        )
+
+
 def apply(name: str, function: Callable[..., Node], *values: Value) -> Node:
     """A strict primitive on operands that broadcast."""
     return function(*together(name, *values))

@@ -122,3 +122,19 @@ def strides_of(x: Node) -> tuple[Size, ...]:
 def known_positive(size: Size) -> bool:
     """Whether a size is not zero (0 is always a constant)."""
     return known_equal(size, 0) is not True
+
+
+def window_counts(x: Any, output_size: Any) -> Any:
+    """The results of adaptive pooling along its dimensions: a number, or one each, as a tuple.
+
+    Raises:
+        ValueError: the tensor has no dimension beside those.
+    """
+    if not isinstance(output_size, (list, tuple)):
+        return output_size
+    if x.ndim <= len(output_size):
+        raise ValueError(
+            f"[adaptive_pool] Input dimension should be at least {len(output_size) + 1}\n"
+            "hint: (N, C, ...) or (C, ...)"
+        )
+    return tuple(output_size)

@@ -335,6 +335,12 @@ def range_(
 
 def _spaced(start: Any, end: Any, steps: Size, name: str) -> Node:
     """`steps` numbers from start to end, in float64; symmetrical from both ends."""
+    ranks = [x.ndim if isinstance(x, Node) else 0 for x in (start, end)]
+    if any(ranks):
+        raise RuntimeError(
+            f"[{name}] {name} only supports 0-dimensional start and end tensors, but got start "
+            f"with {ranks[0]} dimension(s) and end with {ranks[1]} dimension(s).\nhint: numbers"
+        )
     if isinstance(steps, int) and steps < 0:
         raise RuntimeError(f"[{name}] number of steps must be non-negative\nhint: a count")
     first, last = (
@@ -362,7 +368,7 @@ def _linspace_samples() -> Samples:
 
 
 @creation(
-    "linspace(Scalar start, Scalar end, SymInt steps",
+    "linspace(Tensor|Scalar start, Tensor|Scalar end, SymInt steps",
     runtime="start end",
     samples=_linspace_samples,
     reference="numpy.linspace",
@@ -373,7 +379,7 @@ def linspace(
     """`steps` evenly spaced numbers from start to end, both included.
 
     Raises:
-        RuntimeError: negative steps.
+        RuntimeError: negative steps, or bounds with dimensions.
 
     Example:
         >>> torch.linspace(0, 1, 3)
@@ -385,7 +391,7 @@ def linspace(
 
 
 @creation(
-    "logspace(Scalar start, Scalar end, SymInt steps, Scalar base=10.0",
+    "logspace(Tensor|Scalar start, Tensor|Scalar end, SymInt steps, Scalar base=10.0",
     runtime="start end base",
     samples=lambda: iter([sample(0, 2, 3), sample(0.0, 4.0, 5, 2.0)]),
     reference="numpy.logspace",

@@ -132,6 +132,13 @@ def _checked(x: Any, dims: Sequence[int], spacing: Any, order: int) -> None:
             f"a list of length {len(spacing)}",
             "one spacing per dimension",
         )
+    for given in spacing if isinstance(spacing, (list, tuple)) else ():
+        if tensors.is_tensor(given) and given.device != x.device:
+            raise _error(
+                "expected each tensor to be on the same device, but got devices "
+                f"{x.device} and {given.device}!",
+                "move the coordinates",
+            )
     for dim in dims:
         if x.shape[dim] < order + 1:
             raise _error(

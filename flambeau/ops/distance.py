@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
@@ -353,8 +354,21 @@ def _as_rows(x: Node) -> Node:
     return x if x.ndim >= 2 else prims.reshape(x, (1, x.shape[0] if x.ndim else 1))
 
 
+def _check_classes(name: str, x: Node) -> None:
+    if x.ndim and layout.same(x.shape[-1], 0):
+        raise RuntimeError(
+            f"[{name}] Expected non-empty vector or matrix with optional 0-dim batch size, but "
+            f"got: {shown(x.shape)}\nhint: at least one class"
+        )
+
+
 def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
     """(N, C) and (N) of the arguments of `multi_margin_loss`."""
+    _check_classes("multi_margin_loss", x)
+    if target.dtype != "i64":
+        raise RuntimeError(
+            f"[multi_margin_loss] expected scalar type Long but found {target.dtype}\nhint: classes"
+        )
     rows = _as_rows(x)
     if x.ndim > 2 or target.ndim > 1:
         raise RuntimeError(
@@ -394,17 +408,26 @@ def multi_margin_loss(
     Shape: `(N, C)` with target `(N)`, or `(C)` with `()`.
 
     Raises:
-        ValueError: p is neither 1 nor 2.
-        RuntimeError: the target does not fit, or names no class (found when the call runs).
+        ValueError: p is neither 1 nor 2, the weight is no vector, or an unknown reduction.
+        RuntimeError: no class, a weight or target that does not fit, a target that names no class
+            (found when the call runs).
 
     Example:
         >>> F.multi_margin_loss(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([2]))
         tensor(0.5000)
     """
+    kind = reduction_of("multi_margin_loss", size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("[multi_margin_loss] only p == 1 and p == 2 supported\nhint: p=1")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("[multi_margin_loss] weight must be one-dimensional\nhint: one a class")
     rows, wanted = _rows_and_classes(input, target)
     classes = rows.shape[1]
+    if weight is not None and not same_sizes(weight.shape, (classes,)):
+        raise RuntimeError(
+            f"[multi_margin_loss] inconsistent weight size, expected {classes} but got "
+            f"{shown(weight.shape)}\nhint: one weight a class"
+        )
     index = prims.check_index(wanted, classes, "multi_margin_loss", _NO_CLASS, strict=True)
     column = prims.unsqueeze(index, 1)
     chosen = prims.broadcast_to(prims.gather(rows, column, 1), rows.shape)
@@ -418,7 +441,6 @@ def multi_margin_loss(
     total = total / prims.constant(classes, total)
     if input.ndim < 2:
         total = prims.reshape(total, ())
-    kind = reduction_of("multi_margin_loss", size_average, reduce, reduction)
     return reduced(total, kind)
 
 
@@ -460,6 +482,7 @@ def multilabel_margin_loss(
             f"[multilabel_margin_loss] inconsistent target size: {shown(target.shape)} for input "
             f"of size: {shown(input.shape)}\nhint: labels of a row, then -1"
         )
+    _check_classes("multilabel_margin_loss", input)
     rows, labels = _as_rows(input), prims.cast(_as_rows(target), "i64")
     ended = prims.cumsum(prims.cast(labels < 0, "i64"), 1)
     used = prims.eq(ended, _zero(ended))

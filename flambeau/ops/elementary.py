@@ -14,7 +14,7 @@ from flambeau import prims
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.samples import Sample, T, sample, unary_samples
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import is_float, together, unsupported
+from flambeau.ops.broadcasting import check_any_tensor, is_float, together, unsupported
 
 _HOMES = "torch method"
 _SPECIAL = "torch method special"
@@ -234,11 +234,13 @@ def zeta(self: Any, other: Any) -> Node:
 
     Raises:
         NotImplementedError: complex numbers.
+        TypeError: neither operand is a tensor.
 
     Example:
         >>> torch.special.zeta(torch.tensor([2.0, 4.0]), 1)
         tensor([1.6449, 1.0823])
     """
+    check_any_tensor("zeta", self, other)
     s, q = together("zeta", self, other)
     if not is_float(s):
         raise unsupported("zeta", s, "pass real numbers")

@@ -191,6 +191,7 @@ amin = _amax("amin", "min")
 @op(
     "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
     out=True,
+    notes={"exact out": True},
     promote="keep",
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())]),
 )

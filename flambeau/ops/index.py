@@ -584,7 +584,7 @@ def masked_fill(self: Node, mask: Node, value: Any) -> Node:
         tensor([5., 0.])
     """
     check_mask(mask, "masked_fill")
-    if isinstance(value, Node) and value.op == "scalar" and value.dtype == "f64":
+    if isinstance(value, Node) and value.dtype[0] in ("fc" if value.op == "scalar" else "c"):
         if self.dtype in ("i64", "i32", "i16", "i8", "u8"):
             raise RuntimeError(
                 f"[masked_fill] value cannot be converted to type {self.dtype} without overflow\n"

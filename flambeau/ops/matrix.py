@@ -523,13 +523,18 @@ def kron(self: Node, other: Node) -> Node:
 
 
 def _cross_product(name: str, a: Node, b: Node, dim: int) -> Node:
-    a, b = together(name, a, b)
+    if a.ndim != b.ndim:
+        raise RuntimeError(
+            f"[{name}] linalg.cross: inputs must have the same number of dimensions.\n"
+            "hint: unsqueeze one of them"
+        )
     axis = normalise_dim(dim, a.ndim, name)
-    if a.ndim == 0 or not layout.same(a.shape[axis], 3):
+    if a.ndim == 0 or not (layout.same(a.shape[axis], 3) and layout.same(b.shape[axis], 3)):
         raise RuntimeError(
             f"[{name}] linalg.cross: inputs dimension {dim} must have length 3, but the inputs are "
-            f"{shown(a.shape)}\nhint: the cross product is of vectors in space"
+            f"{shown(a.shape)} and {shown(b.shape)}\nhint: cross products are of vectors in space"
         )
+    a, b = together(name, a, b)
     x, y = ([prims.slice(v, axis, i, 1) for i in range(3)] for v in (a, b))
     parts = [x[i] * y[(i + 1) % 3] - x[(i + 1) % 3] * y[i] for i in (1, 2, 0)]
     return prims.cat(parts, axis)

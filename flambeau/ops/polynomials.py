@@ -14,7 +14,7 @@ from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import is_float, together, unsupported
+from flambeau.ops.broadcasting import check_any_tensor, is_float, together, unsupported
 
 Value = Any  # a Node or a Python number
 _DEGREES = T(2, 4, dtype="i64", values=[[0, 1, 2, 3], [5, 7, 10, 13]], grad=False)
@@ -41,6 +41,7 @@ def _define(
     shifted = family >= 8
 
     def body(x: Value, n: Value) -> Node:
+        check_any_tensor(name, x, n)
         points, degrees = together(name, x, n)
         if not is_float(points):
             raise unsupported(name, points, "pass real numbers")
@@ -67,6 +68,7 @@ def _define(
 
     Raises:
         NotImplementedError: complex numbers.
+        TypeError: neither operand is a tensor.
 
     Example:
         >>> torch.special.{name}(torch.tensor([1.0]), 0)

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
 from flambeau.ops.broadcasting import averaged, is_float
-from flambeau.ops.common import shown, static_size
+from flambeau.ops.common import shown, static_size, window_counts
 from flambeau.ops.convolution import numbers, windows_of
 
 _F = "nn.functional"
@@ -106,10 +107,11 @@ class Windows:
 
 
 def _check_input(name: str, x: Node, count: int) -> None:
-    if x.ndim not in (count + 1, count + 2):
+    empty = any(layout.same(n, 0) for n in x.shape[-count - 1 :])
+    if empty or x.ndim not in (count + 1, count + 2):
         raise RuntimeError(
-            f"[{name}] Expected {count + 1}D or {count + 2}D (batch mode) tensor for input, but "
-            f"got: {shown(x.shape)}\nhint: (N, C, ...) or (C, ...)"
+            f"[{name}] Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 "
+            f"dim batch size for input, but got: {shown(x.shape)}\nhint: (N, C, ...) or (C, ...)"
         )
 
 
@@ -740,10 +742,6 @@ def adaptive_avg_pool(input: Node, output_size: Any, count: int) -> Node:  # noq
     return adaptive_average(f"adaptive_avg_pool{count}d", input, count, output_size)
 
 
-def _frozen(size: Any) -> Any:
-    return tuple(size) if isinstance(size, (list, tuple)) else size
-
-
 def _adaptive_samples(count: int) -> Any:
     def make() -> Iterator[Sample]:
         space = (8, 6, 9)[:count]
@@ -760,11 +758,11 @@ def _define_adaptive(count: int) -> None:
     average_name, max_name = f"adaptive_avg_pool{count}d", f"adaptive_max_pool{count}d"
 
     def mean(input: Any, output_size: Any) -> Any:  # noqa: A002
-        return adaptive_avg_pool(input, _frozen(output_size), count)
+        return adaptive_avg_pool(input, window_counts(input, output_size), count)
 
     def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
         chosen = adaptive_max_pool_with_indices if return_indices else adaptive_max_pool
-        return chosen(input, _frozen(output_size), count)
+        return chosen(input, window_counts(input, output_size), count)
 
     mean.__name__, maximum.__name__ = average_name, max_name
     example, halved = _example(count)

@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.dtypes import object_of
 from flambeau.core.promotion import PARTS
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
@@ -488,7 +489,6 @@ def _probabilities(p: Node, name: str) -> Node:
 
 @op(
     f"bernoulli(Tensor self, *, {GENERATOR}) -> Tensor",
-    out=False,
     dtypes=FLOAT_NAMES,
     samples=lambda: iter(
         [
@@ -709,6 +709,10 @@ def multinomial(
         tensor([1])
     """
     _check_multinomial(input, num_samples, replacement)
+    if out is not None and out.dtype is not object_of("i64"):
+        raise RuntimeError(
+            f"[multinomial] multinomial expects Long tensor out, got: {out.dtype}\nhint: int64"
+        )
     if replacement and num_samples > 1:
         result = _multinomial_many(input, num_samples, generator=generator)
     else:
@@ -717,7 +721,7 @@ def multinomial(
             result = race.argmax(-1, True)
         else:
             result = race.topk(num_samples, -1).indices
-    return result if out is None else out.copy_(result)
+    return result if out is None else out.resize_(result.shape).copy_(result)
 
 
 def _check_multinomial(weights: Any, num_samples: int, replacement: bool) -> None:

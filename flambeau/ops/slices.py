@@ -8,6 +8,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -66,6 +67,11 @@ def narrow(self: Node, dim: int, start: Size, length: Size) -> Node:
     samples=None,
 )
 def _narrow_tensor(self: Any, dim: int, start: Any, length: int) -> Any:
+    whole = not (start.is_floating_point() or start.is_complex())
+    if start.ndim or not whole or start.dtype is object_of("bool"):
+        raise RuntimeError(
+            "[narrow] start must be an 0-dim integral Tensor.\nhint: start.item(), or an int64"
+        )
     return narrow(self, dim, int(start.item()), length)
 
 

@@ -324,6 +324,12 @@ def _table(name: str, x: Node) -> Node:
     return prims.cast(rows, compute_dtype(target))
 
 
+def _not_negative(weight: Node, name: str) -> Node:
+    text = f"runtime:[cov] cov(): {name} cannot be negative\nhint: weights of observations"
+    fault = prims.check_index(prims.cast(weight < 0, "i64"), 1, "cov", text)
+    return weight + prims.cast(fault, weight.dtype)
+
+
 def _weights(count: Any, dtype: str, fweights: Node | None, aweights: Node | None) -> Node | None:
     if fweights is not None and CATEGORY[fweights.dtype] > 1:
         raise RuntimeError(
@@ -335,7 +341,11 @@ def _weights(count: Any, dtype: str, fweights: Node | None, aweights: Node | Non
             "[cov] cov(): expected aweights to have floating point dtype but got aweights with "
             f"{aweights.dtype}\nhint: convert them with .float()"
         )
-    found = [prims.cast(w, dtype) for w in (fweights, aweights) if w is not None]
+    found = [
+        _not_negative(prims.cast(w, dtype), name)
+        for w, name in ((fweights, "fweights"), (aweights, "aweights"))
+        if w is not None
+    ]
     if not found:
         return None
     for weight in found:

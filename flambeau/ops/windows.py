@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import tensors
 from flambeau.core.definition import OpDefinition
 from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, sample
@@ -28,7 +29,8 @@ _RAISES = """
         when None). `sym=False` makes it periodic: for transforms instead of filters.
 
     Raises:
-        ValueError: {wrong}a negative length, or another dtype than float32 and float64."""
+        ValueError: {wrong}a negative length, a sparse layout, or another dtype than float32 and
+            float64."""
 
 
 def _window(
@@ -46,7 +48,8 @@ def _window(
 
     def decorate(window: Callable[..., Weights]) -> OpDefinition:
         def body(M: int, *options: Any) -> Node:  # noqa: N803 - PyTorch's name
-            *own, dtype, _layout, _device, _pin_memory = options
+            *own, dtype, layout, _device, _pin_memory = options
+            _check_strided(name, layout)
             return _sampled(name, M, dtype, window(M, *own))
 
         text, _, example = (window.__doc__ or "").partition("\n\n    Example:")
@@ -70,6 +73,14 @@ def _errors(given: dict[str, Any]) -> Callable[[], Iterator[ErrorSample]]:
     return lambda: iter(
         [ErrorSample(sample(-1, **given), ValueError, "non-negative window length")]
     )
+
+
+def _check_strided(name: str, layout: Any) -> None:
+    if layout is not None and layout is not tensors.strided:
+        raise ValueError(
+            f"[{name}] {name} is implemented for strided tensors only, got: {layout}\n"
+            "hint: layout=torch.strided"
+        )
 
 
 def _sampled(name: str, count: int, dtype: Any, weights: Weights) -> Node:

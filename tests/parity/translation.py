@@ -108,6 +108,9 @@ class Translator:
     def _tensor(self, value: torch.Tensor) -> Any:
         if value.layout != torch.strided:
             return sparse_copy(value.detach(), flambeau, self).requires_grad_(value.requires_grad)
+        if value.device.type == "meta":
+            place = {"dtype": self(value.dtype), "device": "meta"}
+            return flambeau.empty_strided(tuple(value.shape), value.stride(), **place)
         plain = value.detach().resolve_conj().resolve_neg()
         storage = plain.untyped_storage()
         key = (storage.data_ptr(), plain.dtype) if storage.nbytes() else (id(value), None)
