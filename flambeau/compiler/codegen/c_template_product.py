@@ -29,7 +29,7 @@ from flambeau.compiler.codegen.c_few_rows import few_rows
 from flambeau.compiler.codegen.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
-from flambeau.compiler.codegen.c_micro_pairs import Pairs, Quads
+from flambeau.compiler.codegen.c_micro_pairs import ROUND, ROUNDED, Pairs, Quads
 from flambeau.compiler.codegen.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c_values import c_expression
 from flambeau.compiler.targets import Target
@@ -432,7 +432,10 @@ class _Tiles(_Printer):
         if self.planes == 2:
             return head + self._interleave() + "}\n"
         memory = MEMORY_KIND[self.result]
-        if self.result in ("f16", "bf16"):
+        if self.result == "bf16" and self.unit == "dot":
+            head = ROUNDED + head
+            value = f"{ROUND}(*(f32x{lanes} *)(row + i))"
+        elif self.result in ("f16", "bf16"):
             value = f"fb_to{self.result}_u16x{lanes}(*(f32x{lanes} *)(row + i))"
         elif self.result == "bool":
             value = f"fb_to_u8x{lanes}(*(i32x{lanes} *)(row + i) != 0) & 1"

@@ -190,9 +190,12 @@ class _Product:
 
     def _spare(self, b: Operand, a: Operand) -> Size:
         """1 where slabs of B are read if there are any, but not made for this product alone: with
-        few rows that costs more than it gains."""
+        few rows that costs more than it gains. Up to MOST rows read B as fast as it lies, unless
+        its columns lie along memory and must be turned (of bytes that costs nothing)."""
         cut, flag = self.cut, only_if(sub(1, self.cut.packs_b), 1)
-        flag = minimum(flag, at_least(cut.height, MOST + 1), at_least(cut.work, SMALL))
+        turned = 0 if self.unit == "quads" else choose(cut.swapped, int(a.k == 1), int(b.k == 1))
+        several = maximum(at_least(cut.height, MOST + 1), turned)
+        flag = minimum(flag, several, at_least(cut.work, SMALL))
         stays = choose(cut.swapped, int(_is_input(a)), int(_is_input(b)))
         return minimum(flag, stays)
 
