@@ -5,7 +5,11 @@ Adding an operator or a primitive without its documentation, samples or derivati
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
+from collections import defaultdict
+from statistics import mean
 
 import pytest
 
@@ -85,6 +89,39 @@ def test_primitive_record_is_complete(name):
 def test_few_primitives():
     """DESIGN § 2: fewer than 150."""
     assert len(PRIMITIVES) < 150
+
+
+def test_no_operator_is_defined_in_two_places():
+    """A public name belongs to one definition, and a method is the function of its name."""
+    owners = defaultdict(set)
+    for key, definition in REGISTRY.items():
+        names = [definition.name, *definition.options.aliases]
+        if any(overload.options.inplace for overload in definition.overloads):
+            names += [name + "_" for name in names]
+        for home in definition.options.where:
+            for name in names:
+                owners["torch" if home == "method" else home, name].add(key)
+    assert not {place: keys for place, keys in owners.items() if len(keys) > 1}
+
+
+def _lines(function):
+    """Lines of a body without its documentation."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    statements = getattr(tree, "body", [])
+    if isinstance(tree, ast.FunctionDef) and ast.get_docstring(tree) is not None:
+        statements = statements[1:]
+    return statements[-1].end_lineno - statements[0].lineno + 1 if statements else 0
+
+
+def test_composites_are_short():
+    """DESIGN § 2: a body has 12 lines on average at most."""
+    bodies = {
+        overload.body.__code__: overload.body
+        for definition in REGISTRY.values()
+        for overload in definition.overloads
+        if hasattr(overload.body, "__code__")
+    }
+    assert mean(map(_lines, bodies.values())) <= 12
 
 
 # docs: FEATURES.md B.2, the first wave: groups 1, 2, 3 and 5.

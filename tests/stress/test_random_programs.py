@@ -1,0 +1,36 @@
+"""A few random programs in every run; `python -m tests.stress.random_programs 10000` runs many."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flambeau.core.samples import T
+from tests.stress import random_programs
+from tests.stress.random_programs import Program, Rule, Step, drawn, fault, shown
+
+SETTINGS = {"deadline": None, "derandomize": True, "database": None,
+            "suppress_health_check": list(HealthCheck)}  # fmt: skip
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+@settings(max_examples=2, **SETTINGS)
+@given(data=st.data())
+def test_compiled_is_eager_and_slopes_are_measured(smooth, data):
+    program = drawn(lambda options: data.draw(st.sampled_from(options)), smooth, longest=4)
+    assert not fault(program), shown(program)
+
+
+def test_a_wrong_gradient_is_found(monkeypatch):
+    """The runner is no use if everything passes."""
+    monkeypatch.setitem(random_programs.RULES, "half", Rule(lambda x: x.detach() * x))
+    program = Program((T(3, dtype="f64"),), (Step("half", (0,), ()),), smooth=True)
+    assert "finite differences" in fault(program)
+
+
+def test_a_seed_repeats_its_program():
+    first, again = (drawn(random.Random(3).choice, False, longest=2) for _ in range(2))
+    assert first == again and not first.smooth
