@@ -7,6 +7,7 @@
 #include "op_internal.h"
 #include "prepacked.h"
 #include "profile.h"
+#include "routines_python.h"
 
 namespace fb {
 namespace {
@@ -673,6 +674,7 @@ void drop_outputs(const Plan* plan, PyObject** outputs) {
 }  // namespace
 
 void raise_routine_error(const char* op, const char* text) {
+  if (text == kRaisedInPython) return raise_from_python();
   PyObject* type = PyExc_RuntimeError;
   if (std::strncmp(text, "out of memory", 13) == 0) type = PyExc_MemoryError;
   if (std::strncmp(text, "index:", 6) == 0) {

@@ -46,6 +46,8 @@
 // random_poisson_<float>             out, generator, rates   numel            (rates: f64)
 // random_standard_gamma_<float>      out, generator, shapes  numel            (shapes: f64)
 // randperm                           out, generator          numel            (out: i64)
+// python                             any                     call, count, bytes of each buffer
+//     Calls the function of `set_python_routine` with the number of the call and memoryviews.
 //
 // Scalars are doubles unless marked "(integers)". `generator` is a ("generator", slot) buffer;
 // `error` an ("error", message) buffer: int64 {flag, value, size, dimension}, see docs/design.md.
@@ -55,6 +57,7 @@
 #include "profile.h"
 #include "random_binding.h"
 #include "routines_internal.h"
+#include "routines_python.h"
 
 namespace fb {
 namespace {
@@ -68,6 +71,7 @@ const std::unordered_map<std::string, RoutineFunction>& registry() {
     add_linear_routines(&list);
     add_eigen_routines(&list);
     add_fourier_routines(&list);
+    add_python_routine(&list);
     auto* made = new std::unordered_map<std::string, RoutineFunction>();
     for (const RoutineEntry& entry : list) made->emplace(entry.name, entry.function);
     return made;
@@ -228,6 +232,8 @@ PyMethodDef methods[] = {
     {"call_routine", call_routine, METH_VARARGS,
      "call_routine(name, tensors and generators, sizes, scalars=()): runs a native routine."},
     {"routine_names", routine_names, METH_NOARGS, "Names of all native routines, sorted."},
+    {"set_python_routine", set_python_routine, METH_O,
+     "set_python_routine(function): called as (call, buffers) by launches of `python`."},
     {"register_blas", register_blas, METH_O,
      "register_blas({name: address}): functions of a BLAS and LAPACK library."},
     {nullptr, nullptr, 0, nullptr},

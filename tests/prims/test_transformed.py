@@ -100,5 +100,7 @@ def test_tangent_is_the_difference(name, k):
 
 def test_every_primitive_has_a_rule():
     assert {c.values[0] for c in BATCHED} | set(PARAMETERS) >= {
-        name for name, record in PRIMITIVES.items() if record.kind != "create"
+        name
+        for name, record in PRIMITIVES.items()
+        if record.kind != "create" and name != "custom_op"  # batched before it is recorded
     }

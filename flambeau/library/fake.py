@@ -1,0 +1,83 @@
+"""What functions that tell sizes (`register_fake`) may ask while they run."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class FakeImplCtx:
+    """What `torch.library.get_ctx` gives.
+
+    Args:
+        op: the operator whose sizes are asked for.
+    """
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+
+    def create_unbacked_symint(self, *, min: int = 2, max: int | None = None) -> Any:  # noqa: A002
+        """The old name of `new_dynamic_size`."""
+        return self.new_dynamic_size(min=min, max=max)
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
+        """A size that only the data tell.
+
+        Raises:
+            RuntimeError: always, as tensors without data have none.
+        """
+        raise NotImplementedError
+
+
+class MetaContext(FakeImplCtx):
+    """Of a call with tensors on the meta device: no such size exists."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
+        """A size that only the data tell: tensors without data have none."""
+        raise RuntimeError(
+            f"Attempted to call get_ctx() for the meta implementation for {self._op}. You have "
+            "presumably called get_ctx() because the operator has a data-dependent output shape; "
+            "if so, there is no such meta implementation and this error is the correct behavior."
+        )
+
+
+class UnknownSizeError(Exception):
+    """A recorded region met an operator whose results' sizes only its data tell."""
+
+
+class RecordingContext(FakeImplCtx):
+    """Of a call in a recorded region, which then runs the operator instead of recording it."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
+        """A size that only the data tell: the region is cut here."""
+        raise UnknownSizeError
+
+
+class _Current(threading.local):
+    def __init__(self) -> None:
+        self.context: FakeImplCtx | None = None
+
+
+_current = _Current()
+
+
+class entered:  # noqa: N801 - a context manager, used like a function
+    """Makes a context the one that `get_ctx` gives."""
+
+    def __init__(self, context: FakeImplCtx) -> None:
+        self.context = context
+
+    def __enter__(self) -> FakeImplCtx:
+        self.before, _current.context = _current.context, self.context
+        return self.context
+
+    def __exit__(self, *exception: object) -> None:
+        _current.context = self.before
+
+
+def get_ctx() -> FakeImplCtx | None:
+    """The context of the function that tells sizes and is being run; None outside of one.
+
+    Its `new_dynamic_size()` is a size that depends on data.
+    """
+    return _current.context
