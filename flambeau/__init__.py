@@ -95,7 +95,7 @@ def __getattr__(name: str) -> object:
 
     if name in _LAZY:
         value: object = getattr(import_module(_LAZY[name]), name)
-    elif name.startswith("_"):
+    elif name.startswith("_") and name != "_C":
         raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
     else:
         try:

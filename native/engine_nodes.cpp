@@ -30,7 +30,7 @@ bool layout_matches(const Tensor* leaf, const Tensor* grad) {
 // A gradient of a type that answers operators itself (a sparse one). It is kept as it is, and is
 // the second operand of a sum with a dense one: such sums are dense, so not made in place.
 bool answers_itself(Tensor* grad) {
-  return !is_exact_tensor(object_of(grad)) && has_torch_function(object_of(grad));
+  return !is_exact_tensor(object_of(grad)) && override_of(object_of(grad)) != Override::None;
 }
 
 Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
@@ -598,7 +598,10 @@ bool replace_tensor(Tensor** slot, PyObject* value) {
 }
 
 PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
-  if (Py_TYPE(callable) == OpType) return op_call(callable, args, count);
+  if (Py_TYPE(callable) == OpType) {
+    const BelowFunctions guard;
+    return op_call(callable, args, count);
+  }
   return PyObject_Vectorcall(callable, args, static_cast<size_t>(count), nullptr);
 }
 

@@ -217,9 +217,8 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
 
 // An object with __torch_function__ may stand where no schema expects a tensor.
 bool any_override(PyObject* const* args, Py_ssize_t count) {
-  if (torch_function_disabled) return false;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_exact_tensor(args[i]) && has_torch_function(args[i])) return true;
+    if (!is_exact_tensor(args[i]) && overrides_op(override_of(args[i]))) return true;
   }
   return false;
 }
@@ -227,22 +226,22 @@ bool any_override(PyObject* const* args, Py_ssize_t count) {
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   Op* op = reinterpret_cast<Op*>(self);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  if (function_mode) [[unlikely]]
-    return call_override(op, args, count, kwnames);
+  if (interceptors) [[unlikely]]
+    return call_override(self, args, count, kwnames);
   Frame frame;
   for (const auto& overload : op->overloads) {
     Outcome outcome = bind_arguments(*overload, &frame, args, count, kwnames);
     if (outcome == Outcome::Ok) outcome = parse_arguments(*overload, &frame);
     if (outcome == Outcome::Ok) [[likely]] {
       if (frame.overridden) [[unlikely]]
-        return call_override(op, args, count, kwnames);
+        return call_override(self, args, count, kwnames);
       return run(op, overload.get(), &frame);
     }
     if (outcome == Outcome::Failed) return nullptr;
     frame.reset();
   }
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-  if (any_override(args, all)) return call_override(op, args, count, kwnames);
+  if (any_override(args, all)) return call_override(self, args, count, kwnames);
   return no_match(op, args, count, kwnames);
 }
 

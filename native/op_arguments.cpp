@@ -160,14 +160,14 @@ __attribute__((always_inline)) inline bool add_tensor(const Overload& overload, 
 
 // A tensor of a subclass, or an object that brings its own __torch_function__.
 Outcome add_other(const Overload& overload, Frame* frame, PyObject* object, bool mutated) {
-  bool overrides = false;
-  if (is_plain_tensor_type(Py_TYPE(object), &overrides)) {
-    if (overrides && !torch_function_disabled) frame->overridden = true;
+  Override kind = Override::None;
+  if (is_plain_tensor_type(Py_TYPE(object), &kind)) {
+    if (overrides_op(kind)) frame->overridden = true;
     return add_tensor(overload, frame, reinterpret_cast<Tensor*>(object), mutated)
                ? Outcome::Ok
                : Outcome::Failed;
   }
-  if (has_torch_function(object) && !torch_function_disabled) {
+  if (overrides_op(override_of(object))) {
     frame->overridden = true;  // never run: the object takes over
     return Outcome::Ok;
   }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core.h"
+#include "override.h"
 
 namespace fb {
 
@@ -282,8 +283,7 @@ struct Number {
 };
 Outcome read_number(Frame* frame, PyObject* object, Number* out);  // no text, no list
 Outcome read_integer(PyObject* object, int64_t* out);
-bool is_plain_tensor_type(PyTypeObject* type, bool* overrides);  // Tensor or subclass
-bool has_torch_function(PyObject* object);                       // of a type that is no Tensor
+bool is_plain_tensor_type(PyTypeObject* type, Override* kind);  // Tensor or subclass
 
 // op_cache.cpp
 uint64_t hash_words(const uint64_t* words, size_t count);
@@ -296,9 +296,6 @@ void register_op(Op* op);
 void unregister_op(Op* op);
 
 // op_override.cpp
-extern constinit FB_THREAD_LOCAL bool torch_function_disabled;
-extern constinit FB_THREAD_LOCAL PyObject* function_mode;
-PyObject* call_override(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* kwnames);
 bool init_op_override(PyObject* module);
 
 // op_out.cpp

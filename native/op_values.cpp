@@ -10,22 +10,32 @@ struct TypeInfo {
   PyTypeObject* type = nullptr;
   unsigned int version = 0;
   bool is_tensor = false;
-  bool overrides = false;
+  Override kind = Override::None;
 };
 constexpr size_t kTypeSlots = 64;
 TypeInfo type_infos[kTypeSlots];
 PyObject* torch_function_name = nullptr;
 PyObject* plain_torch_function = nullptr;  // _core._disabled_torch_function, borrowed for ever
 
-bool type_overrides(PyTypeObject* type) {
-  PyObject* found = PyObject_GetAttr(reinterpret_cast<PyObject*>(type), torch_function_name);
-  if (!found) {
-    PyErr_Clear();
-    return false;
-  }
-  const bool overrides = found != plain_torch_function && found != Py_None;
-  Py_DECREF(found);
-  return overrides;
+Override kind_of(PyTypeObject* type) {
+  auto* object = reinterpret_cast<PyObject*>(type);
+  PyObject* found = PyObject_GetAttr(object, torch_function_name);
+  if (!found) PyErr_Clear();
+  const bool overrides = found && found != plain_torch_function && found != Py_None;
+  Py_XDECREF(found);
+  if (!overrides) return Override::None;
+  PyObject* ours = PyObject_GetAttrString(object, "_operators_only");
+  if (!ours) PyErr_Clear();
+  Py_XDECREF(ours);
+  return ours ? Override::Internal : Override::Public;
+}
+
+void read_names() {
+  torch_function_name = PyUnicode_InternFromString("__torch_function__");
+  PyObject* module = PyImport_ImportModule("flambeau._core");
+  if (module) plain_torch_function = PyObject_GetAttrString(module, "_disabled_torch_function");
+  Py_XDECREF(module);
+  PyErr_Clear();
 }
 
 const TypeInfo& look_up(PyTypeObject* type) {
@@ -33,9 +43,10 @@ const TypeInfo& look_up(PyTypeObject* type) {
   TypeInfo& info = type_infos[(bits >> 4 ^ bits >> 10) % kTypeSlots];
   const bool versioned = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
   if (info.type == type && versioned && info.version == type->tp_version_tag) return info;
+  if (!torch_function_name) read_names();
   info.type = type;
   info.is_tensor = PyType_IsSubtype(type, TensorType);
-  info.overrides = type_overrides(type);  // gives the type a version
+  info.kind = kind_of(type);  // gives the type a version
   info.version = type->tp_version_tag;
   return info;
 }
@@ -99,29 +110,28 @@ Outcome read_foreign(Frame* frame, PyObject* object, Number* out) {
 
 }  // namespace
 
-bool is_plain_tensor_type(PyTypeObject* type, bool* overrides) {
-  if (!torch_function_name) {
-    torch_function_name = PyUnicode_InternFromString("__torch_function__");
-    PyObject* module = PyImport_ImportModule("flambeau._core");
-    if (module) plain_torch_function = PyObject_GetAttrString(module, "_disabled_torch_function");
-    Py_XDECREF(module);
-    PyErr_Clear();
-  }
+bool is_plain_tensor_type(PyTypeObject* type, Override* kind) {
   const TypeInfo& info = look_up(type);
-  *overrides = info.overrides;
+  *kind = info.kind;
   return info.is_tensor;
 }
 
-bool has_torch_function(PyObject* object) {
+Override override_of(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (PyType_Check(object) || PyLong_Check(object) || PyFloat_Check(object) ||
       PyUnicode_Check(object) || object == Py_None || PyTuple_CheckExact(object) ||
       PyList_CheckExact(object)) {
-    return false;
+    return Override::None;
   }
-  bool overrides = false;
-  is_plain_tensor_type(type, &overrides);
-  return overrides;
+  Override kind = Override::None;
+  is_plain_tensor_type(type, &kind);
+  return kind;
+}
+
+bool override_attribute(PyObject* self) {
+  const TypeInfo& info = look_up(Py_TYPE(self));
+  if (interceptors & kFunctionModes) return info.kind != Override::Internal;
+  return !torch_function_disabled && info.kind == Override::Public;
 }
 
 Outcome read_number(Frame* frame, PyObject* object, Number* out) {

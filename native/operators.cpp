@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core.h"
+#include "override.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -68,7 +69,8 @@ constexpr bool commutative(Operator which) {
 
 // `tensor op foreign`, or `foreign op tensor` when `swapped`.
 PyObject* mixed(Operator which, PyObject* tensor, PyObject* foreign, bool swapped) {
-  PyObject* other = operand(foreign);
+  PyObject* other =
+      any_public_override(&foreign, 1) ? Py_NewRef(foreign) : operand(foreign);
   if (!other) return not_an_operand();
   const bool plain = !swapped || is_tensor(other) || !operator_object(reflected(which));
   PyObject* callable = plain ? operator_required(which) : operator_object(reflected(which));
@@ -121,6 +123,12 @@ static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4
 Py_hash_t hash(PyObject* self) { return PyBaseObject_Type.tp_hash(self); }
 
 Py_ssize_t length(PyObject* self) {
+  if (asks_override(self)) [[unlikely]] {
+    PyObject* found = override_slot("__len__", &self, 1);
+    const Py_ssize_t count = found ? PyNumber_AsSsize_t(found, PyExc_OverflowError) : -1;
+    Py_XDECREF(found);
+    return count;
+  }
   auto* t = reinterpret_cast<Tensor*>(self);
   if (t->ndim == 0) {
     PyErr_SetString(PyExc_TypeError, "[len] len() of a 0-d tensor\nhint: use numel()");
@@ -129,7 +137,18 @@ Py_ssize_t length(PyObject* self) {
   return static_cast<Py_ssize_t>(t->sizes()[0]);
 }
 
+// Whether a tensor, a key (or an element of it) or a value takes over.
+bool asks_subscript(PyObject* const* args, Py_ssize_t count) {
+  if (count == 2 && (PyLong_CheckExact(args[1]) || PySlice_Check(args[1])) &&
+      is_exact_tensor(args[0]) && !interceptors) [[likely]]
+    return false;
+  return asks_override(args[0]) || any_public_override(args + 1, count - 1, true);
+}
+
 PyObject* subscript(PyObject* self, PyObject* key) {
+  PyObject* given[2] = {self, key};
+  if (asks_subscript(given, 2)) [[unlikely]]
+    return override_slot("__getitem__", given, 2);
   PyObject* callable = operator_required(Operator::GetItem);
   return callable ? call(callable, self, key) : nullptr;
 }
@@ -143,19 +162,26 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   if (!callable) return -1;
   PyObject* args[4] = {nullptr, self, key, value};
   PyObject* result =
-      PyObject_Vectorcall(callable, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+      asks_subscript(args + 1, 3)
+          ? override_slot("__setitem__", args + 1, 3)
+          : PyObject_Vectorcall(callable, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   Py_XDECREF(result);
   return result ? 0 : -1;
 }
 int contains(PyObject* self, PyObject* value) {
+  PyObject* given[2] = {self, value};
   PyObject* callable = operator_required(Operator::Contains);
-  PyObject* result = callable ? call(callable, self, value) : nullptr;
+  PyObject* result = asks_override(self) ? override_slot("__contains__", given, 2)
+                     : callable          ? call(callable, self, value)
+                                         : nullptr;
   if (!result) return -1;
   const int truth = PyObject_IsTrue(result);
   Py_DECREF(result);
   return truth;
 }
 PyObject* iterate(PyObject* self) {
+  if (asks_override(self)) [[unlikely]]
+    return override_slot("__iter__", &self, 1);
   if (reinterpret_cast<Tensor*>(self)->ndim == 0) {
     PyErr_SetString(PyExc_TypeError,
                     "[iter] iteration over a 0-d tensor\nhint: use item() for its value");
@@ -169,6 +195,8 @@ PyObject* iterate(PyObject* self) {
   return iterator;
 }
 PyObject* repr(PyObject* self) {
+  if (asks_override(self)) [[unlikely]]
+    return override_slot("__repr__", &self, 1);
   if (PyObject* callable = operator_object(Operator::Repr)) return call(callable, self);
   PyObject* shape =
       size_object(reinterpret_cast<Tensor*>(self)->ndim, reinterpret_cast<Tensor*>(self)->sizes());
@@ -192,6 +220,12 @@ PyObject* single(PyObject* self) {
   return tensor_item(t);
 }
 int truth(PyObject* self) {
+  if (asks_override(self)) [[unlikely]] {
+    PyObject* found = override_slot("__bool__", &self, 1);
+    const int known = found ? PyObject_IsTrue(found) : -1;
+    Py_XDECREF(found);
+    return known;
+  }
   auto* t = reinterpret_cast<Tensor*>(self);
   if (t->numel != 1) {
     PyErr_Format(PyExc_RuntimeError,
@@ -207,6 +241,8 @@ int truth(PyObject* self) {
   return result;
 }
 PyObject* to_float(PyObject* self) {
+  if (asks_override(self)) [[unlikely]]
+    return override_slot("__float__", &self, 1);
   PyObject* value = single(self);
   if (!value) return nullptr;
   PyObject* result = nullptr;
@@ -225,6 +261,8 @@ PyObject* to_float(PyObject* self) {
   return result;
 }
 PyObject* to_int(PyObject* self) {
+  if (asks_override(self)) [[unlikely]]
+    return override_slot("__int__", &self, 1);
   PyObject* value = single(self);
   if (value && PyComplex_Check(value)) {
     Py_DECREF(value);
@@ -236,6 +274,8 @@ PyObject* to_int(PyObject* self) {
   return result;
 }
 PyObject* to_index(PyObject* self) {
+  if (asks_override(self)) [[unlikely]]
+    return override_slot("__index__", &self, 1);
   auto* t = reinterpret_cast<Tensor*>(self);
   if (t->numel != 1 || !is_integral(t->dtype)) {
     PyErr_Format(PyExc_TypeError,

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <new>
 
+#include "override.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -156,36 +157,6 @@ PyTypeObject* make_type() {
   PyType_Spec spec = {"flambeau.Tensor", sizeof(Tensor), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-}
-
-bool add_methods(PyMethodDef* methods) {
-  for (PyMethodDef* m = methods; m->ml_name; ++m) {
-    PyObject* descriptor = nullptr;
-    if (m->ml_flags & METH_STATIC) {
-      PyObject* function = PyCFunction_NewEx(m, nullptr, nullptr);
-      descriptor = function ? PyStaticMethod_New(function) : nullptr;
-      Py_XDECREF(function);
-    } else {
-      descriptor = PyDescr_NewMethod(TensorType, m);
-    }
-    if (!descriptor) return false;
-    const int status =
-        PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), m->ml_name, descriptor);
-    Py_DECREF(descriptor);
-    if (status < 0) return false;
-  }
-  return true;
-}
-bool add_getset(PyGetSetDef* getset) {
-  for (PyGetSetDef* g = getset; g->name; ++g) {
-    PyObject* descriptor = PyDescr_NewGetSet(TensorType, g);
-    if (!descriptor) return false;
-    const int status =
-        PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), g->name, descriptor);
-    Py_DECREF(descriptor);
-    if (status < 0) return false;
-  }
-  return true;
 }
 
 bool overflow_error(const char* op, int ndim, const int64_t* sizes) {

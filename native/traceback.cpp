@@ -64,8 +64,11 @@ bool is_of_the_form(PyObject* value) {
 struct Shield {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;
+  PyObject* direct;  // owned; what serves its simplest calls without Python; or null
   PyObject* weakrefs;
-  bool takes_out;  // `out=` is served here: the results are copied there
+  bool takes_out;    // `out=` is served here: the results are copied there
+  bool direct_dim;   // calls of `direct` have `dim=`
+  bool overridable;  // modes and types with `__torch_function__` are asked first
 };
 
 // The call without its argument `out`, whose results are then copied there.
@@ -94,8 +97,31 @@ PyObject* call_with_out(PyObject* function, PyObject* const* args, size_t flags,
   return copied;
 }
 
+// What the operator behind the function makes the same of: calls with the tensor and `dim=`, else
+// with the tensor alone, where `inplace=False`, which the operator does not have, changes nothing.
+PyObject* call_direct(const Shield* shield, PyObject* const* args, PyObject* names, bool* served) {
+  static PyObject* const dim = PyUnicode_InternFromString("dim");
+  static PyObject* const inplace = PyUnicode_InternFromString("inplace");
+  PyObject* name = names && PyTuple_GET_SIZE(names) == 1 ? PyTuple_GET_ITEM(names, 0) : nullptr;
+  const bool alone = !names || (name == inplace && args[1] == Py_False);
+  *served = shield->direct_dim ? name == dim && args[1] != Py_None : alone;
+  if (!*served) return nullptr;
+  return PyObject_Vectorcall(shield->direct, args, 1, shield->direct_dim ? names : nullptr);
+}
+
 PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   const auto* shield = reinterpret_cast<Shield*>(self);
+  if (shield->overridable) {
+    const Py_ssize_t given = PyVectorcall_NARGS(flags);
+    const Py_ssize_t all = given + (names ? PyTuple_GET_SIZE(names) : 0);
+    if ((interceptors & kFunctionModes) || any_public_override(args, all, true)) [[unlikely]]
+      return call_override(self, args, given, names);
+    if (shield->direct && given == 1) {
+      bool served;
+      PyObject* result = call_direct(shield, args, names, &served);
+      if (served) return result;
+    }
+  }
   Py_ssize_t at = -1;
   for (Py_ssize_t i = 0; shield->takes_out && names && i < PyTuple_GET_SIZE(names); ++i) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "out") == 0) at = i;
@@ -108,19 +134,25 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
 
 PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* function;
-  int takes_out = 0;
-  if (!PyArg_ParseTuple(args, "O|p", &function, &takes_out)) return nullptr;
+  PyObject* direct = Py_None;
+  int takes_out = 0, overridable = 0, direct_dim = 0;
+  if (!PyArg_ParseTuple(args, "O|ppOp", &function, &takes_out, &overridable, &direct, &direct_dim))
+    return nullptr;
   auto* self = reinterpret_cast<Shield*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->vectorcall = shield_call;
   self->function = Py_NewRef(function);
   self->takes_out = takes_out != 0;
+  self->overridable = overridable != 0;
+  self->direct_dim = direct_dim != 0;
+  self->direct = direct == Py_None ? nullptr : Py_NewRef(direct);
   return reinterpret_cast<PyObject*>(self);
 }
 
 int shield_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(reinterpret_cast<Shield*>(self)->function);
+  Py_VISIT(reinterpret_cast<Shield*>(self)->direct);
   return 0;
 }
 
@@ -129,6 +161,7 @@ int shield_clear(PyObject* self) {
   PyObject* old = shield->function;  // stays callable: it raises, it does not crash
   shield->function = Py_NewRef(Py_None);
   Py_XDECREF(old);
+  Py_CLEAR(shield->direct);
   return 0;
 }
 
@@ -137,6 +170,7 @@ void shield_dealloc(PyObject* self) {
   auto* shield = reinterpret_cast<Shield*>(self);
   if (shield->weakrefs) PyObject_ClearWeakRefs(self);
   Py_XDECREF(shield->function);
+  Py_XDECREF(shield->direct);
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);

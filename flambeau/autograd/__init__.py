@@ -319,7 +319,7 @@ def _install() -> None:
     for name, method in methods.items():
         method.__name__ = name
         method.__qualname__ = f"Tensor.{name}"
-        setattr(_core.Tensor, name, _core.shield(method))
+        setattr(_core.Tensor, name, _core.shield(method, False, True))
 
 
 _install()

@@ -42,6 +42,12 @@ OLD_OPERATORS = {
     "__long__": "__int__", "__nonzero__": "__bool__",
 }  # fmt: skip
 
+# Functions in Python that no mode and no `__torch_function__` is asked about.
+NOT_OVERRIDABLE = frozenset(
+    {"is_tensor", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state",
+     "promote_types", "can_cast", "broadcast_shapes", "from_numpy", "from_dlpack"}
+)  # fmt: skip
+
 NAMESPACES: dict[str, dict[str, Any]] = {}
 INPLACE: dict[str, Any] = {}
 
@@ -110,7 +116,8 @@ def install_definition(definition: OpDefinition) -> None:
     names = (definition.name, *options.aliases)
     if all(o.options.host for o in definition.overloads):
         first = definition.overloads[0]
-        definition.native = _core.shield(first.body, _copies_out(first))
+        asked = definition.name not in NOT_OVERRIDABLE
+        definition.native = _core.shield(first.body, _copies_out(first), asked)
     else:
         definition.native = _native_op(definition, definition.name, "functional")
     _publish(options.where, names, definition.native)
@@ -164,7 +171,7 @@ def _install_attributes() -> None:
         if key in REGISTRY:
             native = REGISTRY[key].native
             write = _writer(native) if name in WRITTEN else None
-            setattr(_core.Tensor, name, property(native, write, doc=native.__doc__))
+            _core.add_attribute(name, native, write, native.__doc__)
 
 
 def _writer(view: Callable[[Any], Any]) -> Callable[[Any, Any], None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import mmap
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -201,7 +202,56 @@ def _chalf(self: Any, *, memory_format: Any = None) -> Any:
     )
 
 
+# ------------------------------------------------------------------------------ subclasses
+def _torch_function(
+    cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+) -> Any:
+    """What subclasses do that define no `__torch_function__`: results are of the subclass.
+
+    Args:
+        func: the function, method or accessor of an attribute that was called.
+        types: those of the arguments that define `__torch_function__`.
+        args: positional arguments.
+        kwargs: arguments by name, or None.
+
+    Returns:
+        What *func* returns, tensors as objects of this class; NotImplemented where another type
+        takes part that is no base of this class.
+
+    Example:
+        >>> class Mine(torch.Tensor):
+        ...     pass
+        >>> type(torch.ones(2).as_subclass(Mine) + 1).__name__
+        'Mine'
+    """
+    if not all(issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    result = _core._disabled_torch_function(func, types, args, kwargs)
+    return result if func in _kept_plain() else _as_class(result, cls)
+
+
+@cache
+def _kept_plain() -> frozenset[Any]:
+    """Accessors whose results are returned as they are: tensors that existed before."""
+    kind = _core.Tensor
+    return frozenset({kind._base.__get__, kind.grad.__get__})
+
+
+def _as_class(result: Any, cls: type) -> Any:
+    if cls is _core.Tensor:
+        return result
+    if isinstance(result, _core.Tensor):
+        return result if isinstance(result, cls) else result.as_subclass(cls)
+    if type(result) is _core.Size:
+        return result
+    if isinstance(result, (tuple, list)):
+        items = [_as_class(item, cls) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return result
+
+
 METHODS: dict[str, Any] = {
+    "__torch_function__": classmethod(_torch_function),
     "__deepcopy__": _deepcopy,
     "chalf": _chalf,
     "__reversed__": _reversed,
@@ -223,10 +273,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 def install() -> None:
     """Gives the native type its Python methods; idempotent, runs on import of the package."""
     for name, value in METHODS.items():
-        setattr(_core.Tensor, name, _core.shield(value) if callable(value) else value)
+        asked = callable(value) and not isinstance(value, classmethod)
+        setattr(_core.Tensor, name, _core.shield(value, False, True) if asked else value)
     for module, names in LATER.items():
         for name in names:
             if not hasattr(_core.Tensor, name):
-                setattr(_core.Tensor, name, _core.shield(_later(module, name)))
+                setattr(_core.Tensor, name, _core.shield(_later(module, name), False, True))
     for name, function in OPERATORS.items():
         _core.set_operator(name, _core.shield(function))

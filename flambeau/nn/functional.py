@@ -481,3 +481,23 @@ from flambeau.nn.functional_attention import (  # noqa: E402
 from flambeau.nn.functional_linear_cross_entropy import (  # noqa: E402
     linear_cross_entropy as linear_cross_entropy,
 )
+
+# The operators behind functions without a default of their own: they serve the simplest calls.
+_DIRECT = {
+    "relu": _relu, "relu6": _relu6, "silu": _silu, "mish": _mish, "selu": _selu, "elu": _elu,
+    "celu": _celu, "leaky_relu": _leaky_relu, "hardtanh": _hardtanh, "hardswish": _hardswish,
+    "hardsigmoid": _hardsigmoid,
+}  # fmt: skip
+_DIRECT_WITH_DIM = {"softmax": _softmax, "log_softmax": _log_softmax}
+
+
+def _publish() -> None:
+    """Modes and types with `__torch_function__` are asked before a function written here runs."""
+    for name, value in list(globals().items()):
+        own = getattr(value, "__module__", "").startswith(__name__)
+        if own and isinstance(value, type(_publish)) and not name.startswith("_"):
+            direct = _DIRECT.get(name) or _DIRECT_WITH_DIM.get(name)
+            globals()[name] = _core.shield(value, False, True, direct, name in _DIRECT_WITH_DIM)
+
+
+_publish()

@@ -60,6 +60,7 @@ class SparseTensor(Tensor):  # type: ignore[misc]
     _index: tuple[Any, ...]
     _kept: Any
     _unique: bool
+    _operators_only = True  # attributes and functions in Python are ordinary
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refused: there is no constructor.

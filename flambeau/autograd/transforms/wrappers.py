@@ -97,6 +97,7 @@ class Wrapper(_core.Tensor):  # type: ignore[misc]
     level: Level
     value: Any
     tangent: Any
+    _operators_only = True  # attributes and functions in Python are ordinary
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -46,6 +46,7 @@ class CausalBias(Tensor):  # type: ignore[misc]
     variant: CausalVariant
     seq_len_q: int
     seq_len_kv: int
+    _operators_only = True  # attributes and functions in Python are ordinary
 
     def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> Any:
         """An object without elements."""

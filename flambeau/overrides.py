@@ -1,0 +1,348 @@
+"""`torch.overrides`: functions that take `__torch_function__`, and modes that see every call.
+
+The question whether somebody takes over is asked in one place for all operators, in the native
+core (docs/design.md § 10d). Here is what users need around it: the modes' base class, the two
+functions with which functions of their own take part, and lists of what can be overridden.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import flambeau as torch
+from flambeau import _core
+from flambeau.core import install
+
+__all__ = [
+    "BaseTorchFunctionMode",
+    "TorchFunctionMode",
+    "enable_reentrant_dispatch",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "get_testing_overrides",
+    "handle_torch_function",
+    "has_torch_function",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
+
+Function = Callable[..., Any]
+
+
+# ------------------------------------------------------------------------------ modes
+class TorchFunctionMode:
+    """A `with` block in which every public function asks this object first.
+
+    Derive a class and define `__torch_function__(self, func, types, args=(), kwargs=None)`. While
+    it runs the mode is off: what it calls goes to the mode that was entered before, if any.
+
+    Example:
+        >>> from torch.overrides import TorchFunctionMode
+        >>> class Counting(TorchFunctionMode):
+        ...     calls = 0
+        ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+        ...         self.calls += 1
+        ...         return func(*args, **(kwargs or {}))
+        >>> with Counting() as mode:
+        ...     y = torch.ones(2) + 1
+        >>> mode.calls
+        2
+    """
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """What a call gives in this mode; NotImplemented: ask the types of the arguments."""
+        raise NotImplementedError(
+            f"[{type(self).__name__}] a mode defines __torch_function__\n"
+            "hint: return func(*args, **(kwargs or {})) where nothing changes"
+        )
+
+    def __enter__(self) -> Any:
+        _core.push_function_mode(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _core.pop_function_mode()
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """The old name of calling the class."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that changes nothing."""
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Calls *func*."""
+        return func(*args, **(kwargs or {}))
+
+
+def _get_current_function_mode() -> TorchFunctionMode | None:
+    """The newest mode of this thread."""
+    stack = _core.function_modes()
+    return stack[-1] if stack else None
+
+
+def _get_current_function_mode_stack() -> list[TorchFunctionMode]:
+    """The modes of this thread, the oldest first."""
+    return list(_core.function_modes())
+
+
+@contextmanager
+def _pop_mode_temporarily() -> Iterator[TorchFunctionMode]:
+    """A `with` block without the newest mode."""
+    mode = _core.pop_function_mode()
+    try:
+        yield mode
+    finally:
+        _core.push_function_mode(mode)
+
+
+def enable_reentrant_dispatch() -> Any:
+    """A `with` block in which `__torch_dispatch__` may call functions with gradients and modes.
+
+    Nothing changes here: handlers may always call public functions.
+    """
+    return nullcontext()
+
+
+# ------------------------------------------------------------------------------ functions of users
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether a mode is active, or one of the values has a `__torch_function__` of its own.
+
+    Args:
+        relevant_args: the arguments that may be tensors.
+    """
+    return bool(_core.has_torch_function(relevant_args))
+
+
+def has_torch_function_unary(value: Any) -> bool:
+    """`has_torch_function` of one value."""
+    return bool(_core.has_torch_function((value,)))
+
+
+def has_torch_function_variadic(*values: Any) -> bool:
+    """`has_torch_function` of the values."""
+    return bool(_core.has_torch_function(values))
+
+
+def handle_torch_function(
+    public_api: Function, relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What the mode or the types of the arguments say to a call of a function.
+
+    Args:
+        public_api: the function, which is what `__torch_function__` gets.
+        relevant_args: the arguments whose types are asked.
+        args: all positional arguments of the call.
+        kwargs: all its arguments by name.
+
+    Raises:
+        TypeError: all of them returned NotImplemented.
+
+    Example:
+        >>> from torch.overrides import handle_torch_function, has_torch_function
+        >>> def double(x):
+        ...     if has_torch_function((x,)):
+        ...         return handle_torch_function(double, (x,), x)
+        ...     return x + x
+        >>> double(torch.ones(1))
+        tensor([2.])
+    """
+    return _core.handle_torch_function(public_api, relevant_args, args, kwargs)
+
+
+def wrap_torch_function(dispatcher: Function) -> Callable[[Function], Function]:
+    """A decorator that lets `__torch_function__` take over a function written in Python.
+
+    Args:
+        dispatcher: called as the function is, returns the arguments whose types are asked.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return decorate
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether a value is a tensor, or brings `__torch_function__` to stand for one.
+
+    Example:
+        >>> torch.overrides.is_tensor_like(torch.ones(1)), torch.overrides.is_tensor_like(1)
+        (True, False)
+    """
+    return type(inp) is _core.Tensor or hasattr(inp, "__torch_function__")
+
+
+# ------------------------------------------------------------------------------ what there is
+_NOT_ASKED = (
+    "_make_subclass", "_make_wrapper_subclass", "as_subclass", "__torch_function__", "__new__",
+    "__init__", "__dict__", "__doc__", "__module__", "__hash__", "__setattr__", "__delattr__",
+    "__getattribute__", "__dir__", "__sizeof__", "__init_subclass__", "__subclasshook__",
+    "__getstate__", "__reduce__", "__weakref__", "__array_priority__", "__class__", "__str__",
+)  # fmt: skip
+_SPACES = ("", "nn.functional", "linalg", "fft", "special")
+
+
+def _is_asked(value: Any) -> bool:
+    """Whether calls of a function ask who takes over."""
+    if isinstance(value, _core.shield):
+        name = getattr(value, "__name__", "")
+        return name not in install.NOT_OVERRIDABLE
+    return isinstance(value, _core.Op)
+
+
+def _space(path: str) -> Any:
+    space: Any = torch
+    for part in filter(None, path.split(".")):
+        space = getattr(space, part)
+    return space
+
+
+@functools.cache
+def _functions() -> dict[str, dict[str, Any]]:
+    """Overridable functions per namespace, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in _SPACES:
+        names = install.namespace(path or "torch") if path != "nn.functional" else ()
+        space = _space(path)
+        listed = {n: getattr(space, n) for n in (*names, *vars(space)) if not n.startswith("_")}
+        where = ".".join(filter(None, ("torch", path)))
+        found[where] = {name: value for name, value in listed.items() if _is_asked(value)}
+    return found
+
+
+@functools.cache
+def _methods() -> dict[str, Any]:
+    """Overridable methods and accessors of Tensor, by name."""
+    found: dict[str, Any] = {}
+    for name in dir(_core.Tensor):
+        value = getattr(_core.Tensor, name)
+        if name in _NOT_ASKED or name in vars(object) and name not in ("__repr__", "__reduce_ex__"):
+            continue
+        if isinstance(value, (types.GetSetDescriptorType, property)):
+            found[f"{name}.__get__"] = value.__get__
+        elif callable(value):
+            found[name] = value
+    return found
+
+
+def get_overridable_functions() -> dict[Any, list[Function]]:
+    """Functions that can be overridden, per namespace.
+
+    Returns:
+        dict: module or class -> its functions.
+    """
+    found = {_space(where[6:]): list(names.values()) for where, names in _functions().items()}
+    found[_core.Tensor] = list(_methods().values())
+    return found
+
+
+def get_ignored_functions() -> set[Function]:
+    """Public functions that nobody can take over: they are about no tensor."""
+    names = sorted(install.NOT_OVERRIDABLE)
+    functions = [getattr(torch, name) for name in names if hasattr(torch, name)]
+    functions += [torch.save, torch.load, torch.compile, torch.no_grad, torch.set_grad_enabled]
+    functions += [getattr(_core.Tensor, name) for name in ("as_subclass", "_make_subclass")]
+    return {*functions, has_torch_function, handle_torch_function}
+
+
+def get_testing_overrides() -> dict[Function, Function]:
+    """For every overridable function one of the same signature that returns -1.
+
+    Example:
+        >>> import inspect
+        >>> inspect.signature(torch.overrides.get_testing_overrides()[torch.add])
+        <Signature (self, other, *, alpha=1)>
+    """
+    spaces = [*_functions().values(), _methods()]
+    return {f: _dummy(f) for names in spaces for f in names.values()}
+
+
+def _dummy(function: Function) -> Function:
+    def dummy(*args: Any, **kwargs: Any) -> int:
+        return -1
+
+    signature = _signature(function)
+    if signature is not None:
+        dummy.__signature__ = signature  # type: ignore[attr-defined]
+    return dummy
+
+
+def _signature(function: Any) -> inspect.Signature | None:
+    if not isinstance(function, _core.Op):
+        try:
+            return inspect.signature(function)
+        except (TypeError, ValueError):
+            return None
+    kinds = inspect.Parameter
+    parameters = []
+    arguments = max((overload[0] for overload in function.overloads), key=len)
+    try:
+        for name, _, default, keyword_only, *_ in arguments:
+            kind = kinds.KEYWORD_ONLY if keyword_only else kinds.POSITIONAL_OR_KEYWORD
+            value = default[0] if default else kinds.empty
+            parameters.append(kinds(name, kind, default=value))
+        return inspect.Signature(parameters)
+    except ValueError:  # a name like `from`, a default in front of an argument without one
+        return None
+
+
+def is_tensor_method_or_property(func: Function) -> bool:
+    """Whether a function is a method of Tensor, or reads or writes an attribute of it.
+
+    A function of `torch` that is a method, too, is one object here, so it counts as one.
+    """
+    name = getattr(func, "__name__", "")
+    return name in ("__get__", "__set__") or func in _method_set()
+
+
+@functools.cache
+def _method_set() -> frozenset[Any]:
+    return frozenset(_methods().values())
+
+
+@functools.cache
+def _names() -> dict[Any, str]:
+    found = {value: f"torch.Tensor.{name}" for name, value in _methods().items()}
+    for where, names in reversed(_functions().items()):
+        for name, value in names.items():
+            known = found.get(value, "")
+            alias = known.startswith(f"{where}.") and name != value.__name__
+            found[value] = known if alias else f"{where}.{name}"
+    return found
+
+
+def resolve_name(f: Function) -> str | None:
+    """The full name of a function that was given to `__torch_function__`.
+
+    Returns:
+        str: such as "torch.add", "torch.Tensor.shape.__get__"; None of unknown functions.
+
+    Example:
+        >>> torch.overrides.resolve_name(torch.Tensor.size)
+        'torch.Tensor.size'
+    """
+    try:
+        return _names().get(f)
+    except TypeError:
+        return None
