@@ -77,9 +77,7 @@ constexpr auto kSimple = simple_of(std::make_index_sequence<kMethods>{});
 constexpr auto kKeywords = keywords_of(std::make_index_sequence<kMethods>{});
 
 // Those through which a subclass itself is made or described are not asked about.
-bool is_open(const PyMethodDef* method) {
-  return std::strcmp(method->ml_name, "as_subclass") == 0;
-}
+bool is_open(const PyMethodDef* method) { return std::strcmp(method->ml_name, "as_subclass") == 0; }
 
 PyObject* new_descriptor(PyMethodDef* method) {
   if (method->ml_flags & METH_STATIC) {
@@ -195,9 +193,9 @@ PyObject* add_computed_attribute(PyObject*, PyObject* args) {
   PyObject *read, *write;
   if (!PyArg_ParseTuple(args, "sOOz", &name, &read, &write, &doc)) return nullptr;
   auto* computed = new Computed{Py_NewRef(read), write == Py_None ? nullptr : Py_NewRef(write)};
-  auto* plain = new PyGetSetDef{strdup(name), get_computed,
-                                computed->write ? set_computed : nullptr,
-                                doc ? strdup(doc) : nullptr, computed};
+  auto* plain =
+      new PyGetSetDef{strdup(name), get_computed, computed->write ? set_computed : nullptr,
+                      doc ? strdup(doc) : nullptr, computed};
   if (!add_attribute(plain)) return nullptr;
   Py_RETURN_NONE;
 }

@@ -216,8 +216,7 @@ PyObject* set_function_modes_enabled(PyObject*, PyObject* value) {
   const int wanted = PyObject_IsTrue(value);
   if (wanted < 0) return nullptr;
   PyObject* before = PyBool_FromLong((interceptors & kFunctionModes) != 0);
-  set_interceptor(kFunctionModes,
-                  wanted && function_modes && PyList_GET_SIZE(function_modes) > 0);
+  set_interceptor(kFunctionModes, wanted && function_modes && PyList_GET_SIZE(function_modes) > 0);
   return before;
 }
 
@@ -225,7 +224,8 @@ PyObject* find_torch_function(PyObject*, PyObject* values) {
   if (interceptors & kFunctionModes) Py_RETURN_TRUE;
   PyObject* fast = PySequence_Fast(values, "has_torch_function takes an iterable of arguments");
   if (!fast) return nullptr;
-  const bool found = any_public_override(PySequence_Fast_ITEMS(fast), PySequence_Fast_GET_SIZE(fast));
+  const bool found =
+      any_public_override(PySequence_Fast_ITEMS(fast), PySequence_Fast_GET_SIZE(fast));
   Py_DECREF(fast);
   return PyBool_FromLong(found);
 }
@@ -266,7 +266,7 @@ PyMethodDef methods[] = {
     {"handle_torch_function", handle_torch_function, METH_VARARGS,
      "handle_torch_function(function, relevant, args, kwargs): what mode and types say."},
     {"add_attribute", add_computed_attribute, METH_VARARGS,
-     "add_attribute(name, read, write | None, doc): an attribute of Tensor that functions compute."},
+     "add_attribute(name, read, write | None, doc): Tensor's attribute that functions compute."},
     {nullptr, nullptr, 0, nullptr},
 };
 

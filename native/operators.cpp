@@ -69,8 +69,7 @@ constexpr bool commutative(Operator which) {
 
 // `tensor op foreign`, or `foreign op tensor` when `swapped`.
 PyObject* mixed(Operator which, PyObject* tensor, PyObject* foreign, bool swapped) {
-  PyObject* other =
-      any_public_override(&foreign, 1) ? Py_NewRef(foreign) : operand(foreign);
+  PyObject* other = any_public_override(&foreign, 1) ? Py_NewRef(foreign) : operand(foreign);
   if (!other) return not_an_operand();
   const bool plain = !swapped || is_tensor(other) || !operator_object(reflected(which));
   PyObject* callable = plain ? operator_required(which) : operator_object(reflected(which));
