@@ -44,7 +44,7 @@ namespace fb {
 namespace {
 
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
-constexpr int64_t kSegmentStep = int64_t{2} << 20;      // one huge page
+constexpr int64_t kSegmentStep = kHugePage;
 constexpr int64_t kMinimumSegment = int64_t{16} << 20;  // shared by several blocks and slabs
 constexpr int64_t kLargeStep = 4096;
 constexpr int64_t kRequestLimit = int64_t{1} << 47;  // beyond the address space
@@ -172,20 +172,8 @@ void LargePool::merge_next(Block* block) {
 Block* LargePool::grow(int64_t size) {
   const int64_t bytes =
       round_up(std::max(size, size < kMinimumSegment / 2 ? kMinimumSegment : size), kSegmentStep);
-  // Over-allocate by one step to align the segment to huge pages, then give the ends back.
-  const auto total = static_cast<size_t>(bytes + kSegmentStep);
-  void* raw = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(raw);
-  const uintptr_t step = kSegmentStep;
-  const uintptr_t aligned = (address + step - 1) / step * step;
-  if (aligned > address) munmap(raw, aligned - address);
-  const uintptr_t end = aligned + static_cast<uintptr_t>(bytes);
-  if (address + total > end) munmap(reinterpret_cast<void*>(end), address + total - end);
-  char* at = reinterpret_cast<char*>(aligned);
-#ifdef MADV_HUGEPAGE
-  madvise(at, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-#endif
+  char* at = map_huge_pages(bytes);
+  if (!at) return nullptr;
   auto* block = new Block{at, bytes, new Segment{at, bytes}, nullptr, nullptr, 0, false, false};
   segments.emplace(at, block);
   mapped.add(bytes);
@@ -593,6 +581,24 @@ void* allocate_again(int64_t nbytes) {
 }
 
 }  // namespace
+
+char* map_huge_pages(int64_t nbytes) {
+  // Over-allocate by one page to align the memory, then give the ends back.
+  const auto total = static_cast<size_t>(nbytes + kHugePage);
+  void* raw = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(raw);
+  const auto step = static_cast<uintptr_t>(kHugePage);
+  const uintptr_t aligned = (address + step - 1) / step * step;
+  if (aligned > address) munmap(raw, aligned - address);
+  const uintptr_t end = aligned + static_cast<uintptr_t>(nbytes);
+  if (address + total > end) munmap(reinterpret_cast<void*>(end), address + total - end);
+  char* at = reinterpret_cast<char*>(aligned);
+#ifdef MADV_HUGEPAGE
+  madvise(at, static_cast<size_t>(nbytes), MADV_HUGEPAGE);
+#endif
+  return at;
+}
 
 void* block_allocate(int64_t nbytes) {
   void* block = allocate(nbytes);

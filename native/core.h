@@ -102,6 +102,10 @@ bool storage_allocate(Storage* storage);  // gives a pending/empty storage its m
 // Raw blocks from the same caching allocator (plan arenas). No GIL needed.
 void* block_allocate(int64_t nbytes);  // null when memory is exhausted (no exception set)
 void block_free(void* block, int64_t nbytes);
+// Fresh memory from the system in huge pages, where it has them: what a kernel works on then lies
+// side by side in the caches too. `nbytes`: a multiple of kHugePage. Null when memory is exhausted.
+constexpr int64_t kHugePage = int64_t{2} << 20;
+char* map_huge_pages(int64_t nbytes);
 PyObject* memory_stats(PyObject*, PyObject*);
 PyObject* memory_snapshot(PyObject*, PyObject*);
 

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -178,11 +179,40 @@ void wait_for_workers(Pool* pool) {
   }
 }
 
-// Frees a thread's scratch when the thread ends.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int64_t kPagedScratch = INT64_MAX;  // who goes past its end shall be found
+#else
+constexpr int64_t kPagedScratch = kHugePage / 8;
+#endif
+
+// A thread's scratch, freed when the thread ends. Tiles are sized to fill a cache, which they only
+// do if their pages do not happen to lie in the same sets of it: a large scratch has huge pages.
 struct Scratch {
   void* block = nullptr;
   int64_t nbytes = 0;
-  ~Scratch() { std::free(block); }
+
+  ~Scratch() { release(); }
+
+  void grow(int64_t wanted) {
+    release();
+    const bool paged = wanted >= kPagedScratch;
+    const int64_t step = paged ? kHugePage : 4096;
+    const int64_t rounded = (wanted + step - 1) / step * step;
+    block = paged ? map_huge_pages(rounded)
+                  : std::aligned_alloc(64, static_cast<size_t>(rounded));
+    nbytes = block ? rounded : 0;
+  }
+
+ private:
+  void release() {
+    if (nbytes >= kPagedScratch) {
+      munmap(block, static_cast<size_t>(nbytes));
+    } else {
+      std::free(block);
+    }
+    block = nullptr;
+    nbytes = 0;
+  }
 };
 thread_local Scratch scratch;
 
@@ -245,12 +275,7 @@ void parallel_for(int64_t count, int64_t grain, Body body, void* context) {
 
 void* worker_scratch(int, int64_t nbytes) {
   // Per thread rather than per index: two Python threads may both run inline as worker 0.
-  if (nbytes > scratch.nbytes) {
-    const int64_t rounded = (nbytes + 4095) / 4096 * 4096;
-    std::free(scratch.block);
-    scratch.block = std::aligned_alloc(64, static_cast<size_t>(rounded));
-    scratch.nbytes = scratch.block ? rounded : 0;
-  }
+  if (nbytes > scratch.nbytes) scratch.grow(nbytes);
   return scratch.block;
 }
 

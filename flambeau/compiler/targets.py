@@ -35,6 +35,9 @@ COMMON_FLAGS = (
     "-fno-stack-protector",
     "-fno-asynchronous-unwind-tables",
 )
+# What GCC alone knows. Equal functions of two kernels of a unit are not made one: it would be
+# called from both, not inlined, and a kernel's speed would depend on its neighbours.
+GCC_FLAGS = ("-fno-ipa-icf",)
 
 
 class Target(NamedTuple):
@@ -55,9 +58,14 @@ class Target(NamedTuple):
         return max(4, min(16, self.vector_bytes // max(element_bytes, 4)))
 
     @property
+    def gcc_flags(self) -> tuple[str, ...]:
+        """Flags that other compilers do not know."""
+        return GCC_FLAGS
+
+    @property
     def all_flags(self) -> tuple[str, ...]:
         """Every compiler flag that changes code."""
-        return COMMON_FLAGS + self.flags
+        return COMMON_FLAGS + GCC_FLAGS + self.flags
 
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mpopcnt")

@@ -49,6 +49,7 @@ class Compiler(NamedTuple):
         if self.is_zig:
             flags = [f for f in flags if not f.startswith(("-mprefer", "-fno-asynchronous"))]
         if "clang" in self.identity or self.is_zig:
+            flags = [f for f in flags if f not in target.gcc_flags]
             flags.append("-Wno-unknown-warning-option")
         return [*self.command, *flags, *LINK_FLAGS, "-lm"]
 

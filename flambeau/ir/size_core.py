@@ -522,14 +522,15 @@ def _shared(a: Monomial, b: Monomial) -> Monomial:
 def _recombine(terms: Terms) -> Size | None:
     """Undo a split into quotient and remainder inside a sum, if there is one.
 
-    `m*(x//m) + x%m` is `x`, and `b*(y%a) + w` with `0 <= w < b` is `(b*y + w) % (a*b)`; the
-    latter is used where `b*y + w` recombines in turn. Both may be multiplied by a common factor.
+    `m*(x//m) + x%m` is `x` for every `m` that divides at all, and `b*(y%a) + w` with `0 <= w < b`
+    is `(b*y + w) % (a*b)`; the latter is used where `b*y + w` recombines in turn. Both may be
+    multiplied by a common factor.
     """
     remainders = [
         (atom, from_terms({_divide_monomial(monomial, (atom,)) or (): factor}))
         for monomial, factor in terms.items()
         for atom in dict.fromkeys(monomial)
-        if atom.kind == "mod" and is_positive(atom.operands[1])
+        if atom.kind == "mod"
     ]
     for atom, factor in remainders:
         x, divisor = atom.operands
@@ -539,8 +540,9 @@ def _recombine(terms: Terms) -> Size | None:
             if _contains(terms, part):
                 rest = _subtract(terms, part, factor * atom)
                 return rest + factor * x
-    for low, factor in remainders:
-        for high, other in remainders:
+    positive = [found for found in remainders if is_positive(found[0].operands[1])]
+    for low, factor in positive:
+        for high, other in positive:
             if high is low or other != factor * low.operands[1]:
                 continue
             whole = low.operands[1] * high.operands[0] + low

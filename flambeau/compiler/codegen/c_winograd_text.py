@@ -362,13 +362,92 @@ static void __attribute__((noinline)) @fb@_tame(char *const *p, const long long 
     }
 }
 
-/* Two rows of results of channels [row, row + height) of a piece. */
+/* Two rows of results of a vector of squares, at line and line + 2 vectors. */
+static inline FB_ALWAYS void @fb@_square_rows(char *const *p, const long long *n,
+                                              const @fb@_image *s, const @fb@_piece *e,
+                                              long long row, const @K@x1 *m, long long pitch,
+                                              @V@ *line) {
+  @V@ y[4];
+  @fb@_add(m + e->lane, pitch, y);
+  if (@fb@_wild(y)) @fb@_tame(p, n, s, e, row, y);
+  for (int r = 0; r < 2; ++r) {
+    line[2 * r] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @first@);
+    line[2 * r + 1] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @second@);
+  }
+}
+
+/* How many results a piece has in a row, and whether it has a second row. */
+static inline FB_ALWAYS long long @fb@_wide(const @fb@_image *s, const @fb@_piece *e) {
+  return @fb@_min(2 * e->count, s->places[1] - 2 * e->at[1]);
+}
+static inline FB_ALWAYS int @fb@_two(const @fb@_image *s, const @fb@_piece *e) {
+  return 2 * e->at[0] + 1 < s->places[0];
+}
+
+#if @fused@ && !@turned@
+/* Results of a channel that lie side by side, at line + from: what is the same for a channel is
+   found once for all of them. */
+typedef struct { long long batch, first, count, from; } @fb@_run;
+
+/* The runs of all pieces; to[e][r] is where row r of a piece comes to lie. */
+static int @fb@_runs(const @fb@_image *s, const @fb@_piece *pieces, int found, @fb@_run *runs,
+                     long long (*to)[2]) {
+  int count = 0;
+  long long from = 0;
+  for (int e = 0, end; e < found; e = end) {
+    const @fb@_piece *a = pieces + e;
+    for (end = e + 1; end < found; ++end)
+      if (pieces[end].at[0] != a->at[0] || pieces[end].batch != a->batch) break;
+    for (int r = 0; r <= @fb@_two(s, a); ++r) {
+      const long long first = (2 * a->at[0] + r) * s->places[1] + 2 * a->at[1];
+      @fb@_run *last = runs + count - 1;
+      if (!count || last->batch != a->batch || last->first + last->count != first) {
+        last = runs + count++;
+        *last = (@fb@_run){a->batch, first, 0, from};
+      }
+      for (int i = e; i < end; ++i) {
+        to[i][r] = from;
+        from += @fb@_wide(s, pieces + i);
+      }
+      last->count = from - last->from;
+    }
+  }
+  return count;
+}
+
+/* The results of channels [row, row + height) of all pieces. */
 static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
-                        const @fb@_image *s, const @fb@_piece *e, long long row, long long height,
-                        const @K@x1 *m, long long pitch) {
+                        const @fb@_image *s, const @fb@_piece *pieces, int found, long long row,
+                        long long height, const @K@x1 *m, long long pitch) {
+  @fb@_run runs[2 * @W@];
+  long long to[@W@][2];
+  const int count = @fb@_runs(s, pieces, found, runs, to);
+  @K@x1 whole[4 * @W@ + @L@] __attribute__((aligned(64)));
+  for (long long i = 0; i < height; ++i, m += @W@) {
+    for (int e = 0; e < found; ++e) {
+      @V@ line[4];
+      @fb@_square_rows(p, n, s, pieces + e, row + i, m, pitch, line);
+      const long long wide = @fb@_wide(s, pieces + e);
+      for (int r = 0; r <= @fb@_two(s, pieces + e); ++r) {
+        @K@x1 *out = whole + to[e][r];
+        if (wide >= @L@) *(@V@ *)out = line[2 * r];
+        else fb_storem_@V@(out, line[2 * r], wide);
+        if (wide == 2 * @L@) *(@V@ *)(out + @L@) = line[2 * r + 1];
+        else if (wide > @L@) fb_storem_@V@(out + @L@, line[2 * r + 1], wide - @L@);
+      }
+    }
+    for (const @fb@_run *run = runs; run < runs + count; ++run)
+      @epilogue@(p, n, x, run->batch, row + i, run->first, run->first + run->count,
+                 whole + run->from - run->first);
+  }
+}
+#else
+/* Two rows of results of channels [row, row + height) of a piece. */
+static void @fb@_piece_rows(char *const *p, const long long *n, const fb_scalar *x,
+                            const @fb@_image *s, const @fb@_piece *e, long long row,
+                            long long height, const @K@x1 *m, long long pitch) {
   const long long batch = e->batch, at0 = 2 * e->at[0], at1 = 2 * e->at[1];
-  const long long count = @fb@_min(2 * e->count, s->places[1] - at1);
-  const long long two = at0 + 1 < s->places[0];
+  const long long count = @fb@_wide(s, e), two = @fb@_two(s, e);
 #if !@fused@
   const long long channel = @gradient@ ? $xs_channel : $ys_channel;
   const long long step0 = @gradient@ ? $xs1 : $ys1, step1 = @gradient@ ? $xs2 : $ys2;
@@ -379,13 +458,8 @@ static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
 #endif
   @K@x1 lines[@L@][2][2 * @L@] __attribute__((aligned(64)));
   for (long long i = 0; i < height; ++i) {
-    @V@ y[4], *line = (@V@ *)lines[i];
-    @fb@_add(m + i * @W@ + e->lane, pitch, y);
-    if (@fb@_wild(y)) @fb@_tame(p, n, s, e, row + i, y);
-    for (int r = 0; r < 2; ++r) {
-      line[2 * r] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @first@);
-      line[2 * r + 1] = (@V@)FB_SHUFFLE2(@V@, y[2 * r], y[2 * r + 1], @second@);
-    }
+    @V@ *line = (@V@ *)lines[i];
+    @fb@_square_rows(p, n, s, e, row + i, m + i * @W@, pitch, line);
 #if !@fused@
     if (step1 == 1)
       for (int r = 0; r <= two; ++r) {
@@ -394,14 +468,8 @@ static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
         else fb_storem_@V@(out, line[2 * r], count);
         if (count > @L@) fb_storem_@V@(out + @L@, line[2 * r + 1], count - @L@);
       }
-#elif !@turned@
-    for (int r = 0; r <= two; ++r) {
-      const long long first = place + r * s->places[1];
-      @epilogue@(p, n, x, batch, row + i, first, first + count, lines[i][r] - first);
-    }
 #endif
   }
-#if @turned@ || !@fused@
 #if !@fused@
   if (step1 == 1) return;
 #endif
@@ -423,8 +491,16 @@ static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
 #endif
       }
     }
-#endif
 }
+
+/* The results of channels [row, row + height) of all pieces. */
+static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
+                        const @fb@_image *s, const @fb@_piece *pieces, int found, long long row,
+                        long long height, const @K@x1 *m, long long pitch) {
+  for (int e = 0; e < found; ++e)
+    @fb@_piece_rows(p, n, x, s, pieces + e, row, height, m, pitch);
+}
+#endif
 
 /* Products of panels [row, row + rows) with a slab, in chains; sums of 128 are added at last. */
 static void @fb@_multiply(long long rows, long long depth, long long count, const @K@x1 *panel,
@@ -480,9 +556,8 @@ void @fb@(@arguments@) {
                       factors + f * pitch, tile + f * sums, block, k > 0);
     }
     for (long long i = 0; i < rows; i += @R@)
-      for (int e = 0; e < found; ++e)
-        @fb@_finish(p, n, x, &s, pieces + e, row + i, @fb@_min(@R@, rows - i), tile + i * @W@,
-                    sums);
+      @fb@_finish(p, n, x, &s, pieces, found, row + i, @fb@_min(@R@, rows - i), tile + i * @W@,
+                  sums);
   }
 }
 """

@@ -21,8 +21,14 @@ STORED = 24  # a value of this cost is written to memory and read again rather t
 DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
 
+# Opaque values whose templates take an epilogue. It sees their results by pieces of a row, so that
+# what is constant along a row is still computed again and again.
+TEMPLATES = frozenset({"matmul", "convolution"})
+
 # Operations that read one operand element for many results.
 REPEATING = frozenset({"broadcast", "windows"})
+# Operations whose results lie elsewhere than their operands: no epilogue has them at its point.
+MOVING = frozenset({"windows", "slice", "pad", "flip"})
 # Internal nodes (see `prepare`) and the inputs of graphs are no primitives.
 _KINDS = {"input": "input", "scalar": "create", "s.blocks": "reduce", "s.cat": "cat"}
 _ROOTS = frozenset({"s.copy", "s.part", "s.base"})
@@ -38,11 +44,13 @@ class Analysis:
         users: distinct users of each node.
         roles: heavy nodes in order: "input", "reduce", "scan", "opaque", "cat" or "root".
         cost: cost of computing one element from heavy values.
+        epilogues: values that an epilogue of a template may compute.
     """
 
     prepared: Prepared
     nodes: list[Node]
     users: dict[Node, list[Node]]
+    epilogues: frozenset[Node] = frozenset()
     roles: dict[Node, str] = field(default_factory=dict)
     cost: dict[Node, int] = field(default_factory=dict)
 
@@ -60,7 +68,7 @@ def analyse(prepared: Prepared) -> Analysis:
     for value in nodes:
         for operand in dict.fromkeys(value.inputs):
             users.setdefault(operand, []).append(value)
-    found = Analysis(prepared, nodes, users)
+    found = Analysis(prepared, nodes, users, _behind_templates(nodes))
     apart = [v for v in nodes if is_opaque(v) or v.op == "s.copy" and v.attribute("alone")]
     operands = {i for value in apart for i in value.inputs if not _is_number(value, i)}
     _assign_roles(found, operands | prepared.destinations.keys())
@@ -72,6 +80,17 @@ def _with_draws_in_order(nodes: list[Node]) -> list[Node]:
     draws = [value for value in nodes if value.op == "random"]
     ordered = sorted(draws, key=lambda draw: int(draw.attribute("sequence")))
     return nodes if draws == ordered else list(topological([*ordered, *nodes]))
+
+
+def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
+    """Templates' values and what follows from them element by element."""
+    found: set[Node] = set()
+    for value in nodes:
+        kind = kind_of(value)
+        follows = kind == "pointwise" or kind == "shape" and value.op != "broadcast"
+        if value.op in TEMPLATES or follows and not found.isdisjoint(value.inputs):
+            found.add(value)
+    return frozenset(found)
 
 
 def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
@@ -182,23 +201,29 @@ def _own_cost(value: Node) -> int:
 
 def _is_dear(value: Node, analysis: Analysis) -> bool:
     """Whether to keep a value that would otherwise be computed several times."""
-    if analysis.cost[value] < DEAR or kind_of(value) not in ("pointwise", "index"):
+    if kind_of(value) not in ("pointwise", "index"):
         return False
     users = analysis.users.get(value, ())
+    if value in analysis.epilogues and any(user.op in MOVING for user in users):
+        return True  # by the epilogue, which then need not store the template's own result
+    if analysis.cost[value] < DEAR:
+        return False
     if count(value.shape) == 1:
         return False
     if analysis.cost[value] * (len(users) - 1) >= STORED:
         return True
-    return any(user.op in REPEATING and _repeats(value, user) for user in users)
+    return any(user.op in REPEATING and _repeats(value, user, analysis) for user in users)
 
 
-def _repeats(value: Node, user: Node) -> bool:
+def _repeats(value: Node, user: Node, analysis: Analysis) -> bool:
     """Whether a user would compute the value again and again. What does not change along the last
-    dimension is computed once per row."""
+    dimension is computed once per row, in an epilogue once per piece of one."""
     if user.op != "broadcast":
         return True
     if count(value.shape) == count(user.shape):
         return False
+    if not analysis.epilogues.isdisjoint(analysis.users.get(user, ())):
+        return True
     dimensions = user.attribute("dimensions")
     last = max(d for d, extent in enumerate(user.shape) if extent != 1)
     return any(d == last and extent != 1 for d, extent in zip(dimensions, user.inputs[0].shape))
