@@ -220,6 +220,16 @@ void Generator::random_words(uint32_t* out, int64_t count) {
   }
 }
 
+void Generator::skip_words(int64_t count) {
+  while (count > 0) {
+    if (left_ == 1) refill();
+    const int64_t taken = std::min<int64_t>(count, left_ - 1);
+    left_ -= static_cast<int32_t>(taken);
+    next_ += static_cast<uint32_t>(taken);
+    count -= taken;
+  }
+}
+
 // ---- state -------------------------------------------------------------------------------------
 
 namespace {
@@ -278,6 +288,19 @@ bool Generator::set_state(const uint8_t* bytes, size_t size) {
   has_float_normal_ = record.float_normal_is_valid != 0;
   float_normal_ = has_float_normal_ ? record.float_normal : 0.0f;
   return true;
+}
+
+void Generator::save_place(uint32_t* out) const {
+  std::copy(words_, words_ + kWords, out);
+  std::fill(out + kWords, out + kPlaceWords, 0u);
+  out[kWords] = next_;
+  out[kWords + 1] = static_cast<uint32_t>(left_ - 1);
+}
+
+void Generator::restore_place(const uint32_t* place) {
+  std::copy(place, place + kWords, words_);
+  next_ = place[kWords];
+  left_ = static_cast<int32_t>(place[kWords + 1]) + 1;
 }
 
 // ---- public fills ------------------------------------------------------------------------------
@@ -358,6 +381,17 @@ void fill_bernoulli(Generator& generator, void* out, RandomType type, int64_t n,
       run_variant<Bernoulli<T>>(words, typed + first, count, p);
     });
   });
+}
+
+void fill_places(Generator& generator, uint32_t* out, int64_t heads, int64_t rows, int64_t columns,
+                 int64_t step) {
+  for (int64_t head = 0; head < heads; ++head) {
+    for (int64_t row = 0; row < rows; row += step) {
+      generator.save_place(out);
+      generator.skip_words(2 * columns * std::min(step, rows - row));
+      out += Generator::kPlaceWords;
+    }
+  }
 }
 
 void fill_bernoulli_f32(Generator& generator, void* out, RandomType type, int64_t n,

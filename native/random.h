@@ -47,7 +47,14 @@ class Generator {
   uint32_t random();
   uint64_t random64();                              // first word drawn is the high half
   void random_words(uint32_t* out, int64_t count);  // `count` calls of random()
+  void skip_words(int64_t count);                   // the same, and forgets them
   double normal(double mean, double std);           // Box-Muller, keeps its second value
+
+  // Where the stream of words stands: the words, the number of the next one, and how many are left
+  // before new ones are made. Attention's dropout goes back there.
+  static constexpr int kPlaceWords = 640;  // some of them unused: whole cache lines
+  void save_place(uint32_t* out) const;
+  void restore_place(const uint32_t* place);
 
   // The byte layout of torch.get_rng_state(). set_state returns false, and changes nothing,
   // for bytes that are not a state.
@@ -99,6 +106,11 @@ void fill_randperm(Generator&, int64_t* out, int64_t n);
 
 // bernoulli_(p) with a number p, and dropout's mask: 1 with probability p.
 void fill_bernoulli(Generator&, void* out, RandomType, int64_t n, double p);
+// The places of the stream before every `step` rows of each of `heads` matrices of rows by columns,
+// whose elements all take the two words that bernoulli takes: 2.5 KB each, where the elements of
+// a long row take more. fill_bernoulli of a generator restored to one draws these rows again.
+void fill_places(Generator&, uint32_t* out, int64_t heads, int64_t rows, int64_t columns,
+                 int64_t step);
 // bernoulli(probabilities): one probability per element, of type float32 or float64 (convert
 // half types to float32: they draw the same words).
 void fill_bernoulli_f32(Generator&, void* out, RandomType, int64_t n, const float* probabilities);

@@ -7,6 +7,7 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 #include <random>
@@ -284,6 +285,26 @@ const char* bernoulli(const RoutineContext& c) {
   fill_bernoulli(g, c.p[0], type, c.n[0], p);
   return nullptr;
 }
+const char* places(const RoutineContext& c) {
+  SharedGenerator& g = generator_at(c);
+  const std::lock_guard<std::mutex> lock(g.mutex);
+  fill_places(g, reinterpret_cast<uint32_t*>(c.p[0]), c.n[0], c.n[1], c.n[2], c.n[3]);
+  return nullptr;
+}
+const char* kept_elements(const RoutineContext& c) {
+  const auto* place = reinterpret_cast<const uint32_t*>(c.p[1]);
+  bool* out = reinterpret_cast<bool*>(c.p[0]);
+  Generator generator;
+  for (int64_t head = 0; head < c.n[0]; ++head) {
+    for (int64_t row = 0; row < c.n[1]; row += c.n[3], place += Generator::kPlaceWords) {
+      const int64_t count = std::min(c.n[3], c.n[1] - row) * c.n[2];
+      generator.restore_place(place);
+      fill_bernoulli(generator, out, RandomType::kBool, count, c.s[0].d);
+      out += count;
+    }
+  }
+  return nullptr;
+}
 template <class Real>
 const char* check_probabilities(const Real* p, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -498,6 +519,8 @@ constexpr std::string_view kTypes[10] = {"bool", "u8",  "i8",   "i16", "i32",
 RoutineFunction find_random_routine(const char* name) {
   const std::string_view text(name);
   if (text == "randperm") return permutation;
+  if (text == "random_places") return places;
+  if (text == "kept_elements") return kept_elements;
   const size_t cut = text.rfind('_');
   if (cut == std::string_view::npos) return nullptr;
   const std::string_view head = text.substr(0, cut), type = text.substr(cut + 1);

@@ -48,6 +48,9 @@
 // randperm                           out, generator          numel            (out: i64)
 // python                             any                     call, count, bytes of each buffer
 //     Calls the function of `set_python_routine` with the number of the call and memoryviews.
+// random_places                      out, generator          heads, rows, columns, step (out: i32)
+// kept_elements                      out, places             heads, rows, columns, step
+//                                      (out: bool)                              probability
 //
 // Scalars are doubles unless marked "(integers)". `generator` is a ("generator", slot) buffer;
 // `error` an ("error", message) buffer: int64 {flag, value, size, dimension}, see docs/design.md.

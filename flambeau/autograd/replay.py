@@ -158,6 +158,8 @@ def _draw(
         "generator": slot if generators is None else generators[slot],
         "shape": sizes.tuple(current.shape),
     }
+    if "draws" in changed:
+        changed["draws"] = sizes.tuple(current.attribute("draws"))
     operands = tuple(_present(values[x], x, sizes) for x in current.inputs)
     return node("random", operands, attributes(**changed), current.dtype, changed["shape"])
 

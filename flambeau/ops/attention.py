@@ -1,7 +1,8 @@
 """`linear` and scaled dot-product attention (Vaswani et al. 2017).
 
-Attention is one primitive (`prims/attention.py`), tiled, with memory linear in the sequence.
-With dropout it is written as its definition, so that the draws are PyTorch's.
+Attention is one primitive (`prims/attention.py`), tiled, with memory linear in the sequence. With
+dropout too: its draws are PyTorch's, and what is stored of them are places of the generator's
+stream, from which tiles draw again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ from flambeau.core.layout import same
 from flambeau.core.samples import T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
-from flambeau.ops.activation import softmax_value
 from flambeau.ops.common import shown, static_size
-from flambeau.ops.embedding import keep_mask
-from flambeau.prims.attention import attention, compute_dtype, masked_scores, repeat_heads
+from flambeau.prims.attention import attention
 from flambeau.prims.common import FLOATS, show
 
 
@@ -152,27 +151,6 @@ def _full_mask(mask: Node, lead: tuple[Size, ...], query: Node, key: Node) -> No
     return wide
 
 
-def _with_dropout(
-    operands: tuple[Node, Node, Node],
-    mask: Node | None,
-    factor: float,
-    causal: str,
-    dropout_p: float,
-    generator: int,
-) -> Node:
-    """The definition of attention, some of its weights dropped."""
-    query, key, value = (prims.cast(x, compute_dtype(x.dtype)) for x in operands)
-    key, value = (repeat_heads(x, query.shape[1]) for x in (key, value))
-    scores = masked_scores(query, key, mask, factor, causal)
-    weights = softmax_value(scores, scores.ndim - 1)
-    if mask is not None or causal == "lower":
-        any_kept = prims.reduce_dims("max", scores, (scores.ndim - 1,), True) > -math.inf
-        kept = prims.broadcast_to(any_kept, weights.shape)
-        weights = prims.where(kept, weights, prims.full_like(0, weights))
-    weights = weights * keep_mask(weights, dropout_p, generator)
-    return prims.cast(prims.matmul(weights, value), operands[0].dtype)
-
-
 def attend(
     query: Node,
     key: Node,
@@ -190,11 +168,17 @@ def attend(
     mask = None if attn_mask is None else _full_mask(attn_mask, lead, operands[0], operands[1])
     size = max(1, static_size(query.shape[-1]))
     factor = scale if scale is not None else 1.0 / math.sqrt(size)
-    if dropout_p > 0.0:
-        packed = (operands[0], operands[1], operands[2])
-        out = _with_dropout(packed, mask, factor, causal, dropout_p, generator)
-    else:
-        out = attention(operands[0], operands[1], operands[2], mask, factor, causal)
+    if dropout_p > 1.0:
+        raise _problem(
+            f"dropout probability has to be between 0 and 1, but got {dropout_p}", "0 drops nothing"
+        )
+    places, kept = None, 1.0 - dropout_p
+    if 0.0 < dropout_p < 1.0:
+        draws = (operands[0].shape[2], operands[1].shape[2])
+        places = prims.random_places(operands[0].shape[:2], draws, generator)
+    out = attention(operands[0], operands[1], operands[2], mask, factor, causal, places, kept)
+    if dropout_p == 1.0:
+        out = out * prims.zeros_like(out)
     return prims.reshape(out, (*lead, *out.shape[2:]))
 
 
@@ -227,6 +211,8 @@ def scaled_dot_product_attention(
 
     Args:
         attn_mask: bool (True keeps) or added to the scores; broadcast to `(*, L, S)`.
+        dropout_p: probability with which a weight is dropped, the others are divided by
+            1 - dropout_p; the draws follow the weights' `(*, L, S)` in logical order.
         is_causal: position i sees keys 0..i; excludes `attn_mask`.
         scale: 1 / sqrt(E) when None.
 

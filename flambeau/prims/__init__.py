@@ -122,7 +122,7 @@ from flambeau.prims.pointwise import (
     where,
     zeta,
 )
-from flambeau.prims.random import random
+from flambeau.prims.random import random, random_places
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, Primitive, bind
 from flambeau.prims.reduce import all_ as all
 from flambeau.prims.reduce import any_ as any
@@ -253,6 +253,7 @@ __all__ = [
     "put_nd",
     "qr",
     "random",
+    "random_places",
     "Read",
     "real",
     "reduce_dims",

@@ -6,8 +6,11 @@
                         0..i, "lower": 0..i + S - L). Results: "out" [B, H, L, V], and [B, H, L]:
                         "top", the largest score of a query, -inf where it sees nothing; "sum",
                         that of exp(score - top); "lse", top + log(sum), +inf where it sees nothing.
+                        With attribute kept, weights are dropped: each is kept with this probability
+                        and divided by it, the others are 0. The draws are [B, H, L, S]; the last
+                        operand is their places (`random_places`), nothing else is stored of them.
     attention_backward  operands grad [B, H, L, V], query, key, value, out, top, sum and, if any,
-                        mask; results "query", "key", "value": their gradients.
+                        mask and places; results "query", "key", "value": their gradients.
 
 A query that sees no key gives zeros. Half types compute in f32, and so do top, sum and lse. The
 matrix of weights is never stored: the backward computes it again from top and sum (Dao et al. 2022;
@@ -19,7 +22,7 @@ primitives and do store it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
@@ -28,6 +31,7 @@ from flambeau.ir.size import Size, floordiv, known_equal
 from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
 from flambeau.prims.create import full, full_like, iota, zeros_like
+from flambeau.prims.random import kept_elements, numpy_kept, sample_place
 from flambeau.prims.record import Primitive, bind, register
 from flambeau.prims.routine import matmul
 
@@ -70,19 +74,39 @@ def _check_operands(name: str, query: Node, key: Node, value: Node, mask: tuple[
             )
 
 
+def _split(operands: Sequence[Any], constants: Any) -> tuple[list[Any], list[Any]]:
+    """The operands without places, and the places if there are any."""
+    cut = len(operands) - ("kept" in constants)
+    return list(operands[:cut]), list(operands[cut:])
+
+
+def _check_places(name: str, places: list[Node], query: Node) -> None:
+    for x in places:
+        check_dtype(name, x, frozenset({"i32"}))
+        if x.ndim != 4 or not same_shape(x.shape[:2], query.shape[:2]):
+            raise ValueError(
+                f"[{name}] places {show(x.shape)} do not fit query {show(query.shape)}\n"
+                "hint: random_places of (B, H) matrices"
+            )
+
+
 def _infer_attention(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
-    check_count("attention", operands, max(3, min(4, len(operands))))
-    query, key, value, *mask = operands
+    rest, places = _split(operands, constants)
+    check_count("attention", tuple(rest), max(3, min(4, len(rest))))
+    query, key, value, *mask = rest
     _check_operands("attention", query, key, value, tuple(mask))
+    _check_places("attention", places, query)
     if constants["result"] != "out":
         return compute_dtype(query.dtype), query.shape[:3]
     return query.dtype, (*query.shape[:3], value.shape[3])
 
 
 def _infer_backward(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
-    check_count("attention_backward", operands, max(7, min(8, len(operands))))
-    grad, query, key, value, out, top, total, *mask = operands
+    rest, places = _split(operands, constants)
+    check_count("attention_backward", tuple(rest), max(7, min(8, len(rest))))
+    grad, query, key, value, out, top, total, *mask = rest
     _check_operands("attention_backward", query, key, value, tuple(mask))
+    _check_places("attention_backward", places, query)
     fits = same_shape(grad.shape, out.shape)
     fits = fits and all(same_shape(x.shape, query.shape[:3]) for x in (top, total))
     if not fits or not same_shape(out.shape, (*query.shape[:3], value.shape[3])):
@@ -149,8 +173,9 @@ class _Formula:
     """The matrices of one attention, in its compute dtype, and gradients by them."""
 
     def __init__(self, y: Node, operands: tuple[Node, ...], top: Node, total: Node) -> None:
-        query, key, value, *mask = operands
-        self.operands = operands
+        own, self.places = _split(operands, dict(y.attributes))
+        query, key, value, *mask = own
+        self.operands = tuple(own)
         self.dtype = compute_dtype(query.dtype)
         self.heads, self.kept = query.shape[1], key.shape[1]
         self.scale: float = y.attribute("scale")
@@ -166,6 +191,16 @@ class _Formula:
         self.scores = scores
         shifted = pointwise.exp(scores - _columns(base, scores))
         self.weights = shifted * _columns(factor, scores)
+        self.factors: Node | None = None
+        if self.places:
+            kept, draws = y.attribute("kept"), (query.shape[2], key.shape[2])
+            drawn = kept_elements(self.places[0], draws, kept)
+            ones = full_like(1.0 / kept, scores)
+            self.factors = pointwise.where(drawn, ones, zeros_like(scores))
+
+    def dropped(self, x: Node) -> Node:
+        """A matrix like the weights with dropout applied."""
+        return x if self.factors is None else x * self.factors
 
     def by_scores(self, g: Node) -> tuple[Node, Node]:
         """Gradients by query and (repeated) key, given that by the scores."""
@@ -183,7 +218,7 @@ class _Formula:
         if len(own) == 4:
             is_bool = own[3].dtype == "bool"
             found.append(None if is_bool else pointwise.cast(scores, own[3].dtype))
-        return found
+        return [*found, *(None for _ in self.places)]
 
 
 # ------------------------------------------------------------------------------------ derivatives
@@ -195,13 +230,14 @@ def _attention_rule(g: Node, y: Node, *operands: Node) -> Gradients:
     top, total = (
         bind("attention", *operands, **(constants | {"result": name})) for name in ("top", "sum")
     )
-    query, key, value, *mask = operands
+    rest, places = _split(operands, constants)
+    query, key, value, *mask = rest
     if result in ("top", "sum"):
         return _extremes(g, y, operands, top, total)
     if result == "lse":
         found = _by_rows(g, y, operands, top, total)
     else:
-        packed = (g, query, key, value, y, top, total, *mask)
+        packed = (g, query, key, value, y, top, total, *mask, *places)
         found = [
             bind("attention_backward", *packed, **(constants | {"result": name}))
             for name in RESULTS["attention_backward"]
@@ -211,7 +247,7 @@ def _attention_rule(g: Node, y: Node, *operands: Node) -> Gradients:
     elif mask:
         out = y if result == "out" else None
         found.append(_mask_gradient(g, y, operands, (out, top, total)))
-    return found
+    return [*found, *(None for _ in places)]
 
 
 def _extremes(
@@ -240,13 +276,14 @@ def _by_rows(
 ) -> list[Node | None]:
     """Gradients of query, key and value where that of a score is its weight times a factor of its
     row: those of attention to zeros whose results were minus the factors."""
-    query, key, value, *mask = operands
+    constants = dict(y.attributes)
+    query, key, value, *mask = _split(operands, constants)[0]
+    constants.pop("kept", None)  # of no meaning here: values are zeros
     column = (*query.shape[:3], 1)
     grad = full(1, column, query.dtype)
     zeros = full(0, (*value.shape[:3], 1), value.dtype)
     out = pointwise.cast(shape.reshape(-factor, column), query.dtype)
     packed = (grad, query, key, zeros, out, top, total, *mask)
-    constants = dict(y.attributes)
     found: list[Node | None] = [
         bind("attention_backward", *packed, **(constants | {"result": name}))
         for name in ("query", "key")
@@ -264,25 +301,26 @@ def _mask_gradient(
         found = formula.weights * _columns(g, formula.weights)
     else:
         g, out = (pointwise.cast(x, formula.dtype) for x in (g, out))
-        change = matmul(g, _turned(formula.value))
+        change = formula.dropped(matmul(g, _turned(formula.value)))
         found = formula.weights * (change - _columns(_row_sums(g * out), change))
     return pointwise.cast(found, operands[3].dtype)
 
 
 def _backward_rule(g: Node, y: Node, *operands: Node) -> Gradients:
-    """dS = P (dP - D), dP = grad V^T, D = rowsum(grad out); then by P = exp(S - top) / sum."""
-    grad, query, key, value, out, top, total, *mask = operands
-    formula = _Formula(y, (query, key, value, *mask), top, total)
+    """dS = P (M dP - D), dP = grad V^T, D = rowsum(grad out), M the factors of dropout; then by
+    P = exp(S - top) / sum."""
+    grad, query, key, value, out, top, total, *rest = operands
+    formula = _Formula(y, (query, key, value, *rest), top, total)
     dtype, weights = formula.dtype, formula.weights
     g, outer, out_wide = (pointwise.cast(x, dtype) for x in (g, grad, out))
-    change = matmul(outer, _turned(formula.value))
+    change = formula.dropped(matmul(outer, _turned(formula.value)))
     change = change - _columns(_row_sums(outer * out_wide), change)
     by_scores = weights * change
     of_query = of_key = of_grad = None
     if y.attribute("result") == "value":
         wide = repeat_heads(g, formula.heads)
-        by_weights = matmul(outer, _turned(wide))
-        of_grad = matmul(weights, wide)
+        by_weights = formula.dropped(matmul(outer, _turned(wide)))
+        of_grad = matmul(formula.dropped(weights), wide)
         return _second(formula, operands, by_weights, (None, None, of_grad, None, None))
     if y.attribute("result") == "query":
         scaled = g * formula.scale
@@ -294,8 +332,9 @@ def _backward_rule(g: Node, y: Node, *operands: Node) -> Gradients:
         of_query = matmul(by_scores, scaled)
     by_dot = by_change * weights
     rows = _columns(_row_sums(by_dot), outer)
-    of_grad = matmul(by_dot, formula.value) - rows * out_wide
-    of_value = matmul(_turned(by_dot), outer)
+    by_drop = formula.dropped(by_dot)
+    of_grad = matmul(by_drop, formula.value) - rows * out_wide
+    of_value = matmul(_turned(by_drop), outer)
     known = (of_query, of_key, of_grad, of_value, -(rows * outer))
     return _second(formula, operands, by_change * change, known)
 
@@ -332,7 +371,7 @@ def _numpy_parts(arrays: list[Any], constants: dict[str, Any]) -> tuple[Any, Any
     """Scores, and query, key and value with as many heads."""
     import numpy
 
-    query, key, value, *mask = arrays
+    query, key, value, *mask = _split(arrays, constants)[0]
     key, value = (numpy.repeat(x, query.shape[1] // x.shape[1], axis=1) for x in (key, value))
     scores = query @ key.swapaxes(2, 3) * constants["scale"]
     length, seen = scores.shape[2:]
@@ -343,6 +382,15 @@ def _numpy_parts(arrays: list[Any], constants: dict[str, Any]) -> tuple[Any, Any
     elif mask:
         scores = scores + mask[0]
     return numpy.where(kept, scores, -numpy.inf), query, key, value
+
+
+def _numpy_factors(arrays: list[Any], constants: dict[str, Any], scores: Any) -> Any:
+    """What dropout multiplies weights by."""
+    places = _split(arrays, constants)[1]
+    if not places:
+        return 1.0
+    kept = constants["kept"]
+    return numpy_kept(places[0], scores.shape[2:], kept) / kept
 
 
 def _numpy_attention(arrays: list[Any], constants: dict[str, Any]) -> Any:
@@ -356,21 +404,23 @@ def _numpy_attention(arrays: list[Any], constants: dict[str, Any]) -> Any:
         with numpy.errstate(divide="ignore"):
             lse = numpy.where(sums == 0, numpy.inf, top + numpy.log(sums))
         return {"top": top, "sum": sums, "lse": lse}[constants["result"]][..., 0]
-    return weights / numpy.where(sums == 0, 1, sums) @ value
+    factors = _numpy_factors(arrays, constants, scores)
+    return weights * factors / numpy.where(sums == 0, 1, sums) @ value
 
 
 def _numpy_backward(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
-    grad, query, key, value, out, top, total, *mask = arrays
+    grad, query, key, value, out, top, total, *rest = arrays
     kept = key.shape[1]
-    scores, query, key, value = _numpy_parts([query, key, value, *mask], constants)
+    scores, query, key, value = _numpy_parts([query, key, value, *rest], constants)
+    factors = _numpy_factors(rest, constants, scores)
     weights = numpy.exp(scores - top[..., None]) / total[..., None]
-    change = grad @ value.swapaxes(2, 3) - (grad * out).sum(axis=3, keepdims=True)
+    change = factors * (grad @ value.swapaxes(2, 3)) - (grad * out).sum(axis=3, keepdims=True)
     by_scores = weights * change * constants["scale"]
     if constants["result"] == "query":
         return by_scores @ key
-    pairs = {"key": (by_scores, query), "value": (weights, grad)}
+    pairs = {"key": (by_scores, query), "value": (weights * factors, grad)}
     left, right = pairs[constants["result"]]
     found = left.swapaxes(2, 3) @ right
     return found.reshape(found.shape[0], kept, -1, *found.shape[2:]).sum(axis=2)
@@ -405,13 +455,17 @@ def _attention_samples() -> Samples:
             ([query, *shared, kept], "none"),
         ):
             yield operands, {"scale": 0.8, "causal": causal, "result": result}
+    places = [[[sample_place(0, 613)], [sample_place(1, 0)]]]  # the first one needs new words
+    dropped = {"scale": 0.8, "causal": "upper", "kept": 0.6, "result": "out"}
+    yield [query, key, value, mask, places], dropped
 
 
 def _backward_samples() -> Samples:
     grad, out = _numbers(1, 2, 3, 3, seed=4.1), _numbers(1, 2, 3, 3, seed=0.2)
     top = [[[1.2, 1.5, 0.9], [1.4, 1.0, 1.3]]]
     total = [[[1.5, 2.5, 1.1], [1.7, 1.2, 3.1]]]
-    for operands, constants in list(_attention_samples())[:5]:
+    samples = list(_attention_samples())
+    for operands, constants in (*samples[:5], samples[-1]):
         query, key, value, *mask = operands
         for result in RESULTS["attention_backward"]:
             yield [grad, query, key, value, out, top, total, *mask], constants | {"result": result}
@@ -442,10 +496,13 @@ def attention(
     mask: Node | None = None,
     scale: float = 1.0,
     causal: str = "none",
+    places: Node | None = None,
+    kept: float = 1.0,
 ) -> Node:
     """softmax(query key^T * scale + mask) value; see the module's page for the operands."""
-    operands = (query, key, value) if mask is None else (query, key, value, mask)
-    return bind("attention", *operands, scale=scale, causal=causal, result="out")
+    operands = [x for x in (query, key, value, mask, places) if x is not None]
+    dropout = {} if places is None else {"kept": kept}
+    return bind("attention", *operands, scale=scale, causal=causal, result="out", **dropout)
 
 
 def lse(query: Node, key: Node, scale: float = 1.0) -> Node:

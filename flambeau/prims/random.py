@@ -14,16 +14,21 @@ Distributions and their operands (f64 scalars unless said otherwise):
     any_integer  -                        permutation  -  (i64, one dimension)
     poisson      rates: f64 of the shape  standard_gamma   shapes: f64 of the shape
     normal_sequential  mean, std: the stream of a tensor that is not dense, see docs/random.md
+    places       -  (i32; attribute draws: sizes R, C): where the stream stands before every
+                    `PLACE_ROWS` rows of matrices [*, R, C] of bernoulli draws, which
+                    `kept_elements` repeats; its shape is [*, ceil(R / PLACE_ROWS), PLACE_WORDS]
 """
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau.ir.environment import next_sequence, same_shape
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
+from flambeau.ir.size import Size, ceildiv
 from flambeau.prims.common import COMPLEX, FLOATS, Type, check_count, show
 from flambeau.prims.create import full
 from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
@@ -44,7 +49,10 @@ PARAMETERS = {
     "standard_gamma": 1,
     "normal_sequential": 2,
     "permutation": 0,
+    "places": 0,
 }
+PLACE_ROWS = 64  # of a matrix of draws, from one saved place of the stream to the next one
+PLACE_WORDS = 640  # of a place: Generator::kPlaceWords in native/random.h
 CONTINUOUS = frozenset(
     {"uniform", "normal", "normal_sequential", "exponential", "cauchy", "log_normal"}
     | {"poisson", "standard_gamma"}
@@ -71,6 +79,8 @@ def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
                 f"[random] a parameter of {distribution} is {x!r}\n"
                 f"hint: it takes {'/'.join(sorted(allowed))}{show(wanted)}"
             )
+    if distribution == "places" and (dtype != "i32" or "draws" not in constants):
+        raise TypeError("[random] places are int32 numbers\nhint: prims.random_places")
     if distribution == "permutation" and len(shape) != 1:
         raise ValueError(f"[random] permutation of {show(shape)}\nhint: one dimension only")
     return dtype, shape
@@ -84,6 +94,8 @@ def _reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
     shape, distribution = constants["shape"], constants["distribution"]
     if distribution == "permutation":
         return generator.permutation(shape[0])
+    if distribution == "places":
+        return numpy_places(generator.bit_generator.random_raw(1)[0], constants)
     if distribution == "any_integer":
         return generator.integers(0, 100, shape)
     if distribution.startswith("bernoulli"):
@@ -99,11 +111,51 @@ def _reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
     return draw(*arrays, size=shape)
 
 
+def numpy_places(seed: Any, constants: dict[str, Any]) -> Any:
+    """Places of a stream that starts with a seed."""
+    import numpy
+
+    bits = numpy.random.MT19937()
+    bits._legacy_seeding(int(seed) & 0xFFFFFFFF)
+    *heads, blocks, words = constants["shape"]
+    rows, columns = constants["draws"]
+    found = numpy.zeros((math.prod(heads), blocks, words), "u4")
+    for place in found:
+        for block in range(blocks):
+            state = bits.state["state"]
+            place[block, :624] = state["key"]
+            place[block, 624:626] = state["pos"], 624 - state["pos"]
+            bits.random_raw(2 * columns * min(PLACE_ROWS, rows - block * PLACE_ROWS), False)
+    return found.view("i4").reshape(constants["shape"])
+
+
+def numpy_kept(places: Any, draws: tuple[int, int], kept: float) -> Any:
+    """The reference of `kept_elements`: draws of NumPy's generator."""
+    import numpy
+
+    rows, columns = draws
+    found = numpy.zeros((*places.shape[:-2], rows, columns), bool)
+    for head in numpy.ndindex(*places.shape[:-2]):
+        for block, place in enumerate(places[head].view("u4")):
+            bits = numpy.random.MT19937()
+            state: Any = {"key": place[:624].copy(), "pos": 624 - int(place[625])}
+            bits.state = {"bit_generator": "MT19937", "state": state}
+            first = block * PLACE_ROWS
+            count = min(PLACE_ROWS, rows - first)
+            words = bits.random_raw(2 * count * columns).reshape(count, columns, 2)
+            high, low = words[..., 0] & 0x1FFFFF, words[..., 1]
+            units = (high * 2**32 + low) * 2.0**-53
+            found[(*head, slice(first, first + count))] = units < kept
+    return found
+
+
 def _samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
     common = {"shape": (2, 3), "sequence": 0, "generator": 0}
     yield [0.0, 1.0], {"distribution": "uniform", "dtype": "f32", **common}
     yield [0.3], {"distribution": "bernoulli", "dtype": "bool", **common}
     yield [2, 7], {"distribution": "integers", "dtype": "i64", **common}
+    places = {"distribution": "places", "dtype": "i32", "draws": (70, 9)}
+    yield [], {**places, **common, "shape": (1, 2, PLACE_WORDS)}
 
 
 register(
@@ -118,6 +170,62 @@ register(
         samples=_samples,
     )
 )
+
+
+def sample_place(seed: int, following: int) -> array[int]:
+    """Some place of a stream, as int32: its next word is number `following`."""
+    words = [(1812433253 * i + 12345) % 2**31 for i in range(seed, seed + 624)]
+    rest = [0] * (PLACE_WORDS - 626)
+    return array("i", [*words, following, 624 - following, *rest])
+
+
+def _infer_kept(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("kept_elements", operands, 1)
+    [places] = operands
+    if places.dtype != "i32" or not places.ndim >= 2:
+        raise TypeError(f"[kept_elements] {places!r} are no places\nhint: prims.random_places")
+    return "bool", (*places.shape[:-2], *constants["draws"])
+
+
+def _kept_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    places = [sample_place(0, 600), sample_place(1, 5)]
+    yield [[places]], {"draws": (66, 5), "kept": 0.7}
+
+
+register(
+    Primitive(
+        "kept_elements",
+        "routine",
+        _infer_kept,
+        NOT_DIFFERENTIABLE,
+        spelling="kept_elements",
+        cost=8,
+        reference=lambda arrays, constants: numpy_kept(
+            arrays[0], constants["draws"], constants["kept"]
+        ),
+        samples=_kept_samples,
+    )
+)
+
+
+def kept_elements(places: Node, draws: tuple[Size, Size], kept: float) -> Node:
+    """Bernoulli draws with probability `kept` (bool [*, R, C]), again, from places (of `random`):
+    the numbers that `random("bernoulli", ..)` would have drawn instead."""
+    return bind("kept_elements", places, draws=draws, kept=kept)
+
+
+def random_places(heads: Sequence[Size], draws: tuple[Size, Size], generator: int) -> Node:
+    """Draws matrices [*heads, R, C] with bernoulli's words; only places are kept of them."""
+    shape = (*heads, ceildiv(draws[0], PLACE_ROWS), PLACE_WORDS)
+    return bind(
+        "random",
+        distribution="places",
+        shape=shape,
+        dtype="i32",
+        draws=draws,
+        generator=generator,
+        sequence=next_sequence(),
+    )
 
 
 def random(

@@ -8,7 +8,7 @@ from flambeau.prims import NOT_DIFFERENTIABLE, PRIMITIVES
 from flambeau.prims.common import DIFFERENTIABLE
 from tests.prims.graph_interpreter import NUMPY, run_nodes
 
-IR_NAME = {"bool": "bool", "int64": "i64", "float64": "f64", "complex128": "c128"}
+IR_NAME = dict(bool="bool", int32="i32", int64="i64", float64="f64", complex128="c128")
 CASES = [
     pytest.param(name, k, id=f"{name}-{k}")
     for name, record in PRIMITIVES.items()

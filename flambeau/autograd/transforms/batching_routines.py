@@ -115,4 +115,5 @@ ROUTINES: dict[str, Rule] = {
     "convolution_weight": _convolution_weight,
     "attention": _attention,
     "attention_backward": _attention,
+    "kept_elements": lambda b: b.same(*b.all()),
 }

@@ -132,19 +132,23 @@ class Attention:
         mask: dtype of the mask, or "".
         micro: the micro-kernels.
         tiles: of queries that share a packed block of keys.
+        dropout: rows from one place of the stream of draws to the next; 0: no weights are dropped.
     """
 
     stored: str
     mask: str
     micro: Micro
     tiles: int = TILES
+    dropout: int = 0
 
     @staticmethod
     def of(kernel: Kernel, target: Target) -> Attention:
         """The text of a kernel's settings."""
         stored, mask = kernel.setting("dtype"), kernel.setting("mask")
         tiles = dict(kernel.settings).get("tiles", TILES)
-        return Attention(stored, mask, Micro.of(compute_kind(stored), target), int(tiles))
+        dropout = int(dict(kernel.settings).get("dropout", 0))
+        micro = Micro.of(compute_kind(stored), target)
+        return Attention(stored, mask, micro, int(tiles), dropout)
 
     @property
     def kind(self) -> str:

@@ -7,12 +7,20 @@ tiles of these rows.
 Sizes: 0 batch, 1 heads of the keys, 2 heads of the query for each of them, 3 queries, 4 keys, 5 and
 6 sizes of a query and of a value, 7 how many keys more than its number a query sees, 8 whether top
 (1), sum (2) and lse (4) are wanted, then strides (batch, head, row, element) of query 9, key 13,
-value 17, out 21, mask 25.
+value 17, out 21, mask 25. With dropout places are the last parameter, their strides the last sizes,
+and there are two more scalars, see `_with_dropout`.
 """
 
 from __future__ import annotations
 
 from flambeau.compiler.codegen.c_attention import Attention
+from flambeau.compiler.codegen.c_attention_dropout import (
+    BITS,
+    drop,
+    replaced,
+    stream,
+    with_scalars,
+)
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
 
@@ -212,15 +220,44 @@ def print_template(kernel: Kernel, target: Target) -> str:
     test = "  if (!fb_kernel_biases(p[3], n + 25, n, w, row, key, count, bias)) return;\n"
     chunk = _CHUNK.replace("LAYOUT", _LAYOUT).replace("MASKED", test if masked else "")
     chunk = chunk.replace("BIAS", "bias" if masked else "0")
+    queries = made.queries()
+    if made.dropout:
+        queries, tile, chunk = _with_dropout(made, queries, tile, chunk)
     parts = [
         made.packing(),
         made.scores(),
         made.hide(),
         made.softmax(),
         made.rows(),
-        made.queries(),
+        queries,
         made.masks(),
         made.fill(tile),
         made.fill(chunk),
     ]
     return "".join(parts)
+
+
+def _with_dropout(made: Attention, queries: str, tile: str, chunk: str) -> tuple[str, str, str]:
+    """The texts of a kernel that drops weights after their sum is known. Its scalars are the scale,
+    what kept weights are multiplied by, and the limit of the 53 bits of a draw."""
+    masked = bool(made.mask)
+    queries = made.fill(with_scalars(queries)) + stream(made) + drop(made)
+    tile = replaced(tile, ("fb_splat_<V>(0), 1 / sum)", "fb_splat_<V>(0), w->inverse / sum)"))
+    draw = f"""\
+  <I1> *bits = (<I1> *)(tiles + <TILES> * tile_size);
+  fb_kernel_draw((const int *)p[{7 + masked}], n + {25 + 4 * masked}, n, w, bits, <TILES> * <C>);
+"""
+    later = "const <M> *from_k = "
+    chunk = replaced(
+        chunk,
+        ("<T> *chain, <T> *tile) {", "<T> *chain, <T> *tile, const <I1> *bits) {"),
+        (
+            "fb_kernel_softmax(count, s, state);\n",
+            "fb_kernel_softmax(count, s, state);\n"
+            "  fb_kernel_drop(count, bits, <TILES> * <C>, s);\n",
+        ),
+        (f"  {later}", f"{draw}  {later}"),
+        ("chain, tile);", f"chain, tile, bits + (key / {BITS} * <TILES> + t) * <C>);"),
+        ("both % n[1], 0 };", "both % n[1], 0, (long long)x[2].d, (<T>)x[1].d };"),
+    )
+    return queries, tile, chunk

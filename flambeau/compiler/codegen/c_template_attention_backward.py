@@ -9,17 +9,27 @@ query's gradient adds blocks of `KEYS` keys, those of a key and a value blocks o
 
 Sizes: 0 to 7 as in `c_template_attention`, 8 the mode, 9 to 11 which gradients are wanted, then
 strides (batch, head, row, element) of grad 12, query 16, key 20, value 24, out 28, the gradients
-32, 36 and 40, mask 44.
+32, 36 and 40, mask 44. With dropout see `_with_dropout`.
 """
 
 from __future__ import annotations
 
 from flambeau.compiler.codegen.c_attention import Attention
+from flambeau.compiler.codegen.c_attention_dropout import (
+    BITS,
+    BITS_LOADED,
+    KEPT,
+    filled,
+    replaced,
+    stream,
+    with_scalars,
+)
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
 
 ROWS = 64  # queries of a block: part of the semantics
 DEPTH = 32  # queries of a chain of FMAs: part of the semantics
+DRAWN = 512  # queries whose bits of dropout are drawn at once
 
 # The queries of a block, packed: see `elements` in `schedule/attention.py`.
 _LAYOUT = """\
@@ -259,13 +269,98 @@ def print_template(kernel: Kernel, target: Target) -> str:
     chunk = chunk.replace("BIAS", "bias" if masked else "0")
     for number, name in enumerate(("BY_QUERY", "BY_KEY", "BY_VALUE")):
         chunk = chunk.replace(name, str(7 + masked + number))
+    both = made.queries()
+    if made.dropout:
+        both, changes, chunk = _with_dropout(made, both, chunk)
     parts = [
         made.packing(),
         made.scores(),
         made.hide(),
         made.rows(),
-        made.queries(),
+        both,
         made.masks(),
         *(made.fill(text) for text in (queries, changes, chunk)),
     ]
     return "".join(parts).replace("<ROWS>", str(ROWS)).replace("<DEPTH>", str(DEPTH))
+
+
+_DROPPED = """\
+/* The same with dropout: weights in place of scores are those that are kept, not divided yet. */
+static void fb_kernel_changes(long long count, const <T> *state, <T> *s, <T> *change,
+    const <I1> *bits, <T> inverse) {
+LOADED  for (long long j = 0; j < count; j += BITS, bits += <DRAWN>) {
+    const long long last = count - j < BITS ? count : j + BITS;
+LOADBITS    for (long long k = j; k < last; ++k) {
+EACH    }
+  }
+}
+"""
+
+_EACH_DROPPED = """\
+      const <V> e<w> = fb_exp_<V>(*(const <V> *)(s + k * <C> + <at>) - top<w>) * part<w>;
+      const <I> kept<w> = KEPT;
+      *(<V> *)(s + k * <C> + <at>) = (<V>)((<I>)e<w> & kept<w>);
+      { <V> *t = (<V> *)(change + k * <C> + <at>);
+        *t = e<w> * ((<V>)((<I>)*t & kept<w>) * inverse - dot<w>); }
+"""
+
+_HEADS = """\
+  const long long rows = n[2] * n[3];
+  for (long long c = begin; c < end; ++c) {
+    long long first = 0;
+    do {
+      const long long last = first + <DRAWN> < rows ? first + <DRAWN> : rows;
+      fb_kernel_work w = { first, last, c / n[1], c % n[1], 0, (long long)x[2].d, (<T>)x[1].d };
+      fb_kernel_chunk(p, n, (<T>)x[0].d, &w, 0, n[4], (<T> *)scratch);
+      first += <DRAWN>;
+    } while (first < rows);
+  }
+}
+"""
+
+
+def _with_dropout(made: Attention, queries: str, chunk: str) -> tuple[str, str, str]:
+    """The texts of a kernel that drops weights. A chunk is a head; the mode is always 0. It goes
+    over its queries in parts, whose bits are drawn first, so the gradients of all its keys wait in
+    scratch. Places are the last parameter, their strides the last sizes; the scalars are those of
+    the forward kernel."""
+    masked = bool(made.mask)
+    queries = made.fill(with_scalars(queries)) + stream(made)
+    changes = _DROPPED.replace("LOADED", made.per_vector(_LOADED))
+    changes = changes.replace("LOADBITS", made.per_vector(BITS_LOADED))
+    changes = changes.replace("EACH", made.per_vector(_EACH_DROPPED.replace("KEPT", KEPT)))
+    places, strides = 10 + masked, 44 + 4 * masked
+    draw = f"""\
+  const long long keys_size = (size + width + 2 * <R>) * <KEYS>;
+  <T> *by_keys = by_query + <DRAWN> * size;
+  <I1> *bits = (<I1> *)(by_keys + (n[4] + <KEYS> - 1) / <KEYS> * keys_size);
+  fb_kernel_draw((const int *)p[{places}], n + {strides}, n, w, bits, <DRAWN>);
+"""
+    start = chunk.index("  const long long rows = n[2] * n[3], mode")
+    zeros = "for (long long i = 0; i < {} * <KEYS>; ++i) by_{}[i] = 0;"
+    pairs = [
+        (zeros.format(size, name), zeros.format(size, name).replace("; i <", "; !w->first && i <"))
+        for size, name in (("size", "key"), ("width", "value"))
+    ]
+    pairs += [
+        (
+            f"if (of_{name}) fb_kernel_give",
+            f"if (of_{name} && w->last == n[2] * n[3]) fb_kernel_give",
+        )
+        for name in ("key", "value")
+    ]
+    wide = "    const long long wide = (packed + <C> - 1) / <C> * <C>;\n"
+    split = "    by_key = by_keys + key / <KEYS> * keys_size;\n"
+    split += "    by_value = by_key + (size + <R>) * <KEYS>;\n"
+    at = f"bits + key / {BITS} * <DRAWN> + row - w->first + r, w->inverse"
+    last = "<T> *by_query = spare + (size + width) * <KEYS>;\n"
+    chunk = replaced(
+        chunk[:start] + _HEADS,
+        *pairs,
+        (last, last + draw),
+        (wide, wide + split),
+        ("width * <C>, s, change);", f"width * <C>, s, change, {at});"),
+        ("give(packed, width, 1,", "give(packed, width, w->inverse,"),
+    )
+    changes, chunk = (x.replace("<DRAWN>", str(DRAWN)) for x in (changes, chunk))
+    return queries, filled(made, changes), chunk

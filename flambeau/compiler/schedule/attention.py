@@ -6,12 +6,15 @@ What may be chosen without a change of bits, by autotuning too, are the `Blockin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from flambeau.compiler import machine, targets
 from flambeau.compiler.codegen.c_attention import KEYS, SEGMENT, TILES, compute_kind
+from flambeau.compiler.codegen.c_attention_dropout import BITS
 from flambeau.compiler.codegen.c_micro import Micro
-from flambeau.compiler.codegen.c_template_attention_backward import ROWS
+from flambeau.compiler.codegen.c_template_attention_backward import DRAWN, ROWS
 from flambeau.compiler.codegen.c_template_attention_decode import high
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.views import Shape
@@ -19,6 +22,7 @@ from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub
 from flambeau.prims.attention import RESULTS
+from flambeau.prims.random import PLACE_ROWS
 
 MOST_CORES = 16  # as many heads are worked on one by one however many cores there are
 
@@ -62,16 +66,25 @@ class _Problem:
 
     def __init__(self, value: Node, first: int) -> None:
         shapes: tuple[Shape, ...] = value.attribute("shapes")
-        query, key, given = shapes[first : first + 3]
+        query, key, values = shapes[first : first + 3]
         self.batch, self.heads, self.length, self.size = query
-        self.kept, self.keys, self.width = key[1], key[2], given[3]
+        self.kept, self.keys, self.width = key[1], key[2], values[3]
         self.groups = floordiv(self.heads, maximum(self.kept, 1))
         self.dtype = value.inputs[first].dtype
         self.kind = compute_kind(self.dtype)
-        self.mask = value.inputs[-1].dtype if len(value.inputs) in (4, 8) else ""
+        given: dict[str, Any] = dict(value.attributes)
+        self.share: float | None = given.get("kept")  # with dropout
+        self.operands = len(value.inputs) - self.dropout
+        masked = self.operands in (4, 8)
+        self.mask = value.inputs[self.operands - 1].dtype if masked else ""
         self.micro = Micro.of(self.kind, targets.current())
         offsets = {"none": self.keys, "upper": 0, "lower": sub(self.keys, self.length)}
         self.offset: Size = offsets[value.attribute("causal")]
+
+    @property
+    def dropout(self) -> bool:
+        """Whether weights are dropped."""
+        return self.share is not None
 
     @property
     def sizes(self) -> list[Size]:
@@ -90,18 +103,23 @@ class _Problem:
     ) -> None:
         """Adds the kernel of a template, and estimates: so many pairs of products."""
         settings: tuple[tuple[str, Setting], ...] = (("dtype", self.dtype), ("mask", self.mask))
+        settings = settings if tiles == TILES else (*settings, ("tiles", tiles))
+        call.scalars = [("constant", float(value.attribute("scale")), True)]
+        if self.share is not None:
+            settings = (*settings, ("dropout", PLACE_ROWS))
+            numbers = (1.0 / self.share, float(math.ceil(self.share * 2**53)))
+            call.scalars += [("constant", number, True) for number in numbers]
         call.kernel = Kernel(
             "template",
             tuple(parameters),
             len(call.sizes),
-            ("f64",),
+            ("f64",) * len(call.scalars),
             (),
             1,
             (),
             template=template,
-            settings=settings if tiles == TILES else (*settings, ("tiles", tiles)),
+            settings=tuple(sorted(settings)),
         )
-        call.scalars = [("constant", float(value.attribute("scale")), True)]
         pairs = prod((self.batch, self.heads, self.length, self.keys))
         call.flops = mul(pairs, 2 * products * (self.size + self.width))
         call.work = floordiv(call.flops, FLOPS_PER_NANOSECOND)
@@ -140,6 +158,8 @@ def attention(values: list[Node], reads: Reads, choice: str = "default") -> list
     `choice` names one of `FORWARD`."""
     problem, blocking = _Problem(values[0], 0), FORWARD[choice]
     rows = mul(problem.groups, problem.length)
+    if problem.dropout:
+        return [_many(values, problem, reads, blocking.tiles)]
     few: Size = 0
     if blocking.segments:
         few = minimum(1, floordiv(problem.micro.rows, maximum(rows, 1)))
@@ -149,16 +169,22 @@ def attention(values: list[Node], reads: Reads, choice: str = "default") -> list
     return [call for call in calls if call.chunks != 0] or calls[:1]
 
 
+def _places(call: RoutineCall, value: Node, problem: _Problem, reads: Reads) -> list[Shape]:
+    """Adds the places of the draws behind all other parameters."""
+    return [_operand(call, value, i, reads) for i in range(problem.operands, len(value.inputs))]
+
+
 def _many(values: list[Node], problem: _Problem, reads: Reads, tiles: int) -> RoutineCall:
     value = values[0]
     call = RoutineCall(f"attention_{problem.dtype}")
-    strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
+    strides = [_operand(call, value, i, reads) for i in range(problem.operands)]
     out, wanted = _results(call, values, reads)
     call.sizes = [*problem.sizes, wanted]
-    for shape in (*strides[:3], out, *strides[3:]):
+    for shape in (*strides[:3], out, *strides[3:], *_places(call, value, problem, reads)):
         call.sizes.extend(shape)
-    parameters = [(x.dtype, "r") for x in value.inputs]
+    parameters = [(x.dtype, "r") for x in value.inputs[: problem.operands]]
     parameters += [(problem.dtype, "w"), *[(problem.kind, "w")] * 3]
+    parameters += [("i32", "r")] * problem.dropout
     problem.finish(call, "attention", parameters, value, tiles=tiles)
     rows = mul(problem.groups, problem.length)
     blocks = ceildiv(rows, tiles * problem.micro.columns)
@@ -224,6 +250,7 @@ def attention_backward(
     whole = minimum(1, floordiv(heads, min(machine.current().cores, MOST_CORES)))
     forced = BACKWARD[choice].whole
     whole = whole if forced is None else int(forced)
+    whole = 1 if problem.dropout else whole
     rows = mul(problem.groups, problem.length)
     apart = mul(sub(1, whole), heads)
     chunks = (
@@ -232,12 +259,14 @@ def attention_backward(
         mul(apart, ceildiv(problem.keys, KEYS)),
     )
     wanted = {v.attribute("result") for v in values}
-    calls = []
-    for mode, count in enumerate(chunks):
+    calls: list[RoutineCall] = []
+    for mode, count in enumerate(chunks[:1] if problem.dropout else chunks):
         call = _backward(values, problem, mode, reads)
         needed = (wanted, wanted & {"query"}, wanted - {"query"})[mode]
         call.chunks = count if needed else 0
         call.scratch = _backward_scratch(problem, rows if mode == 0 else ROWS)
+        if problem.dropout:
+            call.scratch = _dropout_scratch(problem)
         calls.append(call)
     return calls
 
@@ -245,12 +274,14 @@ def attention_backward(
 def _backward(values: list[Node], problem: _Problem, mode: int, reads: Reads) -> RoutineCall:
     value = values[0]
     call = RoutineCall(f"attention_backward_{problem.dtype}")
-    strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
+    strides = [_operand(call, value, i, reads) for i in range(problem.operands)]
     found = [_result(call, values, name, reads) for name in RESULTS["attention_backward"]]
     call.sizes = [*problem.sizes, mode, *(int(wanted) for wanted, _ in found)]
-    for shape in (*strides[:5], *(places for _, places in found), *strides[7:]):
+    drawn = _places(call, value, problem, reads)
+    for shape in (*strides[:5], *(places for _, places in found), *strides[7:], *drawn):
         call.sizes.extend(shape)
-    parameters = [(x.dtype, "r") for x in value.inputs] + [(problem.dtype, "w")] * 3
+    parameters = [(x.dtype, "r") for x in value.inputs[: problem.operands]]
+    parameters += [(problem.dtype, "w")] * 3 + [("i32", "r")] * problem.dropout
     problem.finish(call, "attention_backward", parameters, value, products=3)
     return call
 
@@ -267,6 +298,13 @@ def _backward_scratch(problem: _Problem, rows: Size) -> Size:
     return mul(elements, ITEM_SIZE[problem.kind])
 
 
+def _dropout_scratch(problem: _Problem) -> Size:
+    """The same with dropout: bits of some queries, and gradients of all keys of a head."""
+    sums = (problem.size + problem.width + 2 * problem.micro.rows) * KEYS
+    elements = mul(ceildiv(problem.keys, KEYS), sums) + mul(ceildiv(problem.keys, BITS), DRAWN)
+    return _backward_scratch(problem, DRAWN) + mul(elements, ITEM_SIZE[problem.kind])
+
+
 def _scratch(problem: _Problem, tiles: int) -> Size:
     """Bytes of the layout in `c_template_attention`."""
     rows, columns = problem.micro.rows, problem.micro.columns
@@ -274,6 +312,8 @@ def _scratch(problem: _Problem, tiles: int) -> Size:
     elements = (size + width + 2 * rows) * KEYS + (size + width) * rows
     elements = elements + (2 * KEYS + 2 * rows) * columns + width * columns
     elements = elements + (size + 2 * width + 8) * (tiles * columns)
+    if problem.dropout:
+        elements = elements + mul(ceildiv(problem.keys, BITS), tiles * columns)
     return mul(elements, ITEM_SIZE[problem.kind])
 
 

@@ -31,7 +31,7 @@ from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import mul, prod
 from flambeau.prims.linear_algebra import RESULTS
-from flambeau.prims.random import EACH, INTEGERS
+from flambeau.prims.random import EACH, INTEGERS, PLACE_ROWS
 from flambeau.prims.record import PRIMITIVES
 
 
@@ -211,9 +211,28 @@ _DISTRIBUTIONS = {
 }
 
 
+def _places(values: list[Node], reads: Reads) -> RoutineCall:
+    """Draws of which only places are kept, or (`kept_elements`) draws from such places."""
+    value = values[0]
+    again = value.op == "kept_elements"
+    call = RoutineCall("kept_elements" if again else "random_places")
+    _result(call, value, reads)
+    if again:
+        _operand(call, value, 0, reads, 0)
+        call.scalars = [("constant", float(value.attribute("kept")), True)]
+    else:
+        call.add(("generator", value.attribute("generator")))
+    draws = value.attribute("draws")
+    call.sizes = [count(value.shape[:-2]), *draws, PLACE_ROWS]
+    call.work = mul(count(value.shape[:-2]), prod(draws))
+    return call
+
+
 def _random(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
     distribution = value.attribute("distribution")
+    if distribution == "places":
+        return _places(values, reads)
     if distribution == "bernoulli_each":
         call = RoutineCall(f"random_bernoulli_from_{value.inputs[0].dtype}_{value.dtype}")
     elif distribution in _DISTRIBUTIONS:
@@ -259,6 +278,7 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "put_nd": _put,
     "take_add": _put,
     "random": _random,
+    "kept_elements": _places,
     "searchsorted": _searchsorted,
     "fft": _fft,
     **dict.fromkeys(("solve", "triangular_solve", *RESULTS), _linear_algebra),
