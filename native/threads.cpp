@@ -198,8 +198,7 @@ struct Scratch {
     const bool paged = wanted >= kPagedScratch;
     const int64_t step = paged ? kHugePage : 4096;
     const int64_t rounded = (wanted + step - 1) / step * step;
-    block = paged ? map_huge_pages(rounded)
-                  : std::aligned_alloc(64, static_cast<size_t>(rounded));
+    block = paged ? map_huge_pages(rounded) : std::aligned_alloc(64, static_cast<size_t>(rounded));
     nbytes = block ? rounded : 0;
   }
 
