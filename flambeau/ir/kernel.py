@@ -84,6 +84,7 @@ MAP_CHUNK = 8192  # elements per chunk of a map without rows
 COLUMN_BLOCK = 64  # columns that a "column" or "scan" kernel handles together
 TILE_BLOCK = 64  # edge of the tiles of a transposing map
 REDUCE_BLOCK = 4096  # elements per block of the canonical reduction order
+REDUCE_CHUNK = 512  # elements whose sums start anew in a block: the lanes of chunks are added
 
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
 SCANS = ("sum", "prod", "max", "min", "linear")

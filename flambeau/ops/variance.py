@@ -1,7 +1,8 @@
 """Spreads: variance and standard deviation, with their means.
 
-Two passes (mean, then squared distances from it), as accurate as the data allow; `correction` is
-taken from the number of elements: 1 gives the unbiased estimate.
+Two passes (mean, then squared distances from it), as accurate as the data allow, of float32 in
+float64, so that only the result is rounded; `correction` is taken from the number of elements: 1
+gives the unbiased estimate.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def moments(
             f"[{name}] std and var only support floating point and complex dtypes\n"
             "hint: convert to float first"
         )
-    x = prims.cast(self, compute_dtype(self.dtype))
+    computed = compute_dtype(self.dtype)
+    if self.dtype == computed:  # not of half types, whose own rounding is far coarser
+        computed = {"f32": "f64", "c64": "c128"}.get(computed, computed)
+    x = prims.cast(self, computed)
     dims = reduced_dims(dim, x.ndim, name)
     count = layout.numel([x.shape[d] for d in dims])
     mean = prims.reduce_dims("sum", x, dims, True) / count

@@ -1,7 +1,8 @@
 """Reductions over one axis, in the canonical order (docs/design.md § 3).
 
-The order depends on the reduced length alone: 32 lanes accumulate a block of 4096 elements, a fixed
-tree joins the lanes, block results are reduced the same way. The references follow it.
+The order depends on the reduced length alone: 32 lanes accumulate chunks of 512 elements, whose
+lanes are added within a block of 4096; a fixed tree joins the lanes, block results are reduced the
+same way. The references follow it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from flambeau.prims.common import (
 from flambeau.prims.create import full_like
 from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
 
-LANES, BLOCK = 32, 4096
+LANES, CHUNK, BLOCK = 32, 512, 4096
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 
 
@@ -42,6 +43,7 @@ def canonical(x: Any, axis: int, combine: Callable[[Any, Any], Any], identity: A
     import numpy
 
     x = numpy.moveaxis(x, axis, 0)
+    chunk = CHUNK
     while True:
         n = x.shape[0]
         blocks = max(1, -(-n // BLOCK))
@@ -51,9 +53,12 @@ def canonical(x: Any, axis: int, combine: Callable[[Any, Any], Any], identity: A
         steps = padded.reshape(blocks, rows, LANES, *x.shape[1:])
         lanes = numpy.full((blocks, LANES, *x.shape[1:]), identity, x.dtype)
         used = numpy.arange(blocks * rows * LANES).reshape(blocks, rows, LANES) < n
-        for row in range(rows):
-            mask = used[:, row].reshape(blocks, LANES, *[1] * (x.ndim - 1))
-            lanes = numpy.where(mask, combine(lanes, steps[:, row]), lanes)
+        for first in range(0, rows, chunk // LANES):
+            part = numpy.full_like(lanes, identity)
+            for row in range(first, min(first + chunk // LANES, rows)):
+                mask = used[:, row].reshape(blocks, LANES, *[1] * (x.ndim - 1))
+                part = numpy.where(mask, combine(part, steps[:, row]), part)
+            lanes = combine(lanes, part)
         width = LANES // 2
         while width:
             lanes = combine(lanes[:, :width], lanes[:, width : 2 * width])
@@ -61,6 +66,7 @@ def canonical(x: Any, axis: int, combine: Callable[[Any, Any], Any], identity: A
         x = lanes[:, 0]
         if blocks == 1:
             return x[0]
+        chunk = BLOCK  # results of blocks are few
 
 
 def _reference_ordered(name: str, identity: int) -> Callable[[list[Any], dict[str, Any]], Any]:

@@ -116,6 +116,7 @@ def reduce_canonical(operation, values):
     if values.dtype.kind in "iu" and operation in ("max", "min"):
         info = np.iinfo(values.dtype)
         start = info.min if operation == "max" else info.max
+    steps = 16  # of a lane in a chunk
     while True:
         length = values.shape[-1]
         blocks = max(1, -(-length // 4096))
@@ -124,8 +125,11 @@ def reduce_canonical(operation, values):
         padded = padded.reshape(*values.shape[:-1], blocks, 128, 32)
         lanes = np.full((*padded.shape[:-2], 32), start, values.dtype)
         with np.errstate(all="ignore"):
-            for step in range(128):
-                lanes = function(lanes, padded[..., step, :])
+            for chunk in range(0, 128, steps):
+                part = np.full(lanes.shape, start, values.dtype)
+                for step in range(chunk, chunk + steps):
+                    part = function(part, padded[..., step, :])
+                lanes = function(lanes, part)
             half = 16
             while half:
                 lanes = function(lanes[..., :half], lanes[..., half : 2 * half])
@@ -133,6 +137,7 @@ def reduce_canonical(operation, values):
         values = lanes[..., 0]
         if blocks == 1:
             return values[..., 0]
+        steps = 128  # of blocks' results
 
 
 def scan(operation, values):

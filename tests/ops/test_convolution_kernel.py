@@ -274,3 +274,10 @@ def test_operands_have_one_dtype():
         for pair in ((x.to(other), weight), (x, weight.to(other))):
             with pytest.raises(RuntimeError, match="should be the same"):
                 F.conv2d(*pair)
+
+
+def test_sizes_of_one_row_of_integers_fit_64_bits():
+    """A product that has one row at most: conditions on its extent are folded to constants."""
+    x = torch.arange(10).reshape(1, 1, 1, 1, 10)
+    found = F.conv3d(x, torch.ones(1, 1, 1, 1, 4, dtype=torch.int64))
+    assert found.flatten().tolist() == [6, 10, 14, 18, 22, 26, 30]

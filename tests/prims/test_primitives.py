@@ -209,25 +209,29 @@ def test_prod_gradient_with_many_zeros():
         np.testing.assert_array_equal(value, others)
 
 
-@pytest.mark.parametrize("length", [1, 31, 33, 4096, 4097, 10000, 140000])
+@pytest.mark.parametrize("length", [1, 31, 33, 513, 4096, 4097, 10000, 140000])
 def test_canonical_sum(length):
     """The canonical order, spelled out element by element for the first two levels."""
     from flambeau.prims.reduce import canonical
 
     x = np.random.default_rng(length).standard_normal(length).astype("float32")
 
-    def level(values):
+    def level(values, chunk):
         results = []
         for start in range(0, len(values), 4096):
             lanes = [np.float32(0)] * 32
-            for i, v in enumerate(values[start : start + 4096]):
-                lanes[i % 32] = lanes[i % 32] + v
+            block = values[start : start + 4096]
+            for first in range(0, len(block), chunk):
+                part = [np.float32(0)] * 32
+                for i, v in enumerate(block[first : first + chunk]):
+                    part[i % 32] = part[i % 32] + v
+                lanes = [whole + more for whole, more in zip(lanes, part)]
             for width in (16, 8, 4, 2, 1):
                 lanes = [lanes[i] + lanes[i + width] for i in range(width)]
             results.append(lanes[0])
-        return results if len(results) == 1 else level(results)
+        return results if len(results) == 1 else level(results, 4096)
 
-    [expected] = level(list(x))
+    [expected] = level(list(x), 512)
     assert canonical(x, 0, np.add, 0) == expected
 
 

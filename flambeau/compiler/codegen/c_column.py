@@ -14,7 +14,15 @@ from flambeau.compiler.codegen.c_helpers import combine, identity
 from flambeau.compiler.codegen.c_types import signed_kind
 from flambeau.compiler.codegen.c_values import ON_K, ON_R, Scope, c_expression
 from flambeau.ir import kernel as kernels
-from flambeau.ir.kernel import COLUMN_BLOCK, REDUCE_BLOCK, Pass, ReducePass, ScanPass, Store
+from flambeau.ir.kernel import (
+    COLUMN_BLOCK,
+    REDUCE_BLOCK,
+    REDUCE_CHUNK,
+    Pass,
+    ReducePass,
+    ScanPass,
+    Store,
+)
 from flambeau.ir.node import Node, topological
 
 _ORDERED = ("sum", "prod")  # the others give the same bits in any order: one lane will do
@@ -129,6 +137,7 @@ class ColumnPrinter(FormPrinter):
 
         loop = self.column_loop(roots, scope, body)
         outer = self.row.indent
+        chunked = [reduction for reduction in reductions if reduction.chunked]
         if split:
             step = f"k0 += {REDUCE_BLOCK}, ++j"
             self.row.add(f"for (long long k0 = 0, j = 0; k0 == 0 || k0 < extent; {step}) {{")
@@ -138,9 +147,22 @@ class ColumnPrinter(FormPrinter):
             edge = "extent"
         self.row.add(f"  const long long edge = {edge};")
         for reduction in reductions:
-            self.row.lines += [outer + "  " + line for line in reduction.start()]
-        self.row.add("  for (long long k = k0; k < edge; ++k) {")
+            if reduction not in chunked:
+                self.row.lines += [outer + "  " + line for line in reduction.start()]
+        if chunked:
+            more = "chunk == k0 || chunk < edge"
+            self.row.add(f"  for (long long chunk = k0; {more}; chunk += {REDUCE_CHUNK}) {{")
+            stop = f"edge - chunk < {REDUCE_CHUNK} ? edge : chunk + {REDUCE_CHUNK}"
+            self.row.add(f"  const long long stop = {stop};")
+            for reduction in chunked:
+                self.row.lines += [outer + "  " + line for line in reduction.start()]
+        first, last = ("chunk", "stop") if chunked else ("k0", "edge")
+        self.row.add(f"  for (long long k = {first}; k < {last}; ++k) {{")
         self.row.lines += [*scope.lines, *loop, outer + "  }"]
+        if chunked:
+            for reduction in chunked:
+                self.row.lines += [outer + "  " + line for line in reduction.end_chunk()]
+            self.row.add("  }")
         for reduction in reductions:
             self.row.lines += [outer + "  " + line for line in reduction.end()]
         self.row.add("}")
@@ -163,6 +185,8 @@ class _ColumnReduction:
         self.position = f"{signed_kind(self.kind)}x{lanes.count}"
         self.ordered = operation in _ORDERED
         self.split = split and self.ordered
+        several = form.several(form.kernel.reduce, REDUCE_CHUNK)
+        self.chunked = self.accumulation.rounds and several
         self.array = form.values.new_name("a")
         self.result = form.values.new_name("t")
 
@@ -179,6 +203,9 @@ class _ColumnReduction:
         if self.ordered:
             first = f"{self.array}first"
             row.add(f"{t} {first}[{COLUMN_BLOCK}] FB_ALIGNED;")
+        if self.chunked:
+            row.add(f"{t} {self.array}sum[{lanes}][{COLUMN_BLOCK}] FB_ALIGNED;")
+            row.add(f"int {self.array}n = 32;")
         row.add(f"for (int c = 0; c < {COLUMN_BLOCK}; ++c) {first}[c] = {start};")
         if self.split:
             up = f"{self.result}up"
@@ -187,24 +214,44 @@ class _ColumnReduction:
             row.add(f"if (extent > {REDUCE_BLOCK}) {fill}")
 
     def start(self) -> list[str]:
-        """Start of a block: lanes beyond the extent would only add identities, of those some are
+        """Start of a chunk: lanes beyond the extent would only add identities, of those some are
         needed for the tree; the others are written by their first elements."""
         if not self.ordered:
             return []
         start = self.identity
         lanes, count = f"{self.array}n", self.form.lanes.count
         vector = f"*({self.vector} *)({self.array}[l] + c) = fb_splat_{self.vector}({start});"
+        extent = "stop - chunk" if self.chunked else "edge - k0"
         return [
-            f"int {lanes} = 32;",
-            f"while ({lanes} > 1 && {lanes} / 2 >= edge - k0) {lanes} /= 2;",
-            f"for (long long l = edge - k0; l < {lanes}; ++l)",
+            f"{'' if self.chunked else 'int '}{lanes} = 32;",
+            f"while ({lanes} > 1 && {lanes} / 2 >= {extent}) {lanes} /= 2;",
+            f"for (long long l = {extent}; l < {lanes}; ++l)",
             f"  for (int c = 0; c < {COLUMN_BLOCK}; c += {count}) {vector}",
+        ]
+
+    def end_chunk(self) -> list[str]:
+        """End of one of several chunks: its lanes are added to those before. After the last the
+        sums are where those of a single chunk would be."""
+        count, place = self.form.lanes.count, "[l] + c)"
+        new = f"*({self.vector} *)({self.array}{place}"
+        whole = f"*({self.vector} *)({self.array}sum{place}"
+        added = combine(self.operation, self.kind, count, whole, new)
+        columns = f"for (long long c = 0; c < w; c += {count})"
+        return [
+            "if (chunk > k0) {",
+            f"  if (stop - chunk < {CANONICAL_LANES}) {self.array}n = {CANONICAL_LANES};",
+            f"  for (long long l = 0; l < {CANONICAL_LANES}; ++l) {columns}",
+            f"    {new} = l < stop - chunk ? {added} : {whole};",
+            "}",
+            f"if (stop < edge) for (int l = 0; l < {CANONICAL_LANES}; ++l) {columns}",
+            f"  {whole} = {new};",
         ]
 
     def choose(self, scope: Scope) -> None:
         """What an element is added to: a lane, or the identity where it is the lane's first."""
         if self.ordered:
-            old = f"k - k0 < {CANONICAL_LANES} ? {self.array}first : {self.array}[l]"
+            start = "chunk" if self.chunked else "k0"
+            old = f"k - {start} < {CANONICAL_LANES} ? {self.array}first : {self.array}[l]"
             scope.add(f"const {self.kind}x1 *const {self.array}old = {old};")
 
     def step(self, scope: Scope) -> None:

@@ -19,7 +19,7 @@ from flambeau.compiler.codegen.c_values import ON_K, ON_R, Scope, Values, c_expr
 from flambeau.compiler.targets import Target
 from flambeau.ir import kernel as kernels
 from flambeau.ir import size as sizes
-from flambeau.ir.kernel import MAP_CHUNK, REDUCE_BLOCK, Kernel, Pass, RowStores
+from flambeau.ir.kernel import MAP_CHUNK, REDUCE_BLOCK, REDUCE_CHUNK, Kernel, Pass, RowStores
 from flambeau.ir.node import ITEM_SIZE, Node, topological
 from flambeau.ir.size import Size
 
@@ -83,6 +83,11 @@ class Accumulation:
         if self.ordered:
             return order_identity(self.operation, kind_bits(self.kind))
         return identity(self.operation, self.kind)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the order matters: what rounds is accumulated by chunks."""
+        return self.operation in ("sum", "prod") and self.kind[0] not in "iu"
 
     def enter(self, name: str, lanes: int) -> str:
         """A value, as it is accumulated."""
@@ -285,19 +290,29 @@ class FormPrinter:
         accumulators = [Accumulator(self, *reduction) for reduction in statement.reductions]
         for accumulator in accumulators:
             self.row.lines += accumulator.declare(split, "inner")
-        lines = [f"{outer}long long q = block;"]
-        for accumulator in accumulators:
+        chunked = [a for a in accumulators if a.accumulation.rounds]
+        if not self.several(self.kernel.inner, REDUCE_CHUNK):
+            chunked = []
+        edge, start = ("stop", "chunk") if chunked else ("edge", "block")
+        before = [outer + line for a in accumulators if a not in chunked for line in a.start()]
+        before += [outer + line for a in chunked for line in a.start_chunks()]
+        lines = [f"{outer}long long q = {start};"]
+        for accumulator in chunked:
             lines += [outer + line for line in accumulator.start()]
         if self.is_small(kernels.statement_values(statement), vectors + 1):
-            lines += self._fast_block(statement, accumulators)
+            lines += self._fast_block(statement, accumulators, edge)
         scope = self.vector_scope("m")
-        scope.add("const long long r = q, m = edge - q;")
-        scope.add(f"const int u = (int)((q - block) / {count}) & {vectors - 1};")
+        scope.add(f"const long long r = q, m = {edge} - q;")
+        scope.add(f"const int u = (int)((q - {start}) / {count}) & {vectors - 1};")
         self._statement_body(statement, scope)
         for accumulator in accumulators:
             accumulator.step(scope, "u")
-        lines.append(f"{outer}for (; q < edge; q += {count}) {{")
+        lines.append(f"{outer}for (; q < {edge}; q += {count}) {{")
         lines += [*scope.lines, f"{outer}}}"]
+        if chunked:
+            lines += [outer + line for a in chunked for line in a.end_chunk()]
+            lines = self._chunk_loop(lines)
+        lines = before + lines
         for accumulator in accumulators:
             lines += [outer + line for line in accumulator.end(split, "inner")]
         self._block_loop(lines, split)
@@ -306,8 +321,21 @@ class FormPrinter:
 
     def several_blocks(self, extent: Size) -> bool:
         """Whether a reduced extent may need more than one block of the canonical order."""
+        return self.several(extent, REDUCE_BLOCK)
+
+    def several(self, extent: Size, part: int) -> bool:
+        """Whether an extent may need more than one part of so many elements."""
         bound = extent if isinstance(extent, int) else sizes.upper_bound(extent)
-        return bound is None or bound > REDUCE_BLOCK
+        return bound is None or bound > part
+
+    def _chunk_loop(self, lines: list[str]) -> list[str]:
+        outer, step = self.row.indent, REDUCE_CHUNK
+        return [
+            f"{outer}for (long long chunk = block; chunk < edge; chunk += {step}) {{",
+            f"{outer}  const long long stop = edge - chunk < {step} ? edge : chunk + {step};",
+            *("  " + line for line in lines),
+            f"{outer}}}",
+        ]
 
     def _block_loop(self, lines: list[str], split: bool) -> None:
         outer = self.row.indent
@@ -327,7 +355,7 @@ class FormPrinter:
             f"{outer}}}",
         ]
 
-    def _fast_block(self, statement: Pass, accumulators: list[Accumulator]) -> list[str]:
+    def _fast_block(self, statement: Pass, accumulators: list[Accumulator], edge: str) -> list[str]:
         """The loop over whole groups of 32 elements; accumulators live in registers."""
         outer, count, vectors = self.row.indent, self.lanes.count, self.vectors
         lines, body = [], []
@@ -340,7 +368,7 @@ class FormPrinter:
             body += [f"{outer}  {{", *("  " + line for line in scope.lines), f"{outer}  }}"]
         for accumulator in accumulators:
             lines += [outer + line for line in accumulator.into_registers()]
-        lines.append(f"{outer}for (; q + {CANONICAL_LANES} <= edge; q += {CANONICAL_LANES}) {{")
+        lines.append(f"{outer}for (; q + {CANONICAL_LANES} <= {edge}; q += {CANONICAL_LANES}) {{")
         lines += [*body, f"{outer}}}"]
         for accumulator in accumulators:
             lines += [outer + line for line in accumulator.from_registers()]
@@ -359,6 +387,7 @@ class Accumulator:
         self.vector = f"{self.kind}x{lanes.count}"
         self.position = f"{signed_kind(self.kind)}x{lanes.count}"
         self.array = form.values.new_name("a")
+        self.whole = self.array  # the lanes of a block: of its chunks, where it has several
         self.result = form.values.new_name("t")
 
     def declare(self, split: bool, extent: str) -> list[str]:
@@ -375,12 +404,32 @@ class Accumulator:
             lines.append(f"{indent}if ({extent} > {REDUCE_BLOCK}) {fill}")
         return lines
 
-    def start(self) -> list[str]:
-        """Start of a block."""
+    def _lanes(self, name: str) -> str:
         vectors = self.form.vectors
-        first = f"fb_splat_{self.vector}({self.identity})"
-        filled = ", ".join([first] * vectors)
-        lines = [f"{self.vector} {self.array}[{vectors}] = {{ {filled} }};"]
+        filled = ", ".join([f"fb_splat_{self.vector}({self.identity})"] * vectors)
+        return f"{self.vector} {name}[{vectors}] = {{ {filled} }};"
+
+    def start_chunks(self) -> list[str]:
+        """Start of a block of several chunks."""
+        self.whole = f"{self.array}sum"
+        return [self._lanes(self.whole)]
+
+    def end_chunk(self) -> list[str]:
+        """End of a chunk: its lanes are added to those of the block."""
+        vectors, count = self.form.vectors, self.form.lanes.count
+        looped = vectors > 8
+        lines = []
+        for u in ["u"] if looped else range(vectors):
+            whole, part = f"{self.whole}[{u}]", f"{self.array}[{u}]"
+            lines.append(f"{whole} = {combine(self.operation, self.kind, count, whole, part)};")
+        if looped:
+            return [f"for (int u = 0; u < {vectors}; ++u) {{ {lines[0]} FB_PLAIN; }}"]
+        return lines
+
+    def start(self) -> list[str]:
+        """Start of what is accumulated: of a chunk, else of a block."""
+        vectors = self.form.vectors
+        lines = [self._lanes(self.array)]
         if self.is_arg:
             empty = ", ".join([f"fb_splat_{self.position}(-1)"] * vectors)
             lines.append(f"{self.position} {self.array}at[{vectors}] = {{ {empty} }};")
@@ -459,7 +508,7 @@ class Accumulator:
         """End of a block: its result joins the others."""
         if self.is_arg:
             return self._arg_end()
-        tree = f"fb_tree{self.operation}_{self.vector}({self.array})"
+        tree = f"fb_tree{self.operation}_{self.vector}({self.whole})"
         if not split:
             return [f"{self.result} = {tree};"]
         arguments = f"{self.result}up, blocks, {self.result}, edge == inner"

@@ -223,7 +223,8 @@ class _Product:
             wanted, units, extent = cut.packs_a, cut.panels, cut.height
         groups = ceildiv(self.depth, GROUPS[self.unit])
         one = prod((self.batches, extent if panels else mul(units, unit), groups, self.planes))
-        spare = 0 if panels else only_if(self._spare(operand, other), one)
+        spared = 0 if panels else self._spare(operand, other)
+        spare = only_if(spared, one)
         elements = only_if(wanted, one)
         if elements == 0 and spare == 0:
             return []
@@ -236,7 +237,7 @@ class _Product:
             call = self._pack_call(source, memory, panels)
             sizes = [extent, self.depth, source.outer, source.k, unit, int(not panels)]
             call.sizes = sizes + call.sizes
-            packs = minimum(flag, add(wanted, minimum(spare, 1)))
+            packs = minimum(flag, add(wanted, minimum(spared, one)))
             call.chunks = mul(self.batches, only_if(packs, units))
             call.work = only_if(flag, floordiv(elements, 4))
             call.spare = mul(only_if(flag, spare), ITEM_SIZE[self.kind])

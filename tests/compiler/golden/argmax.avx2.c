@@ -12,9 +12,9 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     long long blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
-      long long q = block;
       f32x8 a1[4] = { fb_splat_f32x8(-__builtin_inff()), fb_splat_f32x8(-__builtin_inff()), fb_splat_f32x8(-__builtin_inff()), fb_splat_f32x8(-__builtin_inff()) };
       i32x8 a1at[4] = { fb_splat_i32x8(-1), fb_splat_i32x8(-1), fb_splat_i32x8(-1), fb_splat_i32x8(-1) };
+      long long q = block;
       f32x8 a1_0 = a1[0];
       f32x8 a1_1 = a1[1];
       f32x8 a1_2 = a1[2];

@@ -12,9 +12,9 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     long long blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
-      long long q = block;
       f32x16 a1[2] = { fb_splat_f32x16(-__builtin_inff()), fb_splat_f32x16(-__builtin_inff()) };
       i32x16 a1at[2] = { fb_splat_i32x16(-1), fb_splat_i32x16(-1) };
+      long long q = block;
       f32x16 a1_0 = a1[0];
       f32x16 a1_1 = a1[1];
       i32x16 a1_0at = a1at[0];

@@ -35,18 +35,22 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     for (int c = 0; c < 64; c += 16) { i32x16 *v = (i32x16 *)(a1[0] + c); *(f32x16 *)v = fb_unordermax_f32x16(*v); }
     f32x1 a6[32][64] FB_ALIGNED;
     f32x1 a6first[64] FB_ALIGNED;
+    f32x1 a6sum[32][64] FB_ALIGNED;
+    int a6n = 32;
     for (int c = 0; c < 64; ++c) a6first[c] = 0;
     f32x1 t7up[64][3][32];
     if (extent > 4096) for (int l = 0; l < 6144; ++l) ((f32x1 *)t7up)[l] = 0;
     for (long long k0 = 0, j = 0; k0 == 0 || k0 < extent; k0 += 4096, ++j) {
       const long long edge = extent - k0 < 4096 ? extent : k0 + 4096;
-      int a6n = 32;
-      while (a6n > 1 && a6n / 2 >= edge - k0) a6n /= 2;
-      for (long long l = edge - k0; l < a6n; ++l)
+      for (long long chunk = k0; chunk == k0 || chunk < edge; chunk += 512) {
+      const long long stop = edge - chunk < 512 ? edge : chunk + 512;
+      a6n = 32;
+      while (a6n > 1 && a6n / 2 >= stop - chunk) a6n /= 2;
+      for (long long l = stop - chunk; l < a6n; ++l)
         for (int c = 0; c < 64; c += 16) *(f32x16 *)(a6[l] + c) = fb_splat_f32x16(0);
-      for (long long k = k0; k < edge; ++k) {
+      for (long long k = chunk; k < stop; ++k) {
         const int l = (int)(k & 31);
-        const f32x1 *const a6old = k - k0 < 32 ? a6first : a6[l];
+        const f32x1 *const a6old = k - chunk < 32 ? a6first : a6[l];
         const f32x1 *b8 = (const f32x1 *)p[0] + (k*n1);
         {
           long long c = 0;
@@ -60,6 +64,14 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
             *(f32x16 *)(a6[l] + c) = (f32x16)(*(const f32x16 *)(a6old + c) + v12);
           }
         }
+      }
+      if (chunk > k0) {
+        if (stop - chunk < 32) a6n = 32;
+        for (long long l = 0; l < 32; ++l) for (long long c = 0; c < w; c += 16)
+          *(f32x16 *)(a6[l] + c) = l < stop - chunk ? (f32x16)(*(f32x16 *)(a6sum[l] + c) + *(f32x16 *)(a6[l] + c)) : *(f32x16 *)(a6sum[l] + c);
+      }
+      if (stop < edge) for (int l = 0; l < 32; ++l) for (long long c = 0; c < w; c += 16)
+        *(f32x16 *)(a6sum[l] + c) = *(f32x16 *)(a6[l] + c);
       }
       for (int s = a6n / 2; s; s /= 2)
         for (int l = 0; l < s; ++l) for (int c = 0; c < 64; c += 16)

@@ -14,8 +14,8 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     long long blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
-      long long q = block;
       i32x8 a1[4] = { fb_splat_i32x8((-2139095041)), fb_splat_i32x8((-2139095041)), fb_splat_i32x8((-2139095041)), fb_splat_i32x8((-2139095041)) };
+      long long q = block;
       i32x8 a1_0 = a1[0];
       i32x8 a1_1 = a1[1];
       i32x8 a1_2 = a1[2];
@@ -67,20 +67,28 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
-      long long q = block;
-      f32x8 a12[4] = { fb_splat_f32x8(0), fb_splat_f32x8(0), fb_splat_f32x8(0), fb_splat_f32x8(0) };
-      for (; q < edge; q += 8) {
-        const long long r = q, m = edge - q;
-        const int u = (int)((q - block) / 8) & 3;
-        const f32x8 v14 = fb_loadm_f32x8(b3 + r, m);
-        const f32x8 v16 = v14 - s15;
-        const f32x8 v17 = fb_exp_f32x8(v16);
-        *(f32x8 *)(kept11 + r) = v17;
-        f32x8 y18 = v17;
-        if (__builtin_expect(m < 8, 0)) y18 = fb_select_f32x8(fb_tail_f32x8(m), y18, fb_splat_f32x8(0));
-        a12[u] = (f32x8)(a12[u] + y18);
+      f32x8 a12sum[4] = { fb_splat_f32x8(0), fb_splat_f32x8(0), fb_splat_f32x8(0), fb_splat_f32x8(0) };
+      for (long long chunk = block; chunk < edge; chunk += 512) {
+        const long long stop = edge - chunk < 512 ? edge : chunk + 512;
+        long long q = chunk;
+        f32x8 a12[4] = { fb_splat_f32x8(0), fb_splat_f32x8(0), fb_splat_f32x8(0), fb_splat_f32x8(0) };
+        for (; q < stop; q += 8) {
+          const long long r = q, m = stop - q;
+          const int u = (int)((q - chunk) / 8) & 3;
+          const f32x8 v14 = fb_loadm_f32x8(b3 + r, m);
+          const f32x8 v16 = v14 - s15;
+          const f32x8 v17 = fb_exp_f32x8(v16);
+          *(f32x8 *)(kept11 + r) = v17;
+          f32x8 y18 = v17;
+          if (__builtin_expect(m < 8, 0)) y18 = fb_select_f32x8(fb_tail_f32x8(m), y18, fb_splat_f32x8(0));
+          a12[u] = (f32x8)(a12[u] + y18);
+        }
+        a12sum[0] = (f32x8)(a12sum[0] + a12[0]);
+        a12sum[1] = (f32x8)(a12sum[1] + a12[1]);
+        a12sum[2] = (f32x8)(a12sum[2] + a12[2]);
+        a12sum[3] = (f32x8)(a12sum[3] + a12[3]);
       }
-      t13 = fb_treesum_f32x8(a12);
+      t13 = fb_treesum_f32x8(a12sum);
       if (inner > 4096) t13 = fb_pushsum_f32x1(t13up, blocks, t13, edge == inner);
       ++blocks;
     }

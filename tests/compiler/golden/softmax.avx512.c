@@ -14,8 +14,8 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     long long blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
-      long long q = block;
       i32x16 a1[2] = { fb_splat_i32x16((-2139095041)), fb_splat_i32x16((-2139095041)) };
+      long long q = block;
       i32x16 a1_0 = a1[0];
       i32x16 a1_1 = a1[1];
       for (; q + 32 <= edge; q += 32) {
@@ -53,20 +53,26 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
     blocks = 0;
     for (long long block = 0; block == 0 || block < inner; block += 4096) {
       const long long edge = inner - block < 4096 ? inner : block + 4096;
-      long long q = block;
-      f32x16 a10[2] = { fb_splat_f32x16(0), fb_splat_f32x16(0) };
-      for (; q < edge; q += 16) {
-        const long long r = q, m = edge - q;
-        const int u = (int)((q - block) / 16) & 1;
-        const f32x16 v12 = fb_loadm_f32x16(b3 + r, m);
-        const f32x16 v14 = v12 - s13;
-        const f32x16 v15 = fb_exp_f32x16(v14);
-        *(f32x16 *)(kept9 + r) = v15;
-        f32x16 y16 = v15;
-        if (__builtin_expect(m < 16, 0)) y16 = fb_select_f32x16(fb_tail_f32x16(m), y16, fb_splat_f32x16(0));
-        a10[u] = (f32x16)(a10[u] + y16);
+      f32x16 a10sum[2] = { fb_splat_f32x16(0), fb_splat_f32x16(0) };
+      for (long long chunk = block; chunk < edge; chunk += 512) {
+        const long long stop = edge - chunk < 512 ? edge : chunk + 512;
+        long long q = chunk;
+        f32x16 a10[2] = { fb_splat_f32x16(0), fb_splat_f32x16(0) };
+        for (; q < stop; q += 16) {
+          const long long r = q, m = stop - q;
+          const int u = (int)((q - chunk) / 16) & 1;
+          const f32x16 v12 = fb_loadm_f32x16(b3 + r, m);
+          const f32x16 v14 = v12 - s13;
+          const f32x16 v15 = fb_exp_f32x16(v14);
+          *(f32x16 *)(kept9 + r) = v15;
+          f32x16 y16 = v15;
+          if (__builtin_expect(m < 16, 0)) y16 = fb_select_f32x16(fb_tail_f32x16(m), y16, fb_splat_f32x16(0));
+          a10[u] = (f32x16)(a10[u] + y16);
+        }
+        a10sum[0] = (f32x16)(a10sum[0] + a10[0]);
+        a10sum[1] = (f32x16)(a10sum[1] + a10[1]);
       }
-      t11 = fb_treesum_f32x16(a10);
+      t11 = fb_treesum_f32x16(a10sum);
       if (inner > 4096) t11 = fb_pushsum_f32x1(t11up, blocks, t11, edge == inner);
       ++blocks;
     }
