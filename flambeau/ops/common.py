@@ -41,6 +41,14 @@ def columns(x: Node) -> Any:
     return x if x.ndim < 2 else Dense(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
+def turned_copy(value: Node, x: Node, first: int, second: int) -> Dense:
+    """A copy of x, seen with two dimensions swapped: it lies as x does."""
+    strides = x.attribute("strides") if x.op == "input" else layout.contiguous_strides(x.shape)
+    places = list(range(x.ndim))
+    places[first], places[second] = places[second], places[first]
+    return Dense(value, [places[d] for d in layout.by_strides(range(x.ndim), strides)])
+
+
 def normalise_dims(dims: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
     """Each of `dims` in [0, ndim), all different.
 

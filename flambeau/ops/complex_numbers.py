@@ -1,4 +1,4 @@
-"""Parts of complex numbers: real, imaginary, conjugate, angle.
+"""Parts of complex numbers: real, imaginary, conjugate, angle; adjoint matrices.
 
 Conjugates are computed, not remembered by a flag: `resolve_conj` has nothing to do.
 """
@@ -9,13 +9,14 @@ import math
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import Dense, op
 from flambeau.core.promotion import compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, T, sample, unary_samples
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import is_complex, is_float, unsupported
+from flambeau.ops.common import turned_copy
 from flambeau.ops.slices import select
-from flambeau.ops.views import view_as_real
+from flambeau.ops.views import matrix_transposed, view_as_real
 
 
 @op(
@@ -33,6 +34,46 @@ def conj_physical(self: Node) -> Node:
         tensor([1.])
     """
     return prims.complex(prims.real(self), -prims.imag(self)) if is_complex(self) else self
+
+
+@op("adjoint(Tensor self) -> Tensor", view=True, samples=lambda: iter([sample(T(2, 3, 4))]))
+def adjoint(self: Node) -> Node | Dense:
+    """Matrices transposed and conjugated: the attribute `mH`; a view of real ones.
+
+    Example:
+        >>> torch.zeros(2, 3, 4).adjoint().shape
+        torch.Size([2, 4, 3])
+    """
+    turned = matrix_transposed(self, "mH")
+    return turned_copy(prims.conj(turned), self, -2, -1) if is_complex(self) else turned
+
+
+@op(
+    "matrix_H(Tensor self) -> Tensor",
+    where="torch",
+    view=True,
+    samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
+)
+def matrix_h(self: Node) -> Node | Dense:
+    """A matrix transposed and conjugated: the attribute `H`.
+
+    Raises:
+        RuntimeError: a tensor of more than two dimensions, or of one.
+
+    Example:
+        >>> torch.tensor([[1.0, 2.0j]]).H
+        tensor([[1.-0.j],
+                [0.-2.j]])
+    """
+    if self.ndim not in (0, 2):
+        raise RuntimeError(
+            "[H] tensor.H is only supported on matrices (2-D tensors). Got "
+            f"{self.ndim}-D tensor. For batches of matrices, consider using tensor.mH\n"
+            "hint: mH transposes batches"
+        )
+    if self.ndim == 0 or not is_complex(self):
+        return prims.conj(prims.transpose(self, 0, 1) if self.ndim else self)
+    return turned_copy(prims.conj(prims.transpose(self, 0, 1)), self, 0, 1)
 
 
 @op("conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))

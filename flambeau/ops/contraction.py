@@ -19,6 +19,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.common import columns, is_one, normalise_dim, number_shown
+from flambeau.ops.complex_products import running_product
 from flambeau.ops.matrix import product
 
 Labels = tuple[str, ...]
@@ -464,7 +465,7 @@ def _powers(x: Node, count: Size, increasing: bool) -> Node:
     factors = prims.where(first, prims.full_like(1, base), base)
     if isinstance(count, int) and count == 0:
         return prims.cast(factors, x.dtype)
-    powers = prims.cumprod(factors, x.ndim)
+    powers = running_product(factors, x.ndim)
     return prims.cast(powers if increasing else prims.flip(powers, (x.ndim,)), x.dtype)
 
 

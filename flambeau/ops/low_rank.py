@@ -12,8 +12,8 @@ from typing import Any
 from flambeau.core.definition import REGISTRY, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ops import factorisations, random  # noqa: F401 - define what is used here
+from flambeau.ops.complex_numbers import adjoint
 from flambeau.ops.matrix import matmul
-from flambeau.ops.views import adjoint
 
 
 def _range_of(matrix: Any, rank: int, rounds: int, shift: Any) -> Any:

@@ -160,6 +160,8 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
     shape = (*input.shape[:-2], rows, width)
     row, column = (prims.iota(shape, d) for d in (len(shape) - 2, len(shape) - 1))
     unit = prims.cast(prims.eq(row, column), input.dtype)
+    # Also without reflections the result is one of the operands, of derivative 0.
+    unit = prims.with_derivative(unit, input, tau, rule="flat")
     return columns(_reflected(input, tau, unit, False))
 
 

@@ -17,6 +17,7 @@ from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.common import dtype_or, normalise_dims
+from flambeau.ops.complex_products import product_of
 
 Dims = Any  # int, tuple of ints or None
 
@@ -58,6 +59,8 @@ def dim_errors() -> Iterator[ErrorSample]:
 def accumulated(name: str, x: Node, dims: tuple[int, ...], keepdim: bool, dtype: str) -> Node:
     """Reduce by a primitive in `dtype`, halves in float32, rounded once."""
     inner = prims.cast(prims.cast(x, dtype), compute_dtype(dtype))
+    if name == "prod":
+        return prims.cast(product_of(inner, dims, keepdim), dtype)
     return prims.cast(prims.reduce_dims(name, inner, dims, keepdim), dtype)
 
 

@@ -14,7 +14,10 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import apply, unsupported
 from flambeau.ops.common import dtype_or, normalise_dim
+from flambeau.ops.complex_products import running_product
 from flambeau.ops.extremes import ordered
+
+_WIDER = {"f32": "f64", "c64": "c128"}
 
 
 def _samples() -> Iterator[Sample]:
@@ -34,13 +37,13 @@ def _errors() -> Iterator[ErrorSample]:
 
 
 def _running(name: str, text: str, example: str) -> OpDefinition:
-    function = getattr(prims, name)
+    function = running_product if name == "cumprod" else prims.cumsum
 
     def body(self: Node, dim: int, dtype: Any) -> Node:
         axis = normalise_dim(dim, self.ndim, name)
         target = dtype_or(dtype, self.dtype if CATEGORY[self.dtype] >= 2 else "i64")
         # One long chain: in float32 its error would grow with every step.
-        wide = "f64" if target == "f32" else compute_dtype(target)
+        wide = _WIDER.get(target, compute_dtype(target))
         x = prims.cast(prims.cast(self, target), wide)
         return prims.cast(function(x, axis) if x.ndim else x, target)
 
@@ -139,7 +142,30 @@ def logcumsumexp(self: Node, dim: int) -> Node:
     if not complex_:
         return prims.log(prims.linear_scan(decay, part, axis)) + finite
     parts = [prims.linear_scan(decay, p, axis) for p in (prims.real(part), prims.imag(part))]
-    return prims.log(prims.complex(*parts)) + shift
+    value = prims.log(prims.complex(*parts)) + shift
+    return _continued(value, self, prims.isnan(running), axis)
+
+
+def _continued(value: Node, x: Node, undefined: Node, axis: int) -> Node:
+    """`value` with angles that go on from the one before, not cut at pi, as PyTorch's.
+
+    A step adds the lesser of (sum so far, next term) to the greater one and turns it by at most a
+    quarter: the angle is the one nearest to that of the greater.
+    """
+    angle, term = (prims.cast(prims.imag(v), "f64") for v in (value, x))
+    begins = prims.ge(prims.real(x), _later(prims.real(value), axis))
+    places = prims.iota(x.shape, axis)
+    begins = prims.bitwise_or(begins, prims.eq(places, prims.zeros_like(places)))
+    from_ = prims.where(begins, term, _later(angle, axis))
+    change = angle - from_
+    turn = prims.round(change / math.tau) * math.tau
+    start = prims.where(begins, from_, prims.zeros_like(from_))
+    kept = prims.cast(prims.bitwise_not(begins), "f64")
+    whole = prims.linear_scan(kept, start + (change - turn), axis)
+    more = prims.round((whole - angle) / math.tau) * math.tau
+    more = prims.where(prims.bitwise_or(undefined, prims.isnan(more)), prims.zeros_like(more), more)
+    more = prims.stop_gradient(prims.cast(more, prims.imag(value).dtype))
+    return value + prims.complex(prims.zeros_like(more), more)
 
 
 def _later(x: Node, axis: int) -> Node:

@@ -11,13 +11,20 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.definition import op
+from flambeau.core.definition import Dense, op
 from flambeau.core.promotion import result_type
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal, mod, prod
-from flambeau.ops.common import is_one, normalise_dim, normalise_dims, number_shown, shown
+from flambeau.ops.common import (
+    is_one,
+    normalise_dim,
+    normalise_dims,
+    number_shown,
+    shown,
+    turned_copy,
+)
 from flambeau.ops.slices import diagonal
 
 Samples = Iterator[Sample]
@@ -607,7 +614,7 @@ def _rolled(x: Node, shift: Size, d: int) -> Node:
     "rot90(Tensor self, int k=1, int[] dims=(0, 1)) -> Tensor",
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3), 2), sample(T(2, 3, 4), -1, (1, 2))]),
 )
-def rot90(self: Node, k: int, dims: Sequence[int]) -> Node:
+def rot90(self: Node, k: int, dims: Sequence[int]) -> Node | Dense:
     """Rotated by k quarter turns from the first of `dims` towards the second.
 
     Raises:
@@ -630,7 +637,7 @@ def rot90(self: Node, k: int, dims: Sequence[int]) -> Node:
     if turns == 0:
         return self
     flipped = prims.flip(self, (b if turns == 1 else a,))
-    return prims.transpose(flipped, a, b)
+    return turned_copy(prims.transpose(flipped, a, b), self, a, b)
 
 
 # ------------------------------------------------------------------------------------ triangles

@@ -18,6 +18,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.common import columns, same_sizes, shown, static_size
+from flambeau.ops.complex_products import product_along
 from flambeau.ops.factorisations import (
     check_matrices,
     eigh,
@@ -318,15 +319,31 @@ def triangular_solve(
 def _by_cholesky(b: Node, factor: Node, upper: bool, name: str) -> Node:
     low = la.adjoint(factor) if upper else factor
     half = triangular(low, b, False, True, False, name)
-    return triangular(la.adjoint(low), half, True, True, False, name)
+    value = triangular(la.adjoint(low), half, True, True, False, name)
+    whole, right = _batched(name, factor, b)
+    return prims.with_derivative(value, whole, right, rule="by_cholesky", upper=upper)
 
 
-_LOW = T(2, 2, values=[[2.0, 0.0], [1.0, 1.5]])
+def _by_cholesky_rule(g: Node, y: Node, factor: Node, b: Node) -> tuple[Node, Node]:
+    """Both triangles of the factor get a gradient, though one is read: as in PyTorch."""
+    upper = y.attribute("upper")
+    of_b = _by_cholesky(g, factor, upper, "cholesky_solve")
+    product = prims.matmul(of_b, la.adjoint(y))
+    both = product + la.adjoint(product)
+    return -(prims.matmul(factor, both) if upper else prims.matmul(both, factor)), of_b
+
+
+prims.register_rule("by_cholesky", _by_cholesky_rule)
+
+
+# No gradients but of size 1: differences see that one triangle is not read.
+_LOW = T(2, 2, values=[[2.0, 0.0], [1.0, 1.5]], grad=False)
+_ONE = T(1, 1, values=[[2.0]])
 
 
 @op(
     "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor",
-    samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(2, 3), _LOW, True)]),
+    samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(1, 3), _ONE, True)]),
     dtypes=_MATRICES,
 )
 def cholesky_solve(B: Node, L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's names
@@ -344,7 +361,7 @@ def cholesky_solve(B: Node, L: Node, upper: bool) -> Node:  # noqa: N803 - PyTor
 
 @op(
     "cholesky_inverse(Tensor L, bool upper=False) -> Tensor",
-    samples=lambda: iter([sample(_LOW), sample(_LOW, True)]),
+    samples=lambda: iter([sample(_LOW), sample(_ONE, True)]),
     dtypes=_MATRICES,
 )
 def cholesky_inverse(L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's name
@@ -440,27 +457,10 @@ def _signed(a: Node) -> tuple[Node, Node]:
     return la.diagonal(packed), prims.where(even, one, -one)
 
 
-def _product_of(x: Node) -> Node:
-    """The product along the last axis; of complex numbers by halves."""
-    last = x.ndim - 1
-    if CATEGORY[x.dtype] != 3:
-        return prims.reduce_dims("prod", x, (last,), False)
-    count = static_size(x.shape[last])
-    if count == 0:
-        return prims.full(1, x.shape[:-1], x.dtype)
-    while count > 1:
-        half = count // 2
-        both = prims.slice(x, last, 0, half) * prims.slice(x, last, half, half)
-        odd = [prims.slice(x, last, 2 * half, 1)] if count % 2 else []
-        x = prims.cat([both, *odd], last)
-        count = half + count % 2
-    return prims.reshape(x, x.shape[:-1])
-
-
 def determinant(a: Node) -> Node:
     """The determinant of square matrices."""
     pivots, sign = _signed(a)
-    return sign * _product_of(pivots)
+    return sign * product_along(pivots, pivots.ndim - 1)
 
 
 @op("det(Tensor A) -> Tensor", where="linalg torch method", samples=_square_samples,
@@ -490,7 +490,7 @@ def _sign_and_log(a: Node) -> tuple[Node, Node]:
         phases = pivots / prims.cast(divisor, pivots.dtype)
     else:
         phases = prims.sign(pivots)
-    return sign * _product_of(phases), total
+    return sign * product_along(phases, phases.ndim - 1), total
 
 
 @op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
@@ -629,7 +629,19 @@ def pseudo_inverse(a: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
     one = prims.full_like(1, values)
     weights = prims.where(kept, one / prims.where(kept, values, one), prims.zeros_like(values))
     scale = prims.cast(prims.reshape(weights, (*weights.shape[:-1], 1, weights.shape[-1])), a.dtype)
-    return prims.matmul(v * prims.broadcast_to(scale, v.shape), la.adjoint(u))
+    value = prims.matmul(v * prims.broadcast_to(scale, v.shape), la.adjoint(u))
+    return prims.with_derivative(value, a, rule="pseudo_inverse")
+
+
+def _pseudo_inverse_rule(g: Node, y: Node, a: Node) -> tuple[Node]:
+    """Source: Golub & Pereyra, SIAM Journal on Numerical Analysis 10, 1973; of constant rank."""
+    of_rows = product(la.adjoint(y), y, la.adjoint(g) - product(la.adjoint(g), y, a))
+    columns_only = la.adjoint(g) - product(a, y, la.adjoint(g))
+    of_columns = product(columns_only, y, la.adjoint(y))
+    return (of_rows + of_columns - product(la.adjoint(y), g, la.adjoint(y)),)
+
+
+prims.register_rule("pseudo_inverse", _pseudo_inverse_rule)
 
 
 @op(

@@ -435,56 +435,20 @@ def numpy_t(self: Node) -> Node:
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
-@op(
-    "matrix_H(Tensor self) -> Tensor",
-    where="torch",
-    view=True,
-    samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
-)
-def matrix_h(self: Node) -> Node:
-    """A matrix transposed and conjugated: the attribute `H`.
-
-    Raises:
-        RuntimeError: a tensor of more than two dimensions, or of one.
-
-    Example:
-        >>> torch.tensor([[1.0, 2.0j]]).H
-        tensor([[1.-0.j],
-                [0.-2.j]])
-    """
-    if self.ndim not in (0, 2):
-        raise RuntimeError(
-            "[H] tensor.H is only supported on matrices (2-D tensors). Got "
-            f"{self.ndim}-D tensor. For batches of matrices, consider using tensor.mH\n"
-            "hint: mH transposes batches"
-        )
-    return prims.conj(numpy_t(self))
-
-
 @op("_matrix_transpose(Tensor self) -> Tensor", where="torch", view=True)
 def matrix_t(self: Node) -> Node:
     """Matrices transposed: the attribute `mT`."""
-    return _matrix_transposed(self, "mT")
+    return matrix_transposed(self, "mT")
 
 
-def _matrix_transposed(self: Node, name: str) -> Node:
+def matrix_transposed(self: Node, name: str) -> Node:
+    """Matrices with rows and columns swapped, for the operator `name`."""
     if self.ndim < 2:
         raise RuntimeError(
             f"[{name}] tensor.{name} is only supported on matrices or batches of matrices. "
             f"Got {self.ndim}-D tensor.\nhint: unsqueeze a vector first"
         )
     return prims.transpose(self, self.ndim - 2, self.ndim - 1)
-
-
-@op("adjoint(Tensor self) -> Tensor", view=True, samples=lambda: iter([sample(T(2, 3, 4))]))
-def adjoint(self: Node) -> Node:
-    """Matrices transposed and conjugated: the attribute `mH`.
-
-    Example:
-        >>> torch.zeros(2, 3, 4).adjoint().shape
-        torch.Size([2, 4, 3])
-    """
-    return prims.conj(_matrix_transposed(self, "mH"))
 
 
 def _permute_samples() -> Samples:

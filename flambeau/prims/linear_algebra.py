@@ -226,19 +226,36 @@ def _cholesky_rule(g: Node, y: Node, a: Node) -> Gradients:
 def _lu_rule(g: Node, y: Node, a: Node) -> Gradients:
     if y.attribute("result") != "packed":
         return (None,)
-    if not same_size(a.shape[-1], a.shape[-2]):
-        raise NotImplementedError(
-            f"[lu] derivative for matrices {show(a.shape)} that are not square\nhint: use qr"
-        )
-    triangle = lower_triangle(
-        matmul(adjoint(_unit_lower(y)), lower_triangle(g, strict=True)), strict=True
-    )
-    inner = triangle + upper_triangle(matmul(upper_triangle(g), adjoint(upper_triangle(y))))
+    rows, columns = a.ndim - 2, a.ndim - 1
+    m, n = a.shape[-2:]
+    least = minimum(m, n)
+    square, given = (shape.slice(shape.slice(x, rows, 0, least), columns, 0, least) for x in (y, g))
+    below = matmul(adjoint(_unit_lower(square)), lower_triangle(given, strict=True))
+    above = matmul(upper_triangle(given), adjoint(upper_triangle(square)))
+    rest, of_rest = _beyond_square(y, g)
+    if less(m, n):
+        below = below - matmul(of_rest, adjoint(rest))
+    elif less(n, m):
+        above = above - matmul(adjoint(rest), of_rest)
+    inner = lower_triangle(below, strict=True) + upper_triangle(above)
     # With the adjoint of L from the left, with that of U from the right.
-    left = triangular_solve(y, inner, False, True, unit=True)
-    permuted = adjoint(triangular_solve(y, adjoint(left), True, False))
+    left = triangular_solve(square, inner, False, True, unit=True)
+    permuted = adjoint(triangular_solve(square, adjoint(left), True, False))
+    if less(m, n):
+        outside = triangular_solve(square, of_rest, False, True, unit=True)
+        permuted = shape.cat([permuted, outside], columns)
+    elif less(n, m):
+        outside = adjoint(triangular_solve(square, adjoint(of_rest), True, False))
+        permuted = shape.cat([permuted, outside], rows)
     order = lu(a)[2]
-    return (scatter(zeros_like(a), _rows(order, a), permuted, a.ndim - 2, "set"),)
+    return (scatter(zeros_like(a), _rows(order, a), permuted, rows, "set"),)
+
+
+def _beyond_square(y: Node, g: Node) -> list[Node]:
+    """Of packed factors and their gradient: columns of U, or rows of L, beyond the square part."""
+    axis = y.ndim - (1 if less(y.shape[-2], y.shape[-1]) else 2)
+    least = minimum(*y.shape[-2:])
+    return [shape.slice(x, axis, least, y.shape[axis] - least) for x in (y, g)]
 
 
 def _unit_lower(packed: Node) -> Node:
@@ -276,7 +293,9 @@ def _eigh_rule(g: Node, y: Node, a: Node) -> Gradients:
         inner = with_diagonal(zeros_like(a), _like(g, a))
     else:
         projected = matmul(adjoint(vectors), g)
-        inner = projected / _differences(_like(values, a), a)
+        # What changes vectors of norm 1 at right angles is skew.
+        skew = (projected - adjoint(projected)) * 0.5
+        inner = skew / _differences(_like(values, a), a)
         inner = with_diagonal(inner, zeros_like(diagonal(inner)))
     return (matmul(matmul(vectors, inner), adjoint(vectors)),)
 
@@ -298,12 +317,12 @@ def _eig_rule(g: Node, y: Node, a: Node) -> Gradients:
 
 
 def _svd_rule(g: Node, y: Node, a: Node) -> Gradients:
-    m, n = a.shape[-2:]
-    if y.attribute("full_matrices") and not same_size(m, n):
-        raise NotImplementedError(
-            f"[svd] derivative with full_matrices for {show(a.shape)}\nhint: full_matrices=False"
-        )
+    # Vectors of no singular value are any basis of what is left: nothing should depend on them.
     u, s, vh = svd(a, y.attribute("full_matrices"))
+    least = minimum(*a.shape[-2:])
+    u, vh = shape.slice(u, u.ndim - 1, 0, least), shape.slice(vh, vh.ndim - 2, 0, least)
+    if y.attribute("result") != "s":
+        g = shape.slice(g, g.ndim - (1 if y.attribute("result") == "u" else 2), 0, least)
     result = y.attribute("result")
     if result == "s":
         inner = _columns(_like(g, a), u)

@@ -231,13 +231,15 @@ def _acosh(a: Pair) -> Pair:
 
 def _atanh(a: Pair) -> Pair:
     one = _like(a[0], 1.0)
-    rest, square = _op("sub", one, a[0]), _op("mul", a[1], a[1])
+    size = _op("abs", a[0])  # the real part is odd: of a negative one, log1p would cancel
+    rest, square = _op("sub", one, size), _op("mul", a[1], a[1])
     norm = _op("add", _op("mul", rest, rest), square)
-    ratio = _op("div", _op("mul", a[0], _like(one, 4.0)), norm)
-    turn = _op("sub", _op("mul", rest, _op("add", one, a[0])), square)
+    ratio = _op("div", _op("mul", size, _like(one, 4.0)), norm)
+    turn = _op("sub", _op("mul", rest, _op("add", one, size)), square)
     angle = _op("atan2", _op("add", a[1], a[1]), turn)
+    length = _op("mul", _op("log1p", ratio), _like(one, 0.25))
     return (
-        _op("mul", _op("log1p", ratio), _like(one, 0.25)),
+        _op("copysign", length, a[0]),
         _op("mul", angle, _like(one, 0.5)),
     )
 

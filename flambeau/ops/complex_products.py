@@ -1,0 +1,57 @@
+"""Products of complex numbers along a dimension, as trees of multiplications.
+
+Kernels fold and scan real numbers only: a complex product is no pair of real ones. Few numbers lie
+along such a dimension in practice (eigenvalues, pivots, powers of a node), so that a tree is enough
+and its derivative, made of products, is right at zeros.
+"""
+
+from __future__ import annotations
+
+from flambeau import prims
+from flambeau.core.promotion import CATEGORY
+from flambeau.ir.node import Node
+from flambeau.ops.common import static_size
+
+
+def product_along(x: Node, axis: int) -> Node:
+    """The product along an axis, which is dropped; 1 of nothing."""
+    if CATEGORY[x.dtype] != 3:
+        return prims.reduce_dims("prod", x, (axis,), False)
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    count = static_size(x.shape[axis])
+    if count == 0:
+        return prims.full(1, shape, x.dtype)
+    while count > 1:  # halves times halves
+        half = count // 2
+        both = prims.slice(x, axis, 0, half) * prims.slice(x, axis, half, half)
+        odd = [prims.slice(x, axis, 2 * half, 1)] if count % 2 else []
+        x = prims.cat([both, *odd], axis)
+        count = half + count % 2
+    return prims.reshape(x, shape)
+
+
+def product_of(x: Node, dims: tuple[int, ...], keepdim: bool) -> Node:
+    """The product over dimensions."""
+    if CATEGORY[x.dtype] != 3:
+        return prims.reduce_dims("prod", x, dims, keepdim)
+    value = x
+    for dim in sorted(dims, reverse=True):
+        value = product_along(value, dim)
+    kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
+    return prims.reshape(value, kept) if keepdim and dims else value
+
+
+def running_product(x: Node, axis: int) -> Node:
+    """The product of the elements so far along an axis.
+
+    Source: Hillis & Steele, Data Parallel Algorithms, Communications of the ACM 29, 1986.
+    """
+    if CATEGORY[x.dtype] != 3:
+        return prims.cumprod(x, axis)
+    reach, count = 1, static_size(x.shape[axis])
+    low = [0] * x.ndim
+    while reach < count:
+        low[axis] = reach
+        x = x * prims.pad(x, low, [-n for n in low], prims.full(1, (), x.dtype))
+        reach *= 2
+    return x
