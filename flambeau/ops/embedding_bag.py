@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.dtypes import name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -149,6 +150,11 @@ def _errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(flat, table), ValueError, "offsets")
     pair = T(1, 2, dtype="i64", low=0, high=3)
     yield ErrorSample(sample(pair, table, mode="median"), ValueError, "mode")
+    yield ErrorSample(sample(pair, T(3)), ValueError, "2D")
+    yield ErrorSample(sample(T(1, 2), table), RuntimeError, "Long or Int")
+    yield ErrorSample(sample(pair, table, padding_idx=3), RuntimeError, "padding_idx")
+    weights = sample(pair, table, mode="sum", per_sample_weights=T(1, 2, dtype="f64"))
+    yield ErrorSample(weights, RuntimeError, "same type")
 
 
 def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
@@ -179,6 +185,35 @@ def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
         raise RuntimeError(
             "[embedding_bag] offsets[-1] can not be greater than input's length "
             f"{input.shape[0]} but got offsets[-1] of {int(offsets[-1])}\nhint: positions in input"
+        )
+
+
+def _check_table(
+    input: Any,  # noqa: A002
+    weight: Any,
+    per_sample_weights: Any,
+    padding_idx: int | None,
+) -> None:
+    if weight.ndim != 2:
+        raise ValueError(
+            f"[embedding_bag] weight has to be a 2D Tensor, but got Tensor of dimension "
+            f"{weight.ndim}\nhint: (V, D)"
+        )
+    if name_of(input.dtype) not in ("i32", "i64") or not weight.is_floating_point():
+        raise RuntimeError(
+            "[embedding_bag] indices have to be Long or Int, and the table a floating type; got "
+            f"{input.dtype} and {weight.dtype}\nhint: input.long(), weight.float()"
+        )
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"[embedding_bag] expected weight ({weight.dtype}) to have the same type as "
+            f"per_sample_weights ({per_sample_weights.dtype})\nhint: convert one of them"
+        )
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise RuntimeError(
+            "[embedding_bag] padding_idx must be within the number of embeddings, "
+            f"{-weight.shape[0]} through {weight.shape[0] - 1}, but got {padding_idx}\n"
+            "hint: a row of the table"
         )
 
 
@@ -251,6 +286,7 @@ def embedding_bag(
 
     Raises:
         ValueError: ranks, offsets or mode that do not fit.
+        RuntimeError: dtypes or a padding_idx that do not fit.
         IndexError: an index is outside of the table.
         NotImplementedError: sparse gradients.
 
@@ -260,6 +296,7 @@ def embedding_bag(
     """
     _check_options(input, mode, per_sample_weights, scale_grad_by_freq, sparse)
     _check_offsets(input, offsets)
+    _check_table(input, weight, per_sample_weights, padding_idx)
     if sparse and weight.requires_grad:
         raise NotImplementedError(
             "[embedding_bag] sparse gradients are not supported\nhint: sparse=False"

@@ -635,6 +635,8 @@ def _adaptive_sizes(name: str, x: Node, count: int, output_size: Any) -> list[tu
             f"[{name}] elements of output_size must be greater than or equal to 0 but received "
             f"{list(values)}\nhint: sizes"
         )
+    if math.prod(out for _, out in pairs) >> 40:
+        raise RuntimeError(f"[{name}] numel overflows: output_size {list(values)}\nhint: less")
     return pairs
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.dtypes import name_of
 from flambeau.core.samples import T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -66,7 +67,7 @@ _TEXT = """Puts maxima back where `max_pool{count}d` found them; zeros elsewhere
         output_size: the spatial sizes; those the pooling's numbers imply when None.
 
     Raises:
-        RuntimeError: the indices have another shape.
+        RuntimeError: the indices have another shape, or are not int64.
         ValueError: an output size the pooling cannot have had.
 
     Example:
@@ -92,6 +93,11 @@ def _define_unpool(count: int) -> None:
             raise RuntimeError(
                 f"[{name}] Expected shape of indices to be: {list(input.shape)} but got: "
                 f"{list(indices.shape)}\nhint: indices of max_pool{count}d"
+            )
+        if name_of(indices.dtype) != "i64":
+            raise RuntimeError(
+                f"[{name}] elements in indices should be type int64 but got: {indices.dtype}\n"
+                f"hint: indices of max_pool{count}d"
             )
         size = _unpool_size(name, input, kernel_size, stride, padding, output_size, count)
         return max_unpool(input, indices, size)
