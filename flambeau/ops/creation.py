@@ -333,8 +333,11 @@ def range_(
     return result.requires_grad_() if options.get("requires_grad") else result
 
 
-def _spaced(start: Any, end: Any, steps: Size, name: str) -> Node:
-    """`steps` numbers from start to end, in float64; symmetrical from both ends."""
+def _spaced(start: Any, end: Any, steps: Size, target: str, name: str) -> Node:
+    """`steps` numbers from start to end, in float64; symmetrical from both ends.
+
+    Bounds of integers are cut to whole numbers; what lies between them is not.
+    """
     ranks = [x.ndim if isinstance(x, Node) else 0 for x in (start, end)]
     if any(ranks):
         raise RuntimeError(
@@ -343,10 +346,11 @@ def _spaced(start: Any, end: Any, steps: Size, name: str) -> Node:
         )
     if isinstance(steps, int) and steps < 0:
         raise RuntimeError(f"[{name}] number of steps must be non-negative\nhint: a count")
+    kind = "i64" if CATEGORY[target] == 1 else "f64"
     first, last = (
-        prims.broadcast_to(prims.cast(x, "f64"), (steps,))
+        prims.broadcast_to(prims.cast(prims.cast(x, kind), "f64"), (steps,))
         if isinstance(x, Node)
-        else prims.full(x, (steps,), "f64")
+        else prims.full(int(x) if kind == "i64" else x, (steps,), "f64")
         for x in (start, end)
     )
     if isinstance(steps, int) and steps <= 1:
@@ -387,7 +391,7 @@ def linspace(
     """
     check_layout(layout, "linspace")
     target = dtype_or(dtype)
-    return prims.cast(_spaced(start, end, steps, "linspace"), target)
+    return prims.cast(_spaced(start, end, steps, target, "linspace"), target)
 
 
 @creation(
@@ -413,8 +417,9 @@ def logspace(
         tensor([  1.,  10., 100.])
     """
     check_layout(layout, "logspace")
-    exponent = _spaced(start, end, steps, "logspace")
-    return prims.cast(prims.pow(prims.constant(base, exponent), exponent), dtype_or(dtype))
+    target = dtype_or(dtype)
+    exponent = _spaced(start, end, steps, target, "logspace")
+    return prims.cast(prims.pow(prims.constant(base, exponent), exponent), target)
 
 
 # ------------------------------------------------------------------------------------ like another

@@ -119,9 +119,9 @@ def _extreme(name: str, elementwise: OpDefinition) -> OpDefinition:
     pair = (
         f"{name}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"
     )
-    definition.overload(pair)(with_dim)
-    both = f"{name}.other(Tensor self, Tensor other) -> Tensor"
-    return definition.overload(both, promote="none", layout="follow")(with_other)
+    both = f"{name}.other(Tensor self, Tensor other) -> Tensor"  # a 0-dim tensor is no dimension
+    definition.overload(both, promote="none", layout="follow")(with_other)
+    return definition.overload(pair)(with_dim)
 
 
 def _extreme_samples() -> Iterator[Sample]:
