@@ -18,11 +18,13 @@ from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
 
-AHEAD = 2  # blocks of keys that memory is fetched before their use
+# Blocks of keys that memory is fetched before their use: for one row, which waits for memory, and
+# for several, which compute for longer and then find nothing on its way.
+AHEAD, AHEAD_TOGETHER = 2, 4
 
 _STREAM = """\
     if (used == <C> && d_step == 1 && size % <WIDE> == 0) {
-      const char *ahead = (const char *)(next < 0 ? from + <AHEAD> * <C> * step
+      const char *ahead = (const char *)(next < 0 ? from + far * step
           : after + next * after_step);
       fb_kernel_block_of_keys(from, step, size, ahead, (next < 0 ? step : after_step)
           * (long long)sizeof(<M>), rows, queries, s + j);
@@ -77,8 +79,9 @@ static void fb_kernel_few(const <M> *keys, long long step, long long d_step, lon
     long long rows, long long count, const <M> *after, long long after_step, const <T> *queries,
     <T> *slab, <T> *s) {
   const long long unit = rows == 1 ? 1 : <TOGETHER>;
+  const long long far = (rows == 1 ? <AHEAD> : <AHEAD_TOGETHER>) * <C>;
   for (long long j = 0; j < count; j += <C>) {
-    const long long used = count - j < <C> ? count - j : <C>, next = j + <AHEAD> * <C> - count;
+    const long long used = count - j < <C> ? count - j : <C>, next = j + far - count;
     const <M> *from = keys + j * step;
 STREAM    <pack>(used, <C>, size, from, step, d_step, slab, <C>);
     for (long long r = 0; r < rows; r += unit) {
@@ -152,10 +155,12 @@ MASKED      long long end = ends[r] - key < 0 ? 0 : ends[r] - key < count ? ends
       factors[r] = fb_kernel_row(whole, row, state + 2 * r);
     }
     const <M> *block = from_v + key * n[19];
+    const long long follow = ((long long)(from_k + w->top * n[15]) - (long long)block)
+        / (long long)sizeof(<M>);  /* behind a segment's last values, the keys of the next one */
     const long long left = w->top - key - count, direct = n[20] == 1 ? width / <N> * <N> : 0;
     for (long long r = 0; direct && r < rows; r += unit)
       (unit == 1 ? fb_kernel_values_1 : fb_kernel_values_<TOGETHER>)(count, direct, block, n[19],
-          !r && left > 0 ? count * n[19] : 0, s + r * <SEGMENT>, chain + r * pitch, pitch);
+          r ? 0 : left > 0 ? count * n[19] : follow, s + r * <SEGMENT>, chain + r * pitch, pitch);
     for (long long r = 0; direct < width && r < rows; ++r)
       for (long long j = 0; j < count; ++j) panel[j * rows + r] = s[r * <SEGMENT> + j];
     for (long long d = direct; d < width; d += <C>) {
@@ -215,7 +220,9 @@ def print_template(kernel: Kernel, target: Target) -> str:
     given = f"fb_from{made.stored}_u16x1(given)" if half else "given"
     segment = segment.replace("GIVEN", given)
     values = "".join(_values(made, unit) for unit in (1, TOGETHER))
-    segment = segment.replace("<AHEAD>", str(AHEAD)).replace("VALUES", values)
+    for name, blocks in (("<AHEAD>", AHEAD), ("<AHEAD_TOGETHER>", AHEAD_TOGETHER)):
+        segment = segment.replace(name, str(blocks))
+    segment = segment.replace("VALUES", values)
     wide = part_bytes(made.micro.lanes) * 8 // kind_bits(MEMORY_KIND[made.stored])
     segment = segment.replace("<WIDE>", str(wide)).replace("<TOGETHER>", str(TOGETHER))
     segment = segment.replace("<HIGH>", str(high(made.micro.rows)))
