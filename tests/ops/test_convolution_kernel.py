@@ -175,12 +175,43 @@ def test_layouts_have_the_same_bits(name, layout):
         assert same_bits(a, b)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["3x3", "squares", "points", "depthwise", "transposed", "1d"])
-def test_half_types_accumulate_in_float32(name, dtype):
-    call, x, weight = operands(name, dtype)
+HALVES = ["3x3", "squares", "points", "depthwise", "transposed", "1d"]
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_float16_is_computed_in_float32(name):
+    call, x, weight = operands(name, torch.float16)
     wide = call(x.float(), weight.float())
-    assert same_bits(call(x, weight), wide.to(dtype))
+    assert same_bits(call(x, weight), wide.half())
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_bfloat16_accumulates_in_float32_and_is_rounded_once(name):
+    """No further from the exact sum than its rounding and that of float32 sums allow."""
+    call, x, weight = operands(name, torch.bfloat16)
+    start = rand(*call(x, weight).shape, seed=2, dtype=torch.bfloat16)
+
+    def sums(change):
+        leaves = [change(t).detach().requires_grad_() for t in (x, weight)]
+        y = call(*leaves)
+        return [y.detach(), *torch.autograd.grad(y, leaves, change(start))]
+
+    ways = sums(lambda t: t), sums(torch.Tensor.double), sums(lambda t: t.double().abs())
+    for got, exact, size in zip(*ways, strict=True):
+        bound = exact.abs() * 2.0**-8 + size * 2.0**-19
+        assert bool(((got.double() - exact).abs() <= bound).all())
+
+
+@pytest.mark.parametrize("name", ["points strided", "transposed", "3d"])
+def test_bfloat16_has_the_same_bits_in_every_way(name):
+    call, x, weight = operands(name, torch.bfloat16)
+    plain = everything(call, x, weight)
+    layout = LAYOUTS["channels last"]
+    for a, b in zip(plain, everything(call, layout(x), layout(weight)), strict=True):
+        assert same_bits(a, b)
+    assert same_bits(torch.compile(call)(x, weight), plain[0])
+    assert same_bits(call(x[:1], weight)[0], plain[0][0])
+    assert same_bits(call(x[0], weight), plain[0][0])
 
 
 def test_bias_is_added_to_the_rounded_sum():

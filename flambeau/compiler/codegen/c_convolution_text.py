@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Elements of the sum of a convolution, or of a gradient of its input, that are one chain of FMAs:
-# part of the semantics.
+# part of the semantics. Of bfloat16 these are pairs.
 CHAIN = 64
 
 # What windows are taken of.
@@ -98,7 +98,7 @@ static void @fb@_lines(const @T@ *from, long long step, long long channel, long 
                        long long room) {
   if (last <= first) {
     for (long long c = 0; c < count; ++c, to += to_step)
-      if (room >= @L@) *(@V@ *)to = (@V@){0}; else fb_storem_@V@(to, (@V@){0}, room);
+      if (room >= @L@) *(@V@ *)to = (@V@){0}; else @storem@(to, (@V@){0}, room);
     return;
   }
   if (step == 1) {
@@ -109,14 +109,14 @@ static void @fb@_lines(const @T@ *from, long long step, long long channel, long 
     }
     for (long long c = 0; c < count; ++c, from += channel, to += to_step) {
       const @V@ x = @fb@_load(from, first, last);
-      if (room >= @L@) *(@V@ *)to = x; else fb_storem_@V@(to, x, room);
+      if (room >= @L@) *(@V@ *)to = x; else @storem@(to, x, room);
     }
     return;
   }
   if (step == 2) {
     for (long long c = 0; c < count; ++c, from += channel, to += to_step) {
       const @V@ x = @fb@_even(from, 2 * first, 2 * last - 1);
-      if (room >= @L@) *(@V@ *)to = x; else fb_storem_@V@(to, x, room);
+      if (room >= @L@) *(@V@ *)to = x; else @storem@(to, x, room);
     }
     return;
   }
@@ -139,7 +139,7 @@ static inline FB_ALWAYS void @fb@_masked_lines(const @T@ *from, unsigned long lo
       *(@V@ *)to = @fb@_pick(from, inside, stride);
   else
     for (; count > 0; --count, from += channel, to += to_step)
-      fb_storem_@V@(to, @fb@_pick(from, inside, stride), room);
+      @storem@(to, @fb@_pick(from, inside, stride), room);
 }
 
 /* As below, row by row: where rows are hardly more than taps. */
@@ -178,7 +178,7 @@ static void @fb@_gather_rows(const @fb@_image *s, const @fb@_piece *pieces, int 
       @V@ x = {0};
       if (inside) x = @fb@_pick(from[i] + shift, inside, s->stride[2]);
       @K@x1 *out = to + pieces[i].lane;
-      if (room >= @L@) *(@V@ *)out = x; else fb_storem_@V@(out, x, room);
+      if (room >= @L@) *(@V@ *)out = x; else @storem@(out, x, room);
     }
     if (++t2 == s->taps[2]) { t2 = 0; if (++t1 == s->taps[1]) { t1 = 0; ++c; } }
   }
@@ -231,48 +231,7 @@ static void @fb@_gather_wide(const @fb@_image *s, const @fb@_piece *pieces, int 
 }
 #endif
 
-#if defined(@wide@) && @channels@
-/* As below for images whose channels lie along memory: blocks of them are turned in registers. */
-static void @fb@_gather_turned(const @fb@_image *s, const @fb@_piece *pieces, int found,
-                               long long width, long long pitch, long long row, long long rows,
-                               @K@x1 *to) {
-  const long long taps = s->taps[0] * s->taps[1] * s->taps[2];
-  const long long low = row / taps, low_tap = row % taps;
-  const long long high = (row + rows) / taps, high_tap = (row + rows) % taps;
-  long long t0 = 0, t1 = 0, t2 = -1;
-  for (long long tap = 0; tap < taps; ++tap) {
-    if (++t2 == s->taps[2]) { t2 = 0; if (++t1 == s->taps[1]) { t1 = 0; ++t0; } }
-    const long long c = low + (tap < low_tap), end = high + (tap < high_tap);
-    if (c >= end) continue;
-    @K@x1 *line = to + (c * taps + tap - row) * pitch;
-    for (int i = 0; i < found; ++i) {
-      const @fb@_piece *e = pieces + i;
-      const long long z = e->at[0] * s->stride[0] + s->offset[0] + t0 * s->tap_step[0];
-      const long long y = e->at[1] * s->stride[1] + s->offset[1] + t1 * s->tap_step[1];
-      const long long x = e->at[2] * s->stride[2] + s->offset[2] + t2 * s->tap_step[2];
-      const long long room = width - e->lane;
-      const long long outside = e->batch < 0 || z < 0 || z >= s->extent[0] || y < 0 ||
-                                y >= s->extent[1];
-      const @T@ *from = s->data + e->batch * s->batch + z * s->step[0] + y * s->step[1];
-      for (long long k = c; k < end; k += @L@) {
-        const long long count = @fb@_min(@L@, end - k);
-        @V@ r[@L@];
-        for (long long l = 0; l < @L@; ++l) {
-          const long long at = x + l * s->stride[2];
-          r[l] = (@V@){0};
-          if (!outside && l < e->count && at >= 0 && at < s->extent[2])
-            r[l] = @masked@(from + at * s->step[2] + k, @fb@_columns(count, 0));
-        }
-        @pack@_turn(r);
-        @K@x1 *out = line + (k - c) * taps * pitch + e->lane;
-        for (long long l = 0; l < count; ++l, out += taps * pitch)
-          if (room >= @L@) *(@V@ *)out = r[l]; else fb_storem_@V@(out, r[l], room);
-      }
-    }
-  }
-}
-#endif
-
+@by_channels@
 /* to[r * pitch + j] = what the window at place `column + j` has under (channel, tap) `row + r`. */
 static void @fb@_gather(const @fb@_image *s, long long column, long long columns, long long width,
                         long long pitch, long long row, long long rows, @K@x1 *to) {
@@ -326,35 +285,35 @@ static void @fb@_gather(const @fb@_image *s, long long column, long long columns
 # Where results go.
 DESTINATION = """\
 typedef struct {
-  @T@ *data;  // the group's first channel
+  @O@ *data;  // the group's first channel
   long long batch, channel, step[3], places[3];
   long long plain;  // places of a channel lie side by side
 } @fb@_result;
 
 /* to[2 * l] = x[l] for l < count; what lies between stays. */
-static inline FB_ALWAYS void @fb@_spread(@T@ *to, @V@ x, long long count) {
+static inline FB_ALWAYS void @fb@_spread(@O@ *to, @V@ x, long long count) {
 @spread@
   for (long long l = 0; l < count; ++l) to[2 * l] = ((const @K@x1 *)&x)[l];
 }
 
 /* Places [column, column + count) of one channel. */
-static void @fb@_put(const @fb@_result *s, const @K@x1 *from, @T@ *to, long long column,
+static void @fb@_put(const @fb@_result *s, const @K@x1 *from, @O@ *to, long long column,
                      long long count) {
   long long at[3], rest = column;
   for (int d = 2; d >= 0; --d) { at[d] = rest % s->places[d]; rest /= s->places[d]; }
   while (count > 0) {
     long long run = @fb@_min(count, s->places[2] - at[2]);
-    @T@ *out = to + rest * s->batch;
+    @O@ *out = to + rest * s->batch;
     if (s->plain) {
       const long long here = (at[0] * s->places[1] + at[1]) * s->places[2] + at[2];
       run = @fb@_min(count, s->places[0] * s->places[1] * s->places[2] - here);
-      __builtin_memcpy(out + here, from, run * sizeof(@T@));
+      __builtin_memcpy(out + here, from, run * sizeof(@O@));
       at[0] = at[1] = at[2] = 0;
       ++rest;
     } else {
       out += at[0] * s->step[0] + at[1] * s->step[1] + at[2] * s->step[2];
       long long i = 0;
-      if (s->step[2] == 1) __builtin_memcpy(out, from, (i = run) * sizeof(@T@));
+      if (s->step[2] == 1) __builtin_memcpy(out, from, (i = run) * sizeof(@O@));
       if (s->step[2] == 2)
         for (; i + @L@ <= run; i += @L@) @fb@_spread(out + 2 * i, *(const @V@ *)(from + i), @L@);
       for (; i < run; ++i) out[i * s->step[2]] = from[i];
@@ -386,7 +345,7 @@ static long long @fb@_phase(char *const *p, const long long *n, long long phase,
   const long long xs[3] = {$xs0, $xs1, $xs2}, ys[3] = {$ys0, $ys1, $ys2};
   const long long ws[3] = {$ws0, $ws1, $ws2};
   const @T@ *of = (const @T@ *)p[0], *weight = (const @T@ *)p[1];
-  @T@ *to = (@T@ *)p[@out@];
+  @O@ *to = (@O@ *)p[@out@];
   const long long outer = group * $outer, inner = group * $inner;
   w->data = weight + outer * $ws_outer;
   long long taps = 1, at = 0;
@@ -435,11 +394,11 @@ static long long @fb@_phase(char *const *p, const long long *n, long long phase,
 }
 """
 
-# A panel of weights.
-PANEL = """\
+# A panel of weights: those that a step leads through.
+PANEL_IN_LINE = """\
 /* to[k * height + i] = the weight of row `row + i` and (channel, tap) `first + k`. */
 static void @fb@_panel(const @fb@_weight *w, long long row, long long height, long long first,
-                       long long depth, @K@x1 *to) {
+                       long long depth, @P@x1 *to) {
   const @T@ *from = w->data + row * w->row;
   const long long taps = w->taps[0] * w->taps[1] * w->taps[2];
   long long linear = 0, expected = 0;
@@ -455,6 +414,12 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
     @pack@(height, height, depth, from + first * linear, w->row, linear, to, height);
     return;
   }
+"""
+
+# Any others.
+PANEL = (
+    PANEL_IN_LINE
+    + """\
 #if defined(@wide@) && @gradient@
   if (taps > 4 && taps <= @L@ && height <= @L@ && w->step[2] == 1 &&
       (w->taps[1] == 1 || w->step[1] == w->taps[2]) &&
@@ -467,7 +432,7 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
       for (long long i = 0; i < @L@; ++i, line += i < height ? w->row : 0)
         r[i] = @masked@(line, (1u << count) - 1);
       block += w->channel;
-      @pack@_turn(r);
+      @turn@(r);
       for (long long t = 0; t < count; ++t)
         fb_storem_@V@(to + (k - first + t) * height, r[t], height);
     }
@@ -503,7 +468,11 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
            to + (c * taps + tap - first) * height, taps * height);
   }
 }
+"""
+)
 
+# Where packed weights are.
+BEFORE = """\
 /* Where the packed weights of a phase and group begin. */
 static long long @fb@_before(const long long *n, long long phase, long long group,
                              long long k_all) {
@@ -541,10 +510,10 @@ void @fb@(@arguments@) {
     const long long group = chunk / panels;
     for (long long phase = 0; phase < phases; ++phase) {
       const long long k_all = @fb@_phase(operands, n, phase, group, &s, &w, &out);
-      @K@x1 *to = (@K@x1 *)p[1] + @fb@_before(n, phase, group, k_all);
+      @P@x1 *to = (@P@x1 *)p[1] + @fb@_before(n, phase, group, k_all);
       for (long long k = 0; k < k_all; k += @CHUNK@) {
         const long long depth = @fb@_min(@CHUNK@, k_all - k);
-        @fb@_panel(&w, row, height, k, depth, to + k * rows_of + row * depth);
+        @fb@_panel(&w, row, height, k, depth, to + k / @G@ * rows_of + row * @groups@);
       }
     }
   }
@@ -556,16 +525,16 @@ PLACES = """\
 #if @channels@
 /* Places [column, column + count) of channels that lie side by side. */
 static void @fb@_put_turned(const @fb@_result *s, const @K@x1 *from, long long pitch,
-                            long long height, @T@ *to, long long column, long long count) {
+                            long long height, @O@ *to, long long column, long long count) {
   long long at[3], rest = column;
   for (int d = 2; d >= 0; --d) { at[d] = rest % s->places[d]; rest /= s->places[d]; }
   while (count > 0) {
     const long long run = @fb@_min(@L@, @fb@_min(count, s->places[2] - at[2]));
-    @T@ *out = to + rest * s->batch + at[0] * s->step[0] + at[1] * s->step[1] + at[2] * s->step[2];
+    @O@ *out = to + rest * s->batch + at[0] * s->step[0] + at[1] * s->step[1] + at[2] * s->step[2];
     @V@ r[@L@];
     for (long long i = 0; i < @L@; ++i)
       r[i] = *(const @V@ *)(from + (i < height ? i : 0) * pitch);
-    @pack@_turn(r);
+    @turn@(r);
     for (long long i = 0; i < run; ++i) fb_storem_@V@(out + i * s->step[2], r[i], height);
     for (at[2] += run; at[2] == s->places[2]; ++rest, at[0] = 0) {
       at[2] = 0;
@@ -589,7 +558,7 @@ static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
     @V@ r[@L@];
     for (long long i = 0; i < @L@; ++i)
       r[i] = *(const @V@ *)(tile + (i < height ? i : 0) * pitch + done);
-    @pack@_turn(r);
+    @turn@(r);
     for (long long i = 0; i < @L@ && done + i < count; ++i) {
       const long long at = column + done + i;
       @epilogue@(p, n, x, at / size, at % size, first, first + height,
@@ -622,19 +591,19 @@ static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
 void @fb@(@arguments@) {
   const long long rows_of = @gradient@ ? $inner : $outer;
   const long long tiles = $column_tiles * $row_tiles, slabs = $columns / @W@;
-  @K@x1 *windows = (@K@x1 *)scratch, *panel = windows + slabs * @CHUNK@ * @W@;
-  @K@x1 *tile = panel + @CHUNK@ * 16;
+  @P@x1 *windows = (@P@x1 *)scratch, *panel = windows + slabs * @CHUNK@ * @W@;
+  @K@x1 *tile = (@K@x1 *)(panel + @CHUNK@ * 16);
   @fb@_image s;
   @fb@_weight w;
   @fb@_result out;
-  const @K@x1 *packed = 0;
+  const @P@x1 *packed = 0;
   long long k_all = 0, before = -1;
   for (long long chunk = begin; chunk < end; ++chunk) {
     const long long part = chunk / tiles, group = part % $groups;
     if (part != before) {
       k_all = @fb@_phase(p, n, part / $groups, group, &s, &w, &out);
       @fb@_flatten(&s);
-      packed = (const @K@x1 *)p[2] + @fb@_before(n, part / $groups, group, k_all);
+      packed = (const @P@x1 *)p[2] + @fb@_before(n, part / $groups, group, k_all);
       before = part;
     }
     const long long row = chunk % tiles / $column_tiles * $rows;
@@ -646,19 +615,19 @@ void @fb@(@arguments@) {
     if (k_all == 0)
       for (long long i = 0; i < rows * $columns; ++i) tile[i] = 0;
     for (long long k = 0; k < k_all || k == 0; k += @CHUNK@) {
-      const long long depth = @fb@_min(@CHUNK@, k_all - k);
+      const long long depth = @fb@_min(@CHUNK@, k_all - k), groups = @groups@;
       for (long long j = 0; j < count && depth > 0; j += @W@)
-        @fb@_gather(&s, column + j, @fb@_min(@W@, count - j), @W@, @W@, k, depth,
-                    windows + j * depth);
+        @fb@_windows(&s, column + j, @fb@_min(@W@, count - j), k, depth, (@T@ *)panel,
+                     windows + j * groups);
       for (long long i = 0; i < rows; i += @R@) {
         const long long height = @fb@_min(@R@, rows - i);
         if (depth > 0 && !$part) @fb@_panel(&w, row + i, height, k, depth, panel);
-        const @K@x1 *weights = panel;
-        if ($part) weights = packed + k * rows_of + (row + i) * depth;
+        const @P@x1 *weights = panel;
+        if ($part) weights = packed + k / @G@ * rows_of + (row + i) * groups;
         for (long long j = 0; j < count && depth > 0; j += @W@)
-          for (long long c = 0; c < depth; c += @chain@) {
-            const long long part = @fb@_min(@chain@, depth - c), more = k + c > 0;
-            const @K@x1 *a = weights + c * height, *b = windows + j * depth + c * @W@;
+          for (long long c = 0; c < groups; c += @chain@) {
+            const long long part = @fb@_min(@chain@, groups - c), more = k + c > 0;
+            const @P@x1 *a = weights + c * height, *b = windows + j * groups + c * @W@;
             @K@x1 *sums = tile + i * $columns + j;
             if (count - j > @L@) @micro@(height, part, a, b, @W@, sums, $columns, more);
             else @fb@_narrow(height, part, a, b, sums, $columns, more);
@@ -676,15 +645,15 @@ void @fb@(@arguments@) {
 SUMS = """\
 /* Sums of rows [row, row + rows) and (channel, tap) [first, first + count) go where they belong. */
 static void @fb@_place(const long long *n, const @K@x1 *tile, long long pitch, long long row,
-                       long long rows, long long first, long long count, @T@ *out) {
+                       long long rows, long long first, long long count, @O@ *out) {
   const long long taps = $kernel0 * $kernel1 * $kernel2;
   const long long dense = ($kernel2 == 1 || $ws2 == 1) && ($kernel1 == 1 || $ws1 == $kernel2) &&
                           ($kernel0 == 1 || $ws0 == $kernel1 * $kernel2) &&
                           ($inner == 1 || $ws_inner == taps);
   for (long long i = 0; i < rows; ++i, tile += pitch) {
-    @T@ *line = out + (row + i) * $ws_outer;
+    @O@ *line = out + (row + i) * $ws_outer;
     if (dense) {
-      __builtin_memcpy(line + first, tile, count * sizeof(@T@));
+      __builtin_memcpy(line + first, tile, count * sizeof(@O@));
       continue;
     }
     for (long long j = 0; j < count; ++j) {
@@ -700,7 +669,7 @@ static void @fb@_place(const long long *n, const @K@x1 *tile, long long pitch, l
 WEIGHT = """\
 /* to[k * height + i] = the gradient of channel `row + i` at place `first + k`, by way of `line`. */
 static void @fb@_turned(const @fb@_image *s, long long row, long long height, long long width,
-                        long long first, long long depth, @K@x1 *line, @K@x1 *to) {
+                        long long first, long long depth, @T@ *line, @P@x1 *to) {
   const long long at = first % s->places[2];
   if (s->flat && at + depth <= s->places[2]) {
     const @T@ *from = s->data + first / s->places[2] * s->batch + row * s->channel + at;
@@ -715,8 +684,9 @@ void @fb@(@arguments@) {
   const long long taps = $kernel0 * $kernel1 * $kernel2, all = $inner * taps;
   const long long tiles = $column_tiles * $row_tiles;
   const long long panels = ($rows + @R@ - 1) / @R@;
-  @K@x1 *left = (@K@x1 *)scratch, *slab = left + panels * @CHUNK@ * @R@;
-  @K@x1 *line = slab + @CHUNK@ * @W@, *tile = line + @CHUNK@ * @W@;
+  @P@x1 *left = (@P@x1 *)scratch, *slab = left + panels * @CHUNK@ * @R@;
+  @T@ *line = (@T@ *)(slab + @CHUNK@ * @W@);
+  @K@x1 *tile = (@K@x1 *)(slab + 2 * @CHUNK@ * @W@);
   @fb@_image s, g;
   for (int d = 0; d < 3; ++d) {
     s.extent[d] = n[4 + d]; s.step[d] = (&$xs0)[d]; s.places[d] = (&$y0)[d];
@@ -742,7 +712,7 @@ void @fb@(@arguments@) {
     if (first >= last)
       for (long long i = 0; i < rows * $columns; ++i) tile[i] = 0;
     for (long long k = first; k < last; k += @CHUNK@) {
-      const long long depth = @fb@_min(@CHUNK@, last - k);
+      const long long depth = @fb@_min(@CHUNK@, last - k), groups = @groups@;
       for (long long i = 0; i < rows; i += @R@) {
         const long long height = @fb@_min(@R@, rows - i);
         @fb@_turned(&g, row + i, height, height, k, depth, line, left + i * @CHUNK@);
@@ -750,12 +720,12 @@ void @fb@(@arguments@) {
       for (long long j = 0; j < count; j += @W@) {
         @fb@_turned(&s, column + j, @fb@_min(@W@, count - j), @W@, k, depth, line, slab);
         for (long long i = 0; i < rows; i += @R@)
-          @micro@(@fb@_min(@R@, rows - i), depth, left + i * @CHUNK@, slab, @W@,
+          @micro@(@fb@_min(@R@, rows - i), groups, left + i * @CHUNK@, slab, @W@,
                   tile + i * $columns + j, $columns, k > first);
       }
     }
     if ($parts == 1) {
-      @T@ *out = (@T@ *)p[2] + group * $outer * $ws_outer;
+      @O@ *out = (@O@ *)p[2] + group * $outer * $ws_outer;
       @fb@_place(n, tile, $columns, row, rows, column, count, out);
     } else {
       @K@x1 *out = (@K@x1 *)p[3] + ((part * $groups + group) * $outer + row) * all + column;
@@ -780,7 +750,7 @@ void @fb@(@arguments@) {
       from += total;
       for (long long j = 0; j < all; ++j) { line[j] += from[j]; }
     }
-    @fb@_place(n, line, all, row, 1, 0, all, (@T@ *)p[1]);
+    @fb@_place(n, line, all, row, 1, 0, all, (@O@ *)p[1]);
   }
 }
 """

@@ -10,20 +10,23 @@ The template "convolution" has several passes, chosen by its setting "pass", the
 A chunk of the launch is a tile of results. For 128 elements of K at a time the windows of the tile
 are gathered from the image in whole vectors, the other operand is packed as for a product, and the
 micro-kernels of `c_micro` do the rest: the sum's order is that of a product over the same K. What
-lies outside of the image is zero. Which axes there are and where they lie is told by the size
-arguments, in the order of `SIZES`.
+lies outside of the image is zero. Operands stored as bfloat16 are multiplied by pairs
+(`c_convolution_pairs`), into sums of float32. Which axes there are and where they lie is told by
+the size arguments, in the order of `SIZES`.
 """
 
 from __future__ import annotations
 
 import re
 
+from flambeau.compiler.codegen import c_convolution_pairs as pairs
 from flambeau.compiler.codegen import c_convolution_text as text
 from flambeau.compiler.codegen import c_depthwise_text as depthwise
 from flambeau.compiler.codegen import c_winograd_text as winograd
 from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
 from flambeau.compiler.codegen.c_forms import ARGUMENTS, SYMBOL
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c_micro_pairs import Pairs
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
@@ -49,12 +52,14 @@ PASSES = {
     "places": (
         text.IMAGE,
         text.GATHER,
+        pairs.WINDOWS,
         text.DESTINATION,
         text.PHASE,
         text.PANEL,
+        text.BEFORE,
         text.PLACES,
     ),
-    "panels": (text.IMAGE, text.DESTINATION, text.PHASE, text.PANEL, text.PANELS),
+    "panels": (text.IMAGE, text.DESTINATION, text.PHASE, text.PANEL, text.BEFORE, text.PANELS),
     "weight": (text.IMAGE, text.GATHER, text.SUMS, text.WEIGHT),
     "parts": (text.SUMS, text.PARTS),
     "winograd": (
@@ -92,11 +97,42 @@ def print_template(kernel: Kernel, target: Target) -> str:
     "result" (of the results).
     """
     stored, which = str(kernel.setting("stored")), str(kernel.setting("pass"))
-    micro = Micro.of("f64" if stored == "f64" else "f32", target)
+    plain = Micro.of("f64" if stored == "f64" else "f32", target)
+    of_pairs = stored == "bf16"
+    micro = Pairs.for_target(target) if of_pairs else plain
+    names = _names(kernel, micro) | {"turn": plain.packing_name(plain.kind) + "_turn"}
+    gathering = names | (pairs.halves(micro.columns) if of_pairs else {})
+    by_channels = pairs.BY_CHANNELS_OF_PAIRS if of_pairs else pairs.BY_CHANNELS
+    gathering["by_channels"] = spelled(by_channels, gathering)
+    parts = [micro.text()] if which in _MULTIPLY else []
+    if parts or which in ("winograd_weights", "panels"):
+        parts.append(plain.packing(plain.kind))
+        if of_pairs:
+            parts.append(micro.packing(stored))
+    if which in ("places", "winograd"):
+        parts.append(_narrow(micro))
+    if kernel.body:
+        parts.append(print_epilogue(kernel, target))
+    for part in PASSES[which]:
+        gathers = part in (text.IMAGE, text.GATHER, pairs.WINDOWS)
+        chosen = pairs.OF_PAIRS.get(part, part) if of_pairs else part
+        parts.append(spelled(chosen, gathering if gathers else names))
+    return "".join(parts)
+
+
+def _names(kernel: Kernel, micro: Micro) -> dict[str, str]:
+    """What the names in the texts stand for."""
+    stored, which = str(kernel.setting("stored")), str(kernel.setting("pass"))
+    vector = f"{micro.kind}x{micro.lanes}"
     names = {
         "K": micro.kind,
         "T": MEMORY_KIND[stored] + "x1",
-        "V": f"{micro.kind}x{micro.lanes}",
+        "O": MEMORY_KIND[str(kernel.setting("result"))] + "x1",
+        "P": micro.packed,
+        "G": str(micro.group),
+        "groups": "depth" if micro.group == 1 else "((depth + 1) / 2)",
+        "V": vector,
+        "storem": f"fb_storem_{vector}",
         "L": str(micro.lanes),
         "W": str(micro.columns),
         "R": str(micro.rows),
@@ -105,7 +141,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "out": "3" if which == "places" else "2",
         "fb": SYMBOL,
         "micro": micro.name,
-        "pack": micro.packing_name(micro.kind),
+        "pack": micro.packing_name(stored),
         "arguments": ARGUMENTS,
         "gradient": "1" if kernel.setting("gradient") else "0",
         "fused": "1" if kernel.body else "0",
@@ -119,10 +155,10 @@ def print_template(kernel: Kernel, target: Target) -> str:
         "wide": "__AVX512VL__" if kind_bits(micro.kind) * micro.lanes == 512 else "FB_NEVER",
         "masked": f"{SYMBOL}_masked",
         "backward": "1" if kernel.setting("gradient") and which == "depthwise" else "0",
-        "nine": _nine(f"{micro.kind}x{micro.lanes}"),
+        "nine": _nine(vector),
         "spread": _spread(micro.kind, micro.lanes),
         **_sums(micro),
-        **winograd.choices(f"{micro.kind}x{micro.lanes}", micro.lanes),
+        **winograd.choices(vector, micro.lanes),
     }
     for name, value in (
         ("read", names["read"]),
@@ -131,31 +167,27 @@ def print_template(kernel: Kernel, target: Target) -> str:
         ("direct", _direct_sums(micro)),
     ):
         names[name] = spelled(value, names)
-    parts = [micro.text()] if which in _MULTIPLY else []
-    if parts or which in ("winograd_weights", "panels"):
-        parts.append(micro.packing(micro.kind))
-    if which in ("places", "winograd"):
-        parts.append(_narrow(micro))
-    if kernel.body:
-        parts.append(print_epilogue(kernel, target))
-    parts.extend(spelled(part, names) for part in PASSES[which])
-    return "".join(parts)
+    return names
 
 
 def _narrow(micro: Micro) -> str:
     """The micro-kernel for the last slab of a tile that has places for one vector only."""
     v, t, name = f"{micro.kind}x{micro.lanes}", f"{micro.kind}x1", f"{SYMBOL}_narrow"
+    w, e = f"{micro.packed}x{micro.lanes}", f"{micro.packed}x1"
     parts = []
     heights = [h for h in micro.heights if h in (micro.rows, 4, 1)]
     for height in heights:
         sums = [f"s{i}" for i in range(height)]
         lines = [
-            f"static void {name}_{height}(long long width, long long depth, const {t} *a, "
-            f"const {t} *b, {t} *c, long long c_step, long long accumulate) {{",
+            f"static void {name}_{height}(long long width, long long depth, const {e} *a, "
+            f"const {e} *b, {t} *c, long long c_step, long long accumulate) {{",
             f"  {v} {', '.join(f'{s} = {{0}}' for s in sums)};",
             f"  for (long long k = 0; k < depth; ++k, a += width, b += {micro.columns}) {{",
-            f"    const {v} x = *(const {v} *)b;",
-            *[f"    {s} = fb_fma_{v}(fb_splat_{v}(a[{i}]), x, {s});" for i, s in enumerate(sums)],
+            f"    const {w} x = *(const {w} *)b;",
+            *[
+                f"    {s} = {micro.chained(micro.splat(f'a[{i}]'), 'x', s)};"
+                for i, s in enumerate(sums)
+            ],
             "  }",
         ]
         for i, s in enumerate(sums):
@@ -169,7 +201,7 @@ def _narrow(micro: Micro) -> str:
         for h in heights
     ]
     head = (
-        f"static void {name}(long long width, long long depth, const {t} *a, const {t} *b, "
+        f"static void {name}(long long width, long long depth, const {e} *a, const {e} *b, "
         f"{t} *c, long long c_step, long long accumulate) {{\n  long long left = width;"
     )
     return "".join([*parts, "\n".join([head, *calls, "}"]), "\n"])

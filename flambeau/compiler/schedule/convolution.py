@@ -58,13 +58,17 @@ def places(values: list[Node], reads: Reads, choice: str = "default") -> list[Ro
     wanted = ceildiv(chosen.tiles, maximum(mul(column_tiles, parts), 1))
     rows, row_tiles = cut(rows_of, chosen.rows // micro.rows, wanted, PANELS, micro.rows)
     call = launch(value, reads, problem)
-    shared = minimum(mul(maximum(column_tiles, 1), prod(stride)) - 1, 1)
+    pairs = problem.stored == "bf16"  # their windows go by way of the panel's place
+    shared = 1 if pairs else minimum(mul(maximum(column_tiles, 1), prod(stride)) - 1, 1)
     shape = (shared, *value.inputs[1].shape)
     packed = ("temporary", node("s.panels", (), (("of", value),), micro.kind, shape))
     call.memory.insert(2, packed)
     call.offsets.insert(2, 0)
-    read, written = (value.dtype, "r"), (value.dtype, "w")
-    settings = {"pass": "places", "gradient": gradient, "channels": problem.has_channels_last}
+    read, written = (problem.stored, "r"), (value.dtype, "w")
+    settings = {
+        "pass": "places", "gradient": gradient, "channels": problem.has_channels_last,
+        "stored": problem.stored,
+    }  # fmt: skip
     call.kernel = template(value.dtype, (read, read, (micro.kind, "r"), written), **settings)
     call.sizes = problem.sizes(
         {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles,
@@ -136,9 +140,12 @@ def weight(values: list[Node], reads: Reads, choice: str = "default") -> list[Ro
     part = mul(ceildiv(ceildiv(depth, CHUNK), parts), CHUNK)
     sizes, tiles = _weight_tiles(problem, micro, blocking(value.op, micro, choice))
     call = launch(value, reads, problem)
-    read, written = (value.dtype, "r"), (value.dtype, "w")
+    read, written = (problem.stored, "r"), (value.dtype, "w")
     parameters = (read, read, written, (micro.kind, "w"))
-    settings = {"pass": "weight", "gradient": True, "channels": problem.has_channels_last}
+    settings = {
+        "pass": "weight", "gradient": True, "channels": problem.has_channels_last,
+        "stored": problem.stored,
+    }  # fmt: skip
     call.kernel = template(value.dtype, parameters, **settings)
     shape = (mul(minimum(parts - 1, 1), parts), problem.y.lead[1], columns_of)
     packed = (("of", value), ("what", "parts"))

@@ -43,6 +43,7 @@ class Problem:
     geometry: dict[str, tuple[Size, ...]]
     groups: int
     dtype: str
+    stored: str
 
     @property
     def outer(self) -> Size:
@@ -107,7 +108,9 @@ def problem_of(value: Node, reads: Reads) -> Problem:
         name: (ordinary,) * missing + value.attribute(name)
         for name, ordinary in (("stride", 1), ("dilation", 1), ("low", 0))
     }
-    return Problem(x, y, weight, geometry, value.attribute("groups"), value.dtype)
+    return Problem(
+        x, y, weight, geometry, value.attribute("groups"), value.dtype, value.inputs[0].dtype
+    )
 
 
 def template(dtype: str, parameters: tuple[tuple[str, str], ...], **settings: Any) -> Kernel:
@@ -159,11 +162,12 @@ def packing(
     call = RoutineCall(f"{value.op}_{which}", packing=(0, 1))
     place = reads(value.inputs[1])
     offset = value.attribute("views")[1][1]
-    call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[value.dtype]))
+    call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[problem.stored]))
     call.add(packed)
-    parameters = ((value.dtype, "r"), (packed[1].dtype, "w"))
+    parameters = ((problem.stored, "r"), (packed[1].dtype, "w"))
     gradient = value.op == "convolution_input"
-    call.kernel = template(value.dtype, parameters, gradient=gradient, **{"pass": which})
+    settings = {"pass": which, "stored": problem.stored}
+    call.kernel = template(value.dtype, parameters, gradient=gradient, **settings)
     images = ("batch", "x0", "x1", "x2", "y0", "y1", "y2")
     strides = [f"{i}s{s}" for i in "xy" for s in ("_batch", "_channel", "0", "1", "2")]
     unused = dict.fromkeys((*images, *strides), 0)  # a copy serves all images

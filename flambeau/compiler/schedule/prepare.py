@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.compiler import targets
 from flambeau.compiler.schedule.views import Shape, contiguous, count, reshape_strides
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import Graph, Node, attributes, node, topological
@@ -236,6 +237,8 @@ class _Rewriting:
             return self._along_last(value, inputs[0])
         if value.op == "random" and value.attribute("distribution") not in EACH:
             return self._draw(value, inputs)
+        if value.op in CONVOLUTIONS:
+            value, inputs = _of_pairs(value, inputs)
         rest = inputs
         base: tuple[Node, ...] = ()
         if PRIMITIVES[value.op].kind == "scatter":
@@ -407,6 +410,33 @@ class _Rewriting:
                 ):
                     stack.append(user)
         return bool(stack)
+
+
+def _of_pairs(value: Node, inputs: tuple[Node, ...]) -> tuple[Node, tuple[Node, ...]]:
+    """A convolution of bfloat16 numbers that were cast to float32 reads the numbers themselves,
+    where an instruction adds products of pairs of them. That decides about bits: operands' dtypes
+    and the processor, nothing else."""
+    bare = [_uncast(x) for x in inputs]
+    suits = value.dtype == "f32" and not is_depthwise(value)
+    if not suits or None in bare or not _pairs_are_native():
+        return value, inputs
+    operands = tuple(x for x in bare if x is not None)
+    constants = attributes(**(dict(value.attributes) | {"method": "plain"}))
+    return node(value.op, operands, constants, value.dtype, value.shape), operands
+
+
+def _pairs_are_native() -> bool:
+    return targets.current().name == "avx512" and targets.has("avx512_bf16")
+
+
+def _uncast(value: Node) -> Node | None:
+    """The bfloat16 numbers, seen alike, of which a value is the cast; None: it is none."""
+    if value.op == "cast":
+        return value.inputs[0] if value.inputs[0].dtype == "bf16" else None
+    inner = _uncast(value.inputs[0]) if value.op in VIEW_OPS else None
+    if inner is None:
+        return None
+    return node(value.op, (inner,), value.attributes, "bf16", value.shape)
 
 
 def _spread(value: Node) -> Node:
