@@ -16,6 +16,7 @@ from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import apply, as_node, is_complex, participant, unsupported
+from flambeau.ops.common import refuse_meta
 
 Value = Any  # a Node or a Python number
 
@@ -176,6 +177,7 @@ def equal(self: Any, other: Any) -> bool:
         >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
         True
     """
+    refuse_meta("equal", self)
     if tuple(self.shape) != tuple(other.shape):
         return False
     return bool(_all_true(eq(self, other)))

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flambeau import prims
+from flambeau import _core, prims
 from flambeau.core import tensors
 from flambeau.core.definition import Body, OpDefinition, op
 from flambeau.core.dtypes import object_of
@@ -616,16 +616,19 @@ def zero_(self: Node) -> Node:
 # ------------------------------------------------------------------------------------ indices
 
 
-def _triangle_indices(row: int, col: int, offset: int, lower: bool, dtype: Any) -> Any:
+def _triangle_indices(
+    row: int, col: int, offset: int, lower: bool, dtype: Any, device: Any = None, **unused: Any
+) -> Any:
     name = "tril_indices" if lower else "triu_indices"
     if row < 0 or col < 0:
         raise RuntimeError(
             f"[{name}] {'row' if row < 0 else 'col'} must be non-negative\nhint: >= 0"
         )
-    square = ones((row, col), dtype=object_of("bool"))
+    square = ones((row, col), dtype=object_of("bool"), device="cpu")
     kept = square.tril(offset) if lower else square.triu(offset)
     places = kept.nonzero().t().contiguous()
-    return places if dtype is None else places.to(dtype)
+    places = places if dtype is None else places.to(dtype)
+    return places.to(_core.get_default_device() if device is None else device)
 
 
 @op(
@@ -643,7 +646,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **op
         tensor([[0, 1, 1],
                 [0, 0, 1]])
     """
-    return _triangle_indices(row, col, offset, True, dtype)
+    return _triangle_indices(row, col, offset, True, dtype, **options)
 
 
 @op(
@@ -661,7 +664,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **op
         tensor([[0, 0, 1],
                 [0, 1, 1]])
     """
-    return _triangle_indices(row, col, offset, False, dtype)
+    return _triangle_indices(row, col, offset, False, dtype, **options)
 
 
 # ------------------------------------------------------------------------------------ complex

@@ -620,6 +620,8 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         if num_classes <= 0:
             raise fail("Can not infer total number of classes from empty tensor.", "pass it")
         return one_hot_of(tensor, num_classes)
+    if tensor.is_meta and num_classes > 0:
+        return one_hot_of(tensor, static_size(num_classes))
     if int(tensor.min()) < 0:
         raise fail("Class values must be non-negative.", "classes count from 0")
     largest = int(tensor.max())

@@ -176,6 +176,8 @@ def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
             "[embedding_bag] offsets has to be a 1D Tensor but got "
             f"{None if offsets is None else list(offsets.shape)}\nhint: where each bag starts"
         )
+    if offsets.is_meta:
+        return
     if offsets.numel() and int(offsets[0]) != 0:
         raise RuntimeError(
             "[embedding_bag] offsets[0] has to be 0, i.e., the first sequence in the mini-batch "

@@ -735,6 +735,8 @@ def _check_multinomial(weights: Any, num_samples: int, replacement: bool) -> Non
         problem = "cannot sample n_sample <= 0 samples"
     elif not replacement and num_samples > weights.shape[-1]:
         problem = "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+    elif weights.is_meta:
+        return
     elif weights.numel() and not bool(((weights >= 0) & (weights < math.inf)).all()):
         problem = "probability tensor contains either `inf`, `nan` or element < 0"
     elif weights.numel() and not bool((weights.sum(-1) > 0).all()):

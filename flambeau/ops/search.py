@@ -17,7 +17,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import hint, less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.ops.common import shown
+from flambeau.ops.common import refuse_meta, shown
 from flambeau.ops.creation import filled
 from flambeau.ops.index import check_mask
 
@@ -103,6 +103,7 @@ def nonzero(input: Any, *, out: Any = None, as_tuple: bool = False) -> Any:  # n
 
 def _coordinates(x: Any) -> Any:
     """Index vectors of the elements that are not zero, shape (ndim, count)."""
+    refuse_meta("nonzero", x)
     total = int(_count(x).item()) if x.numel() else 0
     if total == 0 or x.ndim == 0:
         return x.new_zeros((x.ndim, total), dtype=object_of("i64"))
@@ -216,6 +217,7 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
         >>> torch.tensor([1, 2, 3]).masked_select(torch.tensor([True, False, True]))
         tensor([1, 3])
     """
+    refuse_meta("masked_select", input)
     total = int(_count_mask(input.detach(), mask).item())
     result = _masked_select(input, mask, total)
     return result if out is None else out.copy_(result)
@@ -231,6 +233,7 @@ def _masked_slices(self: Node, mask: Node, total: Size) -> Node:
 
 def masked_slices(self: Any, mask: Any) -> Any:
     """`self[mask]` for a mask of the leading dimensions."""
+    refuse_meta("index", mask)
     total = int(_count.native(mask).item()) if mask.numel() else 0
     return _masked_slices.native(self, mask, total)
 

@@ -476,6 +476,8 @@ def _interleave_tensor(
 ) -> Any:
     x = self.reshape(-1) if dim is None else self
     d = 0 if dim is None else normalise_dim(dim, x.ndim, "repeat_interleave")
+    if repeats.is_meta and output_size is not None:
+        return x.new_empty((*x.shape[:d], output_size, *x.shape[d + 1 :]))
     places = _repeat_places(repeats, x.shape[d])
     return x.index_select(d, places)
 
@@ -493,6 +495,11 @@ def _repeat_places(repeats: Any, extent: int) -> Any:
         raise RuntimeError(
             "[repeat_interleave] repeats must be 0-dim or 1-dim tensor of integers\n"
             "hint: convert with long() and ravel()"
+        )
+    if repeats.is_meta:
+        raise RuntimeError(
+            "[repeat_interleave] cannot repeat_interleave a meta tensor without output_size\n"
+            "hint: pass output_size"
         )
     counts = repeats.tolist()
     counts = [counts] * extent if isinstance(counts, int) else counts

@@ -18,7 +18,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import is_complex, unsupported
-from flambeau.ops.common import normalise_dim, number_shown
+from flambeau.ops.common import normalise_dim, number_shown, refuse_meta
 
 _DISTINCT = [[3.0, 1.0, 2.5, -1.0], [0.5, 4.0, -2.0, 7.0], [9.0, 8.0, 1.5, 0.25]]
 
@@ -251,6 +251,7 @@ def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
         )
     if minlength < 0:
         raise RuntimeError("[bincount] minlength should be >= 0\nhint: leave it out")
+    refuse_meta("bincount", self)
     size = minlength
     if self.numel():
         least, greatest = (int(x.item()) for x in aminmax(self))

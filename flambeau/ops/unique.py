@@ -18,7 +18,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import participant
-from flambeau.ops.common import normalise_dim
+from flambeau.ops.common import normalise_dim, refuse_meta
 from flambeau.ops.extremes import ordered
 
 
@@ -87,6 +87,7 @@ def row_starts(self: Node) -> Node:
 
 
 def _total(ranks: Any) -> int:
+    refuse_meta("unique", ranks)
     return int(ranks[-1].item()) + 1 if ranks.numel() else 0
 
 
