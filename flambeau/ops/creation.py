@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flambeau import _core, prims
+from flambeau import prims
 from flambeau.core import tensors
 from flambeau.core.definition import Body, OpDefinition, op
 from flambeau.core.dtypes import object_of
@@ -628,7 +628,7 @@ def _triangle_indices(
     kept = square.tril(offset) if lower else square.triu(offset)
     places = kept.nonzero().t().contiguous()
     places = places if dtype is None else places.to(dtype)
-    return places.to(_core.get_default_device() if device is None else device)
+    return places.to(ones((0,), device=device).device)  # the default one, if none is given
 
 
 @op(
