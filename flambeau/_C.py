@@ -14,6 +14,7 @@ from flambeau._core import Generator, Size
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size"]
 
 _disabled_torch_function_impl = _core._disabled_torch_function
+_disabled_torch_dispatch_impl = _core._disabled_torch_function  # by identity: never called
 
 
 class DisableTorchFunctionSubclass:

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "override.h"
 #include "profile.h"
 #include "tape.h"
 
@@ -251,7 +252,7 @@ Tensor* implicit_gradient(Tensor* root) {
         dtype_name(root->dtype));
     return nullptr;
   }
-  if (active_recorder || root->storage->pending) {
+  if (active_recorder || root->storage->pending || dispatches(object_of(root))) {
     PyObject* ones = tensor_method("new_ones");
     PyObject* sizes = ones ? size_object(root->ndim, root->sizes()) : nullptr;
     PyObject* args[2] = {object_of(root), sizes};

@@ -30,7 +30,8 @@ bool layout_matches(const Tensor* leaf, const Tensor* grad) {
 // A gradient of a type that answers operators itself (a sparse one). It is kept as it is, and is
 // the second operand of a sum with a dense one: such sums are dense, so not made in place.
 bool answers_itself(Tensor* grad) {
-  return !is_exact_tensor(object_of(grad)) && override_of(object_of(grad)) != Override::None;
+  PyObject* object = object_of(grad);
+  return !is_exact_tensor(object) && (override_of(object) != Override::None || dispatches(object));
 }
 
 Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {

@@ -216,32 +216,49 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
 }
 
 // An object with __torch_function__ may stand where no schema expects a tensor.
-bool any_override(PyObject* const* args, Py_ssize_t count) {
+bool any_override(PyObject* const* args, Py_ssize_t count, bool nested) {
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_exact_tensor(args[i]) && overrides_op(override_of(args[i]))) return true;
+    PyObject* object = args[i];
+    if (is_exact_tensor(object)) continue;
+    if (nested && (PyTuple_CheckExact(object) || PyList_CheckExact(object))) {
+      PyObject* const* items = PySequence_Fast_ITEMS(object);
+      if (any_override(items, PySequence_Fast_GET_SIZE(object), false)) return true;
+    } else if (overrides_op(override_of(object))) {
+      return true;
+    }
   }
   return false;
+}
+
+// A mode, or the type of an argument, takes over: first `__torch_function__`, then what is below.
+__attribute__((noinline)) PyObject* taken_over(PyObject* self, PyObject* const* args,
+                                               Py_ssize_t count, PyObject* kwnames) {
+  const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if ((interceptors & (kWatcher | kFunctionModes)) || any_override(args, all, true)) {
+    return call_override(self, args, count, kwnames);
+  }
+  return call_dispatch(self, args, count, kwnames);
 }
 
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   Op* op = reinterpret_cast<Op*>(self);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
   if (interceptors) [[unlikely]]
-    return call_override(self, args, count, kwnames);
+    return taken_over(self, args, count, kwnames);
   Frame frame;
   for (const auto& overload : op->overloads) {
     Outcome outcome = bind_arguments(*overload, &frame, args, count, kwnames);
     if (outcome == Outcome::Ok) outcome = parse_arguments(*overload, &frame);
     if (outcome == Outcome::Ok) [[likely]] {
       if (frame.overridden) [[unlikely]]
-        return call_override(self, args, count, kwnames);
+        return taken_over(self, args, count, kwnames);
       return run(op, overload.get(), &frame);
     }
     if (outcome == Outcome::Failed) return nullptr;
     frame.reset();
   }
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-  if (any_override(args, all)) return call_override(self, args, count, kwnames);
+  if (any_override(args, all, false)) return call_override(self, args, count, kwnames);
   return no_match(op, args, count, kwnames);
 }
 

@@ -162,7 +162,7 @@ __attribute__((always_inline)) inline bool add_tensor(const Overload& overload, 
 Outcome add_other(const Overload& overload, Frame* frame, PyObject* object, bool mutated) {
   Override kind = Override::None;
   if (is_plain_tensor_type(Py_TYPE(object), &kind)) {
-    if (overrides_op(kind)) frame->overridden = true;
+    if (overrides_op(kind) || dispatches(object)) frame->overridden = true;
     return add_tensor(overload, frame, reinterpret_cast<Tensor*>(object), mutated)
                ? Outcome::Ok
                : Outcome::Failed;

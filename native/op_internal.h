@@ -296,6 +296,8 @@ void register_op(Op* op);
 void unregister_op(Op* op);
 
 // op_override.cpp
+// The same below `__torch_function__`: dispatch modes, types with `__torch_dispatch__`.
+PyObject* call_dispatch(PyObject* func, PyObject* const* args, Py_ssize_t count, PyObject* kwnames);
 bool init_op_override(PyObject* module);
 
 // op_out.cpp

@@ -220,6 +220,14 @@ PyObject* set_function_modes_enabled(PyObject*, PyObject* value) {
   return before;
 }
 
+PyObject* set_dispatch_modes_enabled(PyObject*, PyObject* value) {
+  const int wanted = PyObject_IsTrue(value);
+  if (wanted < 0) return nullptr;
+  PyObject* before = PyBool_FromLong((interceptors & kDispatchModes) != 0);
+  set_interceptor(kDispatchModes, wanted);
+  return before;
+}
+
 PyObject* find_torch_function(PyObject*, PyObject* values) {
   if (interceptors & kFunctionModes) Py_RETURN_TRUE;
   PyObject* fast = PySequence_Fast(values, "has_torch_function takes an iterable of arguments");
@@ -261,6 +269,8 @@ PyMethodDef methods[] = {
     {"function_modes", get_function_modes, METH_NOARGS, "The modes of this thread, oldest first."},
     {"set_function_modes_enabled", set_function_modes_enabled, METH_O,
      "Turns the modes of this thread on or off; returns what it was."},
+    {"set_dispatch_modes_enabled", set_dispatch_modes_enabled, METH_O,
+     "Whether op calls of this thread go to the dispatch modes; returns what it was."},
     {"has_torch_function", find_torch_function, METH_O,
      "Whether a mode is active, or some of the values has a __torch_function__ of its own."},
     {"handle_torch_function", handle_torch_function, METH_VARARGS,
@@ -296,6 +306,22 @@ PyObject* call_override(PyObject* func, PyObject* const* args, Py_ssize_t count,
   PyObject* keywords = pack_keywords(args + count, kwnames);
   PyObject* result =
       positional && keywords ? ask_all(overriders, func, positional, keywords) : nullptr;
+  Py_XDECREF(positional);
+  Py_XDECREF(keywords);
+  return result;
+}
+
+PyObject* call_dispatch(PyObject* func, PyObject* const* args, Py_ssize_t count,
+                        PyObject* kwnames) {
+  PyObject* module = PyImport_ImportModule("flambeau.utils._python_dispatch");
+  PyObject* call = module ? PyObject_GetAttrString(module, "_call") : nullptr;
+  PyObject* positional = pack_positional(args, count);
+  PyObject* keywords = pack_keywords(args + count, kwnames);
+  PyObject* result = call && positional && keywords
+                         ? PyObject_CallFunctionObjArgs(call, func, positional, keywords, nullptr)
+                         : nullptr;
+  Py_XDECREF(module);
+  Py_XDECREF(call);
   Py_XDECREF(positional);
   Py_XDECREF(keywords);
   return result;

@@ -10,12 +10,22 @@ struct TypeInfo {
   PyTypeObject* type = nullptr;
   unsigned int version = 0;
   bool is_tensor = false;
+  bool dispatches = false;
   Override kind = Override::None;
 };
 constexpr size_t kTypeSlots = 64;
 TypeInfo type_infos[kTypeSlots];
 PyObject* torch_function_name = nullptr;
 PyObject* plain_torch_function = nullptr;  // _core._disabled_torch_function, borrowed for ever
+
+bool has_torch_dispatch(PyTypeObject* type) {
+  auto* object = reinterpret_cast<PyObject*>(type);
+  PyObject* found = PyObject_GetAttrString(object, "__torch_dispatch__");
+  if (!found) PyErr_Clear();
+  const bool own = found && found != plain_torch_function && found != Py_None;
+  Py_XDECREF(found);
+  return own;
+}
 
 Override kind_of(PyTypeObject* type) {
   auto* object = reinterpret_cast<PyObject*>(type);
@@ -46,6 +56,7 @@ const TypeInfo& look_up(PyTypeObject* type) {
   if (!torch_function_name) read_names();
   info.type = type;
   info.is_tensor = PyType_IsSubtype(type, TensorType);
+  info.dispatches = info.is_tensor && type != TensorType && has_torch_dispatch(type);
   info.kind = kind_of(type);  // gives the type a version
   info.version = type->tp_version_tag;
   return info;
@@ -127,6 +138,8 @@ Override override_of(PyObject* object) {
   is_plain_tensor_type(type, &kind);
   return kind;
 }
+
+bool dispatches(PyObject* object) { return look_up(Py_TYPE(object)).dispatches; }
 
 bool override_attribute(PyObject* self) {
   const TypeInfo& info = look_up(Py_TYPE(self));

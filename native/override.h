@@ -20,6 +20,8 @@ Override override_of(PyObject* object);
 inline bool overrides_op(Override kind) {
   return kind == Override::Internal || (kind == Override::Public && !torch_function_disabled);
 }
+// Whether tensors of its type answer below gradients: `__torch_dispatch__`.
+bool dispatches(PyObject* object);
 // Whether some value (or element of a list or tuple) is of a type that users wrote to take over.
 bool any_public_override(PyObject* const* args, Py_ssize_t count, bool nested = false);
 // The engine's own calls: `__torch_function__` is about what users call.

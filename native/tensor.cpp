@@ -377,7 +377,19 @@ Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source) {
   return t;
 }
 
-Tensor* tensor_detach(Tensor* source) { return tensor_alias_as(TensorType, source); }
+// A tensor whose type answers for its data makes the alias itself, below gradients.
+static Tensor* detach_dispatched(Tensor* source) {
+  PyObject* module = PyImport_ImportModule("flambeau.utils._python_dispatch");
+  PyObject* made = module ? PyObject_CallMethod(module, "_detach", "O", source) : nullptr;
+  Py_XDECREF(module);
+  return reinterpret_cast<Tensor*>(made);
+}
+
+Tensor* tensor_detach(Tensor* source) {
+  if ((source->flags & kPythonType) && dispatches(reinterpret_cast<PyObject*>(source))) [[unlikely]]
+    return detach_dispatched(source);
+  return tensor_alias_as(TensorType, source);
+}
 
 bool tensor_contiguous(const Tensor* t) { return (t->flags & kContiguous) != 0; }
 

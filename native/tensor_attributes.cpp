@@ -108,12 +108,31 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs)
 PyObject* get_dtype(PyObject* self, void*) {
   return Py_NewRef(dtype_object(as_tensor(self)->dtype));
 }
-PyObject* get_device(PyObject* self, void*) { return device_object(as_tensor(self)->device); }
+// A wrapper has no memory, and says that it is where what it wraps is.
+PyObject* claimed_device(PyObject* self) {
+  const Tensor* t = as_tensor(self);
+  if (!(t->flags & kPythonType) || !t->dict) return nullptr;
+  return PyDict_GetItemString(t->dict, "_claimed_device");
+}
+PyObject* get_device(PyObject* self, void*) {
+  PyObject* claimed = claimed_device(self);
+  return claimed ? Py_NewRef(claimed) : device_object(as_tensor(self)->device);
+}
 PyObject* get_layout(PyObject*, void*) { return Py_NewRef(strided_layout()); }
 PyObject* get_is_meta(PyObject* self, void*) {
+  Device claimed;
+  if (PyObject* object = claimed_device(self)) {
+    if (!device_from_object(object, &claimed)) return nullptr;
+    return PyBool_FromLong(claimed.kind == DeviceKind::Meta);
+  }
   return PyBool_FromLong(as_tensor(self)->device.kind == DeviceKind::Meta);
 }
 PyObject* get_is_cpu(PyObject* self, void*) {
+  Device claimed;
+  if (PyObject* object = claimed_device(self)) {
+    if (!device_from_object(object, &claimed)) return nullptr;
+    return PyBool_FromLong(claimed.kind == DeviceKind::CPU);
+  }
   return PyBool_FromLong(as_tensor(self)->device.kind == DeviceKind::CPU);
 }
 PyObject* get_false(PyObject*, void*) { Py_RETURN_FALSE; }

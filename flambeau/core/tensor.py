@@ -55,10 +55,11 @@ def _reduce(tensor: Any, protocol: int) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: geometry over the shared storage, so views stay views."""
     del protocol
     requires_grad = tensor.requires_grad and tensor.is_leaf
-    if not tensor.is_cpu:
+    hollow = "_claimed_device" in tensor.__dict__  # a wrapper: what it holds is in its state
+    if hollow or not tensor.is_cpu:
         build: Any = rebuild_meta
         arguments: tuple[Any, ...] = (tensor.dtype, tuple(tensor.shape), tensor.stride())
-        arguments += () if tensor.is_meta else (tensor.device.type,)
+        arguments += () if hollow or tensor.is_meta else (tensor.device.type,)
     else:
         build = rebuild_tensor
         arguments = (
@@ -82,6 +83,9 @@ def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
             "deepcopy protocol at the moment\nhint: deepcopy x.detach(), or clone() it"
         )
     if id(self) in memo:
+        return memo[id(self)]
+    if "_claimed_device" in self.__dict__:
+        memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
         return memo[id(self)]
     sizes, strides = tuple(self.shape), self.stride()
     if not self.is_cpu:
@@ -250,7 +254,14 @@ def _as_class(result: Any, cls: type) -> Any:
     return result
 
 
+def _make_wrapper_subclass(*args: Any, **kwargs: Any) -> Any:
+    """`Tensor._make_wrapper_subclass(cls, size, ...)`: a tensor without memory of its own."""
+    module = import_module("flambeau.utils._python_dispatch")
+    return module._make_wrapper_subclass(*args, **kwargs)
+
+
 METHODS: dict[str, Any] = {
+    "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
     "__torch_function__": classmethod(_torch_function),
     "__deepcopy__": _deepcopy,
     "chalf": _chalf,
@@ -273,7 +284,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 def install() -> None:
     """Gives the native type its Python methods; idempotent, runs on import of the package."""
     for name, value in METHODS.items():
-        asked = callable(value) and not isinstance(value, classmethod)
+        asked = callable(value) and not isinstance(value, (classmethod, staticmethod))
         setattr(_core.Tensor, name, _core.shield(value, False, True) if asked else value)
     for module, names in LATER.items():
         for name in names:

@@ -61,7 +61,10 @@ class Parameter(Tensor, metaclass=_Marked):
                     "nn.Parameter(torch.tensor(data))",
                 )
             )
-        marked = data.detach().as_subclass(type(data)).requires_grad_(requires_grad)
+        marked = data.detach()
+        if type(marked) is not type(data):  # a wrapper's `detach` gives a wrapper
+            marked = marked.as_subclass(type(data))
+        marked.requires_grad_(requires_grad)
         marked._is_param = True
         return marked
 

@@ -1,21 +1,37 @@
 """`ops.aten`: operators under the names of PyTorch's inner library, for programs that call them.
 
 An operator whose only home is here says `where="ops.aten"`. All others are found by the name they
-have in `torch`, `nn.functional` or as a method.
+have in `torch`, `nn.functional` or as a method. What a dispatch mode is given is an `Overload`:
+one object per overload and process, so that programs may look it up in a dictionary.
 """
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from flambeau.core import install
 from flambeau.core.definition import REGISTRY
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
+# Operators for which a number counts as a tensor of no dimensions.
+_WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"})
+
+_TYPES = {
+    "TensorOrScalar": "Tensor",
+    "dtype": "ScalarType",
+    "device": "Device",
+    "generator": "Generator",
+    "memory_format": "MemoryFormat",
+    "layout": "Layout",
+}
 
 
 class Packet:
-    """All overloads of an operator; each overload's name gives the operator itself.
+    """All overloads of an operator.
 
     Example:
         >>> torch.ops.aten.neg.default(torch.ones(2))
@@ -26,18 +42,83 @@ class Packet:
         self.__name__ = name
         self.__doc__ = function.__doc__
         self._function = function
+        self._known: dict[str, Overload] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator."""
         return self._function(*args, **kwargs)
 
-    def __getattr__(self, overload: str) -> Any:
+    def overloads(self) -> list[str]:
+        """Names of the overloads."""
+        return list(signatures(self.__name__))
+
+    def __getattr__(self, overload: str) -> Overload:
         if overload.startswith("_"):
             raise AttributeError(f"aten.{self.__name__} has no overload {overload!r}")
-        return self._function
+        found = self._known.get(overload)
+        if found is None:
+            found = self._known.setdefault(overload, Overload(self, overload))
+        return found
+
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
 
     def __repr__(self) -> str:
-        return f"<flambeau.ops.aten.{self.__name__}>"
+        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+
+
+class Overload:
+    """One overload of an operator: what `__torch_dispatch__` is given, and may call.
+
+    Attributes:
+        namespace: "aten".
+        overloadpacket: all overloads of its operator.
+
+    Example:
+        >>> torch.ops.aten.add.Tensor.name(), str(torch.ops.aten.add.Tensor)
+        ('aten::add.Tensor', 'aten.add.Tensor')
+    """
+
+    namespace = "aten"
+
+    def __init__(self, packet: Packet, name: str) -> None:
+        self.overloadpacket = packet
+        self._overloadname = name
+        self.__name__ = f"{packet.__name__}.{name}"
+        self.__qualname__ = self.__name__
+        self.__doc__ = packet.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the operator."""
+        return self.overloadpacket._function(*args, **kwargs)
+
+    def name(self) -> str:
+        """ "aten::add.Tensor"; "aten::neg" of a default overload."""
+        plain = self._overloadname == "default"
+        return f"aten::{self.overloadpacket.__name__}" + ("" if plain else f".{self._overloadname}")
+
+    @property
+    def _schema(self) -> Any:
+        """The signature: `name`, `overload_name`, `arguments`, `returns`."""
+        schemas = import_module(
+            "flambeau.library.schemas"
+        )  # which knows of operators, not vice versa
+        text = max(getattr(self.overloadpacket._function, "schemas", ("()",)), key=len)
+        inside = text.partition("(")[2]
+        for ours, theirs in _TYPES.items():
+            inside = re.sub(rf"\b{ours}(\??) ", rf"{theirs}\1 ", inside)
+        return schemas.parse(f"{self.name()}({inside} -> Tensor")
+
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
+    def __repr__(self) -> str:
+        op = self.overloadpacket.__name__
+        return f"<OpOverload(op='aten.{op}', overload='{self._overloadname}')>"
+
+
+_packets: dict[str, Packet] = {}
+_of_ops: dict[int, Packet] = {}  # of operators that have no name here; they live for ever
 
 
 def __getattr__(name: str) -> Packet:
@@ -46,10 +127,75 @@ def __getattr__(name: str) -> Packet:
     Raises:
         AttributeError: there is none.
     """
+    known = _packets.get(name)
+    if known is not None:
+        return known
+    found = None
     for home in HOMES:
-        found = install.namespace(home).get(name)
-        if found is not None:
-            return Packet(name, found)
-    if name in REGISTRY and "method" in REGISTRY[name].options.where:
-        return Packet(name, REGISTRY[name].native)
-    raise AttributeError(f"module 'flambeau.ops.aten' has no attribute {name!r}")
+        found = found or install.namespace(home).get(name)
+    if found is None and name in REGISTRY and "method" in REGISTRY[name].options.where:
+        found = REGISTRY[name].native
+    if found is None and name in install.INPLACE:
+        found = install.INPLACE[name]
+    if found is None or name.startswith("__"):
+        raise AttributeError(f"module 'flambeau.ops.aten' has no attribute {name!r}")
+    return _packets.setdefault(name, Packet(name, found))
+
+
+@functools.cache
+def signatures(name: str) -> dict[str, tuple[str, ...]]:
+    """Overloads of an operator by name: their arguments, `#` behind those that are numbers."""
+    from flambeau.ops.aten_overloads import TABLE
+
+    for overloads, names in TABLE.items():
+        if name in names.split():
+            pairs = [part.strip().rstrip(")").split("(") for part in overloads.split("|")]
+            return {kind: tuple(inside.replace(" ", "").split(",")) for kind, inside in pairs}
+    if name.endswith("_") and not name.startswith("_"):
+        return signatures(name[:-1])
+    return {"default": ()}
+
+
+def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
+    """The overload that a call means.
+
+    Args:
+        op: the native op.
+        arguments: of its schema, as the core has them.
+        values: in their order.
+    """
+    packet = _packet_of(op)
+    known = signatures(packet.__name__)
+    given = {
+        a[0]: isinstance(value, (bool, int, float, complex)) and "Scalar" in a[1]
+        for a, value in zip(arguments, values, strict=True)
+        if not (a[2] and (value is a[2][0] or (type(value) is type(a[2][0]) and value == a[2][0])))
+    }
+    loose = packet.__name__ in _WRAPPED_NUMBERS
+    fitting = [
+        name for name, wanted in known.items() if _fits(given, wanted, loose) and len(known) > 1
+    ]
+    chosen = min(fitting, key=lambda name: len(known[name]), default=next(iter(known)))
+    return getattr(packet, chosen)
+
+
+def _fits(given: dict[str, bool], wanted: Sequence[str], loose: bool) -> bool:
+    """Whether an overload takes these arguments; the values say which of them are numbers."""
+    numbers = {entry.rstrip("#"): entry.endswith("#") for entry in wanted}
+    if not all(key in numbers for key in given):
+        return False
+    return all(loose or numbers[key] == number for key, number in given.items())
+
+
+def _packet_of(op: Any) -> Packet:
+    name = op.__name__.rpartition(".")[2]
+    try:
+        found = __getattr__(name)
+    except AttributeError:
+        found = None
+    if found is not None and found._function is op:
+        return found
+    known = _of_ops.get(id(op))
+    if known is None or known._function is not op:
+        known = _of_ops[id(op)] = Packet(name, op)
+    return known

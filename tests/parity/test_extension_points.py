@@ -157,7 +157,98 @@ def functions_of_users(torch: Any, show: Show) -> None:
         show(type(function(x.as_subclass(Loud))).__name__)
 
 
+def dispatch_modes(torch: Any, show: Show) -> None:
+    dispatch = importlib.import_module(f"{torch.__name__}.utils._python_dispatch")
+
+    class Logged(dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            show(func, func.name(), len(args))
+            return func(*args, **(kwargs or {}))
+
+    x, w = torch.ones(2, 3), torch.ones(3, 2, requires_grad=True)
+    with Logged():
+        for call in (
+            lambda: x + 1, lambda: x * x, lambda: x.sum(), lambda: x.sum(0), lambda: torch.mm(x, w),
+            lambda: x == 1, lambda: x.mean(1, keepdim=True), lambda: x.t(), lambda: x.relu(),
+            lambda: torch.cat([x, x], 1), lambda: x.view(3, 2), lambda: x.clone().add_(1),
+            lambda: x - 2.0, lambda: torch.zeros(2), lambda: x**2, lambda: x.clamp(min=0),
+            lambda: torch.where(x > 1, x, x), lambda: x.unsqueeze(0), lambda: x.max(), lambda: -x,
+        ):  # fmt: skip
+            call()
+        total = (x * w.t()).sum()
+    total.backward()
+    show(w.grad)
+    with Logged(), Logged():
+        x + 1
+    with Logged(), dispatch._disable_current_modes():
+        x + 1
+    aten = torch.ops.aten
+    show(aten.add.Tensor, aten.add.Tensor.name(), aten.add.Tensor(x, x), aten.add(x, 1))
+    show(
+        aten.add.Tensor.overloadpacket, repr(aten.relu.default), aten.add.Tensor is aten.add.Tensor
+    )
+
+
+def wrapped(torch: Any, show: Show, log: bool) -> Any:
+    dispatch = importlib.import_module(f"{torch.__name__}.utils._python_dispatch")
+    pytree = importlib.import_module(f"{torch.__name__}.utils._pytree")
+
+    class Wrapped(torch.Tensor):
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+        @staticmethod
+        def __new__(cls, elem):
+            return torch.Tensor._make_wrapper_subclass(
+                cls, elem.size(), strides=elem.stride(), dtype=elem.dtype, device=elem.device
+            )
+
+        def __init__(self, elem):
+            self.elem = elem
+
+        def __repr__(self):
+            return f"Wrapped({self.elem})"
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            if log:
+                show(func, [t.__name__ for t in types])
+            inner = pytree.tree_map_only(cls, lambda x: x.elem, (args, kwargs or {}))
+            found = func(*inner[0], **inner[1])
+            found = pytree.tree_map_only(torch.Tensor, cls, found)
+            return dispatch.return_and_correct_aliasing(func, args, kwargs, found)
+
+    return Wrapped
+
+
+def wrapper_subclasses(torch: Any, show: Show) -> None:
+    kind = wrapped(torch, show, log=True)
+    x = kind(torch.ones(2, 3))
+    show(x, tuple(x.shape), x.device, x.dtype, x.requires_grad, x.is_cpu, x.is_meta)
+    show(x + 1, torch.ones(2, 3) * x, x.sum(0), x.view(-1))
+
+
+def backward_through_wrappers(torch: Any, show: Show) -> None:
+    import copy
+
+    kind = wrapped(torch, show, log=False)
+    x = kind(torch.full((2, 3), 2.0)).requires_grad_()
+    total = (x * x * torch.ones(2, 3)).sum()
+    show(type(total).__name__, total.requires_grad)
+    total.backward()
+    show(x.grad, type(x.grad).__name__)
+    layer = torch.nn.Linear(3, 1)
+    with torch.no_grad():
+        layer.weight.fill_(0.25), layer.bias.fill_(0.0)
+    torch.tanh(layer(kind(torch.ones(2, 3)))).sum().backward()
+    show(layer.weight.grad, type(layer.weight.grad).__name__)
+    parameter = torch.nn.Parameter(kind(torch.ones(2)))
+    show(type(parameter).__name__, isinstance(parameter, torch.nn.Parameter), parameter)
+    twin = copy.deepcopy(parameter.detach())
+    show(type(twin).__name__, twin, twin.elem is parameter.elem)
+
+
 SCENARIOS = [
+    dispatch_modes, wrapper_subclasses, backward_through_wrappers,
     logged_calls, subclasses_are_kept, objects_that_are_no_tensors, modes, functions_of_users,
 ]  # fmt: skip
 

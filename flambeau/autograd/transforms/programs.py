@@ -8,6 +8,10 @@ scheduled, cached and recorded as any other. So they can be transformed again, t
                   is the batch, then randomness, then the number of samples if no tensor tells
                   results: two for each of the op's: over the batch, or (None, value) if the value
                   is the same for every sample
+    gradient op   arguments of the op, then the slots whose gradients are wanted, then those of the
+                  op's results (or None)
+                  results: the wanted gradients; nothing but the arguments is looked at, so values
+                  that a backward would have saved are computed again
     forward op    arguments of the op, then the tangents of its tensors, slot by slot (or None)
                   results: those of the op, then their tangents (or None)
 """
@@ -17,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flambeau import _core
+from flambeau import _core, prims
+from flambeau.autograd.derive import differentiate
 from flambeau.autograd.replay import replay
 from flambeau.autograd.transforms.batching import batch, expand
 from flambeau.autograd.transforms.forward import push_forward
@@ -38,6 +43,10 @@ _BATCHED = (
     ("extent", "SymInt", (0,), False, False, False),
 )
 _TANGENTS = (("tangents", "Tensor?[]", ((),), False, False, False),)
+_GRADIENTS = (
+    ("wanted", "int[]", ((),), False, False, False),
+    ("gradients", "Tensor?[]", ((),), False, False, False),
+)
 
 
 class Program:
@@ -64,6 +73,7 @@ class Program:
         self.random = any(a[1].startswith("generator") for a in arguments)
         self._batched: Any = None
         self._forward: Any = None
+        self._gradient: Any = None
 
     @property
     def source(self) -> Source:
@@ -93,6 +103,14 @@ class Program:
         if self._forward is None:
             self._forward = self._derived("jvp", _TANGENTS, specify_forward, keep=False)
         return self._forward
+
+    @property
+    def gradient(self) -> Any:
+        """The op's gradients as an op."""
+        if self._gradient is None:
+            self._gradient = self._derived("vjp", _GRADIENTS, specify_gradient, keep=False)
+            self._gradient.__name__ += "_backward"
+        return self._gradient
 
     def _derived(
         self,
@@ -379,3 +397,33 @@ def _kept(
         return GraphOutput(value, None, alias=output.alias)
     strides = tuple(substitute(s, sizes) for s in output.strides)
     return GraphOutput(value, strides, alias=output.alias, offset=substitute(output.offset, sizes))
+
+
+def specify_gradient(source: Source, count: int, call: Call) -> Specification:
+    """Traces a call of a gradient op.
+
+    Args:
+        source: of the op.
+        count: number of its arguments.
+        call: see the module.
+    """
+    single = _single_call(call[:count], set())
+    tensors = sum(1 for _ in _entries(call[:count], "tensor"))
+
+    def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
+        inputs, more = trace.inputs[:tensors], iter(trace.inputs[tensors:])
+        given = [None if entry is None else next(more) for entry in call[count + 1]]
+        values = _replayed(trace, graph, inputs, _sizes(trace, graph, call[:count], inputs))
+        pairs = [
+            p for p in zip(values, given, strict=True) if p[0] is not None and p[1] is not None
+        ]
+        wanted = [inputs[slot] for slot in call[count]]
+        found = differentiate([v for v, _ in pairs], [g for _, g in pairs], wanted)
+        return [
+            GraphOutput(ABSENT)
+            if grad is None
+            else GraphOutput(prims.cast(grad, x.dtype), layout.contiguous_strides(grad.shape))
+            for x, grad in zip(wanted, found, strict=True)
+        ]
+
+    return _traced(source, call, single, run)

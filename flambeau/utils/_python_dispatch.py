@@ -1,0 +1,397 @@
+"""`__torch_dispatch__`: modes and tensor types that answer operators below gradients.
+
+The native core hands a call here when a dispatch mode is active, or a tensor's type defines
+`__torch_dispatch__`, after every `__torch_function__` was asked. An operator that is composed in
+Python runs as it is, so what it calls comes here. One with a program is asked for: without
+gradients, for what is recorded on the tape is the call as a whole. Its derivative is an operator
+too (`transforms/programs.py`), which comes here when a backward calls it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from flambeau import _core
+from flambeau.autograd import Function
+from flambeau.autograd.transforms.programs import Program, program_of
+from flambeau.ops import aten
+
+__all__ = [
+    "BaseTorchDispatchMode",
+    "TorchDispatchMode",
+    "is_traceable_wrapper_subclass",
+    "is_traceable_wrapper_subclass_type",
+    "return_and_correct_aliasing",
+]
+
+Tensor = Any
+
+
+class _Modes(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[TorchDispatchMode] = []
+
+
+_modes = _Modes()
+
+
+# ------------------------------------------------------------------------------ modes
+class TorchDispatchMode:
+    """A `with` block in which every operator asks this object first, below gradients.
+
+    Derive a class and define `__torch_dispatch__(self, func, types, args=(), kwargs=None)`; *func*
+    is an overload such as `torch.ops.aten.add.Tensor`. While it runs the mode is off: what it
+    calls goes to the mode that was entered before, if any.
+
+    Example:
+        >>> from torch.utils._python_dispatch import TorchDispatchMode
+        >>> class Names(TorchDispatchMode):
+        ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        ...         print(func)
+        ...         return func(*args, **(kwargs or {}))
+        >>> with Names():
+        ...     y = torch.ones(2) + 1
+        aten.ones.default
+        aten.add.Tensor
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """What an operator gives in this mode; NotImplemented: ask the types of the tensors."""
+        raise NotImplementedError(
+            f"[{type(self).__name__}] a mode defines __torch_dispatch__\n"
+            "hint: return func(*args, **(kwargs or {})) where nothing changes"
+        )
+
+    def __enter__(self) -> Any:
+        _modes.stack.append(self)
+        _core.set_dispatch_modes_enabled(True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _modes.stack.pop()
+        _core.set_dispatch_modes_enabled(bool(_modes.stack))
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """The old name of calling the class."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchDispatchMode(TorchDispatchMode):
+    """A mode that changes nothing."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Calls *func*."""
+        return func(*args, **(kwargs or {}))
+
+
+def _get_current_dispatch_mode() -> TorchDispatchMode | None:
+    """The newest mode of this thread."""
+    return _modes.stack[-1] if _modes.stack else None
+
+
+def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
+    """The modes of this thread, the oldest first."""
+    return list(_modes.stack)
+
+
+@contextmanager
+def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
+    """A `with` block without dispatch modes."""
+    before, _modes.stack = _modes.stack, []
+    _core.set_dispatch_modes_enabled(False)
+    try:
+        yield before
+    finally:
+        _modes.stack = before
+        _core.set_dispatch_modes_enabled(bool(before))
+
+
+@contextmanager
+def _pop_mode_temporarily() -> Iterator[TorchDispatchMode]:
+    """A `with` block without the newest mode."""
+    mode = _modes.stack.pop()
+    _core.set_dispatch_modes_enabled(bool(_modes.stack))
+    try:
+        yield mode
+    finally:
+        _modes.stack.append(mode)
+        _core.set_dispatch_modes_enabled(True)
+
+
+# ------------------------------------------------------------------------------ asking
+def _ask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the newest mode, then the tensors' types say to a call."""
+    kinds = _kinds((*args, *kwargs.values()))
+    if not _modes.stack and not kinds:
+        return func(*args, **kwargs)
+    if _modes.stack:
+        with _pop_mode_temporarily() as mode:
+            result = mode.__torch_dispatch__(func, kinds, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    for kind in kinds:
+        result = kind.__torch_dispatch__(func, kinds, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(
+        f"[{func}] Multiple dispatch failed: all __torch_dispatch__ handlers returned "
+        f"NotImplemented, of the types {kinds}\nhint: handle the operator there"
+    )
+
+
+def _kinds(values: Sequence[Any]) -> tuple[Any, ...]:
+    """The types with `__torch_dispatch__`, subclasses before their bases."""
+    found: list[Any] = []
+    for x in _tensors(values):
+        kind: Any = type(x)
+        if kind in found or not _dispatches(kind):
+            continue
+        place = next((i for i, k in enumerate(found) if issubclass(kind, k)), len(found))
+        found.insert(place, kind)
+    return tuple(found)
+
+
+def _dispatches(kind: Any) -> bool:
+    handler = getattr(kind, "__torch_dispatch__", None)
+    return handler is not None and handler is not _core._disabled_torch_function
+
+
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for x in values:
+        if isinstance(x, _core.Tensor):
+            found.append(x)
+        elif isinstance(x, (list, tuple)):
+            found += _tensors(x)
+    return found
+
+
+# ------------------------------------------------------------------------------ one call
+def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a native op: what the core does for plain tensors without modes."""
+    number, values, out = op.bind(args, kwargs)
+    program = program_of(op, number)
+    if program.host:
+        positional, named = _arguments(program, values, every=True)
+        result = program.build(*positional, **named)
+    else:
+        result = _run(program, values)
+    return result if out is None else _into(out, result)
+
+
+def _into(out: Any, result: Any) -> Any:
+    targets = out if isinstance(out, (tuple, list)) else (out,)
+    for target, value in zip(targets, _flat(result), strict=True):
+        target.copy_(value)
+    return out
+
+
+def _flat(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def _arguments(
+    program: Program, values: Sequence[Any], every: bool = False
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as `__torch_dispatch__` gets them: without those that are the default."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    kept = 0
+    for (name, _, default, keyword_only, *_), value in zip(program.arguments, values, strict=True):
+        left = not every and default and (value is default[0] or _same(value, default[0]))
+        if not keyword_only:
+            positional.append(value)
+            kept = kept if left else len(positional)
+        elif not left:
+            named[name] = value
+    return tuple(positional[:kept]), named
+
+
+def _same(value: Any, default: Any) -> bool:
+    plain = (bool, int, float, str, tuple)
+    return type(value) is type(default) and isinstance(value, plain) and value == default
+
+
+def _run(program: Program, values: Sequence[Any]) -> Any:
+    func = aten.overload_of(program.op, program.arguments, values)
+    args, kwargs = _arguments(program, values)
+    tensors = _tensors([values[i] for i in program.tensors])
+    if not (_core.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+        return _written(program, values, _ask(func, args, kwargs))
+    overload = program.source.overload
+    if overload is not None and not overload.options.differentiable:
+        with _core.no_grad():
+            return _ask(func, args, kwargs)
+    if program.mutates or program.random:
+        raise NotImplementedError(
+            f"[{func}] an operator that writes or draws has no gradient under __torch_dispatch__\n"
+            "hint: the out-of-place operator, or no_grad()"
+        )
+    results = _Tracked.apply(program, func, tuple(values), *tensors)
+    return results[0] if len(results) == 1 and not _is_many(program) else program.results(results)
+
+
+def _is_many(program: Program) -> bool:
+    overload = program.source.overload
+    return overload is None or overload.schema.returns_kind != "single"
+
+
+def _written(program: Program, values: Sequence[Any], result: Any) -> Any:
+    """Versions of tensors that an operator wrote and whose types keep their data elsewhere."""
+    if program.mutates:
+        for argument, value in zip(program.arguments, values, strict=True):
+            if argument[5] and isinstance(value, _core.Tensor) and _dispatches(type(value)):
+                value._bump_version()
+    return result
+
+
+class _Tracked(Function):
+    """A call as one node of the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, program: Program, func: Any, values: Any, *tensors: Tensor) -> Any:
+        """Asks for the call, gradients off."""
+        args, kwargs = _arguments(program, values)
+        ctx.program, ctx.values = program, _without_tensors(values)
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        result = _flat(_ask(func, args, kwargs))
+        return tuple([_own(x, tensors) for x in result])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        """The gradient operator of the call."""
+        tensors = iter(ctx.saved_tensors)
+        values = _with_tensors(ctx.values, tensors)
+        wanted = [i for i, need in enumerate(ctx.needs_input_grad[3:]) if need]
+        found = ctx.program.gradient(*values, wanted, list(gradients))
+        results: list[Any] = [None] * len(ctx.needs_input_grad)
+        for slot, grad in zip(wanted, _flat(found), strict=True):
+            results[3 + slot] = grad
+        return tuple(results)
+
+
+def _own(result: Any, tensors: Sequence[Tensor]) -> Any:
+    """A result that gets a history: not one of the operands, nor what was tracked before."""
+    if isinstance(result, _core.Tensor) and any(result is x for x in tensors):
+        return result.detach()
+    return result
+
+
+class _Place:
+    """Stands where a tensor was among the arguments that a node keeps."""
+
+
+def _without_tensors(values: Any) -> Any:
+    if isinstance(values, _core.Tensor):
+        return _Place
+    if isinstance(values, (list, tuple)):
+        return [_without_tensors(x) for x in values]
+    return values
+
+
+def _with_tensors(values: Any, tensors: Iterator[Tensor]) -> Any:
+    if values is _Place:
+        return next(tensors)
+    if isinstance(values, list):
+        return [_with_tensors(x, tensors) for x in values]
+    return values
+
+
+# ------------------------------------------------------------------------------ wrappers
+def _detach(tensor: Tensor) -> Tensor:
+    """The same data outside the graph, of a tensor whose type answers itself.
+
+    Raises:
+        TypeError: the type gives no tensor.
+    """
+    with _core.no_grad():
+        result = _ask(aten.__getattr__("detach").default, (tensor,), {})
+    if not isinstance(result, _core.Tensor):
+        raise TypeError(
+            f"[detach] {type(tensor).__name__}.__torch_dispatch__ gave {type(result).__name__} for "
+            "aten.detach.default\nhint: return a tensor of the same type"
+        )
+    return result
+
+
+def _make_wrapper_subclass(
+    cls: type,
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    storage_offset: int | None = None,
+    memory_format: Any = None,
+    dtype: Any = None,
+    layout: Any = _core.strided,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    **options: Any,
+) -> Tensor:
+    """A tensor of a subclass that has sizes and a dtype, but no memory of its own.
+
+    Args:
+        cls: a subclass of Tensor with `__torch_dispatch__`.
+        size, strides, storage_offset: its geometry; row-major without strides.
+        dtype, device: what it says of itself.
+        requires_grad: whether it is a leaf that wants a gradient.
+
+    Raises:
+        RuntimeError: the class has no `__torch_dispatch__`.
+    """
+    del memory_format, layout, pin_memory, storage_offset, options
+    if not _dispatches(cls):
+        raise RuntimeError(
+            "[_make_wrapper_subclass] You must define __torch_dispatch__ on the subclass: "
+            f"{cls.__name__}\nhint: without one its tensors could not be computed with"
+        )
+    with _disable_current_modes():
+        steps = tuple(strides) if strides is not None else _rows(size)
+        kind = dtype or _core.get_default_dtype()
+        hollow = _core.tensor_empty_strided(tuple(size), steps, kind, "meta")
+        made = hollow.as_subclass(cls)
+        made.__dict__["_claimed_device"] = _core.device(device or "cpu")
+    if requires_grad:
+        _core._disabled_torch_function(_core.Tensor.requires_grad_, (), (made,))
+    return made
+
+
+def _rows(size: Sequence[int]) -> tuple[int, ...]:
+    steps, step = [], 1
+    for extent in reversed(size):
+        steps.append(step)
+        step *= max(int(extent), 1)
+    return tuple(reversed(steps))
+
+
+def is_traceable_wrapper_subclass(t: object) -> bool:
+    """Whether a value is a wrapper that can be taken apart: it has `__tensor_flatten__`."""
+    return isinstance(t, _core.Tensor) and is_traceable_wrapper_subclass_type(type(t))
+
+
+def is_traceable_wrapper_subclass_type(t: type) -> bool:
+    """Whether tensors of this type can be taken apart and put together again."""
+    plain = t is not _core.Tensor and issubclass(t, _core.Tensor)
+    return plain and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+
+
+def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+    """What a handler returns for *func*: the argument itself where it was written in place.
+
+    Args:
+        func: the overload.
+        args, kwargs: as `__torch_dispatch__` got them.
+        out: the handler's result.
+    """
+    name = func.overloadpacket.__name__
+    if name.endswith("_") and not name.endswith("__") and args:
+        return args[0]
+    return (kwargs or {}).get("out", out)

@@ -1,0 +1,128 @@
+"""`__torch_dispatch__`: modes below gradients, wrapper subclasses, what compiled functions do."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import flambeau as torch
+from flambeau.utils import _pytree
+from flambeau.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    is_traceable_wrapper_subclass,
+)
+
+
+class Names(TorchDispatchMode):
+    def __init__(self):
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+class Held(torch.Tensor):
+    """A wrapper around a tensor."""
+
+    @staticmethod
+    def __new__(cls, held):
+        return torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype)
+
+    def __init__(self, held):
+        self.held = held
+
+    def __repr__(self):
+        return f"Held({self.held})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        args, kwargs = _pytree.tree_map_only(cls, lambda x: x.held, (args, kwargs or {}))
+        return _pytree.tree_map_only(torch.Tensor, cls, func(*args, **kwargs))
+
+
+def test_modes_see_the_backward():
+    x = torch.ones(2, requires_grad=True)
+    with Names() as mode:
+        total = (x * 3).sum()
+        forward = list(mode.seen)
+        total.backward()
+    assert forward == ["aten.mul.Tensor", "aten.sum.default"]
+    assert len(mode.seen) > 2
+    assert x.grad.tolist() == [3.0, 3.0]
+    assert _get_current_dispatch_mode() is None
+
+
+def test_gradients_are_those_without_a_mode():
+    def total(x, w):
+        return torch.softmax(torch.nn.functional.linear(x, w), -1).log().sum()
+
+    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(2, 4, requires_grad=True)
+    plain = torch.autograd.grad(total(x, w), (x, w))
+    with Names():
+        found = torch.autograd.grad(total(x, w), (x, w))
+    for a, b in zip(plain, found, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_mode_may_change_what_is_computed():
+    class Doubled(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            found = func(*args, **(kwargs or {}))
+            return found * 2 if func is torch.ops.aten.add.Tensor else found
+
+    with Doubled():
+        assert (torch.ones(2) + 1).tolist() == [4.0, 4.0]
+    assert (torch.ones(2) + 1).tolist() == [2.0, 2.0]
+
+
+def test_handlers_that_refuse():
+    class Never(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    with pytest.raises(TypeError, match="returned NotImplemented"), Never():
+        torch.ones(2)
+    with pytest.raises(RuntimeError, match="__torch_dispatch__"):
+        torch.Tensor._make_wrapper_subclass(torch.Tensor, (2,))
+
+
+def test_wrappers_have_no_memory_but_answer_for_it():
+    x = Held(torch.ones(2, 3))
+    assert str(x.device) == "cpu"
+    assert x.is_cpu
+    assert not x.is_meta
+    assert not is_traceable_wrapper_subclass(x)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        x.tolist()
+    assert (x + x).held.tolist() == [[2.0] * 3] * 2
+    assert torch.cat([x, x]).held.shape == (4, 3)
+
+
+def test_wrappers_are_pickled():
+    x = Held(torch.arange(3.0))
+    twin = pickle.loads(pickle.dumps(x))
+    assert type(twin) is Held
+    assert twin.held.tolist() == [0.0, 1.0, 2.0]
+    assert (twin + 1).held.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_writing_a_tracked_wrapper_is_refused():
+    x = Held(torch.ones(2)).requires_grad_()
+    with pytest.raises(NotImplementedError, match="no gradient under __torch_dispatch__"):
+        (x * 2).add_(x)
+
+
+def test_modes_and_wrappers_in_a_compiled_function():
+    @torch.compile
+    def scaled(x):
+        return torch.relu(x) * 3
+
+    plain = torch.tensor([-1.0, 2.0])
+    wanted = scaled(plain).tolist()
+    assert scaled(Held(plain)).held.tolist() == wanted
+    with Names() as mode:
+        assert scaled(plain).tolist() == wanted
+    assert mode.seen == ["aten.relu.default", "aten.mul.Tensor"]
