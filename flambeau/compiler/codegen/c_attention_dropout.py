@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from flambeau.compiler.codegen.c_attention import Attention
 from flambeau.compiler.codegen.c_types import kind_bits
+from flambeau.compiler.targets import Target
 
 BITS = 32  # draws of an integer
 WORDS = 640  # of a place; whole vectors behind the 624 of the state may be read
@@ -148,9 +149,9 @@ def filled(made: Attention, text: str) -> str:
     return made.fill(text)
 
 
-def stream(made: Attention) -> str:
-    """`fb_kernel_draw`."""
-    nbytes = made.micro.lanes * kind_bits(made.kind) // 8
+def stream(made: Attention, target: Target) -> str:
+    """`fb_kernel_draw`, by vectors that the target has registers for."""
+    nbytes = target.vector_bytes
     types = "".join(
         f"typedef {kind} {name} __attribute__((vector_size({nbytes})));\n"
         for name, kind in _TYPES[nbytes]

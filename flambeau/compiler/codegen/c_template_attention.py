@@ -222,7 +222,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
     chunk = chunk.replace("BIAS", "bias" if masked else "0")
     queries = made.queries()
     if made.dropout:
-        queries, tile, chunk = _with_dropout(made, queries, tile, chunk)
+        queries, tile, chunk = _with_dropout(made, target, queries, tile, chunk)
     parts = [
         made.packing(),
         made.scores(),
@@ -237,11 +237,13 @@ def print_template(kernel: Kernel, target: Target) -> str:
     return "".join(parts)
 
 
-def _with_dropout(made: Attention, queries: str, tile: str, chunk: str) -> tuple[str, str, str]:
+def _with_dropout(
+    made: Attention, target: Target, queries: str, tile: str, chunk: str
+) -> tuple[str, str, str]:
     """The texts of a kernel that drops weights after their sum is known. Its scalars are the scale,
     what kept weights are multiplied by, and the limit of the 53 bits of a draw."""
     masked = bool(made.mask)
-    queries = made.fill(with_scalars(queries)) + stream(made) + drop(made)
+    queries = made.fill(with_scalars(queries)) + stream(made, target) + drop(made)
     tile = replaced(tile, ("fb_splat_<V>(0), 1 / sum)", "fb_splat_<V>(0), w->inverse / sum)"))
     draw = f"""\
   <I1> *bits = (<I1> *)(tiles + <TILES> * tile_size);

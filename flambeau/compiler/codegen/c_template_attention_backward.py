@@ -271,7 +271,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
         chunk = chunk.replace(name, str(7 + masked + number))
     both = made.queries()
     if made.dropout:
-        both, changes, chunk = _with_dropout(made, both, chunk)
+        both, changes, chunk = _with_dropout(made, target, both, chunk)
     parts = [
         made.packing(),
         made.scores(),
@@ -319,13 +319,15 @@ _HEADS = """\
 """
 
 
-def _with_dropout(made: Attention, queries: str, chunk: str) -> tuple[str, str, str]:
+def _with_dropout(
+    made: Attention, target: Target, queries: str, chunk: str
+) -> tuple[str, str, str]:
     """The texts of a kernel that drops weights. A chunk is a head; the mode is always 0. It goes
     over its queries in parts, whose bits are drawn first, so the gradients of all its keys wait in
     scratch. Places are the last parameter, their strides the last sizes; the scalars are those of
     the forward kernel."""
     masked = bool(made.mask)
-    queries = made.fill(with_scalars(queries)) + stream(made)
+    queries = made.fill(with_scalars(queries)) + stream(made, target)
     changes = _DROPPED.replace("LOADED", made.per_vector(_LOADED))
     changes = changes.replace("LOADBITS", made.per_vector(BITS_LOADED))
     changes = changes.replace("EACH", made.per_vector(_EACH_DROPPED.replace("KEPT", KEPT)))
