@@ -11,9 +11,11 @@ from flambeau.autograd.transforms.modules import (
 from flambeau.autograd.transforms.reverse import grad, grad_and_value, vjp
 from flambeau.autograd.transforms.tangents import hessian, jacfwd, jacrev, jvp, linearize
 from flambeau.autograd.transforms.vmap import vmap
+from flambeau.autograd.transforms.wrappers import debug_unwrap
 from flambeau.nn.utils.stateless import functional_call
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "functionalize",
     "grad",

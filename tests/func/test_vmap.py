@@ -185,3 +185,28 @@ def test_operators_that_look_at_values(name):
     if name != "matrix_exp":
         with pytest.raises(torch.linalg.LinAlgError, match=r"Batch element 1"):
             vmap(function)(torch.stack([batch[0], torch.zeros(2, 2)]))
+
+
+def test_same_draws_in_every_chunk():
+    x = torch.zeros(3, 2)
+
+    def drawn(**options):
+        torch.manual_seed(0)
+        return torch.vmap(lambda r: r + torch.randn(2), randomness="same", **options)(x)
+
+    assert torch.equal(drawn(chunk_size=1), drawn()) and torch.equal(drawn()[0], drawn()[2])
+
+
+def test_debug_unwrap():
+    x = torch.ones(4, 2, 3)
+    seen = []
+
+    def look(row):
+        unwrap = torch.func.debug_unwrap
+        seen.append((row.shape, unwrap(row, recurse=False).shape, unwrap(row) is x))
+        return row
+
+    torch.vmap(torch.vmap(look))(x)
+    assert seen == [((3,), (2, 3), True)] and torch.func.debug_unwrap(x) is x
+    with pytest.raises(TypeError):
+        torch.func.debug_unwrap(1)

@@ -62,7 +62,7 @@ def vmap(
         run = functools.partial(_run, func, spec, dims, out_dims, randomness, kwargs=kwargs)
         if chunk_size is None or chunk_size >= extent:
             return run(flat, extent)
-        return _in_chunks(func, run, flat, dims, extent, chunk_size, out_dims)
+        return _in_chunks(func, run, flat, dims, extent, chunk_size, out_dims, randomness)
 
     return mapped
 
@@ -243,9 +243,13 @@ def _in_chunks(
     extent: int,
     size: int,
     out_dims: Any,
+    randomness: str,
 ) -> Any:
     parts = []
+    draws = _operator("get_rng_state")() if randomness == "same" else None
     for start in range(0, extent, size):
+        if draws is not None:  # the same numbers for all samples, whatever their chunk
+            _operator("set_rng_state")(draws)
         count = min(size, extent - start)
         chunk = [
             x if d is None else x.narrow(d, start, count) for x, d in zip(flat, dims, strict=True)

@@ -132,6 +132,29 @@ def inside(x: Any) -> Any:
     return x
 
 
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """The tensor that a value inside of a transformation stands for, to print it, say.
+
+    Args:
+        tensor: any tensor; one without transformation is returned as it is.
+        recurse: False takes away the innermost transformation only.
+
+    Example:
+        >>> def show(x):
+        ...     print(torch.func.debug_unwrap(x))
+        ...     return x
+        >>> _ = torch.vmap(show)(torch.ones(2))
+        tensor([1., 1.])
+    """
+    if not isinstance(tensor, _core.Tensor):
+        raise TypeError(
+            f"[debug_unwrap] expected a tensor, got {type(tensor).__name__}\nhint: a leaf of it"
+        )
+    if recurse:
+        return inside(tensor)
+    return tensor.value if isinstance(tensor, Wrapper) else tensor
+
+
 def is_at(x: Any, level: Level) -> bool:
     """Whether a value is a wrapper of this level."""
     return isinstance(x, Wrapper) and x.level is level
