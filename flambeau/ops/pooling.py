@@ -107,8 +107,7 @@ class Windows:
 
 
 def _check_input(name: str, x: Node, count: int) -> None:
-    empty = any(layout.same(n, 0) for n in x.shape[-count - 1 :])
-    if empty or x.ndim not in (count + 1, count + 2):
+    if any(layout.same(n, 0) for n in x.shape[-count - 1 :]) or x.ndim - count not in (1, 2):
         raise RuntimeError(
             f"[{name}] Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 "
             f"dim batch size for input, but got: {shown(x.shape)}\nhint: (N, C, ...) or (C, ...)"
@@ -271,6 +270,7 @@ def _private_samples() -> Iterator[Sample]:
     f"_max_pool(Tensor input, int count, {_MAX}) -> Tensor",
     where="private",
     promote="keep",
+    layout="images",
     samples=_private_samples,
 )
 def max_pool(
@@ -292,6 +292,7 @@ def max_pool(
     f"_max_pool_with_indices(Tensor input, int count, {_MAX}) -> (Tensor, Tensor)",
     where="private",
     promote="keep",
+    layout="images",
     samples=_private_samples,
 )
 def max_pool_with_indices(
@@ -540,6 +541,7 @@ def _define_average(count: int) -> None:
         " -> Tensor",
         where=f"torch {_F}" if count == 1 else _F,
         promote="keep",
+        layout="images" if count == 2 else "contiguous",
         out=count > 1,
         samples=_average_samples(count),
     )(body)

@@ -175,6 +175,7 @@ def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cu
     "bool antialias) -> Tensor",
     where="private",
     promote="keep",
+    layout="images",
     samples=lambda: iter([sample(T(1, 2, 5), (7,), (None,), "linear", False, False)]),
 )
 def resize(
