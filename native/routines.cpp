@@ -27,6 +27,7 @@
 // solve_<t>, triangular_solve_<t>, cholesky_<t>, lu_<t>, qr_<t>, eigh_<t>, eig_<t>, svd_<t>,
 // fft_<c64|c128>: the table in flambeau/compiler/schedule/routines.py (t: f32 f64 c64 c128).
 // geqrf_<t>                  a, packed, tau                  batch, M, N
+// ldl_<t>, ldl_solve_<t>: the same table.
 // random_uniform_<half|f32|f64>      out, generator          numel            low, high
 // random_normal_<half|f32|f64>       out, generator          numel            mean, std
 // random_normal_sequential_<float>   out, generator          numel            mean, std
@@ -72,6 +73,7 @@ const std::unordered_map<std::string, RoutineFunction>& registry() {
     add_search_routines(&list);
     add_scatter_routines(&list);
     add_linear_routines(&list);
+    add_indefinite_routines(&list);
     add_eigen_routines(&list);
     add_fourier_routines(&list);
     add_python_routine(&list);

@@ -1,14 +1,12 @@
 """`torch.linalg`: norms, products, factorisations, solutions.
 
-Operators whose home is "linalg" are published here. The rest of PyTorch's names exist and raise
-`NotImplementedError`, so that a program fails where it asks, not where it imports.
+Operators whose home is "linalg" are published here.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from flambeau.core.install import absent as _absent
 from flambeau.core.install import namespace as _namespace
 from flambeau.ops.factorisations import LinAlgError
 
@@ -25,8 +23,5 @@ def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return _namespace("torch")["diagonal"](A, offset, dim1, dim2)
 
 
-_MISSING = "ldl_factor ldl_factor_ex ldl_solve"
-_INSTEAD = "convert with .numpy() and use numpy.linalg or scipy.linalg"
-globals().update(_absent("linalg", _MISSING, _INSTEAD))
 globals().update(_namespace("linalg"))
-__all__ += [*_MISSING.split(), *(n for n in _namespace("linalg") if not n.startswith("_"))]
+__all__ += [*(n for n in _namespace("linalg") if not n.startswith("_"))]

@@ -36,6 +36,7 @@ LAPACK = frozenset({"f32", "f64", "c64", "c128"})
 RESULTS = {
     "cholesky": ("factor", "info"),
     "lu": ("packed", "pivots", "permutation", "info"),
+    "ldl": ("packed", "pivots", "info"),
     "qr": ("q", "r"),
     "geqrf": ("packed", "tau"),
     "eigh": ("values", "vectors"),
@@ -151,6 +152,26 @@ def _lu_shape(x: Node, constants: dict[str, Any]) -> Type:
     return types[constants["result"]]
 
 
+def _ldl_shape(x: Node, constants: dict[str, Any]) -> Type:
+    types: dict[str, Type] = {
+        "packed": (x.dtype, x.shape),
+        "pivots": ("i32", x.shape[:-1]),
+        "info": ("i32", x.shape[:-2]),
+    }
+    return types[constants["result"]]
+
+
+def _infer_ldl_solve(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("ldl_solve", operands, 3)
+    packed, pivots, b = operands
+    if pivots.dtype != "i32" or not same_shape(pivots.shape, packed.shape[:-1]):
+        raise ValueError(
+            f"[ldl_solve] pivots {pivots.dtype} {show(pivots.shape)} of {show(packed.shape)}\n"
+            "hint: one i32 for each row, as ldl gives them"
+        )
+    return _infer_solve((packed, b), constants)
+
+
 def _qr_shape(x: Node, constants: dict[str, Any]) -> Type:
     batch, (m, n) = x.shape[:-2], x.shape[-2:]
     inner = m if constants["complete"] else minimum(m, n)
@@ -189,6 +210,7 @@ def _svd_shape(x: Node, constants: dict[str, Any]) -> Type:
 _SHAPES: dict[str, Callable[[Node, dict[str, Any]], Type]] = {
     "cholesky": _cholesky_shape,
     "lu": _lu_shape,
+    "ldl": _ldl_shape,
     "qr": _qr_shape,
     "geqrf": _geqrf_shape,
     "eigh": _eigh_shape,
@@ -406,6 +428,32 @@ def _numpy_lu(arrays: list[Any], constants: dict[str, Any]) -> Any:
     return _batched(one, arrays[0])
 
 
+def _numpy_ldl(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    """Of matrices whose diagonal outweighs the rest, where no row is swapped."""
+    import numpy
+
+    def one(a: Any) -> Any:
+        packed = numpy.array(a)
+        for k in range(len(packed)):
+            below = packed[k + 1 :, k] / packed[k, k]
+            packed[k + 1 :, k + 1 :] -= numpy.tril(numpy.outer(below, packed[k + 1 :, k]))
+            packed[k + 1 :, k] = below
+        found = {"packed": packed, "pivots": numpy.arange(len(packed)) + 1, "info": 0}
+        return found[constants["result"]]
+
+    return _batched(one, arrays[0])
+
+
+def _numpy_ldl_solve(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    def one(packed: Any, b: Any) -> Any:
+        low = numpy.tril(packed, -1) + numpy.eye(len(packed))
+        return numpy.linalg.solve(low * numpy.diag(packed) @ low.T, b)
+
+    return _batched(one, arrays[0], arrays[2])
+
+
 def _numpy_qr(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
@@ -456,15 +504,26 @@ def _triangular_samples() -> Samples:
 
 def _factor_samples(name: str) -> Callable[[], Samples]:
     def samples() -> Samples:
-        matrices = [SQUARE] if name in ("cholesky", "eigh") else [GENERAL]
+        matrices = [SQUARE] if name in ("cholesky", "eigh", "ldl") else [GENERAL]
         if name in ("qr", "geqrf", "svd"):
             matrices.append(TALL)
-        extra = {"qr": {"complete": False}, "svd": {"full_matrices": False}}.get(name, {})
+        extra = {
+            "qr": {"complete": False},
+            "ldl": {"hermitian": True},
+            "svd": {"full_matrices": False},
+        }.get(name, {})
         for matrix in matrices:
             for result in RESULTS[name]:
                 yield [matrix], {"result": result, **extra}
 
     return samples
+
+
+def _ldl_solve_samples() -> Samples:
+    import numpy
+
+    pivots: Any = numpy.array([1, 2, 3], "int32")
+    yield [SQUARE, pivots, TALL], {"hermitian": True}
 
 
 def _routine(
@@ -486,16 +545,18 @@ def _routine(
 
 _routine("solve", _infer_solve, _solve_rule, _numpy_solve, _pair_samples)
 _routine("triangular_solve", _infer_solve, _triangular_rule, _numpy_triangular, _triangular_samples)
+_routine("ldl_solve", _infer_ldl_solve, NOT_DIFFERENTIABLE, _numpy_ldl_solve, _ldl_solve_samples)
 for _name, _rule, _reference in (
     ("cholesky", _cholesky_rule, _numpy_cholesky),
     ("lu", _lu_rule, _numpy_lu),
+    ("ldl", NOT_DIFFERENTIABLE, _numpy_ldl),
     ("qr", _qr_rule, _numpy_qr),
     ("geqrf", NOT_DIFFERENTIABLE, _numpy_geqrf),
     ("eigh", _eigh_rule, _numpy_eig("eigh")),
     ("eig", _eig_rule, _numpy_eig("eig")),
     ("svd", _svd_rule, _numpy_svd),
 ):
-    _infer = _infer_factorisation(_name, square=_name in ("cholesky", "eigh", "eig"))
+    _infer = _infer_factorisation(_name, square=_name in ("cholesky", "ldl", "eigh", "eig"))
     _routine(_name, _infer, _rule, _reference, _factor_samples(_name))
 
 # ------------------------------------------------------------------------------------ constructors
@@ -522,6 +583,17 @@ def lu(a: Node) -> tuple[Node, Node, Node, Node]:
     """Packed L and U, LAPACK's pivots (i32, from 1), rows order (A[order] = L U), and info."""
     packed, pivots, order, info = (bind("lu", a, result=r) for r in RESULTS["lu"])
     return packed, pivots, order, info
+
+
+def ldl(a: Node, hermitian: bool) -> tuple[Node, Node, Node]:
+    """Packed L and D of A = L D L^H (or L D L^T), LAPACK's pivots (i32), and info."""
+    packed, pivots, info = (bind("ldl", a, result=r, hermitian=hermitian) for r in RESULTS["ldl"])
+    return packed, pivots, info
+
+
+def ldl_solve(packed: Node, pivots: Node, b: Node, hermitian: bool) -> Node:
+    """X with A X = B, given what `ldl` returned for A."""
+    return bind("ldl_solve", packed, pivots, b, hermitian=hermitian)
 
 
 def qr(a: Node, complete: bool = False) -> tuple[Node, Node]:
@@ -559,6 +631,8 @@ __all__ = [
     "eig",
     "eigh",
     "geqrf",
+    "ldl",
+    "ldl_solve",
     "lower_triangle",
     "lu",
     "qr",

@@ -399,5 +399,7 @@ RULES: dict[str, Rule] = {
     "fft": _along_axis,
     "select": _leading,
     "with_derivative": _with_derivative,
-    **dict.fromkeys("solve triangular_solve cholesky lu qr geqrf eigh eig svd".split(), _leading),
+    **dict.fromkeys(
+        "solve triangular_solve ldl_solve cholesky lu ldl qr geqrf eigh eig svd".split(), _leading
+    ),
 }

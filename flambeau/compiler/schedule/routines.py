@@ -11,6 +11,8 @@ batches of row-major matrices, and all results are written whether used or not:
     lu_<t>                 a, packed, pivots(i32), order(i64), info(i32)   batch, M, N
     qr_<t>                 a, q, r                                   batch, M, N, complete
     geqrf_<t>              a, packed, tau                            batch, M, N
+    ldl_<t>                a, packed, pivots(i32), info(i32)         batch, N, hermitian
+    ldl_solve_<t>          packed, pivots, b, out        batch, N, N, columns of b, hermitian
     eigh_<t>, eig_<t>      a, values, vectors                        batch, N
     svd_<t>                a, u, s, vh                               batch, M, N, full
     fft_<c64|c128>         x, out         rows, length, inverse (along the last axis, not scaled)
@@ -160,7 +162,7 @@ def _fft(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
-_FLAGS = ("upper", "adjointed", "unit", "complete", "full_matrices")
+_FLAGS = ("upper", "adjointed", "unit", "complete", "full_matrices", "hermitian")
 
 
 def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
@@ -281,7 +283,7 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "kept_elements": _places,
     "searchsorted": _searchsorted,
     "fft": _fft,
-    **dict.fromkeys(("solve", "triangular_solve", *RESULTS), _linear_algebra),
+    **dict.fromkeys(("solve", "triangular_solve", "ldl_solve", *RESULTS), _linear_algebra),
 }
 
 __all__ = ["Memory", "RoutineCall", "routine_calls"]
