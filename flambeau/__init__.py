@@ -42,9 +42,8 @@ from flambeau.core.install import namespace as _namespace
 
 for _ir_name, _public in _dtypes.PUBLIC_NAMES.items():
     globals()[_public] = _dtypes.DTYPE_OBJECTS[_ir_name]
-half, float, double = _core.float16, _core.float32, _core.float64  # noqa: A001
-short, int, long = _core.int16, _core.int32, _core.int64  # noqa: A001
-cfloat, cdouble = _core.complex64, _core.complex128
+for _public, _second in _dtypes.ALIASES.items():
+    globals()[_second] = globals()[_public]
 
 _install()
 _tensor.install()

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 
 from flambeau import _core
 from flambeau.core.dtypes import name_of, object_of
-from flambeau.ir.node import ITEM_SIZE
+from flambeau.ir.dtypes import ITEM_SIZE, ROWS
 
 __all__ = ["load", "save"]
 
@@ -38,10 +38,7 @@ VERSION = 1
 KEY = "flambeau"  # of the structure in the container's metadata
 LARGEST_HEADER = 100 * 2**20  # what the safetensors library accepts
 LARGEST_DEPTH = 200
-NAMES = {
-    "bool": "BOOL", "u8": "U8", "i8": "I8", "i16": "I16", "i32": "I32", "i64": "I64",
-    "f16": "F16", "bf16": "BF16", "f32": "F32", "f64": "F64",
-}  # fmt: skip
+NAMES = {row.name: row.file for row in ROWS if row.file}
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 _MAP_LOCATION = "None, a device, a dict of locations or a function (storage, location) -> storage"
 

@@ -22,6 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "dtypes.h"
+
 // Declarations are hidden too, not only definitions: calls between files then need no PLT.
 #pragma GCC visibility push(hidden)
 namespace fb {
@@ -29,22 +31,33 @@ namespace fb {
 // ---------------------------------------------------------------- dtypes and devices
 // The numbers are frozen: they are written to keys, caches and files.
 enum class DType : uint8_t {
-  Bool = 0,
-  U8 = 1,
-  I8 = 2,
-  I16 = 3,
-  I32 = 4,
-  I64 = 5,
-  F16 = 6,
-  BF16 = 7,
-  F32 = 8,
-  F64 = 9,
-  C64 = 10,
-  C128 = 11,
+#define FB_ENUMERATOR(id, ...) id,
+  FB_DTYPES(FB_ENUMERATOR)
+#undef FB_ENUMERATOR
 };
-constexpr int kDTypeCount = 12;
-constexpr int64_t kItemSize[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-inline int64_t item_size(DType t) { return kItemSize[static_cast<int>(t)]; }
+enum class NumberKind : uint8_t { Bool = 0, Integer = 1, Floating = 2, Complex = 3 };
+struct DTypeInfo {
+  const char* name;
+  const char* alias;  // second public name, or null
+  const char* ir_name;
+  const char* abbreviation;
+  const char* title;  // in messages: "ComplexFloat"
+  NumberKind kind;
+  int64_t item_size;
+  const char* array_type;  // of the array protocol, without byte order; null: NumPy has none
+  uint8_t dlpack_code;
+  bool is_signed;
+};
+inline constexpr DTypeInfo kDTypes[] = {
+#define FB_ROW(id, name, alias, ir, abbreviation, title, kind, size, array, code, is_signed) \
+  {name, alias, ir,   abbreviation, title, static_cast<NumberKind>(kind),                    \
+   size, array, code, is_signed},
+    FB_DTYPES(FB_ROW)
+#undef FB_ROW
+};
+constexpr int kDTypeCount = static_cast<int>(sizeof kDTypes / sizeof kDTypes[0]);
+constexpr const DTypeInfo& dtype_info(DType t) { return kDTypes[static_cast<int>(t)]; }
+inline int64_t item_size(DType t) { return dtype_info(t).item_size; }
 // Python object of a dtype (`flambeau.float32`), borrowed; module.cpp/tensor.cpp own the table.
 PyObject* dtype_object(DType t);
 // Parses a Python dtype object; false + TypeError when it is none.
@@ -55,17 +68,19 @@ struct Device {
   DeviceKind kind = DeviceKind::CPU;
   int8_t index = -1;  // -1: no index given
 };
-PyObject* device_object(Device device);                  // new reference
-bool device_from_object(PyObject* object, Device* out);  // device, str or int
-Device default_device();                                 // where new tensors are made
-DType default_dtype();                                   // what Python floats become
-const char* dtype_name(DType t);                         // "float32"
-inline bool is_complex(DType t) { return t >= DType::C64; }
-inline bool is_floating(DType t) { return t >= DType::F16 && t <= DType::F64; }
-inline bool is_integral(DType t) { return t <= DType::I64; }  // Bool included
+PyObject* device_object(Device device);                                // new reference
+bool device_from_object(PyObject* object, Device* out);                // device, str or int
+Device default_device();                                               // where new tensors are made
+DType default_dtype();                                                 // what Python floats become
+inline const char* dtype_name(DType t) { return dtype_info(t).name; }  // "float32"
+inline bool is_complex(DType t) { return dtype_info(t).kind == NumberKind::Complex; }
+inline bool is_floating(DType t) { return dtype_info(t).kind == NumberKind::Floating; }
+inline bool is_integral(DType t) { return dtype_info(t).kind <= NumberKind::Integer; }  // and Bool
 DType to_real(DType t);
 DType to_complex(DType t);
 DType promote_types(DType a, DType b);
+// Whether there is a dtype for both: not for the float8 types and the wide unsigned integers.
+bool can_promote(DType a, DType b);
 // Type promotion over operands: a lower category only matters when its kind (bool, integral,
 // floating, complex) is higher. A Python number has the dtype of its type (int -> I64,
 // float -> default dtype, ...).
@@ -185,6 +200,9 @@ uint16_t float_to_half(float value);
 float half_to_float(uint16_t bits);
 uint16_t float_to_bfloat16(float value);
 float bfloat16_to_float(uint16_t bits);
+// The floating-point types of eight bits; other dtypes give 0.
+uint8_t float_to_minifloat(DType t, float value);
+float minifloat_to_float(DType t, uint8_t code);
 // Python scalar -> element and back (interop.cpp).
 bool store_scalar(void* at, DType dtype, PyObject* value);
 PyObject* load_scalar(const void* at, DType dtype);

@@ -41,7 +41,6 @@ struct DLManagedTensorVersioned {
 };
 constexpr int kCpu = 1;
 constexpr uint64_t kReadOnly = 1, kCopied = 2;
-enum Code : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6 };
 constexpr const char* kName = "dltensor";
 constexpr const char* kUsedName = "used_dltensor";
 constexpr const char* kVersionedName = "dltensor_versioned";
@@ -51,16 +50,13 @@ Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); 
 
 DLDataType to_dl(DType t) {
   const auto bits = static_cast<uint8_t>(8 * item_size(t));
-  if (t == DType::Bool) return {kBool, bits, 1};
-  if (t == DType::U8) return {kUInt, bits, 1};
-  if (is_integral(t)) return {kInt, bits, 1};
-  if (t == DType::BF16) return {kBfloat, bits, 1};
-  return {is_complex(t) ? kComplex : kFloat, bits, 1};
+  if (t == DType::E2M1FNX2) return {dtype_info(t).dlpack_code, 4, 2};
+  return {dtype_info(t).dlpack_code, bits, 1};
 }
 bool from_dl(DLDataType d, DType* out) {
   for (int i = 0; i < kDTypeCount; ++i) {
     const DLDataType candidate = to_dl(static_cast<DType>(i));
-    if (d.lanes == 1 && candidate.code == d.code && candidate.bits == d.bits) {
+    if (d.lanes == candidate.lanes && candidate.code == d.code && candidate.bits == d.bits) {
       *out = static_cast<DType>(i);
       return true;
     }

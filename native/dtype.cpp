@@ -12,21 +12,6 @@
 namespace fb {
 namespace {
 
-struct DTypeInfo {
-  const char* name;
-  const char* alias;  // second public name, or null
-  const char* abbreviation;
-  bool is_signed;
-};
-constexpr DTypeInfo kInfo[kDTypeCount] = {
-    {"bool", nullptr, "b8", false},       {"uint8", nullptr, "u8", false},
-    {"int8", nullptr, "i8", true},        {"int16", "short", "i16", true},
-    {"int32", "int", "i32", true},        {"int64", "long", "i64", true},
-    {"float16", "half", "f16", true},     {"bfloat16", nullptr, "bf16", true},
-    {"float32", "float", "f32", true},    {"float64", "double", "f64", true},
-    {"complex64", "cfloat", "c64", true}, {"complex128", "cdouble", "c128", true},
-};
-
 struct DTypeObject {
   PyObject_HEAD DType value;
 };
@@ -35,7 +20,9 @@ PyTypeObject* dtype_type;
 DType default_dtype_value = DType::F32;
 
 DType self_dtype(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->value; }
-const DTypeInfo& info(DType t) { return kInfo[static_cast<int>(t)]; }
+const DTypeInfo& info(DType t) { return dtype_info(t); }
+bool is_minifloat(DType t) { return is_floating(t) && item_size(t) == 1; }
+bool is_wide_unsigned(DType t) { return t == DType::U16 || t == DType::U32 || t == DType::U64; }
 
 PyObject* dtype_repr(PyObject* self) {
   return PyUnicode_FromFormat("torch.%s", info(self_dtype(self)).name);
@@ -47,11 +34,11 @@ PyObject* dtype_to_real(PyObject* self, PyObject*) {
   return Py_NewRef(dtype_object(to_real(self_dtype(self))));
 }
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
-  if (is_integral(self_dtype(self))) {
+  if (is_integral(self_dtype(self)) || is_minifloat(self_dtype(self))) {
     PyErr_Format(
         PyExc_RuntimeError,
         "[to_complex] Unknown Complex ScalarType for %s\nhint: convert to a floating dtype",
-        info(self_dtype(self)).name);
+        info(self_dtype(self)).title);
     return nullptr;
   }
   return Py_NewRef(dtype_object(to_complex(self_dtype(self))));
@@ -159,9 +146,20 @@ bool init_named(PyObject* module) {
 // ---------------------------------------------------------------- finfo and iinfo
 struct FloatLimits {
   double eps, max, tiny, resolution;
+  double min = -max;
 };
 FloatLimits float_limits(DType t) {
   switch (t) {
+    case DType::E4M3FN:
+      return {0.125, 448.0, 0x1p-6, 1.0};
+    case DType::E5M2:
+      return {0.25, 57344.0, 0x1p-14, 1.0};
+    case DType::E4M3FNUZ:
+      return {0.125, 240.0, 0x1p-7, 1.0};
+    case DType::E5M2FNUZ:
+      return {0.125, 57344.0, 0x1p-15, 1.0};
+    case DType::E8M0FNU:
+      return {1.0, 0x1p127, 0x1p-127, 1.0, 0x1p-127};
     case DType::F16:
       return {9.765625e-4, 65504.0, 6.103515625e-05, 1e-3};
     case DType::BF16:
@@ -192,7 +190,8 @@ PyObject* limits_new(PyTypeObject* type, PyObject* args, PyObject* kwargs, bool 
   }
   if (object && !dtype_from_object(object, &dtype)) return nullptr;
   if (floating) dtype = to_real(dtype);
-  if (floating ? !is_floating(dtype) : (!is_integral(dtype) || dtype == DType::Bool)) {
+  if (floating ? !is_floating(dtype) || dtype == DType::E2M1FNX2
+               : (!is_integral(dtype) || dtype == DType::Bool)) {
     PyErr_Format(PyExc_TypeError, "[%s] %s() requires %s input type: got torch.%s\nhint: use %s",
                  op, op, floating ? "a floating point" : "an integer", info(dtype).name,
                  floating ? "iinfo for integers" : "finfo for floating point dtypes");
@@ -222,26 +221,25 @@ PyObject* finfo_member(PyObject* self, void* closure) {
   std::memcpy(&value, at, sizeof value);
   return PyFloat_FromDouble(value);
 }
-PyObject* finfo_min(PyObject* self, void*) {
-  return PyFloat_FromDouble(-float_limits(limits_dtype(self)).max);
-}
 PyObject* finfo_repr(PyObject* self) {
   const FloatLimits limits = float_limits(limits_dtype(self));
   char text[320];
   PyOS_snprintf(text, sizeof text,
                 "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, "
                 "dtype=%s)",
-                limits.resolution, -limits.max, limits.max, limits.eps, limits.tiny, limits.tiny,
+                limits.resolution, limits.min, limits.max, limits.eps, limits.tiny, limits.tiny,
                 info(limits_dtype(self)).name);
   return PyUnicode_FromString(text);
 }
-long long integer_max(DType t) {
+unsigned long long integer_max(DType t) {
   const int bits = static_cast<int>(8 * item_size(t)) - (info(t).is_signed ? 1 : 0);
-  return static_cast<long long>((1ull << bits) - 1);
+  return ~0ull >> (64 - bits);
 }
-long long integer_min(DType t) { return info(t).is_signed ? -integer_max(t) - 1 : 0; }
+long long integer_min(DType t) {
+  return info(t).is_signed ? -static_cast<long long>(integer_max(t)) - 1 : 0;
+}
 PyObject* iinfo_max(PyObject* self, void*) {
-  return PyLong_FromLongLong(integer_max(limits_dtype(self)));
+  return PyLong_FromUnsignedLongLong(integer_max(limits_dtype(self)));
 }
 PyObject* iinfo_min(PyObject* self, void*) {
   return PyLong_FromLongLong(integer_min(limits_dtype(self)));
@@ -264,7 +262,8 @@ void* offset_closure(size_t offset) { return reinterpret_cast<void*>(offset); }
 PyGetSetDef finfo_attributes[] = {
     {"bits", limits_bits, nullptr, "Bits of one element.", nullptr},
     {"dtype", limits_name, nullptr, "Name of the dtype.", nullptr},
-    {"min", finfo_min, nullptr, "Smallest finite value.", nullptr},
+    {"min", finfo_member, nullptr, "Smallest finite value.",
+     offset_closure(offsetof(FloatLimits, min))},
     {"max", finfo_member, nullptr, "Largest finite value.",
      offset_closure(offsetof(FloatLimits, max))},
     {"eps", finfo_member, nullptr, "1.0 + eps is the next value after 1.0.",
@@ -303,11 +302,7 @@ PyType_Spec iinfo_spec = {"flambeau.iinfo", sizeof(LimitsObject), 0, Py_TPFLAGS_
                           iinfo_slots};
 
 // ---------------------------------------------------------------- promotion
-int kind_of(DType t) {
-  if (t == DType::Bool) return 0;
-  if (is_integral(t)) return 1;
-  return is_floating(t) ? 2 : 3;
-}
+int kind_of(DType t) { return static_cast<int>(info(t).kind); }
 
 // Parses one operand of the Python-level result_type: tensor, number, dtype or
 // (category, dtype) pair.
@@ -362,6 +357,13 @@ bool two_dtypes(const char* op, PyObject* const* args, Py_ssize_t count, DType* 
 PyObject* py_promote_types(PyObject*, PyObject* const* args, Py_ssize_t count) {
   DType a, b;
   if (!two_dtypes("promote_types", args, count, &a, &b)) return nullptr;
+  if (!can_promote(a, b)) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[promote_types] promotion of %s and %s is not supported\n"
+                 "hint: convert one of them",
+                 info(a).title, info(b).title);
+    return nullptr;
+  }
   return Py_NewRef(dtype_object(promote_types(a, b)));
 }
 PyObject* py_can_cast(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -404,7 +406,6 @@ PyMethodDef functions[] = {
 PyObject* dtype_object(DType t) {
   return reinterpret_cast<PyObject*>(dtype_table[static_cast<int>(t)]);
 }
-const char* dtype_name(DType t) { return info(t).name; }
 DType default_dtype() { return default_dtype_value; }
 PyObject* strided_layout() { return strided; }
 int memory_format_number(PyObject* object) {
@@ -431,20 +432,31 @@ bool dtype_from_object(PyObject* object, DType* out) {
 }
 
 DType to_real(DType t) {
+  if (t == DType::C32) return DType::F16;
   if (t == DType::C64) return DType::F32;
   return t == DType::C128 ? DType::F64 : t;
 }
 DType to_complex(DType t) {
   if (is_complex(t)) return t;
+  if (t == DType::F16) return DType::C32;
   return t == DType::F64 ? DType::C128 : DType::C64;
+}
+
+bool can_promote(DType a, DType b) {
+  if (a == b) return true;
+  if (is_minifloat(a) || is_minifloat(b)) return false;
+  if (is_wide_unsigned(a)) return is_floating(b);
+  return !is_wide_unsigned(b) || is_floating(a);
 }
 
 DType promote_types(DType a, DType b) {
   if (a == b) return a;
   const int ka = kind_of(a), kb = kind_of(b);
   if (ka == 3 || kb == 3) {
-    const bool wide = a == DType::C128 || b == DType::C128 || a == DType::F64 || b == DType::F64;
-    return wide ? DType::C128 : DType::C64;
+    const auto either = [&](DType t) { return a == t || b == t; };
+    if (either(DType::C128) || either(DType::F64)) return DType::C128;
+    const bool wide = either(DType::C64) || either(DType::F32) || either(DType::BF16);
+    return wide ? DType::C64 : DType::C32;
   }
   if (ka != kb) return ka > kb ? a : b;
   if (ka == 2) {  // float16 and bfloat16 hold neither each other's range nor precision
@@ -493,8 +505,8 @@ bool init_dtype(PyObject* module) {
     object->value = static_cast<DType>(i);
     dtype_table[i] = object;
     auto* as_object = reinterpret_cast<PyObject*>(object);
-    if (PyModule_AddObjectRef(module, kInfo[i].name, as_object) < 0) return false;
-    if (kInfo[i].alias && PyModule_AddObjectRef(module, kInfo[i].alias, as_object) < 0)
+    if (PyModule_AddObjectRef(module, kDTypes[i].name, as_object) < 0) return false;
+    if (kDTypes[i].alias && PyModule_AddObjectRef(module, kDTypes[i].alias, as_object) < 0)
       return false;
   }
   PyObject* finfo = PyType_FromSpec(&finfo_spec);

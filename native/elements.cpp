@@ -38,6 +38,14 @@ bool store_integer(void* at, DType dtype, int64_t v) {
       if (v < -255 || v > 255) return overflow(dtype);
       put(at, static_cast<uint8_t>(v));
       return true;
+    case DType::U16:
+      if (v < -65535 || v > 65535) return overflow(dtype);
+      put(at, static_cast<uint16_t>(v));
+      return true;
+    case DType::U32:
+      if (v < -4294967295 || v > 4294967295) return overflow(dtype);
+      put(at, static_cast<uint32_t>(v));
+      return true;
     case DType::I8:
       if (v < INT8_MIN || v > INT8_MAX) return overflow(dtype);
       put(at, static_cast<int8_t>(v));
@@ -71,6 +79,18 @@ void store_complex(void* at, DType dtype, double real, double imaginary) {
     case DType::F64:
       put(at, real);
       break;
+    case DType::E4M3FN:
+    case DType::E5M2:
+    case DType::E4M3FNUZ:
+    case DType::E5M2FNUZ:
+    case DType::E8M0FNU:
+    case DType::E2M1FNX2:
+      put(at, float_to_minifloat(dtype, static_cast<float>(real)));
+      break;
+    case DType::C32:
+      put(c, float_to_half(static_cast<float>(real)));
+      put(c + 2, float_to_half(static_cast<float>(imaginary)));
+      break;
     case DType::C64:
       put(c, static_cast<float>(real));
       put(c + 4, static_cast<float>(imaginary));
@@ -86,13 +106,16 @@ bool store_real(void* at, DType dtype, double v) {
   if (!is_integral(dtype)) return store_complex(at, dtype, v, 0.0), true;
   // Compared before truncation, as PyTorch does; 2^63 is no int64; NaN fails every comparison.
   const int bits = static_cast<int>(8 * item_size(dtype));
-  const double end = std::ldexp(1.0, dtype == DType::U8 ? bits : bits - 1);
+  const bool is_signed = dtype_info(dtype).is_signed;
+  const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits);
   const bool inside = bits == 64 ? v < end : v <= end - 1;
-  if (!(inside && v >= (dtype == DType::U8 ? 0.0 : -end))) return overflow(dtype);
+  if (!(inside && v >= (is_signed ? -end : 0.0))) return overflow(dtype);
+  if (dtype == DType::U64) return put(at, static_cast<uint64_t>(v)), true;
   return store_integer(at, dtype, static_cast<int64_t>(v));
 }
 
-// Unboxes an element; integers in `integer`, everything else in real and imaginary.
+// Unboxes an element; integers in `integer` (of uint64 the bits), everything else in real and
+// imaginary.
 struct Value {
   int64_t integer = 0;
   double real = 0, imaginary = 0;
@@ -106,6 +129,15 @@ Value load_value(const void* at, DType dtype) {
       break;
     case DType::U8:
       v.integer = get<uint8_t>(at);
+      break;
+    case DType::U16:
+      v.integer = get<uint16_t>(at);
+      break;
+    case DType::U32:
+      v.integer = get<uint32_t>(at);
+      break;
+    case DType::U64:
+      v.integer = static_cast<int64_t>(get<uint64_t>(at));
       break;
     case DType::I8:
       v.integer = get<int8_t>(at);
@@ -131,6 +163,18 @@ Value load_value(const void* at, DType dtype) {
     case DType::F64:
       v.real = get<double>(at);
       break;
+    case DType::E4M3FN:
+    case DType::E5M2:
+    case DType::E4M3FNUZ:
+    case DType::E5M2FNUZ:
+    case DType::E8M0FNU:
+    case DType::E2M1FNX2:
+      v.real = static_cast<double>(minifloat_to_float(dtype, get<uint8_t>(at)));
+      break;
+    case DType::C32:
+      v.real = static_cast<double>(half_to_float(get<uint16_t>(c)));
+      v.imaginary = static_cast<double>(half_to_float(get<uint16_t>(c + 2)));
+      break;
     case DType::C64:
       v.real = static_cast<double>(get<float>(c));
       v.imaginary = static_cast<double>(get<float>(c + 4));
@@ -152,6 +196,12 @@ void cast_integer(void* at, DType dtype, int64_t v) {
     case DType::U8:
       put(at, static_cast<uint8_t>(v));
       break;
+    case DType::U16:
+      put(at, static_cast<uint16_t>(v));
+      break;
+    case DType::U32:
+      put(at, static_cast<uint32_t>(v));
+      break;
     case DType::I8:
       put(at, static_cast<int8_t>(v));
       break;
@@ -166,12 +216,28 @@ void cast_integer(void* at, DType dtype, int64_t v) {
       break;
   }
 }
+// Conversions to wide unsigned types take the upper half of their range apart, as x86 does.
+uint64_t truncate_unsigned(double v, double half) {
+  const auto fit = [&](double x) {
+    return x >= -half && x < half ? static_cast<int64_t>(x) : -static_cast<int64_t>(half / 2) * 2;
+  };
+  const auto top = static_cast<uint64_t>(half);
+  return v >= half ? static_cast<uint64_t>(fit(v - half)) ^ top : static_cast<uint64_t>(fit(v));
+}
 int64_t truncate(double v) {
   if (v >= -9223372036854775808.0 && v < 9223372036854775808.0) return static_cast<int64_t>(v);
   return std::numeric_limits<int64_t>::min();  // what x86 conversions give, NaN included
 }
 
+bool store_unsigned_long(void* at, PyObject* number) {
+  const unsigned long long v = PyLong_AsUnsignedLongLong(number);
+  if (v == ~0ull && PyErr_Occurred()) return false;
+  put(at, static_cast<uint64_t>(v));
+  return true;
+}
+
 bool store_long(void* at, DType dtype, PyObject* number) {
+  if (dtype == DType::U64) return store_unsigned_long(at, number);
   if (!is_integral(dtype)) {
     const double v = PyLong_AsDouble(number);
     if (v == -1.0 && PyErr_Occurred()) return false;
@@ -217,6 +283,79 @@ float bfloat16_to_float(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
+namespace {
+
+struct Minifloat {
+  int mantissa, bias;
+  uint8_t largest;   // code of the largest finite number
+  uint8_t overflow;  // what is larger becomes
+  bool one_zero;     // no -0: its code is the only NaN
+};
+constexpr Minifloat minifloat(DType t) {
+  switch (t) {
+    case DType::E4M3FN:
+      return {3, 7, 0x7e, 0x7e, false};
+    case DType::E5M2:
+      return {2, 15, 0x7b, 0x7c, false};
+    case DType::E4M3FNUZ:
+      return {3, 8, 0x7f, 0x80, true};
+    default:
+      return {2, 16, 0x7f, 0x80, true};
+  }
+}
+
+// A power of two; ties go up.
+uint8_t float_to_exponent(uint32_t bits) {
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude >= 0x7f800000u) return 0xff;
+  const uint32_t half = magnitude < 0x800000u ? 0x3fffffu : 0x400000u;
+  return static_cast<uint8_t>((magnitude + half) >> 23);
+}
+
+}  // namespace
+
+uint8_t float_to_minifloat(DType t, float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (t == DType::E2M1FNX2) return 0;
+  if (t == DType::E8M0FNU) return float_to_exponent(bits);
+  const Minifloat m = minifloat(t);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80u);
+  if (magnitude > 0x7f800000u) return m.one_zero ? 0x80 : static_cast<uint8_t>(sign | 0x7f);
+  uint32_t code;
+  if (magnitude < static_cast<uint32_t>(128 - m.bias) << 23) {  // subnormal: as in float_to_half
+    const float unit = std::ldexp(1.0f, 24 - m.bias - m.mantissa);
+    const float shifted = std::bit_cast<float>(magnitude) + unit;
+    code = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(unit);
+  } else {
+    const int drop = 23 - m.mantissa;
+    const uint32_t rounded = magnitude + ((1u << (drop - 1)) - 1) + ((magnitude >> drop) & 1u);
+    code = (rounded - (static_cast<uint32_t>(127 - m.bias) << 23)) >> drop;
+    if (code > m.largest) code = m.overflow;
+  }
+  if (m.one_zero && (code == 0 || code == 0x80)) return static_cast<uint8_t>(code);
+  return static_cast<uint8_t>(sign | code);
+}
+
+float minifloat_to_float(DType t, uint8_t code) {
+  if (t == DType::E2M1FNX2) return static_cast<float>(code);  // two numbers: only storage
+  if (t == DType::E8M0FNU) {
+    if (code == 0xff) return std::numeric_limits<float>::quiet_NaN();
+    return std::ldexp(1.0f, code - 127);
+  }
+  const Minifloat m = minifloat(t);
+  const uint32_t magnitude = code & 0x7fu;
+  const uint32_t sign = (code & 0x80u) << 24;
+  if (m.one_zero && code == 0x80) return std::numeric_limits<float>::quiet_NaN();
+  if (!m.one_zero && magnitude > m.largest) {
+    const uint32_t rest = magnitude << (23 - m.mantissa);
+    const uint32_t quiet = magnitude > m.overflow ? 0x400000u : 0;
+    return std::bit_cast<float>(sign | 0x7f800000u | rest | quiet);
+  }
+  const float value = std::bit_cast<float>(magnitude << (23 - m.mantissa));
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::ldexp(value, 127 - m.bias)));
+}
+
 uint16_t float_to_half(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
@@ -245,19 +384,31 @@ float half_to_float(uint16_t bits) {
 bool convert_element(void* to, DType to_type, const void* from, DType from_type) {
   const Value v = load_value(from, from_type);
   if (is_integral(from_type)) {
+    const auto whole = static_cast<uint64_t>(v.integer);
     if (is_integral(to_type)) {
       cast_integer(to, to_type, v.integer);
+    } else if (from_type == DType::U64 && item_size(to_real(to_type)) < 8) {
+      store_complex(to, to_type, static_cast<double>(static_cast<float>(whole)), 0.0);
+    } else if (from_type == DType::U64) {
+      store_complex(to, to_type, static_cast<double>(whole), 0.0);
     } else if (to_type == DType::F32 || to_type == DType::C64) {
       // Straight from the integer: by way of double it would be rounded twice.
       put(to, static_cast<float>(v.integer));
       if (to_type == DType::C64) put(static_cast<char*>(to) + 4, 0.0f);
-    } else if (to_type == DType::F16 || to_type == DType::BF16) {
+    } else if (item_size(to_real(to_type)) < 4) {
       store_complex(to, to_type, static_cast<double>(static_cast<float>(v.integer)), 0.0);
     } else {
       store_complex(to, to_type, static_cast<double>(v.integer), 0.0);
     }
   } else if (to_type == DType::Bool) {
     put<uint8_t>(to, v.real != 0 || v.imaginary != 0);
+  } else if (to_type == DType::U32) {
+    put(to, static_cast<uint32_t>(truncate_unsigned(v.real, 0x1p31)));
+  } else if (to_type == DType::U64) {
+    put(to, truncate_unsigned(v.real, 0x1p63));
+  } else if (to_type == DType::U16) {
+    const bool inside = v.real >= -0x1p31 && v.real < 0x1p31;
+    put(to, static_cast<uint16_t>(inside ? static_cast<int32_t>(v.real) : 0));
   } else if (is_integral(to_type)) {
     cast_integer(to, to_type, truncate(v.real));
   } else {
@@ -306,6 +457,7 @@ bool store_scalar(void* at, DType dtype, PyObject* value) {
 PyObject* load_scalar(const void* at, DType dtype) {
   const Value v = load_value(at, dtype);
   if (dtype == DType::Bool) return PyBool_FromLong(v.integer != 0);
+  if (dtype == DType::U64) return PyLong_FromUnsignedLongLong(static_cast<uint64_t>(v.integer));
   if (is_integral(dtype)) return PyLong_FromLongLong(v.integer);
   if (is_complex(dtype)) return PyComplex_FromDoubles(v.real, v.imaginary);
   return PyFloat_FromDouble(v.real);

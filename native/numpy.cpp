@@ -28,21 +28,8 @@ PyTypeObject* numpy_type(const char* name, PyTypeObject** cache) {
 PyTypeObject* ndarray_cache;
 PyTypeObject* generic_cache;
 
-struct KindSize {
-  const char* text;  // the array-protocol type string without its byte order
-  DType dtype;
-};
-constexpr KindSize kTypes[] = {{"b1", DType::Bool}, {"u1", DType::U8},   {"i1", DType::I8},
-                               {"i2", DType::I16},  {"i4", DType::I32},  {"i8", DType::I64},
-                               {"f2", DType::F16},  {"f4", DType::F32},  {"f8", DType::F64},
-                               {"c8", DType::C64},  {"c16", DType::C128}};
-
-const char* numpy_name(DType dtype) {
-  for (const KindSize& k : kTypes) {
-    if (k.dtype == dtype) return k.text;
-  }
-  return nullptr;
-}
+// The array-protocol type string without its byte order.
+const char* numpy_name(DType dtype) { return dtype_info(dtype).array_type; }
 
 void release_buffer(void* context) {
   auto* view = static_cast<Py_buffer*>(context);
@@ -103,7 +90,7 @@ bool exportable(Tensor* t, bool force) {
     PyErr_Format(
         PyExc_TypeError,
         "[numpy] Got unsupported ScalarType %s\nhint: NumPy has no such dtype; use float()",
-        t->dtype == DType::BF16 ? "BFloat16" : dtype_name(t->dtype));
+        dtype_info(t->dtype).title);
     return false;
   }
   return tensor_materialise(t, "numpy()");
@@ -315,9 +302,10 @@ bool numpy_dtype_of(const char* op, PyObject* object, DType* out) {
   const char* name = text ? PyUnicode_AsUTF8(text) : nullptr;
   bool good = false;
   if (name) {
-    for (const KindSize& k : kTypes) {
-      if (std::strcmp(name + 1, k.text) != 0) continue;
-      *out = k.dtype;
+    for (int i = 0; i < kDTypeCount; ++i) {
+      const char* text_of = kDTypes[i].array_type;
+      if (!text_of || std::strcmp(name + 1, text_of) != 0) continue;
+      *out = static_cast<DType>(i);
       good = true;
     }
     if (good && name[0] == '>') {

@@ -13,110 +13,6 @@
 namespace fb {
 namespace {
 
-// ---- element conversion, for the rare case that dtypes or strides differ
-
-struct Wide {  // any element
-  std::complex<double> number;
-  int64_t integer;
-  bool exact;  // `integer` is the value
-};
-
-template <typename T>
-T load(const char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-template <typename T>
-void store(char* at, T value) {
-  std::memcpy(at, &value, sizeof value);
-}
-
-Wide whole(int64_t value) { return {static_cast<double>(value), value, true}; }
-Wide real(double value) { return {value, 0, false}; }
-
-Wide load_wide(const char* at, DType dtype) {
-  switch (dtype) {
-    case DType::Bool:
-      return whole(load<uint8_t>(at) != 0);
-    case DType::U8:
-      return whole(load<uint8_t>(at));
-    case DType::I8:
-      return whole(load<int8_t>(at));
-    case DType::I16:
-      return whole(load<int16_t>(at));
-    case DType::I32:
-      return whole(load<int32_t>(at));
-    case DType::I64:
-      return whole(load<int64_t>(at));
-    case DType::F16:
-      return real(half_to_float(load<uint16_t>(at)));
-    case DType::BF16:
-      return real(bfloat16_to_float(load<uint16_t>(at)));
-    case DType::F32:
-      return real(load<float>(at));
-    case DType::F64:
-      return real(load<double>(at));
-    case DType::C64: {
-      const auto value = load<std::complex<float>>(at);
-      return {{value.real(), value.imag()}, 0, false};
-    }
-    case DType::C128:
-      return {load<std::complex<double>>(at), 0, false};
-  }
-  return {};
-}
-
-// What x86 does with numbers that do not fit: the most negative integer.
-int64_t to_integer(const Wide& value) {
-  if (value.exact) return value.integer;
-  const double number = value.number.real();
-  return number >= -0x1p63 && number < 0x1p63 ? static_cast<int64_t>(number) : INT64_MIN;
-}
-
-void store_wide(char* at, DType dtype, const Wide& value) {
-  const double number = value.number.real();
-  switch (dtype) {
-    case DType::Bool:
-      store<uint8_t>(at, value.number != 0.0);
-      break;
-    case DType::U8:
-      store(at, static_cast<uint8_t>(to_integer(value)));
-      break;
-    case DType::I8:
-      store(at, static_cast<int8_t>(to_integer(value)));
-      break;
-    case DType::I16:
-      store(at, static_cast<int16_t>(to_integer(value)));
-      break;
-    case DType::I32:
-      store(at, static_cast<int32_t>(to_integer(value)));
-      break;
-    case DType::I64:
-      store(at, to_integer(value));
-      break;
-    case DType::F16:
-      store(at, float_to_half(static_cast<float>(number)));
-      break;
-    case DType::BF16:
-      store(at, float_to_bfloat16(static_cast<float>(number)));
-      break;
-    case DType::F32:
-      store(at, value.exact ? static_cast<float>(value.integer) : static_cast<float>(number));
-      break;
-    case DType::F64:
-      store(at, number);
-      break;
-    case DType::C64:
-      store(at, std::complex<float>(value.number));
-      break;
-    case DType::C128:
-      store(at, value.number);
-      break;
-  }
-}
-
 bool can_cast(DType from, DType to) {
   if (is_complex(from) && !is_complex(to)) return false;
   if (is_floating(from) && is_integral(to)) return false;
@@ -176,19 +72,12 @@ Tensor* contiguous_copy(Tensor* source) {
 
 // ---- out=
 
-const char* type_name(DType t) {
-  static const char* const names[kDTypeCount] = {
-      "Bool", "Byte",     "Char",  "Short",  "Int",          "Long",
-      "Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
-  return names[static_cast<int>(t)];
-}
-
 bool check_cast(DType from, DType to) {
   if (can_cast(from, to)) return true;
   PyErr_Format(PyExc_RuntimeError,
                "[out] result type %s can't be cast to the desired output type %s\n"
                "hint: give an out tensor of the result's dtype",
-               type_name(from), type_name(to));
+               dtype_info(from).title, dtype_info(to).title);
   return false;
 }
 
@@ -302,7 +191,7 @@ bool check_exact(const Op* op, const Frame& frame, DType wanted, const Tensor* o
   PyErr_Format(PyExc_RuntimeError,
                "[%s] Expected out tensor to have dtype %s, but got %s instead\n"
                "hint: give an out tensor of the result's dtype",
-               op->text.c_str(), type_name(wanted), type_name(out->dtype));
+               op->text.c_str(), dtype_info(wanted).title, dtype_info(out->dtype).title);
   return false;
 }
 
@@ -348,7 +237,7 @@ bool copy_cast(Tensor* target, Tensor* source) {
     if (same)
       std::memcpy(to, from, static_cast<size_t>(to_size));
     else
-      store_wide(to, target->dtype, load_wide(from, source->dtype));
+      convert_element(to, target->dtype, from, source->dtype);
     for (int d = target->ndim - 1; d >= 0; --d) {
       to += target->strides()[d] * to_size;
       from += source->strides()[d] * from_size;

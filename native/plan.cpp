@@ -11,9 +11,6 @@ PyTypeObject* PlanType = nullptr;
 
 namespace {
 
-const char* const kIrNames[kDTypeCount] = {"bool", "u8",   "i8",  "i16", "i32", "i64",
-                                           "f16",  "bf16", "f32", "f64", "c64", "c128"};
-
 std::atomic<uint64_t> next_plan_id{1};
 
 bool bad_spec(const char* what, const char* details) {
@@ -593,12 +590,12 @@ PyType_Spec plan_spec = {"flambeau._core.Plan", sizeof(Plan), 0,
 
 }  // namespace
 
-const char* ir_dtype_name(DType t) { return kIrNames[static_cast<int>(t)]; }
+const char* ir_dtype_name(DType t) { return dtype_info(t).ir_name; }
 
 bool dtype_from_ir(PyObject* object, DType* out) {
   if (!PyUnicode_Check(object)) return dtype_from_object(object, out);
   for (int i = 0; i < kDTypeCount; ++i) {
-    if (PyUnicode_CompareWithASCIIString(object, kIrNames[i]) == 0) {
+    if (PyUnicode_CompareWithASCIIString(object, kDTypes[i].ir_name) == 0) {
       *out = static_cast<DType>(i);
       return true;
     }

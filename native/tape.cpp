@@ -16,14 +16,6 @@ namespace {
 
 bool differentiable(DType t) { return is_floating(t) || is_complex(t); }
 
-const char* legacy_type_name(DType t) {
-  static const char* const names[kDTypeCount] = {
-      "BoolTensor",  "ByteTensor",   "CharTensor",         "ShortTensor",
-      "IntTensor",   "LongTensor",   "HalfTensor",         "BFloat16Tensor",
-      "FloatTensor", "DoubleTensor", "ComplexFloatTensor", "ComplexDoubleTensor"};
-  return names[static_cast<int>(t)];
-}
-
 std::string sizes_text(const Tensor* t) {
   std::string text = "[";
   for (int i = 0; i < t->ndim; ++i) text += (i ? ", " : "") + std::to_string(t->sizes()[i]);
@@ -99,14 +91,14 @@ void raise_modified(Node* node, const Saved& saved, const Tensor* t) {
     origin = ", which is output " + std::to_string(t->autograd->output_index) + " of " +
              node_name(t->autograd->node) + ",";
   }
-  PyErr_Format(
-      PyExc_RuntimeError,
-      "[backward] one of the variables needed for gradient computation has been modified "
-      "by an inplace operation: [torch.%s %s]%s is at version %u; expected version %u instead\n"
-      "hint: use the out-of-place operation or clone() the value first; "
-      "autograd.set_detect_anomaly(True) names the line that computed it (%s)",
-      legacy_type_name(t->dtype), sizes_text(t).c_str(), origin.c_str(), t->storage->version,
-      saved.version, node_name(node).c_str());
+  PyErr_Format(PyExc_RuntimeError,
+               "[backward] one of the variables needed for gradient computation has been modified "
+               "by an inplace operation: [torch.%sTensor %s]%s is at version %u; expected version "
+               "%u instead\n"
+               "hint: use the out-of-place operation or clone() the value first; "
+               "autograd.set_detect_anomaly(True) names the line that computed it (%s)",
+               dtype_info(t->dtype).title, sizes_text(t).c_str(), origin.c_str(),
+               t->storage->version, saved.version, node_name(node).c_str());
 }
 
 // An alias of a saved value that has the history of the original again.

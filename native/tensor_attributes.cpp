@@ -144,8 +144,7 @@ PyObject* method_is_complex(PyObject* self, PyObject*) {
   return PyBool_FromLong(is_complex(as_tensor(self)->dtype));
 }
 PyObject* method_is_signed(PyObject* self, PyObject*) {
-  const DType t = as_tensor(self)->dtype;
-  return PyBool_FromLong(t != DType::Bool && t != DType::U8);
+  return PyBool_FromLong(dtype_info(as_tensor(self)->dtype).is_signed);
 }
 PyObject* method_get_device(PyObject*, PyObject*) { return PyLong_FromLong(-1); }
 PyObject* method_is_inference(PyObject* self, PyObject*) {

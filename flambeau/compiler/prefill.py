@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau.compiler import cache, codegen, targets, toolchain
 from flambeau.compiler.rehearsal import Describe, rehearse
+from flambeau.ir.dtypes import PUBLIC as TORCH_DTYPE
 
 if TYPE_CHECKING:
     from flambeau.ir.kernel import Kernel
@@ -45,11 +46,6 @@ SHORT_LIST = frozenset(
     "clamp maximum minimum index_select embedding nn.functional.embedding nn.functional.gelu "
     "nn.functional.layer_norm nn.functional.silu arange masked_fill full zeros ones".split()
 )
-TORCH_DTYPE = {
-    "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i64": "int64", "bool": "bool",
-    "f16": "float16", "i32": "int32", "u8": "uint8", "i8": "int8", "i16": "int16",
-    "c64": "complex64", "c128": "complex128",
-}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------- collecting

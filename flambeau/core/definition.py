@@ -23,6 +23,7 @@ from flambeau.core.schema import (
     returns_single,
     schema_name,
 )
+from flambeau.ir.dtypes import COMPUTE, PARTS
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
 
@@ -303,9 +304,9 @@ def _converted(value: Any, dtype: str) -> Any:
 
 
 def _widened(value: Any) -> Any:
-    """Half nodes become float32: the arithmetic inside an op."""
-    if isinstance(value, Node) and value.dtype in promotion.HALF:
-        return prims.cast(value, "f32")
+    """Half nodes become float32, complex32 complex64: the arithmetic inside an op."""
+    if isinstance(value, Node) and value.dtype in COMPUTE:
+        return prims.cast(value, COMPUTE[value.dtype])
     if isinstance(value, (list, tuple)) and _has_node(value):
         return [_widened(v) for v in value]
     return value
@@ -328,9 +329,9 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
         first = next(
             (a for a in _flat(arguments) if isinstance(a, Node) and a.op != "scalar"), None
         )
-        half = first.dtype if first is not None and first.dtype in promotion.HALF else None
+        half = first.dtype if first is not None and first.dtype in COMPUTE else None
         results = _as_list(overload.body(*[_widened(a) for a in arguments]))
-        return [_converted(r, half) if half and _is_f32(r) else r for r in results]
+        return [_narrowed(r, half) if half else r for r in results]
     common = promotion.result_type(_participants(overload, arguments))
     if mode == "float" and promotion.CATEGORY[common] < 2:
         common = promotion.default_dtype()
@@ -351,8 +352,13 @@ def _kept_real(result: Any, dtype: str) -> str:
     return promotion.PARTS.get(dtype, dtype) if real else dtype
 
 
-def _is_f32(value: Any) -> bool:
-    return isinstance(value, Node) and value.dtype == "f32"
+def _narrowed(value: Any, half: str) -> Any:
+    """A result of computing with `half` numbers in a wider dtype, in the dtype users see."""
+    if not isinstance(value, Node):
+        return value
+    if value.dtype == COMPUTE[half]:
+        return prims.cast(value, half)
+    return prims.cast(value, PARTS[half]) if half in PARTS and value.dtype == "f32" else value
 
 
 def _flat(values: Sequence[Any]) -> list[Any]:

@@ -6,15 +6,11 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.core import promotion
-from flambeau.ir.node import DTYPES
+from flambeau.ir.dtypes import CATEGORY, NAMES, PUBLIC, ROWS
 
-PUBLIC_NAMES = {
-    "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    "c64": "complex64", "c128": "complex128",
-}  # fmt: skip
-
-DTYPE_OBJECTS: dict[str, Any] = {name: getattr(_core, PUBLIC_NAMES[name]) for name in DTYPES}
+PUBLIC_NAMES = PUBLIC
+DTYPE_OBJECTS: dict[str, Any] = {name: getattr(_core, PUBLIC_NAMES[name]) for name in NAMES}
+ALIASES = {row.public: row.alias for row in ROWS if row.alias}
 _IR_NAMES: dict[Any, str] = {value: name for name, value in DTYPE_OBJECTS.items()}
 
 
@@ -42,7 +38,7 @@ def set_default_dtype(dtype: Any) -> None:
         TypeError: not a floating-point dtype.
     """
     name = name_of(dtype)
-    if promotion.CATEGORY[name] != 2:
+    if CATEGORY[name] != 2:
         raise TypeError(
             "[set_default_dtype] only floating-point types are supported as the default type\n"
             "hint: pass torch.float32 or torch.float64"

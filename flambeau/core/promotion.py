@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flambeau.ir.node import DTYPES
+from flambeau.ir.dtypes import CATEGORY as CATEGORY
+from flambeau.ir.dtypes import COMPUTE, NAMES, OPAQUE, TITLES, UNSIGNED
+from flambeau.ir.dtypes import PARTS as PARTS
 
-_INDEX = {name: position for position, name in enumerate(DTYPES)}
-CATEGORY = {
-    "bool": 0, "u8": 1, "i8": 1, "i16": 1, "i32": 1, "i64": 1,
-    "f16": 2, "bf16": 2, "f32": 2, "f64": 2, "c64": 3, "c128": 3,
-}  # fmt: skip
+_INDEX = {name: position for position, name in enumerate(NAMES)}
 HALF = frozenset(("f16", "bf16"))
 _default = "f32"
-
-
-# The real dtype of a complex one's parts.
-PARTS = {"c64": "f32", "c128": "f64"}
+_COMPLEX = {"f16": "c32", "f64": "c128"}  # of other dtypes: c64
 
 
 def default_dtype() -> str:
@@ -37,17 +32,35 @@ def set_default(dtype: str) -> None:
 
 def default_complex() -> str:
     """The complex dtype that belongs to the default float dtype."""
-    return "c128" if _default == "f64" else "c64"
+    return _COMPLEX.get(_default, "c64")
+
+
+def _unlike(a: str, b: str) -> RuntimeError:
+    small = a in OPAQUE or b in OPAQUE
+    kinds = "Float8" if small else "uint16, uint32, uint64"
+    return RuntimeError(
+        f"[promotion] Promotion for {kinds} types is not supported, attempted to promote "
+        f"{TITLES[a]} and {TITLES[b]}\nhint: convert one of them with .to(dtype)"
+    )
 
 
 def promote_types(a: str, b: str) -> str:
-    """The smallest dtype to which both `a` and `b` convert."""
+    """The smallest dtype to which both `a` and `b` convert.
+
+    Raises:
+        RuntimeError: there is none: two float8 types, or an unsigned integer of more than a byte
+            with another integer.
+    """
     if a == b:
         return a
     if CATEGORY[a] > CATEGORY[b]:
         a, b = b, a
+    if a in OPAQUE or b in OPAQUE or b in UNSIGNED or (a in UNSIGNED and CATEGORY[b] != 2):
+        raise _unlike(a, b)
     if CATEGORY[b] == 3:
-        return "c128" if "f64" in (a, b) or "c128" in (a, b) else "c64"
+        if {"f64", "c128"} & {a, b}:
+            return "c128"
+        return "c64" if {"bf16", "f32", "c64"} & {a, b} else "c32"
     if CATEGORY[a] < CATEGORY[b]:
         return b
     if CATEGORY[a] == 2:
@@ -80,8 +93,7 @@ def result_type(participants: Iterable[tuple[str, str]]) -> str:
         if result is None:
             result = dtype
         elif CATEGORY[dtype] > CATEGORY[result]:
-            lift = kind == "number" and CATEGORY[dtype] == 3 and result == "f64"
-            result = "c128" if lift else _raised(dtype, kind, result)
+            result = _raised(dtype, kind, result)
     if result is None:
         raise ValueError("[result_type] nothing to promote\nhint: pass at least one operand")
     return result
@@ -90,7 +102,7 @@ def result_type(participants: Iterable[tuple[str, str]]) -> str:
 def _raised(dtype: str, kind: str, result: str) -> str:
     """`result` lifted to the higher category of `dtype`."""
     if kind == "number" and CATEGORY[dtype] == 3 and CATEGORY[result] == 2:
-        return "c128" if result == "f64" else "c64"
+        return _COMPLEX.get(result, "c64")
     return dtype
 
 
@@ -100,5 +112,5 @@ def can_cast(source: str, target: str) -> bool:
 
 
 def compute_dtype(dtype: str) -> str:
-    """Half types are computed in float32 inside an op."""
-    return "f32" if dtype in HALF else dtype
+    """Half types are computed in float32 inside an op, complex32 in complex64."""
+    return COMPUTE.get(dtype, dtype)

@@ -17,6 +17,7 @@ from flambeau.core.definition import Dense, Overload, View, evaluate
 from flambeau.core.errors import common_device, first_device, user_error
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
+from flambeau.ir.dtypes import TITLES
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node
 from flambeau.ir.size import mul
 from flambeau.ir.size_program import Program
@@ -121,8 +122,8 @@ def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) ->
     name = overload.name.rstrip("_") + "_"
     if not can_cast(result.dtype, target.dtype):
         raise RuntimeError(
-            f"[{name}] result type {_public(result.dtype)} can't be cast to the desired output "
-            f"type {_public(target.dtype)}\nhint: use the out-of-place {overload.name}"
+            f"[{name}] result type {TITLES[result.dtype]} can't be cast to the desired output "
+            f"type {TITLES[target.dtype]}\nhint: use the out-of-place {overload.name}"
         )
     fits = len(result.shape) == len(target.shape) and all(
         layout.same(a, b) for a, b in zip(result.shape, target.shape, strict=True)
@@ -134,12 +135,6 @@ def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) ->
         )
     value = prims.cast(result, target.dtype)
     return GraphOutput(value, target.attribute("strides"), target=slot)
-
-
-def _public(dtype: str) -> str:
-    names = {"u8": "Byte", "i8": "Char", "i16": "Short", "i32": "Int", "i64": "Long"}
-    names |= {"f16": "Half", "bf16": "BFloat16", "f32": "Float", "f64": "Double", "bool": "Bool"}
-    return names.get(dtype, {"c64": "ComplexFloat", "c128": "ComplexDouble"}.get(dtype, dtype))
 
 
 def _sizes(trace: Trace, value: Node) -> list[int]:

@@ -194,18 +194,6 @@ LATER = {
 }  # fmt: skip
 
 
-def _chalf(self: Any, *, memory_format: Any = None) -> Any:
-    """Not supported: complex numbers of half precision have no arithmetic here.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    raise NotImplementedError(
-        f"[chalf] complex32 is not supported: a tensor of {self.dtype} cannot become one\n"
-        "hint: to(torch.complex64)"
-    )
-
-
 # ------------------------------------------------------------------------------ subclasses
 def _torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -264,7 +252,6 @@ METHODS: dict[str, Any] = {
     "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
     "__torch_function__": classmethod(_torch_function),
     "__deepcopy__": _deepcopy,
-    "chalf": _chalf,
     "__reversed__": _reversed,
     "__array_wrap__": _array_wrap,
     "__array_priority__": 1000,  # prefer Tensor's operators over ndarray's

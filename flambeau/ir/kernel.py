@@ -77,6 +77,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from flambeau.ir import size as sizes_module
+from flambeau.ir.dtypes import CATEGORY
 from flambeau.ir.node import ITEM_SIZE, Node, node, topological
 from flambeau.ir.size import Size
 
@@ -259,7 +260,7 @@ def encode_constant(value: Any, dtype: str) -> str:
     if dtype[0] == "c":
         number = complex(value)
         return f"{encode_constant(number.real, 'f64')},{encode_constant(number.imag, 'f64')}"
-    if dtype[0] in "fb":
+    if CATEGORY[dtype] == 2:
         number = float(value)
         return _encode_float(number, str(number)[0] == "-")
     return str(int(value))
@@ -272,7 +273,7 @@ def decode_constant(text: str, dtype: str) -> bool | int | float | complex:
     if dtype[0] == "c":
         real, imaginary = text.split(",")
         return complex(float.fromhex(real), float.fromhex(imaginary))
-    if dtype[0] in "fb":
+    if CATEGORY[dtype] == 2:
         return float.fromhex(text)
     return int(text)
 

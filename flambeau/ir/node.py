@@ -11,14 +11,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.ir.dtypes import ITEM_SIZE as ITEM_SIZE
+from flambeau.ir.dtypes import NAMES
 from flambeau.ir.lock import fork_safe_lock
 from flambeau.ir.size import Size
 
+DTYPES = NAMES
 Attributes = tuple[tuple[str, Hashable], ...]
-
-# Names of element types as the IR writes them; the order is the native core's numbering.
-DTYPES = ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128")
-ITEM_SIZE = dict(zip(DTYPES, (1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16), strict=True))  # bytes
 
 # Operator overloading (`a + b` in an op's body) is installed by `flambeau.prims`, which knows the
 # primitives; the node class itself only looks the name up here.

@@ -9,6 +9,7 @@ from flambeau import prims
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
+from flambeau.ir.dtypes import MINIFLOATS
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import apply, as_node, is_complex, together, unsupported
 
@@ -163,6 +164,9 @@ def mul(self: Node, other: Any) -> Node:
         >>> torch.mul(torch.tensor([1.0, 2.0]), 3)
         tensor([3., 6.])
     """
+    if self.dtype in MINIFLOATS and isinstance(other, Node) and other.op != "scalar":
+        wide = apply("mul", prims.mul, prims.cast(self, "f32"), prims.cast(other, "f32"))
+        return prims.cast(wide, self.dtype)
     return apply("mul", prims.bitwise_and if self.dtype == "bool" else prims.mul, self, other)
 
 

@@ -13,6 +13,7 @@ from flambeau.core import layout, tensors
 from flambeau.core.definition import op
 from flambeau.core.dtypes import DTYPE_OBJECTS, PUBLIC_NAMES, name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.dtypes import ROWS, TITLES
 from flambeau.ir.node import Node
 from flambeau.ops.common import geometry_of, is_one, same_sizes, shown
 
@@ -293,19 +294,10 @@ def _define_cast(name: str, dtype: str) -> None:
     )(with_format)
 
 
-CASTS = {
-    "float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32",
-    "long": "i64", "short": "i16", "char": "i8", "byte": "u8", "bool": "bool", "cfloat": "c64",
-    "cdouble": "c128",
-}  # fmt: skip
+CASTS = {row.alias: row.name for row in ROWS if row.alias}
+CASTS |= {"bfloat16": "bf16", "char": "i8", "byte": "u8", "bool": "bool"}
 for _name, _dtype in CASTS.items():
     _define_cast(_name, _dtype)
-
-TYPE_NAMES = {
-    "f32": "Float", "f64": "Double", "f16": "Half", "bf16": "BFloat16", "u8": "Byte", "i8": "Char",
-    "i16": "Short", "i32": "Int", "i64": "Long", "bool": "Bool", "c64": "ComplexFloat",
-    "c128": "ComplexDouble",
-}  # fmt: skip
 
 
 @op(
@@ -327,9 +319,9 @@ def type_of(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
         'torch.FloatTensor'
     """
     if dtype is None:
-        return f"torch.{TYPE_NAMES[name_of(self.dtype)]}Tensor"
+        return f"torch.{TITLES[name_of(self.dtype)]}Tensor"
     if isinstance(dtype, str):
-        found = [k for k, v in TYPE_NAMES.items() if dtype == f"torch.{v}Tensor"]
+        found = [k for k, v in TITLES.items() if dtype == f"torch.{v}Tensor"]
         if not found:
             raise ValueError(f"[type] invalid type: '{dtype}'\nhint: e.g. torch.FloatTensor")
         dtype = DTYPE_OBJECTS[found[0]]

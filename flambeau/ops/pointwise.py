@@ -13,6 +13,7 @@ from flambeau import prims
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.promotion import CATEGORY, compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample, unary_samples
+from flambeau.ir.dtypes import MINIFLOATS, OPAQUE, UNSIGNED
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import (
     Value,
@@ -103,6 +104,11 @@ def abs(self: Node) -> Node:
     """
     if self.dtype == "bool":
         raise unsupported("abs", self, "convert to int first")
+    if self.dtype in MINIFLOATS:  # a sign is a bit; the one that has no -0 keeps its NaN
+        bits = prims.bitcast(self, "u8")
+        cleared = prims.bitwise_and(bits, prims.full_like(0x7F, bits))
+        nan = prims.ne(self, self)
+        return prims.bitcast(prims.where(nan, bits, cleared), self.dtype)
     return self if self.dtype == "u8" else prims.abs(self)
 
 
@@ -279,6 +285,8 @@ def _parts(x: Node, test: Callable[[Node], Node]) -> Node:
 
 
 def _finite(x: Node) -> Node:
+    if x.dtype == "e8m0fnu":
+        return prims.eq(x, x)
     return ~(_parts(x, prims.isinf) | _parts(x, prims.isnan))
 
 
@@ -291,12 +299,16 @@ def _infinite(x: Node, sign: float, name: str) -> Node:
 
 
 def _signbit(x: Node) -> Node:
-    if x.dtype == "bool" or x.dtype == "u8":
+    if x.dtype == "bool" or x.dtype == "u8" or x.dtype in UNSIGNED:
         return prims.full_like(False, x, "bool")
     return prims.signbit(_wide(x)) if is_float(x) else x < 0
 
 
-isnan = _test("isnan", "Whether each element is NaN.", lambda x: _parts(x, prims.isnan))
+def _unequal(x: Node) -> Node:
+    return prims.ne(x, x) if x.dtype in OPAQUE else _parts(x, prims.isnan)
+
+
+isnan = _test("isnan", "Whether each element is NaN.", _unequal)
 isinf = _test("isinf", "Whether each element is infinite.", lambda x: _parts(x, prims.isinf))
 isfinite = _test("isfinite", "Whether each element is a number.", _finite)
 isneginf = _test(

@@ -14,6 +14,7 @@ from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
 from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.dtypes import ITEM_SIZE, UNSIGNED
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
@@ -60,7 +61,23 @@ def sorted_pair(name: str, x: Node, dim: int, descending: bool) -> tuple[Node, N
     axis = _ordered_axis(name, x, dim)
     if x.ndim == 0:
         return x, prims.full(0, (), "i64"), axis
-    return *prims.sort(x, axis, descending, True), axis
+    values, places = prims.sort(sortable(x), axis, descending, True)
+    return sortable(values, x.dtype), places, axis
+
+
+def sortable(x: Node, back: str = "") -> Node:
+    """Wide unsigned integers as signed ones in the same order; others as they are.
+
+    Args:
+        x: the numbers.
+        back: the unsigned dtype that `x` had before, to which it goes back.
+    """
+    target = back if back in UNSIGNED else f"i{x.dtype[1:]}" if x.dtype in UNSIGNED else x.dtype
+    if target == x.dtype:
+        return x
+    wide = x if x.dtype in UNSIGNED else prims.bitcast(x, target)
+    top = prims.full_like(1 << (8 * ITEM_SIZE[wide.dtype] - 1), wide)
+    return prims.bitcast(prims.bitwise_xor(wide, top), target)
 
 
 @op(

@@ -20,6 +20,7 @@ from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import participant
 from flambeau.ops.common import normalise_dim, refuse_meta
 from flambeau.ops.extremes import ordered
+from flambeau.ops.sorting import sortable
 
 
 @op(
@@ -30,10 +31,10 @@ from flambeau.ops.extremes import ordered
 )
 def unique_ranks(self: Node) -> list[Node]:
     """A vector in groups of equals: elements in order, their groups, each element's group."""
-    values, places = prims.sort(ordered("unique", self), 0)
+    values, places = prims.sort(sortable(ordered("unique", self)), 0)
     ranks = _run_numbers(prims.ne(values, _previous(values)))
     group = prims.scatter(prims.zeros_like(ranks), places, ranks, 0, "set")
-    return [prims.cast(values, self.dtype), ranks, group]
+    return [prims.cast(sortable(values, self.dtype), self.dtype), ranks, group]
 
 
 @op("_run_numbers(Tensor self) -> Tensor", where="method", out=False, differentiable=False)

@@ -13,7 +13,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import OpDefinition, op
-from flambeau.core.promotion import CATEGORY, compute_dtype
+from flambeau.core.promotion import CATEGORY, PARTS, compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.reduce import Dims, dropped, reduced_dims
@@ -44,7 +44,7 @@ def moments(
     spread = total / _degrees(count, correction, total.dtype)
     if root:
         spread = _root(spread)
-    final = {"c64": "f32", "c128": "f64"}.get(self.dtype, self.dtype)
+    final = PARTS.get(self.dtype, self.dtype)
     return [
         prims.cast(dropped(spread, dims, keepdim), final),
         prims.cast(dropped(mean, dims, keepdim), self.dtype),

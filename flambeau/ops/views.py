@@ -12,9 +12,9 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import View, op
-from flambeau.core.dtypes import name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
-from flambeau.ir.node import ITEM_SIZE, Node
+from flambeau.ir.dtypes import PARTS
+from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, mod, mul, prod
 from flambeau.ops.common import (
     geometry_of,
@@ -126,23 +126,6 @@ def view(self: Node, size: Sequence[Size]) -> Any:
                 "hint: reshape copies when it must"
             )
     return prims.reshape(self, shape)
-
-
-@view.overload("view.dtype(Tensor self, dtype dtype) -> Tensor", samples=None, errors=None)
-def _view_dtype(self: Node, dtype: Any) -> Any:
-    name = name_of(dtype)
-    if name == self.dtype:
-        return self
-    if ITEM_SIZE[name] != ITEM_SIZE[self.dtype]:
-        raise NotImplementedError(
-            f"[view] no view of {self.dtype} as {name}: element sizes differ\n"
-            "hint: view_as_real and view_as_complex split complex numbers; numpy().view() the rest"
-        )
-    if "c64" in (name, self.dtype) or "c128" in (name, self.dtype):
-        raise NotImplementedError(
-            f"[view] no view of {self.dtype} as {name}\nhint: use view_as_real or view_as_complex"
-        )
-    return viewed(self, prims.bitcast(self, name), lambda sizes, strides, offset: (strides, offset))
 
 
 def _reshape_samples() -> Samples:
@@ -708,7 +691,7 @@ def view_as_complex(self: Node) -> Any:
         >>> torch.view_as_complex(torch.tensor([1., 2.]))
         tensor(1.+2.j)
     """
-    if self.dtype not in ("f32", "f64"):
+    if self.dtype not in PARTS.values():
         raise RuntimeError(
             f"[view_as_complex] view_as_complex is only supported for half, float and double "
             f"tensors, but got a tensor of scalar type: {self.dtype}\nhint: convert it first"
@@ -751,7 +734,7 @@ def view_as_real(self: Node) -> Any:
         >>> torch.view_as_real(torch.tensor([1 + 2j]))
         tensor([[1., 2.]])
     """
-    if self.dtype not in ("c64", "c128"):
+    if self.dtype not in PARTS:
         raise RuntimeError(
             "[view_as_real] view_as_real is only supported for complex tensors\n"
             "hint: a real tensor has no parts"

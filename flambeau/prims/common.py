@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from flambeau.ir.dtypes import MINIFLOATS, PARTS, ROWS, UNSIGNED
 from flambeau.ir.environment import current_environment, hint, same_shape
 from flambeau.ir.node import DTYPES, Node
 from flambeau.ir.size import Size
@@ -22,16 +23,17 @@ class AlongAxis(Protocol):
 
 
 BOOL = frozenset({"bool"})
-INTEGERS = frozenset({"u8", "i8", "i16", "i32", "i64"})
-FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
-COMPLEX = frozenset({"c64", "c128"})
+INTEGERS = frozenset(row.name for row in ROWS if row.kind == "int" and row.plain)
+FLOATS = frozenset(row.name for row in ROWS if row.kind == "float" and row.plain)
+COMPLEX = frozenset(PARTS)
 NUMBERS = INTEGERS | FLOATS | COMPLEX
+WHOLE = INTEGERS | UNSIGNED  # where PyTorch has the wide unsigned types too
 ALL = frozenset(DTYPES)
-DIFFERENTIABLE = FLOATS | COMPLEX
+DIFFERENTIABLE = FLOATS | COMPLEX | MINIFLOATS.keys()
 
-INTEGER_BITS = {"u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
-TO_REAL = {"c64": "f32", "c128": "f64"}
-TO_COMPLEX = {"f32": "c64", "f64": "c128"}
+INTEGER_BITS = {row.name: 8 * row.size for row in ROWS if row.kind == "int"}
+TO_REAL = PARTS
+TO_COMPLEX = {real: dtype for dtype, real in PARTS.items()}
 
 
 class ShapeMismatch(ValueError):

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau.ir.dtypes import CATEGORY, TABLE
 from flambeau.ir.node import DTYPES, Node, attributes, node
 from flambeau.ir.size import Size
 from flambeau.prims.common import (
-    FLOATS,
     INTEGER_BITS,
     INTEGERS,
     TO_REAL,
@@ -103,13 +103,13 @@ def normal_value(value: Number, dtype: str) -> Number:
     """
     if dtype == "bool":
         return bool(value)
-    if dtype in INTEGERS:
+    if dtype in INTEGER_BITS:
         if isinstance(value, complex) or not math.isfinite(value) or value != int(value):
             raise TypeError(f"[full] {value} is no {dtype}\nhint: cast the tensor operand first")
         bits = INTEGER_BITS[dtype]
-        low = 0 if dtype == "u8" else -(1 << (bits - 1))
+        low = -(1 << (bits - 1)) if TABLE[dtype].signed else 0
         return (int(value) - low) % (1 << bits) + low
-    if dtype in FLOATS:
+    if CATEGORY[dtype] == 2:
         if isinstance(value, complex):
             raise TypeError(f"[full] {value} is no {dtype}\nhint: cast the operand to complex")
         number = float(value)
@@ -123,7 +123,7 @@ def full(value: Number, shape: tuple[Size, ...], dtype: str) -> Node:
     number = normal_value(value, dtype)
     if isinstance(number, complex):
         return _full_complex(number, shape, dtype)
-    if dtype in FLOATS and number == 0 and math.copysign(1.0, number) < 0:
+    if CATEGORY[dtype] == 2 and number == 0 and math.copysign(1.0, number) < 0:
         return bind("neg", bind("full", value=0.0, shape=shape, dtype=dtype))
     return bind("full", value=number, shape=shape, dtype=dtype)
 

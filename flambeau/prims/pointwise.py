@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flambeau.ir.dtypes import UNSIGNED
 from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.spelling import BY_PRINTER, FEW, ONE, Spelling, function, spelled
 from flambeau.prims.common import (
@@ -22,6 +23,7 @@ from flambeau.prims.common import (
     NUMBERS,
     TO_COMPLEX,
     TO_REAL,
+    WHOLE,
     Type,
     check_count,
     check_dtype,
@@ -464,7 +466,7 @@ add = _binary("add", "a + b.", NUMBERS, lambda g, y, a, b: (g, g), "add",
               spelling=spelled(length=ONE, f="{a} + {b}", i="({V})({a} + {b})", b="({a} | {b})"))
 sub = _binary("sub", "a - b.", NUMBERS, lambda g, y, a, b: (g, -g), "subtract",
               spelling=spelled(length=ONE, f="{a} - {b}", i="({V})({a} - {b})"))
-mul = _binary("mul", "a * b.", NUMBERS,
+mul = _binary("mul", "a * b.", NUMBERS | UNSIGNED,
               lambda g, y, a, b: (g * conj(b), g * conj(a)), "multiply",
               spelling=spelled(length=ONE, f="{a} * {b}", i="({V})({a} * {b})", b="({a} & {b})"))
 div = _binary("div", "a / b, for floats and complex.", DIFFERENTIABLE,
@@ -510,13 +512,13 @@ gt = _binary("gt", "a > b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater", result
              spelling=_comparison("gt", "({V})({a} & ~{b})"))
 ge = _binary("ge", "a >= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater_equal", result="bool",
              spelling=_comparison("ge", "({V})({a} | ~{b})"))
-bitwise_and = _binary("bitwise_and", "Bits set in both; logical for bool.", INTEGERS | BOOL,
+bitwise_and = _binary("bitwise_and", "Bits set in both; logical for bool.", WHOLE | BOOL,
                       NOT_DIFFERENTIABLE, "bitwise_and", "integer pair",
                       spelling=spelled(length=ONE, i="({V})({a} & {b})", b="({a} & {b})"))
-bitwise_or = _binary("bitwise_or", "Bits set in either; logical for bool.", INTEGERS | BOOL,
+bitwise_or = _binary("bitwise_or", "Bits set in either; logical for bool.", WHOLE | BOOL,
                      NOT_DIFFERENTIABLE, "bitwise_or", "integer pair",
                      spelling=spelled(length=ONE, i="({V})({a} | {b})", b="({a} | {b})"))
-bitwise_xor = _binary("bitwise_xor", "Bits set in just one; logical for bool.", INTEGERS | BOOL,
+bitwise_xor = _binary("bitwise_xor", "Bits set in just one; logical for bool.", WHOLE | BOOL,
                       NOT_DIFFERENTIABLE, "bitwise_xor", "integer pair",
                       spelling=spelled(length=ONE, i="({V})({a} ^ {b})", b="({a} ^ {b})"))
 shift_left = _binary("shift_left", "a * 2**b, wrapping around.", INTEGERS, NOT_DIFFERENTIABLE,

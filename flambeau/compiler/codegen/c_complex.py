@@ -14,11 +14,12 @@ from typing import Any
 from flambeau.compiler.codegen.c_spelling import unsupported
 from flambeau.ir import kernel as kernels
 from flambeau.ir import size as sizes
+from flambeau.ir.dtypes import PARTS
 from flambeau.ir.kernel import Kernel, Pass, ReducePass, RowStores, ScanPass, Statement, Store
 from flambeau.ir.node import Node, attributes, node, topological
 from flambeau.ir.size import Size
 
-COMPONENT = {"c64": "f32", "c128": "f64"}
+COMPONENT = PARTS
 Pair = tuple[Node, Node]
 
 _MOVES = frozenset({"k.load", "k.const", "k.kept", "where"})

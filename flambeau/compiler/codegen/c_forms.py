@@ -30,7 +30,7 @@ ARGUMENTS = (
     "char *scratch"
 )
 _UNROLLED_COST = 56  # cost of all copies of a loop body up to which a fast loop is worth printing
-_WIDE = frozenset({"i64", "f64", "c64"})
+_WIDE = frozenset({"i64", "f64", "c64", "u64"})
 
 
 def choose_lanes(kernel: Kernel, values_vary: Sequence[Node], target: Target) -> Lanes:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c_types import HALVES, Lanes, dtype_class, kind_bits, signed_kind
+from flambeau.ir.dtypes import MINIFLOATS
 from flambeau.ir.node import Node
 from flambeau.ir.spelling import FEW, MANY, ONE, SPELLINGS
 
@@ -85,6 +86,8 @@ class Speller:
         if node.op == "where":
             return self._where(node, operands)
         first = node.inputs[0].dtype
+        if first in MINIFLOATS:  # comparisons
+            operands, first = [self.cast(x, first, "f32") for x in operands], "f32"
         if node.op == "nextafter" and first in HALVES:
             return f"fb_next{first}_f32x{self.lanes.count}({operands[0]}, {operands[1]})"
         template = _template(node.op, dtype_class(first), first)
@@ -128,6 +131,12 @@ class Speller:
         if "c" in (source[0], target[0]):
             raise unsupported(f"cast from {source}", target)
         count = self.lanes.count
+        if source in MINIFLOATS:
+            return self.cast(f"fb_from{source}_u8x{count}({value})", "f32", target)
+        if target in MINIFLOATS:
+            return f"fb_to{target}_u8x{count}({self.cast(value, source, 'f32')})"
+        if "e2m1fnx2" in (source, target):
+            raise unsupported(f"cast from {source}", target)
         kind, wanted = self.lanes.kind(source), self.lanes.kind(target)
         if target == "bool":
             bits = kind_bits(kind)
@@ -144,6 +153,8 @@ class Speller:
 
     def _float_to_int(self, value: str, kind: str, wanted: str) -> str:
         count = self.lanes.count
+        if wanted in ("u32", "u64"):
+            return f"fb_tounsigned{wanted[1:]}_{kind}x{count}({value})"
         # The low bits of the widened integer, as PyTorch; of a float32 beyond 2^31 they are 0.
         through = "64" if wanted == "i64" or (wanted == "u8" and kind == "f64") else "32"
         text = f"fb_toint{through}_{kind}x{count}({value})"

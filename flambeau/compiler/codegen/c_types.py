@@ -3,21 +3,21 @@
 A *kind* is a type of the elementary functions' prelude ("f32", "i64", "u8"): `<kind>x<lanes>`
 names the C type. Values of half types are float32 that are already rounded; a bool is a mask of
 all ones or all zeros as wide as the kernel's widest element, so that selecting needs no
-conversion; a complex number is opaque bits.
+conversion; a complex number is opaque bits, and so is a float8 number.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MEMORY_KIND = {
-    "bool": "u8", "u8": "u8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "u16",
-    "bf16": "u16", "f32": "f32", "f64": "f64", "c64": "u64", "c128": "u128", "error": "i64",
-}  # fmt: skip
+from flambeau.ir.dtypes import MEMORY, ROWS
+
+MEMORY_KIND = MEMORY | {"error": "i64"}
 
 HALVES = ("f16", "bf16")
 FLOATS = ("f16", "bf16", "f32", "f64")
-INTEGERS = ("u8", "i8", "i16", "i32", "i64")
+# Two packed numbers compare as the byte they are.
+INTEGERS = (*(row.name for row in ROWS if row.kind == "int"), "e2m1fnx2")
 
 
 def kind_bits(kind: str) -> int:

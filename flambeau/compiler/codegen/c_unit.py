@@ -15,9 +15,12 @@ from flambeau.compiler.codegen import cmath, cmath_scalar
 from flambeau.compiler.codegen.c_arithmetic import ARITHMETIC, fused_multiply_add
 from flambeau.compiler.codegen.c_forms import SYMBOL
 from flambeau.compiler.codegen.c_helpers import MEMORY, REDUCTION, Builder
+from flambeau.compiler.codegen.c_minifloat import CONVERSIONS
 from flambeau.compiler.codegen.c_tiled import transpose
 
-_LIBRARY: dict[str, Builder] = MEMORY | REDUCTION | ARITHMETIC | {"transpose": transpose}
+_LIBRARY: dict[str, Builder] = (
+    MEMORY | REDUCTION | ARITHMETIC | CONVERSIONS | {"transpose": transpose}
+)
 _NAME = re.compile(r"\bfb_[a-z]\w*\b")
 _PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
 _OWN = re.compile(rf"\b{SYMBOL}(?=\(|_)")  # the kernel, and functions of its own: fb_kernel_*

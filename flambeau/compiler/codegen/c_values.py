@@ -15,6 +15,7 @@ from flambeau.compiler.codegen.c_index import NEAR, index_difference, lane_step
 from flambeau.compiler.codegen.c_spelling import Speller
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, Lanes
 from flambeau.ir import size as sizes
+from flambeau.ir.dtypes import OPAQUE, UNSIGNED, minifloat_code
 from flambeau.ir.kernel import Kernel, decode_constant, value_expression
 from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size
@@ -198,8 +199,12 @@ class Values:
             return "-1" if value else "0"
         if isinstance(value, complex):
             return _complex_constant(value, dtype)
+        if dtype in OPAQUE:
+            return str(minifloat_code(float(value), dtype))
         if isinstance(value, float):
             return _float_constant(value, dtype)
+        if dtype in UNSIGNED:
+            return f"{value}{'ull' if dtype == 'u64' else 'u'}"
         if dtype == "i64":
             return f"(-{2**63 - 1}ll - 1)" if value == -(2**63) else f"{value}ll"
         return f"({value})" if value != -(2**31) else "(-2147483647 - 1)"
@@ -451,6 +456,9 @@ def _round_bfloat16(value: float) -> float:
 
 
 def _complex_constant(value: complex, dtype: str) -> str:
+    if dtype == "c32":
+        real, imaginary = struct.unpack("<HH", struct.pack("<ee", value.real, value.imag))
+        return f"0x{imaginary << 16 | real:x}u"
     if dtype == "c64":
         real, imaginary = struct.unpack("<II", struct.pack("<ff", value.real, value.imag))
         return f"0x{imaginary << 32 | real:x}ull"

@@ -30,6 +30,7 @@ from flambeau.compiler.schedule.calls import Reads, RoutineCall, Scalar
 from flambeau.compiler.schedule.candidates import DEFAULT
 from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count
+from flambeau.ir.dtypes import TABLE, UNSIGNED
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import mul, prod
 from flambeau.prims.linear_algebra import RESULTS
@@ -105,10 +106,18 @@ def _select(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
+def _of_same_bits(mode: str, dtype: str) -> str:
+    """The dtype whose routine does the same to memory: writing moves bits, integers wrap."""
+    if TABLE[dtype].plain or not (mode == "set" or (mode == "add" and dtype in UNSIGNED)):
+        return dtype
+    return {1: "u8", 2: "i16", 4: "i32", 8: "i64"}[TABLE[dtype].size]
+
+
 def _scatter(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
     _, index, source = value.inputs
-    call = RoutineCall(f"scatter_{value.attribute('mode')}_{value.dtype}")
+    mode = value.attribute("mode")
+    call = RoutineCall(f"scatter_{mode}_{_of_same_bits(mode, value.dtype)}")
     place = _result(call, value, reads)
     strides_index = _operand(call, value, 1, reads, 0)
     strides_source = _operand(call, value, 2, reads, 1)
@@ -125,7 +134,8 @@ def _put(values: list[Node], reads: Reads) -> RoutineCall:
     mode = value.attribute("mode", "add")
     dims = value.attribute("dims", (value.attribute("axis"),))
     source = 2 if value.op == "take_add" else len(value.inputs) - 1
-    call = RoutineCall(f"{'take' if value.op == 'take_add' else 'put'}_{mode}_{value.dtype}")
+    kind = "take" if value.op == "take_add" else "put"
+    call = RoutineCall(f"{kind}_{mode}_{_of_same_bits(mode, value.dtype)}")
     _result(call, value, reads)
     for number in (source, *(i for i in range(1, len(value.inputs)) if i != source)):
         _operand(call, value, number, reads, number - 1)

@@ -1,0 +1,46 @@
+"""Prints `native/dtypes.h` from the table of element types: `python -m tools.dtype_header`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from flambeau.ir.dtypes import CATEGORY, ROWS, DType
+
+HEADER = Path(__file__).resolve().parents[1] / "native" / "dtypes.h"
+_HEAD = """\
+// The element types, printed from flambeau/ir/dtypes.py by `python -m tools.dtype_header`.
+// clang-format off
+#pragma once
+
+// Enumerator, public name, second public name, IR name, PyTorch's short name, name in messages,
+// category, bytes, type string of the array protocol, type code of DLPack, holds negative numbers
+"""
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if text else "nullptr"
+
+
+def _row(row: DType) -> str:
+    texts = (row.public, row.alias, row.name, row.abbreviation, row.title)
+    fields = [
+        "Bool" if row.name == "bool" else row.name.upper(),
+        *map(_quoted, texts),
+        str(CATEGORY[row.name]),
+        str(row.size),
+        _quoted(row.array),
+        str(row.exchange),
+        str(row.signed).lower(),
+    ]
+    return f"  X({', '.join(fields[:6])}, \\\n    {', '.join(fields[6:])})"
+
+
+def text() -> str:
+    """The whole header."""
+    return _HEAD + " \\\n".join(["#define FB_DTYPES(X)", *map(_row, ROWS)]) + "\n"
+
+
+if __name__ == "__main__":
+    HEADER.write_text(text())
+    sys.stdout.write(f"{HEADER}\n")
