@@ -336,3 +336,18 @@ def test_a_region_that_only_draws_moves_the_generator():
     torch.manual_seed(0)
     torch.compile(lambda: torch.rand(3) is None)()
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_view_of_what_was_written_counts_once():
+    """Its base is an operand as well: the gradient goes from one to the other outside."""
+
+    def function(x):
+        z = (x * 1.0).mul_(0.5)
+        return (z.view(3) * 2.0 + z * 3.0).sum()
+
+    found = []
+    for call in (function, torch.compile(function)):
+        x = torch.arange(3.0, requires_grad=True)
+        call(x).backward()
+        found.append(x.grad.tolist())
+    assert found == [[2.5, 2.5, 2.5]] * 2
