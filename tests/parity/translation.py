@@ -126,6 +126,8 @@ def _flat(value: torch.Tensor) -> Any:
     count = value.untyped_storage().nbytes() // value.element_size()
     whole = torch.as_strided(value, (count,), (1,), 0).clone()
     dtype = named(str(value.dtype).removeprefix("torch."))
+    if whole.dtype == torch.complex32:
+        return flambeau.from_numpy(whole.view(torch.int32).numpy()).view(dtype)
     if whole.dtype in (torch.bfloat16,):
         return flambeau.from_numpy(whole.view(torch.int16).numpy()).view(dtype)
     return flambeau.from_numpy(whole.numpy())
@@ -158,6 +160,8 @@ def oracle_tensor(value: Any) -> torch.Tensor:
     plain = value.detach().contiguous()
     if plain.dtype == flambeau.bfloat16:
         return torch.from_numpy(plain.view(flambeau.int16).numpy().copy()).view(torch.bfloat16)
+    if plain.dtype == flambeau.complex32:
+        return torch.from_numpy(plain.view(flambeau.int32).numpy().copy()).view(torch.complex32)
     return torch.from_numpy(plain.numpy().copy())
 
 
