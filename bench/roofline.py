@@ -291,7 +291,7 @@ def bounded(row: Row, case: Case, machine: Machine) -> Row:
 def table_of(rows: list[Row]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| program | threads | time | GFLOP/s | GB/s | flop/byte | bound | reached | why not more |",
+        "| program | threads | time | GFLOP/s | GB/s | flop/byte | bound | reached | why |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     reasons = {case.name: case.why for case in CASES}

@@ -11,13 +11,13 @@ struct RoutineEntry {
   RoutineFunction function;
 };
 using RoutineList = std::vector<RoutineEntry>;
-void add_sort_routines(RoutineList* list);     // routines_sort.cpp
-void add_search_routines(RoutineList* list);   // routines_search.cpp
-void add_scatter_routines(RoutineList* list);  // routines_scatter.cpp
-void add_linear_routines(RoutineList* list);   // routines_linear.cpp
+void add_sort_routines(RoutineList* list);        // routines_sort.cpp
+void add_search_routines(RoutineList* list);      // routines_search.cpp
+void add_scatter_routines(RoutineList* list);     // routines_scatter.cpp
+void add_linear_routines(RoutineList* list);      // routines_linear.cpp
 void add_indefinite_routines(RoutineList* list);  // routines_indefinite.cpp
-void add_eigen_routines(RoutineList* list);    // routines_eigen.cpp
-void add_fourier_routines(RoutineList* list);  // routines_fourier.cpp
+void add_eigen_routines(RoutineList* list);       // routines_eigen.cpp
+void add_fourier_routines(RoutineList* list);     // routines_fourier.cpp
 
 // A function handed to `_core.register_blas`; null when there is none of this name.
 void* foreign_function(const char* name);
