@@ -20,7 +20,7 @@ from flambeau.ops.convert import DTypeSpec
 PUBLIC = {
     "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    "c64": "complex64", "c128": "complex128",
+    "c32": "complex32", "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
 IR_NAMES = {public: name for name, public in PUBLIC.items()}
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -148,12 +148,14 @@ def leaves(result: Any) -> list[Any]:
 
 
 def array(tensor: Any) -> numpy.ndarray:
-    """A tensor of either library, or a number, as an array; half types become float32."""
+    """A tensor of either library, or a number, as an array; half types become single ones."""
     if not hasattr(tensor, "detach"):
         return numpy.asarray(tensor)
     tensor = tensor.detach()
     if str(tensor.dtype).endswith(("bfloat16", ".float16")):
         tensor = tensor.float()
+    if str(tensor.dtype).endswith("complex32"):
+        tensor = tensor.cfloat()
     if hasattr(tensor, "resolve_conj"):
         tensor = tensor.resolve_conj()
         tensor = tensor.resolve_neg() if hasattr(tensor, "resolve_neg") else tensor
