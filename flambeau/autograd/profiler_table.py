@@ -61,6 +61,7 @@ def table(
     *,
     total: float,
     memory: bool,
+    shapes: bool,
     most_flops: int | None,
     widths: tuple[int, int, int],
     header: str | None,
@@ -72,6 +73,7 @@ def table(
         rows: events or averages.
         total: microseconds that percentages are of.
         memory: whether there are columns of memory.
+        shapes: whether there is one of shapes, even if no row that is shown has any.
         most_flops: what the unit of operations is chosen by, of rows that are not shown, too; None:
             no columns of operations and bytes.
         widths: largest widths of names, shapes and source lines.
@@ -85,7 +87,7 @@ def table(
     columns += _time_columns(total, unit)
     columns += _memory_columns() if memory else []
     columns.append(("# of Calls", lambda row: str(row.count)))
-    if any(row.input_shapes for row in rows):
+    if shapes:
         columns.append(("Input Shapes", lambda row: _shortened(_shapes(row), shapes_width)))
     columns += [] if most_flops is None else _rate_columns(most_flops)
     cells = [[title for title, _ in columns]]

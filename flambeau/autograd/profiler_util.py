@@ -414,6 +414,7 @@ class EventList(list[Any]):
             rows if row_limit < 0 else rows[:row_limit],
             total=self.self_cpu_time_total,
             memory=self._profile_memory,
+            shapes=any(row.input_shapes for row in rows),
             most_flops=max((row.flops for row in rows), default=0) if self._with_flops else None,
             widths=(max_name_column_width, max_shapes_column_width, max_src_column_width),
             header=header,
