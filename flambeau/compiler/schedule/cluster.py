@@ -8,28 +8,22 @@ every reference between members must be to the member's own position, nothing el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flambeau.compiler.schedule.domain import Domain, depends
-from flambeau.compiler.schedule.heavy import Analysis, kind_of
+from flambeau.compiler.schedule.heavy import EPILOGUES, Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.views import Index, Shape, address, refined, reshape_groups
 from flambeau.ir import kernel as k
 from flambeau.ir.node import Node, node
-from flambeau.ir.size import Size, affine_in, prod
+from flambeau.ir.size import Size, affine_in
 
 CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
 VALUE_LIMIT = 600  # values of one kernel
 _PASSING = frozenset({"s.copy", "s.part", "s.base"})
-
-# Opaque values whose templates take an epilogue, and the space of its loops.
-EPILOGUES: dict[str, Callable[[Node], Shape]] = {
-    "matmul": lambda value: (*value.attribute("batch"), *value.shape[-2:]),
-    "convolution": lambda value: (*value.shape[:2], prod(value.shape[2:])),
-}
 
 
 @dataclass

@@ -7,12 +7,13 @@ A heavy value gets memory only if another kernel needs it; inside one kernel it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flambeau.compiler.schedule.prepare import Prepared, is_opaque, number_of
-from flambeau.compiler.schedule.views import count
+from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.node import Node, topological
-from flambeau.ir.size import Size
+from flambeau.ir.size import Size, prod
 from flambeau.prims.record import PRIMITIVES
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
@@ -21,9 +22,12 @@ STORED = 24  # a value of this cost is written to memory and read again rather t
 DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
 
-# Opaque values whose templates take an epilogue. It sees their results by pieces of a row, so that
-# what is constant along a row is still computed again and again.
-TEMPLATES = frozenset({"matmul", "convolution"})
+# Opaque values whose templates take an epilogue, and the space of its loops. It sees their results
+# by pieces of a row, so that what is constant along a row is still computed again and again.
+EPILOGUES: dict[str, Callable[[Node], Shape]] = {
+    "matmul": lambda value: (*value.attribute("batch"), *value.shape[-2:]),
+    "convolution": lambda value: (*value.shape[:2], prod(value.shape[2:])),
+}
 
 # Operations that read one operand element for many results.
 REPEATING = frozenset({"broadcast", "windows"})
@@ -88,7 +92,7 @@ def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
     for value in nodes:
         kind = kind_of(value)
         follows = kind == "pointwise" or kind == "shape" and value.op != "broadcast"
-        if value.op in TEMPLATES or follows and not found.isdisjoint(value.inputs):
+        if value.op in EPILOGUES or follows and not found.isdisjoint(value.inputs):
             found.add(value)
     return frozenset(found)
 
