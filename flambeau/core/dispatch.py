@@ -9,13 +9,13 @@ and the Plan is kept once its kernels exist. Everything here runs once per class
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
 from flambeau.compiler import debug, stored
 from flambeau.core import promotion
 from flambeau.core.definition import Overload
+from flambeau.ir.lock import computed_once, fork_safe_lock
 from flambeau.ir.node import Graph
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ MAX_KEPT = 64
 # Options of a definition that decide about its programs.
 _OPTIONS = ("promote", "participants", "layout", "view", "returns_self", "differentiable")
 _VALUES = (type(None), bool, int, float, complex, str)
+_retracing = fork_safe_lock()  # who traces for another default dtype sets it for all threads
 _NAMED = (_core.dtype, _core.device, _core.layout, _core.memory_format)
 
 
@@ -133,7 +134,7 @@ class Source:
         self.kept = 0
         self._identity = identity
 
-    @cached_property
+    @computed_once
     def identity(self) -> str | None:
         """Text of everything that decides about a trace, the call aside."""
         return self._identity()
@@ -329,19 +330,20 @@ class _Known:
         graph = PendingGraph(known.spec["name"], known.fingerprint, lambda: self.traced.made.graph)
         return self.source.make(known.spec, self._backward, graph=graph, compile=self._compile)
 
-    @cached_property
+    @computed_once
     def traced(self) -> _Traced:
         """The plan, traced as it was when it was kept.
 
         Raises:
             RuntimeError: the trace is another one now.
         """
-        present = promotion.default_dtype()
-        promotion.set_default(self.default)
-        try:
-            found = _Traced(self.source, self.name, self.call)
-        finally:
-            promotion.set_default(present)
+        with _retracing:
+            present = promotion.default_dtype()
+            promotion.set_default(self.default)
+            try:
+                found = _Traced(self.source, self.name, self.call)
+            finally:
+                promotion.set_default(present)
         found.made.graph.notes.pop("keep", None)
         spec, made = self.known.spec, found.made
         stored.checked(made.graph, self.known.fingerprint, spec["name"])

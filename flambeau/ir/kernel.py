@@ -73,11 +73,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from flambeau.ir import size as sizes_module
 from flambeau.ir.dtypes import CATEGORY
+from flambeau.ir.lock import computed_once
 from flambeau.ir.node import ITEM_SIZE, Node, node, topological
 from flambeau.ir.size import Size
 
@@ -166,7 +167,7 @@ class Kernel:
         """A compile-time choice of a template."""
         return dict(self.settings)[name]
 
-    @cached_property
+    @computed_once
     def _text(self) -> str:
         return _print(self)
 
