@@ -3,6 +3,9 @@
     python -m bench.whole_models              all of them (most of the time is PyTorch's compiler)
     python -m bench.whole_models resnet lstm  these; the rows of others stay as they were
     python -m bench.whole_models --quick      without what needs PyTorch's compiler
+    python -m bench.whole_models --prepare    compiles into a kept folder, measures nothing
+    python -m bench.whole_models --prepared   with what lies there, less the cold compilations
+    python -m bench.whole_models -1           one thread only (-2: two)
 
 Layers have the width of the papers; depth, vocabulary and inputs are cut so that two cores need
 some hundred milliseconds a step. Each model, mode and number of threads has a process of its own
@@ -13,6 +16,7 @@ so must be the first losses of both packages.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -42,6 +46,7 @@ TITLES = {
     for mode in MODES
     for pair in PAIRS
 }
+PREPARED = RESULTS.parents[1] / "build" / "whole_models"
 COLD, WARM = "Compilation, cold", "Compilation, warm"
 AIMS = {"our own eager": 1.02, "PyTorch eager": 0.7, "PyTorch compiled": 0.75}
 BOUNDS = {
@@ -164,15 +169,24 @@ def measure(name: str, mode: str, threads: int, caches: str, what: str) -> Any:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def rows_of(name: str, threads: int, what: str) -> dict[str, list[Row]]:
+def prepared(name: str, mode: str, threads: int) -> str:
+    """The folder where `--prepare` compiles for one process."""
+    return str(PREPARED / f"{name}-{mode}-{threads}")
+
+
+def rows_of(name: str, threads: int, what: str, kept: bool) -> dict[str, list[Row]]:
     """All rows of one model with one number of threads, by table."""
     found: dict[str, list[Row]] = {}
     for mode in MODES:
-        with tempfile.TemporaryDirectory() as caches:
-            result = measure(name, mode, threads, caches, what)
-            firsts = {COLD: result["first"]} if result["first"] else {}
-            if firsts and threads == 2:
-                firsts[WARM] = measure(name, mode, threads, caches, "first")["first"]
+        if kept:
+            result = measure(name, mode, threads, prepared(name, mode, threads), what)
+            firsts = {}
+        else:
+            with tempfile.TemporaryDirectory() as caches:
+                result = measure(name, mode, threads, caches, what)
+                firsts = {COLD: result["first"]} if result["first"] else {}
+                if firsts and threads == 2:
+                    firsts[WARM] = measure(name, mode, threads, caches, "first")["first"]
         for pair, row in zip(PAIRS, result["rows"], strict=False):
             found.setdefault(TITLES[mode, *pair], []).append(Row(**row))
         for title, (ours, theirs) in firsts.items():
@@ -194,15 +208,24 @@ def main() -> None:
         name, mode, threads_, what = sys.argv[2:]
         child(name, mode, int(threads_), what)
         return
-    tables = earlier()
     names = [word for word in sys.argv[1:] if word in CASES] or list(CASES)
     what = "quick" if "--quick" in sys.argv else "all"
-    for threads in (2, 1):
-        for name in names:
-            for title, rows in rows_of(name, threads, what).items():
-                kept = [row for row in tables[title] if not _replaced(row, name, threads)]
-                tables[title] = sorted(kept + rows, key=_place)
-            publish("whole_models", [(t, rows, BOUNDS[t]) for t, rows in tables.items() if rows])
+    counts = [n for n in (2, 1) if f"-{n}" in sys.argv] or [2, 1]
+    for threads, name in itertools.product(counts, names):
+        if "--prepare" in sys.argv:
+            for mode in MODES:
+                measure(name, mode, threads, prepared(name, mode, threads), "first")
+        else:
+            renew(name, threads, rows_of(name, threads, what, "--prepared" in sys.argv))
+
+
+def renew(name: str, threads: int, found: dict[str, list[Row]]) -> None:
+    """Publishes the tables with the new rows of one model."""
+    tables = earlier()
+    for title, rows in found.items():
+        kept = [row for row in tables[title] if not _replaced(row, name, threads)]
+        tables[title] = sorted(kept + rows, key=_place)
+    publish("whole_models", [(t, rows, BOUNDS[t]) for t, rows in tables.items() if rows])
 
 
 def _replaced(row: Row, name: str, threads: int) -> bool:
