@@ -279,7 +279,8 @@ static inline FB_ALWAYS void @fb@_square(const @T@ *const *line, long long step,
 @square@
 }
 
-/* The 16 factors of `depth` channels of a piece: to[f * pitch + k * row]. */
+/* The 16 factors of `depth` channels of a piece: to[f * pitch + k * row]. Channels lie too far apart
+   for the processor to guess the next one. */
 static inline FB_ALWAYS void @fb@_channels(const @T@ **line, long long channel, long long step,
                                            const unsigned long long *inside, int wide,
                                            long long depth, @K@x1 *to, long long pitch,
@@ -287,7 +288,12 @@ static inline FB_ALWAYS void @fb@_channels(const @T@ **line, long long channel, 
   for (long long k = 0; k < depth; ++k, to += row) {
     @V@ v[16];
     @fb@_square(line, step, inside, wide, v);
-    for (int r = 0; r < 4; ++r) line[r] += inside[r] ? channel : 0;
+    for (int r = 0; r < 4; ++r) {
+      const @T@ *ahead = line[r] + (inside[r] ? 4 * channel : 0);
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + 16);
+      line[r] += inside[r] ? channel : 0;
+    }
     if (room >= @L@)
       for (int e = 0; e < 16; ++e) *(@V@ *)(to + e * pitch) = v[e];
     else
