@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from flambeau import prims
@@ -235,6 +236,11 @@ def _check_options(
             "[embedding_bag] max mode does not support scaling the gradient by the frequency, nor "
             "sparse gradients\nhint: mode='sum'"
         )
+    if scale_grad_by_freq and sparse:
+        raise RuntimeError(
+            "[embedding_bag] scale_grad_by_freq is not supported with sparse gradients\n"
+            "hint: sparse=False"
+        )
     if per_sample_weights is None:
         return
     if tuple(per_sample_weights.shape) != tuple(input.shape):
@@ -285,12 +291,12 @@ def embedding_bag(
         padding_idx: this row counts in no bag.
         max_norm, norm_type: as in `embedding`.
         scale_grad_by_freq: a row's gradient is divided by how often it is looked up.
+        sparse: the gradient of `weight` is a `sparse_coo` tensor that keeps the rows looked up.
 
     Raises:
         ValueError: ranks, offsets or mode that do not fit.
         RuntimeError: dtypes or a padding_idx that do not fit.
         IndexError: an index is outside of the table.
-        NotImplementedError: sparse gradients.
 
     Example:
         >>> F.embedding_bag(torch.tensor([[0, 1]]), torch.tensor([[1.0], [3.0]]))
@@ -299,17 +305,16 @@ def embedding_bag(
     _check_options(input, mode, per_sample_weights, scale_grad_by_freq, sparse)
     _check_offsets(input, offsets)
     _check_table(input, weight, per_sample_weights, padding_idx)
-    if sparse and weight.requires_grad:
-        raise NotImplementedError(
-            "[embedding_bag] sparse gradients are not supported\nhint: sparse=False"
-        )
     if max_norm is not None:
         bound_rows(input, weight, max_norm, norm_type)
+    look_up = bags_of
+    if sparse and weight.requires_grad:
+        look_up = import_module("flambeau.sparse.lookup").sparse_bags
     table = weight
     if scale_grad_by_freq and weight.requires_grad:
         table = weight.view_as(weight)
         times = bincount(input.reshape(-1), minlength=weight.shape[0]).clamp_min(1)
         table.register_hook(lambda grad: grad / times.unsqueeze(-1))
-    return bags_of(
+    return look_up(
         input, table, offsets, mode, per_sample_weights, include_last_offset, padding_idx
     )

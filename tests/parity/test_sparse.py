@@ -308,6 +308,35 @@ def test_optimizers_that_refuse_sparse_gradients(text):
             eval(text, vars(library.optim) | {"w": w}).step()
 
 
+BAGS = """
+mode="sum"; mode="mean", padding_idx=1; mode="sum", per_sample_weights=shares; mode="mean"
+mode="sum", padding_idx=-2, per_sample_weights=shares; mode="mean", include_last_offset=True
+"""
+
+
+@pytest.mark.parametrize("options", lines(BAGS))
+@pytest.mark.parametrize("even", [True, False])
+def test_sparse_gradients_of_bags(options, even):
+    seen = []
+    for library in (flambeau, torch):
+        w = (library.arange(8.0).reshape(4, 2) / 5).requires_grad_()
+        shares = library.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+        rows, offsets = library.tensor([1, 1, 2, 3]), library.tensor([0, 1, 1, 4])
+        if even:
+            rows, offsets = rows.reshape(2, 2), None
+            options = options.replace(", include_last_offset=True", "")
+        given = shares.reshape(rows.shape)
+        found = eval(
+            f"F(rows, w, offsets, sparse=True, {options})",
+            {"F": library.nn.functional.embedding_bag, "w": w, "rows": rows, "shares": given,
+             "offsets": offsets},
+        )  # fmt: skip
+        (found**2).sum().backward()
+        gradient = w.grad.coalesce()
+        seen.append((found.detach(), gradient.indices(), gradient.values(), shares.grad))
+    check_same(*seen)
+
+
 @pytest.mark.parametrize("options", ["max_norm=1.5", "max_norm=2.0, norm_type=1.0, sparse=True",
                                      "scale_grad_by_freq=True, padding_idx=2"])  # fmt: skip
 def test_options_of_look_ups(options):

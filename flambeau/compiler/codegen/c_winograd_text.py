@@ -279,8 +279,8 @@ static inline FB_ALWAYS void @fb@_square(const @T@ *const *line, long long step,
 @square@
 }
 
-/* The 16 factors of `depth` channels of a piece: to[f * pitch + k * row]. Channels lie too far apart
-   for the processor to guess the next one. */
+/* The 16 factors of `depth` channels of a piece: to[f * pitch + k * row]. The channels ahead are
+   asked for: they lie too far apart for the processor to guess them. */
 static inline FB_ALWAYS void @fb@_channels(const @T@ **line, long long channel, long long step,
                                            const unsigned long long *inside, int wide,
                                            long long depth, @K@x1 *to, long long pitch,
