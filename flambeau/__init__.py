@@ -94,7 +94,7 @@ def __getattr__(name: str) -> object:
 
     if name in _LAZY:
         value: object = getattr(import_module(_LAZY[name]), name)
-    elif name.startswith("_") and name != "_C":
+    elif name.startswith("_") and name not in ("_C", "_subclasses"):
         raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
     else:
         try:

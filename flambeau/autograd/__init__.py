@@ -183,6 +183,14 @@ def grad(
     Returns:
         One tensor (or None) per input.
     """
+    asked = (*_tuple(outputs), *_tuple(inputs))
+    if _core.has_torch_function(asked):
+        found = _core.handle_torch_function(
+            grad, asked, (outputs, inputs, grad_outputs, retain_graph, create_graph),
+            {"allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+             "materialize_grads": materialize_grads},
+        )  # fmt: skip
+        return tuple(found)
     if not only_inputs:
         raise NotImplementedError(
             "[grad] only_inputs=False is not supported\nhint: use autograd.backward"

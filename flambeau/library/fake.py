@@ -41,6 +41,20 @@ class MetaContext(FakeImplCtx):
         )
 
 
+class FakeModeContext(FakeImplCtx):
+    """Of a call with fake tensors: sizes are integers, so no such size exists."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
+        """A size that only the data tell.
+
+        Raises:
+            DynamicOutputShapeException: always.
+        """
+        from flambeau._subclasses.fake_errors import DynamicOutputShapeException
+
+        raise DynamicOutputShapeException(self._op)
+
+
 class UnknownSizeError(Exception):
     """A recorded region met an operator whose results' sizes only its data tell."""
 

@@ -264,6 +264,8 @@ class OpOverload:
         return found
 
     def _is_meta(self, tensors: Sequence[Tensor]) -> bool:
+        if _in_fake_mode(tensors):
+            return True
         if tensors:
             return any(t.is_meta for t in tensors)
         return str(_core.get_default_device()) == "meta"
@@ -291,10 +293,11 @@ class OpOverload:
         )
 
     def _compute_fake(self, values: Sequence[Any]) -> Any:
-        from flambeau.library.fake import MetaContext, entered
+        from flambeau.library.fake import FakeModeContext, MetaContext, entered
 
         function = self.shape_function()
-        with entered(MetaContext(self)):
+        kind = FakeModeContext if _in_fake_mode(flat_tensors(values)) else MetaContext
+        with entered(kind(self)):
             return invoke(function, self._schema, values)
 
     def _check_aliases(self, tensors: Sequence[Tensor], result: Any) -> None:
@@ -347,6 +350,16 @@ def flat_tensors(values: Sequence[Any]) -> list[Tensor]:
 def _wrapped(tensors: Sequence[Tensor]) -> bool:
     wrappers = sys.modules.get("flambeau.autograd.transforms.wrappers")
     return wrappers is not None and any(isinstance(t, wrappers.Wrapper) for t in tensors)
+
+
+def _in_fake_mode(tensors: Sequence[Tensor]) -> bool:
+    """Whether a call is about tensors of `FakeTensorMode`, which have no data."""
+    fakes = sys.modules.get("flambeau._subclasses.fake_tensor")
+    if fakes is None:
+        return False
+    if tensors:
+        return any(isinstance(t, fakes.FakeTensor) for t in tensors)
+    return fakes.fake_calls.active_mode() is not None
 
 
 def _fits(kind: str, value: Any) -> bool:

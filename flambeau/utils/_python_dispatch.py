@@ -102,16 +102,21 @@ def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
     return list(_modes.stack)
 
 
+def _set_modes(stack: list[TorchDispatchMode]) -> None:
+    """Makes these the modes of this thread."""
+    _modes.stack = stack
+    _core.set_dispatch_modes_enabled(bool(stack))
+
+
 @contextmanager
 def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
     """A `with` block without dispatch modes."""
-    before, _modes.stack = _modes.stack, []
-    _core.set_dispatch_modes_enabled(False)
+    before = _modes.stack
+    _set_modes([])
     try:
         yield before
     finally:
-        _modes.stack = before
-        _core.set_dispatch_modes_enabled(bool(before))
+        _set_modes(before)
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Every operator of the table on the meta device: sizes, dtypes and strides of the CPU's results.
 
+With fake tensors the same, and they say that they are on the CPU.
+
 The calls on the CPU are recorded and their results dropped, so nothing is computed for them.
 """
 
@@ -9,6 +11,13 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
+from flambeau._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from flambeau.utils._pytree import tree_map_only
 from tests.ops.inputs import arguments, leaves, tensor_builder
 from tests.ops.table import TABLE, seed
 
@@ -54,6 +63,12 @@ def on_meta_device(entry, args, kwargs):
         return entry.function(*args, **kwargs)
 
 
+def with_fakes(entry, args, kwargs):
+    with FakeTensorMode() as mode:
+        args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        return entry.function(*args, **kwargs)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("key", sorted(TABLE.keys() - DATA_DEPENDENT))
 def test_same_geometry(key):
@@ -64,8 +79,13 @@ def test_same_geometry(key):
             continue  # the number of classes is in the data
         found = on_meta_device(entry, args, kwargs)
         assert all(x.is_meta for x in leaves(found) if is_tensor(x))
+        wanted = geometries(found)
+        found = with_fakes(entry, args, kwargs)
+        tensors = [x for x in leaves(found) if is_tensor(x)]
+        assert all(isinstance(x, FakeTensor) and str(x.device) == "cpu" for x in tensors)
+        assert geometries(found) == wanted
         seed()
-        assert geometries(found) == recorded(entry.function, args, kwargs)
+        assert wanted == recorded(entry.function, args, kwargs)
 
 
 @pytest.mark.parametrize("key", sorted(DATA_DEPENDENT & TABLE.keys()))
@@ -75,6 +95,8 @@ def test_data_dependent(key):
     kinds = RuntimeError if key in ("allclose", "is_nonzero") else NotImplementedError
     with pytest.raises(kinds):
         on_meta_device(entry, args, kwargs)
+    with pytest.raises((DataDependentOutputException, DynamicOutputShapeException)):
+        with_fakes(entry, args, kwargs)
 
 
 def test_sizes_that_arguments_tell():
