@@ -24,6 +24,7 @@ struct NodeState {
   uint32_t first_grad = 0;  // into GraphTask::grads
   int32_t capture = -1;     // first entry of GraphTask::captures
   bool needed = true;       // must be executed
+  bool is_end = false;      // its gradients are captured; what lies behind it is not looked at
 };
 
 struct Capture {
@@ -99,6 +100,7 @@ uint32_t number_of(GraphTask* task, Node* node) {
 
 void discover(GraphTask* task) {
   for (size_t at = 0; at < task->states.size(); ++at) {  // grows while it is walked
+    if (task->states[at].is_end) continue;
     Node* node = task->states[at].node;
     for (size_t i = 0; i < node->edge_count; ++i) {
       if (Node* next = node->edge(i).node) ++task->states[number_of(task, next)].dependencies;
@@ -118,6 +120,7 @@ void mark_needed(GraphTask* task, bool accumulate) {
   for (uint32_t i : order) {
     NodeState& state = task->states[i];
     state.needed = accumulate && state.capture >= 0 && state.node->kind == NodeKind::Accumulate;
+    if (state.is_end) continue;
     for (size_t k = 0; k < state.node->edge_count && !state.needed; ++k) {
       Node* next = state.node->edge(k).node;
       if (!next) continue;
@@ -389,6 +392,7 @@ class Backward {  // one call of run_backward
     held_.nodes.push_back(edge.node);
     inputs_.push_back(edge);
     accumulate_ = accumulate;
+    if (task_.raw) task_.states[number_of(&task_, edge.node)].is_end = true;
     return true;
   }
 

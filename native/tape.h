@@ -161,7 +161,8 @@ extern PyObject* anomaly_recorder;  // called with each new node, or null
 
 // ---------------------------------------------------------------- engine.cpp
 extern PyMethodDef engine_functions[];
-// run_backward without hooks of the inputs: what they see is the business of an outer run.
+// run_backward that ends at its inputs, GradientEdges, even where one leads to another: their nodes
+// do not run and their hooks are not called, both are the business of an outer run.
 // parts: if given, the summands of each input's gradient, owned, in the order of the sum.
 PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Tensor*>>* parts);
 // Region nodes under create_graph (region.cpp).

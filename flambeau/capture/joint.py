@@ -58,8 +58,6 @@ class JointTrace(stream.StreamTrace):
         if generators or (integers and (forward < 0 or len(registers) != len(integers))):
             raise NotHandledError
         graph: Graph = plan.graph
-        if forward < 0 and graph.name.endswith("Backward"):
-            raise NotHandledError  # an operand came of another one: what lies between runs outside
         present = [self.values[v] for v in operands if v >= 0]
         names = iter(graph.symbols)
         mapping: dict[str, Size] = {}
