@@ -20,6 +20,7 @@ PARTS = (
     "footprint",
     "roofline",
     "accuracy",
+    "operator_database",
 )
 
 

@@ -6,6 +6,9 @@
 * gradients of smooth programs in float64 equal finite differences along a random direction;
 * no process ends but by itself: programs run in a child, a hundred at a time.
 
+Most of the time goes to the C compiler: `--optimise 0` lets it work a third as long, over the
+same C. `--resume FILE` goes on after an earlier run, `--operators` counts what was drawn.
+
 Operators are drawn while the program runs, so that every step fits its operands: one that refuses
 its operands is left out. Half of the programs are smooth, in float64; the others mix dtypes, and
 have kinks, ties, comparisons, casts and writes into views.
@@ -14,161 +17,37 @@ have kinks, ties, comparisons, casts and writes into views.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import flambeau
+from flambeau.compiler import targets
 from flambeau.core.samples import Sample, TensorSpec
 from tests.ops.exercise import differentiable_outputs, starts
 from tests.ops.inputs import arguments, same_bits, tensor_builder
+from tests.stress.program_rules import RULES, SMOOTH
 
-F = flambeau.nn.functional
 Choose = Callable[[Sequence[Any]], Any]
 LONGEST = 20  # steps
-LARGEST = 400  # elements of a value
+LARGEST = 1500  # elements of a value
 REFUSALS = (RuntimeError, TypeError, IndexError, ValueError)
 CHUNK = 100  # programs of a child process
-DTYPES = ("f32", "f32", "f64", "bf16", "f16", "i64", "bool")
+DTYPES = ("f32", "f32", "f64", "bf16", "f16", "i64", "i32", "u8", "bool", "c64")
+SHAPES = (
+    *((), (3,), (2, 3), (2, 3), (4, 3), (2, 4, 3), (1, 3), (2, 1, 3), (5, 2), (17,), (3, 21)),
+    *((2, 3, 4, 4), (1,), (129,)),
+)
+EMPTY = ((0,), (2, 0), (0, 3), (2, 0, 3))
 LAYOUTS = ("contiguous", "contiguous", "transposed", "sliced", "expanded")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """An operator of the programs.
-
-    Attributes:
-        function: of the operands, then of the parameters.
-        arity: how many operands.
-        parameters: all choices of parameters for an operand's rank and sizes.
-    """
-
-    function: Callable[..., Any]
-    arity: int = 1
-    parameters: Callable[[Any], Sequence[tuple[Any, ...]]] = lambda x: [()]
-
-
-def _dims(x: Any) -> list[tuple[int]]:
-    return [(d,) for d in range(x.ndim)]
-
-
-def _kept(x: Any) -> list[tuple[int, bool]]:
-    return [(d, keep) for d in range(x.ndim) for keep in (False, True)]
-
-
-def _wide(x: Any) -> list[tuple[int]]:
-    return [(d,) for d in range(x.ndim) if x.shape[d] > 1]
-
-
-def _matrices(x: Any) -> list[tuple[()]]:
-    return [()] if x.ndim >= 2 else []
-
-
-def _scaled(x: Any, dim: int) -> Any:
-    y = x.clone()
-    y.narrow(dim, 0, 1).mul_(0.5)
-    return y
-
-
-def _added(x: Any, y: Any) -> Any:
-    z = x.clone()
-    return z.add_(y).mul_(0.5)
-
-
-def _assigned(x: Any, dim: int) -> Any:
-    y = x.clone()
-    y.select(dim, -1).fill_(0.25)
-    return y
-
-
-SMOOTH: dict[str, Rule] = {
-    "sin": Rule(lambda x: x.sin()),
-    "cos": Rule(lambda x: x.cos()),
-    "tanh": Rule(lambda x: x.tanh()),
-    "sigmoid": Rule(lambda x: x.sigmoid()),
-    "erf": Rule(lambda x: x.erf()),
-    "atan": Rule(lambda x: x.atan()),
-    "silu": Rule(F.silu),
-    "gelu": Rule(F.gelu),
-    "softplus": Rule(F.softplus),
-    "exp": Rule(lambda x: x.tanh().exp()),
-    "log": Rule(lambda x: (x * x + 1).log()),
-    "sqrt": Rule(lambda x: (x * x + 1).sqrt()),
-    "reciprocal": Rule(lambda x: 1 / (x * x + 1)),
-    "affine": Rule(lambda x: x * 0.75 - 0.5),
-    "add": Rule(lambda x, y: x + y, 2),
-    "sub": Rule(lambda x, y: x - 0.5 * y, 2),
-    "mul": Rule(lambda x, y: x * y, 2),
-    "div": Rule(lambda x, y: x / (y * y + 1), 2),
-    "atan2": Rule(lambda x, y: flambeau.atan2(x, y * y + 1), 2),
-    "lerp": Rule(lambda x, y: flambeau.lerp(x, y, 0.3), 2),
-    "where": Rule(lambda x, y: flambeau.where(x > 0.1, x, y), 2),
-    "sum": Rule(lambda x, d, keep: x.sum(d, keep), 1, _kept),
-    "mean": Rule(lambda x, d, keep: x.mean(d, keep), 1, _kept),
-    "var": Rule(lambda x, d: x.var(d), 1, _wide),
-    "logsumexp": Rule(lambda x, d, keep: x.logsumexp(d, keep), 1, _kept),
-    "softmax": Rule(lambda x, d: x.softmax(d), 1, _dims),
-    "log_softmax": Rule(lambda x, d: x.log_softmax(d), 1, _dims),
-    "cumsum": Rule(lambda x, d: x.cumsum(d), 1, _dims),
-    "prod": Rule(lambda x, d: x.prod(d), 1, _dims),
-    "layer_norm": Rule(lambda x: F.layer_norm(x, x.shape[-1:]), 1, _matrices),
-    "matmul": Rule(lambda x: x @ x.mT, 1, _matrices),
-    "outer": Rule(lambda x: x.flatten()[:6].outer(x.flatten()[:5]), 1),
-    "transpose": Rule(lambda x: x.mT, 1, _matrices),
-    "reverse": Rule(lambda x: x.permute(*range(x.ndim)[::-1]), 1, _matrices),
-    "flatten": Rule(lambda x: x.flatten()),
-    "unsqueeze": Rule(lambda x, d: x.unsqueeze(d), 1, _dims),
-    "select": Rule(lambda x, d: x.select(d, -1), 1, _dims),
-    "every second": Rule(lambda x: x[..., ::2], 1, _dims),
-    "narrow": Rule(lambda x, d: x.narrow(d, 1, x.shape[d] - 1), 1, _wide),
-    "expand": Rule(lambda x: x.unsqueeze(0).expand(2, *x.shape)),
-    "flip": Rule(lambda x, d: x.flip(d), 1, _dims),
-    "roll": Rule(lambda x, d: x.roll(1, d), 1, _dims),
-    "tril": Rule(lambda x: x.tril(), 1, _matrices),
-    "diagonal": Rule(lambda x: x.diagonal(0, -2, -1), 1, _matrices),
-    "pad": Rule(lambda x: F.pad(x, (1, 0)), 1, _dims),
-    "cat": Rule(lambda x, d: flambeau.cat([x, x * 0.5], d), 1, _dims),
-    "stack": Rule(lambda x, y: flambeau.stack([x, y]), 2),
-    "index_select": Rule(
-        lambda x, d: x.index_select(d, flambeau.tensor([0, x.shape[d] - 1, 0])), 1, _dims
-    ),
-    "index": Rule(lambda x: x[flambeau.tensor([-1, 0])], 1, _dims),
-    "masked_fill": Rule(lambda x: x.masked_fill(x > 0.7, 0.5)),
-    "scale a part": Rule(_scaled, 1, _dims),
-    "add in place": Rule(_added, 2),
-    "assign": Rule(_assigned, 1, _dims),
-}  # fmt: skip
-KINKED: dict[str, Rule] = {
-    "abs": Rule(lambda x: x.abs()),
-    "relu": Rule(lambda x: x.relu()),
-    "floor": Rule(lambda x: x.floor()),
-    "round": Rule(lambda x: x.round()),
-    "sign": Rule(lambda x: x.sign()),
-    "clamp": Rule(lambda x: x.clamp(-0.5, 1)),
-    "neg": Rule(lambda x: -x),
-    "maximum": Rule(flambeau.maximum, 2),
-    "minimum": Rule(flambeau.minimum, 2),
-    "remainder": Rule(lambda x, y: x % (y * y + 1), 2),
-    "greater": Rule(lambda x, y: x > y, 2),
-    "equal": Rule(lambda x, y: x == y, 2),
-    "and": Rule(lambda x, y: flambeau.logical_and(x, y), 2),
-    "amax": Rule(lambda x, d, keep: x.amax(d, keep), 1, _kept),
-    "max": Rule(lambda x, d: x.max(d).values, 1, _dims),
-    "argmin": Rule(lambda x, d: x.argmin(d), 1, _dims),
-    "sort": Rule(lambda x, d: x.sort(d).values, 1, _dims),
-    "topk": Rule(lambda x, d: x.topk(1, d).values, 1, _dims),
-    "cummax": Rule(lambda x, d: x.cummax(d).values, 1, _dims),
-    "any": Rule(lambda x, d: x.any(d), 1, _dims),
-    "to": Rule(lambda x, kind: x.to(getattr(flambeau, kind)), 1, lambda x: [
-        (kind,) for kind in ("float32", "float64", "bfloat16", "float16", "int64", "bool")
-    ]),
-}  # fmt: skip
-RULES = SMOOTH | KINKED
 
 
 @dataclass(frozen=True)
@@ -190,6 +69,7 @@ class Program:
 
     def __call__(self, *given: Any) -> list[Any]:
         """What the steps make that no step takes."""
+        flambeau.manual_seed(5)
         values = list(given)
         for step in self.steps:
             values.append(_result(step, values))
@@ -209,7 +89,7 @@ def made(inputs: Sequence[TensorSpec], grad: bool) -> list[Any]:
 
 
 def _input(choose: Choose, smooth: bool) -> TensorSpec:
-    shape = choose(((), (3,), (2, 3), (2, 3), (4, 3), (2, 4, 3), (1, 3), (2, 1, 3), (5, 2)))
+    shape = choose(SHAPES if smooth else (*SHAPES, choose(EMPTY)))
     dtype = "f64" if smooth else choose(DTYPES)
     layout = choose(LAYOUTS[:4] if smooth else LAYOUTS)
     return TensorSpec(shape, dtype=dtype, low=-2.0, high=2.0, layout=layout)
@@ -241,9 +121,9 @@ def drawn(choose: Choose, smooth: bool, longest: int = LONGEST) -> Program:
 
 
 def _usable(value: Any, smooth: bool) -> bool:
-    if value.numel() > LARGEST or value.ndim > 5 or not value.numel():
+    if value.numel() > LARGEST or value.ndim > 5 or (smooth and not value.numel()):
         return False
-    return not smooth or float(value.abs().max()) < 30
+    return not smooth or float(value.detach().abs().max()) < 30
 
 
 def of_seed(seed: int) -> Program:
@@ -311,11 +191,13 @@ def shown(program: Program) -> str:
 def run_here(seeds: Sequence[int], until: float) -> int:
     """Runs programs in this process; tells of every one on its own line."""
     faults = 0
+    drew: Counter[str] = Counter()
     for seed in seeds:
         if time.time() > until:
             break
         print(f"seed {seed}", flush=True)
         program = of_seed(seed)
+        drew.update(step.name for step in program.steps)
         try:
             wrong = fault(program)
         except Exception as error:
@@ -323,21 +205,46 @@ def run_here(seeds: Sequence[int], until: float) -> int:
         if wrong:
             faults += 1
             print(f"FAULT {seed}: {wrong}\n{shown(program)}", flush=True)
+    print(f"drew {json.dumps(drew)}", flush=True)
     return faults
 
 
-def _child(first: int, count: int, until: float) -> tuple[int, list[str]]:
-    """(programs run, what was wrong) of a process of their own."""
+@dataclass(frozen=True)
+class Outcome:
+    """What a child did: programs run, what was wrong, how often it drew an operator."""
+
+    ran: int
+    faults: list[str]
+    drew: dict[str, int]
+
+
+def _child(first: int, count: int, until: float, level: str | None) -> Outcome:
+    """Programs in a process of their own."""
     command = [sys.executable, "-m", "tests.stress.random_programs", str(count)]
     command += ["--first", str(first), "--until", str(until), "--here"]
+    command += ["--optimise", level] if level else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seeds = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
+    lines = done.stdout.splitlines()
+    seeds = [line for line in lines if line.startswith("seed ")]
     parts = done.stdout.split("FAULT ")[1:]
-    faults = ["\n".join(x for x in p.splitlines() if not x.startswith("seed ")) for p in parts]
+    told = ("seed ", "drew ")
+    faults = ["\n".join(x for x in p.splitlines() if not x.startswith(told)) for p in parts]
     if done.returncode not in (0, 1):
         last = seeds[-1] if seeds else "before the first"
         faults.append(f"{last}: ended with status {done.returncode}: {done.stderr[-500:]}")
-    return len(seeds), faults
+    drew = [json.loads(line[5:]) for line in lines if line.startswith("drew ")]
+    return Outcome(len(seeds), faults, drew[0] if drew else {})
+
+
+def _optimise(level: str) -> None:
+    """Lets the C compiler of this process optimise that much: 0 to 3."""
+    flags = (flag for flag in targets.COMMON_FLAGS if not flag.startswith("-O"))
+    targets.COMMON_FLAGS = (f"-O{level}", *flags)
+
+
+def _print_operators(drew: Counter[str]) -> None:
+    for name in sorted(RULES, key=lambda name: (-drew[name], name)):
+        print(f"{drew[name]:8d} {name}")
 
 
 def main() -> int:
@@ -348,21 +255,40 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="at most so long")
     parser.add_argument("--until", type=float, default=math.inf, help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help="in this process: for a debugger")
+    parser.add_argument("--optimise", help="level of the C compiler (default: as always)")
+    parser.add_argument("--resume", type=Path, help="file with the next seed, kept up to date")
+    parser.add_argument("--operators", action="store_true", help="count the operators drawn")
     options = parser.parse_args()
+    if options.optimise:
+        _optimise(options.optimise)
     until = min(options.until, time.time() + 60 * options.minutes)
-    last = options.first + options.count
+    if options.resume and options.resume.exists():
+        options.first = int(options.resume.read_text())
     if options.here:
-        return min(1, run_here(range(options.first, last), until))
+        seeds = range(options.first, options.first + options.count)
+        return min(1, run_here(seeds, until))
+    return min(1, _run_in_children(options, until))
+
+
+def _run_in_children(options: argparse.Namespace, until: float) -> int:
+    """Runs programs a hundred to a process; returns how many faults there were."""
     total, wrong = 0, 0
+    drew: Counter[str] = Counter()
+    last = options.first + options.count
     for first in range(options.first, last, CHUNK):
-        ran, faults = _child(first, min(CHUNK, last - first), until)
-        total, wrong = total + ran, wrong + len(faults)
-        for text in faults:
+        outcome = _child(first, min(CHUNK, last - first), until, options.optimise)
+        total, wrong = total + outcome.ran, wrong + len(outcome.faults)
+        drew.update(outcome.drew)
+        for text in outcome.faults:
             print(text, flush=True)
-        print(f"{total} programs, {wrong} faults", flush=True)
+        print(f"{total} programs from seed {options.first}, {wrong} faults", flush=True)
         if time.time() > until:
             break
-    return min(1, wrong)
+        if options.resume:
+            options.resume.write_text(str(min(first + CHUNK, last)))
+    if options.operators:
+        _print_operators(drew)
+    return wrong
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from flambeau.core.samples import T
 from tests.stress import random_programs
-from tests.stress.random_programs import Program, Rule, Step, drawn, fault, shown
+from tests.stress.program_rules import Rule
+from tests.stress.random_programs import Program, Step, drawn, fault, shown
 
 SETTINGS = {"deadline": None, "derandomize": True, "database": None,
             "suppress_health_check": list(HealthCheck)}  # fmt: skip
