@@ -22,6 +22,7 @@ from flambeau._core import (
     get_default_device,
     get_num_threads,
     iinfo,
+    jagged,
     layout,
     memory_format,
     preserve_format,
@@ -53,6 +54,7 @@ globals().update(_namespace("torch"))
 
 # What a program may never touch is loaded when it asks: an import pays for operators only.
 _LAZY = {
+    "SymInt": "flambeau.nested.ragged",
     "__version__": "flambeau.version",
     "compile": "flambeau.capture.regions",
     "enable_grad": "flambeau.autograd",

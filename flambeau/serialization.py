@@ -87,6 +87,9 @@ def _encode(writer: _Writer, value: Any, path: str, depth: int = 0) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
     if isinstance(value, _core.Tensor):
+        if value.is_nested:
+            parts = value.__reduce_ex__(2)[1]
+            return {"t": "nested", "v": [str(value.layout), _encode(writer, parts, path, depth)]}
         if value.layout is not _core.strided:
             return {"t": "sparse", "v": _encode_sparse(writer, value, path, depth)}
         return {"t": "tensor", "v": _add_tensor(writer, value, path)}
@@ -552,6 +555,10 @@ class _Reader:
             return self.tensors[inner]
         if kind == "sparse":
             return self._sparse(inner, depth)
+        if kind == "nested":
+            from flambeau.nested.tensor import rebuild_any
+
+            return rebuild_any(inner[0], self.value(inner[1], depth + 1))
         return _atom(kind, inner)
 
     def _sparse(self, inner: Any, depth: int) -> Any:

@@ -28,6 +28,7 @@ ARROWS = {
     "special": {"ops", "core"},
     "nn": {"ops", "core", "autograd", "linalg", "special", "runtime"},
     "sparse": {"core", "autograd"},
+    "nested": {"core", "autograd"},
     "optim": {"ops", "core", "autograd", "nn", "runtime"},
 }
 # Who may import the native module.
@@ -38,12 +39,14 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("nn", ""): "modules are written as users would write them, with the public namespace",
     ("optim", ""): "optimizers too",
     ("sparse", ""): "operators composed of operators, as users would write them",
+    ("nested", ""): "likewise",
     ("autograd/transforms", "utils"): "transformed functions take nested containers",
     ("nn", "_core"): "parameters, buffers and hooks check for the native Tensor type",
     ("optim", "Tensor"): "the public name of that type",
     ("nn", "capture.regions.compile"): "Module.compile is torch.compile of its call",
     ("nn", "capture.regions.record"): "clipping gradients is one region, hence one kernel",
     ("optim", "capture.regions"): "a step is one region, hence one kernel",
+    ("nn", "nested.attention.multi_head_attention"): "attention with several heads of nested tensors",
     ("capture", "nn"): "compiling a module gives a module",
     ("compiler/schedule", "prims"): "the records say what a node is: kind, cost, routine",
     ("compiler/simplify.py", "prims"): "the records say which nodes only compute: kind",

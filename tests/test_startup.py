@@ -21,6 +21,7 @@ LAZY_PARTS = (
     "nn",
     "optim",
     "sparse",
+    "nested",
     "autograd",
     "capture",
     "compiler",

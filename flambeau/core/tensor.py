@@ -166,6 +166,12 @@ def _alias(tensor: Any) -> Any:
     return tensor.view(tensor.shape)
 
 
+def _is_nested(tensor: Any) -> bool:
+    """Whether samples have sizes of their own (`torch.nested`): no."""
+    del tensor
+    return False
+
+
 def _to_dtype(tensor: Any, dtype: Any) -> Any:
     return tensor.to(dtype)
 
@@ -182,6 +188,7 @@ def _later(module: str, name: str) -> Callable[..., Any]:
 
 
 LATER = {
+    "flambeau.nested": ("to_padded_tensor",),
     "flambeau.autograd": (
         "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
     ),
@@ -254,6 +261,7 @@ METHODS: dict[str, Any] = {
     "__deepcopy__": _deepcopy,
     "__reversed__": _reversed,
     "__array_wrap__": _array_wrap,
+    "is_nested": property(_is_nested),
     "__array_priority__": 1000,  # prefer Tensor's operators over ndarray's
 }
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -178,6 +178,8 @@ def equal(self: Any, other: Any) -> bool:
         True
     """
     refuse_meta("equal", self)
+    if self.is_nested or other.is_nested:
+        return self.is_nested and bool(type(self).equal(self, other))
     if tuple(self.shape) != tuple(other.shape):
         return False
     return bool(_all_true(eq(self, other)))

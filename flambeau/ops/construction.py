@@ -52,7 +52,7 @@ def tensor(
             UserWarning,
             stacklevel=2,
         )
-        if data.layout is not tensors.strided:  # its own memory holds no elements
+        if data.layout is not tensors.strided or data.is_nested:  # its own memory holds no elements
             copied = data.detach().clone()
             copied = copied if dtype is None else copied.to(dtype)
             return copied.requires_grad_() if requires_grad else copied
@@ -207,7 +207,7 @@ def empty_like(
         >>> torch.empty_like(torch.zeros(2, 3)).shape
         torch.Size([2, 3])
     """
-    if input.layout is not tensors.strided:  # nothing is kept: nothing is uninitialised
+    if input.layout is not tensors.strided or input.is_nested:  # no memory that is uninitialised
         return zeros_like(input, dtype=dtype).requires_grad_(requires_grad)
     check_layout(layout, "empty_like")
     kind = input.dtype if dtype is None else dtype

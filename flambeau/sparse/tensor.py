@@ -14,13 +14,12 @@ Layouts: `sparse_coo` keeps `indices` (sparse dimensions, number kept); `sparse_
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import flambeau as torch
-from flambeau.autograd import graph
+from flambeau.autograd.composite import Composite, hollow, zero
 from flambeau.core import tensors
 from flambeau.core.tensors import Tensor
 
@@ -49,7 +48,7 @@ def refuse(tensor: Tensor, op: str, hint: str = "convert it with to_dense()") ->
     )
 
 
-class SparseTensor(Tensor):  # type: ignore[misc]
+class SparseTensor(Composite):
     """A tensor of which only some elements are kept; the others are zero.
 
     Made by `torch.sparse_coo_tensor`, `torch.sparse_csr_tensor`, `Tensor.to_sparse` and their
@@ -58,9 +57,7 @@ class SparseTensor(Tensor):  # type: ignore[misc]
 
     _kind: Any
     _index: tuple[Any, ...]
-    _kept: Any
     _unique: bool
-    _operators_only = True  # attributes and functions in Python are ordinary
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refused: there is no constructor.
@@ -100,82 +97,8 @@ class SparseTensor(Tensor):  # type: ignore[misc]
         return self._kind is torch.sparse_csr
 
     # ------------------------------------------------------------------ gradients: the values'
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients of the values are wanted."""
-        return bool(self._kept.requires_grad)
-
-    @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
-        self._kept.requires_grad = value
-
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Sets `requires_grad` of a leaf."""
-        self._kept.requires_grad_(requires_grad)
-        return self
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether it was not computed from a tensor that needs gradients."""
-        return bool(self._kept.is_leaf)
-
-    @property
-    def grad_fn(self) -> Any:
-        """The node that computed the values, or None."""
-        return self._kept.grad_fn
-
-    @property
-    def output_nr(self) -> int:
-        """Which output of `grad_fn` the values are."""
-        return int(self._kept.output_nr)
-
-    @property
-    def grad(self) -> Any:
-        """The accumulated gradient: sparse, at the same places; or None."""
-        return self._gradient(self._kept.grad)
-
-    @grad.setter
-    def grad(self, value: Any) -> None:
-        if isinstance(value, Tensor):
-            value = self._values_of_gradient(value)
-        self._kept.grad = value
-
-    @property
-    def retains_grad(self) -> bool:
-        """Whether `retain_grad` was called."""
-        return bool(self._kept.retains_grad)
-
-    def retain_grad(self) -> None:
-        """Keeps the gradient of this interior tensor."""
-        self._kept.retain_grad()
-
-    def register_hook(self, hook: Callable[[Any], Any]) -> graph.RemovableHandle:
-        """Calls *hook* with the gradient, a sparse tensor, when it is computed."""
-
-        def inner(values: Any) -> Any:
-            changed = hook(self._gradient(values))
-            return None if changed is None else self._values_of_gradient(changed)
-
-        handle: graph.RemovableHandle = self._kept.register_hook(inner)
-        return handle
-
-    def backward(
-        self,
-        gradient: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-    ) -> None:
-        """Adds the gradient of this tensor to the `.grad` of the leaves."""
-        torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-
-    def _on_tape(self) -> Any:
-        """The dense tensor that stands for this one in the graph of gradients."""
-        return self._kept
-
-    def _gradient(self, values: Any) -> Any:
-        """A gradient of the values as a gradient of the tensor."""
-        return None if values is None else like(self, values)
+    def _like(self, values: Any) -> Any:
+        return like(self, values)
 
     def _values_of_gradient(self, gradient: Any) -> Any:
         """The gradient of the values that a gradient of the tensor means."""
@@ -188,15 +111,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
             )
         return values_at(gradient, self)
 
-    def detach(self) -> Tensor:
-        """The same data outside the autograd graph."""
-        return like(self, self._kept.detach())
-
-    def detach_(self) -> Tensor:
-        """Leaves the autograd graph."""
-        self._kept = self._kept.detach()
-        return self
-
     def as_subclass(self, cls: type) -> Any:
         """The same tensor as another object; its type is the only one of sparse tensors.
 
@@ -208,11 +122,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
                 f"[as_subclass] a sparse tensor cannot be a {cls.__name__}\nhint: wrap it instead"
             )
         return like(self, self._kept)
-
-    @property
-    def data(self) -> Any:
-        """The data outside the autograd graph."""
-        return self.detach()
 
     # ------------------------------------------------------------------ what needs memory
     def stride(self, dim: int | None = None) -> Any:
@@ -244,30 +153,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
 
     storage = _typed_storage = untyped_storage
 
-    def data_ptr(self) -> int:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        return self._no_memory("data_ptr")
-
-    def tolist(self) -> Any:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        return self._no_memory("tolist")
-
-    def storage_offset(self) -> int:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        return self._no_memory("storage_offset")
-
     @property
     def nbytes(self) -> int:
         """Not there.
@@ -278,12 +163,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
         raise RuntimeError(
             "[nbytes] is not defined for sparse tensors\n"
             "hint: add the nbytes of indices and values, or multiply numel() and element_size()"
-        )
-
-    def _no_memory(self, name: str) -> NoReturn:
-        raise RuntimeError(
-            f"[{name}] Cannot access data pointer of Tensor that doesn't have storage\n"
-            "hint: convert it with to_dense(), or look at values()"
         )
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -297,10 +176,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
             "[numpy] can't convert Sparse layout tensor to numpy\nhint: use Tensor.to_dense() first"
         )
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        del dtype, copy
-        return self.numpy()
-
     def __dlpack__(self, **options: Any) -> Any:
         del options
         raise BufferError(
@@ -312,14 +187,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
         for part in (*self._index, self._kept):
             part.share_memory_()
         return self
-
-    def is_shared(self) -> bool:
-        """Whether the values are in shared memory."""
-        return bool(self._kept.is_shared())
-
-    def is_pinned(self) -> bool:
-        """False: there is no pinned memory."""
-        return False
 
     # ------------------------------------------------------------------ one element
     def item(self) -> Any:
@@ -370,15 +237,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
         del tensor_contents
         return sparse_repr(self)
 
-    def __str__(self) -> str:
-        return repr(self)
-
-    def __format__(self, spec: str) -> str:
-        return format(repr(self), spec)
-
-    def __hash__(self) -> int:
-        return object.__hash__(self)
-
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         del protocol
         kept, index = self._kept.detach(), self._index
@@ -400,12 +258,6 @@ class SparseTensor(Tensor):  # type: ignore[misc]
 
 
 # ------------------------------------------------------------------------------ making them
-@functools.cache
-def _zero(dtype: Any) -> Any:
-    """The one element that every sparse tensor of a dtype has for memory."""
-    return tensors.from_python(0, dtype)
-
-
 def make(
     layout: Any, index: Sequence[Any], values: Any, size: Sequence[int], unique: bool = False
 ) -> Any:
@@ -418,9 +270,7 @@ def make(
         size: of the result.
         unique: a `sparse_coo` tensor's indices are known to be sorted and distinct.
     """
-    zero = _zero(values.dtype)
-    hollow = tensors.reinterpreted(zero, values.dtype, tuple(size), (0,) * len(size), 0)
-    made = hollow.as_subclass(SparseTensor)
+    made = hollow(SparseTensor, values.dtype, size)
     fill(made, layout, index, values, unique)
     return made
 
@@ -461,7 +311,7 @@ def take_over(target: Any, source: Any) -> Any:
         )
     if tuple(target.shape) != tuple(source.shape):
         strides = (0,) * source.dim()
-        memory = _zero(source.dtype).untyped_storage()
+        memory = zero(source.dtype).untyped_storage()
         tensors.set_geometry(target, memory, tuple(source.shape), strides, 0)
     values = source._kept
     if target.requires_grad and target.is_leaf:  # without a graph: it stays the leaf it is

@@ -126,7 +126,25 @@ def _sparse_tensors(actual: Any, expected: Any, options: _Options, path: tuple[A
     _tensors(actual.values(), expected.values(), options, path)
 
 
+def _nested_tensors(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...]) -> None:
+    """Nested tensors: close samples."""
+    if not (actual.is_nested and expected.is_nested):
+        raise _fail(options, "Only one of the tensors is nested.", path)
+    if options.check_layout and actual.layout is not expected.layout:
+        text = f"The values for attribute 'layout' do not match: {actual.layout} != "
+        raise _fail(options, text + str(expected.layout), path)
+    one, other = actual.unbind(), expected.unbind()
+    if len(one) != len(other):
+        text = f"The number of samples does not match: {len(one)} != {len(other)}"
+        raise _fail(options, text, path)
+    for place, (a, b) in enumerate(zip(one, other, strict=True)):
+        _tensors(a, b, options, (*path, place))
+
+
 def _tensors(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...]) -> None:
+    if actual.is_nested or expected.is_nested:
+        _nested_tensors(actual, expected, options, path)
+        return
     _attributes(actual, expected, options, path)
     if actual.is_meta or expected.is_meta:
         return

@@ -130,7 +130,21 @@ class MultiheadAttention(Module):
             attn_mask: `(L, S)` or `(N * heads, L, S)`, True where a query does not see a key.
             average_attn_weights: average the weights over heads.
             is_causal: says that `attn_mask` is the causal one.
+
+        Nested `(N, n, E)` with `batch_first` are attended to sample by sample; `is_causal` needs no
+        mask then.
         """
+        if query.is_nested:
+            from flambeau.nested.attention import multi_head_attention
+
+            return multi_head_attention(
+                self,
+                (query, key, value),
+                (attn_mask, key_padding_mask),
+                need_weights,
+                average_attn_weights,
+                is_causal,
+            )
         batched = query.dim() == 3
         if self.batch_first and batched:
             query, key, value = _sequence_first(query, key, value)

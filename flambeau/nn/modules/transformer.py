@@ -42,6 +42,8 @@ def _detect_is_causal_mask(mask: Any, is_causal: bool | None = None, size: Any =
 
 
 def _get_seq_len(src: Any, batch_first: bool) -> int | None:
+    if src.is_nested:
+        return None
     if src.dim() == 2:
         return src.size(0)
     return src.size(1 if batch_first else 0)
@@ -173,8 +175,8 @@ class TransformerEncoder(Module):
         encoder_layer: the layer; it is copied.
         num_layers: how often.
         norm: applied at the end.
-        enable_nested_tensor, mask_check: accepted; there are no nested tensors, so padded
-            positions are computed like others.
+        enable_nested_tensor, mask_check: accepted; padded positions are computed like others. A
+            nested `src` has none.
     """
 
     __constants__ = ["norm"]

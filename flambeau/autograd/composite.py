@@ -1,0 +1,192 @@
+"""Tensors that are made of other tensors: the base of sparse and of nested ones.
+
+Such a tensor is a `Tensor` by type whose own memory is a single zero that every position shows, so
+that dtype and device are answered by the native type. What it keeps are ordinary dense tensors,
+and operators come to its `__torch_function__`, which composes them of operators on these. In the
+graph of gradients its *values* stand for it (`_on_tape`): so it needs no derivatives of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from flambeau.autograd import graph
+from flambeau.core import tensors
+from flambeau.core.tensors import Tensor
+
+
+@functools.cache
+def zero(dtype: Any) -> Any:
+    """The one element that every such tensor of a dtype has for memory."""
+    return tensors.from_python(0, dtype)
+
+
+def hollow(kind: type, dtype: Any, size: Sequence[int]) -> Any:
+    """An object of a subclass with these sizes and no memory of its own."""
+    strides = (0,) * len(size)
+    return tensors.reinterpreted(zero(dtype), dtype, tuple(size), strides, 0).as_subclass(kind)
+
+
+class Composite(Tensor):  # type: ignore[misc]
+    """A tensor whose values are another tensor, which stands for it where gradients are meant."""
+
+    _kept: Any
+    _operators_only = True  # attributes and functions in Python are ordinary
+
+    # ------------------------------------------------------------------ what a subclass says
+    def _like(self, values: Any) -> Any:
+        """A tensor of this kind with other values at the same places."""
+        raise NotImplementedError(type(self).__name__)
+
+    def _values_of_gradient(self, gradient: Any) -> Any:
+        """The gradient of the values that a gradient of the tensor means."""
+        raise NotImplementedError(type(self).__name__)
+
+    # ------------------------------------------------------------------ gradients: the values'
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients of the values are wanted."""
+        return bool(self._kept.requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._kept.requires_grad = value
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Sets `requires_grad` of a leaf."""
+        self._kept.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was not computed from a tensor that needs gradients."""
+        return bool(self._kept.is_leaf)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that computed the values, or None."""
+        return self._kept.grad_fn
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `grad_fn` the values are."""
+        return int(self._kept.output_nr)
+
+    @property
+    def grad(self) -> Any:
+        """The accumulated gradient, of the same kind and at the same places; or None."""
+        return self._gradient(self._kept.grad)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if isinstance(value, Tensor):
+            value = self._values_of_gradient(value)
+        self._kept.grad = value
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
+        return bool(self._kept.retains_grad)
+
+    def retain_grad(self) -> None:
+        """Keeps the gradient of this interior tensor."""
+        self._kept.retain_grad()
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> graph.RemovableHandle:
+        """Calls *hook* with the gradient, a tensor of this kind, when it is computed."""
+
+        def inner(values: Any) -> Any:
+            changed = hook(self._gradient(values))
+            return None if changed is None else self._values_of_gradient(changed)
+
+        handle: graph.RemovableHandle = self._kept.register_hook(inner)
+        return handle
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Adds the gradient of this tensor to the `.grad` of the leaves."""
+        from flambeau import autograd
+
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def _on_tape(self) -> Any:
+        """The dense tensor that stands for this one in the graph of gradients."""
+        return self._kept
+
+    def _gradient(self, values: Any) -> Any:
+        """A gradient of the values as a gradient of the tensor."""
+        return None if values is None else self._like(values)
+
+    def detach(self) -> Tensor:
+        """The same data outside the autograd graph."""
+        return self._like(self._kept.detach())
+
+    def detach_(self) -> Tensor:
+        """Leaves the autograd graph."""
+        self._kept = self._kept.detach()
+        return self
+
+    @property
+    def data(self) -> Any:
+        """The data outside the autograd graph."""
+        return self.detach()
+
+    # ------------------------------------------------------------------ what needs memory
+    def _no_memory(self, name: str) -> NoReturn:
+        raise RuntimeError(
+            f"[{name}] Cannot access data pointer of Tensor that doesn't have storage\n"
+            "hint: make it dense first, or look at values()"
+        )
+
+    def data_ptr(self) -> int:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self._no_memory("data_ptr")
+
+    def tolist(self) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self._no_memory("tolist")
+
+    def storage_offset(self) -> int:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self._no_memory("storage_offset")
+
+    def is_shared(self) -> bool:
+        """Whether the values are in shared memory."""
+        return bool(self._kept.is_shared())
+
+    def is_pinned(self) -> bool:
+        """False: there is no pinned memory."""
+        return False
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        del dtype, copy
+        return self.numpy()
+
+    # ------------------------------------------------------------------ Python's protocols
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)

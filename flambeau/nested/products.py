@@ -1,0 +1,143 @@
+"""Matrix products, layers and look-ups of jagged tensors.
+
+What does not sum over the ragged dimension runs on the values: all samples are rows of one product.
+Sums over it run on samples filled up with zeros, which change no bit of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as torch
+from flambeau.nested import padded
+from flambeau.nested.tensor import JaggedTensor, jagged, refuse
+
+Tensor = Any
+
+
+def _is_last(tensor: Any) -> bool:
+    return bool(tensor._ragged_idx == tensor.dim() - 1)
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+    """x W^T + b on the last dimension."""
+    _only_input("linear", input, weight, bias)
+    if _is_last(input):
+        refuse("linear", "linear(): not supported for NestedTensor on ragged dim", "transpose()")
+    return input._like(torch.nn.functional.linear(input._kept, weight, bias))
+
+
+def _only_input(name: str, first: Any, *others: Any) -> None:
+    if not isinstance(first, JaggedTensor) or any(isinstance(x, JaggedTensor) for x in others):
+        refuse(name, f"{name}(): weights of nested tensors are dense", "unbind() nested weights")
+
+
+def normalised(op: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`layer_norm` and `rms_norm` over regular dimensions behind the ragged one."""
+
+    def call(input: Any, normalized_shape: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+        _only_input(name, input)
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        if len(shape) >= input.dim() - input._ragged_idx:
+            raise NotImplementedError(
+                f"[{name}] not implemented over the ragged dimension of nested tensors\n"
+                "hint: normalise the dimensions behind it, or each sample of x.unbind()"
+            )
+        return input._like(op(input._kept, normalized_shape, *args, **kwargs))
+
+    return call
+
+
+def embedding(input: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+    """Rows of a dense table at nested indices."""
+    _only_input("embedding", input, weight)
+    return input._like(torch.nn.functional.embedding(input._kept, weight, *args, **kwargs))
+
+
+def prelu(input: Any, weight: Any) -> Any:  # noqa: A002
+    """`max(0, x) + weight * min(0, x)`, of one weight for all."""
+    _only_input("prelu", input, weight)
+    if weight.numel() != 1:
+        raise NotImplementedError(
+            "[prelu] not implemented for nested tensors with a weight per channel\n"
+            "hint: prelu(x.values(), weight) and nested_tensor_from_jagged(..., x.offsets())"
+        )
+    return input._like(torch.nn.functional.prelu(input._kept, weight))
+
+
+# ------------------------------------------------------------------------------ products
+def bmm(input: Any, mat2: Any) -> Any:  # noqa: A002
+    """`matmul` of two batches of matrices."""
+    if input.dim() != 3 or mat2.dim() != 3:
+        refuse("bmm", "batch1 and batch2 must be 3D tensors", "matmul broadcasts")
+    return matmul(input, mat2)
+
+
+def matmul(input: Any, other: Any) -> Any:  # noqa: A002
+    """Matrix products of which an operand is jagged.
+
+    Raises:
+        RuntimeError: both dimensions of the result would be ragged, or sizes do not fit.
+    """
+    if isinstance(input, JaggedTensor):
+        if isinstance(other, JaggedTensor):
+            return _both(input, other)
+        return _with_dense(input, other)
+    return _dense_first(input, other)
+
+
+def _unfit(a: Any, b: Any) -> None:
+    refuse("matmul", "matmul(): not supported between inputs of shapes "
+           f"{tuple(a.shape)} and {tuple(b.shape)}",
+           "at most one of the result's dimensions is ragged: to_padded_tensor(0.0)")  # fmt: skip
+
+
+def _with_dense(input: Any, other: Any) -> Any:  # noqa: A002
+    r, ndim = input._ragged_idx, input.dim()
+    if _is_last(input):  # a dense matrix has no ragged rows
+        _unfit(input, other)
+    if other.dim() <= 2:
+        if other.dim() == 1:
+            return jagged(input._kept.matmul(other), input._ragged, r)
+        return input._like(input._kept.matmul(other))
+    if other.dim() > ndim:
+        _unfit(input, other)
+    full = other.reshape((1,) * (ndim - other.dim()) + tuple(other.shape))
+    if r == ndim - 2:
+        dense = padded.to_dense(input, 0).matmul(full)
+        return _ragged_again(dense, input, r)
+    if full.shape[r] != 1 or full.shape[0] not in (1, input._ragged.batch):
+        _unfit(input, other)
+    if full.shape[0] == 1:
+        return input._like(input._kept.matmul(full.squeeze(0)))
+    rows = full.squeeze(r).index_select(0, input._ragged.owners(input._kept.shape[r - 1]))
+    return input._like(input._kept.matmul(rows if r == 1 else rows.movedim(0, r - 1)))
+
+
+def _ragged_again(dense: Any, pattern: Any, r: int) -> Any:
+    rows = pattern._kept.shape[pattern._ragged_idx - 1]
+    return jagged(padded.to_values(dense, pattern._ragged, r, rows), pattern._ragged, r)
+
+
+def _both(input: Any, other: Any) -> Any:  # noqa: A002
+    if input._ragged is not other._ragged or input.dim() != other.dim():
+        _unfit(input, other)
+    ndim, a, b = input.dim(), input._ragged_idx, other._ragged_idx
+    if a == b < ndim - 2:
+        return input._like(input._kept.matmul(other._kept))
+    if a == ndim - 1 and b == ndim - 2:  # the sum runs over the ragged dimension
+        return padded.to_dense(input, 0).matmul(padded.to_dense(other, 0))
+    return _unfit(input, other)
+
+
+def _dense_first(input: Any, other: Any) -> Any:  # noqa: A002
+    """(B, N, D) x (B, D, n) -> (B, N, n), and matrices in front of regular ones."""
+    ndim, r = other.dim(), other._ragged_idx
+    if r == ndim - 2 or input.dim() > ndim or input.dim() < 2:
+        _unfit(input, other)
+    if r < ndim - 2:
+        if input.dim() > 2:
+            _unfit(input, other)
+        return other._like(torch.matmul(input, other._kept))
+    return _ragged_again(torch.matmul(input, padded.to_dense(other, 0)), other, ndim - 1)

@@ -1,0 +1,212 @@
+"""How long the parts of a jagged tensor are, and the symbol that stands for their length.
+
+Tensors that were computed from each other share one `Ragged`: that is what makes "same offsets"
+a comparison of two objects, and what lets lengths be read on the host once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import flambeau as torch
+
+_numbers = itertools.count(1)
+
+
+class SymInt:
+    """The size of a ragged dimension: a name that equals itself in tensors that share offsets.
+
+    It may stand in the sizes given to `view` or `expand`; as a number it has no value.
+
+    Example:
+        >>> x = torch.nested.nested_tensor([torch.ones(1), torch.ones(3)], layout=torch.jagged)
+        >>> x.shape[1] == (2 * x).shape[1], x.shape[1] == 3
+        (True, False)
+    """
+
+    def __init__(self, ragged: Any, name: str, factor: int = 1) -> None:
+        """A multiple of a length: `ragged` keeps the name alive."""
+        self._ragged, self._name, self._factor = ragged, name, factor
+
+    def __repr__(self) -> str:
+        return self._name if self._factor == 1 else f"{self._factor}*{self._name}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SymInt):
+            return False
+        return self._name == other._name and self._factor == other._factor
+
+    def __hash__(self) -> int:
+        return hash((self._name, self._factor))
+
+    def __mul__(self, other: Any) -> Any:
+        if type(other) is not int:
+            return NotImplemented
+        return SymInt(self._ragged, self._name, self._factor * other)
+
+    __rmul__ = __mul__
+
+    def __ge__(self, other: Any) -> bool:
+        return self._compared(other, 2, ">=")
+
+    def __gt__(self, other: Any) -> bool:
+        return self._compared(other, 1, ">")
+
+    def __le__(self, other: Any) -> bool:
+        return self == other or not self._compared(other, 1, "<=")
+
+    def __lt__(self, other: Any) -> bool:
+        return self != other and not self._compared(other, 2, "<")
+
+    def _compared(self, other: Any, largest: int, sign: str) -> bool:
+        """Whether it exceeds a number: it is taken for a length that is no 0 and no 1."""
+        if self == other:
+            return True
+        if type(other) is int and other <= largest:
+            return True
+        raise ValueError(
+            f"[SymInt] {self} {sign} {other} has no answer: a ragged size has no one value\n"
+            "hint: x.offsets().diff() are the lengths"
+        )
+
+    def _no_number(self) -> int:
+        raise RuntimeError(
+            f"[SymInt] the ragged size {self} is no number\nhint: x.offsets().diff() are the "
+            "lengths; keep the symbol itself in sizes given to view() or expand()"
+        )
+
+    __int__ = __index__ = _no_number
+
+    def __float__(self) -> float:
+        return float(self._no_number())
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Sizes(tuple[Any, ...]):
+    """Sizes of which one is a symbol; otherwise like `torch.Size`."""
+
+    def __repr__(self) -> str:
+        return f"torch.Size([{', '.join(map(repr, self))}])"
+
+    def numel(self) -> Any:
+        """The product of the sizes: a multiple of the symbol."""
+        product: Any = 1
+        for size in self:
+            product = size * product
+        return product
+
+
+class Ragged:
+    """Where the parts of jagged tensors begin and how long they are.
+
+    Attributes:
+        offsets: (B + 1) integers; part i begins at `offsets[i]`.
+        lengths: (B) integers, or None: each part ends where the next begins.
+        size: the symbol.
+    """
+
+    def __init__(
+        self,
+        offsets: Any,
+        lengths: Any = None,
+        shortest: int | None = None,
+        longest: int | None = None,
+        spans: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
+        """Of known extremes and (begin, length) pairs, where the caller has them."""
+        self.offsets, self.lengths = offsets, lengths
+        self._shortest, self._longest, self._spans = shortest, longest, spans
+        self.name = f"j{next(_numbers)}"
+
+    @property
+    def size(self) -> SymInt:
+        """The symbol of the ragged dimension."""
+        return SymInt(self, self.name)
+
+    @property
+    def batch(self) -> int:
+        """Number of parts."""
+        return int(self.offsets.shape[0]) - 1
+
+    @property
+    def spans(self) -> Sequence[tuple[int, int]]:
+        """(begin, length) of every part, on the host."""
+        if self._spans is None:
+            ends = self.offsets.tolist()
+            if self.lengths is not None:
+                self._spans = list(zip(ends, self.lengths.tolist(), strict=False))
+            else:
+                self._spans = [(a, b - a) for a, b in itertools.pairwise(ends)]
+        return self._spans
+
+    @property
+    def longest(self) -> int:
+        """The largest length, or what the caller said it is."""
+        if self._longest is None:
+            self._longest = max((n for _, n in self.spans), default=0)
+        return self._longest
+
+    @property
+    def shortest(self) -> int:
+        """The smallest length, or what the caller said it is."""
+        if self._shortest is None:
+            self._shortest = min((n for _, n in self.spans), default=0)
+        return self._shortest
+
+    def counts(self) -> Any:
+        """(B) lengths, as a tensor."""
+        return self.offsets.diff() if self.lengths is None else self.lengths
+
+    def owners(self, rows: int) -> Any:
+        """(rows): the part that each row of the values belongs to."""
+        ends = self.offsets[1:]
+        places = torch.arange(rows, dtype=ends.dtype, device=ends.device)
+        return torch.searchsorted(ends, places, right=True).clamp(max=max(self.batch - 1, 0))
+
+    def slots(self) -> tuple[Any, Any]:
+        """(B, longest) rows of the values, 0 behind the end of a part; and whether it is not."""
+        begin, counts = self.offsets[:-1].unsqueeze(1), self.counts().unsqueeze(1)
+        steps = torch.arange(self.longest, dtype=begin.dtype, device=begin.device)
+        inside = steps < counts
+        return torch.where(inside, begin + steps, 0), inside
+
+    def places(self, rows: int) -> Any:
+        """(rows): where each row of the values stands in (B * longest) padded ones."""
+        owners = self.owners(rows)
+        steps = torch.arange(rows, dtype=owners.dtype, device=owners.device)
+        within = steps - self.offsets[:-1].to(owners.dtype).index_select(0, owners)
+        return owners * self.longest + within.clamp(0, max(self.longest - 1, 0))
+
+    def same_parts(self, other: Ragged) -> bool:
+        """Whether parts have the same lengths (a comparison on the host)."""
+        return [n for _, n in self.spans] == [n for _, n in other.spans]
+
+
+_known: weakref.WeakValueDictionary[tuple[int, int], Ragged] = weakref.WeakValueDictionary()
+
+
+def ragged_of(
+    offsets: Any, lengths: Any = None, shortest: int | None = None, longest: int | None = None
+) -> Ragged:
+    """The `Ragged` of these offset tensors: one object as long as somebody holds it."""
+    key = (id(offsets), id(lengths))
+    found = _known.get(key)  # it holds the tensors, so their addresses are not given to others
+    if found is None:
+        found = Ragged(offsets, lengths, shortest, longest)
+        _known[key] = found
+    return found
+
+
+def ragged_from_lengths(counts: Sequence[int], device: Any = None) -> Ragged:
+    """The `Ragged` of parts that lie behind each other."""
+    ends = [0, *itertools.accumulate(counts)]
+    offsets = torch.tensor(ends, dtype=torch.int64, device=device)
+    spans = list(zip(ends, counts, strict=False))
+    made = Ragged(offsets, None, min(counts, default=0), max(counts, default=0), spans)
+    _known[id(offsets), id(None)] = made
+    return made

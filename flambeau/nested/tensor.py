@@ -1,0 +1,506 @@
+"""Nested tensors: a batch whose samples have sizes of their own.
+
+`JaggedTensor` (layout `torch.jagged`) keeps the rows of all samples behind each other in one dense
+tensor, *values*, and where each sample begins (`Ragged`). One dimension is ragged; dimension d of
+the nested tensor is dimension d - 1 of the values, and the batch has none.
+`StridedTensor` (layout `torch.strided`) keeps the elements of all samples behind each other in one
+vector, and a list of shapes: any dimension may differ from sample to sample.
+
+Operators come to `__torch_function__`, and `nested.dispatch` composes the result of operators on
+the values (docs/design.md, § 10e).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import flambeau as torch
+from flambeau.autograd.composite import Composite, hollow
+from flambeau.core.tensors import Tensor
+from flambeau.nested.ragged import Ragged, Sizes
+
+
+def refuse(op: str, what: str, hint: str = "apply it to values(), or to_padded_tensor()") -> None:
+    """Raises for a call that PyTorch refuses too."""
+    raise RuntimeError(f"[{op}] {what}\nhint: {hint}")
+
+
+def rewrapped(function: Callable[[Any], Any], result: Any) -> Any:
+    """A result, or several with their names, with a function applied to each tensor."""
+    if isinstance(result, torch.Tensor):
+        return function(result)
+    if isinstance(result, (list, tuple)):
+        items = [rewrapped(function, item) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return result
+
+
+class NestedTensor(Composite):
+    """A batch whose samples have sizes of their own.
+
+    Made by the functions of `torch.nested`, not by calling the class.
+    """
+
+    _ndim: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refused: there is no constructor.
+
+        Raises:
+            TypeError: always.
+        """
+        del args, kwargs
+        raise TypeError(
+            "[NestedTensor] is not constructed directly\nhint: torch.nested.nested_tensor(...)"
+        )
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Composes the operator of operators on the values."""
+        from flambeau.nested.dispatch import call
+
+        del types
+        return call(func, args, kwargs or {})
+
+    @property
+    def is_nested(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def device(self) -> Any:
+        """Of the values."""
+        return self._kept.device
+
+    def numel(self) -> int:
+        """Number of elements of all samples."""
+        return sum(math.prod(shape) for shape in self._shapes_of_parts())
+
+    nelement = numel
+
+    def _shapes_of_parts(self) -> list[tuple[int, ...]]:
+        raise NotImplementedError
+
+    def _parts(self) -> tuple[Any, ...]:
+        """The samples: differentiable views."""
+        raise NotImplementedError
+
+    def _nested_tensor_size(self) -> Any:
+        """(B, dimensions of a sample) int64: the shapes."""
+        return torch.tensor([list(s) for s in self._shapes_of_parts()], dtype=torch.int64)
+
+    def to_padded_tensor(
+        self, padding: float, output_size: Sequence[int] | None = None, out: Any = None
+    ) -> Tensor:
+        """A dense tensor in which samples are filled up; see `torch.nested.to_padded_tensor`."""
+        from flambeau.nested.construct import to_padded_tensor
+
+        return to_padded_tensor(self, padding, output_size, out)
+
+    def _values_of_gradient(self, gradient: Any) -> Any:
+        if not isinstance(gradient, NestedTensor) or not self._same_form(gradient):
+            raise RuntimeError(
+                "[backward] a gradient does not fit its nested tensor\n"
+                "hint: a gradient has its tensor's layout and shapes, torch.ones_like(x) say"
+            )
+        return gradient._kept
+
+    def _same_form(self, other: Any) -> bool:
+        raise NotImplementedError
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same tensor as another object; its type is the only one of its layout.
+
+        Raises:
+            TypeError: another type is asked for.
+        """
+        if cls is not type(self):
+            raise TypeError(
+                f"[as_subclass] a nested tensor cannot be a {cls.__name__}\nhint: wrap it instead"
+            )
+        return self._like(self._kept)
+
+    # ------------------------------------------------------------------ what needs memory
+    def _untyped(self, name: str) -> NoReturn:
+        raise RuntimeError(
+            f"[{name}] .{name}() is not supported for tensor subclasses, got NestedTensor\n"
+            "hint: x.values(), or x.to_padded_tensor(0.0)"
+        )
+
+    def untyped_storage(self) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        self._untyped("untyped_storage")
+
+    storage = _typed_storage = untyped_storage
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        del force
+        self._untyped("numpy")
+
+    def tolist(self) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        self._untyped("tolist")
+
+    def __dlpack__(self, **options: Any) -> Any:
+        del options
+        raise BufferError("[dlpack] a nested tensor is no block of memory\nhint: export x.values()")
+
+    def share_memory_(self) -> Tensor:
+        """Moves the values where other processes see them."""
+        self._kept.share_memory_()
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return int(self._kept.nbytes)
+
+    def item(self) -> Any:
+        """The number of a tensor of one element.
+
+        Raises:
+            RuntimeError: there are more or fewer.
+        """
+        if self.numel() != 1:
+            raise RuntimeError(
+                f"[item] a Tensor with {self.numel()} elements cannot be converted to Scalar\n"
+                "hint: reduce it first"
+            )
+        return torch.cat([p.reshape(-1) for p in self._parts()]).item()
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise RuntimeError(
+                "[bool] Boolean value of Tensor with more than one value is ambiguous\n"
+                "hint: use any() or all()"
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def equal(self, other: Any) -> bool:
+        """Whether the other is nested too, of the same layout, shapes and elements."""
+        if not isinstance(other, type(self)):
+            return False
+        if self._shapes_of_parts() != other._shapes_of_parts():
+            return False
+        pairs = zip(self._parts(), other._parts(), strict=True)
+        return all(torch.equal(one, two) for one, two in pairs)
+
+    @property
+    def _version(self) -> int:
+        return int(self._kept._version)
+
+    # ------------------------------------------------------------------ Python's protocols
+    def __getitem__(self, key: Any) -> Any:
+        from flambeau.nested.geometry import subscript
+
+        return subscript(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise NotImplementedError(
+            "[setitem] not implemented for nested tensors\n"
+            "hint: write to x.values(), or to a sample of x.unbind()"
+        )
+
+    def __iter__(self) -> Any:
+        return iter(self._parts())
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        from flambeau.nested.printing import nested_repr
+
+        del tensor_contents
+        return nested_repr(self)
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "[deepcopy] Only Tensors created explicitly by the user (graph leaves) support the "
+                "deepcopy protocol at the moment\nhint: deepcopy x.detach(), or clone() it"
+            )
+        if id(self) not in memo:
+            copied = self._like(self._kept.detach().clone())
+            memo[id(self)] = copied.requires_grad_(self.requires_grad)
+        return memo[id(self)]
+
+
+def _refusing(name: str) -> Callable[..., NoReturn]:
+    """A method for what would change the geometry of memory that is not there."""
+
+    def method(self: NestedTensor, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"[{name}] not implemented for nested tensors of layout {self.layout}\n"
+            "hint: the operator without _, or nested_tensor_from_jagged"
+        )
+
+    method.__name__ = name
+    return method
+
+
+for _name in ("squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t_", "set_",
+              "resize_", "resize_as_", "as_strided", "as_strided_"):  # fmt: skip
+    setattr(NestedTensor, _name, _refusing(_name))
+
+
+# ------------------------------------------------------------------------------ one ragged dim
+class JaggedTensor(NestedTensor):
+    """Values of all samples along one ragged dimension; made by `torch.nested.nested_tensor`."""
+
+    _ragged: Ragged
+    _ragged_idx: int
+
+    @property
+    def layout(self) -> Any:
+        """`torch.jagged`."""
+        return torch.jagged
+
+    def _like(self, values: Any) -> Any:
+        return jagged(values, self._ragged, self._ragged_idx)
+
+    def _same_form(self, other: Any) -> bool:
+        return (
+            isinstance(other, JaggedTensor)
+            and self._ragged_idx == other._ragged_idx
+            and tuple(self._kept.shape) == tuple(other._kept.shape)
+            and (self._ragged is other._ragged or self._ragged.same_parts(other._ragged))
+        )
+
+    @property
+    def shape(self) -> Any:
+        """(B, ..., symbol, ...)."""
+        sizes = [self._ragged.batch, *self._kept.shape]
+        sizes[self._ragged_idx] = self._ragged.size
+        return Sizes(sizes)
+
+    def size(self, dim: int | None = None) -> Any:
+        """`shape`, or one of its entries."""
+        return self.shape if dim is None else self.shape[_checked(dim, self.dim())]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Strides; that of the batch is a multiple of the symbol."""
+        inner = self._kept.stride()
+        first = self._ragged.size * inner[self._ragged_idx - 1]
+        steps = (first, *inner)
+        return steps if dim is None else steps[_checked(dim, self.dim())]
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether samples lie behind each other in row-major order."""
+        del memory_format
+        return self._ragged.lengths is None and bool(self._kept.is_contiguous())
+
+    def _shapes_of_parts(self) -> list[tuple[int, ...]]:
+        d = self._ragged_idx - 1
+        shape = tuple(self._kept.shape)
+        return [(*shape[:d], n, *shape[d + 1 :]) for _, n in self._ragged.spans]
+
+    def _parts(self) -> tuple[Any, ...]:
+        d = self._ragged_idx - 1
+        return tuple(self._kept.narrow(d, begin, n) for begin, n in self._ragged.spans)
+
+    # ------------------------------------------------------------------ what it is made of
+    def values(self) -> Tensor:
+        """The rows of all samples: (..., sum of lengths, ...); differentiable."""
+        return self._kept.view_as(self._kept) if self._kept.requires_grad else self._kept
+
+    def _values_copy(self) -> Tensor:
+        return self.values().clone()
+
+    @property
+    def _values(self) -> Any:
+        return self._kept
+
+    def offsets(self) -> Tensor:
+        """(B + 1): where each sample begins among the values."""
+        return self._ragged.offsets
+
+    _offsets = property(offsets)
+
+    def lengths(self) -> Tensor | None:
+        """(B): lengths of samples between which there are holes; None without holes."""
+        return self._ragged.lengths
+
+    _lengths = property(lengths)
+
+    @property
+    def _min_seqlen(self) -> int:
+        return self._ragged.shortest
+
+    @property
+    def _max_seqlen(self) -> int:
+        return self._ragged.longest
+
+    _get_min_seqlen = lambda self: self._ragged.shortest  # noqa: E731
+    _get_max_seqlen = lambda self: self._ragged.longest  # noqa: E731
+
+    @property
+    def _maybe_min_seqlen(self) -> int | None:
+        return self._ragged._shortest
+
+    @property
+    def _maybe_max_seqlen(self) -> int | None:
+        return self._ragged._longest
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        del protocol
+        ragged = self._ragged
+        leaf = self.requires_grad and self.is_leaf
+        return rebuild, (self._kept.detach(), ragged.offsets, ragged.lengths, self._ragged_idx,
+                         ragged._shortest, ragged._longest, leaf)  # fmt: skip
+
+
+def jagged(values: Any, ragged: Ragged, dim: int = 1) -> Any:
+    """A jagged tensor of parts that fit.
+
+    Args:
+        values: keeps its place in the autograd graph.
+        ragged: where samples begin along dimension `dim - 1` of the values.
+        dim: the ragged dimension of the result.
+    """
+    made = hollow(JaggedTensor, values.dtype, (ragged.batch, *values.shape))
+    made._kept, made._ragged, made._ragged_idx = values, ragged, dim
+    return made
+
+
+def rebuild(
+    values: Any,
+    offsets: Any,
+    lengths: Any,
+    dim: int,
+    shortest: int | None,
+    longest: int | None,
+    requires_grad: bool,
+) -> Any:
+    """What unpickling calls."""
+    from flambeau.nested.construct import nested_tensor_from_jagged
+
+    made = nested_tensor_from_jagged(values, offsets, lengths, dim, shortest, longest)
+    return made.requires_grad_(requires_grad)
+
+
+# ------------------------------------------------------------------------------ any dims
+class StridedTensor(NestedTensor):
+    """The elements of all samples, and their shapes; made by `torch.nested.nested_tensor`."""
+
+    _shapes: tuple[tuple[int, ...], ...]
+
+    def _like(self, values: Any) -> Any:
+        return strided(values, self._shapes)
+
+    def _same_form(self, other: Any) -> bool:
+        return isinstance(other, StridedTensor) and self._shapes == other._shapes
+
+    @property
+    def shape(self) -> Any:
+        """Not there: sizes differ from sample to sample.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self.size()
+
+    def size(self, dim: int | None = None) -> Any:
+        """The size of one dimension in which samples are equal.
+
+        Raises:
+            RuntimeError: they are not, or no dimension is given.
+        """
+        if dim is None:
+            raise RuntimeError(
+                "[size] a nested tensor of layout torch.strided has no one shape\n"
+                "hint: x.size(d) of a regular dimension, or the shapes of x.unbind()"
+            )
+        d = _checked(dim, self.dim())
+        if d == 0:
+            return len(self._shapes)
+        sizes = {shape[d - 1] for shape in self._shapes}
+        if len(sizes) != 1:
+            raise RuntimeError(
+                f"[size] Given dimension {d} is irregular and does not have a size.\n"
+                "hint: look at the shapes of x.unbind()"
+            )
+        return sizes.pop()
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        del dim
+        raise RuntimeError(
+            "[stride] a nested tensor of layout torch.strided has no strides\n"
+            "hint: look at those of x.unbind()"
+        )
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """True: samples lie behind each other."""
+        del memory_format
+        return True
+
+    def _shapes_of_parts(self) -> list[tuple[int, ...]]:
+        return list(self._shapes)
+
+    def _parts(self) -> tuple[Any, ...]:
+        parts, begin = [], 0
+        for shape in self._shapes:
+            count = math.prod(shape)
+            parts.append(self._kept.narrow(0, begin, count).view(shape))
+            begin += count
+        return tuple(parts)
+
+    def values(self) -> Tensor:
+        """The elements of all samples, behind each other; differentiable."""
+        return self._kept.view_as(self._kept) if self._kept.requires_grad else self._kept
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        del protocol
+        leaf = self.requires_grad and self.is_leaf
+        return rebuild_strided, (self._kept.detach(), self._shapes, leaf)
+
+
+def strided(values: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """A nested tensor of layout `torch.strided`: elements (n,) and shapes that fit."""
+    ndim = len(shapes[0]) if shapes else 0
+    made = hollow(StridedTensor, values.dtype, (len(shapes), *(0,) * ndim))
+    made._kept, made._shapes = values, tuple(map(tuple, shapes))
+    return made
+
+
+def rebuild_strided(values: Any, shapes: Any, requires_grad: bool) -> Any:
+    """What unpickling calls."""
+    return strided(values, shapes).requires_grad_(requires_grad)
+
+
+def rebuild_any(layout: str, arguments: tuple[Any, ...]) -> Any:
+    """What `torch.load` calls; places outside of the values raise when they are read."""
+    return (rebuild if layout == "torch.jagged" else rebuild_strided)(*arguments)
+
+
+def _checked(dim: int, ndim: int) -> int:
+    if not -ndim <= dim < ndim:
+        raise IndexError(
+            f"[size] Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], "
+            f"but got {dim})\nhint: the batch is dimension 0"
+        )
+    return dim % ndim
