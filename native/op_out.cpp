@@ -262,6 +262,11 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
       if (!overlaps(target, other)) continue;
       PyObject* copy = frame->own(reinterpret_cast<PyObject*>(contiguous_copy(other)));
       if (!copy) return false;
+      if (grad_mode.enabled && tensor_requires_grad(other)) {  // so that the plan has its gradient
+        Autograd* a = tensor_autograd(reinterpret_cast<Tensor*>(copy));
+        if (!a) return false;
+        a->requires_grad = true;
+      }
       frame->values[i] = copy;
       *changed = true;
     }

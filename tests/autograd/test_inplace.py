@@ -141,3 +141,17 @@ def test_changing_flags_of_interior_tensors_is_refused():
         y.requires_grad_(False)
     with pytest.raises(RuntimeError, match="floating point"):
         torch.tensor([1, 2]).requires_grad_()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_adding_a_view_that_lies_between_the_written_elements(compiled):
+    """The operand is copied before the write; its gradient goes to the view that was passed."""
+    x = leaf(1, 2, 3, 4)
+
+    def added(x):
+        y = (x * 2).view(2, 2)
+        y[:, 0].add_(y[:, 1])
+        return y * torch.tensor([[1.0, 3.0], [5.0, 7.0]])
+
+    call = torch.compile(added) if compiled else added
+    assert autograd.grad(call(x).sum(), x)[0].tolist() == [2, 8, 10, 24]

@@ -63,6 +63,16 @@ def test_parts(dtype):
     assert flags.tolist() == (x == x[3]).astype(int).tolist()
 
 
+def test_complex_numbers_that_no_buffer_holds():
+    """Real operands and results, complex numbers only between them."""
+    x = np.linspace(-2, 2, 41, dtype=np.float32)
+    z = op("complex", K.load(0, R, "f32"), const(0.5, "f32"), dtype="c64")
+    square = op("imag", op("mul", z, z), dtype="f32")
+    out = np.zeros_like(x)
+    run(elementwise(square, [("f32", "r"), ("f32", "w")]), [x, out], [len(x)])
+    np.testing.assert_array_equal(out, x)
+
+
 @pytest.mark.parametrize("dtype", ["c64", "c128"])
 def test_sums(dtype):
     for rows, length in [(3, 5), (4, 70), (2, 5000)]:

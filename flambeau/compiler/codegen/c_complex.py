@@ -27,14 +27,11 @@ _MOVES = frozenset({"k.load", "k.const", "k.kept", "where"})
 
 def needs_lowering(kernel: Kernel) -> bool:
     """Whether the kernel computes with complex numbers, beyond moving them."""
-    if any(dtype in COMPONENT for dtype, _ in kernel.parameters) or any(
-        value.dtype in COMPONENT for value in kernel.roots()
-    ):
-        values = list(topological(kernel.roots()))
-        complex_ = [v for v in values if v.dtype in COMPONENT]
-        operands = [v for v in values if any(i.dtype in COMPONENT for i in v.inputs)]
-        return any(v.op not in _MOVES for v in (*complex_, *operands))
-    return False
+    return any(
+        value.op not in _MOVES
+        for value in topological(kernel.roots())
+        if value.dtype in COMPONENT or any(i.dtype in COMPONENT for i in value.inputs)
+    )
 
 
 def _op(name: str, *operands: Node, dtype: str | None = None) -> Node:
