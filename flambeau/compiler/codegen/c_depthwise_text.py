@@ -73,13 +73,11 @@ static inline FB_ALWAYS long long @fb@_is_nine(const @fb@_image *s, long long ta
          s->tap_step[1] == step && s->tap_step[2] == step;
 }
 
-/* Whether such windows, or a few taps, are read from the image: masks cost nothing there. */
+/* Whether such windows are read from the image: masks cost nothing there. */
 static inline FB_ALWAYS long long @fb@_is_direct(const @fb@_image *s, long long taps) {
 #ifdef @wide@
-  const long long few = @backward@ && taps > 0 && taps <= 4 && s->stride[1] == 1 &&
-                        s->stride[2] == 1;
-  return (few || (@fb@_is_nine(s, taps) && s->stride[1] <= 2)) && s->step[2] == 1 &&
-         s->extent[0] == 1 && s->places[0] == 1 && s->offset[0] == 0 && s->taps[0] == 1;
+  return @fb@_is_nine(s, taps) && s->stride[1] <= 2 && s->step[2] == 1 && s->extent[0] == 1 &&
+         s->places[0] == 1 && s->offset[0] == 0 && s->taps[0] == 1;
 #else
   return (long long)s & taps & 0;
 #endif
@@ -140,84 +138,20 @@ static inline FB_ALWAYS void @fb@_nine(const @K@x1 *at, long long pitch, long lo
   found[@gradient@ ? 1 : 2] = a2; found[@gradient@ ? 0 : 3] = a3;
 }
 
-#ifdef @wide@
-/* The same without a band: 3 x 3 taps side by side of an image whose rows lie along memory, with a
-   stride of 1 or 2 in both directions. */
-static inline FB_ALWAYS void @fb@_direct(const @T@ *image, long long step, long long extent,
-                                         long long row, long long left, long long stride,
-                                         const unsigned long long *inside, const long long *shift,
-                                         const @V@ *w, @V@ *found) {
-  const long long last = (@fb@_min(left, 4) - 1) * stride + 2;
-  @V@ a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0}, x0, x1, x2;
-  if (stride == 1) {
-@direct1@
-  } else {
-@direct2@
-  }
-  found[@gradient@ ? 3 : 0] = a0; found[@gradient@ ? 2 : 1] = a1;
-  found[@gradient@ ? 1 : 2] = a2; found[@gradient@ ? 0 : 3] = a3;
-}
-#endif
-
-#ifdef @wide@
-/* The same for a few taps, with a stride of 1: those of a phase of a gradient. */
-static inline FB_ALWAYS void @fb@_few(const @fb@_image *s, const @T@ *image, long long row,
-                                      long long taps, const unsigned long long *inside,
-                                      const long long *shift, const @K@x1 *weights, @V@ *found) {
-  @V@ a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0};
-  const unsigned long long extent = s->extent[1];
-  for (long long t = 0; t < taps; ++t) {
-    const @V@ w = fb_splat_@V@(weights[t]);
-    const long long u = row + s->offset[1] + t / s->taps[2] * s->tap_step[1];
-    const @T@ *line = image + u * s->step[1] + shift[t];
-    const unsigned long long mask = inside[t];
-    const unsigned long long m0 = (unsigned long long)u < extent ? mask : 0;
-    const unsigned long long m1 = (unsigned long long)(u + 1) < extent ? mask : 0;
-    const unsigned long long m2 = (unsigned long long)(u + 2) < extent ? mask : 0;
-    const unsigned long long m3 = (unsigned long long)(u + 3) < extent ? mask : 0;
-    const @T@ *first = m0 ? line : image, *second = m1 ? line + s->step[1] : image;
-    const @T@ *third = m2 ? line + 2 * s->step[1] : image;
-    const @T@ *fourth = m3 ? line + 3 * s->step[1] : image;
-    a0 = fb_fma_@V@(w, @masked@(first, m0), a0);
-    a1 = fb_fma_@V@(w, @masked@(second, m1), a1);
-    a2 = fb_fma_@V@(w, @masked@(third, m2), a2);
-    a3 = fb_fma_@V@(w, @masked@(fourth, m3), a3);
-  }
-  found[0] = a0; found[1] = a1; found[2] = a2; found[3] = a3;
-}
-#endif
-
-/* Rows [row, row + rows) of a channel's places, from a band, or from the image itself. */
+@direct@/* Rows [row, row + rows) of a channel's places, from a band. */
 static void @fb@_rows(char *const *p, const long long *n, const fb_scalar *x,
                       const @fb@_image *s, const @fb@_band *b, const @fb@_result *out,
                       const long long *offsets, const @K@x1 *weights, long long taps,
                       long long batch, long long channel, @T@ *to, long long place0, long long row,
-                      long long rows, const @K@x1 *band, const @T@ *image) {
+                      long long rows, const @K@x1 *band) {
   const long long pitch = s->stride[1] * s->stride[2] * b->width, width = s->places[2];
-  const long long nine = @fb@_is_nine(s, taps) && (image || s->stride[1] == 1);
+  const long long nine = @fb@_is_nine(s, taps) && s->stride[1] == 1;
   @V@ w[9], found[4];
   for (int t = 0; t < 9 && nine; ++t) w[t] = fb_splat_@V@(weights[t]);
   for (long long j = 0; j < width; j += @L@) {
-#ifdef @wide@
-    unsigned long long inside[4];
-    long long shift[4];
-    for (int t = 0; t < 4 && image; ++t) {
-      const long long column = nine ? t : t % s->taps[2];
-      shift[t] = j * s->stride[2] + s->offset[2] + column * s->tap_step[2];
-      inside[t] = @fb@_columns(s->extent[2] - shift[t], -shift[t]);
-    }
-#endif
     for (long long i = 0; i < rows; i += 4) {
       const long long left = rows - i;
       const @K@x1 *at = band + i * pitch + j;
-#ifdef @wide@
-      if (image && !nine)
-        @fb@_few(s, image, row + i, taps, inside, shift, weights, found);
-      else if (image)
-        @fb@_direct(image, s->step[1], s->extent[1], (row + i) * s->stride[1] + b->base[1], left,
-                    s->stride[1], inside, shift, w, found);
-      else
-#endif
       if (nine) @fb@_nine(at, pitch, left, offsets, w, found);
       else @fb@_taps(at, pitch, left, offsets, weights, taps, found);
       const long long count = @fb@_min(@L@, width - j);
@@ -250,7 +184,13 @@ void @fb@(@arguments@) {
   long long offsets[@CHUNK@], taps = 0, before = -1;
   long long phase = begin / planes, batch = begin % planes / channels;
   long long channel = begin % channels - 1, group = (channel + 1) / rows_of;
-  long long row_of = (channel + 1) % rows_of - 1;
+  long long row_of = (channel + 1) % rows_of - 1, direct = 0;
+#if defined(@wide@) && @gradient@
+  if (@fb@_is_whole(n)) {
+    @fb@_whole(p, n, begin, end);
+    return;
+  }
+#endif
   for (long long chunk = begin; chunk < end; ++chunk) {
     ++channel;
     if (++row_of == rows_of) { row_of = 0; ++group; }
@@ -262,57 +202,46 @@ void @fb@(@arguments@) {
       taps = @fb@_phase(p, n, phase, 0, &s, &w, &out);
       @fb@_shape(&s, $rows, &b);
       @fb@_offsets(&s, &b, offsets);
+      direct = @fb@_is_direct(&s, taps) && (out.step[2] == 1 || @fused@);
       before = phase;
     }
     const @T@ *weight = w.data + group * $outer * $ws_outer + row_of * w.row;
+    const @T@ *from = s.data + group * s.channel + batch * s.batch;
+    @T@ *to = out.data + channel * out.channel + batch * out.batch;
+#ifdef @wide@
+    if (direct) {
+#define FB_PLANE(lanes, stride) \\
+  @fb@_plane##lanes(p, n, x, &s, &out, weight, w.step, batch, channel, to, from, stride)
+      if (s.places[2] <= 8) {
+        if (@gradient@ || s.stride[1] == 1) FB_PLANE(8, 1); else FB_PLANE(8, 2);
+      } else if (@gradient@ || s.stride[1] == 1) FB_PLANE(@L@, 1);
+      else FB_PLANE(@L@, 2);
+#undef FB_PLANE
+      continue;
+    }
+#endif
     @K@x1 *to_weight = weights;
     for (long long t0 = 0; t0 < w.taps[0]; ++t0)
       for (long long t1 = 0; t1 < w.taps[1]; ++t1)
         for (long long t2 = 0; t2 < w.taps[2]; ++t2)
           *to_weight++ = weight[t0 * w.step[0] + t1 * w.step[1] + t2 * w.step[2]];
-    const @T@ *from = s.data + group * s.channel + batch * s.batch;
-    @T@ *to = out.data + channel * out.channel + batch * out.batch;
     for (long long z = 0; z < s.places[0]; ++z)
       for (long long row = 0; row < s.places[1]; row += $rows) {
         const long long rows = @fb@_min($rows, s.places[1] - row);
-        const @T@ *image = @fb@_is_direct(&s, taps) ? from : 0;
-        if (taps > 0 && !image)
+        if (taps > 0)
           @fb@_fill(&s, &b, from, z, row, b.height - ($rows - rows) * s.stride[1],
                     (@K@x1 *)scratch);
         @fb@_rows(p, n, x, &s, &b, &out, offsets, weights, taps, batch, channel, to, z, row, rows,
-                  (const @K@x1 *)scratch, image);
+                  (const @K@x1 *)scratch);
       }
   }
 }
 """
 
 WEIGHT = """\
+@direct@
 /* Sums of rows of the gradient times the runs of up to @block@ taps: @lanes@ lanes each, column by
    column of vectors, then the lanes pairwise. */
-#ifdef @wide@
-static void @fb@_direct(const @fb@_image *s, const @T@ *gradient, long long row, long long first,
-                        long long rows, const @T@ *image, @K@x1 *sums) {
-  const long long width = s->places[2], stride = s->stride[2];
-@declare@
-  for (long long j = 0; j < width; j += @lanes@) {
-    unsigned long long inside[3], used = @fb@_columns(width - j, 0);
-    long long shift[3];
-    for (int t = 0; t < 3; ++t) {
-      shift[t] = j * stride + s->offset[2] + t;
-      inside[t] = @fb@_columns(s->extent[2] - shift[t], -shift[t]) &
-                  @fb@_columns((width - j) * stride, 0);
-    }
-    for (long long u = 0; u < (rows - 1) * stride + 3; ++u) {
-      const long long i1 = first * stride + s->offset[1] + u;
-      if (i1 < 0 || i1 >= s->extent[1]) continue;
-      const @T@ *line = image + i1 * s->step[1];
-@direct@
-    }
-  }
-@save@
-}
-#endif
-
 static void @fb@_sums(const @fb@_image *s, const @fb@_band *b, const @T@ *gradient, long long row,
                       long long column, const long long *offsets, long long rows,
                       const @K@x1 *band, @K@x1 *sums) {
@@ -344,7 +273,7 @@ void @fb@(@arguments@) {
   @fb@_offsets(&s, &b, offsets);
   for (long long t = taps; t < taps + @block@; ++t) offsets[t] = offsets[taps - 1];
   for (long long channel = begin; channel < end; ++channel) {
-    for (long long t = 0; t < taps; ++t) totals[t] = 0;
+    for (long long t = 0; t < taps || t < 16; ++t) totals[t] = 0;
     for (long long batch = 0; batch < $batch; ++batch)
       for (long long z = 0; z < s.places[0]; ++z)
         for (long long row = 0; row < s.places[1]; row += $rows) {
@@ -354,8 +283,14 @@ void @fb@(@arguments@) {
                                 z * $ys0 + row * $ys1;
 #ifdef @wide@
           if ($ys2 == 1 && @fb@_is_direct(&s, taps)) {
-            @fb@_direct(&s, gradient, $ys1, row, rows, from, sums);
-            for (int t = 0; t < 9; ++t) totals[t] += sums[t];
+            const long long top = row * s.stride[1] + s.offset[1];
+#define FB_SUMS(lanes, stride) \\
+  @fb@_sums##lanes(&s, gradient, $ys1, top, rows, from, stride, totals)
+            if (s.places[2] <= 8) {
+              if (s.stride[1] == 1) FB_SUMS(8, 1); else FB_SUMS(8, 2);
+            } else if (s.stride[1] == 1) FB_SUMS(@lanes@, 1);
+            else FB_SUMS(@lanes@, 2);
+#undef FB_SUMS
             continue;
           }
 #endif

@@ -21,6 +21,7 @@ import re
 
 from flambeau.compiler.codegen import c_convolution_pairs as pairs
 from flambeau.compiler.codegen import c_convolution_text as text
+from flambeau.compiler.codegen import c_depthwise_direct_text as direct
 from flambeau.compiler.codegen import c_depthwise_text as depthwise
 from flambeau.compiler.codegen import c_winograd_text as winograd
 from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
@@ -160,14 +161,33 @@ def _names(kernel: Kernel, micro: Micro) -> dict[str, str]:
         **_sums(micro),
         **winograd.choices(vector, micro.lanes),
     }
-    for name, value in (
-        ("read", names["read"]),
-        ("direct1", _direct(names["V"], 1)),
-        ("direct2", _direct(names["V"], 2)),
-        ("direct", _direct_sums(micro)),
-    ):
-        names[name] = spelled(value, names)
+    names["read"] = spelled(names["read"], names)
+    names["direct"] = _direct(which, micro, names) if which.startswith("depthwise") else ""
     return names
+
+
+def _direct(which: str, micro: Micro, names: dict[str, str]) -> str:
+    """The functions that read windows from the image itself: none where lanes are not masked."""
+    widths = direct.widths(micro.kind, micro.lanes)
+    if kind_bits(micro.kind) * micro.lanes != 512:
+        return ""
+    of_width = {
+        "depthwise": (direct.PHASES if int(names["gradient"]) else "", direct.PLANE),
+        "depthwise_weight": (),
+    }[which]
+    parts = [direct.MASKS]
+    for width in widths.values():
+        parts += [spelled(part, names | width) for part in (direct.LANES, *of_width)]
+    if which == "depthwise_weight":
+        for lanes in (8, _LANES):
+            vector = min(lanes, micro.lanes)
+            texts = direct.sums(micro.kind, vector, lanes)
+            given = names | widths[vector] | {"lanes": str(lanes)}
+            unrolled = {name: spelled(part, given) for name, part in texts.items()}
+            parts.append(spelled(direct.SUMS, given | unrolled))
+    elif int(names["gradient"]):
+        parts.append(direct.WHOLE)
+    return spelled("".join(["#ifdef @wide@\n", *parts, "#endif\n"]), names)
 
 
 def _narrow(micro: Micro) -> str:
@@ -221,56 +241,6 @@ def _nine(v: str) -> str:
                 a = f"a{step - k}"
                 lines += [f"    {a} = fb_fma_{v}(w[{3 * k + x}], x{x}, {a});" for x in range(3)]
         lines.append("  }")
-    return "\n".join(lines)
-
-
-def _direct(v: str, stride: int) -> str:
-    """The rows of the image under four rows of places, from above or (gradients) from below."""
-    lines = []
-    for step in range(3 * stride + 3):
-        lines += [
-            "    {",
-            f"      long long u = {SYMBOL}_min(@gradient@ ? {3 * stride + 2 - step} : {step}, last)"
-            " + row;",
-            "      const unsigned long long here = u >= 0 && u < extent ? ~0ull : 0;",
-            "      const @T@ *line = image + (here ? u : 0) * step;",
-        ]
-        for x in range(3):
-            call = f"{SYMBOL}_pick(line + shift[{x}], inside[{x}] & here, {stride})"
-            lines.append(f"      x{x} = {call};")
-        for k in range(3):
-            row, rest = divmod(step - k, stride)
-            if rest == 0 and 0 <= row < 4:
-                a = f"a{row}"
-                lines += [f"      {a} = fb_fma_{v}(w[{3 * k + x}], x{x}, {a});" for x in range(3)]
-        lines.append("    }")
-    return "\n".join(lines)
-
-
-def _direct_sums(micro: Micro) -> str:
-    """A row of the image times the three rows of the gradient that it meets."""
-    v, lanes, parts = f"{micro.kind}x{micro.lanes}", micro.lanes, range(_LANES // micro.lanes)
-    lines = []
-    for h in parts:
-        for t in range(3):
-            at = f"line + shift[{t}] + {h * lanes} * stride"
-            mask = f"inside[{t}] >> {h * lanes} * stride"
-            lines.append(
-                f"      const {v} x{t}_{h} = stride == 1 ? {SYMBOL}_pick({at}, {mask}, 1) : "
-                f"{SYMBOL}_pick({at}, {mask}, 2);"
-            )
-    for k in range(3):
-        lines += [
-            f"      if (u >= {k} && (u - {k}) % stride == 0 && (u - {k}) / stride < rows) {{",
-            f"        const @T@ *left = gradient + (u - {k}) / stride * row + j;",
-        ]
-        for h in parts:
-            value = f"@masked@(left + {h * lanes}, used >> {h * lanes})"
-            lines.append(f"        const {v} g = {value};".replace(" g ", f" g{h} "))
-            for t in range(3):
-                s = f"s{3 * k + t}_{h}"
-                lines.append(f"        {s} = fb_fma_{v}(g{h}, x{t}_{h}, {s});")
-        lines.append("      }")
     return "\n".join(lines)
 
 
