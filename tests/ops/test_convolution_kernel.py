@@ -34,6 +34,10 @@ CASES = {
     "depthwise": ((2, 19, 13, 17), (19, 1, 3, 3), {"groups": 19, "padding": 1}),
     "depthwise large": ((2, 3, 71, 90), (3, 1, 3, 3), {"groups": 3, "padding": 1}),
     "depthwise strided": ((2, 7, 71, 45), (7, 1, 3, 3), {"groups": 7, "padding": 1, "stride": 2}),
+    "depthwise narrow": ((2, 5, 7, 8), (5, 1, 3, 3), {"groups": 5, "padding": 1}),
+    "depthwise even": (
+        (2, 5, 20, 14), (5, 1, 3, 3), {"groups": 5, "padding": (2, 0), "stride": 2},
+    ),
     "depthwise unpadded": ((2, 7, 21, 35), (7, 1, 3, 3), {"groups": 7}),
     "depthwise multiplied": ((2, 5, 13, 17), (15, 1, 3, 2), {"groups": 5, "padding": (0, 1)}),
     "depthwise 5x5": ((2, 5, 40, 17), (5, 1, 5, 5), {"groups": 5, "padding": 2, "stride": 3}),
@@ -173,6 +177,24 @@ def test_layouts_have_the_same_bits(name, layout):
     plain = everything(call, x, weight)
     for a, b in zip(plain, everything(lambda *t: call(*map(change, t)), x, weight), strict=True):
         assert same_bits(a, b)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_slices_have_the_bits_of_images(stride):
+    """Where there are slices a band is copied; without, windows are read from the image itself."""
+    for padding, height, width in ((1, 7, 8), (1, 13, 35), (2, 6, 13), (0, 9, 34)):
+        x, weight = rand(2, 3, height, width), rand(3, 1, 3, 3, seed=1)
+        flat = everything(
+            lambda x, w, p=padding: F.conv2d(x, w, stride=stride, padding=p, groups=3), x, weight
+        )
+        spread = {"stride": (1, stride, stride), "padding": (0, padding, padding), "groups": 3}
+
+        def slices(x, weight, spread=spread):
+            y = F.conv3d(x.transpose(0, 1)[None], weight[:, :, None], **spread)
+            return y[0].transpose(0, 1)
+
+        for a, b in zip(flat, everything(slices, x, weight), strict=True):
+            assert same_bits(a, b)
 
 
 HALVES = ["3x3", "squares", "points", "depthwise", "transposed", "1d"]
