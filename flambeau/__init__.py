@@ -51,13 +51,18 @@ _tensor.install()
 # When this process had read nothing yet: a source that is younger may not be what is running.
 _began = _time.time_ns() - _time.process_time_ns()
 globals().update(_namespace("torch"))
+newaxis = None
 
 # What a program may never touch is loaded when it asks: an import pays for operators only.
 _LAZY = {
     "SymInt": "flambeau.nested.ragged",
     "__version__": "flambeau.version",
     "compile": "flambeau.capture.regions",
+    "e": "math",
     "enable_grad": "flambeau.autograd",
+    "inf": "math",
+    "nan": "math",
+    "pi": "math",
     "inference_mode": "flambeau.autograd",
     "is_grad_enabled": "flambeau.autograd",
     "is_inference_mode_enabled": "flambeau.autograd",

@@ -291,6 +291,8 @@ Outcome parse_integers(Frame* frame, Kind kind, PyObject* object) {
     const Outcome outcome = read_integer(element, &value);
     if (outcome != Outcome::Ok) {
       frame->bad_value = element;
+      if (outcome == Outcome::Failed && PyErr_ExceptionMatches(PyExc_ValueError))
+        PyErr_Format(PyExc_TypeError, "the number %S does not fit in 64 bits", element);
       return outcome;
     }
     frame->key.push(static_cast<uint64_t>(value));

@@ -73,7 +73,7 @@ Outcome read_long(PyObject* object, Number* out) {
   int overflow = 0;
   out->value.i = PyLong_AsLongLongAndOverflow(object, &overflow);
   if (overflow) {
-    PyErr_Format(PyExc_RuntimeError, "the number %S does not fit in 64 bits", object);
+    PyErr_Format(PyExc_OverflowError, "the number %S does not fit in 64 bits", object);
     return Outcome::Failed;
   }
   return Outcome::Ok;
@@ -169,7 +169,7 @@ Outcome read_integer(PyObject* object, int64_t* out) {
     int overflow = 0;
     *out = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (!overflow) return Outcome::Ok;
-    PyErr_Format(PyExc_RuntimeError, "the number %S does not fit in 64 bits", object);
+    PyErr_Format(PyExc_ValueError, "the number %S does not fit in 64 bits", object);
     return Outcome::Failed;
   }
   if (is_tensor(object)) {

@@ -121,9 +121,21 @@ PyObject* size_object(int ndim, const int64_t* sizes) {
   return result;
 }
 
+// One size. A number beyond 64 bits is the TypeError that PyTorch raises for it.
+static int64_t read_size(const char* op, PyObject* number) {
+  int overflow = 0;
+  const int64_t value = number ? PyLong_AsLongLongAndOverflow(number, &overflow) : -1;
+  if (overflow)
+    PyErr_Format(PyExc_TypeError,
+                 "[%s] a size does not fit in 64 bits: %S\nhint: sizes count elements", op, number);
+  return value;
+}
+
 int parse_sizes(const char* op, PyObject* object, int64_t* out) {
   if (PyIndex_Check(object) && !PySequence_Check(object)) {
-    out[0] = PyLong_AsLongLong(object);
+    PyObject* number = PyNumber_Index(object);
+    out[0] = read_size(op, number);
+    Py_XDECREF(number);
     return out[0] == -1 && PyErr_Occurred() ? -1 : 1;
   }
   PyObject* fast = PySequence_Fast(object, "sizes must be a sequence of ints");
@@ -146,7 +158,7 @@ int parse_sizes(const char* op, PyObject* object, int64_t* out) {
       break;
     }
     PyObject* number = PyNumber_Index(item);
-    out[i] = number ? PyLong_AsLongLong(number) : -1;
+    out[i] = read_size(op, number);
     Py_XDECREF(number);
     if (out[i] == -1 && PyErr_Occurred()) result = -1;
   }

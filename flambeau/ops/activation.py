@@ -353,7 +353,17 @@ def hardsigmoid(self: Node) -> Node:
         >>> F.hardsigmoid(torch.tensor([-2.0, 0.0, 3.0]))
         tensor([0.1667, 0.5000, 1.0000])
     """
-    return relu6(self + 3.0) / 6.0
+    value = prims.stop_gradient(relu6(self + 3.0) / 6.0)
+    inside = prims.stop_gradient((self > -3) & (self < 3))
+    return prims.with_derivative(value, self, inside, rule="hardsigmoid")
+
+
+def _hardsigmoid_rule(grad: Node, out: Node, x: Node, inside: Node) -> tuple[Node, None]:
+    """A sixth is float32's in every dtype, as in PyTorch."""
+    return prims.where(inside, grad * 0.1666666716337204, prims.full_like(0, grad)), None
+
+
+prims.register_rule("hardsigmoid", _hardsigmoid_rule)
 
 
 @op(

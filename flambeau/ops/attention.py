@@ -168,7 +168,7 @@ def attend(
     mask = None if attn_mask is None else _full_mask(attn_mask, lead, operands[0], operands[1])
     size = max(1, static_size(query.shape[-1]))
     factor = scale if scale is not None else 1.0 / math.sqrt(size)
-    if dropout_p > 1.0:
+    if not 0.0 <= dropout_p <= 1.0:
         raise _problem(
             f"dropout probability has to be between 0 and 1, but got {dropout_p}", "0 drops nothing"
         )
@@ -213,21 +213,24 @@ def scaled_dot_product_attention(
         attn_mask: bool (True keeps) or added to the scores; broadcast to `(*, L, S)`.
         dropout_p: probability with which a weight is dropped, the others are divided by
             1 - dropout_p; the draws follow the weights' `(*, L, S)` in logical order.
-        is_causal: position i sees keys 0..i; excludes `attn_mask`.
+        is_causal: position i sees keys 0..i, of those that `attn_mask` keeps.
         scale: 1 / sqrt(E) when None.
 
     Raises:
-        RuntimeError: both a mask and `is_causal`.
+        RuntimeError: both a mask and `is_causal`, unless query, key and value have 4 dimensions
+            and one head size.
 
     Example:
         >>> query, key, value = torch.zeros(1, 2, 4), torch.zeros(1, 3, 4), torch.ones(1, 3, 4)
         >>> F.scaled_dot_product_attention(query, key, value)[0, 0]
         tensor([1., 1., 1., 1.])
     """
-    if is_causal and attn_mask is not None:
+    alike = query.ndim == key.ndim == value.ndim == 4 and same(query.shape[-1], value.shape[-1])
+    if is_causal and attn_mask is not None and not alike:
         raise RuntimeError(
             "[scaled_dot_product_attention] explicit attn_mask should not be set when "
-            "is_causal=True\nhint: fold the causal mask into attn_mask"
+            "is_causal=True, but for 4 dimensions and one head size\n"
+            "hint: fold the causal mask into attn_mask"
         )
     causal = "upper" if is_causal else "none"
     return attend(query, key, value, attn_mask, dropout_p, causal, scale, enable_gqa, generator)

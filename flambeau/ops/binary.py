@@ -7,11 +7,19 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import OpDefinition, op
-from flambeau.core.promotion import CATEGORY
+from flambeau.core.promotion import CATEGORY, HALF
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.dtypes import MINIFLOATS
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import apply, as_node, is_complex, together, unsupported
+from flambeau.ops.broadcasting import (
+    apply,
+    as_node,
+    is_complex,
+    rounded,
+    together,
+    unsupported,
+)
+from flambeau.ops.common import given_dtype, is_one
 
 Value = Any  # a Node or a Python number
 
@@ -232,8 +240,28 @@ def _flat(value: Node, a: Node, b: Node) -> Node:
 def _div_floor(self: Node, other: Any) -> Node:
     """`div` rounded down."""
     a, b = _divisible("div", self, other)
-    value = prims.floor_div(a, b)
+    half = _rounding_half(self, other)
+    value = prims.floor_div(a, b) if half is None else _floor_in_steps(a, b, half)
     return _flat(value, a, b) if CATEGORY[a.dtype] == 2 else value
+
+
+def _rounding_half(self: Node, other: Any) -> str | None:
+    """The half type to which PyTorch rounds each step of a division by other than one number."""
+    if not isinstance(other, Node) or all(is_one(n) for n in other.shape):
+        return None
+    half, mine = given_dtype(other), given_dtype(self)
+    return half if half in HALF and (mine == half or not self.shape) else None
+
+
+def _floor_in_steps(a: Node, b: Node, half: str) -> Node:
+    """The quotient rounded down, from the remainder, every step rounded to `half`."""
+    rest = prims.fmod(a, b)
+    quotient = rounded(rounded(a - rest, half) / b, half)
+    below = prims.ne(rest, prims.zeros_like(rest)) & prims.ne(b < 0.0, rest < 0.0)
+    quotient = prims.where(below, rounded(quotient - 1.0, half), quotient)
+    whole = prims.floor(quotient)
+    whole = prims.where(rounded(quotient - whole, half) > 0.5, rounded(whole + 1.0, half), whole)
+    return prims.where(prims.eq(b, prims.zeros_like(b)), a / b, whole)
 
 
 @op(
@@ -246,7 +274,8 @@ def _div_trunc(self: Node, other: Any) -> Node:
     """`div` rounded towards zero."""
     a, b = _divisible("div", self, other)
     if CATEGORY[a.dtype] == 2:
-        return _flat(prims.trunc(a / b), a, b)
+        quotient = rounded(a / b, _rounding_half(self, other) or a.dtype)
+        return _flat(prims.trunc(quotient), a, b)
     return prims.floor_div(a - prims.fmod(a, b), b)  # an exact multiple: down is towards zero
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.dtypes import PUBLIC_NAMES
-from flambeau.core.promotion import CATEGORY, default_dtype, number_dtype
+from flambeau.core.promotion import CATEGORY, HALF, default_dtype, number_dtype
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
 from flambeau.ops.common import is_one, number_shown
@@ -74,6 +74,14 @@ def together(name: str, *values: Value) -> tuple[Node, ...]:
     nodes = [as_node(value, dtype) for value in values]
     shape = broadcast_sizes(name, *(x.shape for x in nodes))
     return tuple(prims.broadcast_to(x, shape) for x in nodes)
+
+
+def rounded(x: Node, dtype: str) -> Node:
+    """x as a half type would hold it; x itself for other dtypes.
+
+    For operators of which PyTorch rounds every step, where that shows in the result.
+    """
+    return prims.cast(prims.cast(x, dtype), x.dtype) if dtype in HALF else x
 
 
 def check_any_tensor(name: str, *values: Value) -> None:

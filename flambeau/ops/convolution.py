@@ -18,7 +18,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
-from flambeau.ops.common import shown, static_size
+from flambeau.ops.common import given_dtype, shown, static_size
 from flambeau.prims.common import FLOATS
 from flambeau.prims.convolution import convolution, convolution_input
 
@@ -71,19 +71,11 @@ def _check_numbers(
         raise RuntimeError(f"[{name}] non-positive groups is not supported\nhint: groups >= 1")
 
 
-def _given_dtype(x: Node) -> str:
-    """The dtype of an operand as the caller gave it: the driver casts half types, and a sample
-    without a batch has been reshaped."""
-    if x.op == "reshape":
-        return _given_dtype(x.inputs[0])
-    return x.inputs[0].dtype if x.op == "cast" and x.inputs[0].op == "input" else x.dtype
-
-
 def _check_types(name: str, x: Node, weight: Node, bias: Node | None) -> None:
-    given = _given_dtype(x)
+    given = given_dtype(x)
     for operand, what in ((weight, "weight"), (bias, "bias")):
-        if operand is not None and _given_dtype(operand) != given:
-            dtype = _given_dtype(operand)
+        if operand is not None and given_dtype(operand) != given:
+            dtype = given_dtype(operand)
             raise RuntimeError(
                 f"[{name}] Input type ({_PUBLIC.get(given, given)}) and {what} type "
                 f"({_PUBLIC.get(dtype, dtype)}) should be the same\nhint: cast one of them"

@@ -251,6 +251,10 @@ def _number_range(start: Any, end: Any, step: Any, dtype: Any, layout: Any) -> N
     if (end - start) * step < 0:
         raise _inconsistent()
     target = dtype_or(dtype)
+    if target == "i64" and -1 < step < 1:
+        raise ValueError("[arange] step must be nonzero\nhint: a whole step for whole numbers")
+    if target == "i64":  # PyTorch counts the numbers after the cast here, and only here
+        return _integer_range(int(start), int(end), int(step), dtype, layout)
     count = math.ceil((end - start) / step)
     if CATEGORY[target] == 1:
         start, step = int(start), int(step)
@@ -599,7 +603,18 @@ def fill(self: Node, value: Any) -> Node:
         >>> torch.zeros(2).fill_(3)
         tensor([3., 3.])
     """
-    return number(value, self.shape, self.dtype, "fill_")
+    found = number(value, self.shape, self.dtype, "fill_")
+    if isinstance(value, Node) and value.op != "scalar":
+        return prims.with_derivative(found, self, value, rule="fill")
+    return prims.with_derivative(found, self, rule="flat")
+
+
+def _fill_rule(grad: Node, out: Node, x: Node, value: Node) -> tuple[Node, Node]:
+    total = prims.reduce_dims("sum", grad, tuple(range(grad.ndim)), False)
+    return prims.zeros_like(x), prims.reshape(prims.cast(total, value.dtype), value.shape)
+
+
+prims.register_rule("fill", _fill_rule)
 
 
 @op("zero_(Tensor! self) -> Tensor", out=False, samples=_like_samples)
@@ -681,15 +696,18 @@ def complex_(real: Node, imag: Node) -> Node:
     """Complex numbers from their parts, which have one real dtype.
 
     Raises:
-        RuntimeError: dtypes differ or are not float32 or float64.
+        RuntimeError: dtypes differ or are not float16, float32 or float64.
 
     Example:
         >>> torch.complex(torch.tensor(1.), torch.tensor(2.))
         tensor(1.+2.j)
     """
-    if real.dtype not in ("f32", "f64") or imag.dtype != real.dtype:
+    if real.dtype not in ("f16", "f32", "f64") or imag.dtype != real.dtype:
         raise RuntimeError(
-            f"[complex] Expected both inputs to be Float or Double tensors of one type but got "
-            f"{real.dtype} and {imag.dtype}\nhint: convert them first"
+            f"[complex] Expected both inputs to be Half, Float or Double tensors of one type but "
+            f"got {real.dtype} and {imag.dtype}\nhint: convert them first"
         )
-    return prims.complex(*prims.broadcast_all(real, imag))
+    half = real.dtype == "f16"
+    parts = [prims.cast(x, "f32") if half else x for x in (real, imag)]
+    value = prims.complex(*prims.broadcast_all(*parts))
+    return prims.cast(value, "c32") if half else value

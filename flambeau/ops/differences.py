@@ -15,6 +15,7 @@ from flambeau.core.definition import op
 from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
+from flambeau.ops.broadcasting import rounded
 from flambeau.ops.common import normalise_dims
 from flambeau.ops.creation import filled
 
@@ -33,13 +34,13 @@ def _at(x: Node, axis: int, place: int) -> Node:
     return prims.slice(x, axis, place if place >= 0 else x.shape[axis] + place, 1)
 
 
-def _edge(x: Node, axis: int, steps: Sequence[Node], order: int, last: bool) -> Node:
+def _edge(x: Node, axis: int, steps: Sequence[Node], order: int, last: bool, dtype: str) -> Node:
     """The one-sided difference at an end; `steps` are the distances of the nearest elements."""
     sign = -1 if last else 1
     near, middle, *rest = (_at(x, axis, (-1 - k) if last else k) for k in range(order + 1))
     first = steps[0]
     if not rest:
-        return (middle - near) / first * sign
+        return rounded(middle - near, dtype) / first * sign
     second, far = steps[1], rest[0]
     whole = first + second
     slope = (
@@ -50,7 +51,7 @@ def _edge(x: Node, axis: int, steps: Sequence[Node], order: int, last: bool) -> 
     return slope * sign
 
 
-def _derivative(x: Node, axis: int, order: int, steps: Node) -> Node:
+def _derivative(x: Node, axis: int, order: int, steps: Node, dtype: str) -> Node:
     """The derivative along an axis of elements that are `steps` (one fewer, a vector) apart."""
     steps = prims.reshape(steps, (*[1] * axis, steps.shape[0], *[1] * (x.ndim - axis - 1)))
     before, after = _part(steps, axis, 0, 1), _part(steps, axis, 1, 1)
@@ -64,7 +65,7 @@ def _derivative(x: Node, axis: int, order: int, steps: Node) -> Node:
     ends = []
     for last in (False, True):
         near = [_at(steps, axis, (-1 - k) if last else k) for k in range(order)]
-        ends.append(_edge(x, axis, near, order, last))
+        ends.append(_edge(x, axis, near, order, last, dtype))
     return prims.cat([ends[0], inner, ends[1]], axis)
 
 
@@ -87,8 +88,8 @@ def _gradient(self: Node, dim: int, order: int, spacing: Any) -> Node:
     """The derivative along one dimension of evenly spaced samples."""
     x = _values(self)
     step = filled(spacing, (1,) * x.ndim, x.dtype)
-    inner = (_part(x, dim, 2, 2) - _part(x, dim, 0, 2)) / (step + step)
-    ends = [_edge(x, dim, (step, step), order, last) for last in (False, True)]
+    inner = rounded(_part(x, dim, 2, 2) - _part(x, dim, 0, 2), self.dtype) / (step + step)
+    ends = [_edge(x, dim, (step, step), order, last, self.dtype) for last in (False, True)]
     return prims.cast(prims.cat([ends[0], inner, ends[1]], dim), _result_dtype(self))
 
 
@@ -102,7 +103,7 @@ def _gradient_at(self: Node, dim: int, order: int, places: Node) -> Node:
     x = _values(self)
     places = prims.cast(places, x.dtype)
     steps = _part(places, 0, 1, 1) - _part(places, 0, 0, 1)
-    return prims.cast(_derivative(x, dim, order, steps), _result_dtype(self))
+    return prims.cast(_derivative(x, dim, order, steps, self.dtype), _result_dtype(self))
 
 
 def _samples() -> Iterator[Sample]:

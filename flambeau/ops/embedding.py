@@ -14,8 +14,9 @@ from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, T, sample
+from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ops.common import shown
+from flambeau.ops.common import number_shown, shown
 from flambeau.ops.index import where
 from flambeau.ops.random import drawn_like
 from flambeau.ops.sorting import bincount
@@ -73,6 +74,7 @@ def embedding(
     Raises:
         IndexError: an index is outside [0, V), found when the call runs.
         RuntimeError: the indices are no integers.
+        AssertionError: `padding_idx` is outside of [-V, V).
 
     Example:
         >>> table = torch.ones(100, 2, requires_grad=True)
@@ -84,7 +86,13 @@ def embedding(
     value = prims.take(weight, rows, 0)
     if padding_idx is None:
         return value
-    padding = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
+    rows_, low = weight.shape[0], -padding_idx if padding_idx < 0 else padding_idx + 1
+    if less(rows_, low):
+        raise AssertionError(
+            f"[embedding] Padding_idx must be within num_embeddings, {number_shown(rows_)}, but "
+            f"got {padding_idx}\nhint: the number of a row"
+        )
+    padding = padding_idx if padding_idx >= 0 else padding_idx + rows_
     keep = prims.ne(rows, prims.constant(padding, rows))
     mask = prims.broadcast(keep, value.shape, range(rows.ndim))
     return prims.with_derivative(value, value, prims.stop_gradient(mask), rule="gate")

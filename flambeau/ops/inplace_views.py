@@ -71,10 +71,17 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
             "[resize_] cannot resize variables that require grad\nhint: detach() it first"
         )
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if any(not -(2**63) <= n < 2**63 for n in sizes):
+        raise TypeError("[resize_] a size does not fit in 64 bits\nhint: sizes count elements")
     strides = _row_major(sizes)
     storage = self.untyped_storage()
     count = math.prod(sizes)
     needed = (self.storage_offset() + count) * self.element_size()
+    if needed >= 2**63:
+        raise RuntimeError(
+            f"[resize_] numel: integer multiplication overflow of sizes {list(sizes)}\n"
+            "hint: memory counts its bytes in 63 bits"
+        )
     if needed > storage.nbytes():
         storage.resize_(needed)
     return tensors.set_geometry(self, storage, sizes, strides, self.storage_offset())

@@ -18,7 +18,8 @@ from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.activation import log_softmax_value
-from flambeau.ops.common import shown
+from flambeau.ops.broadcasting import rounded
+from flambeau.ops.common import given_dtype, shown
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
@@ -585,7 +586,9 @@ def soft_margin_loss(
         >>> F.soft_margin_loss(torch.zeros(2), torch.tensor([1.0, -1.0]))
         tensor(0.6931)
     """
-    value = prims.log1p(prims.exp(-target * input))
+    half = given_dtype(input)
+    power = rounded(prims.exp(rounded(-target * input, half)), half)
+    value = rounded(prims.log1p(power), half)
     return reduced(value, reduction_of("soft_margin_loss", size_average, reduce, reduction))
 
 

@@ -58,7 +58,7 @@ _NEUTRAL: dict[str, Callable[[Any], Any]] = {
     "softmax": lambda x: -math.inf,
     "log_softmax": lambda x: -math.inf,
     "softmin": lambda x: math.inf,
-    "logsumexp": lambda x: -math.inf,
+    "logsumexp": lambda x: _least(x, -1),
 }
 
 
@@ -228,7 +228,7 @@ def _logsumexp(
     mask: Any = None,
 ) -> Any:
     x = _filled("logsumexp", input, mask, dtype)
-    return _call("logsumexp", x, _dims(x, dim), keepdim)
+    return _call("logsumexp", x, _dims(x, dim), keepdim).to(x.dtype)
 
 
 def _norm(

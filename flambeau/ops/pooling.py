@@ -22,8 +22,8 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
-from flambeau.ops.broadcasting import averaged, is_float
-from flambeau.ops.common import shown, static_size, window_counts
+from flambeau.ops.broadcasting import averaged, is_float, unsupported
+from flambeau.ops.common import normalise_dim, shown, static_size, window_counts
 from flambeau.ops.convolution import numbers, windows_of
 
 _F = "nn.functional"
@@ -107,6 +107,8 @@ class Windows:
 
 
 def _check_input(name: str, x: Node, count: int) -> None:
+    if x.ndim < 3 and name in ("avg_pool2d", "lp_pool2d"):
+        normalise_dim(-3, x.ndim, name)  # raises IndexError, as PyTorch does here
     if any(layout.same(n, 0) for n in x.shape[-count - 1 :]) or x.ndim - count not in (1, 2):
         raise RuntimeError(
             f"[{name}] Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 "
@@ -247,6 +249,8 @@ def _max_pool(
 ) -> tuple[Node, Node]:  # fmt: skip
     _check_input(name, x, count)
     chosen = Windows(name, x, count, kernel, stride, padding, dilation, ceil_mode)
+    if x.dtype == "bool":
+        raise unsupported(name, x, "convert to uint8 first")
     spread = chosen.of(x, _least(x.dtype))
 
     bases = [
@@ -283,9 +287,8 @@ def max_pool(
     ceil_mode: bool,
 ) -> Node:
     """Maximum of each window over the last `count` dimensions."""
-    name = f"max_pool{count}d"
     numbers_ = (kernel_size, stride, padding, dilation)
-    return _max_pool(name, input, count, *numbers_, ceil_mode)[0]
+    return _max_pool(f"max_pool{count}d", input, count, *numbers_, ceil_mode)[0]
 
 
 @op(
@@ -305,8 +308,8 @@ def max_pool_with_indices(
     ceil_mode: bool,
 ) -> tuple[Node, Node]:
     """Maximum of each window and its flat position in the spatial dimensions."""
-    name = f"max_pool{count}d"
-    return _max_pool(name, input, count, kernel_size, stride, padding, dilation, ceil_mode)
+    numbers_ = (kernel_size, stride, padding, dilation)
+    return _max_pool(f"max_pool{count}d", input, count, *numbers_, ceil_mode)
 
 
 def _max_samples(count: int) -> Any:
@@ -573,12 +576,15 @@ def _define_lp(count: int) -> None:
         stride: Any,
         ceil_mode: bool,
     ) -> Node:
+        if count > 1 and len(kernel_size) not in (1, count):
+            raise ValueError(f"[{name}] expected {count} values\nhint: one kernel size each")
         kernel = numbers(name, "kernel_size", kernel_size, count)
-        power = input * input if norm_type == 2 else prims.pow(input, _like(norm_type, input))
+        exponent = prims.full_like(norm_type, input)
+        power = input * input if norm_type == 2 else prims.pow(input, exponent)
         mean = average(name, power, count, kernel, stride, 0, ceil_mode, True, None)
         positive = prims.maximum(prims.abs(mean), prims.full_like(0, mean))
         total = prims.sign(mean) * positive * float(math.prod(kernel))
-        return prims.pow(total, _like(1.0 / norm_type, total))
+        return prims.pow(total, prims.full_like(1.0 / norm_type, total))
 
     example, halved = _example(count)
     body.__doc__ = f"""(sum of x^p)^(1/p) over each window of {count} dimension(s).
@@ -605,10 +611,6 @@ def _define_lp(count: int) -> None:
     )(body)
 
 
-def _like(value: float, x: Node) -> Node:
-    return prims.full_like(value, x)
-
-
 for _count in (1, 2, 3):
     _define_lp(_count)
 
@@ -622,9 +624,7 @@ def _adaptive_sizes(name: str, x: Node, count: int, output_size: Any) -> list[tu
     given = (output_size,) if output_size is None or isinstance(output_size, int) else output_size
     values = tuple(given) * count if len(given) == 1 else tuple(given)
     if len(values) != count:
-        raise RuntimeError(
-            f"[{name}] output_size must be {count}, got {len(values)}\nhint: one per dimension"
-        )
+        raise RuntimeError(f"[{name}] output_size must be {count}\nhint: one per dimension")
     sizes = [static_size(s) for s in x.shape[-count:]]
     if 0 in sizes:
         raise RuntimeError(

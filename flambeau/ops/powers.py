@@ -39,6 +39,8 @@ def _power_errors() -> Iterator[ErrorSample]:
 
 def power(base: Node, exponent: Value) -> Node:
     """base to the exponent, both in the dtype of the result; small numbers become products."""
+    if base.dtype == "bool" and isinstance(exponent, bool):
+        return base if exponent else prims.full_like(True, base)
     if base.dtype == "bool":
         raise unsupported("pow", base, "convert to int first")
     if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
@@ -80,7 +82,7 @@ def pow(self: Node, exponent: Value) -> Node:
 
     Raises:
         RuntimeError: integers to a negative integer number.
-        NotImplementedError: `bool` operands only.
+        NotImplementedError: `bool` operands only, the exponent a tensor.
 
     Example:
         >>> torch.pow(torch.tensor([1.0, 2.0, 3.0]), 2)

@@ -236,9 +236,9 @@ def unravel_index(indices: Any, shape: Any) -> Any:
         (tensor([1]), tensor([1]))
     """
     sizes = [shape] if isinstance(shape, int) else [int(n) for n in shape]
-    result: list[Any] = []
-    rest = indices
+    place, steps = 1, []
     for n in reversed(sizes):
-        result.append(rest % n)
-        rest = rest // n
-    return tuple(reversed(result))
+        steps.append(place)
+        place *= n
+    apart = indices.new_tensor([steps[::-1], sizes])  # one result of all, shown in parts
+    return (indices.unsqueeze(-1) // apart[0] % apart[1]).unbind(-1)

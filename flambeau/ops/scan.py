@@ -12,7 +12,7 @@ from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import apply, unsupported
+from flambeau.ops.broadcasting import apply, rounded, unsupported
 from flambeau.ops.common import dtype_or, normalise_dim
 from flambeau.ops.complex_products import running_product
 from flambeau.ops.extremes import ordered
@@ -223,7 +223,7 @@ def diff(self: Node, n: int, dim: int, prepend: Node | None, append: Node | None
             break
         after = prims.slice(wide, axis, 1, extent - 1)
         before = prims.slice(wide, axis, 0, extent - 1)
-        wide = prims.ne(after, before) if x.dtype == "bool" else after - before
+        wide = prims.ne(after, before) if x.dtype == "bool" else rounded(after - before, x.dtype)
     return prims.cast(wide, self.dtype)
 
 

@@ -18,8 +18,8 @@ from flambeau.ir.dtypes import ITEM_SIZE, UNSIGNED
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.ops.broadcasting import is_complex, unsupported
-from flambeau.ops.common import normalise_dim, number_shown, refuse_meta
+from flambeau.ops.broadcasting import is_complex, rounded, unsupported
+from flambeau.ops.common import given_dtype, normalise_dim, number_shown, refuse_meta
 
 _DISTINCT = [[3.0, 1.0, 2.5, -1.0], [0.5, 4.0, -2.0, 7.0], [9.0, 8.0, 1.5, 0.25]]
 
@@ -318,9 +318,11 @@ def histc(self: Node, bins: int, min: float, max: float) -> Node:
         )
     x = prims.reshape(self, (layout.numel(self.shape),))
     low, high = _bounds(x, float(min), float(max))
-    wide = [prims.broadcast_to(v, x.shape) for v in (low, high)]
+    half = given_dtype(self)
+    wide = [rounded(prims.broadcast_to(v, x.shape), half) for v in (low, high)]
     inside = (x >= wide[0]) & (x <= wide[1])
-    place = (x - wide[0]) * float(bins) / (wide[1] - wide[0])
+    place = rounded(rounded(x - wide[0], half) * float(bins), half)
+    place = rounded(place / rounded(wide[1] - wide[0], half), half)
     place = prims.where(inside, place, prims.full_like(0, x))
     index = prims.minimum(prims.cast(place, "i64"), prims.full(bins - 1, x.shape, "i64"))
     base = prims.full(0, (bins,), x.dtype)
