@@ -23,7 +23,7 @@ _NAMES = {
         native_dropout-c64 normal-c64 view_as_complex-f16
     """,
     INTEGERS: """
-        mm-bool bmm-bool mv-bool lu_unpack-bool masked.logsumexp-bool
+        mm-bool bmm-bool mv-bool lu_unpack-bool
         masked.median-bool masked_fill-i64 nn.functional.lp_pool1d-i64
         nn.functional.lp_pool1d-bool nn.functional.lp_pool2d-i64 nn.functional.lp_pool2d-bool
         nn.functional.lp_pool3d-i64 nn.functional.lp_pool3d-bool nn.functional.fold-bool
