@@ -300,7 +300,7 @@ def to_padded_tensor(
     Shape: `(B, n, *)` -> `(B, largest n, *)`.
 
     Raises:
-        TypeError: `input` is not nested.
+        NotImplementedError: `input` is not nested.
         RuntimeError: `output_size` is too small.
 
     Example:
@@ -310,8 +310,9 @@ def to_padded_tensor(
                 [3., 0.]])
     """
     if not isinstance(input, NestedTensor):
-        raise TypeError(
-            "[to_padded_tensor] a dense tensor needs no padding\nhint: it takes nested tensors"
+        raise NotImplementedError(
+            f"[to_padded_tensor] not implemented for dense tensors, dtype {input.dtype}\n"
+            "hint: they need no padding; torch.nested.nested_tensor makes nested ones"
         )
     if isinstance(input, JaggedTensor):
         result = padded.to_dense(input, padding)

@@ -46,8 +46,10 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:  # noqa: A002 - PyTorch'
     if a == b:
         return input._like(input._kept)
     if 0 in (a, b):
-        refuse("transpose", "Transpose is not supported on the batch dimension for jagged NT",
-               "transpose the samples of x.unbind()")  # fmt: skip
+        raise ValueError(
+            "[transpose] Transpose is not supported on the batch dimension for jagged NT\n"
+            "hint: transpose the samples of x.unbind()"
+        )
     r = {a: b, b: a}.get(input._ragged_idx, input._ragged_idx)
     return jagged(input._kept.transpose(a - 1, b - 1), input._ragged, r)
 
