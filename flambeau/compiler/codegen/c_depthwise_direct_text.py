@@ -201,34 +201,48 @@ static void @fb@_whole(char *const *p, const long long *n, long long begin, long
 
 # Gradients of the weight.
 SUMS = """\
-/* Adds the sums of some rows of a plane to the totals, @lanes@ lanes each. */
-static inline FB_ALWAYS void @fb@_sums@lanes@(const @fb@_image *s, const @T@ *gradient,
-                                              long long row, unsigned long long top,
-                                              long long rows, const @T@ *image, long long stride,
-                                              @K@x1 *totals) {
-  const long long pitch = s->step[1];
+/* Adds the sums of a channel's planes, some rows at a time, to the totals: of @lanes@ lanes. */
+static inline FB_ALWAYS void @fb@_sums@lanes@(const long long *n, const @fb@_image *s,
+                                              const @T@ *gradient, const @T@ *image,
+                                              long long stride, @K@x1 *totals) {
+  const long long pitch = s->step[1], bands = (s->places[1] + $rows - 1) / $rows;
   const unsigned long long extent = s->extent[1];
-@declare@
-  for (long long j = 0; j < s->places[2]; j += @lanes@) {
+  long long masked = -1, band = 0;
 @masks@
-    if (stride == 2) {
+  for (long long left = $batch * bands; left > 0; --left) {
+    const long long rows = @fb@_min($rows, s->places[1] - band * $rows);
+    const unsigned long long top = band * $rows * stride + s->offset[1];
+    const @T@ *from = gradient + band * $rows * $ys1;
+@declare@
+    for (long long j = 0; j < s->places[2]; j += @lanes@) {
+      if (j != masked) {
+        masked = j;
+@mask@
+      }
+      if (stride == 2) {
 @first@
-      for (long long i = 0; i < rows; ++i) {
+        for (long long i = 0; i < rows; ++i) {
 @gradient2@
 @rows2@
+        }
+        continue;
       }
-      continue;
-    }
 @before@
-    for (long long i = 0; i < rows + 2; ++i) {
+      for (long long i = 0; i < rows + 2; ++i) {
 @gradient1@
-      if (top + i < extent) {
+        if (top + i < extent) {
 @rows1@
-      }
+        }
 @after@
+      }
+    }
+@save@
+    if (++band == bands) {
+      band = 0;
+      gradient += $ys_batch;
+      image += $xs_batch;
     }
   }
-@save@
 }
 """
 
@@ -271,27 +285,36 @@ def sums(kind: str, vector: int, lanes: int) -> dict[str, str]:
         return [f"r{h} = @fb@_read{vector}({line}{h}, 1, inside{h}, stride);" for h in parts]
 
     def gradient(h: int) -> str:
-        return f"g{h} = @fb@_part{vector}(gradient + i * row + j + {h * vector}, used{h});"
+        return f"g{h} = @fb@_part{vector}(from + i * $ys1 + j + {h * vector}, used{h});"
 
     under = [f"if (top + 2 * i + {k} < extent) {{" for k in range(3)]
     return {
-        "declare": f"  {v} {', '.join(f'{s} = {{0}}' for s in names.values())};",
-        "masks": _indented(4, [line for h in parts for line in _masks(h, vector)]),
-        "before": _indented(4, [f"{v} g{h} = {{0}}, p{h} = {{0}}, q{h} = {{0}};" for h in parts]),
-        "gradient1": _indented(6, ["if (i < rows) {", *map(gradient, parts), "}"]),
-        "rows1": _indented(8, [
+        "declare": f"    {v} {', '.join(f'{s} = {{0}}' for s in names.values())};",
+        "masks": _indented(2, [
+            f"long long first{h} = 0; unsigned long long used{h} = 0, inside{h}[3] = {{0}};"
+            for h in parts
+        ]),
+        "mask": _indented(8, [line for h in parts for line in _masks(h, vector)]),
+        "before": _indented(6, [
+            f"{v} g{h} = {{0}}, p{h} = {{0}}, q{h} = {{0}}; @fb@_taps{vector} r{h};" for h in parts
+        ]),
+        "gradient1": _indented(8, ["if (i < rows) {", *map(gradient, parts), "}"]),
+        "rows1": _indented(10, [
             *read("top + i"), "if (i < rows) {", *row(0, "g"), "}",
             "if (i > 0 && i <= rows) {", *row(1, "p"), "}", "if (i > 1) {", *row(2, "q"), "}",
         ]),
-        "after": _indented(6, [f"q{h} = p{h}; p{h} = g{h};" for h in parts]),
-        "first": _indented(6, ["if (top < extent) {", *read("top"), "}"]),
-        "gradient2": _indented(8, [f"const {v} {gradient(h)}" for h in parts]),
-        "rows2": _indented(8, [
+        "after": _indented(8, [f"q{h} = p{h}; p{h} = g{h};" for h in parts]),
+        "first": _indented(8, [
+            *(f"@fb@_taps{vector} r{h} = {{{{0}}, {{0}}, {{0}}}};" for h in parts),
+            "if (top < extent) {", *read("top"), "}",
+        ]),
+        "gradient2": _indented(10, [f"const {v} {gradient(h)}" for h in parts]),
+        "rows2": _indented(10, [
             under[0], *row(0, "g"), "}",
             under[1], *read("top + 2 * i + 1"), *row(1, "g"), "}",
             under[2], *read("top + 2 * i + 2"), *row(2, "g"), "}",
         ]),
-        "save": _indented(2, _added(v, vector, lanes)),
+        "save": _indented(4, _added(v, vector, lanes)),
     }  # fmt: skip
 
 
@@ -301,25 +324,21 @@ def _indented(spaces: int, lines: list[str]) -> str:
 
 def _masks(h: int, vector: int) -> list[str]:
     """What part `h` of a vector of windows reads."""
+    windows = f"@fb@_min(s->places[2] - j - {h * vector}, {vector})"
     return [
-        f"const long long left{h} = @fb@_min(s->places[2] - j - {h * vector}, {vector});",
-        f"const long long first{h} = (j + {h * vector}) * stride + s->offset[2];",
-        f"const unsigned long long used{h} = @fb@_columns(left{h}, 0);",
-        f"unsigned long long inside{h}[3];",
-        f"@fb@_masks(s->extent[2], first{h}, stride, left{h}, inside{h});",
-        f"@fb@_taps{vector} r{h};",
+        f"first{h} = (j + {h * vector}) * stride + s->offset[2];",
+        f"used{h} = @fb@_columns({windows}, 0);",
+        f"@fb@_masks(s->extent[2], first{h}, stride, {windows}, inside{h});",
     ]
 
 
 def _added(v: str, vector: int, lanes: int) -> list[str]:
     """Statements that add the lanes of all sums pairwise, those far apart first: lanes of two sums
-    share a register after every step. Lanes from 8 on, of rows that end before, hold zeros."""
+    share a register after every step. What rows of at most 8 elements would have in lanes from 8 on
+    is left out: they are zeros, and totals that begin at zero never differ in a zero's sign."""
     lines, rest, live = [], [f"s{e}_0" for e in range(9)], vector
-    for e in range(9):
-        if lanes == 8:
-            lines.append(f"s{e}_0 = s{e}_0 + ({v}){{0}};")
-        elif lanes > vector:
-            lines.append(f"s{e}_0 = s{e}_0 + s{e}_1;")
+    if lanes == 2 * vector:
+        lines = [f"s{e}_0 = s{e}_0 + s{e}_1;" for e in range(9)]
     while live > 1:
         half, paired = live // 2, []
         orders = [

@@ -272,28 +272,27 @@ void @fb@(@arguments@) {
   @fb@_shape(&s, $rows, &b);
   @fb@_offsets(&s, &b, offsets);
   for (long long t = taps; t < taps + @block@; ++t) offsets[t] = offsets[taps - 1];
+  const long long direct = $ys2 == 1 && @fb@_is_direct(&s, taps);
   for (long long channel = begin; channel < end; ++channel) {
     for (long long t = 0; t < taps || t < 16; ++t) totals[t] = 0;
-    for (long long batch = 0; batch < $batch; ++batch)
+    const @T@ *of_image = (const @T@ *)p[1] + channel / $outer * $xs_channel;
+    const @T@ *of_gradient = (const @T@ *)p[0] + channel * $ys_channel;
+#ifdef @wide@
+#define FB_SUMS(lanes, stride) \\
+  @fb@_sums##lanes(n, &s, of_gradient, of_image, stride, totals)
+    if (!direct) {}
+    else if (s.places[2] <= 8) {
+      if (s.stride[1] == 1) FB_SUMS(8, 1); else FB_SUMS(8, 2);
+    } else if (s.stride[1] == 1) FB_SUMS(@lanes@, 1);
+    else FB_SUMS(@lanes@, 2);
+#undef FB_SUMS
+#endif
+    for (long long batch = 0; batch < $batch && !direct; ++batch)
       for (long long z = 0; z < s.places[0]; ++z)
         for (long long row = 0; row < s.places[1]; row += $rows) {
           const long long rows = @fb@_min($rows, s.places[1] - row);
-          const @T@ *from = (const @T@ *)p[1] + batch * $xs_batch + channel / $outer * $xs_channel;
-          const @T@ *gradient = (const @T@ *)p[0] + batch * $ys_batch + channel * $ys_channel +
-                                z * $ys0 + row * $ys1;
-#ifdef @wide@
-          if ($ys2 == 1 && @fb@_is_direct(&s, taps)) {
-            const long long top = row * s.stride[1] + s.offset[1];
-#define FB_SUMS(lanes, stride) \\
-  @fb@_sums##lanes(&s, gradient, $ys1, top, rows, from, stride, totals)
-            if (s.places[2] <= 8) {
-              if (s.stride[1] == 1) FB_SUMS(8, 1); else FB_SUMS(8, 2);
-            } else if (s.stride[1] == 1) FB_SUMS(@lanes@, 1);
-            else FB_SUMS(@lanes@, 2);
-#undef FB_SUMS
-            continue;
-          }
-#endif
+          const @T@ *from = of_image + batch * $xs_batch;
+          const @T@ *gradient = of_gradient + batch * $ys_batch + z * $ys0 + row * $ys1;
           @fb@_fill(&s, &b, from, z, row, b.height - ($rows - rows) * s.stride[1],
                     (@K@x1 *)scratch);
           for (long long t = 0; t < taps; t += @block@) {
@@ -303,9 +302,11 @@ void @fb@(@arguments@) {
           }
         }
     @T@ *out = (@T@ *)p[2] + channel * $ws_outer;
-    for (long long t = 0; t < taps; ++t)
-      out[t / ($kernel1 * $kernel2) * $ws0 + t / $kernel2 % $kernel1 * $ws1 +
-          t % $kernel2 * $ws2] = totals[t];
+    const @K@x1 *total = totals;
+    for (long long t0 = 0; t0 < $kernel0; ++t0)
+      for (long long t1 = 0; t1 < $kernel1; ++t1)
+        for (long long t2 = 0; t2 < $kernel2; ++t2)
+          out[t0 * $ws0 + t1 * $ws1 + t2 * $ws2] = *total++;
   }
 }
 """
