@@ -5,8 +5,11 @@ elements lie together, is turned. Four rows at a time fill a register by parts o
 where they lie; then only elements inside of parts change places. Elements of 16 bits move in pairs
 and are widened last, so half types cost as many moves per byte as float32.
 
-Memory is fetched twice: two blocks ahead into the second cache, a row now and then between the
-sums, for a burst would wait; and the whole block, row by row, into the first cache before its use.
+Keys are read in steps of few kilobytes. A step is read into the first cache in memory's order by
+plain loads, for only these make the processor look far ahead; then it is turned, and meanwhile the
+first half of the next step is fetched, so that memory never rests. (All of it would be too much:
+fetches that nobody waits for do not make the processor look ahead.) Several rows of queries compute
+for longer than memory needs: what comes far later is fetched into the second cache.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ from flambeau.compiler.codegen.c_types import HALVES
 TOGETHER = 4  # rows of queries that share what was read and turned
 
 _KEYS = """\
-/* Scores of UNIT rows of queries: the keys of a block lie in the first cache. A row of what comes
+/* Scores of UNIT rows of queries: the keys of a step lie in the first cache. A row of what comes
    next is fetched whenever its turn has come. */
-static __attribute__((noinline)) void fb_kernel_keys_UNIT(const char *from, long long bytes,
+static INLINED void fb_kernel_keys_UNIT(const char *from, long long bytes,
     long long row, const char *next, long long next_step, const <T> *q, <T> *s) {
   const long long parts = row / <PART>;
   long long due = 0;
@@ -27,32 +30,39 @@ static __attribute__((noinline)) void fb_kernel_keys_UNIT(const char *from, long
     const long long last = parts - d < <CHUNK> / <WIDE> ? parts : d + <CHUNK> / <WIDE>;
 SUMS    for (long long e = d; e < last; ++e) {
       if (next)
-        for (due += <C>; due >= parts; due -= parts, next += next_step)
-          for (long long b = 0; b < row; b += 64) __builtin_prefetch(next + b, 0, 2);
+        for (due += <DUE>; due >= parts; due -= parts, next += next_step)
+          for (long long b = 0; b < row; b += 64) __builtin_prefetch(next + bHINT);
       const char *a = from + e * <PART>;
       const <T> *part = q + e * <WIDE> * UNIT;
-      fb_kernel_part_UNIT(a, a + <N> * bytes, bytes, part, NAMES);
+      fb_kernel_part_UNIT(STARTS, bytes, part, NAMES);
     }
 ADDED  }
 }
 """
 
 _BLOCK = """\
-/* Scores of all rows of queries against a block of keys; `next` is what memory is read later. */
+/* Scores of all rows of queries against a block of keys; `next` is what memory is read later: for
+   one row the next block, for several any other. */
 static void fb_kernel_block_of_keys(const <M> *from, long long step, long long size,
-    const char *next, long long next_step, long long rows, const <T> *q, <T> *s) {
-  const long long bytes = step * (long long)sizeof(<M>), row = size * (long long)sizeof(<M>);
-  const char *keys = (const char *)from;
-  for (long long i = 0; i < <C>; ++i)
-    for (long long b = 0; b < row; b += 64)
-      __asm__ volatile("" : : "r"(*(const volatile char *)(keys + i * bytes + b)));
-  if (rows == 1) {
-    fb_kernel_keys_1(keys, bytes, row, next, next_step, q, s);
-    return;
+    const <M> *next, long long next_step, long long rows, const <T> *q, <T> *s) {
+  const long long row = size * (long long)sizeof(<M>);
+  for (long long i = 0; i < <C>; i += <STEP>, from += <STEP> * step, s += <STEP>) {
+    const int end = i + <STEP> == <C>;
+    const char *keys = (const char *)from;
+    const long long bytes = step * (long long)sizeof(<M>);
+    const char *then = (const char *)(rows > 1 ? next + i * next_step
+        : end ? next : from + <STEP> * step);
+    const long long then_bytes = rows > 1 || end ? next_step * (long long)sizeof(<M>) : bytes;
+    for (long long k = 0; k < <STEP>; ++k)
+      for (long long b = 0; b < row; b += 64)
+        __asm__ volatile("" : : "r"(*(const volatile char *)(keys + k * bytes + b)));
+    if (rows == 1)
+      fb_kernel_keys_1(keys, bytes, row, then, then_bytes, q, s);
+    else
+      for (long long r = 0; r < rows; r += <TOGETHER>)
+        fb_kernel_keys_<TOGETHER>(keys, bytes, row, r ? 0 : then, then_bytes, q + r * size,
+            s + r * <SEGMENT>);
   }
-  for (long long r = 0; r < rows; r += <TOGETHER>)
-    fb_kernel_keys_<TOGETHER>(keys, bytes, row, r ? 0 : next, next_step, q + r * size,
-        s + r * <SEGMENT>);
 }
 """
 
@@ -66,26 +76,39 @@ def block_of_keys(made: Attention) -> str:
     """`fb_kernel_block_of_keys`: for elements of at most 32 bits, rows of whole parts."""
     n, nbytes = made.micro.lanes, part_bytes(made.micro.lanes)
     wide = nbytes // (2 if made.stored in HALVES else 4)
+    groups = 2 if made.stored in HALVES else 1  # of keys: enough chains of FMAs, and few bytes
     texts = [_types(n)]
     for unit in (1, TOGETHER):
-        texts += [_add_part(made, wide, unit), _keys(unit)]
+        texts += [_add_part(made, wide, unit, groups), _keys(unit, groups, n)]
     text = "".join([*texts, _BLOCK.replace("<TOGETHER>", str(TOGETHER))])
+    text = text.replace("<STEP>", str(groups * n))
     return made.fill(text.replace("<WIDE>", str(wide)).replace("<PART>", str(nbytes)))
 
 
-def _names(unit: int) -> list[str]:
-    """Sums of two groups of keys, of each row."""
-    return [f"t{r}_{group}" for r in range(unit) for group in (0, 1)]
+def _names(unit: int, groups: int) -> list[str]:
+    """Sums of groups of keys, of each row."""
+    return [f"t{r}_{group}" for r in range(unit) for group in range(groups)]
 
 
-def _keys(unit: int) -> str:
-    names, places = _names(unit), [f"s + {r} * <SEGMENT>" for r in range(unit)]
-    places = [f"*(<V> *)({place}{more})" for place in places for more in ("", " + <N>")]
+def _keys(unit: int, groups: int, lanes: int) -> str:
+    names = _names(unit, groups)
+    starts = ", ".join(f"a + {group} * <N> * bytes" for group in range(groups))
+    places = [
+        f"*(<V> *)(s + {r} * <SEGMENT> + {group} * <N>)"
+        for r in range(unit)
+        for group in range(groups)
+    ]
     added = [f"    if (d) {name} = {place} + {name};\n" for place, name in zip(places, names)]
     added += [f"    {place} = {name};\n" for place, name in zip(places, names)]
     zeros = ", ".join(f"{name} = {{0}}" for name in names)
     text = _KEYS.replace("SUMS", f"    <V> {zeros};\n").replace("ADDED", "".join(added))
+    alone = unit == 1
+    text = text.replace("<DUE>", str(groups * lanes // (2 if alone else 1)))
+    text = text.replace("HINT", "" if alone else ", 0, 2")
+    text = text.replace("STARTS", starts)
     text = text.replace("NAMES", ", ".join(f"&{name}" for name in names))
+    inlined = "inline FB_ALWAYS" if alone else "__attribute__((noinline))"
+    text = text.replace("INLINED", inlined)
     return text.replace("UNIT", str(unit))
 
 
@@ -160,22 +183,23 @@ def _moves(lanes: int, row: str, name: str) -> tuple[list[str], list[str]]:
     return lines, [held[place] for place in places]
 
 
-def _add_part(made: Attention, wide: int, unit: int) -> str:
-    """Parts of two groups of keys added to the scores of `unit` rows; queries are [element][row].
+def _add_part(made: Attention, wide: int, unit: int, groups: int) -> str:
+    """Parts of groups of keys added to the scores of `unit` rows; queries are [element][row].
     Chains take turns, for each waits."""
-    n, names = made.micro.lanes, _names(unit)
+    n, names = made.micro.lanes, _names(unit, groups)
+    rows = ", ".join(f"const char *row{group}" for group in range(groups))
     lines = [
-        f"static inline FB_ALWAYS void fb_kernel_part_{unit}(const char *row, const char *other, "
+        f"static inline FB_ALWAYS void fb_kernel_part_{unit}({rows}, "
         f"long long step, const <T> *q, {', '.join(f'<V> *{name}' for name in names)}) {{",
     ]
-    first, second = _moves(n, "row", "a"), _moves(n, "other", "b")
-    lines += [*first[0], *second[0]]
+    moves = [_moves(n, f"row{group}", "ab"[group]) for group in range(groups)]
+    lines += [line for part in moves for line in part[0]]
     for d in range(wide):
-        groups = (_element(made, first[1], d), _element(made, second[1], d))
-        lines += [f"  const <V> k{d}_{group} = {text};" for group, text in enumerate(groups)]
+        for group, (_, held) in enumerate(moves):
+            lines.append(f"  const <V> k{d}_{group} = {_element(made, held, d)};")
         for r in range(unit):
             lines.append(f"  const <V> q{d}_{r} = fb_splat_<V>(q[{d * unit + r}]);")
-            for group in (0, 1):
+            for group in range(groups):
                 name = f"*t{r}_{group}"
                 lines.append(f"  {name} = fb_fma_<V>(q{d}_{r}, k{d}_{group}, {name});")
     return "\n".join([*lines, "}", ""])

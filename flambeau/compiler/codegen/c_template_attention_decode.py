@@ -20,14 +20,12 @@ from flambeau.ir.kernel import Kernel
 
 # Blocks of keys that memory is fetched before their use: for one row, which waits for memory, and
 # for several, which compute for longer and then find nothing on its way.
-AHEAD, AHEAD_TOGETHER = 2, 4
+AHEAD, AHEAD_TOGETHER = 1, 4
 
 _STREAM = """\
     if (used == <C> && d_step == 1 && size % <WIDE> == 0) {
-      const char *ahead = (const char *)(next < 0 ? from + far * step
-          : after + next * after_step);
-      fb_kernel_block_of_keys(from, step, size, ahead, (next < 0 ? step : after_step)
-          * (long long)sizeof(<M>), rows, queries, s + j);
+      fb_kernel_block_of_keys(from, step, size, next < 0 ? from + far * step
+          : after + next * after_step, next < 0 ? step : after_step, rows, queries, s + j);
       continue;
     }
 """
