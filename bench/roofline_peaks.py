@@ -8,6 +8,7 @@ integers are measured where the processor has instructions for them, used by ker
 from __future__ import annotations
 
 import ctypes
+import os
 import tempfile
 import threading
 import time
@@ -180,7 +181,8 @@ def best_rate(calls: list[Kernel], work: float) -> float:
 
 
 def _together(calls: list[Kernel], repeats: int) -> float:
-    """Seconds from the first start to the last end."""
+    """Seconds from the first start to the last end. Each thread has a processor of its own: left to
+    the system, two that have just been started may share one, and would measure one's rate."""
     if len(calls) == 1:
         start = time.perf_counter()
         calls[0](repeats)
@@ -188,13 +190,18 @@ def _together(calls: list[Kernel], repeats: int) -> float:
     barrier = threading.Barrier(len(calls))
     times: list[tuple[float, float]] = []
 
-    def run(call: Kernel) -> None:
+    pinned = hasattr(os, "sched_setaffinity")
+    cores = sorted(os.sched_getaffinity(0)) if pinned else []
+
+    def run(number: int, call: Kernel) -> None:
+        if pinned:  # this thread alone, and it ends soon
+            os.sched_setaffinity(0, {cores[number % len(cores)]})
         barrier.wait()
         start = time.perf_counter()
         call(repeats)
         times.append((start, time.perf_counter()))
 
-    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    threads = [threading.Thread(target=run, args=each) for each in enumerate(calls)]
     for thread in threads:
         thread.start()
     for thread in threads:
