@@ -14,6 +14,7 @@ import flambeau as torch
 from flambeau import _core
 from flambeau.core.install import namespace
 from flambeau.nn.messages import problem
+from flambeau.ops.scaled_products import ScalingType, SwizzleType  # noqa: F401 - their home is here
 
 _operators = namespace("nn.functional")
 _functions = namespace("torch")

@@ -15,6 +15,7 @@ import numpy
 
 import flambeau
 from flambeau.core.samples import Sample, TensorSpec
+from flambeau.ir import dtypes
 from flambeau.ops.convert import DTypeSpec
 
 PUBLIC = {
@@ -22,7 +23,7 @@ PUBLIC = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
     "c32": "complex32", "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
-IR_NAMES = {public: name for name, public in PUBLIC.items()}
+IR_NAMES = {public: name for name, public in dtypes.PUBLIC.items()}
 FLOATS = ("f16", "bf16", "f32", "f64")
 INEXACT = (*FLOATS, "c64", "c128")
 
