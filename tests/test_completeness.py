@@ -29,7 +29,7 @@ TESTED_ELSEWHERE = {
     **dict.fromkeys("empty empty_like empty_permuted empty_strided new_empty "
                     "new_empty_strided".split(),
                     "nothing to compare: uninitialised"),
-    **dict.fromkeys(("_scaled_mm", "scaled_mm"), "tests/ops/test_scaled_products.py"),
+    **dict.fromkeys(("_scaled_mm", "nn.functional.scaled_mm"), "tests/ops/test_scaled_products.py"),
     **dict.fromkeys("to type cpu cuda".split(), "tests/ops/test_dtypes.py converts with them"),
     **dict.fromkeys("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ "
                     "resize_as_ set_".split(), "tests/autograd/test_inplace.py"),
