@@ -699,12 +699,15 @@ def poisson_nll_loss(
         >>> F.poisson_nll_loss(torch.zeros(2), torch.ones(2))
         tensor(1.)
     """
+    half = given_dtype(input)
     input, target = _fraction(input), _fraction(target)
-    value = (
-        prims.exp(input) - target * input if log_input else input - target * prims.log(input + eps)
-    )
+    rate = rounded(prims.exp(input), half) if log_input else input
+    power = input if log_input else rounded(prims.log(rounded(input + eps, half)), half)
+    value = rounded(rate - rounded(target * power, half), half)
     if full:
-        stirling = target * prims.log(target) - target + prims.log(target * (2 * math.pi)) * 0.5
+        turn = rounded(prims.log(rounded(target * (2 * math.pi), half)), half)
+        first = rounded(target * rounded(prims.log(target), half), half)
+        stirling = rounded(first - target, half) + rounded(turn * 0.5, half)
         value = value + prims.where(target > 1, stirling, prims.full_like(0, value))
     return reduced(value, reduction_of("poisson_nll_loss", size_average, reduce, reduction))
 

@@ -271,7 +271,7 @@ def _variance(
     off = _call("where", kept, x - mean, zero)
     total = (off * off.conj()).sum(dims, keepdim=keepdim)
     left = kept.sum(dims, keepdim=keepdim) - given
-    return total / left.clamp(min=0)
+    return (total / left.clamp(min=0)).to(x.dtype)
 
 
 def _define_spread(name: str, text: str, finish: Callable[[Any], Any]) -> None:

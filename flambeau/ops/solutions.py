@@ -618,7 +618,8 @@ def pseudo_inverse(a: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
     """V S^+ U^H: singular values below the tolerance count as 0."""
     check_matrices(a, "linalg.pinv", hermitian)
     if any(same(n, 0) for n in a.shape[-2:]):
-        return prims.full(0, (*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+        empty = prims.full(0, (*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+        return prims.with_derivative(empty, a, rule="flat")
     if hermitian:
         values, u = eigh(a)
         v, sizes = u, prims.abs(values)
@@ -744,7 +745,7 @@ def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple
     right = prims.reshape(b, (*b.shape, 1)) if vector else b
     a, right = _batched("linalg.lstsq", self, right)
     value = _least_squares(a, right)
-    s = la.svd(self)[1]
+    s = prims.stop_gradient(la.svd(self)[1])
     empty = prims.full(0, (0,), s.dtype)
     residuals = empty
     if chosen != "gelsy" and less(a.shape[-1], a.shape[-2]):

@@ -6,12 +6,14 @@ groups of equals, the second gathers the groups once their number is known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.dtypes import object_of
 from flambeau.core.promotion import compute_dtype, result_type
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.environment import less
@@ -126,7 +128,11 @@ def _row_groups(rows: Any) -> Any:
 def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
     axis = normalise_dim(dim, x.dim(), "unique")
     moved = x.movedim(axis, 0)
-    rows = moved.reshape(moved.shape[0], -1)
+    if not x.shape[axis] and all(n for d, n in enumerate(x.shape) if d != axis):
+        nothing = x.new_empty(0, dtype=object_of("i64"))
+        found = [x.new_empty(tuple(x.shape)), *[nothing] * wants[0], *[nothing] * wants[1]]
+        return tuple(found) if len(found) > 1 else found[0]
+    rows = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
     if not rows.numel():
         raise RuntimeError(
             "[unique] There are 0 sized dimensions, and they aren't selected, so unique cannot be "

@@ -23,6 +23,7 @@ _NO_PLACE = (
 @op(
     "_max_unpool(Tensor input, Tensor indices, SymInt[] size) -> Tensor",
     where="private",
+    layout="image",
     samples=lambda: iter([sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))]),
 )
 def max_unpool(input: Node, indices: Node, size: tuple[Size, ...]) -> Node:  # noqa: A002
@@ -100,6 +101,8 @@ def _define_unpool(count: int) -> None:
                 f"hint: indices of max_pool{count}d"
             )
         size = _unpool_size(name, input, kernel_size, stride, padding, output_size, count)
+        if count == 3:  # PyTorch keeps channels last in images alone
+            input, indices = input.contiguous(), indices.contiguous()  # noqa: A001
         return max_unpool(input, indices, size)
 
     body.__name__ = name

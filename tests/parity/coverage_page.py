@@ -116,15 +116,29 @@ def _failures(known: Known) -> list[str]:
     return lines
 
 
-def page(names: list[str], known: Known, limit: int = 0) -> str:
-    """The whole page; `limit`: how many samples of an entry were run at most (0: all)."""
+def _sampling(known: Known) -> str:
+    """Of which checks every sample was run, and how many of the others; empty if all were."""
+    limits: dict[str, set[int]] = defaultdict(set)
+    for record in records(known):
+        limits[f"{record['check']} ({record['dtype']})"].add(record.get("limit", 0))
+    whole = sorted(check for check, found in limits.items() if found == {0})
+    most = max((max(found) for found in limits.values()), default=0)
+    if not most:
+        return ""
+    others = f"at most {most} samples of an entry, spread over its list"
+    if not whole:
+        return f"This run took {others}.\n"
+    return f"Every sample was run of: {', '.join(whole)}; else {others}.\n"
+
+
+def page(names: list[str], known: Known) -> str:
+    """The whole page."""
     whole = _whole(known)
     passing = sorted(entry for entry, ok in whole.items() if ok)
     silent = sorted({entry for entry, _, _ in known} - whole.keys())
     untested = [name for name in names if all(name != key[0] for key in known)]
     parts = [HEAD.format(tolerance=TOLERANCE)]
-    if limit:
-        parts.append(f"This run took at most {limit} samples of an entry, spread over its list.\n")
+    parts += filter(None, [_sampling(known)])
     parts.append(f"**{len(passing)} of {len(whole)} entries pass every check that was run.**\n")
     parts += ["## Totals\n", *_totals_table(known), "", "## Families\n", *_families_table(known)]
     parts += ["", "## Entries with a failing check, and the first difference\n", *_failures(known)]

@@ -119,6 +119,8 @@ def run(tasks: list[Task], names: list[str], limit: int, processes: int, results
                 if isinstance(found, str):
                     found = [{"entry": names[index], "dtype": dtype, "check": check,
                               "samples": 1, "failed": 1, "reason": found}]  # fmt: skip
+                for record in found:
+                    record["limit"] = limit
                 line = {"task": [names[index], dtype, check], "records": found}
                 file.write(json.dumps(line) + "\n")
                 file.flush()
@@ -194,7 +196,7 @@ def main() -> None:
     run(tasks, names, options.samples, options.processes, options.results)
     known = {key: found for key, found in read(options.results).items() if key[0] in names}
     if not options.no_page:
-        options.page.write_text(coverage_page.page(names, known, options.samples))
+        options.page.write_text(coverage_page.page(names, known))
     asked = {(names[index], dtype, check) for index, dtype, check in tasks}
     print(coverage_page.summary({key: known[key] for key in known if key in asked}))
 
