@@ -21,7 +21,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "flatten": geometry.flatten, "unflatten": geometry.unflatten, "expand": geometry.expand,
     "expand_as": geometry.expand_as, "unbind": geometry.unbind, "select": geometry.select,
     "narrow": geometry.narrow, "slice": geometry.slice_of, "chunk": geometry.chunk,
-    "split": geometry.split, "cat": geometry.cat, "stack": geometry.stack,
+    "split": geometry.split, "split_with_sizes": geometry.sections, "cat": geometry.cat, "stack": geometry.stack,
     "contiguous": geometry.contiguous,
     "copy_": geometry.copy_, "linear": products.linear, "prelu": products.prelu,
     "matmul": products.matmul, "bmm": products.bmm,

@@ -263,8 +263,11 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> Any:  # noqa: A002
     return tuple(map(input._like, input._kept.chunk(chunks, inner("chunk", input, dim))))
 
 
-def split(tensor: Any, split_size: Any, dim: int = 0) -> Any:
+def split(
+    tensor: Any, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
+) -> Any:
     """Sections of given sizes of the batch or of a regular dimension."""
+    split_size = split_size_or_sections if split_size is None else split_size
     if normal("split", tensor.dim(), dim) != 0:
         found = tensor._kept.split(split_size, inner("split", tensor, dim))
         return tuple(map(tensor._like, found))
@@ -274,6 +277,11 @@ def split(tensor: Any, split_size: Any, dim: int = 0) -> Any:
         return tuple(samples(tensor, range(s, min(s + split_size, count))) for s in starts)
     ends = [sum(split_size[: i + 1]) for i in range(len(split_size))]
     return tuple(samples(tensor, range(e - n, e)) for e, n in zip(ends, split_size, strict=True))
+
+
+def sections(input: Any, split_sizes: Any, dim: int = 0) -> Any:  # noqa: A002
+    """`split` under its other name."""
+    return split(input, split_sizes, dim)
 
 
 # ------------------------------------------------------------------------------ joining

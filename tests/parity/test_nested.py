@@ -3,7 +3,8 @@
 An expression is text that names `torch` and the operands of `OPERANDS`; it is evaluated in both
 libraries. What Flambeau computes and PyTorch 2.13 refuses is not here, but in `tests/nested`, nor
 what PyTorch gets wrong: the gradient of a softmax over the ragged dimension, sums over one that is
-not dimension 1, and padding to the sum of lengths where `max_seqlen` is not known.
+not dimension 1, reductions of everything that count what lies in holes, and padding to the sum of
+lengths where `max_seqlen` is not known.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ F.scaled_dot_product_attention(q, 2 * q, q, scale=0.3); F.scaled_dot_product_att
 torch.nn.LayerNorm(4)(n); torch.nn.RMSNorm(4)(n); torch.nn.Softmax(-1)(n); torch.nn.Dropout(0.0)(n)
 torch.nn.GELU()(k); torch.nn.Flatten(3)(n.unsqueeze(-1).unsqueeze(-1))
 torch.nested.to_padded_tensor(n, 2.0)
+n.split_with_sizes([1, 3], -1); torch.split(n, split_size_or_sections=2, dim=2)
+torch.special.bessel_j0(n); torch.special.zeta(n.abs() + 2, torch.ones(4))
 """
 ERRORS = """
 torch.nested.nested_tensor(3); torch.nested.nested_tensor(a); torch.nested.nested_tensor([a, b[0]])
