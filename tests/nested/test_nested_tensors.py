@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 
 import pytest
@@ -309,9 +310,23 @@ def test_compiled_functions_have_eager_bits():
 @pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
 def test_copies(layout):
     x = nested(layout=layout, requires_grad=True)
-    for other in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+    stream = io.BytesIO()
+    torch.save({"x": x}, stream)
+    stream.seek(0)
+    for other in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), torch.load(stream)["x"]):
         assert torch.equal(x, other) and other.requires_grad and other.layout is layout
+        torch.testing.assert_close(x, other)
+        with pytest.raises(AssertionError):
+            torch.testing.assert_close(x, other + 1)
     assert x.to(torch.float64).dtype is torch.float64 and x.detach().requires_grad is False
+
+
+def test_nothing_changes_geometry_that_is_not_there():
+    for layout in (torch.jagged, torch.strided):
+        x = nested(layout=layout)
+        for name in ("squeeze_", "unsqueeze_", "resize_", "as_strided"):
+            with pytest.raises(NotImplementedError, match=name):
+                getattr(x, name)(-1)
 
 
 def test_errors_say_what_to_do():
