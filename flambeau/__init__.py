@@ -72,6 +72,8 @@ _LAZY = {
     "hspmm": "flambeau.sparse",
     "set_grad_enabled": "flambeau.autograd",
     "smm": "flambeau.sparse",
+    "sparse_bsc_tensor": "flambeau.sparse",
+    "sparse_bsr_tensor": "flambeau.sparse",
     "sparse_compressed_tensor": "flambeau.sparse",
     "sparse_coo_tensor": "flambeau.sparse",
     "sparse_csc_tensor": "flambeau.sparse",

@@ -195,8 +195,8 @@ LATER = {
     "flambeau.sparse": (
         "_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices", "crow_indices",
         "dense_dim", "indices", "is_coalesced", "row_indices", "sparse_dim", "sparse_mask",
-        "sparse_resize_", "sparse_resize_and_clear_", "to_dense", "to_sparse", "to_sparse_coo",
-        "to_sparse_csc", "to_sparse_csr", "values",
+        "sparse_resize_", "sparse_resize_and_clear_", "to_dense", "to_sparse", "to_sparse_bsc",
+        "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr", "values",
     ),
 }  # fmt: skip
 

@@ -11,6 +11,8 @@ operators compute with them where zero stays zero, and gradients are those of th
 
 from flambeau.sparse import methods as _methods
 from flambeau.sparse.construct import (
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
     sparse_compressed_tensor,
     sparse_coo_tensor,
     sparse_csc_tensor,
@@ -32,6 +34,8 @@ __all__ = [
     "sampled_addmm",
     "smm",
     "softmax",
+    "sparse_bsc_tensor",
+    "sparse_bsr_tensor",
     "sparse_compressed_tensor",
     "sparse_coo_tensor",
     "sparse_csc_tensor",

@@ -8,7 +8,7 @@ from typing import Any
 import flambeau as torch
 from flambeau.core.tensors import Tensor
 from flambeau.sparse import invariants
-from flambeau.sparse.tensor import COMPRESSED, LAYOUT_NAMES, make
+from flambeau.sparse.tensor import BLOCKS, COMPRESSED, LAYOUT_NAMES, ROW_MAJOR, make
 
 Data = Any
 
@@ -137,6 +137,9 @@ def sparse_compressed_tensor(
 ) -> Tensor:
     """A tensor in compressed form: rows (`torch.sparse_csr`) or columns (`torch.sparse_csc`).
 
+    Of `torch.sparse_bsr` and `torch.sparse_bsc` an element is a block: indices count blocks, and
+    values are (*batch, nnz, height, width, *dense sizes).
+
     The elements of row i are `values[compressed[i] : compressed[i + 1]]`, in the columns
     `plain[compressed[i] : compressed[i + 1]]`. Leading dimensions of all parts are batches.
 
@@ -145,12 +148,11 @@ def sparse_compressed_tensor(
         plain_indices: (*batch, nnz), sorted within a row.
         values: (*batch, nnz, *dense sizes).
         size: (*batch, rows, columns, *dense sizes); default: the smallest that fits.
-        layout: `torch.sparse_csr` or `torch.sparse_csc`.
+        layout: `torch.sparse_csr`, `torch.sparse_csc`, `torch.sparse_bsr` or `torch.sparse_bsc`.
         dtype, device, pin_memory, requires_grad, check_invariants: as in `sparse_coo_tensor`.
 
     Raises:
         RuntimeError: sizes of the parts do not fit, or indices are out of range or order.
-        NotImplementedError: block layouts.
 
     Example:
         >>> c = torch.sparse_compressed_tensor(
@@ -174,13 +176,8 @@ def sparse_compressed_tensor(
 
 
 def _check_layout(layout: Any) -> None:
-    if layout in COMPRESSED:
+    if layout in COMPRESSED or layout in BLOCKS:
         return
-    if layout in (torch.sparse_bsr, torch.sparse_bsc):
-        raise NotImplementedError(
-            f"[sparse_compressed_tensor] blocks ({layout}) are not supported\n"
-            "hint: use torch.sparse_csr, or a hybrid tensor with dense dimensions"
-        )
     given = "none" if layout is None else LAYOUT_NAMES[layout]
     raise RuntimeError(
         "[sparse_compressed_tensor] expected sparse compressed tensor layout but got "
@@ -194,8 +191,14 @@ def _smallest_compressed(layout: Any, compressed: Any, plain: Any, values: Any) 
     batch = compressed.dim() - 1
     along = max(compressed.shape[-1] - 1, 0)
     across = int(plain.max()) + 1 if plain.numel() else 0
-    pair = (along, across) if layout is torch.sparse_csr else (across, along)
-    return (*compressed.shape[:-1], *pair, *values.shape[batch + 1 :])
+    rows, columns = (along, across) if BLOCKS.get(layout, layout) is ROW_MAJOR else (across, along)
+    first = batch + 1
+    if layout in BLOCKS:
+        if values.dim() < batch + 3:
+            return ()
+        rows, columns = rows * values.shape[first], columns * values.shape[first + 1]
+        first += 2
+    return (*compressed.shape[:-1], rows, columns, *values.shape[first:])
 
 
 def sparse_csr_tensor(
@@ -247,6 +250,56 @@ def sparse_csc_tensor(
     """
     return sparse_compressed_tensor(
         ccol_indices, row_indices, values, size, dtype=dtype, layout=torch.sparse_csc,
+        device=device, pin_memory=pin_memory, requires_grad=requires_grad,
+        check_invariants=check_invariants,
+    )  # fmt: skip
+
+
+def sparse_bsr_tensor(
+    crow_indices: Data,
+    col_indices: Data,
+    values: Data,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A matrix of blocks by rows; see `torch.sparse_compressed_tensor`.
+
+    Example:
+        >>> torch.sparse_bsr_tensor([0, 1], [1], [[[1.0, 2.0]]], (1, 4)).to_dense()
+        tensor([[0., 0., 1., 2.]])
+    """
+    return sparse_compressed_tensor(
+        crow_indices, col_indices, values, size, dtype=dtype, layout=torch.sparse_bsr,
+        device=device, pin_memory=pin_memory, requires_grad=requires_grad,
+        check_invariants=check_invariants,
+    )  # fmt: skip
+
+
+def sparse_bsc_tensor(
+    ccol_indices: Data,
+    row_indices: Data,
+    values: Data,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A matrix of blocks by columns; see `torch.sparse_compressed_tensor`.
+
+    Example:
+        >>> torch.sparse_bsc_tensor([0, 0, 1], [0], [[[1.0, 2.0]]], (1, 4)).to_dense()
+        tensor([[0., 0., 1., 2.]])
+    """
+    return sparse_compressed_tensor(
+        ccol_indices, row_indices, values, size, dtype=dtype, layout=torch.sparse_bsc,
         device=device, pin_memory=pin_memory, requires_grad=requires_grad,
         check_invariants=check_invariants,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.core.tensors import Tensor
+from flambeau.sparse import blocks
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import SparseTensor, layout_name, linear, make, unlinear
 
@@ -19,6 +20,8 @@ def coordinates(tensor: Any) -> Any:
     """(dimensions, n) int64: places of all kept elements, batch dimensions of CSR included."""
     if tensor._kind is torch.sparse_coo:
         return tensor._index[0]
+    if tensor._kind in parts.BLOCKS:
+        return blocks.coordinates(tensor)
     compressed, plain = (part.long() for part in tensor._index)
     kept, batches = plain.shape[-1], tuple(compressed.shape[:-1])
     if not batches:
@@ -45,7 +48,7 @@ def groups(ends: Any, total: int) -> Any:
 
 def flat_values(tensor: Any) -> Any:
     """Values of all kept elements, one dimension for batches and elements together."""
-    first = parts.batch_dim(tensor)
+    first = parts.batch_dim(tensor) + (2 if tensor._kind in parts.BLOCKS else 0)
     return tensor._kept.flatten(0, first) if first else tensor._kept
 
 
@@ -130,6 +133,8 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool = True) -> Te
 
 def dense(tensor: Any) -> Any:
     """The strided tensor of a sparse one."""
+    if tensor._kind in parts.BLOCKS:
+        return blocks.to_dense(tensor)
     return added(torch.zeros(tuple(tensor.shape), dtype=tensor.dtype), tensor)
 
 
@@ -198,13 +203,13 @@ def to_sparse(
 
     Args:
         sparse_dim: number of leading dimensions that are sparse; default: all.
-        layout: `torch.sparse_coo` (the default), `torch.sparse_csr` or `torch.sparse_csc`.
-        blocksize: must be left out.
+        layout: `torch.sparse_coo` (the default), `torch.sparse_csr`, `torch.sparse_csc`,
+            `torch.sparse_bsr` or `torch.sparse_bsc`.
+        blocksize: of the layouts with blocks: two sizes, or one for both.
         dense_dim: number of trailing dimensions that are dense, of compressed layouts.
 
     Raises:
         RuntimeError: arguments that do not fit the tensor or each other.
-        NotImplementedError: block layouts.
 
     Example:
         >>> torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()
@@ -224,12 +229,22 @@ def to_sparse(
                 f"[to_sparse] conversion to {target} does not use specified blocksize\n"
                 "hint: leave it out"
             )
-        parts.refuse(self, f"to_sparse(layout={target})", "use layout=torch.sparse_csr")
+        return _to_blocks(self, target, blocksize, dense_dim)
     if target is torch.strided:
         return to_dense(self)
     if not isinstance(self, SparseTensor):
         return _from_dense(self, target, sparse_dim, dense_dim)
     return _from_sparse(self, target, sparse_dim, dense_dim)
+
+
+def _to_blocks(tensor: Any, target: Any, blocksize: Any, dense_dim: int | None) -> Any:
+    if blocksize is None:
+        raise RuntimeError(
+            f"[to_sparse] conversion to {target} requires blocksize\nhint: blocksize=(2, 2)"
+        )
+    if isinstance(tensor, SparseTensor):
+        return blocks.of_sparse(tensor, target, blocksize)
+    return blocks.of_dense(tensor, target, blocksize, dense_dim or 0)
 
 
 def _from_sparse(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: int | None) -> Any:
@@ -244,6 +259,11 @@ def _from_sparse(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: in
         )
     if tensor._kind is target:
         return tensor
+    if tensor._kind in parts.BLOCKS and target is not torch.sparse_coo:
+        raise RuntimeError(
+            f"[to_sparse] {layout_name(tensor)} to {parts.LAYOUT_NAMES[target]}: expected "
+            f"SparseCsr or SparseCsc layout but got {layout_name(tensor)}\nhint: {blocks.HINT}"
+        )
     if parts.batch_dim(tensor) and target is not torch.sparse_coo:
         return _from_dense(dense(tensor), target, None, parts.dense_dim(tensor))
     whole = to_coordinates(tensor)
@@ -252,7 +272,7 @@ def _from_sparse(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: in
 
 def _from_dense(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: int | None) -> Any:
     if target is not torch.sparse_coo:
-        return _compressed_of_dense(tensor, target, dense_dim or 0)
+        return compressed_of_dense(tensor, target, dense_dim or 0)
     ndim = tensor.dim()
     chosen = ndim if sparse_dim is None else sparse_dim
     if dense_dim is not None:
@@ -281,7 +301,8 @@ def _occupied(tensor: Any, leading: int) -> Any:
     return mask.flatten(leading).any(-1) if tensor.dim() > leading else mask
 
 
-def _compressed_of_dense(tensor: Any, layout: Any, dense_dim: int) -> Any:
+def compressed_of_dense(tensor: Any, layout: Any, dense_dim: int) -> Any:
+    """A strided tensor in compressed form, its last `dense_dim` dimensions dense."""
     name = "to_" + str(layout).removeprefix("torch.")
     if tensor.dim() < 2:
         raise IndexError(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau.core.definition import REGISTRY
-from flambeau.sparse import convert, geometry, pointwise, products, reduce
-from flambeau.sparse.tensor import SparseTensor, layout_name, take_over
+from flambeau.sparse import blocks, convert, geometry, pointwise, products, reduce
+from flambeau.sparse.tensor import BLOCKS, SparseTensor, layout_name, take_over
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": pointwise.add, "sub": pointwise.sub, "subtract": pointwise.sub, "rsub": pointwise.rsub,
@@ -88,6 +88,8 @@ def call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         NotImplementedError: sparse tensors do not have the operator.
     """
     function = _answer(op)
+    if function is not None and not _knows_layout(op.__name__, (*args, *kwargs.values())):
+        function = None
     if function is None:
         if _of_engine(op):  # derivatives are linear: a sparse gradient is a gradient
             return op(*strided(tuple(args)), **{k: strided(v) for k, v in kwargs.items()})
@@ -101,6 +103,13 @@ def call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         kwargs["input"] = kwargs.pop("self")
     result = function(*args, **kwargs)
     return result if out is None else _into(out, result)
+
+
+def _knows_layout(name: str, values: Sequence[Any]) -> bool:
+    """Whether an operator with operands in blocks is one of those that know them."""
+    if not any(isinstance(x, SparseTensor) and x._kind in BLOCKS for x in values):
+        return True
+    return blocks.answers(name) or name not in FUNCTIONS
 
 
 def _first_sparse(value: Any) -> Any:

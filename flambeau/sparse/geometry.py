@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
-from flambeau.sparse import convert
+from flambeau.sparse import blocks, convert
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.reduce import wrapped
-from flambeau.sparse.tensor import COMPRESSED, SparseTensor, make, refuse
+from flambeau.sparse.tensor import BLOCKS, COMPRESSED, SparseTensor, make, refuse
 
 _TURNED = {torch.sparse_csr: torch.sparse_csc, torch.sparse_csc: torch.sparse_csr}
 
@@ -20,7 +20,7 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:  # noqa: A002 - PyTorch'
     one, two = wrapped(dim0, input.dim()), wrapped(dim1, input.dim())
     if one == two:
         return input
-    if input.layout in COMPRESSED:
+    if input.layout in COMPRESSED or input.layout in BLOCKS:
         return _transpose_compressed(input, one, two)
     order = list(range(input.dim()))
     order[one], order[two] = two, one
@@ -34,6 +34,8 @@ def _transpose_compressed(tensor: Any, one: int, two: int) -> Any:
             "[transpose] of a compressed tensor exchanges rows and columns only, got dimensions "
             f"{one} and {two}\nhint: to_sparse_coo() first"
         )
+    if tensor.layout in BLOCKS:
+        return blocks.transpose(tensor)
     size = list(tensor.shape)
     size[first], size[first + 1] = size[first + 1], size[first]
     return make(_TURNED[tensor.layout], tensor._index, tensor._kept, size)
@@ -73,7 +75,7 @@ def permute(input: Any, *dims: Any) -> Any:  # noqa: A002
         raise RuntimeError(
             f"[permute] {list(given)} is no order of {input.dim()} dimensions\nhint: each once"
         )
-    if input.layout in COMPRESSED:
+    if input.layout in COMPRESSED or input.layout in BLOCKS:
         first = parts.batch_dim(input)
         moved = [d for d, source in enumerate(order) if d != source]
         return _transpose_compressed(input, first, first + 1) if len(moved) == 2 else input

@@ -12,12 +12,19 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
-from flambeau.sparse.tensor import LAYOUT_NAMES, linear
+from flambeau.sparse.tensor import BLOCKS, LAYOUT_NAMES, linear
 
 _NAMES = {
     torch.sparse_csr: ("crow_indices", "col_indices", "nrows", "ncols", "number of rows"),
     torch.sparse_csc: ("ccol_indices", "row_indices", "ncols", "nrows", "number of columns"),
-}
+    torch.sparse_bsr: (
+        "crow_indices", "col_indices", "nrowblocks", "ncolblocks", "number of row blocks",
+    ),
+    torch.sparse_bsc: (
+        "ccol_indices", "row_indices", "ncolblocks", "nrowblocks", "number of column blocks",
+    ),
+}  # fmt: skip
+_BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 
 
 class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
@@ -175,6 +182,7 @@ def check_compressed_shapes(
 ) -> None:
     """Raises RuntimeError where sizes or dtypes of compressed parts do not fit."""
     first, second, _, _, extent = _NAMES[layout]
+    block = 2 if layout in BLOCKS else 0
 
     def need(holds: bool, what: str) -> None:
         if not holds:
@@ -188,15 +196,16 @@ def check_compressed_shapes(
     )
     batch = compressed.dim() - 1
     need(
-        values.dim() >= batch + 1,
-        f"values must have dimensionality >= {batch + 1} but got {values.dim()}",
+        values.dim() >= batch + block + 1,
+        "values must have dimensionality > sum of batch and block dimensionalities (="
+        f"{batch} + {block}) but got {values.dim()}",
     )
     need(
-        len(size) == values.dim() + 1,
+        len(size) == values.dim() - block + 1,
         f"tensor dimensionality must be sum of batch, base, and dense dimensionalities (="
-        f"{batch} + 2 + {values.dim() - batch - 1}) but got {len(size)}",
+        f"{batch} + 2 + {values.dim() - batch - block - 1}) but got {len(size)}",
     )
-    extents = size[batch] if layout is torch.sparse_csr else size[batch + 1]
+    extents = _groups(layout, values, size, batch)
     need(
         compressed.shape[-1] == extents + 1,
         f"{first}.shape[-1] must be equal to the {extent} + 1 (={extents + 1}), but got "
@@ -214,8 +223,9 @@ def check_compressed_shapes(
         "all batch dimensions of the provided size, indices, and values must be the same",
     )
     need(
-        tuple(values.shape[batch + 1 :]) == tuple(size[batch + 2 :]),
-        f"values.shape[{batch + 1}:] must be equal to the dense sizes {list(size[batch + 2 :])}",
+        tuple(values.shape[batch + block + 1 :]) == tuple(size[batch + 2 :]),
+        f"values.shape[{batch + block + 1}:] must be equal to the dense sizes "
+        f"{list(size[batch + 2 :])}",
     )
     need(
         compressed.dtype is plain.dtype,
@@ -228,13 +238,32 @@ def check_compressed_shapes(
     )
 
 
+def _groups(layout: Any, values: Any, size: tuple[int, ...], batch: int) -> int:
+    """Number of rows, columns or rows (columns) of blocks that a layout compresses.
+
+    Raises:
+        RuntimeError: blocks do not divide the matrix.
+    """
+    height, width = values.shape[batch + 1 : batch + 3] if layout in BLOCKS else (1, 1)
+    rows, columns = size[batch : batch + 2]
+    if not (height > 0 < width) or rows % height or columns % width:
+        raise problem(
+            layout,
+            f"the size {[rows, columns]} must be divisible by the blocksize {[height, width]}",
+            "values is (*batch, nnz, height, width, *dense sizes)",
+        )
+    return int(rows // height if layout in _BY_ROWS else columns // width)
+
+
 def _check_compressed(
     layout: Any, compressed: Any, plain: Any, values: Any, size: tuple[int, ...]
 ) -> None:
     first, second, along, across, _ = _NAMES[layout]
     batch = compressed.dim() - 1
     kept = values.shape[batch]
-    extent = size[batch + 1] if layout is torch.sparse_csr else size[batch]
+    extent = size[batch + 1] if layout in _BY_ROWS else size[batch]
+    if layout in BLOCKS:
+        extent //= values.shape[batch + (2 if layout in _BY_ROWS else 1)]
 
     def need(holds: Any, what: str) -> None:
         if not bool(holds):

@@ -12,6 +12,9 @@ from flambeau.sparse import convert
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import SparseTensor, layout_name
 
+_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
+
 
 def _expect(tensor: Tensor, name: str, layouts: tuple[Any, ...], what: str) -> Any:
     if tensor.layout not in layouts:
@@ -79,7 +82,7 @@ def values(self: Tensor) -> Tensor:
     Raises:
         RuntimeError: a `sparse_coo` tensor is not coalesced, or the layout is strided.
     """
-    if self.layout in parts.COMPRESSED:
+    if self.layout in (*parts.COMPRESSED, *parts.BLOCKS):
         return self._kept
     return _known_unique(self, "values")._kept
 
@@ -105,22 +108,22 @@ def crow_indices(self: Tensor) -> Tensor:
     Raises:
         RuntimeError: the layout is another.
     """
-    return _expect(self, "crow_indices", (parts.ROW_MAJOR,), "row compressed")._index[0]
+    return _expect(self, "crow_indices", _ROWS, "row compressed")._index[0]
 
 
 def col_indices(self: Tensor) -> Tensor:
     """(*batch, nnz): the columns of a `sparse_csr` tensor's values."""
-    return _expect(self, "col_indices", (parts.ROW_MAJOR,), "row compressed")._index[1]
+    return _expect(self, "col_indices", _ROWS, "row compressed")._index[1]
 
 
 def ccol_indices(self: Tensor) -> Tensor:
     """(*batch, columns + 1): where each column of a `sparse_csc` tensor begins."""
-    return _expect(self, "ccol_indices", (parts.COLUMN_MAJOR,), "column compressed")._index[0]
+    return _expect(self, "ccol_indices", _COLUMNS, "column compressed")._index[0]
 
 
 def row_indices(self: Tensor) -> Tensor:
     """(*batch, nnz): the rows of a `sparse_csc` tensor's values."""
-    return _expect(self, "row_indices", (parts.COLUMN_MAJOR,), "column compressed")._index[1]
+    return _expect(self, "row_indices", _COLUMNS, "column compressed")._index[1]
 
 
 def sparse_dim(self: Tensor) -> int:
@@ -151,6 +154,30 @@ def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
 def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
     """The tensor as `sparse_csc`; see `to_sparse`."""
     return convert.to_sparse(self, layout=torch.sparse_csc, dense_dim=dense_dim)
+
+
+def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
+    """The tensor as `sparse_bsr`: blocks by rows.
+
+    Args:
+        blocksize: sizes of a block, which divide the matrix.
+        dense_dim: number of trailing dimensions that are dense.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 2.0, 0.0, 0.0]])
+        >>> x.to_sparse_bsr((1, 2)).values()
+        tensor([[[1., 2.]]])
+    """
+    return convert.to_sparse(
+        self, layout=torch.sparse_bsr, blocksize=blocksize, dense_dim=dense_dim
+    )
+
+
+def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
+    """The tensor as `sparse_bsc`: blocks by columns; see `to_sparse_bsr`."""
+    return convert.to_sparse(
+        self, layout=torch.sparse_bsc, blocksize=blocksize, dense_dim=dense_dim
+    )
 
 
 def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
@@ -196,8 +223,8 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
 METHODS: tuple[Callable[..., Any], ...] = (
     coalesce, is_coalesced, indices, values, _indices, _values, _nnz, crow_indices, col_indices,
     ccol_indices, row_indices, sparse_dim, dense_dim, convert.to_sparse, to_sparse_coo,
-    to_sparse_csr, to_sparse_csc, convert.to_dense, convert.sparse_mask, sparse_resize_,
-    sparse_resize_and_clear_,
+    to_sparse_csr, to_sparse_csc, to_sparse_bsr, to_sparse_bsc, convert.to_dense,
+    convert.sparse_mask, sparse_resize_, sparse_resize_and_clear_,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
-from flambeau.sparse import convert
+from flambeau.sparse import blocks, convert
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import SparseTensor, like, make
 
@@ -56,7 +56,7 @@ def is_scalar(value: Any) -> bool:
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002 - PyTorch's name
     """Sums: of sparse tensors of one layout, and of a strided tensor with a sparse one."""
     if not isinstance(other, SparseTensor):
-        if isinstance(input, SparseTensor) and input._kind in parts.COMPRESSED:
+        if isinstance(input, SparseTensor) and input._kind is not torch.sparse_coo:
             if isinstance(other, torch.Tensor) and other.dim():
                 return convert.added(_scaled(other, alpha), input)
         _refuse_dense_addend()
@@ -76,6 +76,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002 - PyTor
             "hint: to_dense() one of them"
         )
     total = _joined(one, two, alpha)
+    if input._kind in parts.BLOCKS:
+        return blocks.of_sparse(total, input._kind, blocks.block_size(input))
     return total if input._kind is torch.sparse_coo else total.to_sparse(layout=input._kind)
 
 

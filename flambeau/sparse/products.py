@@ -10,7 +10,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.core.tensors import Tensor
-from flambeau.sparse import convert
+from flambeau.sparse import blocks, convert
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import SparseTensor, make, refuse
 
@@ -64,12 +64,14 @@ def product(name: str, one: Any, other: Any) -> Any:
             return _sparse_sparse(one, other)
         return _sparse_dense(one, other)
     row, column = convert.coordinates(other)
-    terms = one[:, row] * other._kept
+    terms = one[:, row] * convert.flat_values(other)
     base = torch.zeros((one.shape[0], other.shape[1]), dtype=one.dtype)
     return base.index_add(1, column, terms)
 
 
 def _sparse_dense(one: Any, other: Any) -> Any:
+    if one._kind in parts.BLOCKS:
+        return blocks.product(one, other)
     row, column = convert.coordinates(one)
     return convert.ordered_sum(row, one._kept.unsqueeze(1) * other[column], one.shape[0])
 

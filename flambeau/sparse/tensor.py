@@ -9,7 +9,7 @@ gradient of a sparse tensor is the gradient of its values at the same places.
 
 Layouts: `sparse_coo` keeps `indices` (sparse dimensions, number kept); `sparse_csr` and
 `sparse_csc` keep compressed rows (columns) and plain columns (rows), see
-`torch.sparse_compressed_tensor`.
+`torch.sparse_compressed_tensor`; `sparse_bsr` and `sparse_bsc` keep whole blocks (`blocks.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from flambeau.core.tensors import Tensor
 ROW_MAJOR = torch.sparse_csr
 COLUMN_MAJOR = torch.sparse_csc
 COMPRESSED = (ROW_MAJOR, COLUMN_MAJOR)
+# Layouts of blocks, and the layout of the matrix whose elements are the blocks.
+BLOCKS = {torch.sparse_bsr: ROW_MAJOR, torch.sparse_bsc: COLUMN_MAJOR}
 LAYOUT_NAMES = {
     torch.strided: "Strided",
     torch.sparse_coo: "Sparse",
@@ -83,7 +85,7 @@ class SparseTensor(Composite):
     # ------------------------------------------------------------------ what kind of tensor
     @property
     def layout(self) -> Any:
-        """`torch.sparse_coo`, `torch.sparse_csr` or `torch.sparse_csc`."""
+        """`torch.sparse_coo`, or a compressed layout: `torch.sparse_csr`, `torch.sparse_bsr` ..."""
         return self._kind
 
     @property
@@ -290,7 +292,7 @@ def like(pattern: Any, values: Any) -> Any:
 
 
 def _tail(pattern: Any, values: Any) -> tuple[int, ...]:
-    return tuple(values.shape[batch_dim(pattern) + 1 :])
+    return tuple(values.shape[_first_dense(pattern) :])
 
 
 def take_over(target: Any, source: Any) -> Any:
@@ -349,7 +351,12 @@ def sparse_dim(tensor: Any) -> int:
 
 def dense_dim(tensor: Any) -> int:
     """Number of dense dimensions: those every kept element has for itself."""
-    return int(tensor._kept.dim()) - 1 - batch_dim(tensor)
+    return int(tensor._kept.dim()) - _first_dense(tensor)
+
+
+def _first_dense(tensor: Any) -> int:
+    """Number of dimensions of the values that are no dense ones: batches, elements, blocks."""
+    return batch_dim(tensor) + (3 if tensor._kind in BLOCKS else 1)
 
 
 def count(tensor: Any) -> int:
@@ -365,7 +372,7 @@ def sparse_size(tensor: Any) -> tuple[int, ...]:
 
 def dense_size(tensor: Any) -> tuple[int, ...]:
     """Sizes of the dense dimensions."""
-    return tuple(tensor._kept.shape[batch_dim(tensor) + 1 :])
+    return tuple(tensor._kept.shape[_first_dense(tensor) :])
 
 
 def linear_strides(sizes: Sequence[int]) -> list[int]:

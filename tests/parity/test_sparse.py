@@ -29,8 +29,24 @@ cc = torch.sparse_csr_tensor([[0, 1, 3], [0, 2, 3]], [[2, 0, 2], [0, 1, 2]],
                              [[1.0, 2, 3], [4, 5, 6]], (2, 2, 3))
 d = torch.arange(6.0).reshape(2, 3) - 2
 e = torch.arange(6.0).reshape(3, 2) - 3
+f = torch.tensor([[0.0, 0, 2, 3, 4, 5], [0, 0, 8, 9, 10, 11],
+                  [1, 2, 0, 0, 3, 4], [5, 6, 0, 0, 7, 8]])
+r = f.to_sparse_bsr((2, 2))
+q = f.to_sparse_bsc((2, 3))
+g = torch.arange(12.0).reshape(6, 2)
 """
 RESULTS = """
+r; q; r.to_dense(); q.to_dense(); r.values(); q.values(); r.crow_indices(); q.row_indices()
+r.t(); q.t(); r.to_sparse(); q.to_sparse(); r.to_sparse_bsc((2, 2)); q.to_sparse_bsr((2, 3))
+f.to_sparse().to_sparse_bsr(2); f.to_sparse_csr().to_sparse_bsc((1, 2)); r + r; r * 2; r.abs()
+f.to_sparse(layout=torch.sparse_bsr, blocksize=(4, 3)); torch.zeros(2, 2).to_sparse_bsr((1, 2))
+(r._nnz(), r.sparse_dim(), r.dense_dim(), str(r.layout), r.is_sparse, r.is_sparse_csr)
+r @ g; r @ g[:, 0]; torch.addmm(torch.ones(4, 2), r, g, beta=2, alpha=3); r.sum(); r.double()
+torch.nn.functional.linear(torch.ones(3, 6), r); f.reshape(2, 2, 6).to_sparse_bsr((1, 6))
+f.reshape(2, 4, 3).to_sparse_bsr((2, 2), 1); r.clone(); r.transpose(0, 1); -r; r.to_sparse_bsr(2)
+torch.sparse_bsr_tensor([0, 1, 2], [0, 1], torch.ones(2, 2, 3))
+torch.sparse_bsc_tensor([0, 1, 2], [0, 1], torch.ones(2, 2, 3), (4, 6)).to_dense()
+torch.sparse_compressed_tensor([0, 1], [1], [[[1, 2]]], (1, 4), layout=torch.sparse_bsr)
 s; u; h; z; n; b; c; k; cc
 s.to_dense(); u.to_dense(); h.to_dense(); z.to_dense(); n.to_dense(); b.to_dense()
 c.to_dense(); k.to_dense(); cc.to_dense(); d.to_dense()
@@ -174,7 +190,7 @@ def parts_of(value):
         index = (value._indices(),)
         kept = value._values()
     else:
-        csr = "csr" in str(value.layout)
+        csr = str(value.layout) in ("torch.sparse_csr", "torch.sparse_bsr")
         index = (value.crow_indices() if csr else value.ccol_indices(),)
         index += (value.col_indices() if csr else value.row_indices(),)
         kept = value.values()
