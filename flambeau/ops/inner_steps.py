@@ -82,7 +82,7 @@ def native_dropout_backward(grad_output: Node, mask: Node, scale: Any) -> Node:
     "int[] stride, int[] padding, int[] dilation, bool ceil_mode, Tensor indices) -> Tensor",
     where=_INNER,
     promote="keep",
-    layout="image",
+    layout="images",
     samples=lambda: iter(
         [
             sample(

@@ -23,7 +23,7 @@ _NO_PLACE = (
 @op(
     "_max_unpool(Tensor input, Tensor indices, SymInt[] size) -> Tensor",
     where="private",
-    layout="image",
+    layout="images",
     samples=lambda: iter([sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))]),
 )
 def max_unpool(input: Node, indices: Node, size: tuple[Size, ...]) -> Node:  # noqa: A002
