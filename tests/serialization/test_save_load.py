@@ -56,6 +56,22 @@ def test_every_dtype(dtype):
     equal(value, round_trip(value))
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    "uint16 uint32 uint64 complex32 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
+    "float8_e8m0fnu".split(),
+)
+def test_every_storage_dtype(dtype):
+    kind = getattr(torch, dtype)
+    code = getattr(torch, f"int{8 * kind.itemsize}")
+    value = torch.tensor([1, 2, 3, 70], dtype=code).view(kind)
+    result = round_trip({"x": value, "part": value[1:3]})
+    assert result["x"].dtype is kind
+    assert result["x"].view(code).tolist() == [1, 2, 3, 70]
+    assert result["part"].view(code).tolist() == [2, 3]
+    assert result["part"].untyped_storage()._cdata == result["x"].untyped_storage()._cdata
+
+
 def test_complex():
     value = torch.randn(3, dtype=torch.complex64)
     equal(value, round_trip(value))
