@@ -155,6 +155,7 @@ def warm(pattern: str, rounds: int, report: Callable[[str], None]) -> tuple[list
             report(f"refused: {entry_name(entry)}: {reason[:160]}")
         if row is not None:
             rows.append(row)
+            report(f"{row.ratio:8.3f} {1e3 * (row.ours - row.theirs):+10.3f} ms {row.name}")
     return rows, refused
 
 
@@ -200,7 +201,9 @@ def main() -> None:
         return
     if options.child == "warm":
         rows, refused = warm(
-            options.entries, options.rounds, lambda line: print(line, file=sys.stderr)
+            options.entries,
+            options.rounds,
+            lambda line: print(line, file=sys.stderr, flush=True),
         )
         print(json.dumps([[vars(row) for row in rows], refused]))
         return

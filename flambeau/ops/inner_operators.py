@@ -96,7 +96,8 @@ def _define_antialiased(mode: str) -> None:
     ) -> Any:
         if isinstance(scale_factors, (int, float)):  # the overload with one scale after another
             scales_h, scale_factors = float(scale_factors), None
-        scales = tuple(scale_factors) if scale_factors else (scales_h, scales_w)
+        given = scale_factors or (scales_h, scales_w)
+        scales = tuple(0.0 if scale is None else float(scale) for scale in given)
         if output_size is None:
             if not scale_factors:
                 raise RuntimeError(

@@ -171,27 +171,31 @@ def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cu
 
 
 @op(
-    "_interpolate(Tensor input, int[] size, object scales, str mode, bool align_corners, "
+    "_interpolate(Tensor input, int[] size, float[]? scales, str mode, bool align_corners, "
     "bool antialias) -> Tensor",
     where="private",
     promote="keep",
     layout="images",
-    samples=lambda: iter([sample(T(1, 2, 5), (7,), (None,), "linear", False, False)]),
+    samples=lambda: iter([sample(T(1, 2, 5), (7,), None, "linear", False, False)]),
 )
 def resize(
     input: Node,  # noqa: A002
     size: tuple[int, ...],
-    scales: tuple[float | None, ...],
+    scales: tuple[float, ...] | None,
     mode: str,
     align_corners: bool,
     antialias: bool,
 ) -> Node:
-    """The input resized to the spatial sizes `size`; arguments already checked."""
+    """The input resized to the spatial sizes `size`; arguments already checked.
+
+    Args:
+        scales: factors that replace size / input size; none, or 0 in a dimension, replace nothing.
+    """
     x = input
     if mode == "area":
         return adaptive_average("interpolate", x, len(size), size)
     for d in reversed(range(len(size))):
-        axis, out, scale = 2 + d, size[d], scales[d]
+        axis, out, scale = 2 + d, size[d], scales[d] if scales else None
         if mode in ("nearest", "nearest-exact"):
             x = _nearest(x, axis, out, scale, mode == "nearest-exact")
         elif antialias:
@@ -254,8 +258,8 @@ def _check_mode(x: Any, mode: str, align_corners: bool | None, antialias: bool) 
 
 def _sizes_and_scales(
     x: Any, size: Any, scale_factor: Any, recompute: bool | None
-) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
-    """Output sizes and the scales that replace in / out, where the user gave them."""
+) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
+    """Output sizes and the scales that replace in / out, if the user gave them."""
     space = [static_size(s) for s in x.shape[2:]]
     count = len(space)
     if (size is None) == (scale_factor is None):
@@ -278,10 +282,9 @@ def _sizes_and_scales(
                 "[interpolate] recompute_scale_factor is not meaningful with an explicit size\n"
                 "hint: drop recompute_scale_factor"
             )
-        return tuple(int(v) for v in values), (None,) * count
+        return tuple(int(v) for v in values), None
     sizes = tuple(math.floor(s * float(f)) for s, f in zip(space, values, strict=True))
-    kept = (None,) * count if recompute else tuple(float(f) for f in values)
-    return sizes, kept
+    return sizes, None if recompute else tuple(float(f) for f in values)
 
 
 @op(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 
@@ -91,3 +92,13 @@ def test_memory_statistics() -> None:
     del x
     assert runtime.memory_stats()["allocated_bytes.all.current"] == before
     assert runtime.empty_cache() >= 0
+
+
+@pytest.mark.parametrize("options", [{"size": (3, 7)}, {"scale_factor": 1.5, "mode": "bilinear"}])
+def test_equal_arguments_find_the_plan_again(options: dict[str, Any]) -> None:
+    """What a host function makes anew for each call, scales say, is compared by value."""
+    x = flambeau.ones(1, 2, 4, 4)
+    flambeau.nn.functional.interpolate(x, **options)
+    before = plan_cache_stats()["builds"]
+    flambeau.nn.functional.interpolate(x, **options)
+    assert plan_cache_stats()["builds"] == before
