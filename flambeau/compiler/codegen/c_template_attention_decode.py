@@ -12,6 +12,8 @@ values. `c_template_attention_join` puts segments together.
 
 from __future__ import annotations
 
+from itertools import product
+
 from flambeau.compiler.codegen.c_attention import Attention
 from flambeau.compiler.codegen.c_attention_keys import TOGETHER, block_of_keys, part_bytes
 from flambeau.compiler.codegen.c_types import HALVES, MEMORY_KIND, kind_bits
@@ -29,6 +31,17 @@ _STREAM = """\
       continue;
     }
 """
+
+# Values for several rows of queries, in steps of few kilobytes, as keys (see `c_attention_keys`).
+_STEP = """\
+  for (long long r = 0; r < <TOGETHER>; ++r)
+    for (long long d = 0; d < width; d += <N>) *(<V> *)(chain + r * pitch + d) = fb_splat_<V>(0);
+  const long long most = 512 / (8 * (long long)sizeof(<M>));
+  for (long long first = 0, last; first < count; first = last) {
+  last = count - first < most ? count : first + most;
+  for (long long k = first; k < last; ++k)
+    for (long long d = 0; d < width; d += 64 / (long long)sizeof(<M>))
+      __asm__ volatile("" : : "r"(*(const volatile <M> *)(values + k * step + d)));""".split("\n")
 
 _ROW = """\
 /* Weights of a row in place of its scores: -inf where a key is not seen. Returns the factor of what
@@ -121,7 +134,7 @@ static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
   <T> *queries = scratch, *slab = queries + <HIGH> * size, *given = slab + <C> * size;
   <T> *all = given + <C> * <KEYS>, *panel = all + <HIGH> * <SEGMENT>;
   <T> *chain = panel + <R> * <KEYS>, *sums = chain + <HIGH> * pitch, *bias = sums + <R> * pitch;
-  <T> state[2 * <R>], factors[<R>];
+  <T> state[2 * <R>], factors[<SEGMENT> / <KEYS> * <R>];
   long long ends[<R>];
   const long long unit = rows == 1 ? 1 : <TOGETHER>;
   for (long long i = 0; i < (rows + unit - 1) / unit * unit * size; ++i) queries[i] = 0;
@@ -142,16 +155,20 @@ static void fb_kernel_chunk(char *const *p, const long long *n, <T> scale,
   if (w->first < w->top)
     fb_kernel_few(from_k + w->first * n[15], n[15], n[16], size, rows, w->top - w->first,
         from_v + w->first * n[19], n[19], queries, slab, all);
+  /* All weights before the first value, so that values come from memory in one stream. */
   for (long long key = w->first; key < w->top; key += <KEYS>) {
     const long long count = w->top - key < <KEYS> ? w->top - key : <KEYS>;
-    <T> *s = all + (key - w->first);
     const long long whole = (count + <LANES> - 1) / <LANES> * <LANES>;
     for (long long r = 0; r < rows; ++r) {
-      <T> *row = s + r * <SEGMENT>;
+      <T> *row = all + (key - w->first) + r * <SEGMENT>;
 MASKED      long long end = ends[r] - key < 0 ? 0 : ends[r] - key < count ? ends[r] - key : count;
       for (; end < whole; ++end) row[end] = -<infinity>;
-      factors[r] = fb_kernel_row(whole, row, state + 2 * r);
+      factors[(key - w->first) / <KEYS> * <R> + r] = fb_kernel_row(whole, row, state + 2 * r);
     }
+  }
+  for (long long key = w->first; key < w->top; key += <KEYS>) {
+    const long long count = w->top - key < <KEYS> ? w->top - key : <KEYS>;
+    const <T> *s = all + (key - w->first), *factor = factors + (key - w->first) / <KEYS> * <R>;
     const <M> *block = from_v + key * n[19];
     const long long follow = ((long long)(from_k + w->top * n[15]) - (long long)block)
         / (long long)sizeof(<M>);  /* behind a segment's last values, the keys of the next one */
@@ -167,11 +184,11 @@ MASKED      long long end = ends[r] - key < 0 ? 0 : ends[r] - key < count ? ends
       <micro>(rows, count, panel, given, <C>, chain + d, pitch, 0);
     }
     for (long long r = 0; r < rows; ++r) {
-      if (factors[r] == -1) continue;
+      if (factor[r] == -1) continue;
       fb_kernel_seen_only(count, width, block, n[19], n[20], s + r * <SEGMENT>,
           chain + r * pitch);
       for (long long d = r * pitch; d < r * pitch + width; d += <N>)
-        *(<V> *)(sums + d) = fb_fma_<V>(*(<V> *)(sums + d), fb_splat_<V>(factors[r]),
+        *(<V> *)(sums + d) = fb_fma_<V>(*(<V> *)(sums + d), fb_splat_<V>(factor[r]),
             *(<V> *)(chain + d));
     }
   }
@@ -239,25 +256,33 @@ def _values(made: Attention, unit: int) -> str:
     """Sums of values of `unit` rows: loops over some vectors of values at once, then over what is
     left of them. What the next block needs is fetched from memory meanwhile."""
     n, paired = made.micro.lanes, made.stored == "bf16"
+    bits = kind_bits(MEMORY_KIND[made.stored])
+    stepped = unit > 1 and bits >= 32
+    start, end = ("first", "last") if stepped else ("0", "count")
     lines = [
         f"static __attribute__((noinline)) void fb_kernel_values_{unit}(long long count, "
         "long long width, const <M> *values, long long step, long long ahead, "
         "const <T> *weights, <T> *chain, long long pitch) {",
+        *(_STEP if stepped else ()),
         "  long long d = 0;",
     ]
     for vectors in (8, 4, 2, 1) if unit == 1 else (4, 2, 1):
         pairs = paired and vectors > 1
-        sums = ", ".join(f"t{r}_{i} = {{0}}" for r in range(unit) for i in range(vectors))
+        places = [
+            (r, i, f"chain + {r} * pitch + d + {i * n}")
+            for r, i in product(range(unit), range(vectors))
+        ]
+        zero = [f"*(<V> *)({place})" if stepped else "{0}" for *_, place in places]
+        sums = ", ".join(f"t{r}_{i} = {z}" for (r, i, _), z in zip(places, zero))
         lines += [
             f"  for (; d + {vectors * n} <= width; d += {vectors * n}) {{",
             f"    <V> {sums};",
-            "    const <M> *row = values + d;",
-            "    for (long long k = 0; k < count; ++k, row += step) {",
+            f"    const <M> *row = values + {start} * step + d;",
+            f"    for (long long k = {start}; k < {end}; ++k, row += step) {{",
         ]
-        line = 512 // kind_bits(MEMORY_KIND[made.stored])
-        if unit > 1:
-            places = range(0, vectors * n, line)
-            lines += [f"      __builtin_prefetch(row + ahead + {i}, 0, 2);" for i in places]
+        if unit > 1 and not stepped:
+            parts = range(0, vectors * n, 512 // bits)
+            lines += [f"      __builtin_prefetch(row + ahead + {i}, 0, 2);" for i in parts]
         for r in range(unit):
             lines.append(f"      const <V> w{r} = fb_splat_<V>(weights[{r} * <SEGMENT> + k]);")
         for i in range(0, vectors, 1 + pairs):
@@ -269,6 +294,7 @@ def _values(made: Attention, unit: int) -> str:
         for r in range(unit):
             lines += _kept(n, r, vectors, pairs)
         lines.append("  }")
+    lines += ["  }"] * stepped
     return "\n".join([*lines, "}", ""])
 
 
