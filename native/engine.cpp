@@ -43,7 +43,8 @@ struct GraphTask {
   std::unordered_map<Node*, uint32_t> contested;  // nodes that another run has numbered
   std::vector<PyObject*> callbacks;               // owned
   bool keep_graph = false;
-  bool raw = false;  // see engine_gradients
+  bool raw = false;    // see engine_gradients
+  bool opens = false;  // regions of `compile` that it meets dissolve
   bool collects = false;
   std::vector<std::vector<Tensor*>> parts;  // owned; per capture, where `collects`
   uint64_t id = next_task++;
@@ -98,14 +99,25 @@ uint32_t number_of(GraphTask* task, Node* node) {
   return number_of(task, node, &is_new);
 }
 
-void discover(GraphTask* task) {
+// Where an edge leads in this run.
+bool meet(GraphTask* task, Edge* edge) {
+  if (task->opens && !region_dissolve(edge->node, task->id)) return false;
+  *edge = front_of(*edge, task->id);
+  return true;
+}
+
+bool discover(GraphTask* task) {
   for (size_t at = 0; at < task->states.size(); ++at) {  // grows while it is walked
     if (task->states[at].is_end) continue;
     Node* node = task->states[at].node;
     for (size_t i = 0; i < node->edge_count; ++i) {
-      if (Node* next = node->edge(i).node) ++task->states[number_of(task, next)].dependencies;
+      if (!node->edge(i).node) continue;
+      Edge next = node->edge(i);
+      if (!meet(task, &next)) return false;
+      ++task->states[number_of(task, next.node)].dependencies;
     }
   }
+  return true;
 }
 
 // With given inputs, only nodes on the way to them run. Earlier nodes come first: a node's edges
@@ -122,7 +134,7 @@ void mark_needed(GraphTask* task, bool accumulate) {
     state.needed = accumulate && state.capture >= 0 && state.node->kind == NodeKind::Accumulate;
     if (state.is_end) continue;
     for (size_t k = 0; k < state.node->edge_count && !state.needed; ++k) {
-      Node* next = state.node->edge(k).node;
+      Node* next = front_of(state.node->edge(k), task->id).node;
       if (!next) continue;
       const NodeState& below = task->states[number_of(task, next)];
       state.needed = below.needed || below.capture >= 0;
@@ -158,7 +170,7 @@ void note_part(GraphTask* task, const NodeState& state, uint64_t output, Tensor*
 // Passes results on; nodes that have everything become ready.
 bool distribute(GraphTask* task, Node* node, Tensor** results) {
   for (size_t i = 0; i < node->edge_count; ++i) {
-    const Edge edge = node->edge(i);
+    const Edge edge = front_of(node->edge(i), task->id);
     if (!edge.node) continue;
     const uint32_t index = number_of(task, edge.node);
     NodeState& state = task->states[index];
@@ -331,6 +343,7 @@ class Backward {  // one call of run_backward
     task_.raw = std::exchange(next_is_raw, false);
     wanted_parts_ = std::exchange(next_parts, nullptr);
     task_.collects = wanted_parts_ != nullptr;
+    task_.opens = create && !task_.raw;
     current_task = &task_;
     grad_mode.enabled = create;
   }
@@ -366,6 +379,10 @@ class Backward {  // one call of run_backward
         grad = filled(m, 1.0);
     }
     if (!grad) return false;
+    if (!meet(&task_, &edge)) {
+      Py_DECREF(object_of(grad));
+      return false;
+    }
     const uint32_t index = number_of(&task_, edge.node);
     roots_.push_back(index);
     if (edge.index >= edge.node->output_count) {
@@ -390,6 +407,7 @@ class Backward {  // one call of run_backward
     }
     if (!edge_of(item, "inputs", i, &edge)) return false;
     held_.nodes.push_back(edge.node);
+    if (!meet(&task_, &edge)) return false;
     inputs_.push_back(edge);
     accumulate_ = accumulate;
     if (task_.raw) task_.states[number_of(&task_, edge.node)].is_end = true;
@@ -403,7 +421,7 @@ class Backward {  // one call of run_backward
   }
 
   // Call it before run().
-  void find_nodes() { discover(&task_); }
+  bool find_nodes() { return discover(&task_); }
 
   bool run() {
     attach_captures();
@@ -495,8 +513,8 @@ PyObject* run_backward(PyObject*, PyObject* args) {
     const Py_ssize_t count = inputs == Py_None ? 0 : PyTuple_Size(inputs);
     for (Py_ssize_t i = 0; fine && i < count; ++i)
       fine = backward.add_input(PyTuple_GET_ITEM(inputs, i), i, accumulate);
+    fine = fine && backward.find_nodes();
     if (fine) {
-      backward.find_nodes();
       recording = !active_recorder && !anomaly_recorder && backward.captured_forward();
       if (recording) record_enter();
       fine = backward.run();
@@ -541,7 +559,7 @@ PyObject* will_execute_node(PyObject*, PyObject* object) {
                     "hint: call it from a hook");
     return nullptr;
   }
-  Node* node = node_of(object);
+  Node* node = front_of({node_of(object), 0}, current_task->id).node;
   uint32_t index = node->task_index;
   if (node->task != current_task) {
     const auto found = current_task->contested.find(node);

@@ -35,9 +35,14 @@ struct Region {
 };
 
 struct RegionTape {
-  Recorder* recorder;       // owned
-  std::vector<Edge> roots;  // owned: the results' nodes before
+  Recorder* recorder;        // owned
+  std::vector<Edge> roots;   // owned: the results' nodes before
+  uint64_t first_task = 0;   // backwards from this one on see them, once the node is dissolved
 };
+
+RegionTape* tape_of(const Node* node) {
+  return static_cast<RegionTape*>(PyCapsule_GetPointer(node->object, kTapeName));
+}
 
 void free_tape(PyObject* capsule) {
   auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(capsule, kTapeName));
@@ -129,9 +134,10 @@ bool fit_node(const Recorder* r, Node* node) {
 }
 
 uint64_t number_outer(Region* region, const Edge& edge) {
+  const Edge end = front_of(edge);
   for (size_t i = 0; i < region->outer.size(); ++i)
-    if (region->outer[i].node == edge.node && region->outer[i].index == edge.index) return i;
-  region->outer.push_back(edge);
+    if (region->outer[i].node == end.node && region->outer[i].index == end.index) return i;
+  region->outer.push_back(end);
   return region->outer.size() - 1;
 }
 
@@ -446,6 +452,11 @@ RegionEnd region_finish(Recorder* r) {
 
 // A value behind a region's node is wanted after all: what is still pending is computed.
 bool region_recompute(Recorder* r, const char* reason) {
+  std::vector<int32_t> live;
+  for (const StorageState& state : r->states)
+    if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
+      live.push_back(state.latest);
+  if (live.empty()) return true;
   bool repeatable = true;
   for (const Record& record : r->records) repeatable &= record.objects.empty();
   for (size_t i = 0; i < r->externals.size(); ++i) {
@@ -462,11 +473,6 @@ bool region_recompute(Recorder* r, const char* reason) {
                  reason);
     return false;
   }
-  std::vector<int32_t> live;
-  for (const StorageState& state : r->states)
-    if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
-      live.push_back(state.latest);
-  if (live.empty()) return true;
   Recorder* previous = std::exchange(active_recorder, nullptr);
   Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
   std::vector<PyObject*> outputs;
@@ -477,9 +483,50 @@ bool region_recompute(Recorder* r, const char* reason) {
   return fine;
 }
 
-// backward with create_graph: through the tape as it was recorded.
+namespace {
+
+// What observes a result goes over to the node that made it, which nobody could reach till now.
+bool hand_over(NodeExtras* from, size_t k, const Edge& root) {
+  NodeExtras* to = node_extras(root.node);
+  if (!to) return false;
+  if (k < from->tensor_hooks.size() && from->tensor_hooks[k]) {
+    if (to->tensor_hooks.size() <= root.index) to->tensor_hooks.resize(root.index + 1u, nullptr);
+    Py_XSETREF(to->tensor_hooks[root.index], Py_NewRef(from->tensor_hooks[k]));
+  }
+  for (const RetainedOutput& kept : from->retained)
+    if (kept.index == k)
+      to->retained.push_back({static_cast<uint32_t>(root.index), Py_NewRef(kept.reference)});
+  return true;
+}
+
+}  // namespace
+
+bool region_dissolve(Node* node, uint64_t task) {
+  if (node->kind != NodeKind::Plan || !node->object || node->released || node->dissolved)
+    return true;
+  NodeExtras* extras = node->extras;
+  if (extras->prehooks || extras->posthooks) return true;
+  RegionTape* tape = tape_of(node);
+  // The calls' nodes may outlive this one, whose recorder owes the values that they saved.
+  if (!tape || !region_recompute(tape->recorder, "create_graph")) return false;
+  for (size_t k = 0; k < tape->roots.size(); ++k)
+    if (!hand_over(extras, k, tape->roots[k])) return false;
+  tape->first_task = task;
+  node->dissolved = true;
+  return true;
+}
+
+Edge region_front(Edge edge, uint64_t task) {
+  while (edge.node->dissolved) {
+    const RegionTape* tape = tape_of(edge.node);
+    if (tape->first_task > task) break;
+    edge = tape->roots[edge.index];
+  }
+  return edge;
+}
+
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
-  auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(node->object, kTapeName));
+  RegionTape* tape = tape_of(node);
   if (!tape) return false;
   std::vector<Edge> outer;
   for (size_t i = 0; i < node->edge_count; ++i) outer.push_back(node->edge(i));

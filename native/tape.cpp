@@ -6,6 +6,7 @@
 #include "tape.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fb {
 
@@ -210,7 +211,19 @@ bool same_element_type(const Tensor* base, const Tensor* view) {
   return false;
 }
 
-void move_retained(Node* from, uint32_t index, Node* to, uint32_t to_index) {
+// The result of a dissolved region has the history that it had inside.
+void settle_history(Autograd* a) {
+  if (!a->node || !a->node->dissolved) return;
+  const Edge front = front_of({a->node, a->output_index});
+  Py_INCREF(object_of(front.node));
+  Py_DECREF(object_of(std::exchange(a->node, front.node)));
+  a->output_index = static_cast<uint32_t>(front.index);
+}
+
+void move_retained(Autograd* a, Node* to, uint32_t to_index) {
+  settle_history(a);
+  Node* from = a->node;
+  const uint32_t index = a->output_index;
   if (!from || !from->extras) return;
   std::vector<RetainedOutput>& all = from->extras->retained;
   for (size_t i = 0; i < all.size();) {
@@ -233,7 +246,7 @@ bool attach_strided_history(Tensor* view) {
   const bool fine = node_extras(node) && gradient_edge(base, &node->edge(0));
   if (fine) {
     node->extras->view = view_geometry(base, view);
-    if (a->retains_grad) move_retained(a->node, a->output_index, node, 0);
+    if (a->retains_grad) move_retained(a, node, 0);
     set_history(view, node, 0);
     a->view_version = view->storage->version;
   }
@@ -422,7 +435,7 @@ bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) 
     }
     Autograd* a = base->autograd ? base->autograd : tensor_autograd(base);
     fine = a && note_anomaly(copy);
-    if (fine && a->retains_grad) move_retained(a->node, a->output_index, copy, 0);
+    if (fine && a->retains_grad) move_retained(a, copy, 0);
     if (fine) set_history(base, copy, 0);
     fine = fine && attach_strided_history(view);
   }
@@ -470,6 +483,7 @@ bool gradient_edge(Tensor* t, Edge* out) {
   Autograd* a = t->autograd;
   if (!a) return true;
   if (a->base && !refresh_view(t)) return false;
+  settle_history(a);
   if (a->node) {
     Py_INCREF(object_of(a->node));
     *out = {a->node, a->output_index};
@@ -495,7 +509,7 @@ void set_history(Tensor* t, Node* node, uint32_t index) {
 bool rebase_history(Tensor* target, Node* node, uint32_t index, size_t target_edge) {
   Autograd* a = target->autograd;
   if (a && a->base) return rebase_base(target, node, index, target_edge);
-  if (a && a->retains_grad) move_retained(a->node, a->output_index, node, index);
+  if (a && a->retains_grad) move_retained(a, node, index);
   set_history(target, node, index);
   return !PyErr_Occurred();
 }
@@ -655,6 +669,7 @@ Node* tape_gradient_node(Tensor* t, uint32_t* output_index) {
   Autograd* a = t->autograd;
   if (!a) return nullptr;
   if (a->base && !refresh_view(t)) return nullptr;
+  settle_history(a);
   *output_index = a->output_index;
   return a->node;
 }

@@ -101,7 +101,8 @@ struct Node {
   PyObject_HEAD NodeKind kind;
   bool released;  // its saved tensors were freed
   bool wide;      // cells on the heap
-  bool captured;  // made while `compile` recorded: its backward is recorded, too
+  bool captured : 1;   // made while `compile` recorded: its backward is recorded, too
+  bool dissolved : 1;  // a region's: see region_dissolve
   uint16_t saved_count, scalar_count;
   uint32_t edge_count;
   uint32_t output_count;   // gradients it takes: of visible results, then of saved ones
@@ -165,7 +166,18 @@ extern PyMethodDef engine_functions[];
 // do not run and their hooks are not called, both are the business of an outer run.
 // parts: if given, the summands of each input's gradient, owned, in the order of the sum.
 PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Tensor*>>* parts);
-// Region nodes under create_graph (region.cpp).
+// ---------------------------------------------------------------- region.cpp
+// The node of a compiled region stands for the tape of its calls. Derivatives of its gradient add to
+// gradients of values inside of it, so a backward with create_graph, and all that begin later, see
+// the calls' own nodes in its place. `task`: of the backward. False + exception.
+bool region_dissolve(Node* node, uint64_t task);
+// What stands in place of a dissolved region's output for this backward; borrowed.
+Edge region_front(Edge edge, uint64_t task);
+constexpr uint64_t kLatestTask = UINT64_MAX;
+inline Edge front_of(const Edge& edge, uint64_t task = kLatestTask) {
+  return edge.node && edge.node->dissolved ? region_front(edge, task) : edge;
+}
+// A region's node with hooks of its own does not dissolve: its tape as one step of create_graph.
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results);
 // A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").
 PyObject* tensor_method(const char* name);  // borrowed, cached; null + exception
