@@ -544,6 +544,11 @@ Generator* generator_of(PyObject* object) {
   return as_generator(object)->generator;
 }
 
+PyObject* generator_copy(PyObject* object) {
+  const bool usual = !object || object == Py_None;
+  return generator_clone_state(usual ? default_generator : object, nullptr);
+}
+
 bool init_random(PyObject* module) {
   generator_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&generator_spec));
   if (!generator_type) return false;

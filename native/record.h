@@ -144,6 +144,10 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, c
 bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& live,
                 std::vector<PyObject*>* outputs);
 
+// A generator of its own that stands where this one does (None: the default one). New reference;
+// null + exception. random_binding.cpp
+PyObject* generator_copy(PyObject* object);
+
 // region.cpp
 enum class RegionEnd { Plain, Done, Failed };
 // Runs the stream of a region whose results need a gradient, and gives them one node. Plain: the

@@ -413,11 +413,51 @@ bool attach(Recorder* r, Node* node, const Region& region) {
   return true;
 }
 
+// Generators that stand where those of the stream's calls do, to draw the same numbers again.
+class Generators {
+ public:
+  Generators() = default;
+  ~Generators() {
+    for (PyObject* copy : copies_) Py_DECREF(copy);
+  }
+  Generators(const Generators&) = delete;
+  Generators& operator=(const Generators&) = delete;
+
+  bool copy(const Recorder* r) {
+    std::unordered_map<Generator*, PyObject*> known;
+    for (const Record& record : r->records) {
+      for (PyObject* object : record.objects) {
+        Generator* generator = generator_of(object);
+        if (!generator) return false;
+        PyObject*& made = known[generator];
+        PyObject* copy = made ? Py_NewRef(made) : generator_copy(object);
+        if (!copy) return false;
+        made = copy;
+        copies_.push_back(copy);
+      }
+    }
+    return true;
+  }
+  void exchange(Recorder* r) {  // with what the calls have
+    size_t at = 0;
+    for (Record& record : r->records)
+      for (PyObject*& object : record.objects) {
+        if (!object) object = Py_NewRef(Py_None);
+        std::swap(object, copies_[at++]);
+      }
+  }
+
+ private:
+  std::vector<PyObject*> copies_;  // owned, one per use
+};
+
 bool run_region(Recorder* r, Instance* instance, const Region& region) {
   std::vector<PyObject*> outputs;
-  bool fine = record_run(r, instance, region.live, &outputs);
+  Generators before;
+  bool fine = before.copy(r) && record_run(r, instance, region.live, &outputs);
   Node* node = fine ? region_node(r, instance, region, outputs) : nullptr;
   fine = node && attach(r, node, region);
+  if (fine) before.exchange(r);
   for (PyObject* output : outputs) Py_XDECREF(output);
   record_drop_taped(r);
   Py_XDECREF(object_of(node));
@@ -458,7 +498,6 @@ bool region_recompute(Recorder* r, const char* reason) {
       live.push_back(state.latest);
   if (live.empty()) return true;
   bool repeatable = true;
-  for (const Record& record : r->records) repeatable &= record.objects.empty();
   for (size_t i = 0; i < r->externals.size(); ++i) {
     const bool same = r->externals[i]->storage->version == r->versions[i];
     const StorageState& state = r->states[r->state_of.at(r->externals[i]->storage)];
@@ -467,8 +506,8 @@ bool region_recompute(Recorder* r, const char* reason) {
   if (!repeatable) {
     PyErr_Format(PyExc_NotImplementedError,
                  "[compile] a value inside a compiled function is wanted after its end (%s), and "
-                 "cannot be computed again: the function drew random numbers or wrote to its "
-                 "inputs, or they were written since\n"
+                 "cannot be computed again: the function wrote to its inputs, or they were "
+                 "written since\n"
                  "hint: for create_graph=True, call backward inside the compiled function",
                  reason);
     return false;
@@ -476,7 +515,13 @@ bool region_recompute(Recorder* r, const char* reason) {
   Recorder* previous = std::exchange(active_recorder, nullptr);
   Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
   std::vector<PyObject*> outputs;
-  const bool fine = instance && record_run(r, instance, live, &outputs);
+  Generators again;
+  bool fine = instance && again.copy(r);
+  if (fine) {
+    again.exchange(r);
+    fine = record_run(r, instance, live, &outputs);
+    again.exchange(r);
+  }
   if (instance) instance_decref(instance);
   for (PyObject* output : outputs) Py_XDECREF(output);
   active_recorder = previous;
@@ -526,6 +571,7 @@ Edge region_front(Edge edge, uint64_t task) {
 }
 
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
+  if (node->released && node->saved_count) return unpack_saved(node, 0) != nullptr;  // raises
   RegionTape* tape = tape_of(node);
   if (!tape) return false;
   std::vector<Edge> outer;

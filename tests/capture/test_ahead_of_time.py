@@ -116,24 +116,6 @@ def test_written_parameter_is_noticed() -> None:
         y.backward()
 
 
-def test_create_graph_goes_through_the_recorded_tape() -> None:
-    x, w = leaf(4, 5), leaf(5, 3)
-
-    def penalty(f: Any) -> list[Any]:
-        first = torch.autograd.grad(f(x, w).sum(), (x, w), create_graph=True)
-        return list(torch.autograd.grad(sum((g * g).sum() for g in first), (x, w)))
-
-    for a, b in zip(penalty(program), penalty(torch.compile(program)), strict=True):
-        assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)
-
-
-def test_create_graph_after_a_draw_is_refused() -> None:
-    f = torch.compile(lambda x: (nn.functional.dropout(x, 0.5) * x.exp()).sin())
-    x = leaf(5)
-    with pytest.raises(NotImplementedError, match="create_graph"):
-        torch.autograd.grad(f(x).sum(), x, create_graph=True)[0].sum().backward()
-
-
 def test_hooks_of_arguments_and_results_run_once() -> None:
     seen: list[str] = []
     x, w = leaf(4, 5), leaf(5, 3)
