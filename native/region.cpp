@@ -6,8 +6,10 @@
 // is dear to compute again, and a backward op. The results then get ONE node. A known stream skips
 // all of that: its Plan is found by key.
 //
-// The old tape stays behind the node, with the recorder that owes its values (`kept`): a backward
-// with create_graph walks it, and reading one of its values runs the stream again.
+// The old tape stays behind the node, with the recorder that owes its values (`kept`): reading one
+// of them runs the stream again, with the same draws. A backward with create_graph makes the node
+// dissolve: from then on the engine sees the old tape, for gradients of gradients meet those of
+// results inside of the region, where eager mode adds them.
 #include <algorithm>
 #include <unordered_set>
 #include <utility>

@@ -10,7 +10,7 @@ import pytest
 
 import flambeau as torch
 from bench.models import GPT
-from flambeau import _core, nn
+from flambeau import _core
 
 NAME = "CompiledFunctionBackward"
 
