@@ -37,9 +37,9 @@ struct Region {
 };
 
 struct RegionTape {
-  Recorder* recorder;        // owned
-  std::vector<Edge> roots;   // owned: the results' nodes before
-  uint64_t first_task = 0;   // backwards from this one on see them, once the node is dissolved
+  Recorder* recorder;       // owned
+  std::vector<Edge> roots;  // owned: the results' nodes before
+  uint64_t first_task = 0;  // backwards from this one on see them, once the node is dissolved
 };
 
 RegionTape* tape_of(const Node* node) {

@@ -99,8 +99,8 @@ constexpr int kInlineCells = 8;
 
 struct Node {
   PyObject_HEAD NodeKind kind;
-  bool released;  // its saved tensors were freed
-  bool wide;      // cells on the heap
+  bool released;       // its saved tensors were freed
+  bool wide;           // cells on the heap
   bool captured : 1;   // made while `compile` recorded: its backward is recorded, too
   bool dissolved : 1;  // a region's: see region_dissolve
   uint16_t saved_count, scalar_count;
@@ -167,9 +167,9 @@ extern PyMethodDef engine_functions[];
 // parts: if given, the summands of each input's gradient, owned, in the order of the sum.
 PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Tensor*>>* parts);
 // ---------------------------------------------------------------- region.cpp
-// The node of a compiled region stands for the tape of its calls. Derivatives of its gradient add to
-// gradients of values inside of it, so a backward with create_graph, and all that begin later, see
-// the calls' own nodes in its place. `task`: of the backward. False + exception.
+// The node of a compiled region stands for the tape of its calls. Derivatives of its gradient add
+// to gradients of values inside of it, so a backward with create_graph, and all that begin later,
+// see the calls' own nodes in its place. `task`: of the backward. False + exception.
 bool region_dissolve(Node* node, uint64_t task);
 // What stands in place of a dissolved region's output for this backward; borrowed.
 Edge region_front(Edge edge, uint64_t task);

@@ -1,5 +1,5 @@
 """Derivatives of gradients: a compiled function has the bits of an eager one, however often it is
-differentiated, on one thread or two. Networks: `tests/parity/test_double_backward.py`.
+differentiated, on one thread or two. Networks: `tests/parity/test_double_backward_parity.py`.
 """
 
 from __future__ import annotations
