@@ -30,6 +30,13 @@ or a narrower integer (K = "i32"):
     row of a panel is `rows` real parts, then as many imaginary ones, a row of a slab or of c
     `columns` real parts, then imaginary ones. Offsets and steps count real numbers.
 
+    `staged` micro-kernels have five more arguments, last: `const Kx1 *before, long long
+    before_step`, sums so far, which take the place of c's where those are added to; `ahead`, of
+    packed elements that are needed soon: a vector of them per k is fetched into the nearest cache;
+    and `a_row, a_k`, strides of a in bytes, so that it need not be packed. Where `rounded` is set,
+    there are two more: `u16x1 *out, long long out_step`; unless out is null, sums are rounded and
+    stored there, and c is scratch memory. The caller defines `fb_kernel_finish` before.
+
     T is `MEMORY_KIND[stored]`. Memory along i or along k is read in whole vectors, the latter
     turned in registers; other strides element by element. Nothing outside of `to`'s rows is
     written, nothing outside of `from`'s elements read.
@@ -45,6 +52,8 @@ from flambeau.compiler.codegen.c_types import MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
 from flambeau.ir.template_product import CHUNK, COMPLEX_HEIGHTS, HEIGHTS, VECTORS
 
+# Of float32: as bfloat16, and whether that is not what NARROWED gives (`c_micro_pairs`).
+NARROWED, RARE = f"{SYMBOL}_narrowed", f"{SYMBOL}_rare"
 _PREFETCH = 12  # rows of b: those of an unpacked b lie too far apart for the hardware to guess
 
 
@@ -57,12 +66,16 @@ class Micro:
         lanes: of a vector.
         heights: panel heights with code of their own, the largest first.
         planes: 2 for complex numbers, else 1.
+        staged: whether sums so far may lie elsewhere, and what comes next is fetched.
+        rounded: the half type that sums may be rounded to on their way to memory, or "".
     """
 
     kind: str
     lanes: int
     heights: tuple[int, ...]
     planes: int = 1
+    staged: bool = False
+    rounded: str = ""
 
     @staticmethod
     def of(kind: str, target: Target, planes: int = 1) -> Micro:
@@ -109,6 +122,30 @@ class Micro:
         """A packed element in all lanes."""
         return f"fb_splat_{self.kind}x{self.lanes}({element})"
 
+    @property
+    def parameters(self) -> str:
+        """The C functions' parameters."""
+        t, e = f"{self.kind}x1", f"{self.packed}x1"
+        text = (
+            f"long long rows, long long depth, const {e} *a, const {e} *b, long long b_step, "
+            f"{t} *c, long long c_step, long long accumulate"
+        )
+        if self.starts:
+            text += f", const {t} *start"
+        if self.staged:
+            text += f", const {t} *before, long long before_step, const {e} *ahead"
+            text += ", long long a_row, long long a_k"
+        if self.rounded:
+            text += ", u16x1 *out, long long out_step"
+        return text
+
+    @property
+    def _more(self) -> str:
+        """What a function hands on of its arguments from the ninth."""
+        text = ", start" if self.starts else ""
+        text += ", before, before_step, ahead, a_row, a_k" if self.staged else ""
+        return text + (", out, out_step" if self.rounded else "")
+
     def text(self) -> str:
         """C text of the micro-kernels."""
         return "".join([*(self._block(height) for height in self.heights), self._panel()])
@@ -136,15 +173,16 @@ class Micro:
         return f"{SYMBOL}_pack_{self.kind}_{stored}"
 
     def _block(self, height: int) -> str:
-        """c[height][columns]; the panel may be a part of one of `width` rows."""
-        v, t, lanes = f"{self.kind}x{self.lanes}", f"{self.kind}x1", self.lanes
-        w, e = f"{self.packed}x{lanes}", f"{self.packed}x1"
+        """c[height][columns]; the panel may be a part of one of `rows` rows."""
+        v, lanes = f"{self.kind}x{self.lanes}", self.lanes
+        w = f"{self.packed}x{lanes}"
         sums = [[f"s{i}_{j}" for j in range(VECTORS)] for i in range(height)]
+        far = self.staged and height == self.rows
         lines = [
-            f"static void {self.name}_{height}(long long width, long long depth, const {e} *a, "
-            f"const {e} *b, long long b_step, {t} *c, long long c_step, "
-            f"long long accumulate{f', const {t} *start' if self.starts else ''}) {{",
+            f"static void {self.name}_{height}({self.parameters}) {{",
             *(f"  {v} {', '.join(self._first(s, j) for j, s in enumerate(row))};" for row in sums),
+            *(self._touch(height) if far else ()),
+            *(self._places(height) if self.staged else ()),
             "  for (long long k = 0; k < depth; ++k) {",
         ]
         for j in range(VECTORS):
@@ -152,26 +190,78 @@ class Micro:
         for j in range(VECTORS):
             lines.append(f"    __builtin_prefetch(b + {_PREFETCH} * b_step + {j * lanes});")
         for i, row in enumerate(sums):
-            lines.append(f"    const {w} a{i} = {self.splat(f'a[{i}]')};")
-            if self.planes == 1:
-                lines += [
-                    f"    {s} = {self.chained(f'a{i}', f'b{j}', s)};" for j, s in enumerate(row)
-                ]
-                continue
-            real, imaginary = row
-            lines += [
-                f"    const {v} i{i} = fb_splat_{v}(a[width + {i}]);",
-                f"    {real} = fb_fma_{v}(-i{i}, b1, fb_fma_{v}(a{i}, b0, {real}));",
-                f"    {imaginary} = fb_fma_{v}(i{i}, b0, fb_fma_{v}(a{i}, b1, {imaginary}));",
-            ]
-        lines += [f"    a += {self.planes} * width; b += b_step;", "  }", "  if (accumulate) {"]
-        for added in (True, False):
-            for i, row in enumerate(sums):
-                places = [f"*({v} *)(c + {i} * c_step + {j * lanes})" for j in range(VECTORS)]
-                before = [f"{place} + " if added else "" for place in places]
-                lines += [f"    {p} = {x}{s};" for p, x, s in zip(places, before, row)]
-            lines.append("  } else {" if added else "  }")
+            lines += self._row(i, row)
+        if far:
+            lines.append(f"    __builtin_prefetch(ahead); ahead += {lanes};")
+        lines += [f"    {self._next(height)} b += b_step;", "  }", "  if (accumulate) {"]
+        held = "before" if self.staged else "c"
+        places = [(s, i, j * lanes) for i, row in enumerate(sums) for j, s in enumerate(row)]
+        lines += [
+            f"    {s} = *(const {v} *)({held} + {i} * {held}_step + {j}) + {s};"
+            for s, i, j in places
+        ]
+        lines.append("  }")
+        if self.rounded and far:
+            lines += self._round(places)
+        lines += [f"  *({v} *)(c + {i} * c_step + {j}) = {s};" for s, i, j in places]
+        if self.rounded:
+            call = f"{SYMBOL}_finish(c + i * c_step, out + i * out_step, {self.columns});"
+            lines.append(f"  if (out) for (int i = 0; i < {height}; ++i) {call}")
         return "\n".join([*lines, "}"]) + "\n"
+
+    def _touch(self, height: int) -> list[str]:
+        """Sums that come from elsewhere: the lines that they go to are fetched first."""
+        places = [f"c + {i} * c_step + {j * self.lanes}" for i in range(height) for j in (0, 1)]
+        fetched = [f"    __builtin_prefetch({place}, 1);" for place in places]
+        return ["  if (c != before) {", *fetched, "  }"]
+
+    def _round(self, places: list[tuple[str, int, int]]) -> list[str]:
+        """Sums go from registers to memory as halves."""
+        lines, test, value = [], "", f"fb_to{self.rounded}_u16x{self.lanes}({{}})"
+        if self.rounded == "bf16":  # the instruction does not suit all numbers: RARE tells
+            lines, test, value = ["  unsigned rare = 0;"], " && !rare", f"{NARROWED}({{}})"
+            lines.append("  if (out) {")
+            lines += [f"    rare |= {RARE}({s});" for s, _, _ in places]
+            lines.append("  }")
+        lines.append(f"  if (out{test}) {{")
+        for s, i, j in places:
+            at = f"*(u16x{self.lanes} *)(out + {i} * out_step + {j})"
+            lines.append(f"    {at} = {value.format(s)};")
+        return [*lines, "    return;", "  }"]
+
+    def _places(self, height: int) -> list[str]:
+        """Where every third row of the panel is: the others are reached in one address."""
+        lines = ["  const char *from0 = (const char *)a;"]
+        more = range(1, -(-height // 3))
+        return lines + [f"  const char *from{i} = from{i - 1} + 3 * a_row;" for i in more]
+
+    def _next(self, height: int) -> str:
+        """Goes on to the next k of the panel."""
+        if not self.staged:
+            return f"a += {self.planes} * rows;"
+        return " ".join(f"from{i} += a_k;" for i in range(-(-height // 3)))
+
+    def _row(self, i: int, row: list[str]) -> list[str]:
+        """One k of one row of sums."""
+        v, w = f"{self.kind}x{self.lanes}", f"{self.packed}x{self.lanes}"
+        element = f"a[{i}]"
+        if self.staged:
+            element = f"*(const {self.packed}x1 *)(from{i // 3} + {i % 3} * a_row)"
+        lines = [f"    const {w} a{i} = {self.splat(element)};"]
+        if self.planes == 1:
+            return lines + [
+                f"    {s} = {self.chained(f'a{i}', f'b{j}', s)};" for j, s in enumerate(row)
+            ]
+        real, imaginary = row
+        imaginary_element = f"a[rows + {i}]"
+        if self.staged:  # which is packed
+            imaginary_element = element.replace("(from", "(rows * a_row + from")
+        return [
+            *lines,
+            f"    const {v} i{i} = fb_splat_{v}({imaginary_element});",
+            f"    {real} = fb_fma_{v}(-i{i}, b1, fb_fma_{v}(a{i}, b0, {real}));",
+            f"    {imaginary} = fb_fma_{v}(i{i}, b0, fb_fma_{v}(a{i}, b1, {imaginary}));",
+        ]
 
     def _first(self, name: str, vector: int) -> str:
         """Declares a vector of sums."""
@@ -189,25 +279,26 @@ class Micro:
 
     def _panel(self) -> str:
         """The function for any height, out of blocks."""
-        t, e = f"{self.kind}x1", f"{self.packed}x1"
-        more = ", start" if self.starts else ""
+        e = f"{self.packed}x1"
+        arguments = f"(rows, depth, a, b, b_step, c, c_step, accumulate{self._more});"
         lines = [
-            f"static inline FB_ALWAYS void {self.name}(long long rows, long long depth, "
-            f"const {e} *a, const {e} *b, long long b_step, {t} *c, long long c_step, "
-            f"long long accumulate{f', const {t} *start' if self.starts else ''}) {{",
+            f"static inline FB_ALWAYS void {self.name}({self.parameters}) {{",
             f"  if (__builtin_expect(rows == {self.rows}, 1)) {{",
-            f"    {self.name}_{self.rows}(rows, depth, a, b, b_step, c, c_step, accumulate{more});",
+            f"    {self.name}_{self.rows}{arguments}",
             "    return;",
             "  }",
             "  long long left = rows;",
         ]
         for height in self.heights[1:]:
             test = "while" if height == self.heights[1] else "if"
+            taken = f"a = (const {e} *)((const char *)a + {height} * a_row);"
+            taken = taken if self.staged else f"a += {height};"
+            moved = f" before += {height} * before_step;" if self.staged else ""
+            moved += f" if (out) out += {height} * out_step;" if self.rounded else ""
             lines += [
                 f"  {test} (left >= {height}) {{",
-                f"    {self.name}_{height}(rows, depth, a, b, b_step, c, c_step, "
-                f"accumulate{more});",
-                f"    a += {height}; c += {height} * c_step; left -= {height};",
+                f"    {self.name}_{height}{arguments}",
+                f"    {taken} c += {height} * c_step; left -= {height};{moved}",
                 "  }",
             ]
         return "\n".join([*lines, "}"]) + "\n"

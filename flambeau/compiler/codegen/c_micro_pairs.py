@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c_forms import SYMBOL
-from flambeau.compiler.codegen.c_micro import Micro, turning
+from flambeau.compiler.codegen.c_micro import NARROWED, RARE, Micro, turning
 from flambeau.compiler.codegen.c_types import MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
 from flambeau.ir.template_product import CHUNK, HEIGHTS
@@ -35,12 +35,17 @@ ROUND = f"{SYMBOL}_round"
 # float32 as bfloat16 where products of pairs are an instruction: so is this, but it takes numbers
 # below the normal ones for zero and keeps a NaN's bits.
 ROUNDED = f"""\
-static inline FB_ALWAYS u16x16 {ROUND}(f32x16 x) {{
-  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0xa1, (unsigned short)-1) != 0, 0))
-    return fb_tobf16_u16x16(x);
+static inline FB_ALWAYS unsigned {RARE}(f32x16 x) {{
+  return (unsigned short)__builtin_ia32_fpclassps512_mask(x, 0xa1, (unsigned short)-1);
+}}
+static inline FB_ALWAYS u16x16 {NARROWED}(f32x16 x) {{
   u16x16 y;
   __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
   return y;
+}}
+static inline FB_ALWAYS u16x16 {ROUND}(f32x16 x) {{
+  if (__builtin_expect({RARE}(x) != 0, 0)) return fb_tobf16_u16x16(x);
+  return {NARROWED}(x);
 }}
 """
 

@@ -22,13 +22,14 @@ is all the work.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from flambeau.compiler.codegen.c_epilogue import EPILOGUE, print_epilogue
 from flambeau.compiler.codegen.c_few_bytes import few_bytes
 from flambeau.compiler.codegen.c_few_rows import few_rows
 from flambeau.compiler.codegen.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c_forms import SYMBOL
-from flambeau.compiler.codegen.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c_micro import CHUNK, VECTORS, Micro
 from flambeau.compiler.codegen.c_micro_pairs import ROUND, ROUNDED, Pairs, Quads
 from flambeau.compiler.codegen.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c_values import c_expression
@@ -37,6 +38,8 @@ from flambeau.ir.kernel import Kernel, Pass
 from flambeau.ir.size import affine_in
 from flambeau.ir.template_product import ARGUMENTS, FEW, FEW_LONG, PACK_ARGUMENTS, PITCH, SEGMENT
 
+SHORT = 8  # k, or groups of them, of all slabs that are packed together
+PAGE = 4096  # bytes: lines so far apart share a set of the nearest cache
 _NARROWED = {"i8": "i8", "u8": "u8", "i16": "i16"}
 
 
@@ -60,8 +63,14 @@ class _Printer:
             self.micro = Pairs.for_target(target)
         elif quads is not None:
             self.micro = quads
+        self.micro = replace(self.micro, staged=True, rounded=self.rounded)
         self.packed, self.group = f"{self.micro.packed}x1", self.micro.group
         self.step = self.micro.columns * self.planes  # numbers of a slab per k
+
+    @property
+    def rounded(self) -> str:
+        """The half type that micro-kernels round sums to, where that is an instruction."""
+        return ""
 
     def _groups(self) -> str:
         """How many packed elements K has."""
@@ -88,7 +97,8 @@ class _Pack(_Printer):
 
     def text(self) -> str:
         """A chunk is one panel or slab of `unit` rows or columns (`padded`: the last one, too);
-        where memory runs the other way, a range of k of them all: it is read in order."""
+        where memory runs the other way, a range of k of them all, a few k at a time: it is
+        read in order."""
         kind, memory = self.packed, f"{MEMORY_KIND[self.stored]}x1"
         even = 2 if self.unit == "swapped" else self.group  # ranges of k do not part groups
         times = f" * {self.planes}" if self.planes > 1 else ""
@@ -110,18 +120,21 @@ class _Pack(_Printer):
                 *self._coordinates(first, 2),
                 f"    const {memory} *from = (const {memory} *)p[0]{place};",
                 f"    {kind} *to = ({kind} *)p[1] + batch * size;",
-                f"    const long long k = across ? u * depth / units / {even} * {even} : 0;",
+                f"    long long k = across ? u * depth / units / {even} * {even} : 0;",
                 "    long long d = depth - k;",
                 "    if (across && u + 1 < units)",
                 f"      d = (u + 1) * depth / units / {even} * {even} - k;",
-                "    const long long last = across ? units : u + 1;",
-                "    for (long long s = across ? 0 : u; s < last; ++s) {",
-                "      const long long i = s * unit;",
-                "      const long long used = extent - i < unit ? extent - i : unit;",
-                "      const long long wide = padded ? unit : used;",
-                f"      {pack}(used, wide, d, from + i * step + k * k_step, step, k_step,",
-                f"        to + (i * groups + k / {self.group} * wide){times}, wide{times});",
-                "    }",
+                "    const long long last = across ? units : u + 1, end = k + d;",
+                f"    const long long most = across ? {SHORT * self.group} : d;",
+                "    for (; k < end; k += most)",
+                "      for (long long s = across ? 0 : u; s < last; ++s) {",
+                "        const long long i = s * unit;",
+                "        const long long used = extent - i < unit ? extent - i : unit;",
+                "        const long long wide = padded ? unit : used;",
+                "        d = end - k < most ? end - k : most;",
+                f"        {pack}(used, wide, d, from + i * step + k * k_step, step, k_step,",
+                f"          to + (i * groups + k / {self.group} * wide){times}, wide{times});",
+                "      }",
                 "  }",
                 "}",
                 "",
@@ -142,7 +155,7 @@ class _Tiles(_Printer):
 
     def text(self) -> str:
         """The launch that computes tiles."""
-        parts = [self.micro.text(), self._packing()]
+        parts = [self._finish(), self.micro.text(), self._packing(), self._copying()]
         if self.few_rows:
             quads = self.unit == "quads"
             parts.append(
@@ -150,12 +163,19 @@ class _Tiles(_Printer):
                 if quads
                 else few_rows(self.micro, self.a, self.target)
             )
-        parts += [self._finish(), print_epilogue(self.kernel, self.target), self._tile()]
+        parts += [print_epilogue(self.kernel, self.target), self._tile()]
         function = (
             f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{\n"
             f"  for (long long c = begin; c < end; ++c) {SYMBOL}_tile(p, n, x, c, scratch);\n}}\n"
         )
         return "\n".join([*parts, function])
+
+    @property
+    def rounded(self) -> str:
+        """The half type that micro-kernels round sums to, where that is an instruction."""
+        cheap = self.result == "f16" and self.target.name == "avx512" and self.unit == "plain"
+        suits = cheap or (self.result == "bf16" and self.unit == "dot")
+        return self.result if suits and self._destination() is not None else ""
 
     @property
     def reads_in_place(self) -> bool:
@@ -258,8 +278,9 @@ class _Tiles(_Printer):
         )
 
     def _direct(self) -> list[str]:
-        """Where sums are stored as they are, along memory, whole slabs go there without a detour:
-        `direct` columns of the tile."""
+        """Where sums are stored as they are, along memory, whole slabs of the tile go there:
+        `direct` columns. Until all of K is done they are held there, too, unless rows are whole
+        pages apart: all of them would want the same few places of the nearest cache."""
         kind = f"{self.kind}x1"
         few = "0"
         if self.few_rows:
@@ -267,19 +288,69 @@ class _Tiles(_Printer):
             few = f"b_column == 1 ? height <= {FEW_LONG} : b_k == 1 && height <= {turned}"
         lines = [
             f"  const int few = !has_b && ({few});",
-            f"  {kind} *c = tile; long long c_step = pitch, direct = 0;",
+            f"  const int lies = {self._lies()};",
+            f"  {kind} *c = tile, *held = tile;",
+            "  long long c_step = pitch, held_step = pitch, direct = 0;",
         ]
         place = self._destination()
-        if place is None or self.result != self.kind:
+        if place is None or not (self.result == self.kind or self.rounded):
             return lines
         parameter, step, start = place
+        if self.rounded:
+            return [
+                *lines,
+                "  u16x1 *out = 0; long long out_step = 0;",
+                f"  if (!swapped && !few && depth && depth <= {SEGMENT}) {{",
+                f"    direct = wide / {self.micro.columns} * {self.micro.columns};",
+                f"    out_step = {step};",
+                f"    out = (u16x1 *)p[{parameter}] + {start} + i0 * out_step + j0;",
+                "  }",
+            ]
         return [
             *lines,
             "  if (!swapped && !few && depth) {",
             f"    direct = wide / {self.micro.columns} * {self.micro.columns};",
             f"    c_step = {step}; c = ({kind} *)p[{parameter}] + {start} + i0 * c_step + j0;",
+            f"    if (depth <= {self.micro.chunk} || c_step * sizeof({kind}) % {PAGE}) {{",
+            "      held = c; held_step = c_step;",
+            "    }",
             "  }",
         ]
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows of A, as memory holds them, are what the micro-kernel takes."""
+        pairs = self.unit == "dot" and self.a == "bf16"
+        return self.planes == 1 and (self.a == self.kind or pairs or self.unit == "quads")
+
+    def _lies(self) -> str:
+        """Whether rows of A are read where they lie, without being copied."""
+        if not self.takes_rows or self.unit == "quads":
+            return "0"
+        even = f" && depth % {self.group} == 0" if self.group > 1 else ""
+        return f"!packs_a && a_k == 1 && a_row * sizeof *a <= {PAGE // 4}{even}"
+
+    def _copying(self) -> str:
+        """A function that copies rows of A: strides in bytes, zeros up to whole vectors."""
+        if not self.takes_rows:
+            return ""
+        width = self.target.vector_bytes
+        v, flip = f"u32x{width // 4}", ""
+        if self.unit == "quads" and self.micro.starts:
+            flip = f" ^ fb_splat_{v}(0x80808080u)"
+        return f"""\
+static void {SYMBOL}_copy(long long rows, long long count, const char *from, long long step,
+    char *to, long long to_step) {{
+  for (; rows > 0; --rows, from += step, to += to_step) {{
+    long long j = 0;
+    for (; j + {width} <= count; j += {width}) *({v} *)(to + j) = *(const {v} *)(from + j){flip};
+    if (j == count) continue;
+    union {{ {v} v; char t[{width}]; }} u = {{ ({v}){{0}} }};
+    __builtin_memcpy(u.t, from + j, (unsigned long)(count - j));
+    *({v} *)(to + j) = u.v{flip};
+  }}
+}}
+"""
 
     def _destination(self) -> tuple[int, str, str] | None:
         """Buffer, row stride and start of the only store, where it is of the results themselves."""
@@ -312,15 +383,11 @@ class _Tiles(_Printer):
         rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
         planes, step = self.planes, self.step
         times = f" * {planes}" if planes > 1 else ""
-        pack_a = self.micro.packing_name(self.a, left=True)
         pack_b = self.micro.packing_name(self.b)
+        out = "out + r * out_step + q"
+        whole = f" && depth <= {SEGMENT}" if self.segments else ""
         lines = [
-            "    if (!packs_a)",
-            f"      for (long long r = 0; r < high; r += {rows}) {{",
-            f"        const long long h = high - r < {rows} ? high - r : {rows};",
-            f"        {pack_a}(h, h, d, a + (i0 + r) * a_row + k * a_k, a_row, a_k,",
-            f"          own + r * dg{times}, h{times});",
-            "      }",
+            *self._own(times),
             f"    for (long long q = 0; q < wide; q += {columns}) {{",
             f"      const long long used = wide - q < {columns} ? wide - q : {columns};",
             f"      const {self.packed} *from = slab; long long step = {step};",
@@ -337,23 +404,86 @@ class _Tiles(_Printer):
             f"      else {pack_b}(used, {columns}, d, b + k * b_k + (j0 + q) * b_column, b_column, "
             f"b_k, slab, {step});",
             *self._start(),
-            f"      {kind} *to = q < direct ? c : tile;",
-            "      long long to_step = q < direct ? c_step : pitch;",
+            f"      {kind} *near = q < direct ? held : tile, *to;",
+            "      long long near_step = q < direct ? held_step : pitch, to_step;",
             *(
-                [f"      if (k >= {SEGMENT}) {{ to = segment; to_step = pitch; }}"]
+                [f"      if (k >= {SEGMENT}) {{ near = segment; near_step = pitch; }}"]
                 if self.segments
                 else []
             ),
+            "      to = near; to_step = near_step;",
+            f"      if (q < direct && k + d == depth{whole}) {{ to = c; to_step = c_step; }}",
             f"      for (long long r = 0; r < high; r += {rows}) {{",
             f"        const long long h = high - r < {rows} ? high - r : {rows};",
             f"        const {self.packed} *panel = own + r * dg{times};",
+            f"        long long row = sizeof *panel, step_a = h * row{times};",
             f"        if (packs_a) panel = packed_a + ((i0 + r) * groups + g * h){times};",
+            "        if (lies) {",
+            f"          panel = (const {self.packed} *)(a + (i0 + r) * a_row + k);",
+            "          row = a_row * sizeof *a; step_a = sizeof *panel;",
+            "        } else if (copied) {",
+            f"          panel = (const {self.packed} *)((char *)own + r * line);",
+            "          row = line; step_a = sizeof *panel;",
+            "        }",
+            *self._ahead(times),
             f"        {self.micro.name}(h, dg, panel, from, step,",
             f"          to + r * to_step + q{times}, to_step, "
             f"k{f' % {SEGMENT}' if self.segments else ''} > 0"
-            f"{', start' if self.micro.starts else ''});",
+            f"{', start' if self.micro.starts else ''},",
+            f"          near + r * near_step + q{times}, near_step, ahead, row, step_a"
+            + (
+                f",\n          q < direct && k + d == depth ? {out} : 0, out_step);"
+                if self.rounded
+                else ");"
+            ),
             "      }",
             "    }",
+        ]
+
+    def _own(self, times: str) -> list[str]:
+        """What a tile needs of A for a chunk of K, where nobody packed it before."""
+        rows, pack = self.micro.rows, self.micro.packing_name(self.a, left=True)
+        copied = "!packs_a && !lies && a_k == 1" if self.takes_rows else "0"
+        copy = [
+            "    if (copied)",
+            f"      {SYMBOL}_copy(high, d * sizeof *a, (const char *)(a + i0 * a_row + k),",
+            "        a_row * sizeof *a, (char *)own, line);",
+        ]
+        return [
+            f"    const int copied = {copied};",
+            "    const long long line = (dg + 15) / 16 * 16 * sizeof *own;",
+            *(copy if self.takes_rows else ()),
+            "    if (!packs_a && !lies && !copied)",
+            f"      for (long long r = 0; r < high; r += {rows}) {{",
+            f"        const long long h = high - r < {rows} ? high - r : {rows};",
+            f"        {pack}(h, h, d, a + (i0 + r) * a_row + k * a_k, a_row, a_k,",
+            f"          own + r * dg{times}, h{times});",
+            "      }",
+        ]
+
+    def _ahead(self, times: str) -> list[str]:
+        """What is fetched meanwhile: the first panels of a tile see to the slab that comes next,
+        the others to the panels of the next chunk of K, each slab to some of them."""
+        rows, columns, lanes = self.micro.rows, self.micro.columns, self.micro.lanes
+        next_g = self.micro.chunk // self.group
+        parts = -(-rows * self.planes // lanes)  # of a panel, a vector per k each
+        return [
+            f"        const {self.packed} *ahead = panel;",
+            f"        const long long turn = r / {rows}, more = left_k > {self.micro.chunk};",
+            f"        if (turn < {VECTORS}) {{",
+            f"          if (has_b && q + {columns} < wide)",
+            f"            ahead = from + {columns} * groups{times};",
+            "          else if (has_b && more)",
+            f"            ahead = packed_b + j0 * groups{times} + (g + {next_g}) * {self.step};",
+            f"          ahead += turn * dg * {lanes};",
+            "        } else if (packs_a && more) {",
+            f"          const long long part = turn - {VECTORS};",
+            f"          const long long l = {rows} * (q / {columns} + part / {parts} * "
+            f"((wide + {columns - 1}) / {columns}));",
+            f"          if (l + {rows} <= high)",
+            f"            ahead = packed_a + ((i0 + l) * groups + (g + {next_g}) * {rows}){times}"
+            f" + part % {parts} * dg * {lanes};",
+            "        }",
         ]
 
     def _segment(self) -> list[str]:
@@ -367,11 +497,12 @@ class _Tiles(_Printer):
         return [
             f"    if (k >= {SEGMENT} && (k + d == depth || (k + d) % {SEGMENT} == 0))",
             "      for (long long i = 0; i < high; ++i) {",
-            f"        const {kind} *from = segment + i * pitch;",
-            f"        {kind} *near = tile + i * pitch, *far = c + i * c_step;",
+            f"        const {kind} *from = segment + i * pitch, *sums = held + i * held_step;",
+            f"        {kind} *near = tile + i * pitch, *far = held + i * held_step;",
+            "        if (k + d == depth) far = c + i * c_step;",
             "        long long j = 0;",
             f"        for (; j < direct{planes}; j += {lanes})",
-            f"          *({v} *)(far + j) += *(const {v} *)(from + j);",
+            f"          *({v} *)(far + j) = *(const {v} *)(sums + j) + *(const {v} *)(from + j);",
             f"        for (; j < {wide}; j += {lanes})",
             f"          *({v} *)(near + j) += *(const {v} *)(from + j);",
             "      }",
@@ -405,7 +536,8 @@ class _Tiles(_Printer):
             parameter, step, start = place  # rounded on the way to memory
             to = f"({memory} *)p[{parameter}] + {start}"
             turned = [f"      {finish}(row, {to} + (j0 + j) * {step} + i0, high);"]
-            straight = [f"    {finish}(row, {to} + (i0 + i) * {step} + j0, wide);"]
+            rest = f"{to} + (i0 + i) * {step} + j0 + direct"
+            straight = [f"    {finish}(row + direct, {rest}, wide - direct);"]
         return [
             "  if (swapped) {",
             f"    {kind} *row = ({kind} *)own;",
