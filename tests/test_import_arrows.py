@@ -46,7 +46,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("nn", "capture.regions.compile"): "Module.compile is torch.compile of its call",
     ("nn", "capture.regions.record"): "clipping gradients is one region, hence one kernel",
     ("optim", "capture.regions"): "a step is one region, hence one kernel",
-    ("nn", "nested.attention.multi_head_attention"): "attention with several heads of nested tensors",
+    ("nn", "nested.attention.multi_head_attention"): "heads of nested tensors",
     ("capture", "nn"): "compiling a module gives a module",
     ("compiler/schedule", "prims"): "the records say what a node is: kind, cost, routine",
     ("compiler/simplify.py", "prims"): "the records say which nodes only compute: kind",
