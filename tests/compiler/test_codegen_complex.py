@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from kernel_reference import KK, N0, N1, P0, R, const, op, run
 
+import flambeau
 from flambeau.compiler.codegen.c_complex import RULES
 from flambeau.ir import kernel as K
 from flambeau.ir import size as S
@@ -113,3 +114,14 @@ def test_what_has_no_formula_is_refused():
     kernel = elementwise(op("lgamma", K.load(0, R, "c64")), [("c64", "r"), ("c64", "w")])
     with pytest.raises(NotImplementedError, match="'lgamma' for c64"):
         run(kernel, [np.zeros(1, np.complex64)] * 2, [1])
+
+
+def test_no_epilogue_has_complex_numbers():
+    """What becomes of a product, with complex numbers in between, is a kernel of its own."""
+    x = flambeau.linspace(-1, 1, 6).reshape(2, 3)
+
+    def program(x):
+        y = x @ x.mT
+        return flambeau.complex(y, y + 1).imag
+
+    assert flambeau.compile(program)(x).tolist() == program(x).tolist()

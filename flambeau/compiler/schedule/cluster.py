@@ -16,7 +16,8 @@ from flambeau.compiler.schedule.heavy import EPILOGUES, Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.views import Index, Shape, address, refined, reshape_groups
 from flambeau.ir import kernel as k
-from flambeau.ir.node import Node, node
+from flambeau.ir.dtypes import PARTS
+from flambeau.ir.node import Node, node, topological
 from flambeau.ir.size import Size, affine_in
 
 CANDIDATES = 6  # clusters tried per value
@@ -306,11 +307,14 @@ class Clustering:
         return True
 
     def _suits(self, member: Member, cluster: Cluster) -> bool:
-        """Whether an epilogue reads memory along its rows: other loads are better had in tiles."""
+        """Whether an epilogue reads memory along its rows: other loads are better had in tiles.
+
+        Complex numbers, which kernels compute as pairs, have no place in one.
+        """
         domain = cluster.domain
         assert domain is not None and cluster.product is not None
         inner = f"a{len(domain.shape) - 1}"
-        if cluster.product.dtype[0] == "c":
+        if any(value.dtype in PARTS for value in topological((cluster.product, member.value))):
             return False
         for reference in member.refs:
             target = reference.attribute("target")
