@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core
 from flambeau.autograd.function import Function, FunctionMeta
+from flambeau.autograd.places import TENSOR, with_tensors, without_tensors
 from flambeau.library.operators import OpOverload, flat_tensors, invoke
 
 Tensor = Any
@@ -23,62 +24,38 @@ class Form:
     """Arguments without their tensors, and the form of the results, once these are known."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        self.values = [
-            [_shape_of(item) for item in v] if isinstance(v, list) else _shape_of(v) for v in values
-        ]
+        self.values = without_tensors(values)
         self.results: list[Any] = []
         self.single = True
 
     def filled(self, given: Sequence[Any]) -> list[Any]:
         """The arguments with something in the place of each tensor."""
         rest = iter(given)
-        return [_filled(v, rest) for v in self.values]
+        return [with_tensors(v, rest) for v in self.values]
 
     def spread(self, given: Sequence[Any]) -> list[Any]:
         """Per tensor what was given for the arguments."""
         found: list[Any] = []
         for slot, value in zip(self.values, given, strict=True):
-            if slot is _TENSOR:
+            if slot is TENSOR:
                 found.append(value)
-            elif isinstance(slot, list) and _TENSOR in slot:
+            elif isinstance(slot, list) and TENSOR in slot:
                 parts = [None] * len(slot) if value is None else value
-                found += [part for s, part in zip(slot, parts, strict=True) if s is _TENSOR]
+                found += [part for s, part in zip(slot, parts, strict=True) if s is TENSOR]
         return found
 
     def take_results(self, output: Any) -> list[Tensor]:
         """Notes the form of the results; returns their tensors."""
         self.single = not isinstance(output, tuple)
         values = [output] if self.single else list(output)
-        self.results = [
-            [_TENSOR] * len(v) if isinstance(v, (list, tuple)) else _shape_of(v) for v in values
-        ]
+        self.results = without_tensors(values)
         return flat_tensors(values)
 
     def wrapped(self, tensors: Sequence[Any]) -> Any:
         """The results as the operator gives them."""
         rest = iter(tensors)
-        values = [_filled(v, rest) for v in self.results]
+        values = [with_tensors(v, rest) for v in self.results]
         return values[0] if self.single and values else tuple(values) if values else None
-
-
-class _Marker:
-    def __repr__(self) -> str:
-        return "<a tensor>"
-
-
-_TENSOR = _Marker()
-
-
-def _shape_of(value: Any) -> Any:
-    return _TENSOR if isinstance(value, _core.Tensor) else value
-
-
-def _filled(value: Any, rest: Iterator[Any]) -> Any:
-    if value is _TENSOR:
-        return next(rest)
-    if isinstance(value, list):
-        return [_filled(item, rest) for item in value]
-    return value
 
 
 def apply(op: OpOverload, values: Sequence[Any]) -> Any:
@@ -114,9 +91,9 @@ def _needs(ctx: Any, form: Form) -> tuple[Any, ...]:
     flags = iter(ctx.needs_input_grad[1:])
     return tuple(
         next(flags)
-        if slot is _TENSOR
-        else [next(flags) if s is _TENSOR else False for s in slot]
-        if isinstance(slot, list) and _TENSOR in slot
+        if slot is TENSOR
+        else [next(flags) if s is TENSOR else False for s in slot]
+        if isinstance(slot, list) and TENSOR in slot
         else False
         for slot in form.values
     )
@@ -168,7 +145,7 @@ def _backward(op: OpOverload) -> Callable[..., Any]:
             )
         form = ctx.form
         rest = iter(grads)
-        given = [_filled(v, rest) for v in form.results]
+        given = [with_tensors(v, rest) for v in form.results]
         with _seen_by_user(ctx, form):
             found = op.backward(
                 ctx, *[None if _plain(s) else g for s, g in zip(form.results, given)]
@@ -191,7 +168,7 @@ def _backward(op: OpOverload) -> Callable[..., Any]:
 
 def _plain(slot: Any) -> bool:
     """Whether a result is no tensor, so that it has no gradient."""
-    return slot is not _TENSOR and not isinstance(slot, list)
+    return slot is not TENSOR and not isinstance(slot, list)
 
 
 def _is_list_of(found: Any, form: Form) -> bool:
@@ -208,7 +185,7 @@ def _vmap(op: OpOverload) -> Callable[..., Any]:
             return _one_by_one(op, info, in_dims[1:], form, tensors)
         values, dims = form.filled(tensors), form.filled(in_dims[1:])
         dims = [
-            d if s is _TENSOR or (isinstance(s, list) and _TENSOR in s) else None
+            d if s is TENSOR or (isinstance(s, list) and TENSOR in s) else None
             for s, d in zip(form.values, dims, strict=True)
         ]
         positional = sum(not a.kwarg_only for a in op._schema.arguments)
@@ -232,7 +209,7 @@ def _dims_of(form: Form, output: Any, out_dims: Any) -> list[Any]:
         return [out_dims] * len(flat_tensors([output]))
     found: list[Any] = []
     for slot, dim in zip(form.results, out_dims, strict=True):
-        if slot is _TENSOR:
+        if slot is TENSOR:
             found.append(dim)
         elif isinstance(slot, list):
             found += list(dim) if isinstance(dim, (list, tuple)) else [dim] * len(slot)

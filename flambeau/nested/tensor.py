@@ -255,6 +255,7 @@ def _refusing(name: str) -> Callable[..., NoReturn]:
         )
 
     method.__name__ = name
+    method.__doc__ = f"Not for nested tensors: `{name}` raises NotImplementedError."
     return method
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.autograd import Function
+from flambeau.autograd.places import with_tensors, without_tensors
 from flambeau.autograd.transforms.programs import Program, program_of
 from flambeau.ops import aten
 
@@ -265,7 +266,7 @@ class _Tracked(Function):
     def forward(ctx: Any, program: Program, func: Any, values: Any, *tensors: Tensor) -> Any:
         """Asks for the call, gradients off."""
         args, kwargs = _arguments(program, values)
-        ctx.program, ctx.values = program, _without_tensors(values)
+        ctx.program, ctx.values = program, without_tensors(values)
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         result = _flat(_ask(func, args, kwargs))
@@ -275,7 +276,7 @@ class _Tracked(Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         """The gradient operator of the call."""
         tensors = iter(ctx.saved_tensors)
-        values = _with_tensors(ctx.values, tensors)
+        values = with_tensors(ctx.values, tensors)
         wanted = [i for i, need in enumerate(ctx.needs_input_grad[3:]) if need]
         found = ctx.program.gradient(*values, wanted, list(gradients))
         results: list[Any] = [None] * len(ctx.needs_input_grad)
@@ -289,26 +290,6 @@ def _own(result: Any, tensors: Sequence[Tensor]) -> Any:
     if isinstance(result, _core.Tensor) and any(result is x for x in tensors):
         return result.detach()
     return result
-
-
-class _Place:
-    """Stands where a tensor was among the arguments that a node keeps."""
-
-
-def _without_tensors(values: Any) -> Any:
-    if isinstance(values, _core.Tensor):
-        return _Place
-    if isinstance(values, (list, tuple)):
-        return [_without_tensors(x) for x in values]
-    return values
-
-
-def _with_tensors(values: Any, tensors: Iterator[Tensor]) -> Any:
-    if values is _Place:
-        return next(tensors)
-    if isinstance(values, list):
-        return [_with_tensors(x, tensors) for x in values]
-    return values
 
 
 # ------------------------------------------------------------------------------ wrappers

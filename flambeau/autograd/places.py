@@ -1,0 +1,35 @@
+"""Arguments without their tensors, which a node of the graph keeps apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import _core
+
+
+class _Place:
+    def __repr__(self) -> str:
+        return "<a tensor>"
+
+
+TENSOR = _Place()  # stands where a tensor was
+
+
+def without_tensors(values: Any) -> Any:
+    """A value, or lists of lists of them, with `TENSOR` in the place of each tensor."""
+    if isinstance(values, _core.Tensor):
+        return TENSOR
+    if isinstance(values, (list, tuple)):
+        found = [without_tensors(x) for x in values]
+        return found if any(a is not b for a, b in zip(found, values, strict=True)) else values
+    return values
+
+
+def with_tensors(values: Any, tensors: Iterator[Any]) -> Any:
+    """What `without_tensors` was given, or with other things in the places of its tensors."""
+    if values is TENSOR:
+        return next(tensors)
+    if isinstance(values, list):
+        return [with_tensors(x, tensors) for x in values]
+    return values
