@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,35 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # `tests` is a package without an __init__: tests.ops.inputs ...
 
 os.environ.setdefault("FLAMBEAU_VERIFY", "1")  # every kernel is checked between the stages
+
+
+def let_others_settle() -> None:
+    """Keeps the interpreter until all other threads sleep: they wait for it, or for something else.
+
+    A fork leaves AddressSanitizer's allocator locked in the child if a thread allocates just then,
+    or ends; such a child stands still at its first allocation. A sleeping thread does neither.
+    """
+    library = ctypes.PyDLL(None)  # whose functions are called without giving the interpreter away
+    mine = str(threading.get_native_id())
+    others = [thread for thread in os.listdir("/proc/self/task") if thread != mine]
+    for _ in range(200):
+        library.usleep(2000)
+        if all(_sleeps(library, thread) for thread in others):
+            return
+
+
+def _sleeps(library: ctypes.PyDLL, thread: str) -> bool:
+    file = library.open(f"/proc/self/task/{thread}/stat".encode(), os.O_RDONLY)
+    if file < 0:
+        return True  # it has ended
+    text = ctypes.create_string_buffer(256)
+    library.read(file, text, 255)
+    library.close(file)
+    return text.value.rpartition(b")")[2].split()[:1] == [b"S"]
+
+
+if "asan" in os.environ.get("LD_PRELOAD", ""):
+    os.register_at_fork(before=let_others_settle)  # the first to be registered is the last to run
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flambeau import _core
 from flambeau.autograd.function import Function, FunctionMeta
 from flambeau.autograd.places import TENSOR, with_tensors, without_tensors
 from flambeau.library.operators import OpOverload, flat_tensors, invoke

@@ -14,13 +14,12 @@ ORACLE_GRADIENT = "PyTorch itself has no derivative here, or a wrong one"
 HALVES = "not implemented for half types"
 ORACLE_VALUES = "PyTorch's own values are inexact: Bessel functions to 1e-8, halves overflow"
 SIGNS = "singular and eigenvectors are unique up to a phase, which LAPACK chooses otherwise"
-PLACES = "PyTorch rounds positions to the half type at every step; here they are float32"
 STRIDES = "results are dense; PyTorch's have gaps"
 
 _NAMES = {
     COMPLEX: """
         nan_to_num-c64 masked.median-c64
-        native_dropout-c64 normal-c64 view_as_complex-f16
+        native_dropout-c64 normal-c64
     """,
     INTEGERS: """
         mm-bool bmm-bool mv-bool lu_unpack-bool
@@ -34,9 +33,6 @@ _NAMES = {
     ORACLE_VALUES: """
         linalg.matrix_exp-bf16 linalg.matrix_exp-f16 matrix_exp-bf16 matrix_exp-f16
         special.bessel_j0-f64 special.bessel_j1-f64 special.bessel_y0-f64 special.bessel_y1-f64
-    """,
-    PLACES: """
-        nn.functional.grid_sample-f16 nn.functional.grid_sample-bf16
     """,
     SIGNS: """
         linalg.svd-c64 linalg.svd-f64 svd-c64 svd-f64 linalg.eig-c64 linalg.eig-f64
