@@ -34,6 +34,17 @@ class Composite(Tensor):  # type: ignore[misc]
 
     _kept: Any
     _operators_only = True  # attributes and functions in Python are ordinary
+    _made_by = ("Composite", "a function that makes one")  # its public name, and how to get one
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refused: there is no constructor.
+
+        Raises:
+            TypeError: always.
+        """
+        del args, kwargs
+        name, maker = cls._made_by
+        raise TypeError(f"[{name}] is not constructed directly\nhint: {maker}")
 
     # ------------------------------------------------------------------ what a subclass says
     def _like(self, values: Any) -> Any:

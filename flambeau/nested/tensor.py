@@ -44,17 +44,7 @@ class NestedTensor(Composite):
     """
 
     _ndim: int
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refused: there is no constructor.
-
-        Raises:
-            TypeError: always.
-        """
-        del args, kwargs
-        raise TypeError(
-            "[NestedTensor] is not constructed directly\nhint: torch.nested.nested_tensor(...)"
-        )
+    _made_by = ("NestedTensor", "torch.nested.nested_tensor(...)")
 
     @classmethod
     def __torch_function__(

@@ -60,17 +60,7 @@ class SparseTensor(Composite):
     _kind: Any
     _index: tuple[Any, ...]
     _unique: bool
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refused: there is no constructor.
-
-        Raises:
-            TypeError: always.
-        """
-        del args, kwargs
-        raise TypeError(
-            "[SparseTensor] is not constructed directly\nhint: torch.sparse_coo_tensor(...)"
-        )
+    _made_by = ("SparseTensor", "torch.sparse_coo_tensor(...)")
 
     @classmethod
     def __torch_function__(

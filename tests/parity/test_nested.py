@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import flambeau
+from tests.parity.expressions import lines, names_of
 
 OPERANDS = """
 F, jagged = torch.nn.functional, torch.jagged
@@ -120,15 +121,8 @@ MODULES = ("encoder(k)", "attention(k, k, k)", "attention(k, k, k, need_weights=
            "attention(k, k, k, average_attn_weights=False)")  # fmt: skip
 
 
-def lines(text):
-    parts = (part for line in text.strip().splitlines() for part in line.split(";"))
-    return [part.strip() for part in parts if part.strip()]
-
-
 def namespace(library):
-    names = {"torch": library}
-    exec(OPERANDS, names)
-    return names
+    return names_of(library, OPERANDS)
 
 
 @functools.cache

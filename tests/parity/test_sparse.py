@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import flambeau
+from tests.parity.expressions import lines, names_of
 
 OPERANDS = """
 i = torch.tensor([[0, 1, 1], [2, 0, 2]])
@@ -167,15 +168,8 @@ torch.addmm(W, S, E, beta=2, alpha=3).pow(2).sum(); (torch.mv(S, v) ** 2).sum()
 """
 
 
-def lines(text):
-    parts = (part for line in text.strip().splitlines() for part in line.split(";"))
-    return [part.strip() for part in parts if part.strip()]
-
-
 def namespace(library):
-    names = {"torch": library}
-    exec(OPERANDS, names)
-    return names
+    return names_of(library, OPERANDS)
 
 
 @functools.cache
