@@ -25,6 +25,7 @@ from flambeau._subclasses.fake_errors import (
 from flambeau.core.definition import REGISTRY
 from flambeau.ops import aten
 from flambeau.utils import _python_dispatch
+from flambeau.utils._pytree import tree_leaves, tree_map_only
 
 Tensor = _core.Tensor
 
@@ -81,25 +82,11 @@ def _is_fake(value: Any) -> bool:
 
 
 def _tensors(values: Any) -> list[Any]:
-    found: list[Any] = []
-    for x in values.values() if isinstance(values, dict) else values:
-        if isinstance(x, Tensor):
-            found.append(x)
-        elif isinstance(x, (list, tuple, dict)):
-            found += _tensors(x)
-    return found
+    return [x for x in tree_leaves(values) if isinstance(x, Tensor)]
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A nested container with its tensors changed; the same object where none is."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _mapped(x, change) for key, x in value.items()}
-    if isinstance(value, (list, tuple)) and _tensors(value):
-        items = [_mapped(x, change) for x in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
+    return tree_map_only(Tensor, change, value)
 
 
 def indexed(device: Any) -> Any:
