@@ -38,3 +38,22 @@ def test_epilogues_store_along_rows_where_sizes_are_quotients(kernels):
     stores = [line for text in kernels for line in text.splitlines() if "store " in line]
     assert stores
     assert not any("%" in line.split("]")[0] for line in stores if "p1" in line)
+
+
+def test_an_optimizer_step_is_no_epilogue_of_the_gradient():
+    linear = nn.Linear(24, 40, bias=False)
+    optimizer = torch.optim.AdamW(linear.parameters(), lr=1e-3)
+
+    def step(x):
+        linear(x).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step(torch.randn(16, 24))  # makes the moments
+    found = torch.compiler.stages(step, torch.randn(16, 24))
+    [text] = [text for name, _, text in found if name == "schedule"]
+    launches = text.split("\nlaunch ")[1:]
+    templates = [launch for launch in launches if "template product" in launch]
+    assert templates and not any("sqrt" in launch for launch in templates)
+    [update] = [launch for launch in launches if "sqrt" in launch]
+    assert update.count("store ") == 3  # the weight and both moments, in one pass

@@ -24,6 +24,7 @@ CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
 VALUE_LIMIT = 600  # values of one kernel
+EPILOGUE_LIMIT = 2  # tensors of the result's size that an epilogue reads (see `_part`)
 _PASSING = frozenset({"s.copy", "s.part", "s.base"})
 
 
@@ -106,8 +107,10 @@ class Clustering:
                 self._joined.append(owners)
             else:
                 self._place(value)
-        for cluster in self.clusters:
-            if cluster.members and cluster.domain is not None and cluster.domain.kind == "reduce":
+        for cluster in list(self.clusters):
+            if cluster.product is not None and self._crowded(cluster):
+                self._part(cluster)
+            elif cluster.members and cluster.domain is not None and cluster.domain.kind == "reduce":
                 self._merge_partial(cluster)
         return [c for c in self.clusters if c.members]
 
@@ -381,6 +384,42 @@ class Clustering:
                 owners[:] = _distinct(cluster if o is other else o for o in owners)
         other.members = {}
         self._accept(cluster, members, ())
+
+    def _crowded(self, cluster: Cluster) -> bool:
+        """Whether an epilogue reads more tensors of the result's size than a tile has room for."""
+        assert cluster.product is not None
+        refs = (ref for member in cluster.members.values() for ref in member.refs)
+        read: set[Node] = {ref.attribute("target") for ref in refs}
+        read.difference_update(cluster.members)
+        return sum(s.shape == cluster.product.shape for s in read) > EPILOGUE_LIMIT
+
+    def _part(self, cluster: Cluster) -> None:
+        """Gives a template's epilogue a kernel of its own.
+
+        An optimizer's step on a weight reads three tensors and writes three: from tile to tile
+        that is slower, and drives the operands out of the caches, where one pass over whole
+        tensors costs little more than reading the gradient again.
+        """
+        product = cluster.product
+        assert product is not None and cluster.domain is not None
+        moved = [value for value in cluster.members if value is not product]
+        domain = Domain("map", cluster.domain.shape)
+        rest = self._new(domain)
+        assert rest.lowering is not None
+        members = self._refit(moved, domain, rest.lowering)
+        assert members is not None
+        cluster.members = {product: cluster.members[product]}
+        cluster.sources = set(self.sources_of(product))
+        rest.order = cluster.order
+        for value in moved:
+            self.owners[value] = [rest]
+        for owners in self._joined:
+            if cluster in owners:
+                owners.append(rest)
+        for other in self.clusters:
+            if other.before >> cluster.bit & 1:
+                other.before |= 1 << rest.bit
+        self._accept(rest, members, [cluster])
 
     def _something_between(self, first: Cluster, second: Cluster) -> bool:
         """Whether a third cluster must run after `first` and before `second`."""
