@@ -45,7 +45,7 @@ def simplify(graph: Graph) -> Graph:
 
 # ------------------------------------------------------------------------------- nothing
 
-_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True, "xor": 0}
 _EMPTY_KINDS = frozenset({"pointwise", "shape", "index", "reduce", "scan", "routine"})
 
 

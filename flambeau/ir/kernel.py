@@ -65,8 +65,8 @@ running value y becomes a*y + b (rounded twice), b at k = 0.
 outside [-size, size) (with `strict`: outside [0, size)) it is reported to the parameter, of dtype
 "error", and goes on as 0.
 
-Element types: `sum`, `prod`, `max`, `min` have the dtype of their value; `any`, `all` take and give
-bool. A store's value has the dtype of its parameter.
+Element types: `sum`, `prod`, `max`, `min` have the dtype of their value, `xor` that of integers;
+`any`, `all` take and give bool. A store's value has the dtype of its parameter.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ TILE_BLOCK = 64  # edge of the tiles of a transposing map
 REDUCE_BLOCK = 4096  # elements per block of the canonical reduction order
 REDUCE_CHUNK = 512  # elements whose sums start anew in a block: the lanes of chunks are added
 
-REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "xor")
 SCANS = ("sum", "prod", "max", "min", "linear")
 
 Store = tuple[int, Size, Node]  # parameter, element index, value

@@ -9,15 +9,10 @@ from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.dtypes import TABLE
-from flambeau.ir.environment import less, same_size
+from flambeau.ir.environment import same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import ceildiv, mul, prod
-from flambeau.ir.size_core import sub
 from flambeau.ops.broadcasting import unsupported
 from flambeau.ops.reduce import reduced_dims
-from flambeau.prims.shape import pad_axis
-
-_COUNTED = 1 << 15  # elements whose ones a field of 16 bits counts
 
 
 def _samples() -> Iterator[Sample]:
@@ -43,31 +38,6 @@ def _reference(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
     axis = dim if isinstance(dim, int) else (tuple(dim) or None)
     wide = x.astype("float64" if x.dtype.kind == "f" else "int64").view("uint64")
     return numpy.bitwise_xor.reduce(wide, axis=axis, keepdims=keepdim)
-
-
-def _joined(x: Node) -> Node:
-    """Exclusive or along the last axis: the parity of the number of ones at each of 64 bits.
-
-    Bits k, k + 16, k + 32 and k + 48 are counted together, in fields of 16 bits of one sum.
-    """
-    shifts = prims.iota((*x.shape, 16), x.ndim, "i64")
-    ones = prims.full_like(0x0001_0001_0001_0001, shifts)
-    wide = prims.broadcast(x, shifts.shape, tuple(range(x.ndim)))
-    fields = prims.bitwise_and(prims.shift_right(wide, shifts), ones)
-    while True:
-        axis = fields.ndim - 2
-        lead, extent = fields.shape[:axis], fields.shape[axis]
-        many = less(_COUNTED, extent)
-        if many:
-            blocks = ceildiv(extent, _COUNTED)
-            fields = pad_axis(fields, axis, 0, sub(mul(_COUNTED, blocks), extent))
-            fields = prims.reshape(fields, (*lead, blocks, _COUNTED, 16))
-            axis += 1
-        fields = prims.reduce_dims("sum", fields, (axis,))
-        fields = prims.bitwise_and(fields, prims.full_like(0x0001_0001_0001_0001, fields))
-        if not many:
-            places = prims.iota(fields.shape, fields.ndim - 1, "i64")
-            return prims.reduce_dims("sum", prims.shift_left(fields, places), (fields.ndim - 1,))
 
 
 @op(
@@ -112,13 +82,7 @@ def hash_tensor(self: Node, dim: Any, keepdim: bool, mode: int) -> Node:
     bits = prims.cast(self, kind)
     if kind == "f64":
         bits = prims.bitcast(bits, "i64")
-    rest = [d for d in range(self.ndim) if d not in dims]
-    left = tuple(self.shape[d] for d in rest)
-    rows = prims.reshape(
-        prims.permute(bits, (*rest, *sorted(dims))), (*left, prod(self.shape[d] for d in dims))
-    )
-    kept = tuple(1 if d in dims else n for d, n in enumerate(self.shape))
-    found = prims.reshape(_joined(rows), kept if keepdim else left)
+    found = prims.reduce_dims("xor", bits, dims, keepdim)
     return prims.bitcast(found, "u64")
 
 

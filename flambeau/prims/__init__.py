@@ -70,7 +70,6 @@ from flambeau.prims.pointwise import (
     copysign,
     cos,
     cosh,
-    digamma,
     div,
     eq,
     erf,
@@ -117,7 +116,6 @@ from flambeau.prims.pointwise import (
     sub,
     tan,
     tanh,
-    trigamma,
     trunc,
     where,
     zeta,
@@ -126,7 +124,7 @@ from flambeau.prims.random import random, random_places
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, Primitive, bind
 from flambeau.prims.reduce import all_ as all
 from flambeau.prims.reduce import any_ as any
-from flambeau.prims.reduce import argmax, argmin, reduce_dims, spread, sum
+from flambeau.prims.reduce import argmax, argmin, reduce_dims, spread, sum, xor
 from flambeau.prims.reduce import max_ as max
 from flambeau.prims.reduce import min_ as min
 from flambeau.prims.reduce import prod_ as prod
@@ -191,7 +189,6 @@ __all__ = [
     "cumprod",
     "cumsum",
     "diagonal",
-    "digamma",
     "dilate",
     "div",
     "eig",
@@ -291,7 +288,6 @@ __all__ = [
     "tanh",
     "transpose",
     "triangular_solve",
-    "trigamma",
     "trunc",
     "unsqueeze",
     "upper_triangle",
@@ -299,6 +295,7 @@ __all__ = [
     "windows",
     "with_derivative",
     "with_diagonal",
+    "xor",
     "zeros_like",
     "zeta",
 ]

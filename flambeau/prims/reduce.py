@@ -88,6 +88,15 @@ def _reference(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
     return reference
 
 
+def _reference_ufunc(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+    def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
+        import numpy
+
+        return getattr(numpy, name).reduce(arrays[0], axis=constants["axis"])
+
+    return reference
+
+
 def _infer(name: str, allowed: frozenset[str], result: str) -> Any:
     def infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
         check_count(name, operands, 1)
@@ -113,6 +122,11 @@ def _prod_samples() -> Samples:
 
 def _bool_samples() -> Samples:
     yield [[[True, False], [False, False]]], {"axis": 1}
+
+
+def _bit_samples() -> Samples:
+    yield [[[3, -5, 12], [4, 9, 9]]], {"axis": 0}
+    yield [[[3, -5, 12], [4, 9, 9]]], {"axis": 1}
 
 
 def _reduction(
@@ -185,6 +199,8 @@ any_ = _reduction("any", "Whether any element along an axis is True.", BOOL, NOT
                   _reference("any"), samples=_bool_samples)
 all_ = _reduction("all", "Whether all elements along an axis are True.", BOOL, NOT_DIFFERENTIABLE,
                   _reference("all"), samples=_bool_samples)
+xor = _reduction("xor", "Exclusive or of the bits along an axis, which is dropped.", INTEGERS,
+                 NOT_DIFFERENTIABLE, _reference_ufunc("bitwise_xor"), samples=_bit_samples)
 # fmt: on
 
 

@@ -15,7 +15,8 @@ from flambeau.prims.record import PRIMITIVES
 from flambeau.prims.reduce import canonical
 from tests.prims.graph_interpreter import NUMPY, concrete, store
 
-IDENTITY = {"sum": 0, "prod": 1, "argmax": 0, "argmin": 0, "any": False, "all": True}
+IDENTITY = {"sum": 0, "prod": 1, "argmax": 0, "argmin": 0, "any": False, "all": True,
+            "xor": 0}  # fmt: skip
 
 
 def run_kernel(kernel, buffers, sizes, scalars):

@@ -102,6 +102,7 @@ def encode(values, dtype):
 _COMBINE = {
     "sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.inf),
     "min": (np.minimum, np.inf), "any": (np.logical_or, False), "all": (np.logical_and, True),
+    "xor": (np.bitwise_xor, 0),
 }  # fmt: skip
 
 

@@ -221,7 +221,7 @@ REDUCTIONS = [
     ("sum", "f32"), ("sum", "f64"), ("sum", "i64"), ("prod", "f32"), ("max", "f32"),
     ("min", "f32"), ("max", "i64"), ("min", "i16"), ("max", "u8"), ("argmax", "f32"),
     ("argmin", "f32"), ("argmax", "i64"), ("argmax", "u8"), ("argmin", "f64"), ("any", "bool"),
-    ("all", "bool"), ("sum", "i32"), ("max", "bf16"),
+    ("all", "bool"), ("sum", "i32"), ("max", "bf16"), ("xor", "i64"), ("xor", "i16"),
 ]  # fmt: skip
 
 

@@ -50,6 +50,8 @@ CASES = {
     "max_pool2d": lambda: _grads(lambda x: F.max_pool2d(x, 3, 2, 1), _image()),
     "avg_pool2d": lambda: _grads(lambda x: F.avg_pool2d(x, 3, 2, 1), _image()),
     "nearest": lambda: _grads(lambda x: F.interpolate(x, scale_factor=2), _image()),
+    "hash_tensor": lambda: [torch.hash_tensor(torch.randn(300_001))],
+    "hash_tensor of columns": lambda: [torch.hash_tensor(torch.randn(5000, 70), 0)],
     "amax": lambda: [
         torch.zeros(1000).scatter_reduce(0, torch.arange(99_999) % 998, torch.randn(99_999), "amax")
     ],

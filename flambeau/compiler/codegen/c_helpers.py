@@ -220,11 +220,13 @@ def _pick(kind: str, lanes: int) -> str:
     )
 
 
+_SIGNS = {"sum": "+", "prod": "*", "xor": "^"}
+
+
 def combine(operation: str, kind: str, lanes: int, a: str, x: str) -> str:
     """C expression that adds the element `x` to the running value `a`."""
-    if operation in ("sum", "prod"):
-        sign = "+" if operation == "sum" else "*"
-        return f"({kind}x{lanes})({a} {sign} {x})"
+    if operation in _SIGNS:
+        return f"({kind}x{lanes})({a} {_SIGNS[operation]} {x})"
     if operation in ("any", "all"):
         return f"({a} {'|' if operation == 'any' else '&'} {x})"
     return f"fb_{operation}_{kind}x{lanes}({a}, {x})"
@@ -233,7 +235,7 @@ def combine(operation: str, kind: str, lanes: int, a: str, x: str) -> str:
 def identity(operation: str, kind: str) -> str:
     """C constant that changes nothing when combined."""
     bits = kind_bits(kind)
-    if operation in ("sum", "any"):
+    if operation in ("sum", "any", "xor"):
         return "0"
     if operation == "prod":
         return "1"
@@ -460,6 +462,6 @@ REDUCTION: dict[str, Builder] = {
     "treeargmax": _arg_tree("argmax"),
     "treeargmin": _arg_tree("argmin"),
 }
-for _operation in ("sum", "prod", "max", "min", "any", "all"):
+for _operation in ("sum", "prod", "max", "min", "any", "all", "xor"):
     REDUCTION[f"tree{_operation}"] = _tree(_operation)
     REDUCTION[f"push{_operation}"] = _push(_operation)

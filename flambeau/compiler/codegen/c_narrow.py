@@ -21,7 +21,7 @@ from flambeau.ir.node import Node, topological
 if TYPE_CHECKING:
     from flambeau.compiler.codegen.c_forms import Accumulator, FormPrinter
 
-_OPERATIONS = frozenset({"sum", "prod", "max", "min"})
+_OPERATIONS = frozenset({"sum", "prod", "max", "min", "xor"})
 _KINDS = frozenset({"f32", "f64", "i32", "i64"})
 _REFUSED = frozenset({"k.index", "k.kept", "k.reduced", "check_index"})
 
