@@ -348,6 +348,10 @@ def orthogonal_polynomial(x: Node, n: Node, family: int) -> Node:
 # fmt: off
 zeta = _binary("zeta", "Sum over k >= 0 of (b + k)^-a.", FLOATS, NOT_DIFFERENTIABLE,
                "scipy.special.zeta", "orders and arguments", cost=400)
+igamma = _binary("igamma", "Regularised lower incomplete gamma function P(a, b).", FLOATS,
+                 NOT_DIFFERENTIABLE, "scipy.special.gammainc", "orders and arguments", cost=400)
+igammac = _binary("igammac", "Regularised upper incomplete gamma function Q(a, b).", FLOATS,
+                  NOT_DIFFERENTIABLE, "scipy.special.gammaincc", "orders and arguments", cost=400)
 
 # -------------------------------------------------------------------------------- tests, bits
 

@@ -29,7 +29,8 @@ INEXACT = {
 }  # fmt: skip
 DOMAIN = {"acosh": (1, 9), "atanh": (-0.9, 0.9), "erfinv": (-0.9, 0.9), "asin": (-1, 1),
           "acos": (-1, 1), "lgamma": (0.3, 9), "digamma": (0.3, 9), "pow": (0.1, 4),
-          "zeta": (1.1, 9), "orthogonal_polynomial": (-1, 1)}  # fmt: skip
+          "zeta": (1.1, 9), "igamma": (0.1, 30), "igammac": (0.1, 30),
+          "orthogonal_polynomial": (-1, 1)}  # fmt: skip
 
 
 def values_of(dtype, name, operand):

@@ -8,6 +8,8 @@ Sources: NIST DLMF, 18.9.1 (recurrences), 18.5.1 (Chebyshev polynomials of an an
 
 from __future__ import annotations
 
+from flambeau.compiler.codegen import cmath_gamma
+
 # Families: 0-3 Chebyshev T, U, V, W; 4 Hermite H; 5 Hermite He; 6 Laguerre; 7 Legendre; 8 and up
 # are 0-3 of 2x - 1. V and W exchange their roles where x is negative, so that angles stay below
 # pi / 2, where acos is exact to its last digit. Above 1 Chebyshev's and Legendre's polynomials
@@ -123,15 +125,21 @@ static double fb_scalar_zeta(double s, double q) {
 }
 """
 
-_TEXTS = {"orthogonal_polynomial": (_POLYNOMIAL, "polynomial", 3), "zeta": (_ZETA, "zeta", 2)}
+# name: text (of one name, where several functions share it), function, number of operands
+_TEXTS = {
+    "orthogonal_polynomial": ("polynomial", _POLYNOMIAL, "polynomial", 3),
+    "zeta": ("zeta", _ZETA, "zeta", 2),
+    "igamma": ("gamma", cmath_gamma.TEXT, "igamma", 2),
+    "igammac": ("gamma", cmath_gamma.TEXT, "igammac", 2),
+}
 FUNCTIONS = frozenset(_TEXTS)
 
 
 def function_source(name: str, kind: str, lanes: int) -> str:
     """C text of `fb_<name>_<kind>x<lanes>`; it follows the prelude."""
-    text, scalar, count = _TEXTS[name]
+    shared, text, scalar, count = _TEXTS[name]
     names = ("x", "y", "z")[:count]
-    vector, guard = f"{kind}x{lanes}", f"FB_SCALAR_{scalar.upper()}"
+    vector, guard = f"{kind}x{lanes}", f"FB_SCALAR_{shared.upper()}"
     parameters = ", ".join(f"{vector} {n}" for n in names)
     values = ", ".join(n if lanes == 1 else f"{n}[l]" for n in names)
     target = "r" if lanes == 1 else "r[l]"
