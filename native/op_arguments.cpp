@@ -406,6 +406,61 @@ Outcome parse_generator(Frame* frame, PyObject* object) {
   return done(push_word(frame, tag_word(Tag::Generator)));
 }
 
+constexpr int kMaxNesting = 4;  // of an object that is keyed by its value
+
+// Whether a value is nothing but None, bools, ints of 64 bits, floats, strings and tuples or lists
+// of them.
+bool is_plain(PyObject* object, int depth) {
+  if (object == Py_None || PyBool_Check(object) || PyFloat_CheckExact(object) ||
+      PyUnicode_CheckExact(object)) {
+    return true;
+  }
+  if (PyLong_CheckExact(object)) {
+    int overflow = 0;
+    PyLong_AsLongLongAndOverflow(object, &overflow);
+    return overflow == 0;
+  }
+  if (depth == kMaxNesting || !(PyTuple_Check(object) || PyList_CheckExact(object))) {
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+    if (!is_plain(PySequence_Fast_GET_ITEM(object, i), depth + 1)) return false;
+  }
+  return true;
+}
+
+Outcome push_plain(Frame* frame, PyObject* object) {
+  if (object == Py_None) return done(push_word(frame, tag_word(Tag::None)));
+  if (PyUnicode_Check(object)) return parse_str(frame, object);
+  if (!PyTuple_Check(object) && !PyList_Check(object)) {
+    Number number;
+    const Outcome outcome = read_number(frame, object, &number);
+    return outcome == Outcome::Ok ? push_static_number(frame, number) : outcome;
+  }
+  const Py_ssize_t length = PySequence_Fast_GET_SIZE(object);
+  const uint64_t list = uint64_t{1} << 32;
+  const uint64_t low = static_cast<uint64_t>(length) | (PyList_Check(object) ? list : 0);
+  if (!push_word(frame, tag_word(Tag::Sequence, low))) return Outcome::Failed;
+  for (Py_ssize_t i = 0; i < length; ++i) {
+    const Outcome outcome = push_plain(frame, PySequence_Fast_GET_ITEM(object, i));
+    if (outcome != Outcome::Ok) return outcome;
+  }
+  return Outcome::Ok;
+}
+
+// Keyed by its value where that is plain: a list may change, and equal ones are one call. The rest
+// is keyed by identity.
+Outcome parse_object(Frame* frame, PyObject* object) {
+  if (!is_plain(object, 0)) {
+    return done(push_words(frame, tag_word(Tag::Pointer), reinterpret_cast<uintptr_t>(object)));
+  }
+  const size_t head = frame->key.size();
+  if (!push_word(frame, 0)) return Outcome::Failed;
+  const Outcome outcome = push_plain(frame, object);
+  frame->key[head] = tag_word(Tag::Object, frame->key.size() - head - 1);
+  return outcome;
+}
+
 Outcome parse_rare(const Overload& overload, int position, Frame* frame) {
   const Argument& argument = overload.arguments[position];
   PyObject* object = frame->values[position];
@@ -437,7 +492,7 @@ Outcome parse_rare(const Overload& overload, int position, Frame* frame) {
     default:
       break;
   }
-  return done(push_words(frame, tag_word(Tag::Pointer), reinterpret_cast<uintptr_t>(object)));
+  return parse_object(frame, object);
 }
 
 // ---- binding

@@ -49,6 +49,7 @@ size_t payload_words(uint64_t word) {
     case Tag::FloatList:
     case Tag::BoolList:
     case Tag::SymIntList:
+    case Tag::Object:
       return length;
     default:
       return 0;

@@ -73,7 +73,9 @@ enum class Tag : uint8_t {
   SymIntList,  // length, then values that are not part of the class
   Runtime,     // low 8 bits: NumberType
   Generator,
-  Pointer,  // one payload word: identity of a Python object
+  Pointer,   // one payload word: identity of a Python object
+  Object,    // low 32 bits: words of its value, which follow
+  Sequence,  // inside an Object: low 32 bits: elements, which follow
 };
 inline uint64_t tag_word(Tag tag, uint64_t low = 0) {
   return static_cast<uint64_t>(tag) << 56 | low;

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import flambeau
 from flambeau.runtime import plan_cache_clear, plan_cache_stats
+
+F = flambeau.nn.functional
 
 
 def programs(rows: int, columns: int) -> None:
@@ -102,3 +105,37 @@ def test_equal_arguments_find_the_plan_again(options: dict[str, Any]) -> None:
     before = plan_cache_stats()["builds"]
     flambeau.nn.functional.interpolate(x, **options)
     assert plan_cache_stats()["builds"] == before
+
+
+def _builds(function: Callable[[], Any]) -> tuple[Any, int]:
+    before = plan_cache_stats()["builds"]
+    result = function()
+    return result, plan_cache_stats()["builds"] - before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.adaptive_avg_pool2d(x, [2, 2]),
+        lambda x: F.adaptive_avg_pool2d(x, (None, 3)),
+        lambda x: F.adaptive_avg_pool2d(x, flambeau.zeros(2, 3).shape),
+        lambda x: F.adaptive_max_pool2d(x, [2, 3]),
+        lambda x: F.adaptive_max_pool2d(x, [2, 3], return_indices=True)[1],
+    ],
+)
+def test_objects_of_one_value_are_one_call(call: Callable[[Any], Any]) -> None:
+    """Lists and tuples are keyed by what they hold: a second call builds nothing."""
+    x = flambeau.randn(1, 3, 8, 8)
+    first = call(x)
+    second, builds = _builds(lambda: call(x))
+    assert builds == 0
+    assert flambeau.equal(first, second)
+
+
+def test_an_object_that_changes_is_another_call() -> None:
+    x, size = flambeau.randn(1, 3, 8, 8), [2, 2]
+    for extent in (2, 3, 2):
+        size[0] = extent
+        assert tuple(F.adaptive_avg_pool2d(x, size).shape) == (1, 3, extent, 2)
+    assert tuple(F.adaptive_avg_pool2d(x, (1, True)).shape) == (1, 3, 1, 1)
+    assert tuple(F.adaptive_avg_pool2d(x, (1, None)).shape) == (1, 3, 1, 8)
