@@ -24,6 +24,9 @@
 //     tensors of [count]; applied in increasing position, so equal targets are deterministic.
 // take_add_<t>               out, source, index              count, outer, inner, 1, D
 //     The transpose of `take`; the same as put_add_<t> with d = 1.
+// bag_sum_<f32|f64>          out, table, index, starts,      bags, width, indices, has_shares
+//     ends, shares?: out[b] is the sum of table[index[i]] (times shares[i]), starts[b] <= i <
+//     ends[b], in this order; an index of -1 counts as none.
 // solve_<t>, triangular_solve_<t>, cholesky_<t>, lu_<t>, qr_<t>, eigh_<t>, eig_<t>, svd_<t>,
 // fft_<c64|c128>: the table in flambeau/compiler/schedule/routines.py (t: f32 f64 c64 c128).
 // geqrf_<t>                  a, packed, tau                  batch, M, N

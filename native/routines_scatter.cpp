@@ -338,6 +338,93 @@ const char* put(const RoutineContext& c) {
   return nullptr;
 }
 
+// ---- bags: sums of rows that are read where they are
+
+template <typename T>
+struct Bags {
+  T* out;
+  const T* table;
+  const int64_t *index, *starts, *ends;
+  const T* shares;  // or null
+  int64_t width, count;
+};
+
+template <typename T>
+struct VectorOf {
+  typedef T Wide __attribute__((vector_size(64)));
+  typedef T Narrow __attribute__((vector_size(16)));
+};
+
+template <typename V, typename T>
+FB_INLINE void add_row(V* sum, const T* row, T share) {
+  V value;
+  std::memcpy(&value, row, sizeof value);
+  *sum += value * share;
+}
+
+// Columns of one bag, summed up in registers: a V, or four of them.
+template <typename T, typename V, bool kFour>
+FB_INLINE void sum_columns(const Bags<T>& b, int64_t bag, int64_t column) {
+  constexpr int64_t kStep = sizeof(V) / sizeof(T);
+  V sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
+  const int64_t end = std::min(b.ends[bag], b.count), width = b.width;
+  const int64_t* const index = b.index;
+  const T *const table = b.table + column, *const shares = b.shares;
+  for (int64_t i = std::max<int64_t>(b.starts[bag], 0); i < end; ++i) {
+    if (index[i] < 0) continue;
+    const T* row = table + index[i] * width;
+    const T share = shares ? shares[i] : T(1);
+    add_row(&sum0, row, share);
+    if (!kFour) continue;
+    add_row(&sum1, row + kStep, share);
+    add_row(&sum2, row + 2 * kStep, share);
+    add_row(&sum3, row + 3 * kStep, share);
+  }
+  T* out = b.out + bag * width + column;
+  std::memcpy(out, &sum0, sizeof sum0);
+  if (!kFour) return;
+  std::memcpy(out + kStep, &sum1, sizeof sum1);
+  std::memcpy(out + 2 * kStep, &sum2, sizeof sum2);
+  std::memcpy(out + 3 * kStep, &sum3, sizeof sum3);
+}
+
+template <typename T>
+struct SumBags {
+  static FB_INLINE void run(const Bags<T>* bags, int64_t first, int64_t last) {
+    using Wide = typename VectorOf<T>::Wide;
+    using Narrow = typename VectorOf<T>::Narrow;
+    constexpr int64_t kWide = 64 / sizeof(T), kNarrow = 16 / sizeof(T);
+    for (int64_t bag = first; bag < last; ++bag) {
+      int64_t at = 0;
+      for (; at + 4 * kWide <= bags->width; at += 4 * kWide) {
+        sum_columns<T, Wide, true>(*bags, bag, at);
+      }
+      for (; at + kWide <= bags->width; at += kWide) sum_columns<T, Wide, false>(*bags, bag, at);
+      for (; at + kNarrow <= bags->width; at += kNarrow) {
+        sum_columns<T, Narrow, false>(*bags, bag, at);
+      }
+      for (; at < bags->width; ++at) sum_columns<T, T, false>(*bags, bag, at);
+    }
+  }
+};
+
+template <typename T>
+const char* bag_sum(const RoutineContext& c) {
+  const T* shares = c.n[3] ? pointer<T>(c, 5) : nullptr;
+  const Bags<T> bags{pointer<T>(c, 0),
+                     pointer<T>(c, 1),
+                     pointer<int64_t>(c, 2),
+                     pointer<int64_t>(c, 3),
+                     pointer<int64_t>(c, 4),
+                     shares,
+                     c.n[1],
+                     c.n[2]};
+  const int64_t count = c.n[0], work = (bags.count / std::max<int64_t>(count, 1) + 1) * bags.width;
+  parallel(count, std::max<int64_t>(1, kPiece / std::max<int64_t>(work, 1)),
+           [&](int64_t begin, int64_t end) { run_variant<SumBags<T>>(&bags, begin, end); });
+  return nullptr;
+}
+
 template <typename T, Mode kMode>
 void add_mode(RoutineList* list, const std::string& mode, const std::string& dtype) {
   list->push_back({"scatter_" + mode + "_" + dtype, scatter<T, kMode>});
@@ -359,6 +446,8 @@ void add_dtype(RoutineList* list, const std::string& dtype) {
 }  // namespace
 
 void add_scatter_routines(RoutineList* list) {
+  list->push_back({"bag_sum_f32", bag_sum<float>});
+  list->push_back({"bag_sum_f64", bag_sum<double>});
   add_dtype<Truth>(list, "bool");
   add_dtype<uint8_t>(list, "u8");
   add_dtype<int8_t>(list, "i8");

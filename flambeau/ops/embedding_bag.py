@@ -14,6 +14,7 @@ from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.dtypes import name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.environment import same_size
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.embedding import bound_rows
@@ -61,17 +62,52 @@ def bags_of(
     count = prod(input.shape)
     index = prims.reshape(input, (count,))
     rows_at = prims.check_index(index, weight.shape[0], "embedding_bag", _OUTSIDE, strict=True)
+    shares = per_sample_weights
+    if shares is not None:
+        shares = prims.reshape(shares, (count,))
+    if mode != "max" and weight.dtype in ("f32", "f64") and offsets is not None:
+        return _sums(rows_at, weight, offsets, mode, shares, include_last_offset, padding_idx)
     bags, number = _bags(input, offsets, count)
     wide = weight if weight.dtype in ("f32", "f64") else prims.cast(weight, "f32")
     rows = prims.take(wide, rows_at, 0)
-    if per_sample_weights is not None:
-        share = prims.reshape(prims.cast(per_sample_weights, wide.dtype), (count, 1))
-        rows = rows * share
+    if shares is not None:
+        rows = rows * prims.unsqueeze(prims.cast(shares, wide.dtype), 1)
     kept = _kept(rows_at, weight, padding_idx)
     total = _combined(rows, bags, kept, number, mode)
     if include_last_offset:
         total = prims.slice(total, 0, 0, number - 1)
     return prims.cast(total, weight.dtype)
+
+
+def _sums(
+    rows_at: Node,
+    weight: Node,
+    offsets: Node,
+    mode: str,
+    shares: Node | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> Node:
+    """Sums or means of bags of any sizes."""
+    starts, number = prims.cast(offsets, "i64"), offsets.shape[0]
+    if same_size(number, 0):
+        return prims.slice(weight, 0, 0, 0)
+    after = prims.slice(starts, 0, 1, number - 1)
+    if include_last_offset:
+        starts, ends = prims.slice(starts, 0, 0, number - 1), after
+    else:
+        last = prims.full(0, (1,), "i64")
+        ends = prims.cat([after, prims.constant(rows_at.shape[0], last)], 0)
+    if padding_idx is not None:
+        kept = _kept(rows_at, weight, padding_idx)
+        rows_at = prims.where(kept, rows_at, prims.full_like(-1, rows_at))
+    total = prims.bag_sum(weight, rows_at, starts, ends, shares)
+    if mode == "sum":
+        return total
+    sizes = prims.unsqueeze(prims.cast(ends - starts, weight.dtype), 1)
+    if padding_idx is not None:
+        sizes = prims.bag_sizes(rows_at, starts, ends, weight.shape[0], weight.dtype)
+    return total / prims.maximum(sizes, prims.full_like(1, sizes))
 
 
 def _kept(rows_at: Node, weight: Node, padding_idx: int | None) -> Node:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from flambeau.prims.annotation import register_rule, stop_gradient, with_derivative
+from flambeau.prims.bags import bag_sizes, bag_sum
 from flambeau.prims.create import (
     contiguous_strides,
     full,
@@ -166,6 +167,8 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bag_sizes",
+    "bag_sum",
     "bind",
     "bitcast",
     "bitwise_and",

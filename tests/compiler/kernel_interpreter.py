@@ -278,6 +278,14 @@ def run_routine(name, launch, memory, offsets, sizes, scalars):
         if kind == "sort":
             ordered = np.take_along_axis(x, order, 1)
             buffer(1, dtype)[: rows * length] = ordered.reshape(-1)
+    elif kind == "bag_sum":
+        bags, width, count, has_shares = sizes
+        table = buffer(1, dtype)
+        operands = [table[: table.size // width * width].reshape(-1, width)]
+        operands += [buffer(2, "i64")[:count], buffer(3, "i64")[:bags], buffer(4, "i64")[:bags]]
+        operands += [buffer(5, dtype)[:count]] * has_shares
+        found = PRIMITIVES["bag_sum"].reference(operands, {})
+        buffer(0, dtype)[: bags * width] = found.reshape(-1)
     elif name == "check_index":
         count, size, _ = sizes
         index = buffer(0, "i64")[:count]

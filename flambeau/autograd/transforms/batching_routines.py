@@ -107,9 +107,24 @@ def _attention(b: Batched) -> Node:
     return _unfold(b.same(*operands), 0, b.extent, b.node.shape[0])
 
 
+def _bag_sum(b: Batched) -> Node:
+    """Tables one after the other, and bags."""
+    table, index, starts, ends, *shares = b.all()
+    rows, places = table.shape[1], index.shape[1]
+
+    def moved(x: Node, step: Size) -> Node:
+        return x + prims.iota(x.shape, 0) * prims.constant(step, x)
+
+    shifted = prims.where(index < 0, index, moved(index, rows))
+    bags = [moved(starts, places), moved(ends, places)]
+    operands = [_fold(x, 0) for x in (table, shifted, *bags, *shares)]
+    return _unfold(b.same(*operands), 0, b.extent, b.node.shape[0])
+
+
 ROUTINES: dict[str, Rule] = {
     "matmul": _matmul,
     "searchsorted": _searchsorted,
+    "bag_sum": _bag_sum,
     "convolution": _convolution,
     "convolution_input": _convolution_input,
     "convolution_weight": _convolution_weight,

@@ -162,6 +162,18 @@ def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
+def _bag_sum(values: list[Node], reads: Reads) -> RoutineCall:
+    value = values[0]
+    table, index, *_ = value.attribute("shapes")
+    call = RoutineCall(f"bag_sum_{value.dtype}")
+    _result(call, value, reads)
+    for number in range(len(value.inputs)):
+        _operand(call, value, number, reads, number)
+    call.sizes = [value.shape[0], table[1], index[0], int(len(value.inputs) > 4)]
+    call.work = mul(index[0], table[1])
+    return call
+
+
 def _fft(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
     call = RoutineCall(f"fft_{value.dtype}")
@@ -292,6 +304,7 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "random": _random,
     "kept_elements": _places,
     "searchsorted": _searchsorted,
+    "bag_sum": _bag_sum,
     "fft": _fft,
     **dict.fromkeys(("solve", "triangular_solve", "ldl_solve", *RESULTS), _linear_algebra),
 }
