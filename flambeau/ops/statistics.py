@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.definition import OpDefinition, op
+from flambeau.core.definition import Dense, OpDefinition, op
 from flambeau.core.promotion import CATEGORY, PARTS, compute_dtype, default_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
@@ -200,8 +200,11 @@ def _quantile_errors() -> Iterator[ErrorSample]:
 
 def _quantiles(
     name: str, x: Node, q: Node, dim: int | None, keepdim: bool, mode: str, ignore_nan: bool
-) -> Node:
-    """Quantiles of a float32 or float64 tensor; several `q` make a new first dimension."""
+) -> Node | Dense:
+    """Quantiles of a float32 or float64 tensor; several `q` make a new first dimension.
+
+    As in PyTorch that dimension lies innermost in memory.
+    """
     if mode not in _MODES:
         raise RuntimeError(
             f"[{name}] {name}() interpolation must be one of linear, lower, higher, midpoint or "
@@ -226,7 +229,8 @@ def _quantiles(
     if keepdim:
         kept = [1] * ndim if dim is None else [*rows[:axis], 1, *rows[axis:]]
         shape = tuple(kept) if ndim else ()
-    return prims.reshape(result, (*q.shape, *shape))
+    result = prims.reshape(result, (*q.shape, *shape))
+    return Dense(result, (*range(1, result.ndim), 0)) if q.ndim else result
 
 
 def _interpolated(values: Node, q: Node, mode: str, ignore_nan: bool) -> Node:
@@ -268,7 +272,9 @@ def _check_quantile(name: str, x: Node) -> None:
 
 
 def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
-    def number(self: Node, q: float, dim: int | None, keepdim: bool, interpolation: str) -> Node:
+    def number(
+        self: Node, q: float, dim: int | None, keepdim: bool, interpolation: str
+    ) -> Node | Dense:
         _check_quantile(name, self)
         if not 0 <= q <= 1:
             raise RuntimeError(
@@ -277,7 +283,9 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
         node = prims.full(q, (), self.dtype)
         return _quantiles(name, self, node, dim, keepdim, interpolation, ignore_nan)
 
-    def tensor(self: Node, q: Node, dim: int | None, keepdim: bool, interpolation: str) -> Node:
+    def tensor(
+        self: Node, q: Node, dim: int | None, keepdim: bool, interpolation: str
+    ) -> Node | Dense:
         _check_quantile(name, self)
         if q.dtype != self.dtype or q.ndim > 1:
             raise RuntimeError(

@@ -10,6 +10,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.layout import same
 from flambeau.core.promotion import default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
@@ -390,7 +391,13 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     " -> Tensor",
     where=_F,
     promote="keep",
-    samples=lambda: iter([sample(T(2, 5, 3), 3), sample(T(1, 4, 3, 2), 2, 0.1, 0.5, 2.0)]),
+    samples=lambda: iter(
+        [
+            sample(T(2, 5, 3), 3),
+            sample(T(1, 4, 3, 2), 2, 0.1, 0.5, 2.0),
+            sample(T(0, 4, 3, dtype="i64"), 2),
+        ]
+    ),
     errors=lambda: iter([ErrorSample(sample(T(3, 2), 2), ValueError, "3D or higher")]),
     out=False,
 )
@@ -417,6 +424,8 @@ def local_response_norm(
             "[local_response_norm] Expected 3D or higher dimensionality input "
             f"(got {input.ndim} dimensions)\nhint: (N, C, *)"
         )
+    if any(same(extent, 0) for extent in input.shape):
+        return input  # integers, too, stay what they are
     low, high = [0] * input.ndim, [0] * input.ndim
     low[1], high[1] = size // 2, (size - 1) // 2
     around = windows_of(prims.pad(input * input, low, high), 1, size, 1, 1)

@@ -43,8 +43,6 @@ OTHER_STRIDES = {
     "unravel_index": "PyTorch returns columns of one matrix",
     "rsub": "PyTorch follows the second operand",
     "rot90": "PyTorch returns a transposed flip",
-    "quantile": "PyTorch moves the dimension of the quantiles to the front as a view",
-    "nanquantile": "PyTorch moves the dimension of the quantiles to the front as a view",
 }
 # (operator, dtype): values that differ by more than rounding, and why.
 OTHER_VALUES = {
