@@ -317,7 +317,15 @@ struct OutputSpec {
   int32_t nbytes = -1;  // New: register
 };
 struct Source {  // where an argument of the backward op comes from
-  enum Kind : uint8_t { SavedInput, SavedOutput, GradOutput, Register, ScalarArgument, None } kind;
+  enum Kind : uint8_t {
+    SavedInput,
+    SavedOutput,
+    GradOutput,
+    HeldGradient,  // what edge `index` has been given by others: the sum that a result goes on from
+    Register,
+    ScalarArgument,
+    None
+  } kind;
   int32_t index;
 };
 struct BackwardSpec {

@@ -167,6 +167,17 @@ void note_part(GraphTask* task, const NodeState& state, uint64_t output, Tensor*
       task->parts[static_cast<size_t>(c)].push_back(tensor_of(Py_NewRef(object_of(grad))));
 }
 
+// Sums that the node goes on from are moved to its results.
+void take_sums(GraphTask* task, Node* node, Tensor** results) {
+  for (const Source& source : node->instance->plan->backward->arguments) {
+    if (source.kind != Source::HeldGradient) continue;
+    const auto i = static_cast<size_t>(source.index);
+    const Edge edge = front_of(node->edge(i), task->id);
+    const NodeState& state = task->states[number_of(task, edge.node)];
+    results[i] = std::exchange(task->grads[state.first_grad + edge.index], nullptr);
+  }
+}
+
 // Passes results on; nodes that have everything become ready.
 bool distribute(GraphTask* task, Node* node, Tensor** results) {
   for (size_t i = 0; i < node->edge_count; ++i) {
@@ -210,6 +221,7 @@ bool execute(GraphTask* task, uint32_t index) {
   std::vector<Tensor*> many;
   if (node->edge_count > kInlineCells) many.resize(node->edge_count, nullptr);
   Tensor** results = node->edge_count > kInlineCells ? many.data() : few;
+  if (node->goes_on) take_sums(task, node, results);
   Node* outer = std::exchange(current_node, node);
   const EventPlace event = profiling() ? profile_node(node) : EventPlace();
   bool fine = call_node(node, grads, results, task->keep_graph);

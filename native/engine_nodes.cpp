@@ -2,6 +2,7 @@
 // code returned, sums into leaves.
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "op_internal.h"
 #include "tape.h"
@@ -269,7 +270,7 @@ bool push_saved(Arguments* args, Node* node, size_t position) {
   return args->push(t ? object_of(t) : Py_NewRef(Py_None));
 }
 
-bool push_arguments(Arguments* args, Node* node, Tensor** grads) {
+bool push_arguments(Arguments* args, Node* node, Tensor** grads, Tensor** results) {
   size_t saved = 0, scalars = 0;
   for (const Source& source : node->instance->plan->backward->arguments) {
     bool fine = true;
@@ -281,6 +282,11 @@ bool push_arguments(Arguments* args, Node* node, Tensor** grads) {
       case Source::GradOutput: {
         Tensor* grad = grads[source.index];
         fine = args->push(Py_NewRef(grad ? object_of(grad) : Py_None));
+        break;
+      }
+      case Source::HeldGradient: {
+        Tensor* held = results[source.index];
+        fine = args->push(Py_NewRef(held ? object_of(held) : Py_None));
         break;
       }
       case Source::Register:
@@ -301,16 +307,34 @@ bool push_arguments(Arguments* args, Node* node, Tensor** grads) {
   return true;
 }
 
+bool has_sizes(const Tensor* t, const OutputMetadata& m) {
+  return t->ndim == m.sizes.size() && std::equal(m.sizes.begin(), m.sizes.end(), t->sizes());
+}
+
 bool all_absent(Tensor* const* grads, size_t count) {
   return std::all_of(grads, grads + count, [](Tensor* t) { return !t; });
 }
 
+// Whether the backward op can go on from the sums in `results`: they are of the gradients' kind.
+bool takes_sums(Node* node, Tensor** results) {
+  for (size_t i = 0; node->goes_on && i < node->edge_count; ++i) {
+    OutputMetadata wanted;
+    const Edge& edge = node->edge(i);
+    if (!results[i]) continue;
+    if (answers_itself(results[i])) return false;
+    if (!node_output_metadata(edge.node, static_cast<uint32_t>(edge.index), &wanted)) continue;
+    if (results[i]->dtype != wanted.dtype || !has_sizes(results[i], wanted)) return false;
+  }
+  return true;
+}
+
 bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   if (all_absent(grads, node->output_count)) return true;
-  if (node->object && grad_mode.enabled) return region_apply_tape(node, grads, results);
+  if (node->object && (grad_mode.enabled || !takes_sums(node, results)))
+    return region_apply_tape(node, grads, results);
   const BackwardSpec& backward = *node->instance->plan->backward;
   Arguments args(backward.arguments.size());
-  if (!push_arguments(&args, node, grads)) return false;
+  if (!push_arguments(&args, node, grads, results)) return false;
   if (active_recorder) record_backward_of(node->recorded);
   PyObject* returned = invoke(backward.op, args.data(), args.count());
   if (!returned) return false;
@@ -461,6 +485,51 @@ bool fit_results(Node* node, Tensor** results) {
   return true;
 }
 
+// ---------------------------------------------------------------- results that hooks see
+struct Tensors {  // owned, entries may be null
+  std::vector<Tensor*> values;
+
+  Tensors(Tensor* const* from, size_t count) : values(from, from + count) {
+    for (Tensor* t : values) Py_XINCREF(object_of(t));
+  }
+  ~Tensors() {
+    for (Tensor* t : values) Py_XDECREF(object_of(t));
+  }
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
+};
+
+// The sums again, on from `held`, but for results that a hook has changed since they were `own`.
+bool go_on(Node* node, Tensor** grads, Tensor** results, const Tensors& own, Tensors* held) {
+  Tensors sums(held->values.data(), node->edge_count);
+  if (!apply_node(node, grads, sums.values.data())) return false;
+  for (size_t i = 0; i < node->edge_count; ++i) {
+    if (!held->values[i]) continue;
+    if (results[i] == own.values[i]) {
+      std::swap(results[i], sums.values[i]);
+    } else {
+      Tensor* changed = std::exchange(results[i], nullptr);
+      if (changed && !add_gradient(&held->values[i], changed)) return false;
+      results[i] = std::exchange(held->values[i], nullptr);
+    }
+  }
+  return true;
+}
+
+// Hooks see what the node itself adds, not the sums that it goes on from.
+bool apply_observed(Node* node, Tensor** grads, Tensor** results) {
+  Tensors held(results, node->edge_count);
+  for (size_t i = 0; i < node->edge_count; ++i)
+    if (Tensor* t = std::exchange(results[i], nullptr)) Py_DECREF(object_of(t));
+  PyObject* before = tuple_of(grads, node->visible_count);
+  bool fine = before && apply_node(node, grads, results);
+  const Tensors own(results, node->edge_count);
+  fine = fine && run_node_posthooks(node, results, before);
+  Py_XDECREF(before);
+  if (!fine || all_absent(held.values.data(), node->edge_count)) return fine;
+  return go_on(node, grads, results, own, &held);
+}
+
 // ---------------------------------------------------------------- anomaly mode
 bool report_anomaly(const char* helper, Node* node, Tensor** results) {
   if (!anomaly_recorder) return true;
@@ -525,9 +594,7 @@ std::string sizes_text(const int64_t* sizes, size_t ndim) {
 bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted,
                   Tensor** grad) {
   const Tensor* t = *grad;
-  const bool shape = t->ndim == wanted.sizes.size() &&
-                     std::equal(wanted.sizes.begin(), wanted.sizes.end(), t->sizes());
-  if (!shape) {
+  if (!has_sizes(t, wanted)) {
     if (!expandable(t, wanted)) {
       PyErr_Format(PyExc_RuntimeError,
                    "[backward] Function %s returned an invalid gradient at index %zu - got %s but "
@@ -576,11 +643,7 @@ bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
   NodeExtras* extras = node->extras;
   if (extras && extras->prehooks && !run_node_prehooks(node, grads)) return false;
   const bool post = extras && extras->posthooks && PyObject_Length(extras->posthooks) > 0;
-  PyObject* before = post ? tuple_of(grads, node->visible_count) : nullptr;
-  if (post && !before) return false;
-  bool fine = apply_node(node, grads, results);
-  fine = fine && (!post || run_node_posthooks(node, results, before));
-  Py_XDECREF(before);
+  bool fine = post ? apply_observed(node, grads, results) : apply_node(node, grads, results);
   fine = fine && fit_results(node, results) && report_anomaly("check_gradients", node, results);
   if (!fine) {
     report_failure(node);

@@ -124,7 +124,7 @@ void initialise(Node* n, NodeKind kind) {
   n->kind = kind;
   n->released = n->wide = false;
   n->captured = active_recorder != nullptr && kind != NodeKind::Accumulate;
-  n->dissolved = false;
+  n->dissolved = n->goes_on = false;
   n->saved_count = n->scalar_count = 0;
   n->edge_count = 0;
   n->output_count = n->visible_count = 1;

@@ -154,6 +154,8 @@ bool read_source(PyObject* object, Source* out) {
     out->kind = Source::SavedOutput;
   else if (kind == "grad")
     out->kind = Source::GradOutput;
+  else if (kind == "held")
+    out->kind = Source::HeldGradient;
   else if (kind == "register")
     out->kind = Source::Register;
   else if (kind == "scalar")

@@ -9,7 +9,8 @@
 // The old tape stays behind the node, with the recorder that owes its values (`kept`): reading one
 // of them runs the stream again, with the same draws. A backward with create_graph makes the node
 // dissolve: from then on the engine sees the old tape, for gradients of gradients meet those of
-// results inside of the region, where eager mode adds them.
+// results inside of the region, where eager mode adds them. A node whose own hooks have no place in
+// the old tape stays, and runs it as one step.
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
@@ -22,8 +23,10 @@ namespace {
 
 PyObject* joint_compiler = nullptr;
 std::unordered_set<Words, WordsHash> refused;  // streams that run without this
-// A gradient with this many summands is handed on summand by summand: with those from outside of
-// the region they are added in the order of eager mode. Longer sums are made inside.
+// Gradients that meet at an edge out of the region are added in the order of eager mode, which has
+// those from outside that were there before as the first summands. Few are handed on one by one. A
+// sum of more than this is made inside, and goes on from what the edge holds by then: a gradient
+// that the backward op takes (HeldGradient).
 constexpr size_t kSummands = 4;
 using Parts = std::vector<std::vector<Tensor*>>;
 constexpr const char* kTapeName = "flambeau.region_tape";
@@ -264,31 +267,59 @@ PyObject* seed_roots(Recorder* r, const Region& region, std::vector<Tensor*>* se
   return list;
 }
 
-bool append_gradient(Recorder* r, PyObject* list, Tensor* grad, size_t edge) {
-  int32_t id = -1;
-  if (!record_resolve(r, grad, &id)) return false;
-  PyObject* pair = Py_BuildValue("(in)", id, static_cast<Py_ssize_t>(edge));
-  const bool fine = pair && PyList_Append(list, pair) == 0;
-  Py_XDECREF(pair);
+// What the symbolic backward found: lists for Python, see capture/joint.py.
+struct Found {
+  PyObject* grads = PyList_New(0);  // (value, number of the edge)
+  PyObject* held = PyList_New(0);   // (value of the first summand, external slot, which of `grads`)
+  size_t sums = 0;                  // first record of the sums that go on from what edges hold
+
+  Found() = default;
+  ~Found() {
+    Py_XDECREF(grads);
+    Py_XDECREF(held);
+  }
+  Found(const Found&) = delete;
+  Found& operator=(const Found&) = delete;
+};
+
+bool append_tuple(PyObject* list, PyObject* tuple) {  // stolen
+  const bool fine = tuple && PyList_Append(list, tuple) == 0;
+  Py_XDECREF(tuple);
   return fine;
 }
 
-// (value, number of the edge) of the gradients; null: they are not part of the stream.
-PyObject* gradient_values(Recorder* r, PyObject* found, const Parts& parts) {
-  PyObject* list = PyList_New(0);
-  bool fine = list != nullptr;
-  for (Py_ssize_t i = 0; fine && i < PyTuple_GET_SIZE(found); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(found, i);
-    if (item == Py_None) continue;
-    const auto edge = static_cast<size_t>(i);
-    if (parts[edge].size() > 1 && parts[edge].size() <= kSummands) {
-      for (Tensor* part : parts[edge]) fine = fine && append_gradient(r, list, part, edge);
-    } else {
-      fine = append_gradient(r, list, tensor_of(item), edge);
-    }
+bool append_gradient(Recorder* r, PyObject* list, Tensor* grad, size_t edge) {
+  int32_t id = -1;
+  return record_resolve(r, grad, &id) &&
+         append_tuple(list, Py_BuildValue("(in)", id, static_cast<Py_ssize_t>(edge)));
+}
+
+// The sum as the engine makes it, after what the edge holds.
+bool append_sum(Recorder* r, Found* found, const std::vector<Tensor*>& parts, size_t edge) {
+  const Tensor* like = parts.front();
+  Tensor* sum = tensor_empty(like->dtype, like->device, like->ndim, like->sizes());
+  int32_t first = -1, held = -1;
+  bool fine = sum && record_resolve(r, parts.front(), &first) && record_resolve(r, sum, &held) &&
+              append_tuple(found->held, Py_BuildValue("(iin)", first, r->values[held].source,
+                                                      PyList_GET_SIZE(found->grads)));
+  for (Tensor* part : parts)
+    fine = fine && add_gradient(&sum, tensor_of(Py_NewRef(object_of(part))));
+  fine = fine && append_gradient(r, found->grads, sum, edge);
+  Py_XDECREF(object_of(sum));
+  return fine;
+}
+
+// False: they are not part of the stream.
+bool find_gradients(Recorder* r, const Parts& parts, Found* found) {
+  bool fine = found->grads && found->held;
+  found->sums = r->records.size();
+  for (size_t i = 0; fine && i < parts.size(); ++i) {
+    if (parts[i].size() > kSummands)
+      fine = append_sum(r, found, parts[i], i);
+    else
+      for (Tensor* part : parts[i]) fine = fine && append_gradient(r, found->grads, part, i);
   }
-  if (!fine) Py_CLEAR(list);
-  return list;
+  return fine;
 }
 
 bool writes(const Recorder* r, size_t from) {
@@ -302,18 +333,18 @@ struct Building {
 };
 
 PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& before, PyObject* seeds,
-                        PyObject* found, const Parts& parts) {
-  PyObject* values = writes(r, before.records) ? nullptr : gradient_values(r, found, parts);
-  if (!values) return nullptr;
+                        const Parts& parts) {
+  Found found;
+  if (writes(r, before.records) || !find_gradients(r, parts, &found)) return nullptr;
   active_recorder = nullptr;
   PyObject* stream = describe_stream(r, region.live, true);
   PyObject* plan = nullptr;
   if (stream)
-    plan = PyObject_CallFunction(joint_compiler, "OnnOO", stream,
+    plan = PyObject_CallFunction(joint_compiler, "OnnOOnO", stream,
                                  static_cast<Py_ssize_t>(before.records),
-                                 static_cast<Py_ssize_t>(before.externals), seeds, values);
+                                 static_cast<Py_ssize_t>(before.externals), seeds, found.grads,
+                                 static_cast<Py_ssize_t>(found.sums), found.held);
   Py_XDECREF(stream);
-  Py_DECREF(values);
   return plan;
 }
 
@@ -333,7 +364,7 @@ PyObject* build_joint(void* context) {
   Parts parts;
   PyObject* found = pairs ? run_engine(roots, seeds.data(), region.outer, false, &parts) : nullptr;
   PyObject* plan = nullptr;
-  if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, found, parts);
+  if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, parts);
   active_recorder = nullptr;
   Py_XDECREF(found);
   Py_XDECREF(pairs);
@@ -370,9 +401,11 @@ bool fill_saved(Node* node, const Recorder* r, const std::vector<PyObject*>& out
 Node* region_node(const Recorder* r, Instance* instance, const Region& region,
                   const std::vector<PyObject*>& outputs) {
   size_t saved = 0, scalars = 0;
+  bool goes_on = false;
   for (const Source& s : instance->plan->backward->arguments) {
     saved += s.kind == Source::SavedInput || s.kind == Source::SavedOutput;
     scalars += s.kind == Source::ScalarArgument;
+    goes_on |= s.kind == Source::HeldGradient;
   }
   // Edges that get no gradient are left out: targets are numbers of edges here.
   const std::vector<int32_t>& targets = instance->plan->backward->targets;
@@ -380,6 +413,7 @@ Node* region_node(const Recorder* r, Instance* instance, const Region& region,
   if (!node) return nullptr;
   instance_incref(instance);
   node->instance = instance;
+  node->goes_on = goes_on;
   node->output_count = node->visible_count = static_cast<uint32_t>(region.roots.size());
   for (size_t i = 0; i < targets.size(); ++i) {
     const Edge& edge = region.outer[static_cast<size_t>(targets[i])];
@@ -510,7 +544,7 @@ bool region_recompute(Recorder* r, const char* reason) {
                  "[compile] a value inside a compiled function is wanted after its end (%s), and "
                  "cannot be computed again: the function wrote to its inputs, or they were "
                  "written since\n"
-                 "hint: for create_graph=True, call backward inside the compiled function",
+                 "hint: call backward inside the compiled function",
                  reason);
     return false;
   }
@@ -546,16 +580,33 @@ bool hand_over(NodeExtras* from, size_t k, const Edge& root) {
   return true;
 }
 
+// Hooks of a region's node are those of the node that its results have in eager mode, if it is one.
+bool hooks_fit(const RegionTape* tape) {
+  return std::all_of(tape->roots.begin(), tape->roots.end(),
+                     [&](const Edge& e) { return e.node == tape->roots.front().node; });
+}
+
+bool hand_over_hooks(NodeExtras* from, Node* root) {
+  NodeExtras* to = node_extras(root);
+  if (!to) return false;
+  if (from->prehooks) Py_XSETREF(to->prehooks, Py_NewRef(from->prehooks));
+  if (from->posthooks) Py_XSETREF(to->posthooks, Py_NewRef(from->posthooks));
+  return true;
+}
+
 }  // namespace
 
 bool region_dissolve(Node* node, uint64_t task) {
   if (node->kind != NodeKind::Plan || !node->object || node->released || node->dissolved)
     return true;
   NodeExtras* extras = node->extras;
-  if (extras->prehooks || extras->posthooks) return true;
   RegionTape* tape = tape_of(node);
+  if (!tape) return false;
+  const bool hooked = extras->prehooks || extras->posthooks;
+  if (hooked && !hooks_fit(tape)) return true;
   // The calls' nodes may outlive this one, whose recorder owes the values that they saved.
-  if (!tape || !region_recompute(tape->recorder, "create_graph")) return false;
+  if (!region_recompute(tape->recorder, "create_graph")) return false;
+  if (hooked && !hand_over_hooks(extras, tape->roots.front().node)) return false;
   for (size_t k = 0; k < tape->roots.size(); ++k)
     if (!hand_over(extras, k, tape->roots[k])) return false;
   tape->first_task = task;
@@ -572,23 +623,40 @@ Edge region_front(Edge edge, uint64_t task) {
   return edge;
 }
 
+namespace {
+
+// The summands of each edge's gradient, in order: one for each edge that leads there, what is left
+// for the last of them.
+bool hand_on(const std::vector<Edge>& edges, const Parts& parts, Tensor** results) {
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const auto same = [&](const Edge& e) {
+      return e.node == edges[i].node && e.index == edges[i].index;
+    };
+    const auto here = edges.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto first = static_cast<size_t>(std::count_if(edges.begin(), here, same));
+    const bool last = std::none_of(here + 1, edges.end(), same);
+    const size_t end = last ? parts[i].size() : std::min(first + 1, parts[i].size());
+    for (size_t k = first; k < end; ++k)
+      if (!add_gradient(&results[i], tensor_of(Py_NewRef(object_of(parts[i][k]))))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
   if (node->released && node->saved_count) return unpack_saved(node, 0) != nullptr;  // raises
   RegionTape* tape = tape_of(node);
   if (!tape) return false;
   std::vector<Edge> outer;
   for (size_t i = 0; i < node->edge_count; ++i) outer.push_back(node->edge(i));
-  PyObject* found = run_engine(tape->roots, grads, outer, true, nullptr);
-  if (!found) return false;
-  for (size_t i = 0; i < outer.size(); ++i) {
-    const bool again = std::any_of(
-        outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(i),
-        [&](const Edge& e) { return e.node == outer[i].node && e.index == outer[i].index; });
-    PyObject* item = PyTuple_GET_ITEM(found, static_cast<Py_ssize_t>(i));
-    if (item != Py_None && !again) results[i] = tensor_of(Py_NewRef(item));
-  }
-  Py_DECREF(found);
-  return true;
+  Parts parts;
+  PyObject* found = run_engine(tape->roots, grads, outer, grad_mode.enabled, &parts);
+  const bool fine = found && hand_on(outer, parts, results);
+  Py_XDECREF(found);
+  for (const auto& list : parts)
+    for (Tensor* part : list) Py_DECREF(object_of(part));
+  return fine;
 }
 
 void region_forget_refusals() { refused.clear(); }

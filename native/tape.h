@@ -103,6 +103,7 @@ struct Node {
   bool wide;           // cells on the heap
   bool captured : 1;   // made while `compile` recorded: its backward is recorded, too
   bool dissolved : 1;  // a region's: see region_dissolve
+  bool goes_on : 1;    // takes HeldGradients: results that are sums with what their edges hold
   uint16_t saved_count, scalar_count;
   uint32_t edge_count;
   uint32_t output_count;   // gradients it takes: of visible results, then of saved ones
@@ -177,7 +178,8 @@ constexpr uint64_t kLatestTask = UINT64_MAX;
 inline Edge front_of(const Edge& edge, uint64_t task = kLatestTask) {
   return edge.node && edge.node->dissolved ? region_front(edge, task) : edge;
 }
-// A region's node with hooks of its own does not dissolve: its tape as one step of create_graph.
+// Its tape as one step: for create_graph where hooks of its own keep the node from dissolving, and
+// for sums that its backward op cannot go on from. results: see call_node.
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results);
 // A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").
 PyObject* tensor_method(const char* name);  // borrowed, cached; null + exception
@@ -190,7 +192,8 @@ PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count);
 bool replace_tensor(Tensor** slot, PyObject* value);
 bool add_gradient(Tensor** slot, Tensor* grad);  // *slot += grad (stolen)
 bool run_pre_hooks(Node* node, Tensor** grads);  // tensor hooks, then retained gradients
-// Hooks, backward, checks. grads: output_count entries, results: edge_count entries (null before).
+// Hooks, backward, checks. grads: output_count entries, results: edge_count entries. Before, those
+// of HeldGradients are what their edges hold (owned), the others null.
 bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph);
 bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted,
                   Tensor** grad);

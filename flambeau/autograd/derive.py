@@ -9,7 +9,8 @@ The calling convention of the backward Graph, which `Derived.sources` lists in t
 1. tensor slots: the saved values (`("input", slot)` of the forward call, or `("output", k)`, where
    k counts the outputs of `Derived.forward`), then the gradients `("grad", k)` of visible outputs
    and of saved values that depend on the wanted inputs: a backward that is differentiated again
-   has gradients for those too, an ordinary one has not. A gradient may be absent (None);
+   has gradients for those too, an ordinary one has not. A gradient may be absent (None). Of
+   compiled functions there are also `("held", k)`, maybe absent: see `capture.joint`;
 2. run-time integers, `("register", r)`: those of the forward Graph's symbols (r is the position in
    `graph.symbols`) that the backward Graph uses and that are not the plain size of a dimension of
    one of its tensors. Their names are `backward.symbols`;
@@ -260,7 +261,8 @@ def _backward_graph(
                     current.op, operands, current.attributes, current.dtype, current.shape
                 )
     alone = sum(source[0] == "grad" for _, source in tensors) == 1
-    present = [x for x, (_, source) in zip(inputs, tensors) if alone or source[0] != "grad"]
+    absent = ("held",) if alone else ("grad", "held")
+    present = [x for x, (_, source) in zip(inputs, tensors) if source[0] not in absent]
     symbols = _integer_symbols(graph, [values[x] for x in order], inputs, present)
     backward = Graph(
         symbols=tuple(symbols),
@@ -278,7 +280,7 @@ def _integer_symbols(
 ) -> list[str]:
     """Names of the symbols that replay cannot read off the sizes of the tensors sure to be there.
 
-    One gradient of several may be absent.
+    One gradient of several may be absent, and what the engine holds for an edge.
     """
     bound = {
         extent.name

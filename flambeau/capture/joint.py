@@ -5,6 +5,10 @@ calls and then those of its backward, in the engine's order: gradients have the 
 Here both become one Graph; `partition` chooses what the forward program returns besides its results
 (what is dear to compute again); the rest of the backward is a program of its own, wrapped as an op.
 
+Where many gradients meet at one edge that leaves the region, their sum is made here. It goes on
+from what the edge has been given by others when backward comes to the region, a gradient that may
+be absent, as in eager mode.
+
 Run-time integers and numbers of a backward call are those of its forward call: the recorder says
 which. A stream where that is not known is not handled (None): it runs op by op in backward.
 """
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau import prims
 from flambeau.capture import stream
@@ -28,6 +32,20 @@ _NUMBERS = {0: "i64", 1: "f64", 2: "bool"}
 
 class NotHandledError(Exception):
     """This stream is differentiated call by call instead."""
+
+
+class Backward(NamedTuple):
+    """What the native recorder appended to a forward stream."""
+
+    forward_records: int  # how many records are the forward's; the rest is its backward
+    forward_externals: int  # likewise; the rest stand for gradients that are given
+    seeds: Sequence[tuple[int, int]]  # (value of the result, external slot) of each result's
+    # (value, number of the edge along which it goes) of the gradients that leave the region.
+    # Several with one edge are added outside, in this order.
+    grads: Sequence[tuple[int, int]]
+    sums: int  # from this record on there are sums that go on from what their edge holds
+    # (value of the first summand, external slot of what the edge holds, which of `grads`) of these
+    held: Sequence[tuple[int, int, int]]
 
 
 class JointTrace(stream.StreamTrace):
@@ -86,11 +104,7 @@ class JointTrace(stream.StreamTrace):
 
 
 def compile_joint(
-    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live], bool],
-    forward_records: int,
-    forward_externals: int,
-    seeds: Sequence[tuple[int, int]],
-    grads: Sequence[tuple[int, int]],
+    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live], bool], *appended: Any
 ) -> Any:
     """Builds the Plan of a forward stream with its backward. Called by the native recorder.
 
@@ -98,69 +112,79 @@ def compile_joint(
         recorded: externals, records, live values and `tuned` as for `stream.compile_stream`, each
             record with two more entries: which of its forward's numbers its own are, and their
             values.
-        forward_records: how many of the records are the forward's; the rest is its backward.
-        forward_externals: likewise; the rest are stand-ins for gradients of results.
-        seeds: (value of the result, external slot of the stand-in) per result with a gradient.
-        grads: (value, number of the edge along which it goes) of the gradients that leave the
-            region. Several with one edge are added outside, in this order.
+        appended: the fields of `Backward`.
 
     Returns:
         A Plan with a backward; None where the stream is not handled.
     """
     externals, records, live, tuned = recorded
-    if len(externals) != forward_externals + len(seeds):
+    backward = Backward(*appended)
+    given = len(backward.seeds) + len(backward.held)
+    if len(externals) != backward.forward_externals + given:
         return None  # backward reads a tensor that forward did not
-    key = stream.history_key(externals[:forward_externals], records[:forward_records])
+    count = backward.forward_records
+    key = stream.history_key(externals[: backward.forward_externals], records[:count])
     history = stream.history_of(("joint", key))
-    parts = (forward_records, forward_externals, seeds, grads)
-    name = None if history.hints else stream.stored_name(f"joint {parts}", *recorded)
+    name = None if history.hints else stream.stored_name(f"joint {appended}", *recorded)
 
     def trace_programs(history: stream.History) -> stream.Traced:
-        return _programs(*_traced(recorded[:3], *parts, history), live)
+        return _programs(*_traced(recorded[:3], backward, history), live)
 
     try:
-        return stream.plan_of(records, forward_records, name, history, trace_programs, tuned)
+        return stream.plan_of(records, count, name, history, trace_programs, tuned)
     except NotHandledError:
         return None
 
 
 Source = tuple[str, int]
-Gradients = tuple[list[tuple[int, Node, Node]], list[tuple[Node, int]]]
+
+
+class Gradients(NamedTuple):
+    """Gradients that the traced backward is given, and those that it makes."""
+
+    given: list[tuple[Node, Source]]
+    found: list[tuple[Node, int]]  # with their edges
 
 
 def _traced(
     recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live]],
-    forward_records: int,
-    forward_externals: int,
-    seeds: Sequence[tuple[int, int]],
-    grads: Sequence[tuple[int, int]],
+    backward: Backward,
     history: stream.History,
 ) -> tuple[JointTrace, Gradients]:
     externals, records, live = recorded
     written = {slot for _, slot in live if slot >= 0}
     known = [
         (*e[:4], e[4] or slot in written, e[5])
-        for slot, e in enumerate(externals[:forward_externals])
+        for slot, e in enumerate(externals[: backward.forward_externals])
     ]
+    count = backward.forward_records
     trace: JointTrace | None = None
     for _ in range(stream.MAX_TRACES):
-        trace = JointTrace(known, records[:forward_records], history, trace)
+        trace = JointTrace(known, records[:count], history, trace)
         for slot, external in enumerate(known):
             trace.bind_external(external[5], slot)
         trace.run(known)
-        placed = []
-        for k, (value, slot) in enumerate(seeds):
-            result = trace.values[value].node
-            strides = prims.contiguous_strides(result.shape)
-            seed = prims.input_node(_PLACEHOLDER + k, result.dtype, result.shape, strides)
-            trace.values[externals[slot][5]] = stream.Value(seed, strides)
-            placed.append((k, result, seed))
-        trace.run_backward(records[forward_records:])
+        given: list[tuple[Node, Source]] = []
+        for k, (value, slot) in enumerate(backward.seeds):
+            given.append((_stand_in(trace, value, externals[slot][5], len(given)), ("grad", k)))
+        trace.run_backward(records[count : backward.sums])
+        for value, slot, k in backward.held:
+            given.append((_stand_in(trace, value, externals[slot][5], len(given)), ("held", k)))
+        trace.run_backward(records[backward.sums :])
         if trace.settled():
             break
     assert trace is not None
-    found = [(trace.values[value].node, edge) for value, edge in grads]
-    return trace, (placed, found)
+    found = [(trace.values[value].node, edge) for value, edge in backward.grads]
+    return trace, Gradients(given, found)
+
+
+def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
+    """The node of a gradient that is given, as wide as value `like`: the node of `value`."""
+    model = trace.values[like].node
+    strides = prims.contiguous_strides(model.shape)
+    node = prims.input_node(_PLACEHOLDER + number, model.dtype, model.shape, strides)
+    trace.values[value] = stream.Value(node, strides)
+    return node
 
 
 def _programs(
@@ -171,15 +195,14 @@ def _programs(
 
     push_environment(trace.environment)
     try:
-        seeds, found = gradients
-        grads = [node for node, _ in found]
-        targets = [edge for _, edge in found]
+        grads = [node for node, _ in gradients.found]
+        targets = [edge for _, edge in gradients.found]
         if not grads:
             raise NotHandledError
         forward = stream.graph_of(trace, live)
-        forward, known = _with_saved(forward, seeds, grads)
+        forward, known = _with_saved(forward, {x for x, _ in gradients.given}, grads)
         tensors = [(x, known[x]) for x in derivation._read_first(grads, known)]
-        tensors += [(seed, ("grad", k)) for k, _, seed in seeds]
+        tensors += gradients.given
         backward, symbols, numbers = derivation._backward_graph(forward, grads, tensors)
     finally:
         pop_environment()
@@ -197,7 +220,7 @@ def _programs(
 
 
 def _with_saved(
-    forward: Graph, seeds: Sequence[tuple[int, Node, Node]], grads: Sequence[Node]
+    forward: Graph, given: set[Node], grads: Sequence[Node]
 ) -> tuple[Graph, dict[Node, Source]]:
     """The forward Graph with the values to save as further results, and where backward finds what
     it reads."""
@@ -211,7 +234,7 @@ def _with_saved(
     for k, output in enumerate(forward.outputs):
         if output.target is None:
             free.setdefault(output.node, ("output", k))
-    saved = choose_saved(split(grads, {seed for _, _, seed in seeds}), free)
+    saved = choose_saved(split(grads, given), free)
     visible = len(forward.outputs)
     more = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
     known = free | {x: ("output", visible + k) for k, x in enumerate(saved)}
