@@ -142,12 +142,25 @@ def _attention_mask(attn_mask: Any, target: int, source: int, batch: int, heads:
     return attn_mask.view(batch, heads, target, source)
 
 
+def _scores(q: Any, k: Any, mask: Any) -> Any:
+    """q k^T + mask, rounded once: halves lose what a mask of their own size would cost twice."""
+    if mask is None:
+        return torch.matmul(q, k.transpose(-2, -1))
+    batch, heads, target, source = *q.shape[:3], k.size(2)
+    if tuple(mask.shape[:2]) != (1, 1):
+        mask = mask.expand(batch, heads, *mask.shape[2:]).reshape(batch * heads, *mask.shape[2:])
+    else:
+        mask = mask.squeeze(0)
+    rows, columns = (x.reshape(batch * heads, *x.shape[2:]) for x in (q, k))
+    found = torch.baddbmm(mask, rows, columns.transpose(-2, -1))
+    return found.view(batch, heads, target, source)
+
+
 def _with_weights(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> tuple[Any, Any]:
     """Attention whose weights are wanted, so they are computed one by one."""
     from flambeau.nn.functional import dropout, softmax
 
-    scores = torch.matmul(q * math.sqrt(1.0 / float(q.size(-1))), k.transpose(-2, -1))
-    weights = softmax(scores if mask is None else scores + mask, dim=-1)
+    weights = softmax(_scores(q * math.sqrt(1.0 / float(q.size(-1))), k, mask), dim=-1)
     if dropout_p > 0.0:
         weights = dropout(weights, p=dropout_p)
     return torch.matmul(weights, v), weights

@@ -1,7 +1,7 @@
 """Products of vectors and matrices, and sums with them.
 
-Products never promote dtypes. Half types accumulate in float32 and round once per product; a sum
-with a product rounds again, as its own operation would.
+Products never promote dtypes. Half types accumulate in float32 and round once per operation: a
+product, or a sum with a product.
 """
 
 from __future__ import annotations
@@ -378,12 +378,14 @@ def _is(value: Value, number: int) -> bool:
     return not isinstance(value, Node) and value == number
 
 
-def _scaled_sum(name: str, self: Node, found: Node, beta: Value, alpha: Value) -> Node:
-    """beta * self + alpha * found; beta 0 leaves `self` out, even its NaN."""
-    if self.dtype != found.dtype:
+def _scaled_sum(
+    name: str, self: Node, found: Node, dtype: str, beta: Value, alpha: Value
+) -> Node:
+    """beta * self + alpha * found, of a dtype; beta 0 leaves `self` out, even its NaN."""
+    if self.dtype != dtype:
         raise RuntimeError(
             f"[{name}] self and mat2 must have the same dtype, but got {PUBLIC_NAMES[self.dtype]} "
-            f"and {PUBLIC_NAMES[found.dtype]}\nhint: convert one of them"
+            f"and {PUBLIC_NAMES[dtype]}\nhint: convert one of them"
         )
     shape = found.shape
     whole = broadcast_sizes(name, self.shape, shape)
@@ -392,7 +394,7 @@ def _scaled_sum(name: str, self: Node, found: Node, beta: Value, alpha: Value) -
             f"[{name}] The expanded size of the tensor {shown(shape)} must match the existing size "
             f"{shown(self.shape)}\nhint: the first operand broadcasts to the product's shape"
         )
-    wide = "i64" if found.dtype == "bool" else compute_dtype(found.dtype)
+    wide = "i64" if dtype == "bool" else compute_dtype(dtype)
     base = prims.broadcast_to(prims.cast(self, wide), shape)
     total = prims.cast(found, wide)
     if not _is(alpha, 1):
@@ -401,21 +403,31 @@ def _scaled_sum(name: str, self: Node, found: Node, beta: Value, alpha: Value) -
         factor = as_node(beta, wide)
         none = prims.broadcast_to(prims.eq(factor, prims.zeros_like(factor)), shape)
         base = prims.where(none, prims.zeros_like(base), base * factor)
-    return prims.cast(base + total, found.dtype)
+    return prims.cast(base + total, dtype)
+
+
+def _summand(name: str, a: Node, b: Node) -> Node:
+    """A product for a sum: of halves not rounded to their own type yet."""
+    return product(name, a, b, "f32" if a.dtype in ("f16", "bf16") else None)
 
 
 def _addmm(self: Node, mat1: Node, mat2: Node) -> Node:
     check_rank("addmm", mat1, 2, "mat1")
     check_rank("addmm", mat2, 2, "mat2")
-    return product("addmm", mat1, mat2)
+    return _summand("addmm", mat1, mat2)
 
 
 def _addmv(self: Node, mat: Node, vec: Node) -> Node:
-    return mv(mat, vec)
+    check_rank("addmv", mat, 2, "mat")
+    check_rank("addmv", vec, 1, "vec")
+    return prims.squeeze(_summand("addmv", mat, prims.unsqueeze(vec, 1)), 1)
 
 
 def _baddbmm(self: Node, batch1: Node, batch2: Node) -> Node:
-    return bmm(batch1, batch2)
+    check_rank("baddbmm", batch1, 3, "batch1")
+    check_rank("baddbmm", batch2, 3, "batch2")
+    _check_batches("baddbmm", batch1, batch2)
+    return _summand("baddbmm", batch1, batch2)
 
 
 def _addbmm(self: Node, batch1: Node, batch2: Node) -> Node:
@@ -426,7 +438,7 @@ def _addbmm(self: Node, batch1: Node, batch2: Node) -> Node:
     count, rows, size = batch1.shape
     left = prims.reshape(prims.permute(batch1, (1, 0, 2)), (rows, count * size))
     right = prims.reshape(batch2, (batch2.shape[0] * batch2.shape[1], batch2.shape[2]))
-    return product("addbmm", left, right)
+    return _summand("addbmm", left, right)
 
 
 def _addr(self: Node, vec1: Node, vec2: Node) -> Node:
@@ -456,10 +468,11 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
     first, second = names.split()
 
     def plain(self: Node, left: Node, right: Node) -> Node:
-        return _scaled_sum(name, self, product_of(self, left, right), 1, 1)
+        return _scaled_sum(name, self, product_of(self, left, right), left.dtype, 1, 1)
 
     def scaled(self: Node, left: Node, right: Node, beta: Value, alpha: Value) -> Node:
-        return _scaled_sum(name, self, product_of(self, left, right), beta, alpha)
+        found = product_of(self, left, right)
+        return _scaled_sum(name, self, found, left.dtype, beta, alpha)
 
     one = {shape: f"torch.ones{shape}" for shape in _SHAPES[name]}
     whole, left, right = (one[shape] for shape in _SHAPES[name][:3])

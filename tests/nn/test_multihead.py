@@ -72,6 +72,17 @@ def test_layers_store_no_weights():
     assert peak < 3 * 4 * length * length  # weights of all heads: eight times 4 * length * length
 
 
+def test_masks_of_halves_are_added_before_the_scores_are_rounded():
+    """Both keys have the score 2050; 2049, which the first has without its mask, is no half."""
+    layer = nn.MultiheadAttention(1, 1, bias=False, dtype=torch.float16)
+    with torch.no_grad():
+        layer.in_proj_weight.fill_(1)
+    query, key = torch.full((1, 1, 1), 683.0).half(), torch.tensor([3.0, 0.0]).half().view(2, 1, 1)
+    for shape in ((1, 2), (1, 1, 2)):
+        mask = torch.tensor([1.0, 2050.0]).half().view(shape)
+        assert layer(query, key, key, attn_mask=mask)[1].tolist() == [[[0.5, 0.5]]]
+
+
 def test_errors():
     layer, x = nn.MultiheadAttention(WIDTH, HEADS), torch.zeros(LENGTH, BATCH, WIDTH)
     with pytest.raises(RuntimeError, match="2D attn_mask"):

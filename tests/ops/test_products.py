@@ -201,6 +201,20 @@ def test_in_place():
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sums_with_products_of_halves_round_once(dtype):
+    """The product lies between two halves; with the summand it is one."""
+    large = {"bfloat16": 256.0, "float16": 2048.0}[dtype]
+    kind = getattr(torch, dtype)
+    one = torch.ones(1, dtype=kind)
+    left, right = torch.tensor([[large, 1.0]], dtype=kind), torch.ones(2, 1, dtype=kind)
+    assert torch.addmm(one, left, right).item() == large + 2
+    assert torch.addmm(one, left, right, beta=3, alpha=-1).item() == 2 - large
+    assert torch.addmv(one, left, right[:, 0]).item() == large + 2
+    assert torch.baddbmm(one, left[None], right[None]).item() == large + 2
+    assert torch.addbmm(one, left.T[:, None], right[:, None]).item() == large + 2
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_layers_read_their_operands_as_they_are(dtype):
     """No float32 copies of operands, forward or backward; one rounding after the bias."""
     x, w = random(dtype, (37, 50)).requires_grad_(), random(dtype, (70, 50), 1).requires_grad_()
