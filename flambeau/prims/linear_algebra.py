@@ -285,23 +285,48 @@ def _unit_lower(packed: Node) -> Node:
 
 
 def _qr_rule(g: Node, y: Node, a: Node) -> Gradients:
+    rows, columns = a.ndim - 2, a.ndim - 1
     m, n = a.shape[-2:]
-    if less(m, n) or (y.attribute("complete") and not same_size(m, n)):
-        raise NotImplementedError(
-            f"[qr] derivative for matrices {show(a.shape)}\n"
-            "hint: only for as many rows as columns or more, in reduced form"
-        )
-    q, r = qr(a, y.attribute("complete"))
-    if y.attribute("result") == "q":
-        inner = -matmul(adjoint(q), g)
-    else:
-        inner = matmul(g, adjoint(r))
+    result, complete = y.attribute("result"), y.attribute("complete")
+    q, r = qr(a, complete)
+    if complete and less(n, m):
+        if result == "q":
+            raise NotImplementedError(
+                f"[qr] derivative of a complete Q of matrices {show(a.shape)}\n"
+                "hint: its last columns are not unique; take the reduced form"
+            )
+        q = shape.slice(q, columns, 0, n)
+        r, g = (shape.slice(x, rows, 0, n) for x in (r, g))
+    if less(m, n):
+        return (_wide_qr(g, q, r, result),)
+    if result == "q":
+        return (_tall_qr(-matmul(adjoint(q), g), g, q, r),)
+    return (_tall_qr(matmul(g, adjoint(r)), None, q, r),)
+
+
+def _tall_qr(inner: Node, of_q: Node | None, q: Node, r: Node) -> Node:
+    """The gradient of Q R, `inner` being that of R times R^H, less Q^H times that of Q."""
     triangle = upper_triangle(inner)
-    whole = triangle + adjoint(triangle)
-    total = matmul(q, _halved_diagonal(whole))
-    if y.attribute("result") == "q":
-        total = total + g
-    return (adjoint(triangular_solve(r, adjoint(total), True, False)),)
+    total = matmul(q, _halved_diagonal(triangle + adjoint(triangle)))
+    if of_q is not None:
+        total = total + of_q
+    return adjoint(triangular_solve(r, adjoint(total), True, False))
+
+
+def _wide_qr(g: Node, q: Node, r: Node, result: str) -> Node:
+    """The first columns, a square, decide Q; the rest of R is Q^H times the rest."""
+    columns, rows = r.ndim - 1, r.shape[-2]
+    square = shape.slice(r, columns, 0, rows)
+    rest = shape.slice(r, columns, rows, r.shape[-1] - rows)
+    if result == "q":
+        first = _tall_qr(-matmul(adjoint(q), g), g, q, square)
+        return shape.cat([first, zeros_like(rest)], columns)
+    of_square = shape.slice(g, columns, 0, rows)
+    of_rest = shape.slice(g, columns, rows, r.shape[-1] - rows)
+    turned = matmul(rest, adjoint(of_rest))
+    inner = matmul(of_square, adjoint(square)) - turned
+    first = _tall_qr(inner, matmul(q, turned), q, square)
+    return shape.cat([first, matmul(q, of_rest)], columns)
 
 
 def _differences(values: Node, like: Node) -> Node:

@@ -48,6 +48,16 @@ def of_qr(x):
     return prims.matmul(q * prims.sin(q), prims.exp(r * 0.1))
 
 
+def of_wide_qr(x):
+    q, r = prims.qr(prims.adjoint(x))
+    return prims.matmul(q * prims.sin(q), prims.exp(r * 0.1))
+
+
+def of_complete_qr(x):
+    """Of more rows than columns R alone is unique, and its last rows are zero."""
+    return prims.sin(prims.qr(x, True)[1])
+
+
 def of_lu(x):
     packed, _, order, _ = prims.lu(x)
     rows = prims.broadcast(prims.cast(order, x.dtype), x.shape, [0])
@@ -68,8 +78,11 @@ def of_norm(x):
     return prims.sin(prims.svd(prims.adjoint(x))[1])
 
 
-FUNCTIONS = [of_eigh, of_eig, of_svd, of_wide_svd, of_qr, of_lu, of_cholesky, of_triangular]
-TALL = (of_svd, of_wide_svd, of_qr, of_norm)
+FUNCTIONS = [
+    of_eigh, of_eig, of_svd, of_wide_svd, of_qr, of_wide_qr, of_complete_qr, of_lu, of_cholesky,
+    of_triangular,
+]  # fmt: skip
+TALL = (of_svd, of_wide_svd, of_qr, of_wide_qr, of_complete_qr, of_norm)
 
 
 @pytest.mark.parametrize("dtype", ["f64", "c128"])
@@ -113,7 +126,7 @@ def test_lu_rows():
 
 
 def test_unsupported_derivatives_say_so():
-    wide = prims.input_node(0, "f64", (2, 3), (3, 1))
-    with pytest.raises(NotImplementedError, match=r"\[qr\] derivative"):
-        q, _ = prims.qr(wide)
-        differentiate([q], [q], [wide])
+    tall = prims.input_node(0, "f64", (3, 2), (2, 1))
+    with pytest.raises(NotImplementedError, match=r"\[qr\] derivative of a complete Q"):
+        q, _ = prims.qr(tall, True)
+        differentiate([q], [q], [tall])
