@@ -7,9 +7,11 @@ last size. Source: Golub & Van Loan, Matrix Computations, 4th ed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import tensors
 from flambeau.core.definition import op
 from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY
@@ -31,6 +33,7 @@ from flambeau.prims import linear_algebra as la
 _MATRICES = "f32 f64 c64 c128"
 _SINGULAR = "The solver failed because the input matrix is singular."
 _PAIR = T(2, 2, values=[[4.0, 2.0], [1.0, 3.0]])
+_TALL = T(3, 2, values=[[4.0, 2.0], [1.0, 3.0], [0.5, -1.0]])
 
 
 def _square_samples() -> Iterator[Sample]:
@@ -712,19 +715,65 @@ def _least_squares(a: Node, b: Node) -> Node:
 
 
 @op(
+    "_least_squares(Tensor self, Tensor b, bool residuals) -> (Tensor, Tensor)",
+    where="private",
+    samples=lambda: iter([sample(_TALL, T(3, 2), True)]),
+    dtypes=_MATRICES,
+)
+def solve_least_squares(self: Node, b: Node, residuals: bool) -> tuple[Node, Node]:
+    """X with the least |A X - B|, and for matrices with more rows than columns its square."""
+    check_matrices(self, "linalg.lstsq")
+    _check_same_dtype("linalg.lstsq", self, b)
+    vector = b.ndim < self.ndim and _is_vector(self, b)
+    right = prims.reshape(b, (*b.shape, 1)) if vector else b
+    a, right = _batched("linalg.lstsq", self, right)
+    value = _least_squares(a, right)
+    off = prims.abs(product(a, value) - right)
+    if residuals and less(a.shape[-1], a.shape[-2]):
+        squares = prims.reduce_dims("sum", off * off, (off.ndim - 2,), False)
+    else:
+        squares = prims.with_derivative(prims.full(0, (0,), off.dtype), self, b, rule="flat")
+    found = prims.reshape(value, value.shape[:-1]) if vector else value
+    return columns(found), squares
+
+
+@op(
+    "_least_squares_rank(Tensor self, float? rcond, bool rank, bool values) -> (Tensor, Tensor)",
+    where="private",
+    differentiable=False,
+    samples=lambda: iter([sample(_TALL, None, True, True)]),
+    dtypes=_MATRICES,
+)
+def least_squares_rank(
+    self: Node, rcond: float | None, rank: bool, values: bool
+) -> tuple[Node, Node]:
+    """How many singular values exceed rcond times the greatest, and all of them; else nothing."""
+    s = la.svd(self)[1]
+    found = _rank(self, 0.0, rcond, False, "linalg.lstsq") if rank else prims.full(0, (0,), "i64")
+    return found, s if values else prims.full(0, (0,), s.dtype)
+
+
+@cache
+def _least_squares_result() -> Any:
+    fields = ("solution", "residuals", "rank", "singular_values")
+    return tensors.struct_sequence("torch.return_types.lstsq", fields)
+
+
+@op(
     "lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
     " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
     where="linalg",
-    samples=lambda: iter([sample(T(3, 2, values=[[4.0, 2.0], [1.0, 3.0], [0.5, -1.0]]), T(3, 2))]),
+    host=True,
+    samples=lambda: iter([sample(_TALL, T(3, 2))]),
     dtypes=_MATRICES,
     out=True,
 )
-def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple[Node, ...]:
+def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """X with the least |A X - B| (of several the shortest), for matrices of full rank.
 
     Returns the residuals' squared norms where A has more rows than columns (not for the default
     driver "gelsy"), A's rank (not for "gels") and its singular values (for "gelsd" and "gelss");
-    else empty tensors.
+    else empty tensors. Gradients flow through the solution and the residuals.
 
     Raises:
         RuntimeError: no matrices, shapes that do not fit, or an unknown driver.
@@ -739,20 +788,6 @@ def lstsq(self: Node, b: Node, rcond: float | None, driver: str | None) -> tuple
             f"[lstsq] torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
             f"gelss)\nhint: not {chosen!r}"
         )
-    check_matrices(self, "linalg.lstsq")
-    _check_same_dtype("linalg.lstsq", self, b)
-    vector = b.ndim < self.ndim and _is_vector(self, b)
-    right = prims.reshape(b, (*b.shape, 1)) if vector else b
-    a, right = _batched("linalg.lstsq", self, right)
-    value = _least_squares(a, right)
-    s = prims.stop_gradient(la.svd(self)[1])
-    empty = prims.full(0, (0,), s.dtype)
-    residuals = empty
-    if chosen != "gelsy" and less(a.shape[-1], a.shape[-2]):
-        off = prims.abs(product(a, value) - right)
-        residuals = prims.reduce_dims("sum", off * off, (off.ndim - 2,), False)
-    rank = prims.full(0, (0,), "i64")
-    if chosen != "gels":
-        rank = _rank(self, 0.0, rcond, False, "linalg.lstsq")
-    found = prims.reshape(value, value.shape[:-1]) if vector else value
-    return columns(found), residuals, rank, s if chosen in ("gelsd", "gelss") else empty
+    found = solve_least_squares(self, b, chosen != "gelsy")
+    spectrum = least_squares_rank(self, rcond, chosen != "gels", chosen in ("gelsd", "gelss"))
+    return _least_squares_result()((*found, *spectrum))

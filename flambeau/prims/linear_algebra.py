@@ -285,23 +285,32 @@ def _unit_lower(packed: Node) -> Node:
 
 
 def _qr_rule(g: Node, y: Node, a: Node) -> Gradients:
-    rows, columns = a.ndim - 2, a.ndim - 1
     m, n = a.shape[-2:]
-    result, complete = y.attribute("result"), y.attribute("complete")
-    q, r = qr(a, complete)
-    if complete and less(n, m):
-        if result == "q":
-            raise NotImplementedError(
-                f"[qr] derivative of a complete Q of matrices {show(a.shape)}\n"
-                "hint: its last columns are not unique; take the reduced form"
-            )
-        q = shape.slice(q, columns, 0, n)
-        r, g = (shape.slice(x, rows, 0, n) for x in (r, g))
+    q, r = qr(a, y.attribute("complete"))
+    result = y.attribute("result")
     if less(m, n):
         return (_wide_qr(g, q, r, result),)
+    if y.attribute("complete") and less(n, m):
+        q, r, g = _reduced_qr(q, r, g, result)
     if result == "q":
         return (_tall_qr(-matmul(adjoint(q), g), g, q, r),)
     return (_tall_qr(matmul(g, adjoint(r)), None, q, r),)
+
+
+def _reduced_qr(q: Node, r: Node, g: Node, result: str) -> tuple[Node, Node, Node]:
+    """Q and R without the rest of the complete form, and the gradient on them.
+
+    The last columns of Q are any basis of what the first leave: the gradient is that of a function
+    of their span.
+    """
+    columns, n = q.ndim - 1, r.shape[-1]
+    rest = q.shape[-1] - n
+    first, last = (shape.slice(q, columns, *part) for part in ((0, n), (n, rest)))
+    r = shape.slice(r, r.ndim - 2, 0, n)
+    if result == "r":
+        return first, r, shape.slice(g, g.ndim - 2, 0, n)
+    of_first, of_last = (shape.slice(g, columns, *part) for part in ((0, n), (n, rest)))
+    return first, r, of_first - matmul(last, matmul(adjoint(of_last), first))
 
 
 def _tall_qr(inner: Node, of_q: Node | None, q: Node, r: Node) -> Node:
