@@ -127,6 +127,7 @@ class StreamTrace:
         self.hints: list[int] = []
         self.values: dict[int, Value] = {}
         self.inputs: list[Node] = []
+        self._offsets: list[Size] = []  # of the inputs' first elements
         self.scalars: list[Node] = []
         self.generators = 0
         self.drawn: list[Node] = []  # results of records that draw random numbers
@@ -192,7 +193,7 @@ class StreamTrace:
             steps = contiguous_strides(shape)
         else:
             steps = tuple(self._stride(s, is_parameter) for s in strides)
-        self._free(offset)
+        self._offsets.append(self._free(offset))
         return node("input", (), attributes(slot=slot, strides=steps), DTYPES[dtype], shape)
 
     def _external_size(self, value: int, is_parameter: bool, place: tuple[int, int]) -> Size:
@@ -309,7 +310,7 @@ class StreamTrace:
     def bind_external(self, number: int, slot: int) -> None:
         """Says that value `number` is external tensor `slot`."""
         found = self.inputs[slot]
-        self.values[number] = Value(found, found.attribute("strides"))
+        self.values[number] = Value(found, found.attribute("strides"), self._offsets[slot])
 
     def _replay(self, record: Recorded, externals: Sequence[External]) -> None:
         from flambeau.autograd.replay import replay

@@ -18,8 +18,9 @@ from flambeau.core.errors import common_device, first_device, user_error
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
 from flambeau.ir.dtypes import TITLES
-from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node
-from flambeau.ir.size import mul
+from flambeau.ir.graph_grammar import symbols_of
+from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node, topological
+from flambeau.ir.size import Size, SizeExpr, mul
 from flambeau.ir.size_program import Program
 
 Call = tuple[Any, ...]
@@ -223,6 +224,7 @@ def _specify(
     if device is not None:
         outputs = [(*o, str(device)) if o[0] == "new" else o for o in outputs]
     guards = [program.register(g) for g in trace.environment.guards]
+    guards += [program.register(offset + 1) for offset in _offsets_read(graph, trace)]
     spec = {
         "name": graph.name,
         "program": [tuple(map(int, step)) for step in program.instructions],
@@ -236,6 +238,17 @@ def _specify(
     }
     gradients = None if derived is None else derived.backward
     return Specification(graph, gradients, spec, len(program))
+
+
+def _offsets_read(graph: Graph, trace: Trace) -> list[Size]:
+    """Storage offsets that kernels compute with (`as_strided` as a value, or its tangent).
+
+    The core leaves offsets out of what it knows of a call unless guards or geometry need them.
+    """
+    names = {x.name: x for x in trace.offsets.values() if isinstance(x, SizeExpr)}
+    computed = topological(o.node for o in graph.outputs if o.alias is None)
+    found = {name for x in computed if x.op != "input" for name in symbols_of(x) & names.keys()}
+    return [names[name] for name in sorted(found)]
 
 
 def _floating(output: GraphOutput) -> bool:

@@ -378,9 +378,7 @@ def _is(value: Value, number: int) -> bool:
     return not isinstance(value, Node) and value == number
 
 
-def _scaled_sum(
-    name: str, self: Node, found: Node, dtype: str, beta: Value, alpha: Value
-) -> Node:
+def _scaled_sum(name: str, self: Node, found: Node, dtype: str, beta: Value, alpha: Value) -> Node:
     """beta * self + alpha * found, of a dtype; beta 0 leaves `self` out, even its NaN."""
     if self.dtype != dtype:
         raise RuntimeError(

@@ -660,8 +660,12 @@ def _as_strided_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
     index = spread(y.attribute("offset"))
     for d, step in enumerate(y.attribute("strides")):
         index = index + iota(y.shape, d) * spread(step)
-    flat = full(0, (prod(x.shape),), g.dtype)
-    return (reshape(take_add(flat, index, g, 0), x.shape),)
+    # A window may show memory around x, which is none of its elements: one more place for that.
+    count = prod(x.shape)
+    beyond = spread(count)
+    places = pointwise.where((index >= 0) & (index < beyond), index, beyond)
+    total = take_add(full(0, (count + 1,), g.dtype), places, g, 0)
+    return (reshape(slice(total, 0, 0, count), x.shape),)
 
 
 def _as_strided_reads(y: Node, index: Index) -> list[Read]:

@@ -116,6 +116,46 @@ def test_writes_in_place():
     close(hessian(g)(X), torch.diag(torch.tensor([0.0, 26, 8], dtype=D)))
 
 
+@pytest.mark.parametrize("offset", [None, 0, 2, 4, 7, 10])
+def test_windows_into_memory(offset):
+    """What a window shows of the memory around a tensor is no function of the tensor."""
+    memory = torch.arange(12.0, dtype=D)
+    x, t = memory[4:8], torch.tensor([2.0, 3.0, 5.0, 7.0], dtype=D)
+    first = 4 if offset is None else offset
+    shown = memory[first : first + 2]
+    moved = torch.cat([torch.zeros(4, dtype=D), t, torch.zeros(4, dtype=D)])[first : first + 2]
+
+    def window(x):
+        return x.as_strided((2,), (1,), offset)
+
+    def copy(x):
+        return torch.as_strided_copy(x, (2,), (1,), offset)
+
+    for function in (window, copy, lambda x: window(x) * 1, torch.compile(lambda x: window(x) * 1)):
+        close(function(x), shown)
+        found, tangent = jvp(function, (x,), (t,))
+        close(found, shown)
+        close(tangent, moved)
+        close(vjp(function, x)[1](shown)[0] @ t, shown @ moved)
+    squares = grad(lambda x: (window(x) ** 3).sum())
+    close(jvp(squares, (x,), (t,))[1] @ t, (6 * shown * moved**2).sum())
+
+
+def test_overwritten_values_have_no_tangents():
+    """Of two values for one place the last one stays, and so does its tangent."""
+    places, twice = torch.tensor([1, 1, 4]), 2 * Y
+    wanted = torch.tensor([0, twice[1], 0, 0, twice[2]], dtype=D)
+
+    def unpool(x):
+        return torch.nn.functional.max_unpool1d(x.view(1, 1, 3), places.view(1, 1, 3), 2).view(6)
+
+    close(jvp(lambda x: torch.zeros(5, dtype=D).scatter(0, places, x), (X,), (twice,))[1], wanted)
+    close(jvp(lambda x: torch.zeros(5, dtype=D).index_put((places,), x), (X,), (twice,))[1], wanted)
+    close(jvp(unpool, (X,), (twice,))[1][:5], wanted)
+    added = jvp(lambda x: x.repeat(2)[:5].index_add(0, places, x), (X,), (Y,))[1]
+    close(added, torch.stack([Y[0], 2 * Y[1] + Y[0], Y[2], Y[0], Y[1] + Y[2]]))
+
+
 class Cube(torch.autograd.Function):
     generate_vmap_rule = True
 

@@ -21,6 +21,9 @@ _slots = itertools.count(3 << 30)  # stand-ins for gradients; gone when the tang
 
 # f(x + t) = f(x) + f(t): the tangent is the same primitive on tangents.
 _LINEAR = frozenset("neg cast real imag broadcast reshape permute slice flip sum cumsum".split())
+# The same of (base, *places, source) where they write or add. Who is overwritten shows in no
+# tangent, though it gets a gradient as if it had been the last: the transpose would add them up.
+_WRITES = frozenset(("scatter", "put_nd", "take_add"))
 
 
 def push_forward(
@@ -51,6 +54,11 @@ def push_forward(
 def _tangent(current: Node, allowed: Sequence[Node], found: Mapping[Node, Node]) -> Node | None:
     if current.op in _LINEAR:
         return bind(current.op, found[current.inputs[0]], **dict(current.attributes))
+    constants = dict(current.attributes)
+    if current.op in _WRITES and constants.get("mode", "add") in ("set", "add"):
+        base, *places, source = current.inputs
+        moved = [found[x] if x in found else prims.zeros_like(x) for x in (base, source)]
+        return bind(current.op, moved[0], *places, moved[1], **constants)
     derivative = PRIMITIVES[current.op].derivative
     assert not isinstance(derivative, str)
     seed = prims.input_node(next(_slots), current.dtype, current.shape, ())
