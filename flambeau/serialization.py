@@ -90,6 +90,9 @@ def _encode(writer: _Writer, value: Any, path: str, depth: int = 0) -> Any:
         if value.is_nested:
             parts = value.__reduce_ex__(2)[1]
             return {"t": "nested", "v": [str(value.layout), _encode(writer, parts, path, depth)]}
+        if kind.__module__ == "flambeau.masked.tensor":  # not loaded unless there are such tensors
+            parts = value.__reduce_ex__(2)[1]
+            return {"t": "masked", "v": _encode(writer, parts, path, depth)}
         if value.layout is not _core.strided:
             return {"t": "sparse", "v": _encode_sparse(writer, value, path, depth)}
         return {"t": "tensor", "v": _add_tensor(writer, value, path)}
@@ -559,6 +562,10 @@ class _Reader:
             from flambeau.nested.tensor import rebuild_any
 
             return rebuild_any(inner[0], self.value(inner[1], depth + 1))
+        if kind == "masked":
+            from flambeau.masked.tensor import rebuild
+
+            return rebuild(*self.value(inner, depth + 1))
         return _atom(kind, inner)
 
     def _sparse(self, inner: Any, depth: int) -> Any:

@@ -1,4 +1,4 @@
-"""Tensors that are made of other tensors: the base of sparse and of nested ones.
+"""Tensors that are made of other tensors: the base of sparse, nested and masked ones.
 
 Such a tensor is a `Tensor` by type whose own memory is a single zero that every position shows, so
 that dtype and device are answered by the native type. What it keeps are ordinary dense tensors,

@@ -1,5 +1,7 @@
 """Calls as text that names `torch` and some operands, evaluated in both libraries."""
 
+import torch
+
 
 def lines(text):
     """The expressions of a text: one a line, or several with semicolons between them."""
@@ -12,3 +14,11 @@ def names_of(library, operands):
     names = {"torch": library}
     exec(operands, names)
     return names
+
+
+def plain(value):
+    """A dense tensor of ours as one of PyTorch's."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    kind = getattr(torch, str(value.dtype).removeprefix("torch."))
+    return torch.tensor(value.detach().tolist(), dtype=kind).reshape(tuple(value.shape))

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import flambeau
-from tests.parity.expressions import lines, names_of
+from tests.parity.expressions import lines, names_of, plain
 
 OPERANDS = """
 F, jagged = torch.nn.functional, torch.jagged
@@ -135,14 +135,6 @@ def evaluate(library, text, names=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return eval(text, names or operands(library))
-
-
-def plain(value):
-    """A dense tensor of ours as one of PyTorch's."""
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    kind = getattr(torch, str(value.dtype).removeprefix("torch."))
-    return torch.tensor(value.detach().tolist(), dtype=kind).reshape(tuple(value.shape))
 
 
 def check_same(ours, theirs):
