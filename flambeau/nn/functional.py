@@ -412,9 +412,6 @@ def gumbel_softmax(
 
 
 # ------------------------------------------------------------------------------ normalisation
-_instance_norm = _operators.get("instance_norm")
-
-
 def instance_norm(
     input: Any,  # noqa: A002
     running_mean: Any = None,
@@ -434,44 +431,11 @@ def instance_norm(
     Raises:
         ValueError: there is one position per channel only.
     """
-    if not use_input_stats:
-        return _operators["batch_norm"](
-            input, running_mean, running_var, weight, bias, False, momentum, eps
-        )
-    if math.prod(input.shape[2:]) == 1:
+    if use_input_stats and math.prod(input.shape[2:]) == 1:
         text = "Expected more than 1 spatial element when training, got input size "
         raise ValueError(problem("instance_norm", text + f"{input.size()}", "use eval()"))
-    if running_mean is not None or running_var is not None:
-        _track_instances(input, running_mean, running_var, momentum)
-    return _instance_norm(input, None, None, weight, bias, True, momentum, eps)
-
-
-def _track_instances(input: Any, running_mean: Any, running_var: Any, momentum: float) -> None:  # noqa: A002
-    """Moves running statistics towards the average over the samples."""
-    samples = input.detach().flatten(2)
-    if running_mean is not None:
-        running_mean.lerp_(samples.mean(2).mean(0).to(running_mean.dtype), momentum)
-    if running_var is not None:
-        running_var.lerp_(samples.var(2).mean(0).to(running_var.dtype), momentum)
-
-
-# ------------------------------------------------------------------------------ distances
-
-
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    """x1^T A x2 + b for each matrix A of `weight`.
-
-    Shape: `(*, I)`, `(*, J)`, `(O, I, J)` -> `(*, O)`.
-
-    Example:
-        >>> F.bilinear(torch.ones(1, 2), torch.ones(1, 3), torch.ones(4, 2, 3))
-        tensor([[6., 6., 6., 6.]])
-    """
-    outputs, inner1, inner2 = weight.shape
-    left = torch.matmul(input1, weight.permute(1, 0, 2).reshape(inner1, outputs * inner2))
-    left = left.reshape(*input1.shape[:-1], outputs, inner2)
-    result = (left * input2.unsqueeze(-2)).sum(-1)
-    return result if bias is None else result + bias
+    given = (weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
+    return torch.instance_norm(input, *given)
 
 
 # At the end, since it calls functions of this module.

@@ -221,6 +221,7 @@ def elu(self: Node, alpha: Node, scale: Node, input_scale: Node) -> Node:
     "selu(Tensor self) -> Tensor",
     where="torch nn.functional",
     promote="default",
+    inplace=True,
     samples=unary_samples(-3, 3),
 )
 def selu(self: Node) -> Node:
@@ -245,6 +246,7 @@ def selu(self: Node) -> Node:
     promote="default",
     participants="self",
     runtime="alpha",
+    inplace=True,
     samples=unary_samples(-3, 3),
 )
 def celu(self: Node, alpha: Node) -> Node:
@@ -480,6 +482,7 @@ def hardshrink(self: Node, lambd: Node) -> Node:
     promote="default",
     participants="self",
     runtime="threshold value",
+    inplace=True,
     samples=lambda: iter((sample(T(3, 4), 0.1, 20.0),)),
 )
 def threshold(self: Node, threshold: Node, value: Node) -> Node:

@@ -19,7 +19,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.common import number_shown, shown
-from flambeau.ops.loss import reduction_of
+from flambeau.ops.loss import reduction_named, reduction_of
 from flambeau.ops.shape import stack
 from flambeau.prims.scan import shift
 
@@ -27,7 +27,6 @@ _F = "nn.functional"
 _NO_LABEL = (
     "[ctc_loss] target {value} is no class: there are {size}\nhint: labels lie in [0, classes)"
 )
-_REDUCTIONS = ("none", "mean", "sum")
 
 
 def _joined(*terms: Node) -> Node:
@@ -437,5 +436,5 @@ def ctc_loss_by_number(
         >>> torch.ctc_loss(log_probs, torch.tensor([[1]]), (2,), (1,), reduction=2).exp()
         tensor(1.3333)
     """
-    chosen = (blank, _REDUCTIONS[reduction], zero_infinity)
+    chosen = (blank, reduction_named(reduction), zero_infinity)
     return ctc_loss(log_probs, targets, input_lengths, target_lengths, *chosen)

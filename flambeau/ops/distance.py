@@ -183,7 +183,7 @@ def _cosine_samples() -> Iterator[Sample]:
 @op(
     f"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {_LEGACY})"
     " -> Tensor",
-    where=f"torch {_F}",
+    where=_F,
     promote="keep",
     samples=_cosine_samples,
     out=False,
@@ -242,7 +242,7 @@ def _triplet_samples() -> Iterator[Sample]:
 @op(
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
     f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
-    where=f"torch {_F}",
+    where=_F,
     promote="keep",
     samples=_triplet_samples,
     out=False,

@@ -15,7 +15,7 @@ from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.ops.embedding import keep_mask
+from flambeau.ops.embedding import keep_mask, random_dropout
 from flambeau.ops.random import drawn_like
 
 _F = "nn.functional"
@@ -65,9 +65,9 @@ def random_alpha_dropout(input: Node, p: Any, features: bool, generator: int) ->
     return input * (noise * prims.constant(scale, noise)) + shift
 
 
-def _checked(name: str, p: float) -> None:
+def _checked(name: str, p: float, error: type[Exception] = ValueError) -> None:
     if not 0.0 <= p <= 1.0:
-        raise ValueError(
+        raise error(
             f"[{name}] dropout probability has to be between 0 and 1, but got {p}\n"
             "hint: 0 <= p <= 1"
         )
@@ -77,8 +77,15 @@ def _applied(x: Any, p: float, training: bool, inplace: bool, draw: Any, *argume
     """The result of a random op, or what p = 0 and p = 1 mean without a draw."""
     if not training or p == 0.0 or x.numel() == 0:
         return x
-    result = x * 0.0 if p == 1.0 else draw(x, p, *arguments)
+    result = x * x.new_zeros(()) if p == 1.0 else draw(x, p, *arguments)
     return x.copy_(result) if inplace else result
+
+
+def _check_channels(name: str, x: Any, p: float, training: bool) -> None:
+    if training and 0.0 < p and x.numel() and x.ndim < 2:
+        raise RuntimeError(
+            f"[{name}] Feature dropout requires at least 2 dimensions in the input\nhint: (N, C, *)"
+        )
 
 
 def _samples(rank: int) -> Any:
@@ -159,7 +166,7 @@ _ALPHA = "Tensor input, float p=0.5, bool training=False, bool inplace=False"
 
 @op(
     f"alpha_dropout({_ALPHA}) -> Tensor",
-    where=f"torch {_F}",
+    where=_F,
     host=True,
     samples=_samples(3),
     errors=_errors,
@@ -189,7 +196,7 @@ def alpha_dropout(
 
 @op(
     f"feature_alpha_dropout({_ALPHA}) -> Tensor",
-    where=f"torch {_F}",
+    where=_F,
     host=True,
     samples=_samples(3),
     errors=_errors,
@@ -213,9 +220,80 @@ def feature_alpha_dropout(
         torch.Size([1, 2, 3])
     """
     _checked("feature_alpha_dropout", p)
-    if training and 0.0 < p and input.numel() and input.ndim < 2:
-        raise RuntimeError(
-            "[feature_alpha_dropout] Feature dropout requires at least 2 dimensions in the input\n"
-            "hint: (N, C, *)"
-        )
+    _check_channels("feature_alpha_dropout", input, p, training)
     return _applied(input, p, training, inplace, random_alpha_dropout, True)
+
+
+# ------------------------------------------------------------------------ PyTorch's inner forms
+
+_INNER_TEXT = """{what}, scaled to keep the expectation, where `train`.
+
+    Shape: {shape} -> the same; floating dtypes.
+
+    Args:
+        p: the probability.
+        train: the input itself is returned when False.
+
+    Raises:
+        RuntimeError: p is not in [0, 1]{more}.
+
+    Example:
+        >>> torch.{name}(torch.ones(1, 2), 1.0, True)
+        tensor([[0., 0.]])
+    """
+# what it draws, with which arguments, what it does.
+_INNER: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+    "dropout": (random_dropout, (), "Zeroes elements with probability p"),
+    "feature_dropout": (random_feature_dropout, (), "Zeroes whole channels with probability p"),
+    "alpha_dropout": (random_alpha_dropout, (False,), "Saturates elements with probability p"),
+    "feature_alpha_dropout": (
+        random_alpha_dropout,
+        (True,),
+        "Saturates whole channels with probability p",
+    ),
+}
+
+
+def _inner_samples() -> Iterator[Sample]:
+    yield sample(T(2, 3, 4), 0.5, True)
+    yield sample(T(2, 3, 4), 0.5, False)
+    yield sample(T(2, 3), 1.0, True)
+    yield sample(T(0, 3), 0.5, True)
+
+
+def _inner_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(2, 3, 4), 1.5, True), RuntimeError, "between 0 and 1")
+    yield ErrorSample(sample(T(2, 3), -0.5, False), RuntimeError, "between 0 and 1")
+
+
+def _define_inner(name: str, inplace: bool) -> None:
+    draw, arguments, what = _INNER[name]
+    public = name + "_" * inplace
+
+    def body(input: Any, p: float, train: bool) -> Any:  # noqa: A002
+        _checked(public, p, RuntimeError)
+        if name.startswith("feature"):
+            _check_channels(public, input, p, train)
+        return _applied(input, p, train, inplace, draw, *arguments)
+
+    body.__name__ = public
+    body.__doc__ = _INNER_TEXT.format(
+        what=what + ", in place" * inplace,
+        shape="`(N, C, *)`" if name.startswith("feature") else "any",
+        more=", or there are no channels" if name.startswith("feature") else "",
+        name=public,
+    )
+    first = "Tensor! self" if inplace else "Tensor input"
+    op(
+        f"{public}({first}, float p, bool train) -> Tensor",
+        where="torch",
+        host=True,
+        out=False,
+        samples=_inner_samples,
+        errors=_inner_errors,
+    )(body)
+
+
+for _name in _INNER:
+    _define_inner(_name, False)
+    _define_inner(_name, True)

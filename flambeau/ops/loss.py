@@ -47,6 +47,11 @@ def reduction_of(name: str, size_average: bool | None, reduce: bool | None, redu
     return reduction
 
 
+def reduction_named(number: int) -> str:
+    """The reduction that PyTorch's inner signatures give by number."""
+    return {1: "mean", 2: "sum"}.get(number, "none")
+
+
 def reduced(value: Node, reduction: str) -> Node:
     """`value`, its mean or its sum."""
     if reduction == "none":
@@ -619,6 +624,7 @@ def hinge_embedding_loss(
         tensor(0.5000)
     """
     zero = prims.full_like(0, input)
+    margin = margin if CATEGORY[input.dtype] >= 2 else math.floor(margin)
     far = prims.maximum(margin - input, zero)
     one = prims.full_like(1, target)
     value = prims.where(prims.ne(target, one), far, zero) + prims.where(

@@ -497,6 +497,20 @@ def batch_norm(
     """
     _check_batch(input, training, eps)
     check_statistics(input, running_mean, running_var, training)
+    return batch_normed(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def batch_normed(
+    input: Any,  # noqa: A002
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """`batch_norm` of checked arguments."""
     if input.numel() == 0:
         return _affine(input.clone(), *(p if p is None else p[:1] for p in (weight, bias)))
     if not training:

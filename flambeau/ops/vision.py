@@ -11,7 +11,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.layout import same
-from flambeau.core.promotion import default_dtype
+from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -313,15 +313,53 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
 
 
 @op(
-    "_affine_grid(Tensor theta, int[] size, bool align_corners) -> Tensor",
-    where="private",
+    "affine_grid_generator(Tensor theta, int[] size, bool align_corners) -> Tensor",
+    where="torch",
     promote="keep",
-    samples=lambda: iter([sample(T(2, 2, 3), (2, 1, 3, 4), False)]),
+    samples=lambda: iter(
+        [
+            sample(T(2, 2, 3), (2, 1, 3, 4), False),
+            sample(T(1, 3, 4), (1, 1, 2, 3, 2), True),
+        ]
+    ),
+    errors=lambda: iter(
+        [
+            ErrorSample(sample(T(1, 2, 3), (1, 1, 2), False), RuntimeError, "4D"),
+            ErrorSample(sample(T(1, 3, 3), (1, 1, 2, 2), False), RuntimeError, "theta"),
+        ]
+    ),
 )
 def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> Node:
-    """Grid of (x, y[, z]) positions an affine map sends the output's pixels to."""
+    """Grid of (x, y[, z]) positions an affine map sends the output's pixels to.
+
+    Shape: theta `(N, 2, 3)` and size (N, C, H, W) -> `(N, H, W, 2)`; theta `(N, 3, 4)` and size
+    (N, C, D, H, W) -> `(N, D, H, W, 3)`.
+
+    Raises:
+        RuntimeError: the size has neither 4 nor 5 numbers, or theta does not fit it.
+
+    Example:
+        >>> torch.affine_grid_generator(torch.ones(1, 2, 3), (1, 1, 1, 2), True)
+        tensor([[[[0., 0.],
+                  [2., 2.]]]])
+    """
     space = size[2:]
     count = len(space)
+    if count not in (2, 3):
+        raise RuntimeError(
+            f"[affine_grid_generator] only supports 4D and 5D sizes, got {list(size)}\n"
+            "hint: (N, C, H, W)"
+        )
+    if CATEGORY[theta.dtype] < 2:
+        raise NotImplementedError(
+            f"[affine_grid_generator] takes floating dtypes, got {theta.dtype}\nhint: theta.float()"
+        )
+    fitting = zip(theta.shape[1:], (count, count + 1), strict=False)
+    if theta.ndim != 3 or not all(same(n, wanted) for n, wanted in fitting):
+        raise RuntimeError(
+            f"[affine_grid_generator] theta of {shown(theta.shape)} does not fit a size of "
+            f"{list(size)}\nhint: (N, {count}, {count + 1})"
+        )
     shape = (*space, count + 1)
     columns = []
     for d in reversed(range(count)):

@@ -22,7 +22,7 @@ _NAMES = {
         native_dropout-c64 normal-c64
     """,
     INTEGERS: """
-        mm-bool bmm-bool mv-bool lu_unpack-bool
+        mm-bool bmm-bool mv-bool lu_unpack-bool affine_grid_generator-i64
         masked.median-bool masked_fill-i64 nn.functional.lp_pool1d-i64
         nn.functional.lp_pool1d-bool nn.functional.lp_pool2d-i64 nn.functional.lp_pool2d-bool
         nn.functional.lp_pool3d-i64 nn.functional.lp_pool3d-bool nn.functional.fold-bool
@@ -64,6 +64,4 @@ KNOWN |= {
 }
 KNOWN |= {
     "test_float32[max_pool1d_with_indices]": "a private operator with another layout of results",
-    "test_exception_types[alpha_dropout-0]": "the error type of a probability outside [0, 1]",
-    "test_exception_types[feature_alpha_dropout-0]": "as alpha_dropout",
 }

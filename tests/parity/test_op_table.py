@@ -28,8 +28,6 @@ from tests.ops.table import TABLE, UNINITIALISED, resolve  # noqa: E402
 TOLERANCE = {"f32": 2e-5, "f64": 1e-9, "f16": 4e-3, "bf16": 3.2e-2, "c64": 2e-5, "c128": 1e-9}
 # Names that PyTorch keeps for a lower-level function with other arguments.
 OTHER_FUNCTION = {
-    "cosine_embedding_loss": "torch.cosine_embedding_loss takes an enum",
-    "triplet_margin_loss": "torch.triplet_margin_loss takes an enum",
     "max_pool1d": "torch.max_pool1d returns no indices",
     "max_pool2d": "torch.max_pool2d returns no indices",
     "max_pool3d": "torch.max_pool3d returns no indices",
