@@ -43,7 +43,8 @@ def loop(entry, args, kwargs, rows):
 def check_batch(entry, args, kwargs, tensors, dims):
     batches = [batch_of(t) for t in tensors]
     triples = list(zip(tensors, batches, dims, strict=True))
-    rows = [[t if d is None else b[i] for t, b, d in triples] for i in range(3)]
+    # Each sample begins its memory, as operators that name places of it see it under vmap.
+    rows = [[t if d is None else b[i].clone() for t, b, d in triples] for i in range(3)]
     expected = loop(entry, args, kwargs, rows)
     if expected is None:
         return
