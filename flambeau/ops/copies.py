@@ -38,6 +38,13 @@ _VIEWS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "unfold": ("int dimension, SymInt size, SymInt step", (1, 2, 1)),
     "unsqueeze": ("int dim", (1,)),
     "view": ("SymInt[] size", ((3, 2),)),
+    "view_as_complex": ("", ()),
+    "view_as_real": ("", ()),
+}
+# The tensor of a sample, and in the example, where it is not one of (2, 3).
+_OPERANDS = {
+    "view_as_complex": (T(3, 2), "torch.ones(3, 2)"),
+    "view_as_real": (T(3, dtype="c64"), "torch.ones(3, dtype=torch.complex64)"),
 }
 _PIECES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "split_copy": ("SymInt split_size, int dim=0", (1,)),
@@ -50,9 +57,9 @@ _PIECES: dict[str, tuple[str, tuple[Any, ...]]] = {
 _PIECES_OF = {"unsafe_chunk": "chunk"}
 
 
-def _samples(given: tuple[Any, ...]) -> Callable[[], Iterator[Sample]]:
+def _samples(given: tuple[Any, ...], operand: Any = None) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
-        yield sample(T(2, 3), *given)
+        yield sample(operand or T(2, 3), *given)
 
     return make
 
@@ -63,6 +70,7 @@ def _value(result: Any) -> Any:
 
 def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     source = REGISTRY[name]
+    operand, shown = _OPERANDS.get(name, (None, "torch.ones(2, 3)"))
 
     def body(self: Any, *rest: Any) -> Any:
         return _value(source.overloads[0].body(self, *(rest[:1] if name == "expand" else rest)))
@@ -73,12 +81,26 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         RuntimeError: where `{name}` does.
 
     Example:
-        >>> torch.{name}_copy({", ".join(["torch.ones(2, 3)", *map(str, given)])}).is_contiguous()
+        >>> torch.{name}_copy({", ".join([shown, *map(str, given)])}).is_contiguous()
         True
     """
     text = f"Tensor self, {arguments}" if arguments else "Tensor self"
     home = "torch method" if name == "narrow" else "torch"
-    op(f"{name}_copy({text}) -> Tensor", where=home, out=True, samples=_samples(given))(body)
+    options = {"where": home, "out": True, "samples": _samples(given, operand)}
+    if source.options.dtypes is not None:
+        options["dtypes"] = source.options.dtypes
+    op(f"{name}_copy({text}) -> Tensor", **options)(body)
+
+
+@op("detach_copy(Tensor self) -> Tensor", where="torch", samples=_samples(()))
+def detach_copy(self: Node) -> Node:
+    """A copy outside of the autograd graph.
+
+    Example:
+        >>> torch.detach_copy(torch.ones(2, requires_grad=True))
+        tensor([1., 1.])
+    """
+    return prims.stop_gradient(self)
 
 
 def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:

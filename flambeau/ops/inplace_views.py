@@ -29,7 +29,23 @@ def _define(name: str, definition: Any, example: tuple[str, list[int]]) -> None:
         >>> torch.zeros(2, 3).{name}_({example[0]}).shape
         torch.Size({example[1]})
     """
-    op(f"{name}_(Tensor! self) -> Tensor", where="method", host=True)(body)
+    home = "torch method" if name == "as_strided" else "method"
+    op(f"{name}_(Tensor! self) -> Tensor", where=home, host=True)(body)
+
+
+@op("detach_(Tensor! self) -> Tensor", where="torch", host=True)
+def detach_(self: Any) -> Any:
+    """Makes a tensor leave the autograd graph.
+
+    Raises:
+        RuntimeError: a view.
+
+    Example:
+        >>> x = torch.ones(2, requires_grad=True) * 2
+        >>> torch.detach_(x).requires_grad
+        False
+    """
+    return self.detach_()
 
 
 for _definition, _example in (

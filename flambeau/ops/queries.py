@@ -58,11 +58,28 @@ for _name, _text, _shown in (
     ("is_conj", "False: conjugation is computed, never pending.", "False"),
     ("is_neg", "False: negation is computed, never pending.", "False"),
     ("is_inference", "Whether a tensor was made under inference mode.", "False"),
+    ("get_device", "The number of a tensor's accelerator; -1 on the CPU.", "-1"),
     ("detach", "The same data (a view) outside of the autograd graph.", "tensor([0., 0.])"),
     ("resolve_conj", "The tensor itself: nothing is pending.", "tensor([0., 0.])"),
     ("resolve_neg", "The tensor itself: nothing is pending.", "tensor([0., 0.])"),
 ):
     _define_query(_name, _text, _shown)
+
+
+@op(
+    "is_distributed(Tensor input) -> Tensor",
+    host=True,
+    samples=lambda: iter([sample(T(2, 3))]),
+)
+def is_distributed(input: Any) -> bool:  # noqa: A002 - the public name
+    """Whether a tensor's parts lie on several machines: False.
+
+    Example:
+        >>> torch.is_distributed(torch.zeros(2))
+        False
+    """
+    del input
+    return False
 
 
 @op(

@@ -45,7 +45,7 @@ _STRIDES = {
         linalg.lstsq
     """,
 }
-_GRADIENTS = "floor_divide vander dist sgn heaviside ldexp bincount as_strided_scatter"
+_GRADIENTS = "floor_divide vander dist sgn heaviside ldexp bincount as_strided_scatter detach_copy"
 
 KNOWN: dict[str, str] = {
     f"test_dtypes[{name}]": reason for reason, names in _NAMES.items() for name in names.split()

@@ -279,3 +279,40 @@ def run_direction(
         return torch.stack(outputs, 0), state
     outputs, state = run_packed(cell, projected.split(list(sizes)), state, sizes, reverse)
     return torch.cat(outputs, 0), state
+
+
+def run_layers(
+    mode: str,
+    data: Any,
+    states: State,
+    weights: Sequence[Sequence[Any]],
+    sizes: Sequence[int] | None,
+    directions: int,
+    dropout: float,
+) -> tuple[Any, State]:
+    """All layers on top of each other: (output of the last, last states).
+
+    Args:
+        mode, data, sizes: as `run_direction` takes them.
+        states: (layers * directions, batch, width) each.
+        weights: of each layer and direction, as `run_direction` takes them.
+        directions: 1, or 2 whose outputs are joined.
+        dropout: probability between layers, 0 outside of training.
+    """
+    layers = len(weights) // directions
+    finals: list[State] = []
+    for layer in range(layers):
+        results = []
+        for direction in range(directions):
+            index = layer * directions + direction
+            initial = tuple(state[index] for state in states)
+            output, final = run_direction(
+                mode, data, initial, weights[index], sizes, direction == 1
+            )
+            results.append(output)
+            finals.append(final)
+        data = results[0] if directions == 1 else torch.cat(results, -1)
+        if dropout > 0 and layer < layers - 1:
+            data = F.dropout(data, dropout)
+    joined = tuple(torch.stack([final[k] for final in finals], 0) for k in range(len(states)))
+    return data, joined

@@ -12,7 +12,7 @@ from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.recurrence import CELLS, StateWeight, run_direction
+from flambeau.nn.modules.recurrence import CELLS, StateWeight, run_layers
 from flambeau.nn.parameter import Parameter
 from flambeau.nn.utils.rnn import PackedSequence
 
@@ -211,22 +211,9 @@ class RNNBase(Module):
     def _run(self, data: Any, states: tuple[Any, ...], sizes: Any) -> tuple[Any, tuple[Any, ...]]:
         """All layers: `data` is (L, N, H) or packed rows; states have (layers, N, H) each."""
         directions = 2 if self.bidirectional else 1
-        finals: list[tuple[Any, ...]] = []
-        for layer in range(self.num_layers):
-            results = []
-            for direction in range(directions):
-                index = layer * directions + direction
-                initial = tuple(state[index] for state in states)
-                output, final = run_direction(
-                    self.mode, data, initial, self._layer_weights(index), sizes, direction == 1
-                )
-                results.append(output)
-                finals.append(final)
-            data = results[0] if directions == 1 else torch.cat(results, -1)
-            if self.dropout > 0 and layer < self.num_layers - 1:
-                data = F.dropout(data, self.dropout, self.training)
-        joined = tuple(torch.stack([final[k] for final in finals], 0) for k in range(len(states)))
-        return data, joined
+        weights = [self._layer_weights(i) for i in range(self.num_layers * directions)]
+        rate = self.dropout if self.training else 0.0
+        return run_layers(self.mode, data, states, weights, sizes, directions, rate)
 
     def _unpack_input(self, input: Any) -> tuple[Any, Any, Any, Any]:  # noqa: A002
         if isinstance(input, PackedSequence):
