@@ -119,7 +119,7 @@ def multi_head_attention(
         The nested result; and the weights `(B, L, S)`, dense and 0 behind the ends, or None.
 
     Raises:
-        NotImplementedError: a mask that is not the causal one, added keys, dense operands.
+        AssertionError: a mask that is not the causal one, added keys, dense operands.
     """
     _check_module(module, inputs, masks, is_causal)
     q, k, v = _projected(module, *inputs)
@@ -145,7 +145,7 @@ def _check_module(module: Any, inputs: Any, masks: Any, is_causal: bool) -> None
     ]
     for bad, what, hint in blocked:
         if bad:
-            raise NotImplementedError(
+            raise AssertionError(
                 f"[MultiheadAttention] not implemented for nested tensors: {what}\nhint: {hint}"
             )
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from flambeau.nested import attention, geometry, pointwise, products, reduce, several
+from flambeau.nested import attention, geometry, pointwise, products, reduce, selection, several
 from flambeau.nested.tensor import StridedTensor
 
 # Operators with a rule of their own; families are in `pointwise.NAMES`, `reduce.REDUCTIONS`,
@@ -23,7 +23,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "narrow": geometry.narrow, "slice": geometry.slice_of, "chunk": geometry.chunk,
     "split": geometry.split, "split_with_sizes": geometry.sections,
     "cat": geometry.cat, "stack": geometry.stack,
-    "contiguous": geometry.contiguous,
+    "contiguous": geometry.contiguous, "index_put": selection.index_put,
+    "index_put_": selection.index_put_,
     "copy_": geometry.copy_, "linear": products.linear, "prelu": products.prelu,
     "matmul": products.matmul, "bmm": products.bmm,
     "_rmatmul": lambda input, other: products.matmul(other, input),

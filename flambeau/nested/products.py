@@ -34,19 +34,46 @@ def _only_input(name: str, first: Any, *others: Any) -> None:
 
 
 def normalised(op: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`layer_norm` and `rms_norm` over regular dimensions behind the ragged one."""
+    """`layer_norm` and `rms_norm` over the last dimensions, for `layer_norm` ragged ones too."""
 
     def call(input: Any, normalized_shape: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
         _only_input(name, input)
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         if len(shape) >= input.dim() - input._ragged_idx:
-            raise NotImplementedError(
-                f"[{name}] not implemented over the ragged dimension of nested tensors\n"
-                "hint: normalise the dimensions behind it, or each sample of x.unbind()"
-            )
+            return _normalised_samples(op, name, input, tuple(shape), args, kwargs)
         return input._like(op(input._kept, normalized_shape, *args, **kwargs))
 
     return call
+
+
+def _normalised_samples(
+    op: Callable[..., Any], name: str, tensor: Any, shape: Any, args: Any, kwargs: Any
+) -> Any:
+    """`layer_norm` over the ragged dimension: sample by sample, so that they have their own bits.
+
+    Raises:
+        ValueError: it is `rms_norm`.
+        RuntimeError: the shape does not fit, or there are holes.
+    """
+    if name != "layer_norm":
+        raise ValueError(
+            f"[{name}] Normalization over the ragged dim not supported for nested tensors\n"
+            "hint: normalise the dimensions behind it, or each sample of x.unbind()"
+        )
+    if tensor._ragged.lengths is not None:
+        refuse(name, "not supported over the ragged dimension where lengths is not None")
+    if len(shape) >= tensor.dim() or tuple(tensor.shape[-len(shape) :]) != shape:
+        refuse(
+            name,
+            f"normalized_shape is {shape}, the last dimensions are {tuple(tensor.shape[1:])}",
+            "take its sizes, the symbol of the ragged one too, from x.shape",
+        )
+    options = {**dict(zip(("weight", "bias", "eps"), args, strict=False)), **kwargs}
+    weight, bias = options.pop("weight", None), options.pop("bias", None)
+    parts = [op(x, tuple(x.shape[-len(shape) :]), **options) for x in tensor._parts()]
+    found = tensor._like(torch.cat(parts, tensor._ragged_idx - 1))
+    found = found if weight is None else found * weight
+    return found if bias is None else found + bias
 
 
 def embedding(input: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002

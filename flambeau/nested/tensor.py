@@ -189,6 +189,15 @@ class NestedTensor(Composite):
     def __int__(self) -> int:
         return int(self.item())
 
+    def masked_select(self, mask: Any, *, out: Any = None) -> Any:
+        """Of every sample (a vector) the elements where a nested mask is True."""
+        from flambeau.nested.dispatch import refuse as not_implemented
+        from flambeau.nested.selection import masked_select
+
+        if out is not None or self.layout is not torch.jagged:
+            not_implemented("masked_select", self)
+        return masked_select(self, mask)
+
     def equal(self, other: Any) -> bool:
         """Whether the other is nested too, of the same layout, shapes and elements."""
         if not isinstance(other, type(self)):

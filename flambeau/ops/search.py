@@ -217,6 +217,8 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
         >>> torch.tensor([1, 2, 3]).masked_select(torch.tensor([True, False, True]))
         tensor([1, 3])
     """
+    if input.is_nested:
+        return type(input).masked_select(input, mask, out=out)
     refuse_meta("masked_select", input)
     total = int(_count_mask(input.detach(), mask).item())
     result = _masked_select(input, mask, total)

@@ -282,8 +282,56 @@ def test_transformer_layer(layout):
     x = torch.nested.nested_tensor(parts, layout=layout)
     _, weights = layer.self_attn(x, x, x)
     assert weights.shape == (3, 7, 7) and weights[0, 0, 3:].tolist() == [0.0] * 4
-    with pytest.raises(NotImplementedError, match="padding mask"):
+    with pytest.raises(AssertionError, match="padding mask"):
         layer.self_attn(x, x, x, key_padding_mask=torch.zeros(3, 7, dtype=torch.bool))
+
+
+def test_normalisation_over_the_ragged_dimension():
+    x, weight = nested(), torch.arange(4.0)
+    found = F.layer_norm(x, (x.shape[1], 4), weight, weight)
+    check(found, [F.layer_norm(p, tuple(p.shape)) * weight + weight for p in samples()])
+    x.requires_grad_()
+    F.layer_norm(x, (x.shape[1], 4), weight).pow(3).sum().backward()
+    rows = [part.requires_grad_() for part in samples()]
+    sum((F.layer_norm(p, tuple(p.shape)) * weight).pow(3).sum() for p in rows).backward()
+    for part, row in zip(x.grad.unbind(), rows, strict=True):
+        torch.testing.assert_close(part, row.grad)
+
+
+def test_places_written_by_index_tensors():
+    x, one = nested(), torch.tensor([0, 2, 2])
+    found = x.index_put((one, torch.tensor([-1, 0, 4])), torch.zeros(3, 4))
+    expected = [part.clone() for part in samples()]
+    expected[0][2], expected[2][0], expected[2][4] = 0, 0, 0
+    check(found, expected)
+    check(x, samples())
+    assert x.index_put_((torch.tensor([2, 3]),), torch.ones(4)) is x
+    check(x, [*samples()[:2], torch.ones(5, 4), torch.ones(1, 4)])
+    leaf, written = nested(requires_grad=True), torch.ones(4, requires_grad=True)
+    leaf.index_put((torch.tensor([2]), torch.tensor([1])), written).mul(3).sum().backward()
+    assert torch.equal(written.grad, torch.full((4,), 3.0))
+    assert leaf.grad.unbind()[2].tolist() == [[3.0] * 4, [0.0] * 4, *[[3.0] * 4] * 3]
+    with pytest.raises(RuntimeError, match="no such row"):
+        x.index_put((torch.tensor([1]), torch.tensor([0])), torch.ones(4))
+    with pytest.raises(IndexError, match="no such sample"):
+        x.index_put((torch.tensor([4]), torch.tensor([0])), torch.ones(4))
+    turned = nested().transpose(1, 2)
+    places = (torch.tensor([0]), torch.tensor([3]), torch.tensor([1]))
+    check(turned.index_put(places, torch.tensor(7.0)).transpose(1, 2), [
+        torch.cat([part[:1], torch.cat([part[1:2, :3], torch.full((1, 1), 7.0)], 1), part[2:]])
+        if i == 0 else part for i, part in enumerate(samples())
+    ])  # fmt: skip
+    with pytest.raises(NotImplementedError, match="ragged dimension is 2"):
+        turned.index_put(places[:2], torch.tensor(7.0))
+
+
+def test_elements_that_a_mask_keeps():
+    rows = [part.reshape(-1) for part in samples(1)]
+    x = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+    found = x.masked_select(x > 0)
+    check(found, [row[row > 0] for row in rows])
+    found.values().pow(2).sum().backward()
+    check(x.grad, [torch.where(row > 0, 2 * row, 0) for row in rows])
 
 
 # ------------------------------------------------------------------------------ compiled

@@ -3,8 +3,9 @@
 An expression is text that names `torch` and the operands of `OPERANDS`; it is evaluated in both
 libraries. What Flambeau computes and PyTorch 2.13 refuses is not here, but in `tests/nested`, nor
 what PyTorch gets wrong: the gradient of a softmax over the ragged dimension, sums over one that is
-not dimension 1, reductions of everything that count what lies in holes, and padding to the sum of
-lengths where `max_seqlen` is not known.
+not dimension 1, reductions of everything that count what lies in holes, padding to the sum of
+lengths where `max_seqlen` is not known, a layer norm over the ragged dimension that leaves weight
+and bias out, and negative indices of the ragged dimension, which write to the sample before.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ v, o = torch.arange(24.0).view(6, 4) / 7, torch.tensor([0, 1, 4, 6])
 f = torch.nested.nested_tensor_from_jagged(v, o)
 h = torch.nested.nested_tensor_from_jagged(v, o, torch.tensor([1, 2, 1]))
 g = torch.nested.nested_tensor_from_jagged(torch.arange(48.0).view(2, 6, 4).sin(), o, jagged_dim=2)
+j = torch.nested.nested_tensor([torch.arange(3.0), torch.arange(4.0) - 2], layout=jagged)
 i = torch.nested.nested_tensor([torch.tensor([1, 2]), torch.tensor([0])], layout=jagged)
 x = torch.arange(24.0).view(2, 4, 3)
 w, c = torch.arange(12.0).view(3, 4).sin(), torch.ones(3)
@@ -85,7 +87,13 @@ k.reshape(2, -1, 2, 2); k.view(2, -1, 4, 1); F.scaled_dot_product_attention(q, q
 F.scaled_dot_product_attention(q, 2 * q, q, scale=0.3); F.scaled_dot_product_attention(k, k, k)
 torch.nn.LayerNorm(4)(n); torch.nn.RMSNorm(4)(n); torch.nn.Softmax(-1)(n); torch.nn.Dropout(0.0)(n)
 torch.nn.GELU()(k); torch.nn.Flatten(3)(n.unsqueeze(-1).unsqueeze(-1))
-torch.nested.to_padded_tensor(n, 2.0)
+torch.nested.to_padded_tensor(n, 2.0); j.masked_select(j > 0); torch.masked_select(j, j < 1)
+j.masked_select(j > 100); F.layer_norm(n, (n.shape[1], 4)); F.layer_norm(f, (f.shape[1], 4))
+n.index_put((torch.tensor([0, 1]), torch.tensor([1, 4]), torch.tensor([2, 3])), c[:2] * 9)
+n.clone().index_put_((torch.tensor([0, 1]), torch.tensor([1, 4])), torch.tensor(9.0))
+n.index_put((torch.tensor([0, 0]), torch.tensor([1, 1])), torch.ones(2, 4), accumulate=True)
+n.index_put((torch.tensor([0]),), torch.tensor(1.0)); f.index_put((o[1:2],), torch.ones(4))
+h.index_put((torch.tensor([0, 2, 1]), torch.tensor([0, 0, 0])), torch.ones(3, 4))
 n.split_with_sizes([1, 3], -1); torch.split(n, split_size_or_sections=2, dim=2)
 torch.special.bessel_j0(n); torch.special.zeta(n.abs() + 2, torch.ones(4))
 """
@@ -107,7 +115,14 @@ n.view(3, -1, 4); n.view(2, 4, -1, 2); n.unbind(1); n @ n.transpose(1, 2); torch
 torch.stack([n, n]); n.cumsum(1); n.roll(1); n.index_select(0, o); n.repeat(1, 1, 2); n.nonzero()
 F.mse_loss(n, n); F.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(3, 3)); n.numpy()
 F.layer_norm(n, (5,)); n.sum(7); n.size(7); n.chunk(2, 1); F.pad(n, (1, 1)); torch.triu(n)
-torch.nested.to_padded_tensor(a, 0.0); n.expand(3, -1, 4); n.copy_(f)
+torch.nested.to_padded_tensor(a, 0.0); n.expand(3, -1, 4); n.copy_(f); n.masked_select(n > 0)
+h.masked_select(h > 0); g.masked_select(g > 0); q.masked_select(q > 0); k.masked_select(k > 0)
+j.masked_select(n > 0); j.masked_select(torch.ones(2, 1).bool()); j.masked_select(j)
+n.index_put((torch.tensor([0, 1]), torch.tensor([1, 7])), torch.tensor(1.0))
+n.index_put((torch.tensor([5]), torch.tensor([0])), torch.ones(4))
+n.index_put((torch.tensor([0, 1]), None, torch.tensor([1, 2])), torch.tensor(1.0))
+n.clone().index_put_((n > 0,), torch.tensor(1.0)); F.rms_norm(n, (n.shape[1], 4))
+F.layer_norm(h, (h.shape[1], 4)); F.layer_norm(f, (n.shape[1], 4)); F.layer_norm(n, (5, 4))
 """
 GRADIENTS = """
 (N * N).sum(); N.softmax(-1).pow(2).sum(); F.linear(N, W).pow(3).sum()
@@ -208,6 +223,15 @@ def modules(library):
             with library.no_grad():
                 parameter.copy_(library.arange(float(count)).mul(1.7).sin().view(parameter.shape))
     return names
+
+
+@pytest.mark.parametrize("name", ["key_padding_mask", "attn_mask"])
+@pytest.mark.parametrize("operand", ["k", "n"])
+def test_masks_of_modules(name, operand):
+    for library in (flambeau, torch):
+        names = modules(library) | {"mask": library.zeros(5, 5).bool()}
+        with pytest.raises(AssertionError, match="MultiheadAttention"), library.no_grad():
+            evaluate(library, f"attention({operand}, {operand}, {operand}, {name}=mask)", names)
 
 
 @pytest.mark.parametrize("text", MODULES)
