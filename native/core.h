@@ -60,6 +60,8 @@ constexpr const DTypeInfo& dtype_info(DType t) { return kDTypes[static_cast<int>
 inline int64_t item_size(DType t) { return dtype_info(t).item_size; }
 // Python object of a dtype (`flambeau.float32`), borrowed; module.cpp/tensor.cpp own the table.
 PyObject* dtype_object(DType t);
+// An int that fits in 64 bits; else ValueError. (size.cpp)
+bool parse_int64(const char* op, PyObject* object, int64_t* out);
 // Parses a Python dtype object; false + TypeError when it is none.
 bool dtype_from_object(PyObject* object, DType* out);
 

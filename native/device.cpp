@@ -80,12 +80,12 @@ bool parse_device(const char* text, Py_ssize_t length, uint8_t* name, int8_t* in
 }
 
 bool parse_index(PyObject* object, int8_t* index) {
-  const long value = PyLong_AsLong(object);
-  if (value == -1 && PyErr_Occurred()) return false;
+  int64_t value;
+  if (!parse_int64("device", object, &value)) return false;
   if (value < 0 || value > 127) {
     PyErr_Format(PyExc_RuntimeError,
-                 "[device] Device index must be between 0 and 127: got %ld\nhint: leave it out",
-                 value);
+                 "[device] Device index must be between 0 and 127: got %lld\nhint: leave it out",
+                 static_cast<long long>(value));
     return false;
   }
   *index = static_cast<int8_t>(value);

@@ -359,12 +359,13 @@ PyObject* py_tensor_from_storage(PyObject*, PyObject* args, PyObject* kwargs) {
 }
 // t.set_(): the tensor looks at other memory from now on.
 PyObject* py_tensor_set(PyObject*, PyObject* args) {
-  PyObject *tensor, *storage_argument, *sizes_argument, *strides_argument;
-  long long offset;
+  PyObject *tensor, *storage_argument, *sizes_argument, *strides_argument, *offset_argument;
+  int64_t offset;
   int64_t sizes[kMaxDims], strides[kMaxDims];
   int ndim;
-  if (!PyArg_ParseTuple(args, "O!OOOL", TensorType, &tensor, &storage_argument, &sizes_argument,
-                        &strides_argument, &offset) ||
+  if (!PyArg_ParseTuple(args, "O!OOOO", TensorType, &tensor, &storage_argument, &sizes_argument,
+                        &strides_argument, &offset_argument) ||
+      !parse_int64("set_", offset_argument, &offset) ||
       !parse_geometry("set_", sizes_argument, strides_argument, &ndim, sizes, strides))
     return nullptr;
   Tensor* t = as_tensor(tensor);

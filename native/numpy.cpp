@@ -185,12 +185,14 @@ bool check_range(Py_ssize_t length, int64_t item, long long count, long long off
 
 PyObject* py_frombuffer(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"buffer", "dtype", "count", "offset", "requires_grad", nullptr};
-  PyObject *buffer, *dtype_argument = nullptr;
-  long long count = -1, offset = 0;
+  PyObject *buffer, *dtype_argument = nullptr, *number = nullptr, *start = nullptr;
+  int64_t count = -1, offset = 0;
   int requires_grad = 0;
   DType dtype;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OLLp", const_cast<char**>(names), &buffer,
-                                   &dtype_argument, &count, &offset, &requires_grad))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp", const_cast<char**>(names), &buffer,
+                                   &dtype_argument, &number, &start, &requires_grad) ||
+      (number && !parse_int64("frombuffer", number, &count)) ||
+      (start && !parse_int64("frombuffer", start, &offset)))
     return nullptr;
   if (!dtype_argument) {
     PyErr_SetString(PyExc_TypeError,

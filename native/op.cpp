@@ -185,6 +185,14 @@ inline PyObject* run(Op* op, Overload* overload, Frame* frame) {
   return run_matched(op, overload, frame);
 }
 
+// A number too large for a size may be right for another overload, which takes numbers.
+bool try_others(const Op* op, const Frame& frame) {
+  if (!frame.too_large || op->overloads.size() == 1) return false;
+  if (PyErr_ExceptionMatches(PyExc_OverflowError)) return false;
+  PyErr_Clear();
+  return true;
+}
+
 // All overloads failed. The one that got furthest explains why.
 __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_ssize_t count,
                                              PyObject* kwnames) {
@@ -194,9 +202,9 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
   for (const auto& overload : op->overloads) {
     Frame frame;
     int reached = -1;
-    if (bind_arguments(*overload, &frame, args, count, kwnames) == Outcome::Ok) {
-      parse_arguments(*overload, &frame);
-      reached = frame.bad_argument;
+    if (bind_arguments(op, *overload, &frame, args, count, kwnames) == Outcome::Ok) {
+      parse_arguments(op, *overload, &frame);
+      reached = 2 * frame.bad_argument + frame.too_large;
     }
     if (reached > furthest) {
       furthest = reached;
@@ -205,8 +213,8 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
     PyErr_Clear();
   }
   Frame frame;
-  if (best && bind_arguments(*best, &frame, args, count, kwnames) == Outcome::Ok) {
-    parse_arguments(*best, &frame);
+  if (best && bind_arguments(op, *best, &frame, args, count, kwnames) == Outcome::Ok) {
+    if (parse_arguments(op, *best, &frame) == Outcome::Failed) return nullptr;
   }
   if (best)
     raise_mismatch(op, *best, frame, count);
@@ -247,14 +255,14 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyO
     return taken_over(self, args, count, kwnames);
   Frame frame;
   for (const auto& overload : op->overloads) {
-    Outcome outcome = bind_arguments(*overload, &frame, args, count, kwnames);
-    if (outcome == Outcome::Ok) outcome = parse_arguments(*overload, &frame);
+    Outcome outcome = bind_arguments(op, *overload, &frame, args, count, kwnames);
+    if (outcome == Outcome::Ok) outcome = parse_arguments(op, *overload, &frame);
     if (outcome == Outcome::Ok) [[likely]] {
       if (frame.overridden) [[unlikely]]
         return taken_over(self, args, count, kwnames);
       return run(op, overload.get(), &frame);
     }
-    if (outcome == Outcome::Failed) return nullptr;
+    if (outcome == Outcome::Failed && !try_others(op, frame)) return nullptr;
     frame.reset();
   }
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
@@ -483,8 +491,8 @@ PyObject* bind_call(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* k
   for (size_t i = 0; i < op->overloads.size(); ++i) {
     Frame frame;
     const Overload& overload = *op->overloads[i];
-    Outcome outcome = bind_arguments(overload, &frame, args, count, kwnames);
-    if (outcome == Outcome::Ok) outcome = parse_arguments(overload, &frame);
+    Outcome outcome = bind_arguments(op, overload, &frame, args, count, kwnames);
+    if (outcome == Outcome::Ok) outcome = parse_arguments(op, overload, &frame);
     if (outcome == Outcome::Ok) return bound_values(overload, &frame, i);
     if (outcome == Outcome::Failed) return nullptr;
   }

@@ -259,7 +259,10 @@ Outcome parse_tensor_list(const Overload& overload, const Argument& argument, in
 Outcome parse_integer(Frame* frame, Kind kind, PyObject* object) {
   int64_t value;
   if (PyBool_Check(object)) return Outcome::Mismatch;
-  const Outcome outcome = read_integer(object, &value);
+  if (kind == Kind::SymInt && is_tensor(object) &&
+      reinterpret_cast<Tensor*>(object)->dtype == DType::Bool)
+    return Outcome::Mismatch;
+  const Outcome outcome = read_integer(frame, object, &value);
   if (outcome != Outcome::Ok) return outcome;
   const bool symbolic = kind == Kind::SymInt;
   if (symbolic) {
@@ -288,11 +291,9 @@ Outcome parse_integers(Frame* frame, Kind kind, PyObject* object) {
   for (size_t i = 0; i < length; ++i) {
     int64_t value;
     PyObject* element = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
-    const Outcome outcome = read_integer(element, &value);
+    const Outcome outcome = read_integer(frame, element, &value);
     if (outcome != Outcome::Ok) {
       frame->bad_value = element;
-      if (outcome == Outcome::Failed && PyErr_ExceptionMatches(PyExc_ValueError))
-        PyErr_Format(PyExc_TypeError, "the number %S does not fit in 64 bits", element);
       return outcome;
     }
     frame->key.push(static_cast<uint64_t>(value));
@@ -310,11 +311,9 @@ Outcome parse_floats(Frame* frame, PyObject* object) {
   for (size_t i = 0; i < length; ++i) {
     Number number;
     PyObject* element = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
-    const Outcome outcome = read_number(frame, element, &number);
+    const Outcome outcome = read_real(frame, element, &number);
     if (outcome != Outcome::Ok) return outcome;
-    if (number.type == NumberType::Complex) return Outcome::Mismatch;
-    const bool is_float = number.type == NumberType::Float;
-    frame->key.push(bits_of(is_float ? number.value.d : static_cast<double>(number.value.i)));
+    frame->key.push(bits_of(number.value.d));
   }
   return Outcome::Ok;
 }
@@ -335,12 +334,8 @@ Outcome parse_bools(Frame* frame, PyObject* object) {
 
 Outcome parse_float(Frame* frame, PyObject* object) {
   Number number;
-  const Outcome outcome = read_number(frame, object, &number);
-  if (outcome != Outcome::Ok) return outcome;
-  if (number.type == NumberType::Complex) return Outcome::Mismatch;
-  if (number.type != NumberType::Float) number.value.d = static_cast<double>(number.value.i);
-  number.type = NumberType::Float;
-  return push_static_number(frame, number);
+  const Outcome outcome = read_real(frame, object, &number);
+  return outcome == Outcome::Ok ? push_static_number(frame, number) : outcome;
 }
 
 Outcome parse_bool(Frame* frame, PyObject* object) {
@@ -552,10 +547,44 @@ Outcome bind_varargs(const Overload& overload, Frame* frame, PyObject* const* ar
   return Outcome::Ok;
 }
 
+// PyTorch's exception types: they depend on what the integer is for, and how it is written.
+void raise_too_large(const Op* op, const Overload& overload, int position, PyObject* object) {
+  const Argument& argument = overload.arguments[position];
+  PyObject* type = PyExc_OverflowError;
+  if (argument.kind == Kind::Int || argument.kind == Kind::SymInt) type = PyExc_ValueError;
+  if (argument.kind == Kind::IntList || argument.kind == Kind::SymIntList) {
+    const bool one_of_many =
+        overload.varargs && position == overload.positional - 1 && !argument.default_value;
+    type = one_of_many || !PyIndex_Check(object) ? PyExc_TypeError : PyExc_ValueError;
+  }
+  const bool number = type == PyExc_OverflowError;
+  PyErr_Format(type, "[%s] argument '%U' holds an integer that does not fit in 64 bits\nhint: %s",
+               op->text.c_str(), argument.name,
+               number ? "write it as a float, such as 1e20" : "integers lie in [-2**63, 2**63)");
+}
+
+// What makes a tensor from nothing makes it in the dtype of `out`.
+Outcome take_dtype_of_out(const Op* op, const Overload& overload, Frame* frame) {
+  PyObject** place = &frame->values[overload.result_dtype];
+  PyObject* dtype = dtype_object(reinterpret_cast<Tensor*>(frame->out)->dtype);
+  if (*place == Py_None) *place = dtype;
+  DType given;
+  if (*place == dtype || !dtype_from_object(*place, &given)) {
+    PyErr_Clear();  // not a dtype: the parser says so
+    return Outcome::Ok;
+  }
+  if (given == reinterpret_cast<Tensor*>(frame->out)->dtype) return Outcome::Ok;
+  PyErr_Format(PyExc_RuntimeError,
+               "[%s] dtype %S does not match dtype of out parameter (%S)\n"
+               "hint: leave out the dtype, or give an out tensor of it",
+               op->text.c_str(), *place, dtype);
+  return Outcome::Failed;
+}
+
 }  // namespace
 
-Outcome bind_any(const Overload& overload, Frame* frame, PyObject* const* args, Py_ssize_t count,
-                 PyObject* kwnames) {
+Outcome bind_any(const Op* op, const Overload& overload, Frame* frame, PyObject* const* args,
+                 Py_ssize_t count, PyObject* kwnames) {
   const int total = static_cast<int>(overload.arguments.size());
   Py_ssize_t given = count;
   if (count > overload.positional) {
@@ -584,10 +613,13 @@ Outcome bind_any(const Overload& overload, Frame* frame, PyObject* const* args, 
     frame->bad_value = overload.arguments[i].name;
     return Outcome::Mismatch;
   }
+  if (frame->out && overload.result_dtype >= 0 && is_tensor(frame->out)) {
+    return take_dtype_of_out(op, overload, frame);
+  }
   return Outcome::Ok;
 }
 
-Outcome parse_arguments(const Overload& overload, Frame* frame) {
+Outcome parse_arguments(const Op* op, const Overload& overload, Frame* frame) {
   const int total = static_cast<int>(overload.arguments.size());
   const Device place = default_device();  // where results of calls without tensors go
   frame->key.push(tag_word(Tag::Header, static_cast<uint64_t>(default_dtype()) |
@@ -618,6 +650,10 @@ Outcome parse_arguments(const Overload& overload, Frame* frame) {
     if (outcome == Outcome::Mismatch) {
       return mismatch(frame, i, frame->bad_value ? frame->bad_value : object);
     }
+    if (frame->too_large) {
+      frame->bad_argument = i;
+      raise_too_large(op, overload, i, object);
+    }
     return outcome;
   }
   if (frame->tensors.size() == 0) {  // a factory: where it makes tensors is part of its key
@@ -644,6 +680,13 @@ bool overload_parse_spec(PyObject* spec, Overload* overload) {
     const Kind last = overload->arguments[overload->positional - 1].kind;
     overload->varargs = last == Kind::IntList || last == Kind::SymIntList;
   }
+  bool from_nothing = true;
+  for (int i = 0; i < static_cast<int>(count); ++i) {
+    const Argument& argument = overload->arguments[i];
+    from_nothing &= argument.kind != Kind::Tensor && argument.kind != Kind::TensorList;
+    if (argument.kind == Kind::DType) overload->result_dtype = i;
+  }
+  if (!from_nothing) overload->result_dtype = -1;
   overload->build = Py_NewRef(build);
   overload->spec = Py_NewRef(spec);
   if (!flags || flags == Py_None) return true;

@@ -402,7 +402,8 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
     instance = instantiate(plan, *frame, &symbols);
     if (!instance) {
       PyErr_Format(PyExc_RuntimeError,
-                   "[%s] sizes overflow, or the plan's guards reject the call it was built for",
+                   "[%s] sizes overflow, or are negative, where the call computes them\n"
+                   "hint: sizes count elements: all together must fit in 64 bits",
                    op->text.c_str());
       Py_DECREF(plan);
       return nullptr;

@@ -181,6 +181,7 @@ struct Overload {
   bool python = false;        // `build` is the implementation
   bool allows_out = false;
   bool exact_out = false;  // `out` has the result's dtype and no memory of the arguments
+  int result_dtype = -1;   // of what makes tensors from nothing: the argument `out` answers for
   bool is_operator = false;
   bool any_window = false;  // its views may have any geometry: their bounds are checked
   bool varargs = false;     // the last positional argument takes the rest
@@ -222,6 +223,7 @@ struct Frame {
   int bad_argument = -1;    // of a mismatch
   PyObject* bad_value = nullptr;
   const char* problem = nullptr;  // instead of a bad argument
+  bool too_large = false;         // an integer needs more than 64 bits; no exception is set yet
 
   ~Frame() {
     for (size_t i = 0; i < owned.size(); ++i) Py_DECREF(owned[i]);
@@ -240,7 +242,7 @@ struct Frame {
     key.clear(), tensors.clear(), scalars.clear(), scalar_is_float.clear(), scalar_types.clear();
     integers.clear(), objects.clear(), mutated.clear();
     any_requires_grad = overridden = false;
-    bad_argument = -1, bad_value = nullptr, problem = nullptr, out = nullptr;
+    bad_argument = -1, bad_value = nullptr, problem = nullptr, out = nullptr, too_large = false;
   }
   Call call() {
     return {tensors.data(),
@@ -256,12 +258,12 @@ struct Frame {
 // op_arguments.cpp
 bool overload_parse_spec(PyObject* spec, Overload* overload);
 // Distributes a call's arguments over the schema. Mismatch: frame says why.
-Outcome bind_any(const Overload& overload, Frame* frame, PyObject* const* args, Py_ssize_t count,
-                 PyObject* kwnames);
-inline Outcome bind_arguments(const Overload& overload, Frame* frame, PyObject* const* args,
-                              Py_ssize_t count, PyObject* kwnames) {
+Outcome bind_any(const Op* op, const Overload& overload, Frame* frame, PyObject* const* args,
+                 Py_ssize_t count, PyObject* kwnames);
+inline Outcome bind_arguments(const Op* op, const Overload& overload, Frame* frame,
+                              PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
   if (kwnames || count < overload.required || count > overload.positional) [[unlikely]] {
-    return bind_any(overload, frame, args, count, kwnames);
+    return bind_any(op, overload, frame, args, count, kwnames);
   }
   const Argument* arguments = overload.arguments.data();
   const Py_ssize_t total = static_cast<Py_ssize_t>(overload.arguments.size());
@@ -272,7 +274,7 @@ inline Outcome bind_arguments(const Overload& overload, Frame* frame, PyObject* 
   return Outcome::Ok;
 }
 // Checks kinds, converts, and writes the key.
-Outcome parse_arguments(const Overload& overload, Frame* frame);
+Outcome parse_arguments(const Op* op, const Overload& overload, Frame* frame);
 void raise_mismatch(const Op* op, const Overload& overload, const Frame& frame,
                     Py_ssize_t positional);
 std::string signature_text(const Op* op, const Overload& overload);
@@ -283,8 +285,10 @@ struct Number {
   Scalar value;
   double imaginary;
 };
+// Failed where the frame says too_large: whoever knows the argument raises.
 Outcome read_number(Frame* frame, PyObject* object, Number* out);  // no text, no list
-Outcome read_integer(PyObject* object, int64_t* out);
+Outcome read_real(Frame* frame, PyObject* object, Number* out);    // of any size, not complex
+Outcome read_integer(Frame* frame, PyObject* object, int64_t* out);
 bool is_plain_tensor_type(PyTypeObject* type, Override* kind);  // Tensor or subclass
 
 // op_cache.cpp

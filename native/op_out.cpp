@@ -125,7 +125,8 @@ Py_ssize_t collect_outs(const Op* op, PyObject* out, std::vector<Tensor*>* outs)
       outs->push_back(reinterpret_cast<Tensor*>(element));
   }
   if (!fast) {
-    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' must be Tensor or tuple of Tensors, got %s",
+    PyErr_Format(PyExc_TypeError,
+                 "[%s] argument 'out' must be Tensor or tuple of Tensors, got %s\nhint: out=tensor",
                  op->text.c_str(), Py_TYPE(out)->tp_name);
     return -1;
   }
@@ -275,7 +276,7 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
   if (!originals->reserve(frame->tensors.size())) return false;
   for (size_t i = 0; i < frame->tensors.size(); ++i) originals->push(frame->tensors[i]);
   frame->reset();
-  return parse_arguments(*overload, frame) == Outcome::Ok;
+  return parse_arguments(op, *overload, frame) == Outcome::Ok;
 }
 
 PyObject* copy_to_out(PyObject* result, PyObject* out) {
@@ -310,8 +311,14 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   if (!instance) return nullptr;
   const Plan* plan = instance->plan;
   if (static_cast<int32_t>(outs.size()) != plan->visible) {
-    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' needs %d tensors, got %zd", op->text.c_str(),
-                 static_cast<int>(plan->visible), static_cast<Py_ssize_t>(outs.size()));
+    PyErr_Format(
+        PyExc_TypeError, "[%s] argument 'out' needs %d tensors, got %zd\nhint: one for each result",
+        op->text.c_str(), static_cast<int>(plan->visible), static_cast<Py_ssize_t>(outs.size()));
+    return nullptr;
+  }
+  if (plan->returns == ReturnKind::Single && !is_tensor(frame->out)) {
+    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' must be Tensor, not %s\nhint: out=tensor",
+                 op->text.c_str(), Py_TYPE(frame->out)->tp_name);
     return nullptr;
   }
   for (size_t k = 0; overload->exact_out && k < outs.size(); ++k) {

@@ -68,15 +68,18 @@ bool from_numpy_bool(PyObject* object) {
   return named(Py_TYPE(object), "numpy.bool") || named(Py_TYPE(object), "numpy.bool_");
 }
 
-Outcome read_long(PyObject* object, Number* out) {
-  out->type = NumberType::Int;
+// Integers are words of a call's key; wider ones are refused.
+Outcome read_word(Frame* frame, PyObject* integer, int64_t* out) {
   int overflow = 0;
-  out->value.i = PyLong_AsLongLongAndOverflow(object, &overflow);
-  if (overflow) {
-    PyErr_Format(PyExc_OverflowError, "the number %S does not fit in 64 bits", object);
-    return Outcome::Failed;
-  }
-  return Outcome::Ok;
+  *out = PyLong_AsLongLongAndOverflow(integer, &overflow);
+  if (!overflow) return Outcome::Ok;
+  frame->too_large = true;
+  return Outcome::Failed;
+}
+
+Outcome read_long(Frame* frame, PyObject* object, Number* out) {
+  out->type = NumberType::Int;
+  return read_word(frame, object, &out->value.i);
 }
 
 Outcome read_complex(PyObject* object, Number* out) {
@@ -108,7 +111,7 @@ Outcome read_foreign(Frame* frame, PyObject* object, Number* out) {
   if (!number || named(type, "numpy.ndarray")) return Outcome::Mismatch;
   if (number->nb_index) {
     PyObject* integer = frame->own(PyNumber_Index(object));
-    return integer ? read_long(integer, out) : Outcome::Failed;
+    return integer ? read_long(frame, integer, out) : Outcome::Failed;
   }
   if (named(type, "numpy.complex64")) return read_complex(object, out);
   if (!number->nb_float) return Outcome::Mismatch;
@@ -148,7 +151,7 @@ bool override_attribute(PyObject* self) {
 }
 
 Outcome read_number(Frame* frame, PyObject* object, Number* out) {
-  if (PyLong_CheckExact(object)) return read_long(object, out);
+  if (PyLong_CheckExact(object)) return read_long(frame, object, out);
   if (PyFloat_Check(object)) {  // includes numpy.float64
     out->type = NumberType::Float;
     out->value.d = PyFloat_AS_DOUBLE(object);
@@ -159,27 +162,37 @@ Outcome read_number(Frame* frame, PyObject* object, Number* out) {
     out->value.i = object == Py_True;
     return Outcome::Ok;
   }
-  if (PyLong_Check(object)) return read_long(object, out);
+  if (PyLong_Check(object)) return read_long(frame, object, out);
   if (PyComplex_Check(object)) return read_complex(object, out);
   return read_foreign(frame, object, out);
 }
 
-Outcome read_integer(PyObject* object, int64_t* out) {
-  if (PyLong_Check(object)) {
-    int overflow = 0;
-    *out = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (!overflow) return Outcome::Ok;
-    PyErr_Format(PyExc_ValueError, "the number %S does not fit in 64 bits", object);
-    return Outcome::Failed;
+Outcome read_real(Frame* frame, PyObject* object, Number* out) {
+  const Outcome outcome = read_number(frame, object, out);
+  if (outcome == Outcome::Ok) {
+    if (out->type == NumberType::Complex) return Outcome::Mismatch;
+    if (out->type != NumberType::Float) out->value.d = static_cast<double>(out->value.i);
+  } else if (outcome == Outcome::Failed && frame->too_large && PyLong_Check(object)) {
+    out->value.d = PyLong_AsDouble(object);
+    if (out->value.d == -1.0 && PyErr_Occurred()) {  // no double is as large
+      PyErr_Clear();
+      return outcome;
+    }
+    frame->too_large = false;
+  } else {
+    return outcome;
   }
+  out->type = NumberType::Float;
+  return Outcome::Ok;
+}
+
+Outcome read_integer(Frame* frame, PyObject* object, int64_t* out) {
+  if (PyLong_Check(object)) return read_word(frame, object, out);
   if (is_tensor(object)) {
     const Tensor* t = reinterpret_cast<Tensor*>(object);
     if (t->numel != 1 || t->ndim != 0 || !is_integral(t->dtype)) return Outcome::Mismatch;
-    PyObject* item = PyObject_CallMethod(object, "item", nullptr);
-    if (!item) return Outcome::Failed;
-    *out = item == Py_True ? 1 : item == Py_False ? 0 : PyLong_AsLongLong(item);
-    Py_DECREF(item);
-    return *out == -1 && PyErr_Occurred() ? Outcome::Failed : Outcome::Ok;
+    PyObject* item = frame->own(PyObject_CallMethod(object, "item", nullptr));
+    return item ? read_word(frame, item, out) : Outcome::Failed;
   }
   if (PyFloat_Check(object) || !PyIndex_Check(object)) return Outcome::Mismatch;
   PyObject* integer = PyNumber_Index(object);
@@ -187,7 +200,7 @@ Outcome read_integer(PyObject* object, int64_t* out) {
     PyErr_Clear();
     return Outcome::Mismatch;
   }
-  const Outcome outcome = read_integer(integer, out);
+  const Outcome outcome = read_word(frame, integer, out);
   Py_DECREF(integer);
   return outcome;
 }

@@ -13,7 +13,8 @@
 namespace fb {
 namespace {
 
-constexpr const char* kNoConvergence = "the algorithm failed to converge";
+constexpr const char* kNoConvergence =
+    "the algorithm failed to converge\nhint: does the matrix hold inf or nan?";
 
 template <typename R>
 constexpr R kEpsilon = std::numeric_limits<R>::epsilon();

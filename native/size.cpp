@@ -131,6 +131,19 @@ static int64_t read_size(const char* op, PyObject* number) {
   return value;
 }
 
+bool parse_int64(const char* op, PyObject* object, int64_t* out) {
+  PyObject* number = PyNumber_Index(object);
+  if (!number) return false;
+  int overflow = 0;
+  *out = PyLong_AsLongLongAndOverflow(number, &overflow);
+  Py_DECREF(number);
+  if (!overflow) return true;
+  PyErr_Format(PyExc_ValueError,
+               "[%s] an integer does not fit in 64 bits\nhint: integers lie in [-2**63, 2**63)",
+               op);
+  return false;
+}
+
 int parse_sizes(const char* op, PyObject* object, int64_t* out) {
   if (PyIndex_Check(object) && !PySequence_Check(object)) {
     PyObject* number = PyNumber_Index(object);

@@ -10,15 +10,15 @@ PyObject* as_object(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
 
 // ---------------------------------------------------------------- geometry
 bool wrap_dim(PyObject* argument, int ndim, int* out) {
-  const long long dim = PyLong_AsLongLong(argument);
-  if (dim == -1 && PyErr_Occurred()) return false;
+  int64_t dim;
+  if (!parse_int64("dim", argument, &dim)) return false;
   const int limit = ndim > 0 ? ndim : 1;
   if (dim < -limit || dim >= limit || ndim == 0) {
     PyErr_Format(
         PyExc_IndexError,
         "[dim] Dimension out of range (expected to be in range of [%d, %d], but got %lld)\n"
         "hint: the tensor has %d dimensions",
-        -limit, limit - 1, dim, ndim);
+        -limit, limit - 1, static_cast<long long>(dim), ndim);
     return false;
   }
   *out = static_cast<int>(dim < 0 ? dim + ndim : dim);
@@ -225,10 +225,16 @@ int set_requires_grad(PyObject* self, PyObject* value, void*) {
 }
 PyObject* method_requires_grad(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"requires_grad", nullptr};
-  int value = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", const_cast<char**>(names), &value))
+  PyObject* value = Py_True;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &value))
     return nullptr;
-  return change_requires_grad(as_tensor(self), value != 0) ? Py_NewRef(self) : nullptr;
+  if (!PyBool_Check(value)) {
+    PyErr_Format(PyExc_TypeError,
+                 "[requires_grad_] requires_grad must be bool, not %s\nhint: True or False",
+                 Py_TYPE(value)->tp_name);
+    return nullptr;
+  }
+  return change_requires_grad(as_tensor(self), value == Py_True) ? Py_NewRef(self) : nullptr;
 }
 PyObject* get_is_leaf(PyObject* self, void*) {
   const Autograd* a = as_tensor(self)->autograd;

@@ -283,13 +283,13 @@ namespace {
 PyObject* py_get_num_threads(PyObject*, PyObject*) { return PyLong_FromLong(get_num_threads()); }
 
 PyObject* py_set_num_threads(PyObject*, PyObject* value) {
-  const long n = PyLong_AsLong(value);
-  if (n == -1 && PyErr_Occurred()) return nullptr;
+  int64_t n;
+  if (!parse_int64("set_num_threads", value, &n)) return nullptr;
   if (n < 1) {
     PyErr_Format(PyExc_RuntimeError,
-                 "[set_num_threads] expected a positive number, got %ld\n"
+                 "[set_num_threads] expected a positive number, got %lld\n"
                  "hint: 1 turns parallel kernels off",
-                 n);
+                 static_cast<long long>(n));
     return nullptr;
   }
   set_num_threads(n > kMaxThreads ? kMaxThreads : static_cast<int>(n));

@@ -11,12 +11,20 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, Samples, T, sample, unary_samples
 from flambeau.ir.node import Node
-from flambeau.ops.common import dtype_or, normalise_dim
+from flambeau.ir.size import floordiv
+from flambeau.ops.broadcasting import is_float, unsupported
+from flambeau.ops.common import dtype_or, normalise_dim, number_shown
 
 _HOMES = "nn.functional"
 SQRT_HALF = math.sqrt(0.5)
+
+
+def _check_float(name: str, x: Node) -> None:
+    if not is_float(x):
+        raise unsupported(name, x, "convert to a floating-point type first")
 
 
 @op(
@@ -284,6 +292,7 @@ def leaky_relu(self: Node, negative_slope: Node) -> Node:
         >>> F.leaky_relu(torch.tensor([-2.0, 0.0, 3.0]))
         tensor([-0.0200,  0.0000,  3.0000])
     """
+    _check_float("leaky_relu", self)
     return prims.where(self > 0, self, self * prims.constant(negative_slope, self))
 
 
@@ -307,6 +316,7 @@ def prelu(self: Node, weight: Node) -> Node:
         >>> F.prelu(torch.tensor([-2.0, 0.0, 3.0]), torch.tensor([0.25]))
         tensor([-0.5000,  0.0000,  3.0000])
     """
+    _check_float("prelu", self)
     if weight.ndim > 1:
         raise RuntimeError("[prelu] weight must have at most 1 dimension\nhint: flatten it")
     channels = self.ndim >= 2 and weight.ndim == 1
@@ -448,6 +458,7 @@ def softshrink(self: Node, lambd: float) -> Node:
         raise RuntimeError(
             f"[softshrink] lambda must be in range [0, inf], but found {lambd}\nhint: lambd=0.5"
         )
+    _check_float("softshrink", self)
     limit = prims.full_like(lambd, self)
     zero = prims.full_like(0, self)
     low = prims.where(self < -limit, self + limit, zero)
@@ -472,6 +483,7 @@ def hardshrink(self: Node, lambd: Node) -> Node:
         >>> F.hardshrink(torch.tensor([-2.0, 0.0, 3.0]))
         tensor([-2.,  0.,  3.])
     """
+    _check_float("hardshrink", self)
     limit = prims.constant(lambd, self)
     return prims.where(prims.abs(self) > limit, self, prims.full_like(0, self))
 
@@ -536,14 +548,18 @@ def glu(self: Node, dim: int) -> Node:
         >>> F.glu(torch.tensor([2.0, 4.0, 0.0, 0.0]))
         tensor([1., 2.])
     """
+    if self.ndim == 0:
+        raise RuntimeError(
+            "[glu] glu does not support scalars because halving size must be even\nhint: unsqueeze"
+        )
     axis = normalise_dim(dim, self.ndim, "glu")
     extent = self.shape[axis]
-    if isinstance(extent, int) and extent % 2:
+    half = floordiv(extent, 2)
+    if not same(half * 2, extent):
         raise RuntimeError(
-            f"[glu] Halving dimension must be even, but dimension {axis} is size {extent}\n"
-            "hint: choose another dim"
+            f"[glu] Halving dimension must be even, but dimension {axis} is size "
+            f"{number_shown(extent)}\nhint: choose another dim"
         )
-    half = extent // 2
     a = prims.slice(self, axis, 0, half)
     b = prims.slice(self, axis, half, half)
     return a * prims.sigmoid(b)
@@ -605,10 +621,7 @@ def _checked_float(x: Node, name: str, dtype: Any) -> Node:
     if dtype is not None:
         return prims.cast(x, dtype_or(dtype))
     if x.dtype[0] not in "fb" or x.dtype == "bool":
-        raise RuntimeError(
-            f'[{name}] "{name}_lastdim_kernel_impl" not implemented for integers\n'
-            "hint: pass dtype=torch.float32"
-        )
+        raise unsupported(name, x, "pass dtype=torch.float32")
     return x
 
 

@@ -486,6 +486,11 @@ def lerp(self: Node, end: Node, weight: Any) -> Node:
     """
     if CATEGORY[self.dtype] < 2:
         raise unsupported("lerp", self, "convert to a floating-point type first")
+    if given_dtype(self) != given_dtype(end):
+        raise RuntimeError(
+            f"[lerp] expected one dtype for input and end, but got {given_dtype(self)} and "
+            f"{given_dtype(end)}\nhint: convert end"
+        )
     a, b, w = together("lerp", self, end, weight)
     size = prims.abs(w) if is_complex(w) else prims.maximum(w, prims.neg(w))
     return prims.where(size < 0.5, a + w * (b - a), b - (b - a) * (1 - w))

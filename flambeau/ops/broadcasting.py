@@ -104,6 +104,15 @@ def apply(name: str, function: Callable[..., Node], *values: Value) -> Node:
     return function(*together(name, *values))
 
 
+def insist(value: Node, wrong: Node, name: str, message: str) -> Node:
+    """`value`; the call raises where `wrong` holds, for one element or for the whole.
+
+    A zero carries the check into the value: what nobody reads is not checked.
+    """
+    fault = prims.check_index(prims.cast(wrong, "i64"), 1, name, message)
+    return value + prims.cast(fault, value.dtype)
+
+
 def is_float(x: Node) -> bool:
     """Whether the elements are real floating-point numbers."""
     return CATEGORY[x.dtype] == 2

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import promotion
+from flambeau.core import promotion, tensors
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
@@ -177,6 +177,10 @@ def equal(self: Any, other: Any) -> bool:
         >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
         True
     """
+    if not isinstance(other, tensors.Tensor):
+        raise TypeError(
+            f"[equal] other must be Tensor, not {type(other).__name__}\nhint: (self == other).all()"
+        )
     refuse_meta("equal", self)
     if self.is_nested or other.is_nested:
         return self.is_nested and bool(type(self).equal(self, other))
@@ -202,6 +206,10 @@ def is_nonzero(self: Any) -> bool:
         >>> torch.is_nonzero(torch.tensor([1.5]))
         True
     """
+    if not isinstance(self, tensors.Tensor):
+        raise TypeError(
+            f"[is_nonzero] input must be Tensor, not {type(self).__name__}\nhint: bool(input)"
+        )
     if self.numel() != 1:
         what = "no values" if self.numel() == 0 else "more than one value"
         raise RuntimeError(

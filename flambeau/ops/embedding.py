@@ -16,8 +16,8 @@ from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
+from flambeau.ops.choice import where
 from flambeau.ops.common import number_shown, shown
-from flambeau.ops.index import where
 from flambeau.ops.random import drawn_like
 from flambeau.ops.sorting import bincount
 from flambeau.ops.unique import unique

@@ -131,6 +131,11 @@ def _define(count: int) -> None:
     ) -> Any:
         _checked(name, p)
         rank = input.ndim
+        if rank < 2:
+            raise RuntimeError(
+                f"[{name}] Feature dropout requires at least 2 dimensions in the input, got "
+                f"{rank}\nhint: (N, C, *)"
+            )
         if rank not in (count + 1, count + 2):
             warnings.warn(
                 f"[{name}] Received a {rank}-D input, which is not recommended. hint: "

@@ -45,13 +45,17 @@ def _real_only(x: Node, name: str) -> None:
         )
 
 
+def _no_points(name: str, length: int) -> RuntimeError:
+    return RuntimeError(
+        f"[{name}] Invalid number of data points ({length}) specified\nhint: at least 1"
+    )
+
+
 def _resized(x: Node, length: int, axis: int, name: str) -> Node:
     """x cut off, or continued by zeros, to `length` along an axis."""
     extent = static_size(x.shape[axis])
     if length < 1:
-        raise RuntimeError(
-            f"[{name}] Invalid number of data points ({length}) specified\nhint: at least 1"
-        )
+        raise _no_points(name, length)
     if length <= extent:
         return prims.slice(x, axis, 0, length)
     high = tuple(length - extent if d == axis else 0 for d in range(x.ndim))
@@ -110,9 +114,7 @@ def _geometry(
         lengths = [own if given == -1 else given for given, own in zip(s, lengths, strict=True)]
     for length in lengths:
         if length < 1:
-            raise RuntimeError(
-                f"[{name}] Invalid number of data points ({length}) specified\nhint: at least 1"
-            )
+            raise _no_points(name, length)
     return dims, lengths
 
 
@@ -253,6 +255,8 @@ def _define(kind: str, suffix: str) -> None:
         return Dense(value, _memory_order(input, found, kind)) if found[0] else value
 
     def one(input: Node, n: int | None, dim: int, norm: str | None) -> Node | Dense:  # noqa: A002
+        if n == -1:  # transforms of many axes read it as "all there is"
+            raise _no_points(public, n)
         return many(input, None if n is None else (n,), (dim,), norm)
 
     arguments = {"": _ONE, "2": _TWO, "n": _MANY}[suffix]

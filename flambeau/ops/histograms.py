@@ -15,7 +15,7 @@ from flambeau.core import layout, tensors
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import unsupported
+from flambeau.ops.broadcasting import insist, unsupported
 from flambeau.ops.common import same_sizes, shown, static_size
 from flambeau.ops.search import insertion_places
 
@@ -62,16 +62,12 @@ def _bounds(x: Node, low: float | None, high: float | None, dimension: int) -> t
         first, last = prims.full(0, (), x.dtype), prims.full(1, (), x.dtype)
     else:
         first, last = prims.min(x, 0), prims.max(x, 0)
-        # One number that is 0 where the range is finite carries the check.
-        spoilt = prims.cast(
-            ~prims.lt(prims.abs(last - first), prims.full(math.inf, (), x.dtype)), "i64"
-        )
+        spoilt = ~prims.lt(prims.abs(last - first), prims.full(math.inf, (), x.dtype))
         text = (
             f"runtime:[histogramdd] torch.histogramdd: dimension {dimension}'s range is not "
             "finite\nhint: give range=(least, greatest)"
         )
-        fine = prims.check_index(spoilt, 1, "histogramdd", text)
-        first = first + prims.cast(fine, x.dtype)
+        first = insist(first, spoilt, "histogramdd", text)
     same = prims.eq(first, last)
     return prims.where(same, first - 0.5, first), prims.where(same, last + 0.5, last)
 

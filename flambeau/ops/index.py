@@ -1,4 +1,4 @@
-"""Reading and writing at places that are data: gather, scatter, index_*, masked_*, take, put.
+"""Reading and writing at places that are data: gather, scatter, index_*, take, put.
 
 Indices are wrapped and checked by the primitive `check_index`, which raises IndexError at run time.
 Writes are sequential, so results are the same for any number of threads.
@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import layout, tensors
+from flambeau.core import layout
 from flambeau.core.definition import op
-from flambeau.core.promotion import result_type
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.ops.common import is_one, normalise_dim, shown, strides_of
-from flambeau.ops.convert import broadcast_source
+from flambeau.ops.common import normalise_dim, shown, strides_of
 from flambeau.ops.creation import filled, number
 
 Samples = Iterator[Sample]
@@ -436,7 +434,8 @@ def _written(self: Node, dim: int, index: Node, source: Node, mode: str, name: s
     if values.ndim != x.ndim or not all(
         layout.same(a, b) for a, b in zip(values.shape, expected, strict=True)
     ):
-        raise (IndexError if name == "index_copy" else RuntimeError)(
+        missing = name == "index_copy" and not layout.same(values.shape[d], at.shape[0])
+        raise (IndexError if missing else RuntimeError)(
             f"[{name}] source has shape {shown(values.shape)}, the indexed slices have "
             f"{shown(expected)}\nhint: one slice per index"
         )
@@ -544,122 +543,6 @@ def index_reduce(
     return combined(self, source, mode, reduce == "mean", include_self, write)
 
 
-# ------------------------------------------------------------------------------------ masks
-
-
-def _mask_samples() -> Samples:
-    mask = T(3, 4, dtype="bool", low=0, high=2, grad=False)
-    yield sample(T(3, 4), mask, 1.5)
-    yield sample(T(3, 4), T(4, dtype="bool", low=0, high=2, grad=False), -1)
-    yield sample(T(3, 4), mask, T())
-
-
-def check_mask(mask: Node, name: str) -> None:
-    """Raises RuntimeError unless the mask is boolean."""
-    if mask.dtype != "bool":
-        raise RuntimeError(
-            f"[{name}] {name} only supports boolean masks, but got mask with dtype {mask.dtype}\n"
-            "hint: compare, or convert with bool()"
-        )
-
-
-@op(
-    "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
-    inplace=True,
-    runtime="value",
-    layout="follow",
-    samples=_mask_samples,
-    errors=lambda: iter(
-        [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")]
-    ),
-)
-def masked_fill(self: Node, mask: Node, value: Any) -> Node:
-    """The tensor with a number where the mask is true; mask and tensor broadcast.
-
-    Raises:
-        RuntimeError: a mask that is not boolean, or that does not broadcast.
-
-    Example:
-        >>> torch.zeros(2).masked_fill(torch.tensor([True, False]), 5)
-        tensor([5., 0.])
-    """
-    check_mask(mask, "masked_fill")
-    if isinstance(value, Node) and value.dtype[0] in ("fc" if value.op == "scalar" else "c"):
-        if self.dtype in ("i64", "i32", "i16", "i8", "u8"):
-            raise RuntimeError(
-                f"[masked_fill] value cannot be converted to type {self.dtype} without overflow\n"
-                "hint: fill with an integer, or convert the tensor"
-            )
-    chosen, other = prims.broadcast_all(mask, self)
-    return prims.where(chosen, number(value, other.shape, self.dtype, "masked_fill_"), other)
-
-
-def _where_samples() -> Samples:
-    condition = T(3, 4, dtype="bool", low=0, high=2, grad=False)
-    yield sample(condition, T(3, 4), T(3, 4))
-    yield sample(condition, T(4), T(3, 1))
-    yield sample(condition, T(3, 4), 1.5)
-    yield sample(condition, 2, T(3, 4))
-    yield sample(condition, 1.0, 2.0)
-
-
-@op(
-    "where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor",
-    where="torch",
-    layout="follow",
-    runtime="input other",
-    samples=_where_samples,
-    reference="numpy.where",
-)
-def where(condition: Node, input: Any, other: Any) -> Node:  # noqa: A002 - the public name
-    """`input` where the condition is true, else `other`, in their common dtype; all broadcast.
-
-    With the condition alone: `nonzero(as_tuple=True)`.
-
-    Raises:
-        RuntimeError: a condition that is not boolean, or shapes that do not broadcast.
-
-    Example:
-        >>> torch.where(torch.tensor([True, False]), 1, 2)
-        tensor([1, 2])
-    """
-    if condition.dtype not in ("bool", "u8"):
-        raise RuntimeError(
-            "[where] where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{condition.dtype}\nhint: compare, or convert with bool()"
-        )
-    common = result_type(_participant(x) for x in (input, other))
-    values = [
-        prims.cast(x, common) if isinstance(x, Node) else prims.full(x, (), common)
-        for x in (input, other)
-    ]
-    mask, a, b = prims.broadcast_all(prims.cast(condition, "bool"), *values)
-    return prims.where(mask, a, b)
-
-
-def _participant(value: Any) -> tuple[str, str]:
-    from flambeau.core.promotion import default_dtype, number_dtype
-
-    if not isinstance(value, Node):
-        return number_dtype(type(value)), "number"
-    if value.op == "scalar":
-        return (default_dtype() if value.dtype == "f64" else value.dtype), "number"
-    return value.dtype, "tensor" if value.shape else "zero_dim"
-
-
-@where.overload("where.places(Tensor condition) -> (Tensor...)", host=True, samples=None)
-def _where_places(condition: Any) -> Any:
-    return condition.nonzero(as_tuple=True)
-
-
-def _where_method(self: Any, condition: Any, other: Any) -> Any:
-    """`torch.where(condition, self, other)`."""
-    return where(condition, self, other)
-
-
-tensors.define_method("where", _where_method)
-
-
 # ------------------------------------------------------------------------------------ take, put
 
 
@@ -698,18 +581,23 @@ def put(self: Node, index: Node, source: Node, accumulate: bool) -> Node:
     """A copy with source written (or added) at places of the flattened tensor.
 
     Raises:
-        RuntimeError: dtypes or numbers of elements differ.
+        RuntimeError: dtypes differ.
+        IndexError: numbers of elements differ.
 
     Example:
         >>> torch.zeros(3).put(torch.tensor([1]), torch.tensor([5.]))
         tensor([0., 5., 0.])
     """
     check_integer(index, "put_", ("i64",))
-    if source.dtype != self.dtype or not layout.same(prod(source.shape), prod(index.shape)):
+    if source.dtype != self.dtype:
         raise RuntimeError(
-            f"[put_] put_(): self and source expected to have the same dtype, index and source the "
-            f"same number of elements: {self.dtype}, {source.dtype}, {shown(index.shape)}, "
-            f"{shown(source.shape)}\nhint: convert the source"
+            f"[put_] put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{self.dtype} and source.dtype = {source.dtype}\nhint: convert the source"
+        )
+    if not layout.same(prod(source.shape), prod(index.shape)):
+        raise IndexError(
+            f"[put_] put_(): Expected source and index to have the same number of elements, but "
+            f"they are {shown(source.shape)} and {shown(index.shape)}\nhint: one source each"
         )
     count = prod(index.shape)
     flat = prims.reshape(self, (prod(self.shape),))
@@ -717,84 +605,3 @@ def put(self: Node, index: Node, source: Node, accumulate: bool) -> Node:
     values = prims.reshape(source, (count,))
     mode = "add" if accumulate else "set"
     return prims.reshape(prims.put_nd(flat, (places,), values, (0,), mode), self.shape)
-
-
-# ------------------------------------------------------------------------------------ writing parts
-
-
-@op(
-    "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
-    samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
-)
-def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
-    """A copy with `select(dim, index)` replaced by src.
-
-    Example:
-        >>> torch.zeros(2, 2).select_scatter(torch.ones(2), 0, 1)
-        tensor([[0., 0.],
-                [1., 1.]])
-    """
-    d = normalise_dim(dim, self.ndim, "select_scatter")
-    at = index + self.shape[d] if isinstance(index, int) and index < 0 else index
-    source = prims.unsqueeze(src, d)
-    return _replaced(self, prims.cast(source, self.dtype), d, at, 1, 1)
-
-
-@op(
-    "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
-    "SymInt step=1) -> Tensor",
-    samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
-)
-def slice_scatter(
-    self: Node, src: Node, dim: int, start: Size | None, end: Size | None, step: Size
-) -> Node:
-    """A copy with the slice `start:end:step` of a dimension replaced by src.
-
-    Example:
-        >>> torch.zeros(3).slice_scatter(torch.ones(2), 0, 1)
-        tensor([0., 1., 1.])
-    """
-    from flambeau.ops.slices import slice_of
-
-    d = normalise_dim(dim, self.ndim, "slice_scatter")
-    part = slice_of(self, d, start, end, step)
-    first = part.attribute("start") if part.op == "slice" else 0
-    source = prims.broadcast_to(prims.cast(src, self.dtype), part.shape)
-    return _replaced(self, source, d, first, part.shape[d], step)
-
-
-def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Size) -> Node:
-    """`x` with every `step`-th element of a dimension from `start` on replaced."""
-    places = prims.iota((length,), 0)
-    if not is_one(step):
-        places = places * prims.constant(step, places)
-    places = places + prims.constant(start, places)
-    return prims.put_nd(x, (places,), source, (d,), "set")
-
-
-@op(
-    "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-    samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
-)
-def diagonal_scatter(self: Node, src: Node, offset: int, dim1: int, dim2: int) -> Node:
-    """A copy with a diagonal replaced by src.
-
-    Example:
-        >>> torch.zeros(2, 2).diagonal_scatter(torch.ones(2))
-        tensor([[1., 0.],
-                [0., 1.]])
-    """
-    from flambeau.ops.slices import diagonal
-
-    a = normalise_dim(dim1, self.ndim, "diagonal_scatter")
-    b = normalise_dim(dim2, self.ndim, "diagonal_scatter")
-    rest = [d for d in range(self.ndim) if d not in (a, b)]
-    order = [*rest, a, b]
-    x = prims.permute(self, order)
-    part = diagonal(self, offset, dim1, dim2)
-    source = broadcast_source(src, part, "diagonal_scatter")
-    places = prims.iota((part.shape[-1],), 0)
-    rows = places + prims.constant(max(-offset, 0), places)
-    columns = places + prims.constant(max(offset, 0), places)
-    written = prims.put_nd(x, (rows, columns), source, (len(rest), len(rest) + 1), "set")
-    return prims.permute(written, sorted(range(self.ndim), key=order.__getitem__))

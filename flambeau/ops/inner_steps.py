@@ -15,9 +15,9 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.ops.activation import softmax
 from flambeau.ops.broadcasting import is_float
+from flambeau.ops.choice import check_mask
 from flambeau.ops.common import dtype_or, normalise_dim
 from flambeau.ops.creation import filled
-from flambeau.ops.index import check_mask
 from flambeau.ops.indexing import index, index_put
 
 _INNER = "ops.aten"

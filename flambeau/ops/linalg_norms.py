@@ -17,7 +17,7 @@ from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import broadcast_sizes, unsupported
+from flambeau.ops.broadcasting import broadcast_sizes, insist, unsupported
 from flambeau.ops.common import dtype_or, normalise_dim, normalise_dims
 from flambeau.ops.reduce import Dims, dropped, reduced_dims
 
@@ -418,5 +418,7 @@ def renorm(self: Node, p: float, dim: int, maxnorm: Any) -> Node:
         if isinstance(maxnorm, Node)
         else prims.full_like(maxnorm, size)
     )
+    text = "runtime:[renorm] renorm: expected maxnorm to be >= 0\nhint: a norm"
+    limit = insist(limit, limit < 0, "renorm", text)
     scale = prims.where(size > limit, limit / (size + 1e-7), prims.full_like(1, size))
     return prims.cast(x * prims.cast(scale, x.dtype), self.dtype)

@@ -19,8 +19,9 @@ from flambeau.core.layout import same
 from flambeau.core.samples import T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
+from flambeau.ops.class_losses import NO_CLASS, averaged
 from flambeau.ops.common import shown
-from flambeau.ops.loss import NO_CLASS, averaged, reduced, reduction_of
+from flambeau.ops.loss import reduced, reduction_of
 from flambeau.prims.attention import lse
 from flambeau.prims.common import FLOATS
 

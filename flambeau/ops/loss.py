@@ -17,16 +17,11 @@ from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.activation import log_softmax_value
-from flambeau.ops.broadcasting import rounded
+from flambeau.ops.broadcasting import insist, rounded
 from flambeau.ops.common import given_dtype, shown
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
-NO_CLASS = (
-    "[nll_loss] Target {value} is out of bounds: there are {size} classes\n"
-    "hint: targets lie in [0, classes), or are ignore_index"
-)
 
 
 def reduction_of(name: str, size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -196,7 +191,10 @@ def smooth_l1_loss(
         tensor(1.)
     """
     if beta < 0:
-        raise RuntimeError("[smooth_l1_loss] does not support negative values for beta")
+        raise RuntimeError(
+            f"[smooth_l1_loss] does not support negative values for beta, got {beta}\n"
+            "hint: beta=1.0"
+        )
     distance = prims.abs(input - target)
     kind = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
     if beta == 0:
@@ -240,7 +238,10 @@ def huber_loss(
         tensor(1.)
     """
     if delta <= 0:
-        raise RuntimeError("[huber_loss] does not support non-positive values for delta")
+        raise RuntimeError(
+            f"[huber_loss] does not support non-positive values for delta, got {delta}\n"
+            "hint: delta=1.0"
+        )
     distance = prims.abs(input - target)
     inside = distance * distance * 0.5
     value = prims.where(distance < delta, inside, (distance - 0.5 * delta) * delta)
@@ -274,12 +275,18 @@ def binary_cross_entropy(
 
     Raises:
         ValueError: the shapes differ.
+        RuntimeError: an element of input is outside [0, 1], found when the call runs.
 
     Example:
         >>> F.binary_cross_entropy(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
         tensor(0.6931)
     """
     _same_shape("binary_cross_entropy", input, target)
+    if weight is not None:
+        weight = prims.broadcast_to(weight, input.shape)
+    one = prims.full_like(1, input)
+    outside = ~((input >= 0) & prims.le(input, one))
+    input = insist(input, outside, "binary_cross_entropy", _NO_PROBABILITY)
     floor = prims.full_like(-100.0, input)
     positive = prims.maximum(prims.log(input), floor)
     negative = prims.maximum(prims.log1p(-input), floor)
@@ -288,6 +295,12 @@ def binary_cross_entropy(
     value = value if weight is None else value * weight
     kind = reduction_of("binary_cross_entropy", size_average, reduce, reduction)
     return reduced(value, kind)
+
+
+_NO_PROBABILITY = (
+    "runtime:[binary_cross_entropy] all elements of input should be between 0 and 1\n"
+    "hint: sigmoid first, or binary_cross_entropy_with_logits"
+)
 
 
 def _bce_rule(grad: Node, out: Node, p: Node, target: Node) -> Any:
@@ -388,182 +401,6 @@ def kl_div(
         total = reduced(value, "sum")
         return total / prims.constant(value.shape[0], total)
     return reduced(value, reduction_of("kl_div", size_average, reduce, reduction))
-
-
-# ---------------------------------------------------------------------------- classes
-
-
-def _class_samples() -> Any:
-    for reduction in ("mean", "sum", "none"):
-        yield sample(T(4, 5), T(4, dtype="i64", low=0, high=5), reduction=reduction)
-    yield sample(T(4, 5), T(4, dtype="i64", low=0, high=5), T(5, low=0.5, grad=False))
-    yield sample(T(2, 5, 3), T(2, 3, dtype="i64", low=0, high=5))
-    yield sample(T(5), T(dtype="i64", low=0, high=5))
-    yield sample(T(6, 40), T(6, dtype="i64", low=0, high=5), ignore_index=2)
-
-
-def _picked(
-    log_probabilities: Node, target: Node, weight: Node | None, ignore_index: int
-) -> tuple[Node, Node]:
-    """-w[t] log p[t] per target (0 where ignored) and w[t] itself."""
-    x = log_probabilities
-    axis = 0 if x.ndim == 1 else 1
-    if target.dtype not in ("i64", "u8"):
-        raise RuntimeError(
-            f"[nll_loss] expected scalar type Long but found {target.dtype}\nhint: call .long()"
-        )
-    keep = prims.ne(target, prims.full_like(ignore_index, target))
-    safe = prims.where(keep, target, prims.full_like(0, target))
-    index = prims.check_index(safe, x.shape[axis], "nll_loss", NO_CLASS, strict=True)
-    wide = prims.unsqueeze(index, axis) if target.ndim < x.ndim else index
-    chosen = prims.gather(x, wide, axis)
-    chosen = prims.reshape(chosen, target.shape)
-    zero = prims.full_like(0, chosen)
-    factor = prims.full_like(1, chosen) if weight is None else prims.take(weight, index, 0)
-    factor = prims.where(keep, factor, zero)
-    return prims.where(keep, -chosen * factor, zero), factor
-
-
-def _check_classes(name: str, x: Node, target: Node) -> None:
-    spatial = x.shape[:1] + x.shape[2:] if x.ndim > 1 else ()
-    fits = target.ndim == len(spatial) and all(
-        same(a, b) for a, b in zip(target.shape, spatial, strict=True)
-    )
-    if not fits and x.ndim > 1 and target.ndim >= 1 and not same(x.shape[0], target.shape[0]):
-        raise ValueError(
-            f"[{name}] Expected input batch_size ({shown(x.shape[:1])[1:-1]}) to match target "
-            f"batch_size ({shown(target.shape[:1])[1:-1]})\nhint: input is (N, C), target is (N)"
-        )
-    if not fits:
-        raise RuntimeError(
-            f"[{name}] Expected target size {shown(spatial)}, got {shown(target.shape)}\n"
-            "hint: the target has the input's shape without the class dimension 1"
-        )
-
-
-def _check_probabilities(name: str, x: Node, target: Node) -> None:
-    """A floating target has the input's shape; of any other shape it was meant as classes."""
-    if x.ndim == target.ndim and all(same(a, b) for a, b in zip(x.shape, target.shape)):
-        return
-    _check_classes(name, x, target)
-    raise RuntimeError(
-        f"[{name}] expected target dtype to be Long or Byte, but got {target.dtype}\n"
-        "hint: classes are integers: target.long(); probabilities have the input's shape"
-    )
-
-
-def averaged(value: Node, factor: Node, reduction: str) -> Node:
-    """`value`, reduced; a mean divides by the sum of `factor`."""
-    if reduction != "mean":
-        return reduced(value, reduction)
-    return reduced(value, "sum") / reduced(factor, "sum")
-
-
-@op(
-    "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
-    "int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
-    where=_F,
-    promote="keep",
-    samples=_class_samples,
-)
-def nll_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    weight: Node | None,
-    size_average: bool | None,
-    ignore_index: int,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
-    """-w[t] input[t], input being log-probabilities (N, C, *); "mean" divides by the weights.
-
-    Raises:
-        IndexError: a class is outside [0, C), found when the call runs.
-        RuntimeError, ValueError: shapes or dtypes do not fit.
-
-    Example:
-        >>> F.nll_loss(torch.tensor([[-0.5, -2.0]]), torch.tensor([1]))
-        tensor(2.)
-    """
-    _check_classes("nll_loss", input, target)
-    value, factor = _picked(input, target, weight, ignore_index)
-    return averaged(value, factor, reduction_of("nll_loss", size_average, reduce, reduction))
-
-
-@op(
-    "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
-    "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) "
-    "-> Tensor",
-    where=_F,
-    promote="keep",
-    samples=_class_samples,
-)
-def cross_entropy(
-    input: Node,  # noqa: A002
-    target: Node,
-    weight: Node | None,
-    size_average: bool | None,
-    ignore_index: int,
-    reduce: bool | None,
-    reduction: str,
-    label_smoothing: float,
-) -> Node:
-    """Negative log likelihood of softmax(input); the target is classes or probabilities.
-
-    Shape: `(C)`, `(N, C)` or `(N, C, *)` logits; targets without the class dimension, or
-    probabilities of the logits' shape.
-
-    Raises:
-        IndexError: a class is outside [0, C), found when the call runs.
-        RuntimeError, ValueError: shapes, dtypes or `label_smoothing` do not fit.
-
-    Example:
-        >>> F.cross_entropy(torch.zeros(1, 4), torch.tensor([2]))
-        tensor(1.3863)
-    """
-    kind = reduction_of("cross_entropy", size_average, reduce, reduction)
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(
-            f"[cross_entropy] label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
-        )
-    axis = 0 if input.ndim == 1 else 1
-    x = log_softmax_value(input, axis)
-    if target.dtype[0] == "f" or target.dtype == "bf16":
-        _check_probabilities("cross_entropy", input, target)
-        return _soft_cross_entropy(x, target, weight, kind, label_smoothing, axis)
-    _check_classes("cross_entropy", input, target)
-    value, factor = _picked(x, target, weight, ignore_index)
-    loss = averaged(value, factor, kind)
-    if label_smoothing == 0.0:
-        return loss
-    smooth = -x if weight is None else -x * _along(weight, x, axis)
-    keep = prims.ne(target, prims.full_like(ignore_index, target))
-    per_target = prims.reduce_dims("sum", smooth, (axis,))
-    per_target = prims.where(keep, per_target, prims.full_like(0, per_target))
-    uniform = averaged(per_target, factor, kind)
-    classes = prims.constant(x.shape[axis], uniform)
-    return loss * (1.0 - label_smoothing) + uniform * label_smoothing / classes
-
-
-def _along(weight: Node, x: Node, axis: int) -> Node:
-    shape = tuple(weight.shape[0] if d == axis else 1 for d in range(x.ndim))
-    return prims.broadcast_to(prims.reshape(weight, shape), x.shape)
-
-
-def _soft_cross_entropy(
-    x: Node, target: Node, weight: Node | None, kind: str, smoothing: float, axis: int
-) -> Node:
-    if smoothing > 0.0:
-        target = target * (1.0 - smoothing) + smoothing / prims.constant(x.shape[axis], target)
-    value = -x * target if weight is None else -x * target * _along(weight, x, axis)
-    per_target = prims.reduce_dims("sum", value, (axis,))
-    if kind != "mean":
-        return reduced(per_target, kind)
-    total = reduced(per_target, "sum")  # row by row: log_softmax is not stored
-    batch: Any = 1
-    for d, size in enumerate(x.shape):
-        batch = batch * size if d != axis else batch
-    return total / prims.constant(batch, total)
 
 
 @op(
@@ -785,9 +622,7 @@ def _checked_variance(x: Node, var: Node) -> Node:
             f"[gaussian_nll_loss] var is of incorrect size: {shown(var.shape)} for an input of "
             f"{shown(x.shape)}\nhint: one variance per element, or one for a dimension"
         )
-    negative = prims.cast(var < 0, "i64")
-    zero = prims.check_index(negative, 1, "gaussian_nll_loss", _NEGATIVE)
-    return var + prims.cast(zero, var.dtype)
+    return insist(var, var < 0, "gaussian_nll_loss", _NEGATIVE)
 
 
 _NEGATIVE = "value:[gaussian_nll_loss] var has negative entry/entries\nhint: pass variances"

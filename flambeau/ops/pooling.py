@@ -1,4 +1,4 @@
-"""Pooling: maxima, means and norms over sliding or adaptive windows.
+"""Pooling: maxima, means and norms over sliding windows.
 
 A window is a dimension that `prims.windows` adds; pooling reduces it. The gradient of a maximum
 goes to the first element that reaches it, as in PyTorch: the places of the maxima are part of its
@@ -23,7 +23,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
 from flambeau.ops.broadcasting import averaged, is_float, unsupported
-from flambeau.ops.common import normalise_dim, shown, static_size, window_counts
+from flambeau.ops.common import normalise_dim, shown
 from flambeau.ops.convolution import numbers, windows_of
 
 _F = "nn.functional"
@@ -106,7 +106,8 @@ class Windows:
         return x
 
 
-def _check_input(name: str, x: Node, count: int) -> None:
+def check_input(name: str, x: Node, count: int) -> None:
+    """Raises unless x is an image, or a batch of them, that has elements."""
     if x.ndim < 3 and name in ("avg_pool2d", "lp_pool2d"):
         normalise_dim(-3, x.ndim, name)  # raises IndexError, as PyTorch does here
     if any(layout.same(n, 0) for n in x.shape[-count - 1 :]) or x.ndim - count not in (1, 2):
@@ -124,12 +125,13 @@ def _joined(x: Node, count: int) -> Node:
 # ------------------------------------------------------------------------------ maximum
 
 
-def _least(dtype: str) -> Any:
+def least(dtype: str) -> Any:
+    """What no element of a window is less than."""
     return _LEAST.get(dtype, -math.inf)
 
 
 @dataclass(frozen=True)
-class _Places:
+class Places:
     """Where the elements of windows lie in the input.
 
     Attributes:
@@ -186,7 +188,7 @@ def flat(x: Node, count: int) -> Node:
     return prims.reshape(x, (prod(x.shape[:-count]), prod(x.shape[-count:])))
 
 
-def _max_over(x: Node, windows: Node, count: int, places: _Places) -> tuple[Node, Node]:
+def max_over(x: Node, windows: Node, count: int, places: Places) -> tuple[Node, Node]:
     """Maxima of the windows and their flat positions; the gradient goes there."""
     if prod(windows.shape[-count:]) <= _FEW:
         value, index = _unrolled_max(windows, places)
@@ -211,7 +213,7 @@ def _elements(windows: Node, kernel: Sequence[Any]) -> Iterator[Node]:
         yield part
 
 
-def _unrolled_max(windows: Node, places: _Places) -> tuple[Node, Node]:
+def _unrolled_max(windows: Node, places: Places) -> tuple[Node, Node]:
     """The greatest element of each window and its flat position: the first of equals, the last NaN.
 
     Positions are kept relative to the window's element 0, so that nothing is divided.
@@ -220,7 +222,7 @@ def _unrolled_max(windows: Node, places: _Places) -> tuple[Node, Node]:
     base = places.flat(places.bases, shape)
     start = [places.start(d) for d in range(len(places.kernel))]
     best = places.flat(start, shape) - base if places.padded else prims.zeros_like(base)
-    value = prims.full(_least(windows.dtype), shape, windows.dtype)
+    value = prims.full(least(windows.dtype), shape, windows.dtype)
     numbers_ = itertools.product(*map(range, places.kernel))
     for place, element in zip(numbers_, _elements(windows, places.kernel), strict=True):
         steps = zip(place, places.dilation, places.steps(), strict=True)
@@ -243,23 +245,24 @@ def _max_pool_rule(grad: Node, out: Node, x: Node, index: Node) -> Any:
 prims.register_rule("max_pool", _max_pool_rule)
 
 
-def _max_pool(
+def window_maxima(
     name: str, x: Node, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
 ) -> tuple[Node, Node]:  # fmt: skip
-    _check_input(name, x, count)
+    """Maxima of the windows and their places among the elements of an image."""
+    check_input(name, x, count)
     chosen = Windows(name, x, count, kernel, stride, padding, dilation, ceil_mode)
     if x.dtype == "bool":
         raise unsupported(name, x, "convert to uint8 first")
-    spread = chosen.of(x, _least(x.dtype))
+    spread = chosen.of(x, least(x.dtype))
 
     bases = [
         prims.iota((out,), 0, "i64") * chosen.stride[d] + -chosen.padding[d]
         for d, out in enumerate(chosen.out)
     ]
     padded = any(chosen.padding) or ceil_mode
-    places = _Places(chosen.kernel, chosen.dilation, bases, x.shape[-count:], padded)
-    return _max_over(x, spread, count, places)
+    places = Places(chosen.kernel, chosen.dilation, bases, x.shape[-count:], padded)
+    return max_over(x, spread, count, places)
 
 
 _MAX = f"{_WINDOW}, int[] dilation=1, bool ceil_mode=False"
@@ -271,7 +274,7 @@ def _private_samples() -> Iterator[Sample]:
 
 
 @op(
-    f"_max_pool(Tensor input, int count, {_MAX}) -> Tensor",
+    f"window_maxima(Tensor input, int count, {_MAX}) -> Tensor",
     where="private",
     promote="keep",
     layout="images",
@@ -288,7 +291,7 @@ def max_pool(
 ) -> Node:
     """Maximum of each window over the last `count` dimensions."""
     numbers_ = (kernel_size, stride, padding, dilation)
-    return _max_pool(f"max_pool{count}d", input, count, *numbers_, ceil_mode)[0]
+    return window_maxima(f"max_pool{count}d", input, count, *numbers_, ceil_mode)[0]
 
 
 @op(
@@ -309,7 +312,7 @@ def max_pool_with_indices(
 ) -> tuple[Node, Node]:
     """Maximum of each window and its flat position in the spatial dimensions."""
     numbers_ = (kernel_size, stride, padding, dilation)
-    return _max_pool(f"max_pool{count}d", input, count, *numbers_, ceil_mode)
+    return window_maxima(f"max_pool{count}d", input, count, *numbers_, ceil_mode)
 
 
 def _max_samples(count: int) -> Any:
@@ -331,7 +334,7 @@ def _max_errors(count: int) -> Any:
     return make
 
 
-def _example(count: int) -> tuple[str, str]:
+def window_example(count: int) -> tuple[str, str]:
     """Sizes of an image for a docstring, and of its halves."""
     return ", ".join(["1", *"4" * (count + 1)]), ", ".join(["1", "4", *"2" * count])
 
@@ -370,7 +373,7 @@ def _define_max(count: int) -> None:
         return definition(input, count, kernel_size, stride, padding, dilation, ceil_mode)
 
     body.__name__ = name
-    example, halved = _example(count)
+    example, halved = window_example(count)
     body.__doc__ = _MAX_TEXT.format(count=count, example=example, halved=halved)
     for extra in ("", "_with_indices"):
         # The second name is how PyTorch spells the pair of results.
@@ -477,7 +480,7 @@ def average(
     include: bool, divisor: int | None,
 ) -> Node:  # fmt: skip
     """Mean of each window over the last `count` dimensions."""
-    _check_input(name, x, count)
+    check_input(name, x, count)
     if divisor == 0:
         raise RuntimeError(f"[{name}] divisor must be not zero\nhint: leave it None")
     chosen = Windows(name, x, count, kernel, stride, padding, 1, ceil_mode)
@@ -536,7 +539,7 @@ def _define_average(count: int) -> None:
         numbers_ = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return average(name, input, count, *numbers_)
 
-    example, halved = _example(count)
+    example, halved = window_example(count)
     body.__doc__ = _MEAN_TEXT.format(name=name, count=count, example=example, halved=halved)
     extra = "" if count == 1 else ", int? divisor_override=None"
     op(
@@ -576,8 +579,9 @@ def _define_lp(count: int) -> None:
         stride: Any,
         ceil_mode: bool,
     ) -> Node:
-        if count > 1 and len(kernel_size) not in (1, count):
-            raise ValueError(f"[{name}] expected {count} values\nhint: one kernel size each")
+        for given in (kernel_size, stride or kernel_size):
+            if count > 1 and len(given) not in (1, count):
+                raise ValueError(f"[{name}] expected {count} values\nhint: one size each")
         kernel = numbers(name, "kernel_size", kernel_size, count)
         exponent = prims.full_like(norm_type, input)
         power = input * input if norm_type == 2 else prims.pow(input, exponent)
@@ -586,7 +590,7 @@ def _define_lp(count: int) -> None:
         total = prims.sign(mean) * positive * float(math.prod(kernel))
         return prims.pow(total, prims.full_like(1.0 / norm_type, total))
 
-    example, halved = _example(count)
+    example, halved = window_example(count)
     body.__doc__ = f"""(sum of x^p)^(1/p) over each window of {count} dimension(s).
 
     Shape: as `avg_pool{count}d`.
@@ -613,188 +617,3 @@ def _define_lp(count: int) -> None:
 
 for _count in (1, 2, 3):
     _define_lp(_count)
-
-
-# ------------------------------------------------------------------------------ adaptive
-
-
-def _adaptive_sizes(name: str, x: Node, count: int, output_size: Any) -> list[tuple[int, int]]:
-    """(input size, output size) per dimension; None keeps the size."""
-    _check_input(name, x, count)
-    given = (output_size,) if output_size is None or isinstance(output_size, int) else output_size
-    values = tuple(given) * count if len(given) == 1 else tuple(given)
-    if len(values) != count:
-        raise RuntimeError(f"[{name}] output_size must be {count}\nhint: one per dimension")
-    sizes = [static_size(s) for s in x.shape[-count:]]
-    if 0 in sizes:
-        raise RuntimeError(
-            f"[{name}] Expected input to have non-zero size for non-batch dimensions, but input "
-            f"has sizes {shown(x.shape)}\nhint: pool before the tensor is empty"
-        )
-    pairs = [(s, s if v is None else static_size(v)) for s, v in zip(sizes, values, strict=True)]
-    if any(out < 0 for _, out in pairs):
-        raise RuntimeError(
-            f"[{name}] elements of output_size must be greater than or equal to 0 but received "
-            f"{list(values)}\nhint: sizes"
-        )
-    if math.prod(out for _, out in pairs) >> 40:
-        raise RuntimeError(f"[{name}] numel overflows: output_size {list(values)}\nhint: less")
-    return pairs
-
-
-def _adaptive_bounds(size: int, out: int) -> tuple[list[int], list[int]]:
-    """First element and length of each window."""
-    first = [i * size // out for i in range(out)]
-    last = [-(-(i + 1) * size // out) for i in range(out)]
-    return first, [b - a for a, b in zip(first, last, strict=True)]
-
-
-def _base(size: int, out: int) -> Node:
-    """First element of each window, as a node (out,)."""
-    i = prims.iota((out,), 0, "i64") * size
-    return prims.floor_div(i, prims.full_like(out, i))
-
-
-def _adaptive_windows(x: Node, axis: int, size: int, out: int, fill: Any) -> tuple[Node, int]:
-    """`axis` replaced by (out, longest window); places beyond a window hold `fill`."""
-    longest = max(_adaptive_bounds(size, out)[1], default=1)
-    grid = (out, longest)
-    first = prims.broadcast(_base(size, out), grid, (0,))
-    following = (prims.iota((out,), 0, "i64") + 1) * size + (out - 1)
-    last = prims.broadcast(prims.floor_div(following, prims.full_like(out, following)), grid, (0,))
-    place = first + prims.iota(grid, 1, "i64")
-    inside = place < last
-    safe = prims.where(inside, place, first)
-    found = prims.take(x, safe, axis)
-    mask = prims.broadcast(inside, found.shape, (axis, axis + 1))
-    return prims.where(mask, found, prims.full_like(fill, found)), longest
-
-
-def adaptive_average(name: str, x: Node, count: int, output_size: Any) -> Node:
-    """Means of windows that divide each dimension into `output_size` parts."""
-    pairs = _adaptive_sizes(name, x, count, output_size)
-    if all(out and size % out == 0 for size, out in pairs):
-        kernel = tuple(size // out for size, out in pairs)
-        return average(name, x, count, kernel, None, 0, False, True, None)
-    lead = x.ndim - count
-    for d, (size, out) in reversed(list(enumerate(pairs))):
-        spread, _ = _adaptive_windows(x, lead + d, size, out, 0)
-        x = prims.sum(spread, lead + d + 1)
-        lengths = _lengths(size, out, x.dtype)
-        x = x / prims.broadcast(lengths, x.shape, (lead + d,))
-    return x
-
-
-def _lengths(size: int, out: int, dtype: str) -> Node:
-    i = prims.iota((out,), 0, "i64")
-    last = prims.floor_div((i + 1) * size + (out - 1), prims.full_like(out, i))
-    return prims.cast(last - _base(size, out), dtype)
-
-
-def _adaptive_max(name: str, x: Node, count: int, output_size: Any) -> tuple[Node, Node]:
-    pairs = _adaptive_sizes(name, x, count, output_size)
-    if all(out and size % out == 0 for size, out in pairs):
-        kernel = tuple(size // out for size, out in pairs)
-        return _max_pool(name, x, count, kernel, None, 0, 1, False)
-    lead = x.ndim - count
-    spread, kernel = x, [1] * count
-    for d, (size, out) in reversed(list(enumerate(pairs))):
-        spread, kernel[d] = _adaptive_windows(spread, lead + d, size, out, _least(x.dtype))
-    order = (*range(lead), *range(lead, spread.ndim, 2), *range(lead + 1, spread.ndim, 2))
-    bases = [_base(size, out) for size, out in pairs]
-    sizes = [size for size, _ in pairs]
-
-    places = _Places(kernel, [1] * count, bases, sizes, True)
-    return _max_over(x, prims.permute(spread, order), count, places)
-
-
-@op(
-    "_adaptive_max_pool(Tensor input, object output_size, int count) -> Tensor",
-    where="private",
-    promote="keep",
-    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
-)
-def adaptive_max_pool(input: Node, output_size: Any, count: int) -> Node:  # noqa: A002
-    """Maxima of adaptive windows."""
-    return _adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)[0]
-
-
-@op(
-    "_adaptive_max_pool_with_indices(Tensor input, object output_size, int count) "
-    "-> (Tensor, Tensor)",
-    where="private",
-    promote="keep",
-    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
-)
-def adaptive_max_pool_with_indices(
-    input: Node,  # noqa: A002
-    output_size: Any,
-    count: int,
-) -> tuple[Node, Node]:
-    """Maxima of adaptive windows and their positions."""
-    return _adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)
-
-
-@op(
-    "_adaptive_avg_pool(Tensor input, object output_size, int count) -> Tensor",
-    where="private",
-    promote="keep",
-    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
-)
-def adaptive_avg_pool(input: Node, output_size: Any, count: int) -> Node:  # noqa: A002
-    """Means of adaptive windows."""
-    return adaptive_average(f"adaptive_avg_pool{count}d", input, count, output_size)
-
-
-def _adaptive_samples(count: int) -> Any:
-    def make() -> Iterator[Sample]:
-        space = (8, 6, 9)[:count]
-        yield sample(T(2, 3, *space), 1)
-        yield sample(T(3, *space), 3)
-        yield sample(T(2, 3, *space), (5, 4, 2)[:count])
-        if count > 1:
-            yield sample(T(2, 3, *space), (None, 4, 2)[:count])
-
-    return make
-
-
-def _define_adaptive(count: int) -> None:
-    average_name, max_name = f"adaptive_avg_pool{count}d", f"adaptive_max_pool{count}d"
-
-    def mean(input: Any, output_size: Any) -> Any:  # noqa: A002
-        return adaptive_avg_pool(input, window_counts(input, output_size), count)
-
-    def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
-        chosen = adaptive_max_pool_with_indices if return_indices else adaptive_max_pool
-        return chosen(input, window_counts(input, output_size), count)
-
-    mean.__name__, maximum.__name__ = average_name, max_name
-    example, halved = _example(count)
-    shapes = """Window i covers the elements floor(i S / out) up to ceil((i + 1) S / out).
-
-    Shape: `(N, C, *S)` or `(C, *S)` -> the same with sizes `output_size` (None keeps one).
-
-    Raises:
-        RuntimeError: another rank, or a size that is not positive.
-
-    Example:
-        >>> nn.functional.{name}(torch.ones({example}), 2).shape
-        torch.Size([{halved}])
-    """
-    for body, word in ((mean, "Means"), (maximum, "Maxima")):
-        text = f"{word} of windows that divide each dimension evenly.\n\n    {shapes}"
-        body.__doc__ = text.format(name=body.__name__, example=example, halved=halved)
-    homes = f"torch {_F}" if count == 1 else _F
-    signature = "(Tensor input, object output_size"
-    samples = _adaptive_samples(count)
-    op(f"{average_name}{signature}) -> Tensor", where=homes, host=True, samples=samples)(mean)
-    op(
-        f"{max_name}{signature}, bool return_indices=False) -> Tensor",
-        where=homes,
-        host=True,
-        samples=samples,
-    )(maximum)
-
-
-for _count in (1, 2, 3):
-    _define_adaptive(_count)

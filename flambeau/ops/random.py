@@ -20,6 +20,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
+from flambeau.ops.broadcasting import insist
 from flambeau.ops.common import dtype_or, is_one, same_sizes, strides_of
 from flambeau.ops.creation import OPTIONS, check_layout, check_sizes, creation, with_format
 
@@ -575,7 +576,7 @@ def normal(mean: Node, std: Node, generator: Any) -> Node:
     With two numbers give a size: `normal(0.0, 1.0, (2, 3))`.
 
     Raises:
-        RuntimeError: a negative standard deviation given as a number.
+        RuntimeError: a negative standard deviation.
 
     Example:
         >>> torch.normal(0.0, 1.0, (2, 3)).shape
@@ -584,9 +585,14 @@ def normal(mean: Node, std: Node, generator: Any) -> Node:
     check_floating(mean.dtype, "normal")
     shape = prims.broadcast_shapes(mean.shape, std.shape)
     draw = prims.random("normal", shape, mean.dtype, 0.0, 1.0, generator=_slot(generator))
-    width = prims.broadcast_to(prims.cast(std, mean.dtype), shape)
+    width = prims.broadcast_to(prims.cast(_spread(std), mean.dtype), shape)
     value = draw * width + prims.broadcast_to(mean, shape)
     return prims.with_derivative(value, mean, std, rule="draw")
+
+
+def _spread(std: Node) -> Node:
+    text = "runtime:[normal] normal expects all elements of std >= 0.0\nhint: a standard deviation"
+    return insist(std, std < 0, "normal", text)
 
 
 @normal.overload(
@@ -605,7 +611,8 @@ def _normal_mean(mean: Node, std: Any, generator: Any) -> Node:
 def _normal_std(mean: Any, std: Node, generator: Any) -> Node:
     check_floating(std.dtype, "normal")
     draw = prims.random("normal", std.shape, std.dtype, 0.0, 1.0, generator=_slot(generator))
-    return prims.with_derivative(draw * std + prims.constant(mean, std), std, rule="draw")
+    value = draw * _spread(std) + prims.constant(mean, std)
+    return prims.with_derivative(value, std, rule="draw")
 
 
 @normal.overload(

@@ -18,8 +18,8 @@ from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
+from flambeau.ops.adaptive_pooling import adaptive_average
 from flambeau.ops.common import static_size
-from flambeau.ops.pooling import adaptive_average
 
 _F = "nn.functional"
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}

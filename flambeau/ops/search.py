@@ -17,9 +17,9 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import hint, less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.ops.common import refuse_meta, shown
+from flambeau.ops.choice import check_mask
+from flambeau.ops.common import refuse_meta, same_sizes, shown
 from flambeau.ops.creation import filled
-from flambeau.ops.index import check_mask
 
 Samples = Iterator[Sample]
 
@@ -94,6 +94,10 @@ def nonzero(input: Any, *, out: Any = None, as_tuple: bool = False) -> Any:  # n
         >>> torch.tensor([0, 5, 6]).nonzero(as_tuple=True)
         (tensor([1, 2]),)
     """
+    if not isinstance(as_tuple, bool):
+        raise TypeError(
+            f"[nonzero] as_tuple must be bool, not {type(as_tuple).__name__}\nhint: True or False"
+        )
     if as_tuple:
         x = input if input.ndim else input.unsqueeze(0)
         return tuple(_coordinates(x).unbind(0))
@@ -343,6 +347,17 @@ def _check_search(ordered: Node, values: Node, scalar: bool) -> None:
         )
 
 
+def _check_sorter(ordered: Node, sorter: Node | None) -> None:
+    if sorter is None:
+        return
+    if sorter.dtype != "i64" or not same_sizes(sorter.shape, ordered.shape):
+        raise RuntimeError(
+            "[searchsorted] torch.searchsorted(): boundary and sorter must have the same size, and "
+            f"sorter int64, but got {shown(ordered.shape)} and {shown(sorter.shape)} of "
+            f"{sorter.dtype}\nhint: sorter = boundaries.argsort()"
+        )
+
+
 def _searched(
     ordered: Node, values: Any, out_int32: bool, right: bool, side: str | None, sorter: Node | None
 ) -> Node:
@@ -352,6 +367,7 @@ def _searched(
         number = values.dtype if isinstance(values, Node) else "f64"
         values = filled(values, (), kind or number)
     _check_search(ordered, values, scalar)
+    _check_sorter(ordered, sorter)
     if side not in (None, "left", "right") or (side == "left" and right):
         raise RuntimeError(
             f"[searchsorted] side and right can't be set to opposites, got side of {side} while "

@@ -726,6 +726,11 @@ def solve_least_squares(self: Node, b: Node, residuals: bool) -> tuple[Node, Nod
     _check_same_dtype("linalg.lstsq", self, b)
     vector = b.ndim < self.ndim and _is_vector(self, b)
     right = prims.reshape(b, (*b.shape, 1)) if vector else b
+    if not same(self.shape[-2], right.shape[-2]):
+        raise RuntimeError(
+            f"[lstsq] torch.linalg.lstsq: input.size(-2) should match other.size(-2), but got "
+            f"{shown(self.shape)} and {shown(b.shape)}\nhint: one right side per row"
+        )
     a, right = _batched("linalg.lstsq", self, right)
     value = _least_squares(a, right)
     off = prims.abs(product(a, value) - right)

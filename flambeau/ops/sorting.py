@@ -5,6 +5,7 @@ NaN counts as greater than every number. Ties keep their order, whether `stable`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from flambeau.ir.dtypes import ITEM_SIZE, UNSIGNED
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.ops.broadcasting import is_complex, rounded, unsupported
+from flambeau.ops.broadcasting import insist, is_complex, rounded, unsupported
 from flambeau.ops.common import given_dtype, normalise_dim, number_shown, refuse_meta
 
 _DISTINCT = [[3.0, 1.0, 2.5, -1.0], [0.5, 4.0, -2.0, 7.0], [9.0, 8.0, 1.5, 0.25]]
@@ -257,7 +258,11 @@ def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
     """
     from flambeau.ops.extremes import aminmax
 
-    if self.dim() != 1 or self.is_floating_point() or self.dtype is object_of("bool"):
+    if self.is_floating_point() or self.is_complex():
+        raise NotImplementedError(
+            f"[bincount] not implemented for {self.dtype}\nhint: counts are of integers"
+        )
+    if self.dim() != 1 or self.dtype is object_of("bool"):
         raise RuntimeError(
             "[bincount] bincount only supports 1-d non-negative integral inputs.\n"
             f"hint: got {self.dim()} dimensions of {self.dtype}"
@@ -329,6 +334,11 @@ def histc(self: Node, bins: int, min: float, max: float) -> Node:
     return prims.take_add(base, index, prims.cast(inside, x.dtype), 0)
 
 
+_NOT_FINITE = (
+    "runtime:[histc] torch.histc: the range of the data is not finite\nhint: give min and max"
+)
+
+
 def _bounds(x: Node, low: float, high: float) -> tuple[Node, Node]:
     """The bounds given, else those of the data; a single point gets one unit on both sides."""
     empty = layout.same(x.shape[0], 0)
@@ -336,5 +346,7 @@ def _bounds(x: Node, low: float, high: float) -> tuple[Node, Node]:
         spare = 1.0 if low == high else 0.0
         return prims.full(low - spare, (), x.dtype), prims.full(high + spare, (), x.dtype)
     least, greatest = prims.min(x, 0), prims.max(x, 0)
+    finite = prims.lt(prims.abs(greatest - least), prims.full(math.inf, (), x.dtype))
+    least = insist(least, ~finite, "histc", _NOT_FINITE)
     same = prims.eq(least, greatest)
     return prims.where(same, least - 1, least), prims.where(same, greatest + 1, greatest)

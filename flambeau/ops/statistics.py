@@ -12,7 +12,7 @@ from flambeau.core.promotion import CATEGORY, PARTS, compute_dtype, default_dtyp
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import floordiv
-from flambeau.ops.broadcasting import is_float
+from flambeau.ops.broadcasting import insist, is_float
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.extremes import checked_axis, ordered, picked
 from flambeau.ops.sorting import selected
@@ -334,8 +334,7 @@ def _table(name: str, x: Node) -> Node:
 
 def _not_negative(weight: Node, name: str) -> Node:
     text = f"runtime:[cov] cov(): {name} cannot be negative\nhint: weights of observations"
-    fault = prims.check_index(prims.cast(weight < 0, "i64"), 1, "cov", text)
-    return weight + prims.cast(fault, weight.dtype)
+    return insist(weight, weight < 0, "cov", text)
 
 
 def _weights(count: Any, dtype: str, fweights: Node | None, aweights: Node | None) -> Node | None:

@@ -464,6 +464,11 @@ def local_response_norm(
         )
     if any(same(extent, 0) for extent in input.shape):
         return input  # integers, too, stay what they are
+    if size < 1:
+        raise RuntimeError(
+            f"[local_response_norm] size should be greater than zero, but got {size}\n"
+            "hint: neighbouring channels"
+        )
     low, high = [0] * input.ndim, [0] * input.ndim
     low[1], high[1] = size // 2, (size - 1) // 2
     around = windows_of(prims.pad(input * input, low, high), 1, size, 1, 1)

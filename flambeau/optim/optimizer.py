@@ -235,7 +235,7 @@ def _check_parameter(parameter: Any) -> None:
     if not isinstance(parameter, Tensor):
         raise TypeError(
             f"[optim] optimizer can only optimize Tensors, but one of the params is "
-            f"{type(parameter)}"
+            f"{type(parameter)}\nhint: pass model.parameters()"
         )
     if not (parameter.is_leaf or parameter.retains_grad):
         raise ValueError(

@@ -50,7 +50,10 @@ class SGD(Optimizer):
             if value < 0.0:
                 raise ValueError(f"[optim] Invalid {name}: {value}\nhint: it must not be negative")
         if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError("[optim] Nesterov momentum requires a momentum and zero dampening")
+            raise ValueError(
+                "[optim] Nesterov momentum requires a momentum and zero dampening\n"
+                "hint: momentum=0.9, dampening=0"
+            )
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
             "nesterov": nesterov, "maximize": maximize, "foreach": foreach,

@@ -18,6 +18,7 @@ from flambeau.prims.common import (
     INTEGERS,
     TO_REAL,
     Type,
+    UndefinedDtype,
     check_axis,
     check_count,
 )
@@ -105,7 +106,9 @@ def normal_value(value: Number, dtype: str) -> Number:
         return bool(value)
     if dtype in INTEGER_BITS:
         if isinstance(value, complex) or not math.isfinite(value) or value != int(value):
-            raise TypeError(f"[full] {value} is no {dtype}\nhint: cast the tensor operand first")
+            raise UndefinedDtype(
+                f"[full] {value} is no {dtype}\nhint: cast the tensor operand first"
+            )
         bits = INTEGER_BITS[dtype]
         low = -(1 << (bits - 1)) if TABLE[dtype].signed else 0
         return (int(value) - low) % (1 << bits) + low

@@ -1,0 +1,53 @@
+"""Arguments as the core reads them: integers of any size, the dtype of `out=`, sizes of a class."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+
+
+def test_factories_make_the_dtype_of_out():
+    whole = torch.empty(0, dtype=torch.int64)
+    assert torch.arange(0.0, 5.0, 1.0, out=whole) is whole
+    assert whole.tolist() == [0, 1, 2, 3, 4]
+    assert torch.eye(2, out=torch.empty(0, dtype=torch.int64)).dtype is torch.int64
+    wide = torch.linspace(0, 1, 7, out=torch.empty(0, dtype=torch.float64))
+    assert torch.equal(wide, torch.linspace(0, 1, 7, dtype=torch.float64))
+    with pytest.raises(RuntimeError, match="does not match dtype of out"):
+        torch.ones(2, dtype=torch.float32, out=whole)
+    with pytest.raises(TypeError, match="argument 'out' must be Tensor, not tuple"):
+        torch.add(wide, 1, out=(wide,))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "argument"),
+    [
+        (lambda x: x.sum(2**64), ValueError, "sum.*dim"),
+        (lambda x: x.sum((0, 2**64)), TypeError, "sum.*dim"),
+        (lambda x: x.reshape(2**64), TypeError, "reshape.*shape"),
+        (lambda x: x + 2**64, OverflowError, "add.*other"),
+        (lambda x: x.add(1, alpha=-(2**64)), OverflowError, "add.*alpha"),
+        (lambda x: torch.arange(2**64), OverflowError, "arange.*end"),
+        (lambda x: x + 10**5000, OverflowError, "add.*other"),
+    ],
+)
+def test_integers_beyond_64_bits(call, error, argument):
+    with pytest.raises(error, match=f"{argument}.*does not fit in 64 bits\nhint: "):
+        call(torch.ones(3))
+
+
+def test_float_arguments_take_any_integer():
+    padded = torch.nn.functional.pad(torch.ones(1), (1, 0), value=2**64)
+    assert padded.tolist() == [2.0**64, 1.0]
+    with pytest.raises(OverflowError, match="value.*does not fit"):
+        torch.nn.functional.pad(torch.ones(1), (1, 0), value=10**400)
+
+
+def test_an_odd_dimension_has_no_halves():
+    for size in (4, 6, 5, 8, 7):  # one class of calls
+        if size % 2:
+            with pytest.raises(RuntimeError, match="must be even"):
+                torch.nn.functional.glu(torch.ones(size))
+        else:
+            assert torch.nn.functional.glu(torch.ones(size)).shape == (size // 2,)
