@@ -293,7 +293,7 @@ def _search(ordered: Node, values: Node, right: bool, sorter: Node | None) -> No
     """
     n = ordered.shape[-1]
     flat = prims.reshape(ordered, (prod(ordered.shape),))
-    order = None if sorter is None else prims.reshape(sorter, (prod(sorter.shape),))
+    order = None if sorter is None else _checked_order(sorter)
     place = prims.full(0, values.shape, "i64")
     row = prims.full(0, values.shape, "i64")
     if ordered.ndim > 1:
@@ -319,6 +319,15 @@ def _search(ordered: Node, values: Node, right: bool, sorter: Node | None) -> No
         place = prims.where(inside & prims.bitwise_not(beyond), ahead, place)
         step //= 2
     return place
+
+
+def _checked_order(sorter: Node) -> Node:
+    text = (
+        "runtime:[searchsorted] torch.searchsorted(): sorter index out of range\n"
+        "hint: sorter = boundaries.argsort()"
+    )
+    flat = prims.reshape(sorter, (prod(sorter.shape),))
+    return prims.check_index(flat, sorter.shape[-1], "searchsorted", text, strict=True)
 
 
 def insertion_places(ordered: Node, values: Node, right: bool) -> Node:

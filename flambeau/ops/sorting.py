@@ -322,31 +322,39 @@ def histc(self: Node, bins: int, min: float, max: float) -> Node:
             f"bins={bins}, min={min}, max={max}\nhint: min=max=0 takes the data's bounds"
         )
     x = prims.reshape(self, (layout.numel(self.shape),))
-    low, high = _bounds(x, float(min), float(max))
     half = given_dtype(self)
+    low, high = _bounds(x, float(min), float(max), half)
     wide = [rounded(prims.broadcast_to(v, x.shape), half) for v in (low, high)]
     inside = (x >= wide[0]) & (x <= wide[1])
     place = rounded(rounded(x - wide[0], half) * float(bins), half)
     place = rounded(place / rounded(wide[1] - wide[0], half), half)
     place = prims.where(inside, place, prims.full_like(0, x))
     index = prims.minimum(prims.cast(place, "i64"), prims.full(bins - 1, x.shape, "i64"))
+    index = prims.maximum(index, prims.full(0, x.shape, "i64"))  # a range may overflow the dtype
     base = prims.full(0, (bins,), x.dtype)
     return prims.take_add(base, index, prims.cast(inside, x.dtype), 0)
 
 
 _NOT_FINITE = (
-    "runtime:[histc] torch.histc: the range of the data is not finite\nhint: give min and max"
+    "runtime:[histc] torch.histc: the range is not finite in the dtype\nhint: give min and max"
 )
 
 
-def _bounds(x: Node, low: float, high: float) -> tuple[Node, Node]:
+def _bounds(x: Node, low: float, high: float, half: str) -> tuple[Node, Node]:
     """The bounds given, else those of the data; a single point gets one unit on both sides."""
     empty = layout.same(x.shape[0], 0)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(
+            f"[histc] torch.histc: range of [{low}, {high}] is not finite\nhint: finite bounds"
+        )
     if low != high or empty:
         spare = 1.0 if low == high else 0.0
-        return prims.full(low - spare, (), x.dtype), prims.full(high + spare, (), x.dtype)
-    least, greatest = prims.min(x, 0), prims.max(x, 0)
-    finite = prims.lt(prims.abs(greatest - least), prims.full(math.inf, (), x.dtype))
+        least, greatest = (prims.full(n, (), x.dtype) for n in (low - spare, high + spare))
+    else:
+        least, greatest = prims.min(x, 0), prims.max(x, 0)
+    finite = prims.lt(prims.abs(rounded(greatest - least, half)), prims.full(math.inf, (), x.dtype))
     least = insist(least, ~finite, "histc", _NOT_FINITE)
+    if low != high or empty:
+        return least, greatest
     same = prims.eq(least, greatest)
     return prims.where(same, least - 1, least), prims.where(same, greatest + 1, greatest)
