@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cmath>
 #include <complex>
+#include <limits>
 
 #include "routines_internal.h"
+#include "variants.h"  // first: what it says about optimisation must hold for all that is inlined
 
 namespace fb {
 
@@ -80,6 +82,14 @@ T reflect_column(T* head, T* rest, int64_t count, int64_t stride) {
   }
   const T alpha = *head;
   if (below == 0 && imaginary_part(alpha) == 0) return T(0);
+  if (largest < std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon()) {
+    // What divides by these would overflow, and bits are lost: as multiples of `largest`.
+    for (int64_t i = 0; i < count; ++i) rest[i * stride] /= largest;
+    *head /= largest;
+    const T tau = reflect_column(head, rest, count, stride);
+    *head *= largest;
+    return tau;
+  }
   const R norm = largest * std::sqrt(below + square(alpha / largest));
   const R beta = real_part(alpha) >= 0 ? -norm : norm;
   const T scale = divide(T(1), alpha - beta);
@@ -88,16 +98,35 @@ T reflect_column(T* head, T* rest, int64_t count, int64_t stride) {
   return (T(beta) - alpha) / beta;
 }
 
+constexpr int64_t kReflected = 128;  // columns that `reflect_rows` handles together
+
+template <typename T>
+struct ReflectColumns {
+  static FB_INLINE void run(T* a, int64_t m, int64_t n, int64_t row, const T* v, int64_t stride,
+                            T factor) {
+    T sums[kReflected];
+    for (int64_t j = 0; j < n; ++j) sums[j] = a[j];
+    for (int64_t i = 1; i < m; ++i) {
+      const T x = conjugate(v[i * stride]);
+      for (int64_t j = 0; j < n; ++j) sums[j] += times(x, a[i * row + j]);
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      sums[j] = times(factor, sums[j]);
+      a[j] -= sums[j];
+    }
+    for (int64_t i = 1; i < m; ++i) {
+      const T x = v[i * stride];
+      for (int64_t j = 0; j < n; ++j) a[i * row + j] -= times(x, sums[j]);
+    }
+  }
+};
+
 // rows [m, n] of `a` become (I - factor v v^H) a, with v = (1, v[stride], ...).
 template <typename T>
 void reflect_rows(T* a, int64_t m, int64_t n, int64_t row, const T* v, int64_t stride, T factor) {
   if (factor == T(0)) return;
-  for (int64_t j = 0; j < n; ++j) {
-    T sum = a[j];
-    for (int64_t i = 1; i < m; ++i) sum += times(conjugate(v[i * stride]), a[i * row + j]);
-    sum = times(factor, sum);
-    a[j] -= sum;
-    for (int64_t i = 1; i < m; ++i) a[i * row + j] -= times(v[i * stride], sum);
+  for (int64_t j = 0; j < n; j += kReflected) {
+    run_variant<ReflectColumns<T>>(a + j, m, std::min(kReflected, n - j), row, v, stride, factor);
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // Hermitian matrices: Householder's tridiagonal form, then the implicit QL iteration (Golub & Van
 // Loan 8.3); general ones: the Hessenberg form and the shifted QR iteration in complex arithmetic
-// (7.4, 7.5), vectors by back substitution; singular values: one-sided Jacobi rotations (8.6.3),
-// which find small ones to full relative accuracy. One thread computes a matrix.
+// (7.4, 7.5), vectors by back substitution; singular values: Householder's bidiagonal form and the
+// implicit QR iteration (5.4, 8.6.2). One thread computes a matrix.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -21,10 +21,34 @@ constexpr R kEpsilon = std::numeric_limits<R>::epsilon();
 
 // ---- Hermitian eigenvalues
 
+// A := H^H A H with H = I - tau v v^H and A [size, size] Hermitian, so that A v is a sum of rows.
+template <typename T>
+struct ReflectBoth {
+  static FB_INLINE void run(T* a, int64_t size, int64_t n, const T* v, T* w, T tau) {
+    for (int64_t i = 0; i < size; ++i) w[i] = T(0);
+    for (int64_t j = 0; j < size; ++j) {
+      const T x = v[j];
+      for (int64_t i = 0; i < size; ++i) w[i] += times(conjugate(a[j * n + i]), x);
+    }
+    T inner = T(0);
+    for (int64_t i = 0; i < size; ++i) {
+      w[i] = times(tau, w[i]);
+      inner += times(conjugate(v[i]), w[i]);
+    }
+    const T half = times(conjugate(tau), inner) * RealOf<T>(0.5);
+    for (int64_t i = 0; i < size; ++i) w[i] -= times(half, v[i]);
+    for (int64_t i = 0; i < size; ++i) {
+      const T x = w[i], y = v[i];
+      for (int64_t j = 0; j < size; ++j) {
+        a[i * n + j] -= times(x, conjugate(v[j])) + times(y, conjugate(w[j]));
+      }
+    }
+  }
+};
+
 // a (lower triangle given) becomes the unitary Q with Q^H A Q tridiagonal: diagonal d, below it e.
 template <typename T>
 void to_tridiagonal(T* a, int64_t n, RealOf<T>* d, RealOf<T>* e, T* work) {
-  using R = RealOf<T>;
   for (int64_t i = 0; i < n; ++i) {
     a[i * n + i] = T(real_part(a[i * n + i]));
     for (int64_t j = i + 1; j < n; ++j) a[i * n + j] = conjugate(a[j * n + i]);
@@ -36,23 +60,8 @@ void to_tridiagonal(T* a, int64_t n, RealOf<T>* d, RealOf<T>* e, T* work) {
     const T tau = taus[k] = reflect_column(head, head + n, size - 1, n);
     e[k] = real_part(*head);
     if (tau == T(0)) continue;
-    // A := H^H A H with H = I - tau v v^H.
-    T* part = a + (k + 1) * n + k + 1;
     for (int64_t i = 0; i < size; ++i) v[i] = i ? head[i * n] : T(1);
-    T inner = T(0);
-    for (int64_t i = 0; i < size; ++i) {
-      T sum = T(0);
-      for (int64_t j = 0; j < size; ++j) sum += times(part[i * n + j], v[j]);
-      w[i] = times(tau, sum);
-      inner += times(conjugate(v[i]), w[i]);
-    }
-    const T half = times(conjugate(tau), inner) * R(0.5);
-    for (int64_t i = 0; i < size; ++i) w[i] -= times(half, v[i]);
-    for (int64_t i = 0; i < size; ++i) {
-      for (int64_t j = 0; j < size; ++j) {
-        part[i * n + j] -= times(w[i], conjugate(v[j])) + times(v[i], conjugate(w[j]));
-      }
-    }
+    run_variant<ReflectBoth<T>>(a + (k + 1) * n + k + 1, size, n, v, w, tau);
   }
   for (int64_t i = 0; i < n; ++i) d[i] = real_part(a[i * n + i]);
   // Q = H1 H2 ...: the reflections lie below the first subdiagonal.
@@ -66,16 +75,35 @@ void to_tridiagonal(T* a, int64_t n, RealOf<T>* d, RealOf<T>* e, T* work) {
   std::copy_n(q, n * n, a);
 }
 
-// The eigenvalues of a tridiagonal matrix; q's columns are turned along.
+template <typename T>
+struct TurnRows {
+  static FB_INLINE void run(T* __restrict a, T* __restrict b, int64_t n, RealOf<T> c, RealOf<T> s) {
+    for (int64_t k = 0; k < n; ++k) {
+      const T old = b[k];
+      b[k] = a[k] * s + old * c;
+      a[k] = a[k] * c - old * s;
+    }
+  }
+};
+
+// The eigenvalues of a tridiagonal matrix; q's rows are turned along.
 template <typename T>
 bool iterate_ql(RealOf<T>* d, RealOf<T>* e, T* q, int64_t n) {
   using R = RealOf<T>;
-  if (n) e[n - 1] = 0;
+  R norm = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + 1 == n) e[i] = 0;
+    norm = std::max(norm, std::abs(d[i]) + std::abs(e[i]));
+  }
   for (int64_t l = 0; l < n; ++l) {
     for (int count = 0;; ++count) {
+      // Between eigenvalues that are 0 nothing stays small beside its neighbours: in the end what
+      // is small beside the matrix will do.
+      const R least = kEpsilon<R> * (count < 20 ? kEpsilon<R> * norm : norm);
       int64_t m = l;
       for (; m + 1 < n; ++m) {
-        if (std::abs(e[m]) <= kEpsilon<R> * (std::abs(d[m]) + std::abs(d[m + 1]))) break;
+        const R near = kEpsilon<R> * (std::abs(d[m]) + std::abs(d[m + 1]));
+        if (std::abs(e[m]) <= std::max(least, near)) break;
       }
       if (m == l) break;
       if (count == 60) return false;
@@ -100,12 +128,7 @@ bool iterate_ql(RealOf<T>* d, RealOf<T>* e, T* q, int64_t n) {
         p = s * r;
         d[i + 1] = g + p;
         g = c * r - b;
-        for (int64_t k = 0; k < n; ++k) {
-          T *left = q + k * n + i, *right = left + 1;
-          const T old = *right;
-          *right = *left * s + old * c;
-          *left = *left * c - old * s;
-        }
+        run_variant<TurnRows<T>>(q + i * n, q + (i + 1) * n, n, c, s);
       }
       if (r == 0 && i >= l) continue;
       d[l] -= p;
@@ -134,6 +157,9 @@ const char* eigh(const RoutineContext& c) {
     for (int64_t b = begin; b < end; ++b) {
       std::copy_n(pointer<T>(c, 0) + b * n * n, n * n, q);
       to_tridiagonal(q, n, d, e, memory.as<T>());
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = i + 1; j < n; ++j) std::swap(q[i * n + j], q[j * n + i]);
+      }
       if (!iterate_ql(d, e, q, n)) error = kNoConvergence;
       std::iota(place, place + n, int64_t{0});
       std::stable_sort(place, place + n, [&](int64_t x, int64_t y) { return d[x] < d[y]; });
@@ -141,7 +167,7 @@ const char* eigh(const RoutineContext& c) {
       T* vectors = pointer<T>(c, 2) + b * n * n;
       for (int64_t j = 0; j < n; ++j) {
         values[j] = d[place[j]];
-        for (int64_t i = 0; i < n; ++i) vectors[i * n + j] = q[i * n + place[j]];
+        for (int64_t i = 0; i < n; ++i) vectors[i * n + j] = q[place[j] * n + i];
       }
     }
   });
@@ -307,108 +333,228 @@ const char* eig(const RoutineContext& c) {
 
 // ---- singular values
 
-// Makes the columns of u [rows: n vectors of length m] orthogonal; v takes part in the rotations.
+// The rows of a [m, n] become row (I - factor v v^H), v = (1, v[1], ...).
 template <typename T>
-bool orthogonalise(T* u, T* v, int64_t m, int64_t n) {
-  using R = RealOf<T>;
-  for (int sweep = 0; sweep < 60; ++sweep) {
-    bool turned = false;
-    for (int64_t p = 0; p < n; ++p) {
-      for (int64_t q = p + 1; q < n; ++q) {
-        T *x = u + p * m, *y = u + q * m;
-        R alpha = 0, beta = 0;
-        T gamma = T(0);
-        for (int64_t i = 0; i < m; ++i) {
-          alpha += square(x[i]);
-          beta += square(y[i]);
-          gamma += times(conjugate(x[i]), y[i]);
-        }
-        const R size = std::abs(gamma);
-        if (!(size > kEpsilon<R> * std::sqrt(alpha) * std::sqrt(beta)) || size == 0) continue;
-        turned = true;
-        const R zeta = (beta - alpha) / (2 * size);
-        const R t = std::copysign(R(1), zeta) / (std::abs(zeta) + std::hypot(R(1), zeta));
-        const R cosine = 1 / std::hypot(R(1), t), sine = cosine * t;
-        const T phase = gamma / size;
-        const auto turn = [&](T* a, T* b, int64_t count) {
-          for (int64_t i = 0; i < count; ++i) {
-            const T left = a[i], right = times(conjugate(phase), b[i]);
-            a[i] = left * cosine - right * sine;
-            b[i] = left * sine + right * cosine;
-          }
-        };
-        turn(x, y, m);
-        turn(v + p * n, v + q * n, n);
-      }
-    }
-    if (!turned) return true;
-  }
-  return false;
-}
-
-// Completes `have` orthonormal rows of length m to `want` by unit vectors made orthogonal.
-template <typename T>
-void complete_basis(T* rows, int64_t m, int64_t have, int64_t want) {
-  using R = RealOf<T>;
-  for (int64_t k = have; k < want; ++k) {
-    T* row = rows + k * m;
-    for (int64_t unit = 0; unit < m; ++unit) {
-      std::fill_n(row, m, T(0));
-      row[unit] = T(1);
-      R norm = 0;
-      for (int pass = 0; pass < 2; ++pass) {
-        for (int64_t j = 0; j < k; ++j) {
-          const T* other = rows + j * m;
-          T sum = T(0);
-          for (int64_t i = 0; i < m; ++i) sum += times(conjugate(other[i]), row[i]);
-          subtract_scaled(row, other, sum, m);
-        }
-        norm = 0;
-        for (int64_t i = 0; i < m; ++i) norm += square(row[i]);
-        norm = std::sqrt(norm);
-        if (pass == 0 && norm < R(0.5) / std::sqrt(static_cast<R>(m))) break;
-        for (int64_t i = 0; i < m; ++i) row[i] /= norm;
-      }
-      if (norm > R(0.9)) break;
-    }
-  }
-}
-
-// a [m, n] with m >= n: rows of u [m or n, m] and v [n, n] are the singular vectors, s descending.
-template <typename T>
-bool singular(const T* a, int64_t m, int64_t n, bool adjointed, T* work, T* u, RealOf<T>* s, T* v,
-              int64_t want, int64_t* place) {
-  using R = RealOf<T>;
-  T *columns = work, *right = work + n * m;
-  R largest = 0;
-  for (int64_t i = 0; i < m * n; ++i) largest = std::max(largest, size1(a[i]));
-  const R scale = largest > 0 && std::isfinite(largest) ? largest : R(1);
-  for (int64_t j = 0; j < n; ++j) {
+struct ReflectEachRow {
+  static FB_INLINE void run(T* a, int64_t m, int64_t n, int64_t row, const T* v, T factor) {
     for (int64_t i = 0; i < m; ++i) {
-      columns[j * m + i] = (adjointed ? conjugate(a[j * m + i]) : a[i * n + j]) / scale;
+      T* x = a + i * row;
+      T sum = T(0);
+      int64_t j = 0;
+      if constexpr (std::is_arithmetic_v<T>) {  // in lanes that are added in a fixed order
+        typedef T V __attribute__((vector_size(64)));
+        constexpr int64_t kLanes = 64 / sizeof(T);
+        V lanes = {};
+        for (; j + kLanes <= n; j += kLanes) {
+          V p, q;
+          std::memcpy(&p, x + j, sizeof p);
+          std::memcpy(&q, v + j, sizeof q);
+          lanes += p * q;
+        }
+        for (int64_t k = 0; k < kLanes; ++k) sum += lanes[k];
+      }
+      for (; j < n; ++j) sum += times(x[j], v[j]);
+      sum = times(factor, sum);
+      for (j = 0; j < n; ++j) x[j] -= times(sum, conjugate(v[j]));
     }
   }
-  std::fill_n(right, n * n, T(0));
-  for (int64_t j = 0; j < n; ++j) right[j * n + j] = T(1);
-  const bool fine = orthogonalise(columns, right, m, n);
-  R* norms = reinterpret_cast<R*>(right + n * n);
-  for (int64_t j = 0; j < n; ++j) {
-    R sum = 0;
-    for (int64_t i = 0; i < m; ++i) sum += square(columns[j * m + i]);
-    norms[j] = std::sqrt(sum);
+};
+
+// A bidiagonal matrix on its way to a diagonal one, and the vectors that are turned along.
+template <typename T>
+struct Bidiagonal {
+  using R = RealOf<T>;
+  R *d, *e;  // e[k] is right of d[k]
+  T *u, *v;  // rows: the vectors
+  int64_t m, n;
+
+  void turn_left(int64_t i, int64_t j, R c, R s) {
+    run_variant<TurnRows<T>>(u + i * m, u + j * m, m, c, -s);
   }
-  std::iota(place, place + n, int64_t{0});
-  std::stable_sort(place, place + n, [&](int64_t x, int64_t y) { return norms[x] > norms[y]; });
-  int64_t rank = 0;
-  for (int64_t j = 0; j < n; ++j) {
-    const R norm = norms[place[j]];
-    s[j] = norm * scale;
-    std::copy_n(right + place[j] * n, n, v + j * n);
-    if (!(norm > std::numeric_limits<R>::min())) continue;
-    rank = j + 1;
-    for (int64_t i = 0; i < m; ++i) u[j * m + i] = columns[place[j] * m + i] / norm;
+  void turn_right(int64_t i, int64_t j, R c, R s) {
+    run_variant<TurnRows<T>>(v + i * n, v + j * n, n, c, -s);
   }
-  complete_basis(u, m, rank, want);
+
+  // d[i] is 0: rotations of rows take away what is right of it.
+  void clear_row(int64_t i, int64_t last) {
+    R f = e[i];
+    e[i] = 0;
+    for (int64_t j = i + 1; j <= last && f != 0; ++j) {
+      const R r = std::hypot(d[j], f), c = d[j] / r, s = f / r;
+      d[j] = r;
+      turn_left(j, i, c, s);
+      if (j == last) break;
+      f = -s * e[j];
+      e[j] *= c;
+    }
+  }
+
+  // d[last] is 0: rotations of columns take away what is above it.
+  void clear_column(int64_t first, int64_t last) {
+    R f = e[last - 1];
+    e[last - 1] = 0;
+    for (int64_t j = last - 1; j >= first && f != 0; --j) {
+      const R r = std::hypot(d[j], f), c = d[j] / r, s = f / r;
+      d[j] = r;
+      turn_right(j, last, c, s);
+      if (j == first) break;
+      f = -s * e[j - 1];
+      e[j - 1] *= c;
+    }
+  }
+
+  // A step of the QR iteration on B^T B with the shift of its last block, without forming it.
+  void step(int64_t first, int64_t last) {
+    const R above = last - 1 > first ? e[last - 2] : R(0);
+    const R t11 = d[last - 1] * d[last - 1] + above * above, t12 = d[last - 1] * e[last - 1];
+    const R t22 = d[last] * d[last] + e[last - 1] * e[last - 1];
+    const R half = (t11 - t22) / 2, root = std::copysign(std::hypot(half, t12), half);
+    const R shift = half + root == 0 ? t22 : t22 - t12 * (t12 / (half + root));
+    R y = d[first] * d[first] - shift, z = d[first] * e[first];
+    for (int64_t k = first; k < last; ++k) {
+      R r = std::hypot(y, z), c = r == 0 ? R(1) : y / r, s = r == 0 ? R(0) : z / r;
+      if (k > first) e[k - 1] = r;
+      y = c * d[k] + s * e[k];
+      e[k] = c * e[k] - s * d[k];
+      z = s * d[k + 1];
+      d[k + 1] *= c;
+      turn_right(k, k + 1, c, s);
+      r = std::hypot(y, z), c = r == 0 ? R(1) : y / r, s = r == 0 ? R(0) : z / r;
+      d[k] = r;
+      y = c * e[k] + s * d[k + 1];
+      d[k + 1] = c * d[k + 1] - s * e[k];
+      e[k] = y;
+      turn_left(k, k + 1, c, s);
+      if (k + 1 == last) break;
+      z = s * e[k + 1];
+      e[k + 1] *= c;
+    }
+  }
+
+  bool iterate() {
+    R norm = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      norm = std::max(norm, std::abs(d[k]) + (k + 1 < n ? std::abs(e[k]) : R(0)));
+    }
+    const R least = std::max(kEpsilon<R> * norm, std::numeric_limits<R>::min());
+    int64_t budget = 60 * n;
+    for (int64_t last = n - 1; last > 0;) {
+      int64_t first = last;
+      for (; first > 0; --first) {
+        R& f = e[first - 1];
+        if (std::abs(f) <= kEpsilon<R> * (std::abs(d[first - 1]) + std::abs(d[first])) ||
+            std::abs(f) <= std::numeric_limits<R>::min()) {
+          f = 0;
+          break;
+        }
+      }
+      if (first == last) {
+        --last;
+        continue;
+      }
+      if (--budget < 0) return false;
+      if (std::abs(d[last]) <= least) {
+        d[last] = 0;
+        clear_column(first, last);
+        continue;
+      }
+      int64_t zero = first;
+      while (zero < last && std::abs(d[zero]) > least) ++zero;
+      if (zero < last) {
+        d[zero] = 0;
+        clear_row(zero, last);
+      } else {
+        step(first, last);
+      }
+    }
+    return true;
+  }
+};
+
+// a [m, n], m >= n, becomes bidiagonal (Golub & Van Loan 5.4.2): d, right of it e; u and v are the
+// vectors of both sides, as rows. The reflections of columns stay below the diagonal, those of rows
+// right of it.
+template <typename T>
+void to_bidiagonal(T* a, int64_t m, int64_t n, RealOf<T>* d, RealOf<T>* e, T* taus, T* u,
+                   int64_t want, T* v) {
+  T* of_rows = taus + n;
+  for (int64_t k = 0; k < n; ++k) {
+    T* head = a + k * n + k;
+    taus[k] = reflect_column(head, head + n, m - k - 1, n);
+    d[k] = real_part(*head);
+    reflect_rows(head + 1, m - k, n - k - 1, n, head, n, conjugate(taus[k]));
+    if (k + 1 == n) break;
+    T* right = head + 1;
+    for (int64_t j = 0; j < n - k - 1; ++j) right[j] = conjugate(right[j]);
+    of_rows[k] = reflect_column(right, right + 1, n - k - 2, 1);
+    e[k] = real_part(*right);
+    *right = T(1);
+    if (of_rows[k] == T(0)) continue;
+    run_variant<ReflectEachRow<T>>(right + n, m - k - 1, n - k - 1, n, right, of_rows[k]);
+  }
+  T* q = u;
+  form_q(a, m, n, taus, n, q, want);
+  std::fill_n(v, n * n, T(0));
+  for (int64_t i = 0; i < n; ++i) v[i * n + i] = T(1);
+  for (int64_t k = n - 2; k >= 0; --k) {
+    T* corner = v + (k + 1) * n + k + 1;
+    reflect_rows(corner, n - k - 1, n - k - 1, n, a + k * n + k + 1, 1, of_rows[k]);
+  }
+}
+
+// The work of one matrix: [n, m] the input and then the vectors in order, and what is around.
+template <typename T>
+struct SingularWork {
+  T *matrix, *taus, *q, *u, *v, *right;
+  RealOf<T>*d, *e;
+  int64_t* place;
+};
+
+template <typename T>
+void transpose(const T* from, int64_t rows, int64_t columns, T* to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+  }
+}
+
+// a [m, n] with m >= n: rows of u [want, m] and v [n, n] are the singular vectors, s descending.
+template <typename T>
+bool singular(const T* a, int64_t m, int64_t n, bool adjointed, const SingularWork<T>& w,
+              RealOf<T>* s, int64_t want) {
+  using R = RealOf<T>;
+  R largest = 0, sum = 0;
+  for (int64_t i = 0; i < m * n; ++i) {
+    largest = std::max(largest, size1(a[i]));
+    sum += size1(a[i]) * 0;
+  }
+  if (sum != 0) {  // not finite
+    std::fill_n(s, n, std::numeric_limits<R>::quiet_NaN());
+    std::fill_n(w.u, want * m, T(std::numeric_limits<R>::quiet_NaN()));
+    std::fill_n(w.v, n * n, T(std::numeric_limits<R>::quiet_NaN()));
+    return true;
+  }
+  const R scale = largest > 0 ? largest : R(1);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      w.matrix[i * n + j] = (adjointed ? conjugate(a[j * m + i]) : a[i * n + j]) / scale;
+    }
+  }
+  to_bidiagonal(w.matrix, m, n, w.d, w.e, w.taus, w.q, want, w.right);
+  transpose(w.q, m, want, w.u);
+  transpose(w.right, n, n, w.v);
+  const bool fine = Bidiagonal<T>{w.d, w.e, w.u, w.v, m, n}.iterate();
+  std::iota(w.place, w.place + n, int64_t{0});
+  std::stable_sort(w.place, w.place + n,
+                   [&](int64_t x, int64_t y) { return std::abs(w.d[x]) > std::abs(w.d[y]); });
+  std::copy_n(w.u, n * m, w.q);
+  std::copy_n(w.v, n * n, w.right);
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t from = w.place[j];
+    s[j] = std::abs(w.d[from]) * scale;
+    std::copy_n(w.q + from * m, m, w.u + j * m);
+    const R sign = std::signbit(w.d[from]) ? R(-1) : R(1);
+    for (int64_t i = 0; i < n; ++i) w.v[j * n + i] = w.right[from * n + i] * sign;
+  }
   return fine;
 }
 
@@ -420,19 +566,20 @@ const char* svd(const RoutineContext& c) {
   const int64_t m = std::max(rows, columns), n = std::min(rows, columns), want = full ? m : n;
   std::atomic<const char*> error{nullptr};
   parallel(batch, grain_of(10 * m * n * n), [&](int64_t begin, int64_t end) {
-    Block memory((n * m + n * n + n + want * m + n * n) * int64_t{sizeof(T)});
-    Block order(n * int64_t{sizeof(int64_t)});
-    if (!memory.ok() || !order.ok()) {
+    Block memory((n * m + 2 * n + 2 * want * m + 2 * n * n) * int64_t{sizeof(T)});
+    Block order(n * int64_t{sizeof(int64_t)}), reals(2 * n * int64_t{sizeof(R)});
+    if (!memory.ok() || !order.ok() || !reals.ok()) {
       error = kOutOfMemory;
       return;
     }
-    T *work = memory.as<T>(), *u = work + n * m + n * n + n, *v = u + want * m;
+    T *matrix = memory.as<T>(), *taus = matrix + n * m, *q = taus + 2 * n, *u = q + want * m;
+    T *v = u + want * m, *other = v + n * n;
+    R* d = reals.as<R>();
+    const SingularWork<T> work{matrix, taus, q, u, v, other, d, d + n, order.as<int64_t>()};
     for (int64_t b = begin; b < end; ++b) {
       const T* a = pointer<T>(c, 0) + b * m * n;
       R* s = pointer<R>(c, 2) + b * n;
-      if (!singular(a, m, n, wide, work, u, s, v, want, order.as<int64_t>())) {
-        error = kNoConvergence;
-      }
+      if (!singular(a, m, n, wide, work, s, want)) error = kNoConvergence;
       // A = U S V^H; of the adjoint: A = V S U^H.
       const T *left = wide ? v : u, *right = wide ? u : v;
       const int64_t width = wide ? n : want, height = wide ? want : n;
