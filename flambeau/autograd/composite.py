@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from flambeau.autograd import graph
@@ -35,6 +36,7 @@ class Composite(Tensor):  # type: ignore[misc]
     _kept: Any
     _operators_only = True  # attributes and functions in Python are ordinary
     _made_by = ("Composite", "a function that makes one")  # its public name, and how to get one
+    _composed_by: str  # the module whose `call` composes its operators
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refused: there is no constructor.
@@ -45,6 +47,14 @@ class Composite(Tensor):  # type: ignore[misc]
         del args, kwargs
         name, maker = cls._made_by
         raise TypeError(f"[{name}] is not constructed directly\nhint: {maker}")
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Composes the operator of operators on the parts."""
+        del types
+        return import_module(cls._composed_by).call(func, args, kwargs or {})
 
     # ------------------------------------------------------------------ what a subclass says
     def _like(self, values: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.library.schemas import NATIVE_KINDS, FunctionSchema
+from flambeau.utils._pytree import tree_leaves
 
 Tensor = Any
 EXPLICIT, IMPLICIT = "COMPOSITEEXPLICITAUTOGRAD", "COMPOSITEIMPLICITAUTOGRAD"
@@ -338,13 +339,7 @@ def invoke(function: Callable[..., Any], schema: FunctionSchema, values: Sequenc
 
 def flat_tensors(values: Sequence[Any]) -> list[Tensor]:
     """The tensors among arguments, those of lists included."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, _core.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += flat_tensors(value)
-    return found
+    return [leaf for leaf in tree_leaves(list(values)) if isinstance(leaf, _core.Tensor)]
 
 
 def _wrapped(tensors: Sequence[Tensor]) -> bool:

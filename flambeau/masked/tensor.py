@@ -46,6 +46,7 @@ class MaskedTensor(Composite):
 
     _mask: Any
     _made_by = ("MaskedTensor", "torch.masked.masked_tensor(data, mask)")
+    _composed_by = "flambeau.masked.dispatch"
 
     def __new__(cls, data: Any, mask: Any, requires_grad: bool = False) -> Any:
         """Copies data and mask; neither is differentiated through."""
@@ -53,16 +54,6 @@ class MaskedTensor(Composite):
         announce(data, 3)
         kept, places = aligned(data.detach(), mask.detach())
         return masked(kept.clone(), places.clone()).requires_grad_(requires_grad)
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Composes the operator of operators on data and masks."""
-        from flambeau.masked.dispatch import call
-
-        del types
-        return call(func, args, kwargs or {})
 
     # ------------------------------------------------------------------ what is kept
     def get_data(self) -> Tensor:

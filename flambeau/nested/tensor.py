@@ -45,16 +45,7 @@ class NestedTensor(Composite):
 
     _ndim: int
     _made_by = ("NestedTensor", "torch.nested.nested_tensor(...)")
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Composes the operator of operators on the values."""
-        from flambeau.nested.dispatch import call
-
-        del types
-        return call(func, args, kwargs or {})
+    _composed_by = "flambeau.nested.dispatch"
 
     @property
     def is_nested(self) -> bool:

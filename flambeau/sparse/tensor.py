@@ -61,16 +61,7 @@ class SparseTensor(Composite):
     _index: tuple[Any, ...]
     _unique: bool
     _made_by = ("SparseTensor", "torch.sparse_coo_tensor(...)")
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Composes the operator of operators on the dense parts."""
-        from flambeau.sparse.dispatch import call
-
-        del types
-        return call(func, args, kwargs or {})
+    _composed_by = "flambeau.sparse.dispatch"
 
     # ------------------------------------------------------------------ what kind of tensor
     @property
