@@ -8,3 +8,8 @@ cuda: str | None = None
 hip: str | None = None
 xpu: str | None = None
 git_version = "Unknown"
+# Which libraries there are: LAPACK and Fourier transforms, but neither Intel's nor OpenMP.
+has_lapack = True
+has_mkl = False
+has_openmp = False
+has_spectral = True

@@ -172,6 +172,12 @@ def _is_nested(tensor: Any) -> bool:
     return False
 
 
+def _is_elsewhere(tensor: Any) -> bool:
+    """Whether a tensor lies on a kind of device that is not there: no."""
+    del tensor
+    return False
+
+
 def _to_dtype(tensor: Any, dtype: Any) -> Any:
     return tensor.to(dtype)
 
@@ -194,9 +200,10 @@ LATER = {
     ),
     "flambeau.sparse": (
         "_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices", "crow_indices",
-        "dense_dim", "indices", "is_coalesced", "row_indices", "sparse_dim", "sparse_mask",
-        "sparse_resize_", "sparse_resize_and_clear_", "to_dense", "to_sparse", "to_sparse_bsc",
-        "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr", "values",
+        "dense_dim", "indices", "is_coalesced", "row_indices", "smm", "sparse_dim", "sparse_mask",
+        "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm", "to_dense", "to_sparse",
+        "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr",
+        "values",
     ),
 }  # fmt: skip
 
@@ -262,6 +269,10 @@ METHODS: dict[str, Any] = {
     "__reversed__": _reversed,
     "__array_wrap__": _array_wrap,
     "is_nested": property(_is_nested),
+    **dict.fromkeys(
+        ("is_ipu", "is_maia", "is_mtia", "is_vulkan", "is_xla", "volatile"),
+        property(_is_elsewhere),
+    ),
     "__array_priority__": 1000,  # prefer Tensor's operators over ndarray's
 }
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -438,6 +438,33 @@ def instance_norm(
     return torch.instance_norm(input, *given)
 
 
+# ------------------------------------------------------------------------------ pooling
+
+
+def _define_adaptive(count: int) -> Any:
+    name = f"adaptive_max_pool{count}d"
+    pool = _operators[name]
+
+    def function(input: Any, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+        return pool(input, output_size, True)
+
+    function.__name__ = function.__qualname__ = f"{name}_with_indices"
+    function.__doc__ = f"""`{name}`, and where in the input each maximum was found.
+
+    Args:
+        return_indices: changes nothing.
+
+    Example:
+        >>> F.{name}_with_indices(torch.ones({", ".join("2" * (count + 1))}), 1)[1].shape
+        torch.Size([2{", 1" * count}])
+    """
+    return function
+
+
+adaptive_max_pool1d_with_indices = _define_adaptive(1)
+adaptive_max_pool2d_with_indices = _define_adaptive(2)
+adaptive_max_pool3d_with_indices = _define_adaptive(3)
+
 # At the end, since it calls functions of this module.
 from flambeau.nn.functional_attention import canonical_mask as _canonical_mask  # noqa: E402, F401
 from flambeau.nn.functional_attention import (  # noqa: E402

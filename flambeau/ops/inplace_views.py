@@ -7,11 +7,13 @@ view's.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from flambeau.core import tensors
 from flambeau.core.definition import op
+from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ops import views
 
 
@@ -115,6 +117,58 @@ def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> An
         torch.Size([3, 4])
     """
     return resize_(self, tuple(the_template.shape))
+
+
+def _resized(name: str, self: Any, sizes: Sequence[int]) -> Any:
+    warnings.warn("non-inplace resize is deprecated", stacklevel=3)
+    if math.prod(sizes) != self.numel():
+        raise RuntimeError(
+            f"[{name}] requested {list(sizes)}, {math.prod(sizes)} elements, of a tensor of "
+            f"{list(self.shape)}, {self.numel()} elements\nhint: resize_ changes the number"
+        )
+    return self.contiguous().view(tuple(sizes))
+
+
+@op(
+    "resize(Tensor self, SymInt[] size) -> Tensor",
+    where="method",
+    host=True,
+    out=False,
+    samples=lambda: iter([sample(T(2, 3), 3, 2)]),
+    errors=lambda: iter([ErrorSample(sample(T(2, 3), 4, 2), RuntimeError, "6 elements")]),
+)
+def resize(self: Any, *size: Any) -> Any:
+    """The elements in other sizes, as `reshape` gives them; deprecated.
+
+    Raises:
+        RuntimeError: sizes of another number of elements.
+
+    Example:
+        >>> torch.zeros(2, 3).resize(3, 2).shape
+        torch.Size([3, 2])
+    """
+    return _resized("resize", self, size[0] if not isinstance(size[0], int) else size)
+
+
+@op(
+    "resize_as(Tensor self, Tensor tensor) -> Tensor",
+    where="method",
+    host=True,
+    out=False,
+    samples=lambda: iter([sample(T(2, 3), T(6))]),
+    errors=lambda: iter([ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "6 elements")]),
+)
+def resize_as(self: Any, tensor: Any) -> Any:
+    """`resize` to the sizes of another tensor; deprecated.
+
+    Raises:
+        RuntimeError: sizes of another number of elements.
+
+    Example:
+        >>> torch.zeros(2, 3).resize_as(torch.zeros(6)).shape
+        torch.Size([6])
+    """
+    return _resized("resize_as", self, tuple(tensor.shape))
 
 
 @op("set_(Tensor! self, object source=None) -> Tensor", where="method", host=True)

@@ -9,6 +9,7 @@ operators compute with them where zero stays zero, and gradients are those of th
             [3.]])
 """
 
+from flambeau.core.tensors import define_method as _define_method
 from flambeau.sparse import methods as _methods
 from flambeau.sparse.construct import (
     sparse_bsc_tensor,
@@ -46,3 +47,5 @@ __all__ = [
 ]
 
 _methods.install()
+for _product in (smm, sspaddmm):
+    _define_method(_product.__name__, _product)

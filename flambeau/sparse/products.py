@@ -278,11 +278,19 @@ def sampled_addmm(
 def smm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     """The product of a sparse and a strided matrix as a `sparse_coo` matrix.
 
+    Raises:
+        RuntimeError: `input` is strided, or shapes and dtypes that do not fit.
+
     Example:
         >>> s = torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()
         >>> torch.smm(s, torch.ones(2, 2))._nnz()
         2
     """
+    if not isinstance(input, SparseTensor):
+        raise RuntimeError(
+            "[smm] can only be called on sparse tensors, got a strided one\n"
+            "hint: x.to_sparse(), or mm"
+        )
     return _kept_rows(product("smm", input, mat2), input)
 
 
@@ -328,3 +336,8 @@ def sspaddmm(
     indices = torch.cat([one._index[0], found._index[0]], 1)
     values = torch.cat([one._kept, found._kept])
     return make(torch.sparse_coo, (indices,), values, input.shape)
+
+
+# Names under which `torch` has these products, too.
+spmm = dsmm = mm
+hsmm = hspmm

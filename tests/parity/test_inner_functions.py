@@ -46,12 +46,27 @@ torch.sym_not(True); torch.sym_not(0); torch.sym_int(-2.7); torch.sym_float(2); 
 torch.sym_sum([1, 2]); torch.sym_sum(1, 2, 3); torch.sym_sum([]); torch.sym_ite(False, 1, 2)
 torch.get_device(x); torch.is_distributed(x); x.is_distributed()
 torch.detach_(x * 2); torch.as_strided_(x.clone(), (2, 2), (1, 3)); torch.detach_copy(x)
+x.is_xla; x.is_ipu; x.is_mtia; x.is_vulkan; x.is_maia; x.volatile
+torch.has_lapack; torch.has_spectral; x.long().apply_(lambda v: v + 0.7)
+x.clone().apply_(lambda v: v * 2 + 1); (x > 0).apply_(lambda v: not v)
+x.half().apply_(lambda v: v / 3); x[0].t().to(torch.complex64).apply_(lambda v: v * 1j)
+x.clone().map_(x[0, 0], lambda a, b: a - b); s.clone().map2_(s, s[0], lambda a, b, c: a * b + c)
+torch.nn.functional.adaptive_max_pool1d_with_indices(x, 2)
+torch.nn.functional.adaptive_max_pool2d_with_indices(x, (2, 1))
+torch.nn.functional.adaptive_max_pool3d_with_indices(x[None], 2)
+torch.spmm(x[0].to_sparse(), x[0].t()); torch.dsmm(x[0].to_sparse(), x[0].t())
+torch.spmm(x[0], x[0].t()); torch.hsmm(x[0].to_sparse(), x[0].t()).coalesce().values()
+x[0].to_sparse().smm(x[0].t()).to_dense()
+filled(4, 4).to_sparse().sspaddmm(x[0].to_sparse(), x[0].t()).to_dense()
+s.resize(4, 4); s.resize_as(filled(16))
 """  # noqa: E501 - a call a line
 REFUSED = """
 torch.eig(x); torch.symeig(x); torch.lstsq(x, x); torch.lstsq(x); torch.solve(x, x)
 torch.matrix_rank(x); torch.sym_max(x, 1); torch.sym_ite(1, 1, 2); torch.sym_ite(True, 1, 2.0)
 torch.sym_sqrt(-1); torch.detach_(x.requires_grad_()[0])
 torch.lstm(x, (s, -s), flat(4, 1, 1), True, 2, 0.0, False, False, False); torch.gru(x, s)
+x.apply_(3); x.clone().apply_(lambda v: "a"); x.requires_grad_().apply_(float); x.resize(7)
+x.map_(x.float(), max); s[0].map_(s, max); s.map2_(s, s.float(), max); x[0].smm(x[0].t())
 """
 
 
