@@ -631,7 +631,8 @@ bool SizeProgram::run(int64_t* r) const {
       case SizeOp::FloorDiv:
       case SizeOp::Mod:
         if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
-        value = op == SizeOp::FloorDiv ? floor_divide(a, b) : a - floor_divide(a, b) * b;
+        value = op == SizeOp::FloorDiv ? floor_divide(a, b) : a % b;
+        if (op == SizeOp::Mod && value != 0 && (value < 0) != (b < 0)) value += b;
         break;
       case SizeOp::Min:
         value = a < b ? a : b;

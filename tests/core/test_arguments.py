@@ -51,3 +51,9 @@ def test_an_odd_dimension_has_no_halves():
                 torch.nn.functional.glu(torch.ones(size))
         else:
             assert torch.nn.functional.glu(torch.ones(size)).shape == (size // 2,)
+
+
+def test_remainders_of_the_least_integer():
+    for count in (3, 23, 24):  # one class of calls: its size program takes the remainder
+        x = torch.arange(count)
+        assert torch.equal(x.roll(-(2**63) + 1), x.roll((-(2**63) + 1) % count))
