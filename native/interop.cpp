@@ -178,10 +178,12 @@ Tensor* copy_converted(Tensor* source, DType dtype) {
 
 PyObject* list_of(const Tensor* t, int dim, const char* at) {
   if (dim == t->ndim) return load_scalar(at, t->dtype);
-  const int64_t step = t->strides()[dim] * item_size(t->dtype);
+  // A stride that nobody walks along may be any number.
+  const bool walked = t->numel != 0 && t->sizes()[dim] > 1;
+  const int64_t step = walked ? t->strides()[dim] * item_size(t->dtype) : 0;
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(t->sizes()[dim]));
   for (int64_t i = 0; list && i < t->sizes()[dim]; ++i) {
-    PyObject* item = list_of(t, dim + 1, t->numel == 0 ? at : at + i * step);
+    PyObject* item = list_of(t, dim + 1, at + i * step);
     if (!item) {
       Py_CLEAR(list);
     } else {
