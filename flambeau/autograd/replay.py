@@ -41,7 +41,7 @@ def replay(
         ValueError: if an operand's dtype or shape is not what the graph was traced on.
     """
     sizes = _Sizes(bind_symbols(graph, tensor_nodes, symbol_values))
-    _check_operands(graph, tensor_nodes, sizes)
+    tensor_nodes = _fitted_operands(graph, tensor_nodes, sizes)
     order = graph.notes.get("order")
     if order is None:
         order = graph.notes["order"] = graph.nodes()
@@ -106,7 +106,9 @@ class _Sizes:
         return tuple([(name, self.attribute(value)) for name, value in pairs])
 
 
-def _check_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Sizes) -> None:
+def _fitted_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Sizes) -> list[Operand]:
+    """The operands, with sizes of 1 where the program was traced on such."""
+    fitted = list(tensor_nodes)
     for slot, (old, new) in enumerate(zip(graph.inputs, tensor_nodes, strict=True)):
         if old is None or new is None:
             continue
@@ -116,6 +118,16 @@ def _check_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Sizes
                 f"[{graph.name}] tensor {slot} is {new.dtype}{show(new.shape)}, the program was "
                 f"traced on {old.dtype}{show(expected)}\nhint: trace it again for these operands"
             )
+        fitted[slot] = _with_ones(new, expected)
+    return fitted
+
+
+def _with_ones(operand: Node, expected: Sequence[Size]) -> Node:
+    """The operand, whose sizes that only a guard says are 1 become it: they may be stretched."""
+    for dimension, (size, wanted) in enumerate(zip(operand.shape, expected, strict=True)):
+        if isinstance(size, SizeExpr) and isinstance(wanted, int) and wanted == 1:
+            operand = prims.slice(operand, dimension, 0, 1)
+    return operand
 
 
 def _renumber(order: Sequence[Node]) -> dict[Node, int]:

@@ -107,3 +107,21 @@ def test_changed_numbers_do_not_compile_again() -> None:
     for a in (0.5, 1.5, -3.0, 1e9):
         assert torch.equal(f(x, a), (x * a).sin() + a)
     assert torch._core.stream_stats()["builds"] == 1
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_sizes_that_computing_makes_one_stretch(stride: int) -> None:
+    def function(x: Any, z: Any) -> Any:
+        y = F.avg_pool1d(x, 2, stride)
+        return torch.where(z > 0, y, z), y * z
+
+    compiled = torch.compile(function)
+    for width in (2, 4, 5, 2):
+        x = torch.randn(5, width, requires_grad=True)
+        count = (width - 2) // stride + 1
+        z = torch.randn(count if count > 1 else 4, requires_grad=True)
+        expected, found = function(x, z), compiled(x, z)
+        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+        wanted = torch.autograd.grad([e.sum() for e in expected], [x, z])
+        made = torch.autograd.grad([f.sum() for f in found], [x, z])
+        assert all(torch.equal(a, b) for a, b in zip(wanted, made, strict=True))
