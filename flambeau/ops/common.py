@@ -6,6 +6,7 @@ to the shape environment, which records a guard. Nothing here computes values.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from flambeau.core.trace import current_trace
 from flambeau.ir.environment import current_environment
 from flambeau.ir.environment import hint as hint_of
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, known_equal
+from flambeau.ir.size import Size, SizeExpr, known_equal
 
 
 def normalise_dim(dim: int, ndim: int, name: str) -> int:
@@ -70,8 +71,8 @@ def normalise_dims(dims: Sequence[int], ndim: int, name: str) -> tuple[int, ...]
 
 def static_size(size: Size) -> int:
     """The size as a number, guarded: for programs whose form depends on it."""
-    if isinstance(size, int):
-        return size
+    if not isinstance(size, SizeExpr):
+        return operator.index(size)  # of NumPy's integers, too
     environment = current_environment()
     if environment is None:
         raise NotImplementedError(

@@ -139,3 +139,10 @@ def test_an_object_that_changes_is_another_call() -> None:
         assert tuple(F.adaptive_avg_pool2d(x, size).shape) == (1, 3, extent, 2)
     assert tuple(F.adaptive_avg_pool2d(x, (1, True)).shape) == (1, 3, 1, 1)
     assert tuple(F.adaptive_avg_pool2d(x, (1, None)).shape) == (1, 3, 1, 8)
+
+
+def test_integers_inside_of_objects_may_be_numpys() -> None:
+    numpy = pytest.importorskip("numpy")
+    x = flambeau.randn(1, 3, 8, 8)
+    found = F.adaptive_avg_pool2d(x, (numpy.int64(2), numpy.int32(3)))
+    assert flambeau.equal(found, F.adaptive_avg_pool2d(x, (2, 3)))
