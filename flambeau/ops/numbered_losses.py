@@ -14,7 +14,7 @@ from flambeau.core.samples import Sample, T, sample
 from flambeau.ops import distance  # noqa: F401 - defines losses
 from flambeau.ops.loss import reduction_named
 
-_SIGNS = T(3, values=[1.0, -1.0, 1.0])
+_SIGNS = T(3, values=[1.0, -1.0, 1.0], grad=False)
 _TARGET = T(2, 3, low=0.1, high=0.9)
 # name: signature; the arguments of a sample before the reduction, and of one after it; the
 # docstring's example.

@@ -24,7 +24,7 @@ from tests.ops.table import TABLE, seed
 # What a call must know the data for; the same raise in PyTorch.
 DATA_DEPENDENT = frozenset(
     "bincount unique unique_consecutive _unique _unique2 allclose equal is_nonzero nonzero "
-    "argwhere masked_select".split()
+    "argwhere masked_select embedding_renorm_".split()
 )
 SAMPLES = 2
 
