@@ -6,11 +6,18 @@
     <root>/bundles/<digest>.so  shared libraries, named by the digest of their content
     <root>/blobs/<xx>/<key>     small values of any kind, each behind its checksum
     <root>/verified/<digest>    size and time of a large bundle when its digest was last checked
+    <root>/filled               how much is stored: as many bytes as bundles and blobs have KiB
 
 A key says everything that decides about the code (kernel text, target, flags, compiler, printer);
 nothing is ever named otherwise. Files appear whole, by renaming, and only blobs are ever replaced,
 so reading needs no lock. An entry whose bundle is missing, truncated or altered counts as absent
 and is built again.
+
+Nobody walks the directory to learn its size. Whoever stores a file makes `filled` longer, by an
+appending write, which several processes may do at once; the file's length is at least the sum, for
+nobody shortens it when a file is replaced. Once it is beyond the limit, one walk measures the
+directory, deletes the oldest files and gives `filled` its true length. A walk leaves a tenth of the
+limit free, so the next is far away.
 
 The second level is read-only and of the same format: the kernels that the package was installed
 with, in `flambeau/_kernels`.
@@ -40,8 +47,7 @@ except ImportError:
     from hashlib import blake2b as blake2b
 
 _SMALL = 1 << 16  # bundles up to this size are checked whenever they are loaded
-_EVICT_EVERY = 64  # stores of a process between looks at the cache's size
-_EVICT_EVERY_BLOBS = 512
+_KIB = 1024
 PREFILLED = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "_kernels")
 
 
@@ -145,7 +151,6 @@ class Level:
 statistics = Stats()
 _levels: dict[str, Level] = {}
 _libraries: dict[str, Any] = {}
-_stores = _blob_stores = 0
 _numbers = itertools.count()
 
 
@@ -277,18 +282,47 @@ def store(content: bytes, symbols: dict[str, str], root: Path | None = None) -> 
         symbols: key -> symbol.
         root: another directory than the user's, for the pre-fill.
     """
-    global _stores
     level = user_level() if root is None else Level(root, writable=True)
     digest = digest_of(content)
+    if root is None:
+        make_room(len(content))
     write(level.bundle(digest), content)
     for key, symbol in symbols.items():
         write(f"{level.root}/index/{key[:2]}/{key}", f"{digest} {symbol}\n".encode())
         level.entries[key] = (digest, symbol)
     statistics.stored += len(symbols)
-    _stores += 1
-    if root is None and _stores % _EVICT_EVERY == 0:
-        evict()
     return digest
+
+
+def _limit() -> int:
+    return int(settings.get("CACHE_LIMIT")) << 20
+
+
+def make_room(size: int) -> None:
+    """Notes that a file of `size` bytes is about to be stored, and evicts where it does not fit.
+
+    A process that is killed before it has stored the file leaves `filled` too long, which does no
+    harm: the next walk measures.
+    """
+    limit, count = _limit(), _kib(size)
+    with contextlib.suppress(OSError):
+        filled = _filled()
+        if filled is None or (filled + count) * _KIB > limit:
+            evict(limit * 9 // 10 - size)
+        with open(f"{_root()}/filled", "ab", buffering=0) as file:
+            file.write(bytes(count))
+
+
+def _kib(size: int) -> int:
+    return -(-size // _KIB)
+
+
+def _filled() -> int | None:
+    """The length of `filled`; None in a directory that nobody measured yet."""
+    try:
+        return os.stat(f"{_root()}/filled").st_size
+    except FileNotFoundError:
+        return None
 
 
 def evict(limit_bytes: int | None = None) -> int:
@@ -297,26 +331,46 @@ def evict(limit_bytes: int | None = None) -> int:
     Returns:
         Number of files deleted.
     """
-    limit = settings.get("CACHE_LIMIT") << 20 if limit_bytes is None else limit_bytes
-    root = _root()
-    files = []
+    limit = _limit() if limit_bytes is None else limit_bytes
+    before = _filled() or 0
     _drop_abandoned()
-    for path in (*_glob(root, "bundles/*.so"), *_glob(root, "blobs/??/*")):
-        with contextlib.suppress(OSError):
-            state = os.stat(path)
-            files.append((state.st_mtime, state.st_size, path))
+    files = _stored_files()
     total = sum(size for _, size, _ in files)
     deleted = 0
-    for _, size, path in sorted(files):
-        if total <= limit:
+    for _, size, path in files:
+        if total * _KIB <= limit:
             break
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        if _gone(path):
             total -= size
             deleted += 1
+    with contextlib.suppress(OSError):
+        os.makedirs(_root(), exist_ok=True)
+        with open(f"{_root()}/filled", "ab") as file:  # what others stored during the walk
+            file.truncate(total + max(0, (_filled() or 0) - before))  # may be counted twice
     if deleted:
         user_level().drop_dangling()
     return deleted
+
+
+def _stored_files() -> Sequence[tuple[float, int, str]]:
+    """(time, KiB, path) of all bundles and blobs, the oldest first."""
+    root, found = _root(), []
+    for path in (*_glob(root, "bundles/*.so"), *_glob(root, "blobs/??/*")):
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            found.append((state.st_mtime, _kib(state.st_size), path))
+    return sorted(found)
+
+
+def _gone(path: str) -> bool:
+    """Deletes a file; whether it is not there any more, be it that another process was faster."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _drop_abandoned() -> None:
@@ -351,12 +405,9 @@ def get_blob(key: str) -> bytes | None:
 
 def put_blob(key: str, value: bytes) -> None:
     """Stores bytes under `key`, a hexadecimal digest; where nothing can be written, does not."""
-    global _blob_stores
+    make_room(len(value) + 16)
     with contextlib.suppress(OSError):
         write(_blob_path(key), blake2b(value, digest_size=16).digest() + value)
-        _blob_stores += 1
-        if _blob_stores % _EVICT_EVERY_BLOBS == 0:
-            evict()
 
 
 # ------------------------------------------------------------------------------- maintenance
@@ -387,6 +438,8 @@ def clear() -> None:
         shutil.rmtree(directory() / name, ignore_errors=True)
     with contextlib.suppress(OSError):
         (directory() / "packed").unlink()
+    with contextlib.suppress(OSError):
+        (directory() / "filled").unlink()
     user_level().entries.clear()
 
 
@@ -414,7 +467,9 @@ def import_(path: str | os.PathLike[str]) -> int:
             continue
         if not os.path.exists(level.bundle(digest)):
             with open(source.bundle(digest), "rb") as file:
-                write(level.bundle(digest), file.read())
+                content = file.read()
+            make_room(len(content))
+            write(level.bundle(digest), content)
         write(f"{level.root}/index/{key[:2]}/{key}", f"{digest} {symbol}\n".encode())
         count += 1
     return count

@@ -166,6 +166,82 @@ def test_the_oldest_go_first_beyond_the_limit(fresh):
     assert cache.statistics.misses == 1
 
 
+def put(number, size=3000):
+    cache.put_blob(f"{number:032x}", bytes(size))
+
+
+def stored_kib(root):
+    files = [*(root / "blobs").glob("??/*"), *(root / "bundles").glob("*.so")]
+    return sum(-(-file.stat().st_size // 1024) for file in files)
+
+
+@pytest.fixture
+def walks(monkeypatch):
+    """A list with an element for each walk of the directory."""
+    seen, walk = [], cache._stored_files
+    monkeypatch.setattr(cache, "_stored_files", lambda: (seen.append(1), walk())[1])
+    return seen
+
+
+def test_the_directory_is_walked_only_when_it_may_be_full(fresh, walks):
+    with settings.override(CACHE_LIMIT=1):
+        for number in range(340):
+            put(number)
+        assert len(walks) == 1, "the first store measures; then 1020 of 1024 KiB are known"
+        put(1000, 5000)
+        assert len(walks) == 2
+        assert stored_kib(fresh) <= 1024 * 9 // 10
+        assert (fresh / "filled").stat().st_size == stored_kib(fresh)
+        for number in range(2000, 2030):
+            put(number)
+        assert len(walks) == 2, "a walk leaves a tenth of the limit free"
+
+
+def test_a_directory_of_an_earlier_version_is_measured_once(fresh, walks):
+    for number in range(10):
+        put(number)
+    (fresh / "filled").unlink()
+    put(10)
+    put(11)
+    assert len(walks) == 2
+    assert (fresh / "filled").stat().st_size == stored_kib(fresh) == 36
+
+
+def test_files_that_are_replaced_do_not_fill_the_cache(fresh, walks):
+    with settings.override(CACHE_LIMIT=1):
+        for _ in range(1000):
+            put(7)
+        assert stored_kib(fresh) == 3
+        assert len(walks) <= 4
+        assert cache.get_blob(f"{7:032x}") is not None
+
+
+def test_files_that_another_process_deletes_are_not_deleted_twice(fresh, monkeypatch):
+    """Two processes that find the cache full at once leave what one of them would have left."""
+    for number in range(20):
+        put(number)
+    listed = cache._stored_files()
+    cache.evict(30 << 10)
+    left = stored_kib(fresh)
+    monkeypatch.setattr(cache, "_stored_files", lambda: listed)
+    cache.evict(30 << 10)
+    assert stored_kib(fresh) == left == 30
+
+
+def test_several_processes_count_together(fresh):
+    program = (
+        "import os\n"
+        "from flambeau.compiler import cache\n"
+        "for i in range(200): cache.put_blob(f'{os.getpid():016x}{i:016x}', bytes(3000))\n"
+    )
+    put(0)
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(fresh)}
+    command = [sys.executable, "-c", program]
+    processes = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert (fresh / "filled").stat().st_size == stored_kib(fresh) == 3 * 601
+
+
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
