@@ -38,6 +38,9 @@ class Size(tuple[int, ...]):
 
 class OutOfMemoryError(RuntimeError, MemoryError): ...
 
+class NoDataError(NotImplementedError):
+    operator: str
+
 class UntypedStorage:
     device: device
     _cdata: int

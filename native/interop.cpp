@@ -388,10 +388,24 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
   return Py_NewRef(tensor);
 }
 
+PyObject* no_data_error;
+
+// The exception of questions that only data could answer. Its attribute `operator` names the one
+// that asked, in PyTorch's inner library; here, where numbers are read, that is always the same.
+bool init_no_data_error(PyObject* module) {
+  PyObject* attributes = Py_BuildValue("{s:s}", "operator", "_local_scalar_dense");
+  if (!attributes) return false;
+  no_data_error = PyErr_NewExceptionWithDoc("flambeau.NoDataError",
+                                            "A tensor of the meta device was asked for data.",
+                                            PyExc_NotImplementedError, attributes);
+  Py_DECREF(attributes);
+  return no_data_error && PyModule_AddObjectRef(module, "NoDataError", no_data_error) == 0;
+}
+
 bool has_data(const char* op, Tensor* t) {
   if (!tensor_materialise(t, op)) return false;
   if (t->numel == 0 || t->storage->data) return true;
-  PyErr_Format(PyExc_NotImplementedError,
+  PyErr_Format(no_data_error,
                "[%s] the tensor has no data: it is on device %s\nhint: make it on cpu", op,
                t->device.kind == DeviceKind::Null ? "null" : "meta");
   return false;
@@ -480,7 +494,7 @@ PyMethodDef interop_methods[] = {
 
 PyObject* tensor_item(Tensor* t) {
   if (t->device.kind != DeviceKind::CPU) {
-    PyErr_SetString(PyExc_RuntimeError,
+    PyErr_SetString(no_data_error,
                     "[item] Tensor.item() cannot be called on meta tensors\n"
                     "hint: a meta tensor has a shape but no values");
     return nullptr;
@@ -522,7 +536,8 @@ Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype) {
 }
 
 bool init_interop(PyObject* module) {
-  return PyModule_AddFunctions(module, functions) == 0 && init_numpy(module) && init_dlpack(module);
+  return init_no_data_error(module) && PyModule_AddFunctions(module, functions) == 0 &&
+         init_numpy(module) && init_dlpack(module);
 }
 
 }  // namespace fb

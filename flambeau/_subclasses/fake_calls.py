@@ -9,7 +9,6 @@ could answer raises.
 from __future__ import annotations
 
 import functools
-import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -272,8 +271,8 @@ def run(
     with below():
         try:
             result = func(*args, **kwargs)
-        except (NotImplementedError, RuntimeError) as error:
-            raise _explained(func, error) or error from None
+        except _core.NoDataError as error:
+            raise _explained(func, error) from None
     made = _results(mode, result, place)
     if known is None:
         _forget_constants(mode, func, result, args)
@@ -282,32 +281,15 @@ def run(
     return made
 
 
-_DEPENDS = re.compile(
-    r"^\[(\w+)\][^\n]*depends on data|^\[(item|tolist|one_hot)\][^\n]*meta|"
-    r"^\[(repeat_interleave)\][^\n]*without output_size"
-)
-_ASKED = frozenset({"equal", "allclose", "is_nonzero"})
-_INNER = {
-    "index": ("nonzero", "default"),
-    "_getitem": ("nonzero", "default"),
-    "argwhere": ("nonzero", "default"),
-    "where": ("nonzero", "default"),
-    "unique": ("_unique2", "default"),
-    "repeat_interleave": ("repeat_interleave", "Tensor"),
-}
-
-
-def _explained(func: Any, error: Exception) -> Exception | None:
-    """What PyTorch raises where a result depends on data; None: it is another error."""
-    found = _DEPENDS.match(str(error))
-    if found is None:
-        return None
-    name = next(x for x in found.groups() if x)
-    if name_of(func) in _ASKED:
-        return DataDependentOutputException(operator(name_of(func)))
-    if name in ("item", "tolist", "one_hot"):
-        return DataDependentOutputException(operator("_local_scalar_dense"))
-    return DynamicOutputShapeException(operator(*_INNER.get(name, (name, "default"))))
+def _explained(func: Any, error: _core.NoDataError) -> Exception:
+    """What PyTorch raises where a number or a size depends on data."""
+    if name_of(func) == "allclose":  # asks for an element of its own, and is named all the same
+        return DataDependentOutputException(operator("allclose"))
+    name, _, overload = error.operator.partition(".")
+    found = operator(name, overload or "default")
+    if name in ("_local_scalar_dense", "equal"):
+        return DataDependentOutputException(found)
+    return DynamicOutputShapeException(found)
 
 
 def _custom_call(mode: Any, func: Any, args: tuple[Any, ...]) -> Any:

@@ -143,19 +143,6 @@ def known_positive(size: Size) -> bool:
     return known_equal(size, 0) is not True
 
 
-def refuse_meta(name: str, x: Any) -> None:
-    """What is computed from data alone needs some.
-
-    Raises:
-        NotImplementedError: the tensor is on the meta device.
-    """
-    if x.is_meta:
-        raise NotImplementedError(
-            f"[{name}] attempted to run this operator with Meta tensors, but its result depends on "
-            "data\nhint: make the tensor on a device that holds data"
-        )
-
-
 def window_counts(x: Any, output_size: Any) -> Any:
     """The results of adaptive pooling along its dimensions: a number, or one each, as a tuple.
 

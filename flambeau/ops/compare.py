@@ -13,10 +13,10 @@ from flambeau import prims
 from flambeau.core import promotion, tensors
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.dtypes import PUBLIC_NAMES
+from flambeau.core.no_data import refuse_meta
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import apply, as_node, is_complex, participant, unsupported
-from flambeau.ops.common import refuse_meta
 
 Value = Any  # a Node or a Python number
 

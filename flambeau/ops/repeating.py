@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.no_data import no_data
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -159,9 +160,10 @@ def _repeat_places(repeats: Any, extent: int) -> Any:
             "hint: convert with long() and ravel()"
         )
     if repeats.is_meta:
-        raise RuntimeError(
+        raise no_data(
             "[repeat_interleave] cannot repeat_interleave a meta tensor without output_size\n"
-            "hint: pass output_size"
+            "hint: pass output_size",
+            "repeat_interleave.Tensor",
         )
     counts = repeats.tolist()
     counts = [counts] * extent if isinstance(counts, int) else counts

@@ -13,12 +13,13 @@ from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
+from flambeau.core.no_data import refuse_meta
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import hint, less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.choice import check_mask
-from flambeau.ops.common import refuse_meta, same_sizes, shown
+from flambeau.ops.common import same_sizes, shown
 from flambeau.ops.creation import filled
 
 Samples = Iterator[Sample]
@@ -239,7 +240,7 @@ def _masked_slices(self: Node, mask: Node, total: Size) -> Node:
 
 def masked_slices(self: Any, mask: Any) -> Any:
     """`self[mask]` for a mask of the leading dimensions."""
-    refuse_meta("index", mask)
+    refuse_meta("index", mask, "nonzero")
     total = int(_count.native(mask).item()) if mask.numel() else 0
     return _masked_slices.native(self, mask, total)
 

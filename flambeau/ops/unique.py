@@ -14,13 +14,14 @@ from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
+from flambeau.core.no_data import refuse_meta
 from flambeau.core.promotion import compute_dtype, result_type
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import participant
-from flambeau.ops.common import normalise_dim, refuse_meta
+from flambeau.ops.common import normalise_dim
 from flambeau.ops.extremes import ordered
 from flambeau.ops.sorting import sortable
 
@@ -89,8 +90,8 @@ def row_starts(self: Node) -> Node:
     return _run_numbers(prims.any(prims.ne(x, _previous(x)), 1))
 
 
-def _total(ranks: Any) -> int:
-    refuse_meta("unique", ranks)
+def _total(ranks: Any, inner: str) -> int:
+    refuse_meta("unique", ranks, inner)
     return int(ranks[-1].item()) + 1 if ranks.numel() else 0
 
 
@@ -110,7 +111,7 @@ def _flat_unique(x: Any, sort: bool, wants: tuple[bool, bool]) -> Any:
     else:
         ranks = group = run_numbers(flat)
         values = flat
-    total = _total(ranks)
+    total = _total(ranks, "_unique2" if sort else "unique_consecutive")
     output = unique_groups(values, ranks, total)
     return _selected(output, group.reshape(tuple(x.shape)), ranks, total, wants)
 
@@ -140,7 +141,7 @@ def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
         )
     group = _row_groups(rows) if sort else row_starts(rows)
     ranks = unique_ranks(group)[1] if sort else group
-    total = _total(ranks)
+    total = _total(ranks, "unique_dim" if sort else "unique_consecutive")
     last = unique_groups(group.argsort(stable=True) if sort else _places(group), ranks, total)
     output = moved.index_select(0, last).movedim(0, axis)
     return _selected(output, group, ranks, total, wants)

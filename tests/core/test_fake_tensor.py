@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core, nn
+from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -114,10 +115,28 @@ def test_what_only_data_could_answer():
         with pytest.raises(DynamicOutputShapeException) as caught:
             _ = x[x > 0]
         assert caught.value.func is torch.ops.aten.nonzero.default
+        with pytest.raises(DynamicOutputShapeException, match="aten.unique_dim.default"):
+            torch.unique(torch.ones(3, 3), dim=0)
         with pytest.raises(RuntimeError, match="not supported for tensor subclasses"):
             x.numpy()
         with pytest.raises(DataDependentOutputException):
             _ = 1.0 in x
+
+
+def test_what_only_data_could_answer_is_known_by_type():
+    """Not by the message: another error that has the same words stays what it is."""
+    meta = torch.ones(3, device="meta")
+    for ask in (meta.sum().item, meta.tolist, meta.nonzero, meta.unique):
+        with pytest.raises(_core.NoDataError):
+            ask()
+
+    def misleading(x):
+        raise RuntimeError("[nonzero] its result depends on data")
+
+    mode = FakeTensorMode()
+    with pytest.raises(RuntimeError) as caught:
+        fake_calls.run(mode, misleading, (mode.from_tensor(torch.ones(3)),), {})
+    assert type(caught.value) is RuntimeError
 
 
 def test_numbers_that_are_known():

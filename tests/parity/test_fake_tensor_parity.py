@@ -28,6 +28,12 @@ x.nonzero()
 x[x > 0]
 torch.masked_select(x, x > 0)
 torch.unique(x)
+torch.unique(x, dim=0)
+torch.unique_consecutive(x)
+torch.is_nonzero(x.sum())
+torch.bincount(x.long().flatten())
+torch.repeat_interleave(x.long().flatten())
+torch.argwhere(x)
 torch.equal(x, x)
 torch.allclose(x, x)
 x + real
