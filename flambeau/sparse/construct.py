@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import flambeau as torch
 from flambeau.core.tensors import Tensor
@@ -11,6 +11,17 @@ from flambeau.sparse import invariants
 from flambeau.sparse.tensor import BLOCKS, COMPRESSED, LAYOUT_NAMES, ROW_MAJOR, make
 
 Data = Any
+
+
+class Options(TypedDict, total=False):
+    """What the constructors of one compressed layout take by name, as `sparse_coo_tensor` does."""
+
+    dtype: Any
+    layout: Any
+    device: Any
+    pin_memory: bool
+    requires_grad: bool
+    check_invariants: bool | None
 
 
 def _index_tensor(data: Data, default: Any = torch.int64) -> Any:
@@ -185,6 +196,21 @@ def _check_layout(layout: Any) -> None:
     )
 
 
+def _of_layout(layout: Any, parts: tuple[Any, ...], options: Options) -> Tensor:
+    """What the constructor of one layout gives; it may be told by name, too, that it is that one.
+
+    Raises:
+        RuntimeError: it is told another.
+    """
+    given = options.get("layout")
+    if given not in (None, layout):
+        raise RuntimeError(
+            f"[{str(layout).rpartition('.')[2]}_tensor] layout must be {layout} but got {given}\n"
+            "hint: sparse_compressed_tensor takes every compressed layout"
+        )
+    return sparse_compressed_tensor(*parts, **{**options, "layout": layout})
+
+
 def _smallest_compressed(layout: Any, compressed: Any, plain: Any, values: Any) -> tuple[int, ...]:
     if compressed.dim() == 0 or values.dim() < compressed.dim():
         return ()
@@ -206,12 +232,7 @@ def sparse_csr_tensor(
     col_indices: Data,
     values: Data,
     size: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
+    **options: Unpack[Options],
 ) -> Tensor:
     """A tensor in compressed sparse row form; see `torch.sparse_compressed_tensor`.
 
@@ -222,11 +243,7 @@ def sparse_csr_tensor(
                values=tensor([3., 4., 5.]), size=(2, 3), nnz=3,
                layout=torch.sparse_csr)
     """
-    return sparse_compressed_tensor(
-        crow_indices, col_indices, values, size, dtype=dtype, layout=torch.sparse_csr,
-        device=device, pin_memory=pin_memory, requires_grad=requires_grad,
-        check_invariants=check_invariants,
-    )  # fmt: skip
+    return _of_layout(torch.sparse_csr, (crow_indices, col_indices, values, size), options)
 
 
 def sparse_csc_tensor(
@@ -234,12 +251,7 @@ def sparse_csc_tensor(
     row_indices: Data,
     values: Data,
     size: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
+    **options: Unpack[Options],
 ) -> Tensor:
     """A tensor in compressed sparse column form; see `torch.sparse_compressed_tensor`.
 
@@ -248,11 +260,7 @@ def sparse_csc_tensor(
         tensor([[0., 0., 5.],
                 [4., 0., 0.]])
     """
-    return sparse_compressed_tensor(
-        ccol_indices, row_indices, values, size, dtype=dtype, layout=torch.sparse_csc,
-        device=device, pin_memory=pin_memory, requires_grad=requires_grad,
-        check_invariants=check_invariants,
-    )  # fmt: skip
+    return _of_layout(torch.sparse_csc, (ccol_indices, row_indices, values, size), options)
 
 
 def sparse_bsr_tensor(
@@ -260,12 +268,7 @@ def sparse_bsr_tensor(
     col_indices: Data,
     values: Data,
     size: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
+    **options: Unpack[Options],
 ) -> Tensor:
     """A matrix of blocks by rows; see `torch.sparse_compressed_tensor`.
 
@@ -273,11 +276,7 @@ def sparse_bsr_tensor(
         >>> torch.sparse_bsr_tensor([0, 1], [1], [[[1.0, 2.0]]], (1, 4)).to_dense()
         tensor([[0., 0., 1., 2.]])
     """
-    return sparse_compressed_tensor(
-        crow_indices, col_indices, values, size, dtype=dtype, layout=torch.sparse_bsr,
-        device=device, pin_memory=pin_memory, requires_grad=requires_grad,
-        check_invariants=check_invariants,
-    )  # fmt: skip
+    return _of_layout(torch.sparse_bsr, (crow_indices, col_indices, values, size), options)
 
 
 def sparse_bsc_tensor(
@@ -285,12 +284,7 @@ def sparse_bsc_tensor(
     row_indices: Data,
     values: Data,
     size: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
+    **options: Unpack[Options],
 ) -> Tensor:
     """A matrix of blocks by columns; see `torch.sparse_compressed_tensor`.
 
@@ -298,11 +292,7 @@ def sparse_bsc_tensor(
         >>> torch.sparse_bsc_tensor([0, 0, 1], [0], [[[1.0, 2.0]]], (1, 4)).to_dense()
         tensor([[0., 0., 1., 2.]])
     """
-    return sparse_compressed_tensor(
-        ccol_indices, row_indices, values, size, dtype=dtype, layout=torch.sparse_bsc,
-        device=device, pin_memory=pin_memory, requires_grad=requires_grad,
-        check_invariants=check_invariants,
-    )  # fmt: skip
+    return _of_layout(torch.sparse_bsc, (ccol_indices, row_indices, values, size), options)
 
 
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None) -> Tensor:
