@@ -145,9 +145,9 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    from pkgutil import iter_modules
+    from flambeau.ir.modules import module_names
 
-    return sorted({*globals(), *_LAZY, *(module.name for module in iter_modules(__path__))})
+    return sorted({*globals(), *_LAZY, *module_names(__path__)})
 
 
 def _compile_stream(*arguments: object) -> object:

@@ -15,7 +15,8 @@ from flambeau.core.definition import REGISTRY
 NEVER = {
     "numpy", "ctypes", "subprocess", "tempfile", "json", "logging", "asyncio", "multiprocessing",
     "pathlib", "threading", "traceback", "hashlib", "pickle", "socket", "concurrent.futures",
-    "safetensors", "scipy", "unittest", "urllib", "platform", "importlib.metadata",
+    "safetensors", "scipy", "unittest", "urllib", "platform", "importlib.metadata", "inspect",
+    "dataclasses", "pkgutil", "tokenize", "mmap",
 }  # fmt: skip
 LAZY_PARTS = (
     "nn",

@@ -27,7 +27,7 @@ Its outputs are the gradients of the tensor slots `Derived.targets`, each in its
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flambeau import prims
 from flambeau.autograd.partition import choose_saved, split
@@ -189,13 +189,8 @@ def _assemble(
     if twice is not None:
         grads, seeds = twice
         saved += _irrecoverable(grads, {*free, *saved, *(seed for _, _, seed in seeds)})
-    forward = replace(
-        graph,
-        outputs=(
-            *graph.outputs[: graph.visible],
-            *(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved),
-        ),
-    )
+    kept = (GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
+    forward = graph.with_outputs((*graph.outputs[: graph.visible], *kept))
     known = free | {x: ("output", graph.visible + k) for k, x in enumerate(saved)}
     values = _read_first(grads, known)
     tensors = [(x, known[x]) for x in values] + [(seed, ("grad", k)) for k, _, seed in seeds]

@@ -16,7 +16,6 @@ which. A stream where that is not known is not handled (None): it runs op by op 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from flambeau import prims
@@ -238,4 +237,4 @@ def _with_saved(
     visible = len(forward.outputs)
     more = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
     known = free | {x: ("output", visible + k) for k, x in enumerate(saved)}
-    return replace(forward, outputs=(*forward.outputs, *more)), known
+    return forward.with_outputs((*forward.outputs, *more)), known

@@ -8,7 +8,6 @@ casts to half types round and always stay.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from flambeau.ir.node import Graph, Node, attributes, node, topological
 from flambeau.ir.size import Size
@@ -38,9 +37,9 @@ def simplify(graph: Graph) -> Graph:
             rule = RULES.get(made.op)
         new[value] = made
     outputs = tuple(
-        o if new[o.node] is o.node else replace(o, node=new[o.node]) for o in graph.outputs
+        o if new[o.node] is o.node else o._replace(node=new[o.node]) for o in graph.outputs
     )
-    return graph if outputs == graph.outputs else replace(graph, outputs=outputs)
+    return graph if outputs == graph.outputs else graph.with_outputs(outputs)
 
 
 # ------------------------------------------------------------------------------- nothing

@@ -410,4 +410,4 @@ class PendingGraph(Graph):
         return object.__getattribute__(self, attribute)
 
 
-_UNTRACED = frozenset(Graph.__dataclass_fields__) - {"name", "notes"}
+_UNTRACED = frozenset(Graph.__annotations__) - {"name", "notes"}

@@ -6,7 +6,6 @@ must not compile a kernel, record a node or depend on what is being debugged.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -14,15 +13,22 @@ from typing import Any
 from flambeau import _core
 
 
-@dataclasses.dataclass
 class PrintOptions:
     """Settings of `set_printoptions`; lengths in characters, counts in elements."""
 
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
+    def __init__(
+        self,
+        precision: int = 4,
+        threshold: float = 1000,
+        edgeitems: int = 3,
+        linewidth: int = 80,
+        sci_mode: bool | None = None,
+    ) -> None:
+        self.precision = precision
+        self.threshold = threshold
+        self.edgeitems = edgeitems
+        self.linewidth = linewidth
+        self.sci_mode = sci_mode
 
 
 PROFILES = {

@@ -7,12 +7,11 @@ shape (2, 3) filled reproducibly; tests choose the dtype unless the spec fixes i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(SimpleNamespace):
     """A tensor to be made by a test.
 
     Attributes:
@@ -25,13 +24,29 @@ class TensorSpec:
         grad: False for operands that never need a gradient.
     """
 
-    shape: tuple[int, ...]
-    dtype: str | None = None
-    low: float = -2.0
-    high: float = 2.0
-    values: Any = None
-    layout: str = "contiguous"
-    grad: bool = True
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: str | None = None,
+        low: float = -2.0,
+        high: float = 2.0,
+        values: Any = None,
+        layout: str = "contiguous",
+        grad: bool = True,
+    ) -> None:
+        super().__init__(
+            shape=shape,
+            dtype=dtype,
+            low=low,
+            high=high,
+            values=values,
+            layout=layout,
+            grad=grad,
+        )
+
+    def relaid(self, layout: str) -> TensorSpec:
+        """The same tensor, lying in memory differently."""
+        return TensorSpec(**vars(self) | {"layout": layout})
 
 
 def T(*shape: int, **options: Any) -> TensorSpec:  # noqa: N802 - short on purpose: tables of samples
@@ -39,8 +54,7 @@ def T(*shape: int, **options: Any) -> TensorSpec:  # noqa: N802 - short on purpo
     return TensorSpec(tuple(shape), **options)
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """Arguments of one call; tensors are given as `TensorSpec`s, also inside lists."""
 
     args: tuple[Any, ...]
@@ -55,8 +69,7 @@ def sample(*args: Any, **kwargs: Any) -> Sample:
 Samples = Callable[[], Iterator[Sample]]
 
 
-@dataclass(frozen=True)
-class ErrorSample:
+class ErrorSample(NamedTuple):
     """A call that must fail: exception type name and a fragment of its message."""
 
     sample: Sample

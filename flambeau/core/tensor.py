@@ -8,7 +8,6 @@ and nothing of ops: the methods that need one look it up on the tensor when they
 from __future__ import annotations
 
 import copy
-import mmap
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
@@ -111,6 +110,8 @@ def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
 # ------------------------------------------------------------------------------ shared memory
 def _share_memory(tensor: Any) -> Any:
     """`Tensor.share_memory_`: moves the storage where forked processes see each other's writes."""
+    import mmap
+
     storage = tensor.untyped_storage()
     if storage.is_shared() or storage.nbytes() == 0:
         return tensor

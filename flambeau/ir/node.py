@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau.ir.dtypes import ITEM_SIZE as ITEM_SIZE
 from flambeau.ir.dtypes import NAMES
@@ -122,8 +121,7 @@ def attributes(**values: Hashable) -> Attributes:
     return tuple(sorted(values.items()))
 
 
-@dataclass(frozen=True)
-class GraphOutput:
+class GraphOutput(NamedTuple):
     """One result of a graph.
 
     Attributes:
@@ -141,9 +139,8 @@ class GraphOutput:
     offset: Size = 0
 
 
-@dataclass(frozen=True)
 class Graph:
-    """An SSA program over tensors.
+    """An SSA program over tensors; nothing but its notes changes.
 
     Attributes:
         symbols: names of the size symbols, in the order of the native call's registers.
@@ -152,6 +149,7 @@ class Graph:
         outputs: results; those from `visible` on exist only for the backward program.
         guards: conditions on the symbols under which this program is valid.
         generators: number of random-generator slots.
+        notes: what its users find out about it and keep.
     """
 
     symbols: tuple[str, ...]
@@ -159,10 +157,37 @@ class Graph:
     scalars: tuple[Node, ...]
     outputs: tuple[GraphOutput, ...]
     visible: int
-    guards: tuple[Any, ...] = ()
-    generators: int = 0
-    name: str = "graph"
-    notes: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+    guards: tuple[Any, ...]
+    generators: int
+    name: str
+    notes: dict[str, Any]
+
+    def __init__(
+        self,
+        symbols: tuple[str, ...],
+        inputs: tuple[Node | None, ...],
+        scalars: tuple[Node, ...],
+        outputs: tuple[GraphOutput, ...],
+        visible: int,
+        guards: tuple[Any, ...] = (),
+        generators: int = 0,
+        name: str = "graph",
+        notes: dict[str, Any] | None = None,
+    ) -> None:
+        self.symbols = symbols
+        self.inputs = inputs
+        self.scalars = scalars
+        self.outputs = outputs
+        self.visible = visible
+        self.guards = guards
+        self.generators = generators
+        self.name = name
+        self.notes = {} if notes is None else notes
+
+    def with_outputs(self, outputs: Iterable[GraphOutput]) -> Graph:
+        """The same program with other results."""
+        others = self.visible, self.guards, self.generators, self.name, self.notes
+        return Graph(self.symbols, self.inputs, self.scalars, tuple(outputs), *others)
 
     def nodes(self) -> list[Node]:
         """Every node, operands before users; each once."""

@@ -7,14 +7,14 @@ A primitive is one record in `flambeau.prims`; registering it fills `SPELLINGS`,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 # Rough length of the code of one vector, in instructions; decides whether loops are unrolled.
 ONE, FEW, MANY = 1, 2, 64
 
 
-@dataclass(frozen=True)
-class Spelling:
+class Spelling(NamedTuple):
     """How one pointwise primitive is written.
 
     A template per class of the first operand's dtype ("f" float, "i" integer, "b" bool mask, "c"
@@ -28,7 +28,7 @@ class Spelling:
         length: rough length of the code, in instructions of a vector.
     """
 
-    c: Mapping[str, str] = field(default_factory=dict)
+    c: Mapping[str, str] = MappingProxyType({})
     exact: bool = False
     length: int = MANY
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 from importlib import import_module
-from pkgutil import iter_modules
 
-FAMILIES: tuple[str, ...] = tuple(sorted(module.name for module in iter_modules(__path__)))
+from flambeau.ir.modules import module_names
+
+FAMILIES: tuple[str, ...] = module_names(__path__)
 
 _collecting = gc.isenabled()
 gc.disable()  # thousands of objects that live as long as the process: nothing to find among them

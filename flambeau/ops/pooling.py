@@ -12,8 +12,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau import prims
 from flambeau.core import layout
@@ -130,8 +129,7 @@ def least(dtype: str) -> Any:
     return _LEAST.get(dtype, -math.inf)
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(NamedTuple):
     """Where the elements of windows lie in the input.
 
     Attributes:

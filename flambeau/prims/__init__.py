@@ -7,8 +7,8 @@ nodes by `prims.bind(name, ...)` or by a constructor that its module offers.
 """
 
 from importlib import import_module
-from pkgutil import iter_modules
 
+from flambeau.ir.modules import module_names
 from flambeau.prims.annotation import register_rule, stop_gradient, with_derivative
 from flambeau.prims.bags import bag_sizes, bag_sum
 from flambeau.prims.create import (
@@ -311,6 +311,6 @@ __all__ = [
     "zeta",
 ]
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+for _module in module_names(__path__):
+    import_module(f"{__name__}.{_module}")
 install_operators()

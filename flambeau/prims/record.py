@@ -7,8 +7,7 @@ completeness test fails on a missing cell. Nothing here knows PyTorch's API.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flambeau.ir.environment import source_line
 from flambeau.ir.graph_grammar import TYPE_RULES
@@ -35,8 +34,7 @@ NOT_DIFFERENTIABLE = "not differentiable"  # gradient is zero or undefined every
 Derivative = Callable[..., Sequence[Node | None]]
 
 
-@dataclass(frozen=True)
-class Primitive:
+class Primitive(NamedTuple):
     """Everything about one primitive.
 
     Attributes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
@@ -30,8 +29,7 @@ Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 Index = tuple[Size, ...]
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """One candidate source of a result element.
 
     Attributes:

@@ -7,7 +7,6 @@ need.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import flambeau
@@ -41,7 +40,7 @@ def relaid(sample: Sample, layout: str) -> Sample:
 
     def change(value: Any) -> Any:
         if isinstance(value, TensorSpec):
-            return replace(value, layout=layout) if value.layout == "contiguous" else value
+            return value.relaid(layout) if value.layout == "contiguous" else value
         if isinstance(value, (list, tuple)):
             return type(value)(change(item) for item in value)
         return value
