@@ -62,6 +62,8 @@ def _compile(groups: list[list[Callable[[], Any]]]) -> int:
     def keep(unit: dict[str, str], content: bytes) -> None:
         cache.store(content, {key: codegen.symbol_of(key) for key in unit})
 
+    # Kernels of one length have more functions in common; the longest are not left for the end.
+    texts = dict(sorted(texts.items(), key=lambda item: len(item[1]), reverse=True))
     with suppress(toolchain.CompileError):  # the check that needs it will say what is wrong
         compile_all(texts, keep, os.cpu_count() or 1)
     return len(texts)

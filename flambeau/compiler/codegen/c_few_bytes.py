@@ -60,7 +60,7 @@ class _FewBytes:
         """Columns along memory, four at a time; `a`: rows of DEEP bytes, zeros at their ends."""
         names = [[f"s{i}_{c}" for c in range(COLUMNS)] for i in range(height)]
         lines = [
-            f"static void {SYMBOL}_along_{height}(long long columns, long long depth, "
+            f"FB_SHARED void {SYMBOL}_along_{height}(long long columns, long long depth, "
             f"const u8x1 *a, const {self.b}x1 *b, long long b_column, i32x1 *sum, "
             "long long pitch, long long more) {",
             "  const u32x16 flip = fb_splat_u32x16(0x80808080u);",
@@ -91,7 +91,7 @@ class _FewBytes:
     def across(self, height: int) -> str:
         """Rows along memory: `a` is as in `along`; of 64 columns the sums' order is `_places`."""
         lines = [
-            f"static void {SYMBOL}_across_{height}(long long columns, long long depth, "
+            f"FB_SHARED void {SYMBOL}_across_{height}(long long columns, long long depth, "
             f"const u8x1 *a, const {self.b}x1 *b, long long b_k, i32x1 *sum, long long pitch, "
             "long long more) {",
             "  const u32x16 flip = fb_splat_u32x16(0x80808080u);",
@@ -155,7 +155,7 @@ class _FewBytes:
         )
         back = "128u * (u32x1)bytes[r]" if self.flipped else "0"
         return f"""\
-static void {SYMBOL}_few(long long rows, long long columns, long long depth, const {self.a}x1 *a,
+FB_SHARED void {SYMBOL}_few(long long rows, long long columns, long long depth, const {self.a}x1 *a,
     long long a_row, long long a_k, const {self.b}x1 *b, long long b_k, long long b_column,
     i32x1 *sum, long long pitch, u32x1 *scratch) {{
   if (depth == 0) return;

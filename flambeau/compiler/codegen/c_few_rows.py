@@ -85,7 +85,7 @@ class _FewRows:
         steps = 8 if height == 1 else 4
         n = self.lanes * self.group  # columns of whole steps
         lines = [
-            f"static void {SYMBOL}_rows_{height}(long long columns, long long depth, "
+            f"FB_SHARED void {SYMBOL}_rows_{height}(long long columns, long long depth, "
             f"const {self.e} *a, const {self.memory} *b, long long b_k, {self.t} *sum, "
             "long long pitch) {",
             f"  const long long groups = (depth + {self.group - 1}) / {self.group};",
@@ -176,7 +176,7 @@ class _FewRows:
             for i, t in enumerate(totals)
         ]
         lines = [
-            f"static void {SYMBOL}_turned_{height}(long long columns, long long depth, "
+            f"FB_SHARED void {SYMBOL}_turned_{height}(long long columns, long long depth, "
             f"const {self.e} *a, const {self.memory} *b, long long b_column, {self.t} *sum, "
             "long long pitch, long long kept) {",
             f"  for (long long j = 0; j < columns; j += {n}) {{",
@@ -253,7 +253,7 @@ static inline FB_ALWAYS void {SYMBOL}_more(long long rows, long long columns, {s
     for (long long j = 0; j < columns; j += {self.lanes})
       *({self.v} *)(to + r * pitch + j) += *(const {self.v} *)(from + r * pitch + j);
 }}
-static void {SYMBOL}_few(long long rows, long long columns, long long depth,
+FB_SHARED void {SYMBOL}_few(long long rows, long long columns, long long depth,
     const {self.memory} *a, long long a_row, long long a_k, const {self.memory} *b,
     long long b_k, long long b_column, {self.t} *sum, long long pitch, {self.e} *left) {{
   {self.t} *part = ({self.t} *)left + {MOST * SEGMENT}, *segment = part + {MOST} * pitch;

@@ -162,7 +162,7 @@ class Micro:
             for place, to in (("", ""), (" + 1", " + width"))
         ]
         head = (
-            f"static void {self.packing_name(stored)}(long long used, long long width, "
+            f"FB_SHARED void {self.packing_name(stored)}(long long used, long long width, "
             f"long long depth, const {MEMORY_KIND[stored]}x1 *from, long long step, "
             f"long long k_step, {t} *to, long long to_step) {{"
         )
@@ -179,7 +179,7 @@ class Micro:
         sums = [[f"s{i}_{j}" for j in range(VECTORS)] for i in range(height)]
         far = self.staged and height == self.rows
         lines = [
-            f"static void {self.name}_{height}({self.parameters}) {{",
+            f"FB_SHARED void {self.name}_{height}({self.parameters}) {{",
             *(f"  {v} {', '.join(self._first(s, j) for j, s in enumerate(row))};" for row in sums),
             *(self._touch(height) if far else ()),
             *(self._places(height) if self.staged else ()),
@@ -367,7 +367,7 @@ class Packing:
         """
         n, rest = self.lanes, self.micro.rows % self.lanes
         lines = [
-            f"static long long {self.name}_turned(long long used, long long width, "
+            f"FB_SHARED long long {self.name}_turned(long long used, long long width, "
             f"long long depth, const {self.memory}x1 *from, long long step, {self.element} *to, "
             "long long to_step) {",
             f"  const long long whole = depth / {n} * {n};",
@@ -431,7 +431,7 @@ class Packing:
         part = self.decode(f"fb_loadm_{self.memory}x{n}(row + i, used - i)", n)
         one = self.decode("from[i * step + k * k_step]", 1)
         return f"""\
-static void {self.name}(long long used, long long width, long long depth,
+FB_SHARED void {self.name}(long long used, long long width, long long depth,
     const {self.memory}x1 *from, long long step, long long k_step, {t} *to, long long to_step) {{
   long long k = 0;
   if (step == 1) {{

@@ -158,7 +158,7 @@ _PACKING = """\
 static inline FB_ALWAYS void @NAME@_store(u32x1 *to, u32x16 x, long long m) {
   if (m >= 16) *(u32x16 *)to = x; else fb_storem_u32x16(to, x, m);
 }
-static void @NAME@_turned(long long used, long long width, long long whole,
+FB_SHARED void @NAME@_turned(long long used, long long width, long long whole,
     const @MEMORY@ *from, long long step, u32x1 *to, long long to_step, u32x1 flipped) {
   const u32x16 flip = fb_splat_u32x16(flipped);
   for (long long i = 0; i < width; i += 16)
@@ -177,8 +177,9 @@ static void @NAME@_turned(long long used, long long width, long long whole,
 @STORES@
     }
 }
-static void @NAME@_flipped(long long used, long long width, long long depth, const @MEMORY@ *from,
-    long long step, long long k_step, u32x1 *to, long long to_step, u32x1 flipped) {
+FB_SHARED void @NAME@_flipped(long long used, long long width, long long depth,
+    const @MEMORY@ *from, long long step, long long k_step, u32x1 *to, long long to_step,
+    u32x1 flipped) {
   const long long groups = (depth + @GROUP@ - 1) / @GROUP@;
   long long k = 0;
   if (step == 1) {
@@ -213,7 +214,7 @@ static void @NAME@_flipped(long long used, long long width, long long depth, con
     }
   }
 }
-static void @NAME@(long long used, long long width, long long depth, const @MEMORY@ *from,
+FB_SHARED void @NAME@(long long used, long long width, long long depth, const @MEMORY@ *from,
     long long step, long long k_step, u32x1 *to, long long to_step) {
   @NAME@_flipped(used, width, depth, from, step, k_step, to, to_step, 0);
 }
@@ -300,7 +301,7 @@ class Quads(Groups):
             return text
         name, left = self.packing_name(stored), self.packing_name(stored, left=True)
         return f"""{text}\
-static void {left}(long long used, long long width, long long depth, const i8x1 *from,
+FB_SHARED void {left}(long long used, long long width, long long depth, const i8x1 *from,
     long long step, long long k_step, u32x1 *to, long long to_step) {{
   {name}_flipped(used, width, depth, from, step, k_step, to, to_step, 0x80808080u);
 }}
@@ -312,7 +313,7 @@ static void {left}(long long used, long long width, long long depth, const i8x1 
 
 
 _START = f"""\
-static void {SYMBOL}_start(long long depth, const u32x1 *b, long long b_step, i32x1 *start) {{
+FB_SHARED void {SYMBOL}_start(long long depth, const u32x1 *b, long long b_step, i32x1 *start) {{
   const u32x16 by = fb_splat_u32x16(0x80808080u);
   i32x16 s0 = {{0}}, s1 = s0;
   for (; depth > 0; --depth, b += b_step) {{

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
+from flambeau.compiler.cache import blake2b
 from flambeau.compiler.codegen import cmath, cmath_scalar
 from flambeau.compiler.codegen.c_arithmetic import ARITHMETIC, fused_multiply_add
 from flambeau.compiler.codegen.c_forms import SYMBOL
@@ -24,6 +25,12 @@ _LIBRARY: dict[str, Builder] = (
 _NAME = re.compile(r"\bfb_[a-z]\w*\b")
 _PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
 _OWN = re.compile(rf"\b{SYMBOL}(?=\(|_)")  # the kernel, and functions of its own: fb_kernel_*
+_OWN_NAME = re.compile(rf"\b{SYMBOL}\w*")
+_FUNCTION = re.compile(
+    rf"^(?:FB_SHARED|static inline FB_ALWAYS) [\w ]+[ *](?P<name>{SYMBOL}_\w+)\("
+    r"(?:[^\n]*\}|.*?\n\})\n",
+    re.MULTILINE | re.DOTALL,
+)
 _LONG = 3000
 _LANE_COUNTS = (1, 2, 4, 8, 16)
 
@@ -44,6 +51,11 @@ _HEAD = """\
   __builtin_shuffle(v, (__typeof__((v) == (v))){__VA_ARGS__})
 #endif
 #define FB_ALWAYS __attribute__((always_inline))
+#ifdef __clang__
+#define FB_SHARED static __attribute__((noinline))
+#else
+#define FB_SHARED static __attribute__((noinline, noclone))
+#endif
 #define FB_PLAIN __asm__ volatile("")
 #define FB_ALIGNED __attribute__((aligned(64)))
 typedef union { double d; long long i; } fb_scalar;
@@ -147,14 +159,48 @@ def helpers(texts: Iterable[str]) -> list[str]:
     return ordered
 
 
+def _shared_apart(text: str, shared: dict[str, str]) -> str:
+    """A kernel's text less those of its functions that other kernels of the unit may call too.
+
+    Panels of products are packed, and few rows multiplied, by functions that many kernels have in
+    common and that take the compiler most of its time. A function that is marked FB_SHARED is never
+    inlined, so that a kernel's speed does not depend on its neighbours; it and the small ones that
+    it calls are known by their text, if that names nothing else of the kernel's own.
+
+    Args:
+        text: of `print_kernel`.
+        shared: definitions by name; new ones are added, callees first.
+    """
+    functions = {found["name"]: found[0] for found in _FUNCTION.finditer(text)}
+    marked = [name for name, body in functions.items() if body.startswith("FB_SHARED")]
+    wanted = set()
+    while marked:
+        name = marked.pop()
+        wanted.add(name)
+        called = set(_OWN_NAME.findall(functions[name])) & functions.keys()
+        marked += called - wanted
+    renamed: dict[str, str] = {}
+    for name, body in functions.items():
+        if name not in wanted:
+            continue
+        known = _OWN_NAME.sub(lambda own: renamed.get(own[0], own[0]), body)
+        if set(_OWN_NAME.findall(known)) == {name}:
+            digest = blake2b(known.encode(), digest_size=6).hexdigest()
+            renamed[name] = f"fb_shared_{digest}{name.removeprefix(SYMBOL)}"
+            shared[renamed[name]] = known.replace(f"{name}(", f"{renamed[name]}(")
+            text = text.replace(body, "")
+    return _OWN_NAME.sub(lambda own: renamed.get(own[0], own[0]), text)
+
+
 def render(kernels: Sequence[tuple[str, str]]) -> str:
     """One translation unit.
 
     Args:
         kernels: (symbol, text of `print_kernel`) of each.
     """
-    bodies = [_OWN.sub(symbol, text) for symbol, text in kernels]
-    definitions = helpers(text for _, text in kernels)
+    shared: dict[str, str] = {}
+    bodies = [_OWN.sub(symbol, _shared_apart(text, shared)) for symbol, text in kernels]
+    definitions = helpers(text for _, text in kernels) + list(shared.values())
     used = "\n".join([*definitions, *bodies])
     found = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}
     types = [_prelude_definitions(lanes)[0] for lanes in sorted(found)]
