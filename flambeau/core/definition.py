@@ -10,6 +10,7 @@ keeps its schema's text, which is parsed when the operator is first called.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,9 @@ from flambeau.ir.size import Size, SizeExpr
 
 Body = Callable[..., Any]
 REGISTRY: dict[str, OpDefinition] = {}
+
+# The operands of the body that runs, as it sees them, and the dtypes in which they were given.
+_given: ContextVar[Mapping[Node, str]] = ContextVar("given", default=MappingProxyType({}))
 
 
 class View:
@@ -324,13 +328,13 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
     """
     mode = overload.options.promote
     if mode == "none":
-        return _as_list(overload.body(*arguments))
+        return _run(overload, arguments, arguments)
     if mode == "keep":
         first = next(
             (a for a in _flat(arguments) if isinstance(a, Node) and a.op != "scalar"), None
         )
         half = first.dtype if first is not None and first.dtype in COMPUTE else None
-        results = _as_list(overload.body(*[_widened(a) for a in arguments]))
+        results = _run(overload, arguments, [_widened(a) for a in arguments])
         return [_narrowed(r, half) if half else r for r in results]
     common = promotion.result_type(_participants(overload, arguments))
     if mode == "float" and promotion.CATEGORY[common] < 2:
@@ -341,9 +345,40 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
         _converted(value, inner) if chosen is None or argument.name in chosen else _widened(value)
         for argument, value in zip(overload.schema.arguments, arguments, strict=True)
     ]
-    results = _as_list(overload.body(*converted))
+    results = _run(overload, arguments, converted)
     final = "bool" if mode == "bool" else common
     return [r if r is None else _converted(r, _kept_real(r, final)) for r in results]
+
+
+def _run(overload: Overload, given: Sequence[Any], converted: Sequence[Any]) -> list[Any]:
+    """The results of a body, which may ask what its operands were before they were converted."""
+    outer = _given.get()
+    pairs = zip(_flat(given), _flat(converted), strict=True)
+    token = _given.set(
+        {after: outer.get(before, before.dtype) for before, after in pairs if _is_node(after)}
+    )
+    try:
+        return _as_list(overload.body(*converted))
+    finally:
+        _given.reset(token)
+
+
+def _is_node(value: Any) -> bool:
+    return isinstance(value, Node)
+
+
+def given_dtype(x: Node) -> str:
+    """The dtype of an operand of the body that runs, as the caller gave it.
+
+    For bodies that round as PyTorch does, in the operand's dtype, or that insist on equal dtypes:
+    the driver widens half types, and promotes. An operator inside the body of another asks for
+    what the outer one was given. A sample to which a batch was added is the operand still; what a
+    body cast by itself is not.
+    """
+    known = _given.get()
+    while x not in known and x.op == "reshape":
+        x = x.inputs[0]
+    return known.get(x, x.dtype)
 
 
 def _kept_real(result: Any, dtype: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import OpDefinition, op
+from flambeau.core.definition import OpDefinition, given_dtype, op
 from flambeau.core.promotion import CATEGORY, HALF
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.dtypes import MINIFLOATS
@@ -19,7 +19,7 @@ from flambeau.ops.broadcasting import (
     together,
     unsupported,
 )
-from flambeau.ops.common import given_dtype, is_one
+from flambeau.ops.common import is_one
 
 Value = Any  # a Node or a Python number
 

@@ -101,16 +101,6 @@ def same_sizes(a: Sequence[Size], b: Sequence[Size]) -> bool:
     return len(a) == len(b) and all(layout.same(x, y) for x, y in zip(a, b, strict=True))
 
 
-def given_dtype(x: Node) -> str:
-    """The dtype of an operand as the caller gave it: the driver casts half types, and a sample
-    without a batch has been reshaped."""
-    if x.op == "reshape":
-        return given_dtype(x.inputs[0])
-    if x.op == "cast" and (x.inputs[0].op == "input" or x.inputs[0].dtype in promotion.HALF):
-        return x.inputs[0].dtype
-    return x.dtype
-
-
 def dtype_or(dtype: Any, default: str | None = None) -> str:
     """IR name of an optional dtype argument; the default float dtype when both are None."""
     if dtype is None:

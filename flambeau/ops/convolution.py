@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import given_dtype, op
 from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
-from flambeau.ops.common import given_dtype, shown, static_size
+from flambeau.ops.common import shown, static_size
 from flambeau.prims.common import FLOATS
 from flambeau.prims.convolution import convolution, convolution_input
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import given_dtype, op
 from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import insist, rounded
-from flambeau.ops.common import given_dtype, shown
+from flambeau.ops.common import shown
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"

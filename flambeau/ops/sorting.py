@@ -11,7 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.definition import op
+from flambeau.core.definition import given_dtype, op
 from flambeau.core.dtypes import object_of
 from flambeau.core.no_data import refuse_meta
 from flambeau.core.promotion import CATEGORY
@@ -21,7 +21,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import insist, is_complex, rounded, unsupported
-from flambeau.ops.common import given_dtype, normalise_dim, number_shown
+from flambeau.ops.common import normalise_dim, number_shown
 
 _DISTINCT = [[3.0, 1.0, 2.5, -1.0], [0.5, 4.0, -2.0, 7.0], [9.0, 8.0, 1.5, 0.25]]
 
