@@ -170,20 +170,22 @@ def nested_tensor_from_jagged(
 
     Shape: `(total, *)` -> `(B, n, *)`, n a symbol that stands for these offsets.
 
+    Offsets and lengths are read, and then checked, when something first needs them on the host.
+
     Raises:
-        TypeError: values are no tensor.
-        RuntimeError: neither offsets nor lengths are given.
+        TypeError: values, offsets or lengths are no tensor.
+        AssertionError: offsets and lengths have other sizes.
+        ValueError: jagged_dim is less than 1.
+        IndexError: jagged_dim is none of the dimensions.
+        RuntimeError: neither offsets nor lengths are given, or an extreme length is negative. When
+            they are read: a sample's length is negative, or it lies beyond the values.
 
     Example:
         >>> x = torch.nested.nested_tensor_from_jagged(torch.arange(4.0), torch.tensor([0, 1, 4]))
         >>> x.unbind()
         (tensor([0.]), tensor([1., 2., 3.]))
     """
-    if not isinstance(values, torch.Tensor):
-        raise TypeError(
-            "[nested_tensor_from_jagged] argument 'values' must be Tensor, not "
-            f"{type(values).__name__}\nhint: torch.tensor(values)"
-        )
+    _check_tensors(values=values, offsets=offsets, lengths=lengths)
     if offsets is None:
         if lengths is None:
             raise RuntimeError(
@@ -191,14 +193,58 @@ def nested_tensor_from_jagged(
                 "or lengths is required.\nhint: pass offsets"
             )
         offsets, lengths = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), None
-    dim = 1 if jagged_dim is None else jagged_dim
-    if not 1 <= dim <= values.dim():
-        raise RuntimeError(
-            f"[nested_tensor_from_jagged] jagged_dim={dim} is none of the dimensions 1 .. "
-            f"{values.dim()} of the result\nhint: values have no batch dimension"
-        )
-    ragged = ragged_of(offsets, lengths, min_seqlen, max_seqlen)
+    _check_sizes(offsets, lengths)
+    dim = _jagged_dim(jagged_dim, values.dim())
+    for extreme in (min_seqlen, max_seqlen):
+        if extreme is not None and not 0 <= extreme < 1 << 63:
+            raise RuntimeError(
+                f"[nested_tensor_from_jagged] {extreme} is no length\n"
+                "hint: min_seqlen and max_seqlen are numbers of rows"
+            )
+    ragged = ragged_of(offsets, lengths, min_seqlen, max_seqlen).within(values.shape[dim - 1])
     return jagged(values.view_as(values) if values.requires_grad else values, ragged, dim)
+
+
+def _check_tensors(**given: Any) -> None:
+    for name, value in given.items():
+        if not isinstance(value, torch.Tensor) and (value is not None or name == "values"):
+            raise TypeError(
+                f"[nested_tensor_from_jagged] argument '{name}' must be Tensor, not "
+                f"{type(value).__name__}\nhint: torch.tensor({name})"
+            )
+
+
+def _check_sizes(offsets: Any, lengths: Any) -> None:
+    if offsets.dim() != 1:
+        text = f"offsets must be 1D, but got {offsets.dim()}D"
+    elif not offsets.shape[0]:
+        raise RuntimeError(
+            "[nested_tensor_from_jagged] offsets have no element\nhint: one more than samples"
+        )
+    elif lengths is None or tuple(lengths.shape) == (offsets.shape[0] - 1,):
+        return
+    else:
+        text = (
+            f"offsets and lengths batch sizes must match: offsets.shape[0] - 1 = "
+            f"{offsets.shape[0] - 1}, lengths.shape = {tuple(lengths.shape)}"
+        )
+    raise AssertionError(f"[nested_tensor_from_jagged] {text}\nhint: offsets (B + 1), lengths (B)")
+
+
+def _jagged_dim(dim: int | None, ndim: int) -> int:
+    """The ragged dimension, which is none of the batch."""
+    found = 1 if dim is None else dim
+    if found < 1:
+        raise ValueError(
+            f"[nested_tensor_from_jagged] Expected jagged_dim >=1, but got {found}.\n"
+            "hint: dimension 0 counts the samples"
+        )
+    if found > ndim:
+        raise IndexError(
+            f"[nested_tensor_from_jagged] jagged_dim={found} is none of the dimensions 1 .. "
+            f"{ndim} of the result\nhint: values have no batch dimension"
+        )
+    return found
 
 
 def narrow(
@@ -216,7 +262,10 @@ def narrow(
     Shape: `(B, N, *)` -> `(B, n, *)`; of layout jagged, with holes between samples.
 
     Raises:
-        RuntimeError: dim or types do not fit the layout.
+        AssertionError: the tensor has fewer than two dimensions.
+        IndexError: it has no row.
+        RuntimeError: dim or types do not fit the layout. Of layout jagged, when start and length
+            are first read: they leave their row.
 
     Example:
         >>> x = torch.arange(8).view(2, 4)
@@ -239,12 +288,18 @@ def narrow(
         raise RuntimeError(
             "[narrow] jagged layout only supports dim=1\nhint: transpose the dimension to 1"
         )
+    if tensor.dim() < 2:
+        raise AssertionError(
+            "[narrow] tensor must at least be 2D for the nested narrow op to work\nhint: (B, N, *)"
+        )
     batch, rows = tensor.shape[:2]
+    if batch == 0:
+        raise IndexError("[narrow] there is no row to narrow\nhint: (B, N, *), B at least 1")
     starts = _per_row(start, batch, tensor.device)
     counts = _per_row(length, batch, tensor.device)
     begin = torch.arange(0, batch * rows, max(rows, 1), device=tensor.device)[:batch] + starts
     offsets = torch.cat([begin, begin[-1:] + counts[-1:]])
-    return jagged(tensor.flatten(0, 1), Ragged(offsets, counts), 1)
+    return jagged(tensor.flatten(0, 1), Ragged(offsets, counts).within(rows, rows), 1)
 
 
 def _per_row(value: Any, batch: int, device: Any) -> Any:

@@ -121,6 +121,7 @@ class Ragged:
         """Of known extremes and (begin, length) pairs, where the caller has them."""
         self.offsets, self.lengths = offsets, lengths
         self._shortest, self._longest, self._spans = shortest, longest, spans
+        self._room: tuple[int, int] | None = None
         self.name = f"j{next(_numbers)}"
 
     @property
@@ -133,15 +134,51 @@ class Ragged:
         """Number of parts."""
         return int(self.offsets.shape[0]) - 1
 
+    def within(self, rows: int, step: int = 0) -> Ragged:
+        """States which rows of the values part i may have: `rows` of them from `i * step` on.
+
+        Offsets and lengths that were given are data, which are not read before something needs
+        them on the host: then they are checked.
+
+        Returns:
+            This object.
+
+        Raises:
+            RuntimeError: they have been read, and do not fit.
+        """
+        self._room = (rows, step)
+        if self._spans is not None:
+            self._check(self._spans)
+        return self
+
+    def _check(self, spans: Sequence[tuple[int, int]]) -> None:
+        if self._room is None:
+            return
+        rows, step = self._room
+        for number, (begin, length) in enumerate(spans):
+            low = number * step
+            if length < 0 or begin < low or begin + length > low + rows:
+                raise RuntimeError(
+                    f"[jagged] sample {number} begins at row {begin - low} and has length {length}"
+                    f", but there are {rows} rows\nhint: offsets must not decrease, lengths not be "
+                    "negative, and samples end within the values"
+                )
+
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
-        """(begin, length) of every part, on the host."""
+        """(begin, length) of every part, on the host.
+
+        Raises:
+            RuntimeError: they do not fit the values.
+        """
         if self._spans is None:
             ends = self.offsets.tolist()
             if self.lengths is not None:
-                self._spans = list(zip(ends, self.lengths.tolist(), strict=False))
+                spans = list(zip(ends, self.lengths.tolist(), strict=False))
             else:
-                self._spans = [(a, b - a) for a, b in itertools.pairwise(ends)]
+                spans = [(a, b - a) for a, b in itertools.pairwise(ends)]
+            self._check(spans)
+            self._spans = spans
         return self._spans
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
@@ -394,3 +395,56 @@ def test_errors_say_what_to_do():
     ):  # fmt: skip
         with pytest.raises(kind, match="hint"):
             bad()
+
+
+BIGGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [[0, 1, 5], [0, 3, 1], [0, -1, 4], [-1, 1, 4], [0, BIGGEST, 4], [-BIGGEST, BIGGEST, 4],
+     [BIGGEST, -BIGGEST, BIGGEST]],
+)  # fmt: skip
+@pytest.mark.parametrize("extremes", [{}, {"min_seqlen": 0, "max_seqlen": 5}])
+def test_offsets_that_do_not_fit_the_values(offsets, extremes):
+    """Read when a sample is asked for; what reads no sample on the host does not crash either."""
+    x = torch.nested.nested_tensor_from_jagged(torch.ones(4), torch.tensor(offsets), **extremes)
+    (x * 2).values().sum()
+    for ask in (x.unbind, lambda: x[0], lambda: torch.cat([x, x]), x.contiguous().unbind):
+        with pytest.raises(RuntimeError, match=r"\[jagged\] sample \d(.|\n)*hint: offsets must"):
+            ask()
+    for compute in (lambda: x.to_padded_tensor(0.0), lambda: x.sum(1), lambda: x.softmax(1)):
+        if extremes:
+            with contextlib.suppress(RuntimeError, IndexError):
+                compute()
+        else:
+            with pytest.raises(RuntimeError, match=r"\[jagged\]"):
+                compute()
+
+
+@pytest.mark.parametrize("lengths", [[3, 2], [2, 3], [-1, 2], [0, BIGGEST]])
+def test_lengths_that_do_not_fit_the_values(lengths):
+    offsets = torch.tensor([0, 2, 4])
+    x = torch.nested.nested_tensor_from_jagged(torch.ones(4), offsets, torch.tensor(lengths))
+    if lengths == [3, 2]:
+        assert [len(part) for part in x.unbind()] == [3, 2], "samples may overlap"
+        return
+    for ask in (x.unbind, x.contiguous, lambda: x.sum(1)):
+        with pytest.raises(RuntimeError, match=r"\[jagged\] sample"):
+            ask()
+
+
+def test_rows_do_not_read_their_neighbours():
+    x = torch.arange(8).view(2, 4)
+    for start, length in ((2, 3), (-1, 3), (torch.tensor([0, 5]), 1), (0, torch.tensor([-1, 2]))):
+        cut = torch.nested.narrow(x, 1, start, length, layout=torch.jagged)
+        with pytest.raises(RuntimeError, match="there are 4 rows"):
+            cut.unbind()
+
+
+def test_offsets_shared_by_values_of_other_sizes():
+    offsets = torch.tensor([0, 1, 4])
+    first = torch.nested.nested_tensor_from_jagged(torch.ones(4), offsets)
+    assert len(first.unbind()) == 2
+    with pytest.raises(RuntimeError, match="there are 3 rows"):
+        torch.nested.nested_tensor_from_jagged(torch.ones(3), offsets)

@@ -21,6 +21,7 @@ import flambeau
 from tests.parity.expressions import lines, names_of, plain
 
 OPERANDS = """
+made = torch.nested.nested_tensor_from_jagged
 F, jagged = torch.nn.functional, torch.jagged
 a, b = torch.arange(8.0).view(2, 4).sin(), torch.arange(20.0).view(5, 4).cos()
 n = torch.nested.nested_tensor([a, b], layout=jagged)
@@ -98,6 +99,25 @@ n.split_with_sizes([1, 3], -1); torch.split(n, split_size_or_sections=2, dim=2)
 torch.special.bessel_j0(n); torch.special.zeta(n.abs() + 2, torch.ones(4))
 """
 ERRORS = """
+made(torch.ones(4), torch.tensor([0, 1, 5])).unbind()
+made(torch.ones(4), torch.tensor([0, 3, 1])).unbind()
+made(torch.ones(4), torch.tensor([0, -1, 4])).unbind()
+made(torch.ones(4), torch.tensor([-1, 1, 4])).unbind()
+made(torch.ones(4), lengths=torch.tensor([5, -1])).unbind()
+made(torch.ones(4), torch.tensor([0, 1, 5])).to_padded_tensor(0.0)
+made(torch.ones(4), torch.tensor([0, 3, 1])).to_padded_tensor(0.0)
+made(torch.ones(4), torch.tensor([0, 4]), torch.tensor([5])).unbind()
+made(torch.ones(4), torch.tensor([0, 2, 4]), torch.tensor([1]))
+made(torch.ones(4), torch.tensor([0, 2, 4]), torch.tensor([[1, 1]]))
+made(torch.ones(4), torch.tensor([[0, 4]]))
+made(torch.ones(4), torch.tensor(4))
+made(torch.ones(4), [0, 4])
+made(torch.ones(4), torch.tensor([0, 4]), [4])
+made(torch.ones(4), torch.tensor([0, 4]), None, 0)
+made(torch.ones(4), torch.tensor([0, 4]), None, 2)
+made(torch.ones(4), torch.tensor([0, 4]), None, 1, -5, 4)
+torch.nested.narrow(torch.ones(4), 1, 0, 1, layout=torch.jagged)
+torch.nested.narrow(torch.ones(0, 4), 1, 0, 1, layout=torch.jagged)
 torch.nested.nested_tensor(3); torch.nested.nested_tensor(a); torch.nested.nested_tensor([a, b[0]])
 torch.nested.nested_tensor([], layout=jagged); torch.nested.nested_tensor([c.sum()], layout=jagged)
 torch.nested.nested_tensor([a, b.double()], layout=jagged)
