@@ -123,10 +123,12 @@ void fill_cauchy(Generator&, void* out, RandomType, int64_t n, double median, do
 void fill_log_normal(Generator&, void* out, RandomType, int64_t n, double mean, double std);
 void fill_geometric(Generator&, void* out, RandomType, int64_t n, double p);
 
-// poisson(rates) for floating types, the standard gamma distribution for float32 and float64 (it
-// writes nothing for others): one non-negative parameter per element, converted to float64. They
-// reject, so the number of words drawn depends on the values.
+// poisson(rates) for floating types, the binomial and the standard gamma distribution for float32
+// and float64 (they write nothing for others): parameters per element, converted to float64. They
+// reject, so the number of words drawn depends on the values. Counts are finite or NaN.
 void fill_poisson(Generator&, void* out, RandomType, int64_t n, const double* rates);
+void fill_binomial(Generator&, void* out, RandomType, int64_t n, const double* counts,
+                   const double* probs);
 void fill_standard_gamma(Generator&, void* out, RandomType, int64_t n, const double* shapes);
 
 }  // namespace fb

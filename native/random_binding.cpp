@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <mutex>
 #include <random>
 #include <string_view>
@@ -208,12 +209,15 @@ SharedGenerator& generator_at(const RoutineContext& c) {
   return *static_cast<SharedGenerator*>(reinterpret_cast<Generator*>(c.p[1]));
 }
 
+// One for all messages: a buffer for every list of arguments would exhaust the memory that the
+// dynamic linker has for thread-local variables of libraries loaded late.
+thread_local char failure_text[256];
+
 // The message stays valid until this thread's next failure.
 template <class... Args>
 const char* failure(const char* format, Args... args) {
-  static thread_local char text[256];
-  std::snprintf(text, sizeof text, format, args...);
-  return text;
+  std::snprintf(failure_text, sizeof failure_text, format, args...);
+  return failure_text;
 }
 
 template <RandomType type>
@@ -462,6 +466,20 @@ const char* poisson(const RoutineContext& c) {
   return nullptr;
 }
 template <RandomType type>
+const char* binomial(const RoutineContext& c) {
+  const auto* counts = reinterpret_cast<const double*>(c.p[2]);
+  for (int64_t i = 0; i < c.n[0]; ++i) {
+    if (counts[i] == std::numeric_limits<double>::infinity()) {
+      return failure("[binomial] element %lld of count is infinite\nhint: a number of trials",
+                     static_cast<long long>(i));
+    }
+  }
+  SharedGenerator& g = generator_at(c);
+  const std::lock_guard<std::mutex> lock(g.mutex);
+  fill_binomial(g, c.p[0], type, c.n[0], counts, reinterpret_cast<const double*>(c.p[3]));
+  return nullptr;
+}
+template <RandomType type>
 const char* standard_gamma(const RoutineContext& c) {
   SharedGenerator& g = generator_at(c);
   const std::lock_guard<std::mutex> lock(g.mutex);
@@ -506,6 +524,7 @@ constexpr Family kFamilies[] = {
     {"random_log_normal", {FB_FLOATS(log_normal)}},
     {"random_geometric", {FB_NUMBERS(geometric)}},
     {"random_poisson", {FB_FLOATS(poisson)}},
+    {"random_binomial", {FB_FLOATS(binomial)}},
     {"random_standard_gamma", {FB_FLOATS(standard_gamma)}},
 };
 #undef FB_FLOATS

@@ -1,5 +1,5 @@
 // The distributions that need transcendental functions: normal and what is made of it, exponential,
-// cauchy, geometric, poisson, gamma.
+// cauchy, geometric, poisson, binomial, gamma.
 //
 // float32 normals take single-precision polynomials that are part of the stream. Everything else
 // is computed in float64 by the C library, as PyTorch does: with the same C library, the same bits.
@@ -151,7 +151,7 @@ void fill_normal_half(Generator& generator, uint16_t* out, int64_t n, double mea
   }
 }
 
-// ---- poisson and gamma: rejection, one number at a time ----------------------------------------
+// ---- poisson: rejection, one number at a time --------------------------------------------------
 
 double next_unit(Generator& generator) {
   const uint32_t high = generator.random();
@@ -192,6 +192,80 @@ double poisson(Generator& generator, double rate) {
   if (rate >= 10.0) return poisson_by_rejection(generator, rate);
   return rate == 0.0 ? 0.0 : poisson_by_product(generator, rate);
 }
+
+// ---- binomial: rejection, one number at a time -------------------------------------------------
+// In the stream that is reproduced, what is computed from the parameters alone has their precision
+// (T), what is computed from draws has float64's.
+
+// Expected successes below 10: the gaps between successes are geometric; count those that fit
+// (Devroye 1986, X.4.3).
+template <class T>
+T binomial_by_gaps(Generator& generator, T count, T prob) {
+  const double log_failure = static_cast<double>(std::log1p(-prob));
+  T successes = 0;
+  for (double trials = 0.0;; successes += T{1}) {
+    trials += std::ceil(std::log(next_unit(generator)) / log_failure);
+    if (trials > static_cast<double>(count)) return successes;
+  }
+}
+
+// What Stirling's formula for log(k!) lacks: exact below 10, three terms of its series above.
+double stirling_remainder(double k) {
+  constexpr double kExact[] = {
+      0.0810614667953272, 0.0413406959554092,  0.0276779256849983,  0.02079067210376509,
+      0.0166446911898211, 0.0138761288230707,  0.0118967099458917,  0.0104112652619720,
+      0.00925546218271273, 0.00833056343336287};
+  if (k <= 9.0) return kExact[static_cast<size_t>(k)];
+  const double square = (k + 1.0) * (k + 1.0);
+  return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1.0);
+}
+
+// Transformed rejection with squeeze, algorithm BTRS of W. Hoermann (1993).
+template <class T>
+T binomial_by_rejection(Generator& generator, T count, T prob) {
+  const double deviation = static_cast<double>(std::sqrt(count * prob * (T{1} - prob)));
+  const double b = 1.15 + 2.53 * deviation;
+  const double a = -0.0873 + 0.0248 * b + 0.01 * static_cast<double>(prob);
+  const double center = static_cast<double>(count * prob) + 0.5;
+  const double v_limit = 0.92 - 4.2 / b;
+  const double odds = static_cast<double>(prob / (T{1} - prob));
+  const double alpha = (2.83 + 5.1 / b) * deviation;
+  const double mode = static_cast<double>(std::floor((count + T{1}) * prob));
+  const double n = static_cast<double>(count);
+  for (;;) {
+    const double u = next_unit(generator) - 0.5;
+    const double v = next_unit(generator);
+    const double distance = 0.5 - std::fabs(u);
+    const T drawn = static_cast<T>(std::floor((2.0 * a / distance + b) * u + center));
+    if (!(drawn >= T{0} && drawn <= count)) continue;
+    if (distance >= 0.07 && v <= v_limit) return drawn;
+    const double k = static_cast<double>(drawn);
+    const double after = static_cast<double>(count - drawn + T{1});
+    const double left = std::log(v * alpha / (a / (distance * distance) + b));
+    const double right =
+        (mode + 0.5) * std::log((mode + 1.0) / (odds * (n - mode + 1.0))) +
+        static_cast<double>(count + T{1}) * std::log((n - mode + 1.0) / after) +
+        (k + 0.5) * std::log(odds * after / static_cast<double>(drawn + T{1})) +
+        stirling_remainder(mode) + stirling_remainder(n - mode) - stirling_remainder(k) -
+        stirling_remainder(static_cast<double>(count - drawn));
+    if (left <= right) return drawn;
+  }
+}
+
+template <class T>
+T binomial(Generator& generator, T count, T prob) {
+  if (count <= T{0} || prob <= T{0}) return T{0};
+  if (prob >= T{1}) return count;
+  if (std::isnan(count) || std::isnan(prob)) return std::numeric_limits<T>::quiet_NaN();
+  const bool rare = prob <= T{0.5};
+  const T smaller = rare ? prob : T{1} - prob;
+  const T found = static_cast<double>(count * smaller) >= 10.0
+                      ? binomial_by_rejection(generator, count, smaller)
+                      : binomial_by_gaps(generator, count, smaller);
+  return rare ? found : count - found;
+}
+
+// ---- gamma -------------------------------------------------------------------------------------
 
 // G. Marsaglia and W. Tsang (2000); shapes below one are boosted by a power of a uniform number.
 // In the stream that is reproduced, the constants 1/3 and 0.0331 have float32 precision, and what
@@ -303,6 +377,18 @@ void fill_poisson(Generator& generator, void* out, RandomType type, int64_t n,
   with_type(type, out, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     for (int64_t i = 0; i < n; ++i) typed[i] = convert<T>(poisson(generator, rates[i]));
+  });
+}
+
+void fill_binomial(Generator& generator, void* out, RandomType type, int64_t n,
+                   const double* counts, const double* probs) {
+  with_type(type, out, [&](auto* typed) {
+    using T = std::remove_pointer_t<decltype(typed)>;
+    if constexpr (std::is_floating_point_v<T>) {
+      for (int64_t i = 0; i < n; ++i) {
+        typed[i] = binomial(generator, static_cast<T>(counts[i]), static_cast<T>(probs[i]));
+      }
+    }
   });
 }
 

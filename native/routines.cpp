@@ -47,8 +47,7 @@
 // random_geometric_<t real, no bool> out, generator          numel            probability
 // random_poisson_<float>             out, generator, rates   numel            (rates: f64)
 // random_standard_gamma_<f32|f64>    out, generator, shapes  numel            (shapes: f64)
-// random_poisson_<float>             out, generator, rates   numel            (rates: f64)
-// random_standard_gamma_<float>      out, generator, shapes  numel            (shapes: f64)
+// random_binomial_<f32|f64>          out, generator, counts, probabilities  numel   (both: f64)
 // randperm                           out, generator          numel            (out: i64)
 // python                             any                     call, count, bytes of each buffer
 //     Calls the function of `set_python_routine` with the number of the call and memoryviews.

@@ -56,6 +56,7 @@ _hardtanh, _hardtanh_ = _with_inplace("hardtanh")
 _hardsigmoid, _hardsigmoid_ = _with_inplace("hardsigmoid")
 _hardswish, _hardswish_ = _with_inplace("hardswish")
 _threshold, _threshold_ = _with_inplace("threshold")
+_rrelu, _rrelu_ = _with_inplace("rrelu")
 
 
 def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
@@ -302,27 +303,7 @@ def rrelu(
 
     One float64 number is drawn per element that is not positive.
     """
-    if lower > upper:
-        text = "Lower bound should be less than or equal to the upper bound"
-        raise RuntimeError(problem("rrelu", text, f"lower={lower}, upper={upper}"))
-    if not training:
-        return leaky_relu(input, (lower + upper) / 2, inplace)
-    slopes = torch.ones_like(input).detach()
-    negative = input.detach() <= 0
-    count = int(negative.sum())
-    drawn = torch.empty(count, dtype=_core.float64).uniform_(lower, upper)
-    slopes[negative] = drawn.to(slopes.dtype)
-    return input.mul_(slopes) if inplace else input * slopes
-
-
-def rrelu_(
-    input: Any,  # noqa: A002
-    lower: float = 1.0 / 8,
-    upper: float = 1.0 / 3,
-    training: bool = False,
-) -> Any:
-    """`rrelu` in place."""
-    return rrelu(input, lower, upper, training, inplace=True)
+    return (_rrelu_ if inplace else _rrelu)(input, lower, upper, training)
 
 
 def _implicit_dim(name: str, ndim: int) -> int:

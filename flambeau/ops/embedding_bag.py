@@ -213,6 +213,10 @@ def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
             "[embedding_bag] offsets has to be a 1D Tensor but got "
             f"{None if offsets is None else list(offsets.shape)}\nhint: where each bag starts"
         )
+    _check_starts(input, offsets)
+
+
+def _check_starts(input: Any, offsets: Any) -> None:  # noqa: A002
     if offsets.is_meta:
         return
     if offsets.numel() and int(offsets[0]) != 0:
@@ -238,6 +242,15 @@ def _check_table(
             f"[embedding_bag] weight has to be a 2D Tensor, but got Tensor of dimension "
             f"{weight.ndim}\nhint: (V, D)"
         )
+    _check_rows(input, weight, per_sample_weights, padding_idx)
+
+
+def _check_rows(
+    input: Any,  # noqa: A002
+    weight: Any,
+    per_sample_weights: Any,
+    padding_idx: int | None,
+) -> None:
     if name_of(input.dtype) not in ("i32", "i64") or not weight.is_floating_point():
         raise RuntimeError(
             "[embedding_bag] indices have to be Long or Int, and the table a floating type; got "
@@ -254,6 +267,22 @@ def _check_table(
             f"{-weight.shape[0]} through {weight.shape[0] - 1}, but got {padding_idx}\n"
             "hint: a row of the table"
         )
+
+
+def check_places(
+    input: Any,  # noqa: A002
+    weight: Any,
+    offsets: Any,
+    per_sample_weights: Any,
+    padding_idx: int | None,
+) -> None:
+    """The checks of one-dimensional indices that both signatures make.
+
+    Raises:
+        RuntimeError: dtypes, offsets or a padding_idx that do not fit.
+    """
+    _check_rows(input, weight, per_sample_weights, padding_idx)
+    _check_starts(input, offsets)
 
 
 def _check_options(
@@ -343,6 +372,19 @@ def embedding_bag(
     _check_table(input, weight, per_sample_weights, padding_idx)
     if max_norm is not None:
         bound_rows(input, weight, max_norm, norm_type)
+    options = (mode, per_sample_weights, include_last_offset, padding_idx)
+    return looked_up(input, weight, offsets, options, scale_grad_by_freq, sparse)
+
+
+def looked_up(
+    input: Any,  # noqa: A002
+    weight: Any,
+    offsets: Any,
+    options: tuple[Any, ...],
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Any:
+    """`bags_of` with the gradient of `weight` that was asked for."""
     look_up = bags_of
     if sparse and weight.requires_grad:
         look_up = import_module("flambeau.sparse.lookup").sparse_bags
@@ -351,6 +393,4 @@ def embedding_bag(
         table = weight.view_as(weight)
         times = bincount(input.reshape(-1), minlength=weight.shape[0]).clamp_min(1)
         table.register_hook(lambda grad: grad / times.unsqueeze(-1))
-    return look_up(
-        input, table, offsets, mode, per_sample_weights, include_last_offset, padding_idx
-    )
+    return look_up(input, table, offsets, *options)

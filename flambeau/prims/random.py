@@ -13,6 +13,7 @@ Distributions and their operands (f64 scalars unless said otherwise):
     integers_from  low, top (i64; top may be drawn)
     any_integer  -                        permutation  -  (i64, one dimension)
     poisson      rates: f64 of the shape  standard_gamma   shapes: f64 of the shape
+    binomial     counts, probabilities: f64 of the shape
     normal_sequential  mean, std: the stream of a tensor that is not dense, see docs/random.md
     places       -  (i32; attribute draws: sizes R, C): where the stream stands before every
                     `PLACE_ROWS` rows of matrices [*, R, C] of bernoulli draws, which
@@ -46,6 +47,7 @@ PARAMETERS = {
     "integers_from": 2,
     "any_integer": 0,
     "poisson": 1,
+    "binomial": 2,
     "standard_gamma": 1,
     "normal_sequential": 2,
     "permutation": 0,
@@ -55,10 +57,11 @@ PLACE_ROWS = 64  # of a matrix of draws, from one saved place of the stream to t
 PLACE_WORDS = 640  # of a place: Generator::kPlaceWords in native/random.h
 CONTINUOUS = frozenset(
     {"uniform", "normal", "normal_sequential", "exponential", "cauchy", "log_normal"}
-    | {"poisson", "standard_gamma"}
+    | {"poisson", "standard_gamma", "binomial"}
 )
-# One parameter per element, of these dtypes.
-EACH = {"bernoulli_each": {"f32", "f64"}, "poisson": {"f64"}, "standard_gamma": {"f64"}}
+# Parameters of one number per element, of these dtypes.
+EACH = {"bernoulli_each": {"f32", "f64"}, "poisson": {"f64"}, "standard_gamma": {"f64"},
+        "binomial": {"f64"}}  # fmt: skip
 INTEGERS = frozenset({"integers", "integers_from"})
 
 

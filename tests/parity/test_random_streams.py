@@ -135,6 +135,30 @@ def test_continuous_distributions(dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [3, 60, 10**6])
+def test_binomial(scale, dtype):
+    """Counts and probabilities of every regime: few successes, many, more than half, none, all."""
+
+    def call(lib):
+        counts = lib.rand(3000, dtype=getattr(lib, dtype)) * scale - scale / 100
+        share = lib.rand(3000, dtype=getattr(lib, dtype)) * 1.1 - 0.05
+        return [lib.binomial(counts.floor(), share), lib.binomial(counts, share)]
+
+    assert_same_stream(call)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rrelu(dtype, training):
+    def call(lib):
+        x = lib.randn(7, 31, dtype=getattr(lib, dtype))
+        found = [lib.rrelu(x, 0.1, 0.3, training), lib.rrelu(x.t(), 0.1, 0.3, training)]
+        return [*found, lib.rrelu_(x, training=training)]
+
+    assert_same_stream(call)
+
+
 def test_multinomial():
     def call(lib):
         weights = lib.rand(3, 40)

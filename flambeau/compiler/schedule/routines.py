@@ -230,6 +230,7 @@ _DISTRIBUTIONS = {
     "any_integer": "random_full_{}",
     "normal_sequential": "random_normal_sequential_{}",
     "poisson": "random_poisson_{}",
+    "binomial": "random_binomial_{}",
     "standard_gamma": "random_standard_gamma_{}",
     "permutation": "randperm",
 }
@@ -268,7 +269,8 @@ def _random(values: list[Node], reads: Reads) -> RoutineCall:
     _result(call, value, reads)
     call.add(("generator", value.attribute("generator")))
     if distribution in EACH:
-        _operand(call, value, 0, reads, 0)
+        for place in range(len(value.inputs)):
+            _operand(call, value, place, reads, place)
     else:
         call.scalars = [_scalar(x, distribution not in INTEGERS) for x in value.inputs]
     call.sizes = [count(value.shape)]
