@@ -114,11 +114,13 @@ def _check_bounds(name: str, lower: float, upper: float) -> None:
 
 
 def _slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:  # noqa: A002
-    """One slope per element; a number is drawn, in float64, for each that is not positive."""
-    slopes = input.detach().new_ones(()).expand(input.shape).clone()
+    """A slope per element; a number is drawn, in float64, for each that is not positive."""
     negative = input.detach() <= 0
+    slopes = input.detach().new_ones(()).expand(input.shape).clone()
     drawn = tensors.empty((int(negative.sum()),), object_of("f64"), input.device)
-    slopes[negative] = drawn.uniform_(lower, upper, generator=generator).to(slopes.dtype)
+    low, high = (float(slopes.new_full((), bound)) for bound in (lower, upper))
+    drawn = drawn.uniform_(generator=generator) * (high - low) + low  # not fused: the stream
+    slopes[negative] = drawn.to(slopes.dtype)
     return slopes
 
 

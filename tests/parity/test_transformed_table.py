@@ -15,7 +15,9 @@ from tests.ops.table import seed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated")
 SAMPLES = 2
-PARAMETRISED = frozenset({"bernoulli", "poisson", "binomial", "_standard_gamma"})  # a draw for each sample
+PARAMETRISED = frozenset(
+    {"bernoulli", "poisson", "binomial", "_standard_gamma"}
+)  # a draw for each sample
 HALVES = frozenset({"half", "bfloat16", "chalf"})
 
 
