@@ -13,7 +13,7 @@ from typing import Any
 from flambeau import _core
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
-           "set_detect_anomaly"]  # fmt: skip
+           "set_anomaly_enabled", "set_detect_anomaly"]  # fmt: skip
 
 TRACEBACK_KEY = "traceback_"
 PARENT_KEY = "parent_"
@@ -47,6 +47,26 @@ def is_anomaly_enabled() -> bool:
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether anomaly mode looks for NaN in gradients."""
     return _State.check_nan
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Turns anomaly mode on or off; `set_detect_anomaly` is the form for users.
+
+    Raises:
+        TypeError: an argument is no bool.
+
+    Example:
+        >>> torch.set_anomaly_enabled(False)
+        >>> torch.is_anomaly_enabled()
+        False
+    """
+    for name, value in (("enabled", enabled), ("check_nan", check_nan)):
+        if not isinstance(value, bool):
+            raise TypeError(
+                f"[set_anomaly_enabled] argument {name!r} must be bool, not "
+                f"{type(value).__name__}\nhint: True or False"
+            )
+    _apply(enabled, check_nan)
 
 
 class set_detect_anomaly:  # noqa: N801 - PyTorch's name

@@ -206,6 +206,7 @@ LATER = {
         "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr",
         "values",
     ),
+    "flambeau.sparse.copies": ("resize_as_sparse_",),
 }  # fmt: skip
 
 

@@ -526,3 +526,40 @@ def unbind(self: Node, dim: int) -> list[Any]:
     d = normalise_dim(dim, self.ndim, "unbind")
     count = static_size(self.shape[d])
     return [_dropped(prims.slice(self, d, i, 1), d) for i in range(count)]
+
+
+def _inverse_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(2, 3), T(5, 3), 0, 1, 3), RuntimeError, "storage")
+
+
+@op(
+    "slice_inverse(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
+    "SymInt step=1) -> Tensor",
+    host=True,
+    out=False,
+    samples=lambda: iter([sample(T(4, 3), T(2, 3), 0, 1, 3), sample(T(6), T(6))]),
+    errors=_inverse_errors,
+)
+def slice_inverse(
+    input: Any,  # noqa: A002
+    src: Any,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
+) -> Any:
+    """The view of `input`'s memory with the geometry of `src`, of which `input` was a slice.
+
+    Args:
+        src: gives sizes, strides and offset.
+        dim, start, end, step: of that slice; they change nothing.
+
+    Raises:
+        RuntimeError: the geometry leaves the memory.
+
+    Example:
+        >>> x = torch.arange(4)
+        >>> torch.slice_inverse(x[1:3], torch.empty(4), 0, 1, 3)
+        tensor([0, 1, 2, 3])
+    """
+    return input.as_strided(src.shape, src.stride(), src.storage_offset())

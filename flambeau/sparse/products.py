@@ -341,3 +341,4 @@ def sspaddmm(
 # Names under which `torch` has these products, too.
 spmm = dsmm = mm
 hsmm = hspmm
+saddmm = sspaddmm

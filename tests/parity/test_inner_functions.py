@@ -59,6 +59,13 @@ torch.spmm(x[0], x[0].t()); torch.hsmm(x[0].to_sparse(), x[0].t()).coalesce().va
 x[0].to_sparse().smm(x[0].t()).to_dense()
 filled(4, 4).to_sparse().sspaddmm(x[0].to_sparse(), x[0].t()).to_dense()
 s.resize(4, 4); s.resize_as(filled(16))
+torch.slice_inverse(x[1:3], torch.empty(5, 4, 3), 0, 1, 3); x[1:3].slice_inverse(x)
+torch.native_norm(s.to_sparse()); torch.native_norm(s.to_sparse(), 1, [0, 1, 2], False, None)
+torch.crow_indices_copy(x[0].to_sparse_csr()); torch.col_indices_copy(x[0].to_sparse_csr())
+torch.ccol_indices_copy(x[0].to_sparse_csc()); torch.row_indices_copy(x[0].to_sparse_csc())
+torch.values_copy(x[0].to_sparse_csr())
+torch.saddmm(filled(4, 4).to_sparse(), x[0].to_sparse(), x[0].t()).to_dense()
+x.to_sparse().resize_as_sparse_(filled(6, 4, 3).to_sparse()).to_dense()
 """  # noqa: E501 - a call a line
 REFUSED = """
 torch.eig(x); torch.symeig(x); torch.lstsq(x, x); torch.lstsq(x); torch.solve(x, x)
@@ -66,6 +73,11 @@ torch.matrix_rank(x); torch.sym_max(x, 1); torch.sym_ite(1, 1, 2); torch.sym_ite
 torch.sym_sqrt(-1); torch.detach_(x.requires_grad_()[0])
 torch.lstm(x, (s, -s), flat(4, 1, 1), True, 2, 0.0, False, False, False); torch.gru(x, s)
 x.apply_(3); x.clone().apply_(lambda v: "a"); x.requires_grad_().apply_(float); x.resize(7)
+torch.slice_inverse(x[0].clone(), x); torch.native_norm(x); torch.values_copy(x)
+torch.native_norm(x.to_sparse(), 2, [0], False, None); torch.resize_as_sparse_(x, x)
+torch.native_norm(x.to_sparse(), 2, [], True, None); torch.crow_indices_copy(x)
+torch.x.to_sparse().resize_as_sparse_(s.to_sparse()); torch.set_anomaly_enabled(1)
+torch.from_file("/nowhere/at/all", True, 2); torch.from_file("/nowhere/at/all", size=2)
 x.map_(x.float(), max); s[0].map_(s, max); s.map2_(s, s.float(), max); x[0].smm(x[0].t())
 """
 
