@@ -537,7 +537,7 @@ def _inverse_errors() -> Iterator[ErrorSample]:
     "SymInt step=1) -> Tensor",
     host=True,
     out=False,
-    samples=lambda: iter([sample(T(4, 3), T(2, 3), 0, 1, 3), sample(T(6), T(6))]),
+    samples=lambda: iter([sample(T(4, 3), T(4, 3), 0, 0, 4), sample(T(6), T(6))]),
     errors=_inverse_errors,
 )
 def slice_inverse(
