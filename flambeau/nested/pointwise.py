@@ -20,9 +20,9 @@ _rrshift abs acos acosh add addcdiv addcmul airy_ai angle asin asinh atan atan2 
 bessel_j0 bessel_j1 bessel_y0 bessel_y1 bfloat16 bitwise_and bitwise_left_shift bitwise_not
 bitwise_or bitwise_right_shift bitwise_xor bool byte cauchy_ cdouble ceil celu cfloat chalf char
 chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w clamp
-clamp_max clamp_min clone conj_physical copysign cos cosh deg2rad digamma div double elu entr eq
-erf erfc erfcx erfinv exp exp2 expm1 exponential_ fill float float_power floor floor_divide fmax
-fmin fmod frac frexp full_like gcd ge gelu geometric_ gt half hardshrink hardsigmoid hardswish
+clamp_max clamp_min clone conj_physical copysign cos cosh deg2rad digamma div double elu empty_like
+entr eq erf erfc erfcx erfinv exp exp2 expm1 exponential_ fill float float_power floor floor_divide
+fmax fmin fmod frac frexp full_like gcd ge gelu geometric_ gt half hardshrink hardsigmoid hardswish
 hardtanh heaviside hermite_polynomial_h hermite_polynomial_he hypot i0 i0e i1 i1e igamma igammac
 int isclose isfinite isinf isnan isneginf isposinf isreal laguerre_polynomial_l lcm ldexp le
 leaky_relu legendre_polynomial_p lerp lgamma log log10 log1p log2 log_ndtr log_normal_ logaddexp

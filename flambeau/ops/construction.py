@@ -11,7 +11,7 @@ from typing import Any
 
 from flambeau.core import tensors
 from flambeau.core.definition import op
-from flambeau.ops.creation import check_layout, zeros_like
+from flambeau.ops.creation import check_layout
 
 DATA = "object data, *, dtype? dtype=None, device? device=None, bool requires_grad=False"
 
@@ -207,8 +207,8 @@ def empty_like(
         >>> torch.empty_like(torch.zeros(2, 3)).shape
         torch.Size([2, 3])
     """
-    if input.layout is not tensors.strided or input.is_nested:  # no memory that is uninitialised
-        return zeros_like(input, dtype=dtype).requires_grad_(requires_grad)
+    if _is_composed(input):
+        return _composed(empty_like, input, dtype=dtype).requires_grad_(requires_grad)
     check_layout(layout, "empty_like")
     kind = input.dtype if dtype is None else dtype
     place = input.device if device is None else device
@@ -219,6 +219,17 @@ def empty_like(
     else:
         result = tensors.empty_strided(input.shape, _dense_strides(input), kind, place)
     return result.requires_grad_() if requires_grad else result
+
+
+def _is_composed(x: Any) -> bool:
+    """Whether a tensor is made of others: sparse, nested, masked. It has no memory of its own."""
+    return hasattr(type(x), "_composed_by")
+
+
+def _composed(op: Any, x: Any, *args: Any, **options: Any) -> Any:
+    """What an operator of this module gives for such a tensor."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return type(x).__torch_function__(op.native, (type(x),), (x, *args), given)
 
 
 def _dense_strides(x: Any) -> Sequence[int]:
@@ -320,6 +331,9 @@ def new_empty(
         >>> torch.zeros(1).new_empty(2, 3).shape
         torch.Size([2, 3])
     """
+    if _is_composed(self):
+        found = _composed(new_empty, self, _sizes(sizes, size), dtype=dtype)
+        return found.requires_grad_(requires_grad)
     check_layout(layout, "new_empty")
     kind = self.dtype if dtype is None else dtype
     result = tensors.empty(_sizes(sizes, size), kind, self.device if device is None else device)
@@ -340,6 +354,8 @@ def new_empty_strided(
         >>> torch.zeros(2).new_empty_strided((2, 3), (1, 2)).stride()
         (1, 2)
     """
+    if _is_composed(self):
+        return _composed(new_empty_strided, self, size, stride, dtype=dtype)
     kind = self.dtype if dtype is None else dtype
     return empty_strided(size, stride, dtype=kind, **{"device": self.device, **options})
 

@@ -181,8 +181,8 @@ def product(one: Any, other: Any) -> Any:
 
 
 _ANSWERED = frozenset(
-    "add sub subtract rsub mul multiply div divide true_divide to type clone zeros_like mm matmul "
-    "mv addmm addmv linear _rmatmul sum transpose swapaxes swapdims t numpy_T adjoint "
+    "add sub subtract rsub mul multiply div divide true_divide to type clone zeros_like empty_like "
+    "mm matmul mv addmm addmv linear _rmatmul sum transpose swapaxes swapdims t numpy_T adjoint "
     "_matrix_transpose matrix_H permute add_ sub_ mul_ copy_ zero_".split()
 )
 

@@ -277,7 +277,21 @@ def zeros_like(input: Any, *, dtype: Any = None, **options: Any) -> Any:  # noqa
 
 
 def new_zeros(self: Any, *size: Any, dtype: Any = None, **options: Any) -> Any:
-    """A `sparse_coo` tensor of other sizes that keeps nothing."""
+    """A tensor of the same layout and of other sizes, which keeps nothing.
+
+    Raises:
+        RuntimeError: rows are compressed, or columns, and the sizes have no two dimensions.
+    """
     del options
-    sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return torch.sparse_coo_tensor(tuple(sizes), dtype=dtype or self.dtype)
+    sizes = tuple(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    if self._kind is torch.sparse_coo:
+        return torch.sparse_coo_tensor(sizes, dtype=dtype or self.dtype)
+    if len(sizes) < 2:
+        raise RuntimeError(
+            "[new_zeros] Only batched sparse compressed (non-block) tensors are supported, but "
+            f"got size {list(sizes)}\nhint: (*, rows, columns)"
+        )
+    (*batch, rows, columns), kind = sizes, self._index[0].dtype
+    along = rows if self._kind is torch.sparse_csr else columns
+    index = (torch.zeros((*batch, along + 1), dtype=kind), torch.zeros((*batch, 0), dtype=kind))
+    return make(self._kind, index, torch.zeros((*batch, 0), dtype=dtype or self.dtype), sizes)

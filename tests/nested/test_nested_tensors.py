@@ -448,3 +448,14 @@ def test_offsets_shared_by_values_of_other_sizes():
     assert len(first.unbind()) == 2
     with pytest.raises(RuntimeError, match="there are 3 rows"):
         torch.nested.nested_tensor_from_jagged(torch.ones(3), offsets)
+
+
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_uninitialised_ones(layout):
+    x = torch.nested.nested_tensor(samples(), layout=layout)
+    made = torch.empty_like(x, dtype=torch.float64, requires_grad=True)
+    assert made.is_nested and made.layout is layout and made.requires_grad
+    assert [tuple(part.shape) for part in made.unbind()] == [(n, 4) for n in LENGTHS]
+    for ask in (lambda: x.new_empty(2), lambda: x.new_empty_strided((2,), (1,))):
+        with pytest.raises(NotImplementedError, match=r"\[new_empty(.|\n)*hint"):
+            ask()

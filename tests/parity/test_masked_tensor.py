@@ -136,7 +136,8 @@ x.view(torch.int32); x.take(torch.tensor([1])); x.tril(); x.triu(); x.diag(); x.
 torch.block_diag(x, x); x.index_put_((torch.tensor([0]),), torch.tensor(1.)); x.fill_(3.); x.zero_()
 x.__setitem__(0, 1.); x[x > 1]; torch.cat([x, a]); torch.stack([x, a]); x.item(); x[0, 1].item()
 float(x); bool(x); float(x[0, 1]); x.tolist(); x.numpy(); x.__array__(); x.values(); x._nnz()
-x.to_sparse_csc(); torch.zeros_like(x); torch.full_like(x, 2.); torch.rand_like(x); x.new_zeros(2)
+x.to_sparse_csc(); torch.zeros_like(x); torch.empty_like(x); x.new_empty(2);
+torch.empty_like(x, dtype=torch.float64); torch.full_like(x, 2.); torch.rand_like(x); x.new_zeros(2)
 x.new_ones(2); x.new_full((2,), 1.); x.imag; x.backward(); x.sin().backward()
 masked_tensor(a, m, True).sin().backward(); masked_tensor(a, m, True).add_(1)
 masked_tensor(a, m, True).sin().backward(masked_tensor(a, ~m))
