@@ -207,6 +207,11 @@ LATER = {
         "values",
     ),
     "flambeau.sparse.copies": ("resize_as_sparse_",),
+    "flambeau.storage": ("storage", "storage_type"),
+    "flambeau.core.older_methods": (
+        "const_data_ptr", "dim_order", "eig", "lstsq", "module_load", "new", "reinforce", "solve",
+        "symeig",
+    ),
 }  # fmt: skip
 
 
@@ -264,7 +269,19 @@ def _make_wrapper_subclass(*args: Any, **kwargs: Any) -> Any:
     return module._make_wrapper_subclass(*args, **kwargs)
 
 
+def _no_name(tensor: Any) -> None:
+    """Tensors have no names."""
+    del tensor
+
+
+def _grad_dtype(tensor: Any) -> Any:
+    """The dtype of the gradient: the tensor's own."""
+    return tensor.dtype
+
+
 METHODS: dict[str, Any] = {
+    "name": property(_no_name),
+    "grad_dtype": property(_grad_dtype),
     "_make_wrapper_subclass": staticmethod(_make_wrapper_subclass),
     "__torch_function__": classmethod(_torch_function),
     "__deepcopy__": _deepcopy,

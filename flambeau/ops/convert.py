@@ -309,7 +309,7 @@ def type_of(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to a type.
 
     Args:
-        dtype: a dtype, or a name such as "torch.DoubleTensor".
+        dtype: a dtype, a type such as `torch.DoubleTensor`, or its name.
 
     Raises:
         ValueError: an unknown name.
@@ -325,6 +325,10 @@ def type_of(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
         if not found:
             raise ValueError(f"[type] invalid type: '{dtype}'\nhint: e.g. torch.FloatTensor")
         dtype = DTYPE_OBJECTS[found[0]]
+    elif isinstance(dtype, type):  # torch.FloatTensor
+        dtype = getattr(dtype, "dtype", dtype)
+    if name_of(dtype) is None:
+        raise TypeError("[type] dtype must be a type, str, or dtype object\nhint: torch.float32")
     return to(self, dtype)
 
 

@@ -1,0 +1,306 @@
+"""`torch.storage`: the memory behind tensors, and its older form whose elements have a dtype.
+
+`UntypedStorage`, bytes, is what tensors lie in. `TypedStorage` shows those bytes as elements; it is
+deprecated in PyTorch, and here for programs and checkpoints that still name it.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import _core
+from flambeau._core import UntypedStorage
+from flambeau.core.dtypes import DTYPE_OBJECTS
+from flambeau.ir.dtypes import TITLES
+
+__all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
+
+_DTYPES = ("f32", "f64", "f16", "bf16", "u8", "i8", "i16", "i32", "i64", "bool", "c64", "c128")
+_NAMES = {DTYPE_OBJECTS[name]: f"{TITLES[name]}Storage" for name in _DTYPES}
+
+
+def _refused(name: str, what: str) -> TypeError:
+    return TypeError(
+        f"[{name}] received an invalid combination of arguments: {what}\n"
+        "hint: a size, a sequence, or wrap_storage=an UntypedStorage"
+    )
+
+
+def _bytes_of(name: str, dtype: Any, args: tuple[Any, ...], wrapped: Any) -> Any:
+    """The bytes of a new storage."""
+    if wrapped is not None:
+        if args or not isinstance(wrapped, UntypedStorage):
+            raise _refused(name, f"{len(args)} values and a {type(wrapped).__name__}")
+        return wrapped
+    if not args:
+        return UntypedStorage(0)
+    if len(args) == 1 and isinstance(args[0], int):
+        return UntypedStorage(args[0] * dtype.itemsize)
+    data = args[0]
+    plain = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    if len(args) != 1 or isinstance(data, (_core.Tensor, UntypedStorage, str)) or not plain:
+        raise _refused(name, ", ".join(type(value).__name__ for value in args))
+    return _core.tensor_from_python(data, dtype).untyped_storage()
+
+
+class TypedStorage:
+    """Elements of one dtype in a row: an `UntypedStorage` and a dtype.
+
+    Args:
+        args: nothing, a number of elements (not initialised), or a sequence of numbers.
+        wrap_storage: the bytes to show; their dtype has to be given.
+        dtype: of the elements; the default dtype where None.
+        device: the CPU.
+
+    Raises:
+        TypeError: other arguments.
+        RuntimeError: bytes without a dtype.
+
+    Example:
+        >>> torch.TypedStorage([1, 2], dtype=torch.int64).tolist()
+        [1, 2]
+    """
+
+    is_cuda = False
+    is_sparse = False
+
+    def __init__(
+        self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None
+    ) -> None:
+        if wrap_storage is not None and dtype is None:
+            raise RuntimeError(
+                "[TypedStorage] argument 'dtype' must be specified with wrap_storage\n"
+                "hint: dtype=torch.float32"
+            )
+        self.dtype = _core.get_default_dtype() if dtype is None else dtype
+        self._untyped_storage = _bytes_of("TypedStorage", self.dtype, args, wrap_storage)
+
+    def _tensor(self) -> Any:
+        return _core.tensor_from_storage(self._untyped_storage, self.dtype, (len(self),), (1,))
+
+    @property
+    def device(self) -> Any:
+        """Where the bytes are."""
+        return self._untyped_storage.device
+
+    def untyped(self) -> UntypedStorage:
+        """The bytes."""
+        return self._untyped_storage
+
+    def __len__(self) -> int:
+        return int(self.nbytes() // self.dtype.itemsize)
+
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self)
+
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self._untyped_storage.nbytes()
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return int(self.dtype.itemsize)
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        return self._untyped_storage.data_ptr()
+
+    def _place(self, index: Any) -> int:
+        if isinstance(index, slice):
+            raise RuntimeError(
+                "[TypedStorage] slices are only supported in UntypedStorage\nhint: tolist()[a:b]"
+            )
+        try:
+            place = operator.index(index)
+        except TypeError:
+            raise RuntimeError(
+                f"[TypedStorage] can't index a TypedStorage with {type(index)}\nhint: an int"
+            ) from None
+        if not -len(self) <= place < len(self):
+            raise IndexError(
+                f"[TypedStorage] index {place} out of range for storage of size {len(self)}\n"
+                "hint: len(storage)"
+            )
+        return place % len(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._tensor()[self._place(index)].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            self._tensor()[index] = value
+        else:
+            self._tensor()[self._place(index)] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        found: list[Any] = self._tensor().tolist()
+        return found
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Writes one number everywhere."""
+        self._tensor().fill_(value)
+        return self
+
+    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
+        """Writes the elements of another storage of this size, converted.
+
+        Raises:
+            RuntimeError: another number of elements.
+        """
+        if len(source) != len(self):
+            raise RuntimeError(
+                f"[TypedStorage] size does not match, self was {self.nbytes()} bytes but src was "
+                f"{source.nbytes()} bytes\nhint: resize_"
+            )
+        self._tensor().copy_(source._tensor())
+        return self
+
+    def clone(self) -> TypedStorage:
+        """The same elements in memory of their own."""
+        return type(self)(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+
+    def resize_(self, size: int) -> None:
+        """Another number of elements; those that both have are kept."""
+        self._untyped_storage.resize_(size * self.element_size())
+
+    def cpu(self) -> TypedStorage:
+        """Itself: it is on the CPU."""
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether forked processes see each other's writes."""
+        return self._untyped_storage.is_shared()
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """False: memory is never pinned."""
+        return False
+
+    def pickle_storage_type(self) -> str:
+        """Name of the old storage type of this dtype."""
+        return _NAMES[self.dtype]
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """Name of the old storage type; or the elements converted to one, or to a dtype.
+
+        Raises:
+            TypeError: no type.
+        """
+        if dtype is None:
+            return f"torch.{_NAMES[self.dtype]}"
+        if isinstance(dtype, str):
+            dtype = STORAGE_TYPES.get(dtype.removeprefix("torch."), dtype)
+        found = getattr(dtype, "dtype", dtype)
+        if found not in _NAMES:
+            raise TypeError(f"[TypedStorage] {dtype!r} is no storage type\nhint: torch.IntStorage")
+        return self._converted(found)
+
+    def _converted(self, dtype: Any) -> TypedStorage:
+        converted = self._tensor().to(dtype)
+        return TypedStorage(wrap_storage=converted.untyped_storage(), dtype=dtype)
+
+    def __repr__(self) -> str:
+        lines = "\n ".join(str(value) for value in self.tolist())
+        kind = f"torch.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        return f" {lines}\n[{kind} of size {len(self)}]"
+
+
+def _define_conversion(name: str, dtype: Any) -> None:
+    def convert(self: TypedStorage) -> TypedStorage:
+        return self._converted(dtype)
+
+    convert.__name__ = name
+    convert.__doc__ = f"The elements converted to {dtype}."
+    setattr(TypedStorage, name, convert)
+
+
+for _name in _DTYPES:
+    _spelled = TITLES[_name].replace("Complex", "complex_").lower()
+    _define_conversion(_spelled, DTYPE_OBJECTS[_name])
+
+
+class _StorageType(type):
+    """The type of `torch.FloatStorage` and its relatives: `isinstance` compares the dtype."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if cls is LegacyStorage:
+            return isinstance(instance, TypedStorage)
+        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+
+
+class LegacyStorage(TypedStorage, metaclass=_StorageType):
+    """Base of the old storage types; calling one makes a `TypedStorage` of its dtype."""
+
+    def __new__(cls, *args: Any, wrap_storage: Any = None, device: Any = None) -> Any:
+        """A `TypedStorage` of this type's dtype."""
+        held = _bytes_of(cls.__name__, cls.dtype, args, wrap_storage)
+        return TypedStorage(wrap_storage=held, dtype=cls.dtype)
+
+    @classmethod
+    def from_buffer(cls, buffer: Any, byte_order: str | None = None) -> TypedStorage:
+        """A copy of a buffer's bytes, as elements.
+
+        Raises:
+            ValueError: no byte order, or one that is not this machine's.
+        """
+        import sys
+
+        if byte_order not in ("native", sys.byteorder) and cls.dtype.itemsize > 1:
+            raise ValueError(
+                f"[from_buffer] byte_order {byte_order!r} is not this machine's\n"
+                f"hint: {sys.byteorder!r}"
+            )
+        data = bytes(buffer)
+        held = UntypedStorage(len(data)).fill_bytes(data)
+        return TypedStorage(wrap_storage=held, dtype=cls.dtype)
+
+
+STORAGE_TYPES: dict[str, Any] = {
+    name: _StorageType(name, (LegacyStorage,), {"dtype": dtype, "__module__": "torch"})
+    for dtype, name in _NAMES.items()
+}
+globals().update(STORAGE_TYPES)
+Storage = STORAGE_TYPES["FloatStorage"]
+
+
+def is_storage(obj: Any, /) -> bool:
+    """Whether an object is a storage.
+
+    Example:
+        >>> torch.is_storage(torch.ones(2).untyped_storage())
+        True
+    """
+    return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
+_warned = False
+
+
+def _storage(self: Any) -> TypedStorage:
+    """The elements behind a tensor, all of them, as a `TypedStorage`; it shares their memory."""
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            "TypedStorage is deprecated; use tensor.untyped_storage() instead of tensor.storage()",
+            stacklevel=3,
+        )
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+def _storage_type(self: Any) -> Any:
+    """The old storage type of the tensor's dtype."""
+    return STORAGE_TYPES[_NAMES[self.dtype]]
+
+
+_core.Tensor.storage = _storage
+_core.Tensor.storage_type = _storage_type
