@@ -210,10 +210,8 @@ Outcome push_static_number(Frame* frame, const Number& number) {
               push_word(frame, bits_of(number.imaginary)));
 }
 
-Outcome parse_number(const Argument& argument, Frame* frame, PyObject* object) {
-  Number number;
-  const Outcome outcome = read_number(frame, object, &number);
-  if (outcome != Outcome::Ok) return outcome;
+// A run-time number travels beside the key, which holds its type alone.
+Outcome push_number(const Argument& argument, Frame* frame, const Number& number) {
   if (!argument.runtime || number.type == NumberType::Complex) {
     return push_static_number(frame, number);
   }
@@ -225,6 +223,12 @@ Outcome parse_number(const Argument& argument, Frame* frame, PyObject* object) {
   frame->scalar_is_float.push(number.type == NumberType::Float);
   frame->scalar_types.push(static_cast<uint8_t>(number.type));
   return done(push_word(frame, tag_word(Tag::Runtime, static_cast<uint64_t>(number.type))));
+}
+
+Outcome parse_number(const Argument& argument, Frame* frame, PyObject* object) {
+  Number number;
+  const Outcome outcome = read_number(frame, object, &number);
+  return outcome == Outcome::Ok ? push_number(argument, frame, number) : outcome;
 }
 
 Outcome parse_tensor_list(const Overload& overload, const Argument& argument, int position,
@@ -256,7 +260,8 @@ Outcome parse_tensor_list(const Overload& overload, const Argument& argument, in
   return Outcome::Ok;
 }
 
-Outcome parse_integer(Frame* frame, Kind kind, PyObject* object) {
+Outcome parse_integer(const Argument& argument, Frame* frame, PyObject* object) {
+  const Kind kind = argument.kind;
   int64_t value;
   if (PyBool_Check(object)) return Outcome::Mismatch;
   if (kind == Kind::SymInt && is_tensor(object) &&
@@ -265,6 +270,12 @@ Outcome parse_integer(Frame* frame, Kind kind, PyObject* object) {
   const Outcome outcome = read_integer(frame, object, &value);
   if (outcome != Outcome::Ok) return outcome;
   const bool symbolic = kind == Kind::SymInt;
+  if (argument.runtime) {
+    Number number;
+    number.type = NumberType::Int;
+    number.value.i = value;
+    return push_number(argument, frame, number);
+  }
   if (symbolic) {
     if (!frame->integers.reserve(1)) return Outcome::Failed;
     frame->integers.push(value);
@@ -332,10 +343,10 @@ Outcome parse_bools(Frame* frame, PyObject* object) {
   return Outcome::Ok;
 }
 
-Outcome parse_float(Frame* frame, PyObject* object) {
+Outcome parse_float(const Argument& argument, Frame* frame, PyObject* object) {
   Number number;
   const Outcome outcome = read_real(frame, object, &number);
-  return outcome == Outcome::Ok ? push_static_number(frame, number) : outcome;
+  return outcome == Outcome::Ok ? push_number(argument, frame, number) : outcome;
 }
 
 Outcome parse_bool(Frame* frame, PyObject* object) {
@@ -466,12 +477,12 @@ Outcome parse_rare(const Overload& overload, int position, Frame* frame) {
       return parse_tensor_list(overload, argument, position, frame);
     case Kind::SymInt:
     case Kind::Int:
-      return parse_integer(frame, argument.kind, object);
+      return parse_integer(argument, frame, object);
     case Kind::SymIntList:
     case Kind::IntList:
       return parse_integers(frame, argument.kind, object);
     case Kind::Float:
-      return parse_float(frame, object);
+      return parse_float(argument, frame, object);
     case Kind::FloatList:
       return parse_floats(frame, object);
     case Kind::Bool:

@@ -111,6 +111,17 @@ PyObject* unary(PyObject* a) {
   return callable ? call(callable, a) : nullptr;
 }
 
+PyObject* invert(PyObject* a) {
+  const DType dtype = reinterpret_cast<Tensor*>(a)->dtype;
+  if (!asks_override(a) && (is_floating(dtype) || is_complex(dtype))) {
+    PyErr_SetString(PyExc_TypeError,
+                    "[bitwise_not] ~ (operator.invert) is only implemented on integer and "
+                    "Boolean-type tensors\nhint: logical_not tells where elements are zero");
+    return nullptr;
+  }
+  return unary<Operator::Invert>(a);
+}
+
 PyObject* compare(PyObject* a, PyObject* b, int op) {
   const auto which = static_cast<Operator>(static_cast<int>(Operator::Lt) + op);
   if (!is_tensor(b)) return mixed(which, a, b, false);
@@ -381,7 +392,7 @@ PyType_Slot operator_slots[] = {
     {Py_nb_negative, slot(unary<Operator::Neg>)},
     {Py_nb_positive, slot(unary<Operator::Pos>)},
     {Py_nb_absolute, slot(unary<Operator::Abs>)},
-    {Py_nb_invert, slot(unary<Operator::Invert>)},
+    {Py_nb_invert, slot(invert)},
     {Py_nb_bool, slot(truth)},
     {Py_nb_float, slot(to_float)},
     {Py_nb_int, slot(to_int)},

@@ -204,7 +204,7 @@ def _randint(low: Any, high: Any, size: Sequence[Size], generator: Any, dtype: A
 
 
 @creation(
-    f"randint(Scalar high, SymInt[] size, *, {GENERATOR}",
+    f"randint(int high, SymInt[] size, *, {GENERATOR}",
     runtime="high",
     samples=lambda: iter([sample(10, (3, 4)), sample(5, 10, (7,))]),
 )
@@ -230,7 +230,7 @@ def randint(
 
 
 @randint.overload(
-    f"randint.low(Scalar low, Scalar high, SymInt[] size, *, {GENERATOR}, {OPTIONS}) -> Tensor",
+    f"randint.low(int low, int high, SymInt[] size, *, {GENERATOR}, {OPTIONS}) -> Tensor",
     runtime="low high",
     samples=None,
 )
@@ -319,7 +319,7 @@ _define_like("randn_like", "normal", "Standard normal numbers")
 
 
 @op(
-    f"randint_like(Tensor self, Scalar high, *, {GENERATOR}, {OPTIONS}) -> Tensor",
+    f"randint_like(Tensor self, int high, *, {GENERATOR}, {OPTIONS}) -> Tensor",
     where="torch",
     layout="follow",
     runtime="high",
@@ -340,7 +340,7 @@ def randint_like(
 
 
 @randint_like.overload(
-    f"randint_like.low(Tensor self, Scalar low, Scalar high, *, {GENERATOR}, {OPTIONS}) -> Tensor",
+    f"randint_like.low(Tensor self, int low, int high, *, {GENERATOR}, {OPTIONS}) -> Tensor",
     runtime="low high",
 )
 def _randint_like_low(
@@ -405,37 +405,37 @@ def _define_fill(
 
 
 _define_fill(
-    "uniform_(Tensor! self, Scalar from=0, Scalar to=1",
+    "uniform_(Tensor! self, float from=0, float to=1",
     "from to",
     "uniform",
     "numbers drawn uniformly from [from, to)",
 )
 _define_fill(
-    "normal_(Tensor! self, Scalar mean=0, Scalar std=1",
+    "normal_(Tensor! self, float mean=0, float std=1",
     "mean std",
     "normal",
     "normal numbers of the given mean and standard deviation",
 )
 _define_fill(
-    "exponential_(Tensor! self, Scalar lambd=1",
+    "exponential_(Tensor! self, float lambd=1",
     "lambd",
     "exponential",
     "numbers of density lambd * exp(-lambd * x)",
 )
 _define_fill(
-    "cauchy_(Tensor! self, Scalar median=0, Scalar sigma=1",
+    "cauchy_(Tensor! self, float median=0, float sigma=1",
     "median sigma",
     "cauchy",
     "numbers of the Cauchy distribution",
 )
 _define_fill(
-    "log_normal_(Tensor! self, Scalar mean=1, Scalar std=2",
+    "log_normal_(Tensor! self, float mean=1, float std=2",
     "mean std",
     "log_normal",
     "numbers whose logarithms are normal",
 )
 _define_fill(
-    "geometric_(Tensor! self, Scalar p",
+    "geometric_(Tensor! self, float p",
     "p",
     "geometric",
     "numbers of trials until a success of probability p",
@@ -444,7 +444,7 @@ _define_fill(
 
 
 @op(
-    f"random_(Tensor! self, Scalar from, Scalar? to, *, {GENERATOR}) -> Tensor",
+    f"random_(Tensor! self, int from, int? to, *, {GENERATOR}) -> Tensor",
     where="method",
     runtime="from to",
     out=False,
@@ -469,7 +469,7 @@ def random_(self: Node, low: Any, high: Any, generator: Any) -> Node:
     return drawn_like(self, "integers", _integer(low), _integer(high), generator=generator)
 
 
-@random_.overload(f"random_.to(Tensor! self, Scalar to, *, {GENERATOR}) -> Tensor", runtime="to")
+@random_.overload(f"random_.to(Tensor! self, int to, *, {GENERATOR}) -> Tensor", runtime="to")
 def _random_to(self: Node, high: Any, generator: Any) -> Node:
     return drawn_like(self, "integers", 0, _integer(high), generator=generator)
 
