@@ -202,6 +202,39 @@ class Composite(Tensor):  # type: ignore[misc]
         del dtype, copy
         return self.numpy()
 
+    # ------------------------------------------------------------------ one element
+    def _only_element(self) -> Any:
+        """The number of a tensor of one element; a subclass says where it is."""
+        raise NotImplementedError(type(self).__name__)
+
+    def item(self) -> Any:
+        """The number of a tensor of one element.
+
+        Raises:
+            RuntimeError: there are more or fewer.
+            ValueError: the element is masked out.
+        """
+        if self.numel() != 1:
+            raise RuntimeError(
+                f"[item] a Tensor with {self.numel()} elements cannot be converted to Scalar\n"
+                "hint: reduce it first"
+            )
+        return self._only_element()
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise RuntimeError(
+                "[bool] Boolean value of Tensor with no or more than one value is ambiguous\n"
+                "hint: use any() or all()"
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
     # ------------------------------------------------------------------ Python's protocols
     def __str__(self) -> str:
         return repr(self)
@@ -211,3 +244,61 @@ class Composite(Tensor):  # type: ignore[misc]
 
     def __hash__(self) -> int:
         return object.__hash__(self)
+
+
+class Wrapper(Composite):
+    """One that PyTorch writes in Python, a tensor subclass: no block of memory to hand out."""
+
+    _called: tuple[str, str]  # what it is, and what to take instead
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same tensor as another object, whose type is the same.
+
+        Raises:
+            TypeError: another type is asked for.
+        """
+        if cls is not type(self):
+            raise TypeError(
+                f"[as_subclass] a {self._called[0]} cannot be a {cls.__name__}\n"
+                "hint: wrap it instead"
+            )
+        return self._like(self._kept)
+
+    def _untyped(self, name: str) -> NoReturn:
+        raise RuntimeError(
+            f"[{name}] .{name}() is not supported for tensor subclasses, got {self._made_by[0]}\n"
+            f"hint: {self._called[1]}"
+        )
+
+    def untyped_storage(self) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        self._untyped("untyped_storage")
+
+    storage = _typed_storage = untyped_storage
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        del force
+        self._untyped("numpy")
+
+    def tolist(self) -> Any:
+        """Not there.
+
+        Raises:
+            RuntimeError: always.
+        """
+        self._untyped("tolist")
+
+    def __dlpack__(self, **options: Any) -> Any:
+        del options
+        raise BufferError(
+            f"[dlpack] a {self._called[0]} is no block of memory\nhint: {self._called[1]}"
+        )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import flambeau as torch
-from flambeau.autograd.composite import Composite, hollow
+from flambeau.autograd.composite import Composite, Wrapper, hollow
 from flambeau.core.tensors import Tensor
 
 LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)
@@ -23,7 +23,7 @@ DTYPES = (torch.float16, torch.float32, torch.float64, torch.bool, torch.int8, t
           torch.int32, torch.int64)  # fmt: skip
 
 
-class MaskedTensor(Composite):
+class MaskedTensor(Wrapper):
     """A tensor of which the elements whose mask is False do not take part.
 
     Args:
@@ -47,6 +47,7 @@ class MaskedTensor(Composite):
     _mask: Any
     _made_by = ("MaskedTensor", "torch.masked.masked_tensor(data, mask)")
     _composed_by = "flambeau.masked.dispatch"
+    _called = ("masked tensor", "x.to_tensor(value), or x.get_data()")
 
     def __new__(cls, data: Any, mask: Any, requires_grad: bool = False) -> Any:
         """Copies data and mask; neither is differentiated through."""
@@ -200,56 +201,6 @@ class MaskedTensor(Composite):
             )
         return torch.where(self._mask, gradient, 0)
 
-    def as_subclass(self, cls: type) -> Any:
-        """The same tensor as another object; its type is the only one of masked tensors.
-
-        Raises:
-            TypeError: another type is asked for.
-        """
-        if cls is not MaskedTensor:
-            raise TypeError(
-                f"[as_subclass] a masked tensor cannot be a {cls.__name__}\nhint: wrap it instead"
-            )
-        return self._like(self._kept)
-
-    # ------------------------------------------------------------------ what needs memory
-    def _untyped(self, name: str) -> NoReturn:
-        raise RuntimeError(
-            f"[{name}] .{name}() is not supported for tensor subclasses, got MaskedTensor\n"
-            "hint: x.to_tensor(value), or x.get_data()"
-        )
-
-    def untyped_storage(self) -> Any:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        self._untyped("untyped_storage")
-
-    storage = _typed_storage = untyped_storage
-
-    def numpy(self, *, force: bool = False) -> Any:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        del force
-        self._untyped("numpy")
-
-    def tolist(self) -> Any:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        self._untyped("tolist")
-
-    def __dlpack__(self, **options: Any) -> Any:
-        del options
-        raise BufferError("[dlpack] masked tensors are not exported\nhint: export x.get_data()")
-
     def share_memory_(self) -> Tensor:
         """Moves data and mask where other processes see them."""
         for part in (self._kept, self._mask):
@@ -257,18 +208,7 @@ class MaskedTensor(Composite):
         return self
 
     # ------------------------------------------------------------------ one element
-    def item(self) -> Any:
-        """The number of a tensor of one element.
-
-        Raises:
-            RuntimeError: there are more or fewer.
-            ValueError: the element is masked out.
-        """
-        if self.numel() != 1:
-            raise RuntimeError(
-                f"[item] a Tensor with {self.numel()} elements cannot be converted to Scalar\n"
-                "hint: reduce it first"
-            )
+    def _only_element(self) -> Any:
         dense = self.to_dense()
         if not dense._mask.item():
             raise ValueError("[item] the element is masked out\nhint: x.to_tensor(value).item()")
@@ -281,14 +221,6 @@ class MaskedTensor(Composite):
                 "hint: reduce it first"
             )
         return self.item()
-
-    def __bool__(self) -> bool:
-        if self.numel() != 1:
-            raise RuntimeError(
-                "[bool] Boolean value of Tensor with no or more than one value is ambiguous\n"
-                "hint: use x.all().item()"
-            )
-        return bool(self.item())
 
     def __float__(self) -> float:
         return float(self._number("float"))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import flambeau as torch
-from flambeau.autograd.composite import Composite, hollow
+from flambeau.autograd.composite import Wrapper, hollow
 from flambeau.core.tensors import Tensor
 from flambeau.nested.ragged import Ragged, Sizes
 
@@ -37,7 +37,7 @@ def rewrapped(function: Callable[[Any], Any], result: Any) -> Any:
     return result
 
 
-class NestedTensor(Composite):
+class NestedTensor(Wrapper):
     """A batch whose samples have sizes of their own.
 
     Made by the functions of `torch.nested`, not by calling the class.
@@ -46,6 +46,7 @@ class NestedTensor(Composite):
     _ndim: int
     _made_by = ("NestedTensor", "torch.nested.nested_tensor(...)")
     _composed_by = "flambeau.nested.dispatch"
+    _called = ("nested tensor", "x.values(), or x.to_padded_tensor(0.0)")
 
     @property
     def is_nested(self) -> bool:
@@ -93,56 +94,6 @@ class NestedTensor(Composite):
     def _same_form(self, other: Any) -> bool:
         raise NotImplementedError
 
-    def as_subclass(self, cls: type) -> Any:
-        """The same tensor as another object; its type is the only one of its layout.
-
-        Raises:
-            TypeError: another type is asked for.
-        """
-        if cls is not type(self):
-            raise TypeError(
-                f"[as_subclass] a nested tensor cannot be a {cls.__name__}\nhint: wrap it instead"
-            )
-        return self._like(self._kept)
-
-    # ------------------------------------------------------------------ what needs memory
-    def _untyped(self, name: str) -> NoReturn:
-        raise RuntimeError(
-            f"[{name}] .{name}() is not supported for tensor subclasses, got NestedTensor\n"
-            "hint: x.values(), or x.to_padded_tensor(0.0)"
-        )
-
-    def untyped_storage(self) -> Any:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        self._untyped("untyped_storage")
-
-    storage = _typed_storage = untyped_storage
-
-    def numpy(self, *, force: bool = False) -> Any:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        del force
-        self._untyped("numpy")
-
-    def tolist(self) -> Any:
-        """Not there.
-
-        Raises:
-            RuntimeError: always.
-        """
-        self._untyped("tolist")
-
-    def __dlpack__(self, **options: Any) -> Any:
-        del options
-        raise BufferError("[dlpack] a nested tensor is no block of memory\nhint: export x.values()")
-
     def share_memory_(self) -> Tensor:
         """Moves the values where other processes see them."""
         self._kept.share_memory_()
@@ -153,32 +104,8 @@ class NestedTensor(Composite):
         """Bytes of the values."""
         return int(self._kept.nbytes)
 
-    def item(self) -> Any:
-        """The number of a tensor of one element.
-
-        Raises:
-            RuntimeError: there are more or fewer.
-        """
-        if self.numel() != 1:
-            raise RuntimeError(
-                f"[item] a Tensor with {self.numel()} elements cannot be converted to Scalar\n"
-                "hint: reduce it first"
-            )
+    def _only_element(self) -> Any:
         return torch.cat([p.reshape(-1) for p in self._parts()]).item()
-
-    def __bool__(self) -> bool:
-        if self.numel() != 1:
-            raise RuntimeError(
-                "[bool] Boolean value of Tensor with more than one value is ambiguous\n"
-                "hint: use any() or all()"
-            )
-        return bool(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
 
     def masked_select(self, mask: Any, *, out: Any = None) -> Any:
         """Of every sample (a vector) the elements where a nested mask is True."""

@@ -172,32 +172,8 @@ class SparseTensor(Composite):
         return self
 
     # ------------------------------------------------------------------ one element
-    def item(self) -> Any:
-        """The number of a tensor of one element.
-
-        Raises:
-            RuntimeError: there are more or fewer.
-        """
-        if self.numel() != 1:
-            raise RuntimeError(
-                f"[item] a Tensor with {self.numel()} elements cannot be converted to Scalar\n"
-                "hint: convert it with to_dense()"
-            )
+    def _only_element(self) -> Any:
         return self.to_dense().item()
-
-    def __bool__(self) -> bool:
-        if self.numel() != 1:
-            raise RuntimeError(
-                "[bool] Boolean value of Tensor with no or more than one value is ambiguous\n"
-                "hint: use any() of the values"
-            )
-        return bool(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
 
     def __index__(self) -> int:
         return int(self.to_dense().__index__())
