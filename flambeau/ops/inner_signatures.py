@@ -173,6 +173,73 @@ def batch_norm(
     return batch_normed(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+def _update_samples() -> Iterator[Sample]:
+    yield sample(T(4, 3, 2, grad=False), None, None, 0.1)
+    yield sample(T(5, 3, grad=False), None, None, 0.1)
+    running = T(3, grad=False), T(3, low=0.5, grad=False)
+    yield sample(T(4, 3, 2, grad=False), *running, 0.3)
+
+
+@op(
+    "batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, "
+    "float momentum) -> (Tensor, Tensor)",
+    where="torch",
+    host=True,
+    differentiable=False,
+    samples=_update_samples,
+    errors=lambda: iter(
+        [
+            ErrorSample(sample(T(0, 3), None, None, 0.1), RuntimeError, "at least one element"),
+            ErrorSample(sample(T(3), None, None, 0.1), IndexError, "out of range"),
+            ErrorSample(
+                sample(T(4, 3, dtype="i64"), None, None, 0.1), NotImplementedError, "implemented"
+            ),
+        ]
+    ),
+)
+def batch_norm_update_stats(
+    input: Any,  # noqa: A002
+    running_mean: Any,
+    running_var: Any,
+    momentum: float,
+) -> Any:
+    """Mean and variance (over N, not N - 1) of each channel; running statistics move towards them.
+
+    Shape: `(N, C, *)`, `(C)`, `(C)` -> `(C)`, `(C)`. They move only where both are given, the
+    variance towards the one over N - 1. No gradients.
+
+    Raises:
+        RuntimeError: no elements.
+        IndexError: no dimension of channels.
+        NotImplementedError: a dtype that is not floating.
+
+    Example:
+        >>> torch.batch_norm_update_stats(torch.tensor([[1.0], [3.0]]), None, None, 0.1)
+        (tensor([2.]), tensor([1.]))
+    """
+    if input.ndim < 2:
+        raise IndexError(
+            f"[batch_norm_update_stats] Dimension out of range: got {list(input.shape)}\n"
+            "hint: (N, C, *)"
+        )
+    if input.numel() == 0:
+        raise RuntimeError(
+            "[batch_norm_update_stats] input must have at least one element, got "
+            f"{list(input.shape)}\nhint: (N, C, *)"
+        )
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"[batch_norm_update_stats] not implemented for {input.dtype}\nhint: input.float()"
+        )
+    samples = input.detach().transpose(0, 1).flatten(1)
+    mixed = running_mean is not None and running_mean.dtype is not input.dtype
+    samples = samples.to(running_mean.dtype) if mixed else samples
+    mean = samples.mean(1)
+    if running_mean is not None and running_var is not None:
+        track_statistics(mean, samples.var(1), (running_mean, running_var), momentum)
+    return mean, samples.var(1, correction=0)
+
+
 def _instance_samples() -> Iterator[Sample]:
     yield sample(T(2, 3, 5), None, None, None, None, True, 0.1, 1e-5, False)
     yield sample(T(2, 3, 2, 2), *_PARAMETERS, False, 0.1, 1e-5, True)

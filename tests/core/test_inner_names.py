@@ -103,3 +103,17 @@ def test_slice_inverse_is_a_view():
     y = torch.slice_inverse(x[1:3], torch.empty(5, 3), 0, 1, 3)
     y[0, 0] = 7
     assert x[0, 0] == 7
+
+
+def test_modules_of_names():
+    assert torch.functional.einsum is torch.einsum
+    assert torch.types.Number == (int | float | bool)
+    assert isinstance(torch.ones(1).untyped_storage(), torch.types.Storage)
+    assert (torch.cpu.current_device(), torch.cpu.device_count()) == ("cpu", 1)
+    mine = torch.cpu.Stream()
+    before = torch.cpu.current_stream()
+    with torch.cpu.stream(mine):
+        assert torch.cpu.current_stream() is mine
+    assert torch.cpu.current_stream() is before
+    assert torch.cpu.Event().query()
+    torch.cpu.synchronize()

@@ -2,6 +2,7 @@
 
 from flambeau.nn.modules import (
     activation,
+    adaptive,
     batchnorm,
     channelshuffle,
     container,
@@ -27,9 +28,9 @@ from flambeau.nn.modules import (
 )
 
 _FAMILIES = (
-    activation, batchnorm, channelshuffle, container, conv, distance, dropout, flatten, fold,
-    instancenorm, linear, linear_cross_entropy, loss, normalization, padding, pixelshuffle, pooling,
-    rnn, sparse, transformer, upsampling,
+    activation, adaptive, batchnorm, channelshuffle, container, conv, distance, dropout, flatten,
+    fold, instancenorm, linear, linear_cross_entropy, loss, normalization, padding, pixelshuffle,
+    pooling, rnn, sparse, transformer, upsampling,
 )  # fmt: skip
 Module = module.Module
 
