@@ -38,9 +38,6 @@ class Size(tuple[int, ...]):
 
 class OutOfMemoryError(RuntimeError, MemoryError): ...
 
-class NoDataError(NotImplementedError):
-    operator: str
-
 class UntypedStorage:
     device: device
     _cdata: int

@@ -388,26 +388,25 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
   return Py_NewRef(tensor);
 }
 
-PyObject* no_data_error;
-
-// The exception of questions that only data could answer. Its attribute `operator` names the one
-// that asked, in PyTorch's inner library; here, where numbers are read, that is always the same.
-bool init_no_data_error(PyObject* module) {
-  PyObject* attributes = Py_BuildValue("{s:s}", "operator", "_local_scalar_dense");
-  if (!attributes) return false;
-  no_data_error = PyErr_NewExceptionWithDoc("flambeau.NoDataError",
-                                            "A tensor of the meta device was asked for data.",
-                                            PyExc_NotImplementedError, attributes);
-  Py_DECREF(attributes);
-  return no_data_error && PyModule_AddObjectRef(module, "NoDataError", no_data_error) == 0;
+// Marks the exception of a question that only data could answer: its attribute `asked_by` names the
+// operator of PyTorch's inner library; here, where numbers are read, that is always the same.
+void mark_as_no_data() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* name = PyUnicode_FromString("_local_scalar_dense");
+  if (!name || PyObject_SetAttrString(value, "asked_by", name) < 0) PyErr_Clear();
+  Py_XDECREF(name);
+  PyErr_Restore(type, value, traceback);
 }
 
 bool has_data(const char* op, Tensor* t) {
   if (!tensor_materialise(t, op)) return false;
   if (t->numel == 0 || t->storage->data) return true;
-  PyErr_Format(no_data_error,
+  PyErr_Format(PyExc_NotImplementedError,
                "[%s] the tensor has no data: it is on device %s\nhint: make it on cpu", op,
                t->device.kind == DeviceKind::Null ? "null" : "meta");
+  mark_as_no_data();
   return false;
 }
 PyObject* py_tensor_bytes(PyObject*, PyObject* argument) {
@@ -494,9 +493,10 @@ PyMethodDef interop_methods[] = {
 
 PyObject* tensor_item(Tensor* t) {
   if (t->device.kind != DeviceKind::CPU) {
-    PyErr_SetString(no_data_error,
+    PyErr_SetString(PyExc_RuntimeError,
                     "[item] Tensor.item() cannot be called on meta tensors\n"
                     "hint: a meta tensor has a shape but no values");
+    mark_as_no_data();
     return nullptr;
   }
   if (!tensor_materialise(t, "item()")) return nullptr;
@@ -536,8 +536,7 @@ Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype) {
 }
 
 bool init_interop(PyObject* module) {
-  return init_no_data_error(module) && PyModule_AddFunctions(module, functions) == 0 &&
-         init_numpy(module) && init_dlpack(module);
+  return PyModule_AddFunctions(module, functions) == 0 && init_numpy(module) && init_dlpack(module);
 }
 
 }  // namespace fb

@@ -271,8 +271,10 @@ def run(
     with below():
         try:
             result = func(*args, **kwargs)
-        except _core.NoDataError as error:
-            raise _explained(func, error) from None
+        except RuntimeError as error:
+            if not hasattr(error, "asked_by"):
+                raise
+            raise _explained(func, error.asked_by) from None
     made = _results(mode, result, place)
     if known is None:
         _forget_constants(mode, func, result, args)
@@ -281,11 +283,11 @@ def run(
     return made
 
 
-def _explained(func: Any, error: _core.NoDataError) -> Exception:
+def _explained(func: Any, asked_by: str) -> Exception:
     """What PyTorch raises where a number or a size depends on data."""
     if name_of(func) == "allclose":  # asks for an element of its own, and is named all the same
         return DataDependentOutputException(operator("allclose"))
-    name, _, overload = error.operator.partition(".")
+    name, _, overload = asked_by.partition(".")
     found = operator(name, overload or "default")
     if name in ("_local_scalar_dense", "equal"):
         return DataDependentOutputException(found)

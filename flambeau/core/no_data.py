@@ -1,16 +1,14 @@
-"""What tensors of the meta device answer to questions about their data: an exception of its own.
+"""What tensors of the meta device answer to questions about their data: an exception with a mark.
 
-Numbers of elements are read natively, which raises `NoDataError` too. Fake tensors tell by this
-type, and by the operator it names, that a size or a number depends on data.
+The type is PyTorch's. Fake tensors tell by the attribute `asked_by`, the operator that needs data,
+that a size or a number depends on data; where numbers are read, natively, it is set too.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from flambeau._core import NoDataError
-
-__all__ = ["NoDataError", "no_data", "refuse_meta"]
+__all__ = ["no_data", "refuse_meta"]
 
 
 def refuse_meta(name: str, x: Any, inner: str | None = None) -> None:
@@ -20,7 +18,7 @@ def refuse_meta(name: str, x: Any, inner: str | None = None) -> None:
         inner: the operator of PyTorch's inner library that needs them; None: the one named.
 
     Raises:
-        NoDataError: the tensor is on the meta device.
+        NotImplementedError: the tensor is on the meta device.
     """
     if x.is_meta:
         raise no_data(
@@ -30,8 +28,8 @@ def refuse_meta(name: str, x: Any, inner: str | None = None) -> None:
         )
 
 
-def no_data(text: str, inner: str) -> NoDataError:
+def no_data(text: str, inner: str) -> NotImplementedError:
     """What a call raises that only data could answer; `inner` as above."""
-    error = NoDataError(text)
-    error.operator = inner
+    error = NotImplementedError(text)
+    error.asked_by = inner  # type: ignore[attr-defined]
     return error

@@ -184,6 +184,17 @@ class Graph:
         self.name = name
         self.notes = {} if notes is None else notes
 
+    def _fields(self) -> tuple[Any, ...]:
+        ends = self.symbols, self.inputs, self.scalars, self.outputs, self.visible
+        return (*ends, self.guards, self.generators, self.name)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all but the notes is equal."""
+        return self._fields() == other._fields() if isinstance(other, Graph) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
     def with_outputs(self, outputs: Iterable[GraphOutput]) -> Graph:
         """The same program with other results."""
         others = self.visible, self.guards, self.generators, self.name, self.notes

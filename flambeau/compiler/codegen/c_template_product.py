@@ -163,7 +163,7 @@ class _Tiles(_Printer):
                 if quads
                 else few_rows(self.micro, self.a, self.target)
             )
-        parts += [print_epilogue(self.kernel, self.target), self._tile()]
+        parts += [self._sums(), print_epilogue(self.kernel, self.target), self._tile()]
         function = (
             f"void {SYMBOL}({FUNCTION_ARGUMENTS}) {{\n"
             f"  for (long long c = begin; c < end; ++c) {SYMBOL}_tile(p, n, x, c, scratch);\n}}\n"
@@ -227,68 +227,92 @@ class _Tiles(_Printer):
         return lines
 
     def _tile(self) -> str:
-        rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
-        planes, step = self.planes, self.step
+        """The function for one tile: its sums, then what becomes of them."""
         parameters = "char *const *p, const long long *n, const fb_scalar *x, long long chunk"
+        out = ", out, out_step" if self.rounded else ""
         return "\n".join(
             [
                 f"static void {SYMBOL}_tile({parameters}, char *scratch) {{",
-                *self._header(),
-                "  const long long across = chunk / row_tiles, t = chunk % row_tiles;",
-                "  const long long u = across % column_tiles, batch = across / column_tiles;",
-                *self._batches(),
-                f"  const long long panels = (height + {rows - 1}) / {rows};",
-                f"  const long long i0 = t * panels / row_tiles * {rows};",
-                f"  long long i1 = (t + 1) * panels / row_tiles * {rows};",
-                "  if (i1 > height) i1 = height;",
-                "  const long long j0 = u * tile_columns, high = i1 - i0;",
-                "  const long long wide = width - j0 < tile_columns ? width - j0 : tile_columns;",
-                f"  const long long pitch = tile_columns * {planes} + {PITCH};",
-                f"  const long long room = (panels + row_tiles - 1) / row_tiles * {rows};",
-                f"  {kind} *tile = ({kind} *)scratch;",
-                f"  {kind} *segment = tile + room * pitch;",
-                f"  {self.packed} *slab = ({self.packed} *)"
-                f"(depth > {SEGMENT} ? segment + room * pitch : segment);"
-                if self.segments
-                else f"  {self.packed} *slab = ({self.packed} *)segment;",
-                f"  {self.packed} *own = slab + {CHUNK * step};",
-                f"  const long long size_a = packs_a * height * groups * {planes};",
-                f"  const long long slabs = (width + {columns - 1}) / {columns};",
-                "  const int has_b = packs_b == 1 || (packs_b && p[2]);",
-                f"  const long long size_b = has_b * slabs * groups * {step};",
-                f"  const {self.packed} *packed_b = (const {self.packed} *)p[2] + batch * size_b;",
-                f"  const {self.packed} *packed_a = (const {self.packed} *)p[3] + batch * size_a;",
+                *self._places(),
                 *self._direct(),
-                "  if (depth == 0)",
-                f"    __builtin_memset(tile, 0, (unsigned long)(high * pitch) * sizeof({kind}));",
-                *self._few(),
-                f"  for (long long k = 0; k < depth; k += {self.micro.chunk}) {{",
-                "    const long long left_k = depth - k;",
-                f"    const long long d = left_k < {self.micro.chunk} ? left_k : "
-                f"{self.micro.chunk};",
-                f"    const long long g = k / {self.group};",
-                f"    const long long dg = (d + {self.group - 1}) / {self.group};",
-                *self._chunk(),
-                *self._segment(),
-                "  }",
+                f"  {SYMBOL}_sums(p, n, chunk, scratch, c, c_step, held, held_step, direct{out});",
                 *self._write(),
                 "}",
                 "",
             ]
         )
 
+    def _sums(self) -> str:
+        """The function that computes a tile's sums. It is most of the kernel and knows nothing of
+        the epilogue, so that kernels of a unit share it."""
+        kind, chunk = f"{self.kind}x1", self.micro.chunk
+        out = ", u16x1 *out, long long out_step" if self.rounded else ""
+        return "\n".join(
+            [
+                f"FB_SHARED void {SYMBOL}_sums(char *const *p, const long long *n,",
+                f"    long long chunk, char *scratch, {kind} *c, long long c_step, {kind} *held,",
+                f"    long long held_step, long long direct{out}) {{",
+                *self._places(),
+                f"  const int lies = {self._lies()};",
+                "  if (depth == 0)",
+                f"    __builtin_memset(tile, 0, (unsigned long)(high * pitch) * sizeof({kind}));",
+                *self._few(),
+                f"  for (long long k = 0; k < depth; k += {chunk}) {{",
+                "    const long long left_k = depth - k;",
+                f"    const long long d = left_k < {chunk} ? left_k : {chunk};",
+                f"    const long long g = k / {self.group};",
+                f"    const long long dg = (d + {self.group - 1}) / {self.group};",
+                *self._chunk(),
+                *self._segment(),
+                "  }",
+                "}",
+                "",
+            ]
+        )
+
+    def _places(self) -> list[str]:
+        """Which tile this is, and where everything lies."""
+        rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
+        planes, step = self.planes, self.step
+        few = "0"
+        if self.few_rows:
+            turned = FEW if self.target.name == "avx512" and self.unit != "quads" else FEW_LONG
+            few = f"b_column == 1 ? height <= {FEW_LONG} : b_k == 1 && height <= {turned}"
+        return [
+            *self._header(),
+            "  const long long across = chunk / row_tiles, t = chunk % row_tiles;",
+            "  const long long u = across % column_tiles, batch = across / column_tiles;",
+            *self._batches(),
+            f"  const long long panels = (height + {rows - 1}) / {rows};",
+            f"  const long long i0 = t * panels / row_tiles * {rows};",
+            f"  long long i1 = (t + 1) * panels / row_tiles * {rows};",
+            "  if (i1 > height) i1 = height;",
+            "  const long long j0 = u * tile_columns, high = i1 - i0;",
+            "  const long long wide = width - j0 < tile_columns ? width - j0 : tile_columns;",
+            f"  const long long pitch = tile_columns * {planes} + {PITCH};",
+            f"  const long long room = (panels + row_tiles - 1) / row_tiles * {rows};",
+            f"  {kind} *tile = ({kind} *)scratch;",
+            f"  {kind} *segment = tile + room * pitch;",
+            f"  {self.packed} *slab = ({self.packed} *)"
+            f"(depth > {SEGMENT} ? segment + room * pitch : segment);"
+            if self.segments
+            else f"  {self.packed} *slab = ({self.packed} *)segment;",
+            f"  {self.packed} *own = slab + {CHUNK * step};",
+            f"  const long long size_a = packs_a * height * groups * {planes};",
+            f"  const long long slabs = (width + {columns - 1}) / {columns};",
+            "  const int has_b = packs_b == 1 || (packs_b && p[2]);",
+            f"  const long long size_b = has_b * slabs * groups * {step};",
+            f"  const {self.packed} *packed_b = (const {self.packed} *)p[2] + batch * size_b;",
+            f"  const {self.packed} *packed_a = (const {self.packed} *)p[3] + batch * size_a;",
+            f"  const int few = !has_b && ({few});",
+        ]
+
     def _direct(self) -> list[str]:
         """Where sums are stored as they are, along memory, whole slabs of the tile go there:
         `direct` columns. Until all of K is done they are held there, too, unless rows are whole
         pages apart: all of them would want the same few places of the nearest cache."""
         kind = f"{self.kind}x1"
-        few = "0"
-        if self.few_rows:
-            turned = FEW if self.target.name == "avx512" and self.unit != "quads" else FEW_LONG
-            few = f"b_column == 1 ? height <= {FEW_LONG} : b_k == 1 && height <= {turned}"
         lines = [
-            f"  const int few = !has_b && ({few});",
-            f"  const int lies = {self._lies()};",
             f"  {kind} *c = tile, *held = tile;",
             "  long long c_step = pitch, held_step = pitch, direct = 0;",
         ]
@@ -339,7 +363,7 @@ class _Tiles(_Printer):
         if self.unit == "quads" and self.micro.starts:
             flip = f" ^ fb_splat_{v}(0x80808080u)"
         return f"""\
-static void {SYMBOL}_copy(long long rows, long long count, const char *from, long long step,
+FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, long long step,
     char *to, long long to_step) {{
   for (; rows > 0; --rows, from += step, to += to_step) {{
     long long j = 0;
