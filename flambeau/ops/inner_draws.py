@@ -117,6 +117,8 @@ def _slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:  # n
     """A slope per element; a number is drawn, in float64, for each that is not positive."""
     negative = input.detach() <= 0
     slopes = input.detach().new_ones(()).expand(input.shape).clone()
+    if input.is_meta:  # as many as there are numbers to look at
+        return slopes
     drawn = tensors.empty((int(negative.sum()),), object_of("f64"), input.device)
     low, high = (float(slopes.new_full((), bound)) for bound in (lower, upper))
     drawn = drawn.uniform_(generator=generator) * (high - low) + low  # not fused: the stream
