@@ -191,15 +191,7 @@ def grad(
              "materialize_grads": materialize_grads},
         )  # fmt: skip
         return tuple(found)
-    if not only_inputs:
-        raise NotImplementedError(
-            "[grad] only_inputs=False is not supported\nhint: use autograd.backward"
-        )
-    if materialize_grads and allow_unused is False:
-        raise ValueError(
-            "[grad] Expected allow_unused to be True or not passed when materialize_grads=True, "
-            "but got: allow_unused=False.\nhint: leave allow_unused out"
-        )
+    _check_options(only_inputs, allow_unused, materialize_grads)
     if is_grads_batched:
         return _batched_grad(outputs, inputs, grad_outputs, create_graph, allow_unused)
     roots, wanted = _tuple(outputs), _tuple(inputs)
@@ -213,15 +205,38 @@ def grad(
 
         found = gradients(roots, grads, wanted, create_graph, unused)
     else:
-        seeds, inner = _seeds(roots, grads), _on_tape(wanted)
-        found = _core.run_backward(_on_tape(roots), seeds, keep, create_graph, inner, unused, False)
-        found = [
-            w._gradient(f) if _is_made_of_others(w) else f
-            for w, f in zip(wanted, found, strict=True)
-        ]
+        found = _taped_gradients(roots, grads, wanted, keep, create_graph, unused)
     if not materialize_grads or not any(f is None for f in found):
         return tuple(found)
     return tuple(_zeros_for(i) if f is None else f for f, i in zip(found, wanted, strict=True))
+
+
+def _check_options(only_inputs: bool, allow_unused: bool | None, materialize_grads: bool) -> None:
+    if not only_inputs:
+        raise NotImplementedError(
+            "[grad] only_inputs=False is not supported\nhint: use autograd.backward"
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "[grad] Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False.\nhint: leave allow_unused out"
+        )
+
+
+def _taped_gradients(
+    roots: tuple[Any, ...],
+    grads: Any,
+    wanted: tuple[Any, ...],
+    keep: bool,
+    create_graph: bool,
+    unused: bool,
+) -> list[Any]:
+    """What the engine finds; gradients of sparse and nested tensors are of their kind."""
+    seeds, inner = _seeds(roots, grads), _on_tape(wanted)
+    found = _core.run_backward(_on_tape(roots), seeds, keep, create_graph, inner, unused, False)
+    return [
+        w._gradient(f) if _is_made_of_others(w) else f for w, f in zip(wanted, found, strict=True)
+    ]
 
 
 def _batched_grad(

@@ -450,6 +450,22 @@ def _require(condition: bool, message: str) -> None:
         raise AssertionError(f"{message}\nhint: see the arguments of the check")
 
 
+def _check_modes(checks: _Checks) -> None:
+    """Raises where no mode is to be checked, or batches of a mode that is not."""
+    _require(
+        checks.forward or checks.backward,
+        "Expected at least one of check_forward_ad or check_backward_ad to be True",
+    )
+    _require(
+        checks.backward or not checks.batched,
+        "Setting check_batched_grad=True requires check_backward_ad to be True",
+    )
+    _require(
+        checks.forward or not checks.batched_forward,
+        "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
+    )
+
+
 def gradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
@@ -502,22 +518,11 @@ def gradcheck(
         >>> torch.autograd.gradcheck(torch.exp, x, check_forward_ad=True, check_batched_grad=True)
         True
     """
-    _require(
-        check_forward_ad or check_backward_ad,
-        "Expected at least one of check_forward_ad or check_backward_ad to be True",
-    )
-    _require(
-        check_backward_ad or not check_batched_grad,
-        "Setting check_batched_grad=True requires check_backward_ad to be True",
-    )
-    _require(
-        check_forward_ad or not check_batched_forward_grad,
-        "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
-    )
     batched = (check_batched_grad, check_batched_forward_grad)
     checks = _Checks(
         check_backward_ad, check_forward_ad, *batched, check_undefined_grad, check_grad_dtypes
     )
+    _check_modes(checks)
     tolerances = _Tolerances(eps, atol, rtol, nondet_tol)
     return _verdict(func, _tuple(inputs), checks, tolerances, raise_exception)
 

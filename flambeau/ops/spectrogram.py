@@ -150,23 +150,9 @@ def stft(
     if center and align_to_window:
         raise _error("stft", "align_to_window should only be set when center = false", "leave out")
     if center and input.ndim in (1, 2):
-        half = n_fft // 2
-        rows = input.reshape(1, -1, input.shape[-1])
-        padded = pad(rows, (half, half), mode=pad_mode)
-        input = padded.reshape(*input.shape[:-1], padded.shape[-1])  # noqa: A001
+        input = _padded_ends(input, n_fft // 2, pad_mode)  # noqa: A001
     any_complex = input.is_complex() or (window is not None and window.is_complex())
-    if return_complex is None:
-        if not any_complex:
-            raise _error(
-                "stft",
-                "stft requires the return_complex parameter be given for real inputs, and will "
-                "further require that return_complex=True in a future PyTorch release.",
-                "return_complex=True",
-            )
-        return_complex = True
-    onesided = not any_complex if onesided is None else onesided
-    if onesided and any_complex:
-        raise _error("stft", "Cannot have onesided output if window or input is complex", "False")
+    onesided, return_complex = _form_of_result(any_complex, onesided, return_complex)
     hop, length = _checked_signal(input, n_fft, hop_length, win_length, window)
     _warn_without_window(window, "stft")
     if align_to_window and length < n_fft:
@@ -180,6 +166,34 @@ def stft(
     found = _transform("rfft" if onesided else "fft", pieces, norm=norm)
     found = transpose(found, -1, -2)
     return found if return_complex else view_as_real(found)
+
+
+def _padded_ends(signal: Any, count: int, mode: str) -> Any:
+    """Signals with `count` more samples on both sides, so that windows lie around samples."""
+    rows = signal.reshape(1, -1, signal.shape[-1])
+    padded = pad(rows, (count, count), mode=mode)
+    return padded.reshape(*signal.shape[:-1], padded.shape[-1])
+
+
+def _form_of_result(
+    any_complex: bool, onesided: bool | None, return_complex: bool | None
+) -> tuple[bool, bool]:
+    """Whether half of the frequencies are wanted, and whether as complex numbers.
+
+    Raises:
+        RuntimeError: half of them do not suffice, or a real signal leaves it open.
+    """
+    if return_complex is None and not any_complex:
+        raise _error(
+            "stft",
+            "stft requires the return_complex parameter be given for real inputs, and will "
+            "further require that return_complex=True in a future PyTorch release.",
+            "return_complex=True",
+        )
+    half = not any_complex if onesided is None else onesided
+    if half and any_complex:
+        raise _error("stft", "Cannot have onesided output if window or input is complex", "False")
+    return half, return_complex is None or return_complex
 
 
 def _checked_signal(
