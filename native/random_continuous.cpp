@@ -211,10 +211,10 @@ T binomial_by_gaps(Generator& generator, T count, T prob) {
 
 // What Stirling's formula for log(k!) lacks: exact below 10, three terms of its series above.
 double stirling_remainder(double k) {
-  constexpr double kExact[] = {
-      0.0810614667953272, 0.0413406959554092,  0.0276779256849983,  0.02079067210376509,
-      0.0166446911898211, 0.0138761288230707,  0.0118967099458917,  0.0104112652619720,
-      0.00925546218271273, 0.00833056343336287};
+  constexpr double kExact[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983,
+                               0.02079067210376509, 0.0166446911898211, 0.0138761288230707,
+                               0.0118967099458917,  0.0104112652619720, 0.00925546218271273,
+                               0.00833056343336287};
   if (k <= 9.0) return kExact[static_cast<size_t>(k)];
   const double square = (k + 1.0) * (k + 1.0);
   return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1.0);
@@ -242,12 +242,12 @@ T binomial_by_rejection(Generator& generator, T count, T prob) {
     const double k = static_cast<double>(drawn);
     const double after = static_cast<double>(count - drawn + T{1});
     const double left = std::log(v * alpha / (a / (distance * distance) + b));
-    const double right =
-        (mode + 0.5) * std::log((mode + 1.0) / (odds * (n - mode + 1.0))) +
-        static_cast<double>(count + T{1}) * std::log((n - mode + 1.0) / after) +
-        (k + 0.5) * std::log(odds * after / static_cast<double>(drawn + T{1})) +
-        stirling_remainder(mode) + stirling_remainder(n - mode) - stirling_remainder(k) -
-        stirling_remainder(static_cast<double>(count - drawn));
+    const double right = (mode + 0.5) * std::log((mode + 1.0) / (odds * (n - mode + 1.0))) +
+                         static_cast<double>(count + T{1}) * std::log((n - mode + 1.0) / after) +
+                         (k + 0.5) * std::log(odds * after / static_cast<double>(drawn + T{1})) +
+                         stirling_remainder(mode) + stirling_remainder(n - mode) -
+                         stirling_remainder(k) -
+                         stirling_remainder(static_cast<double>(count - drawn));
     if (left <= right) return drawn;
   }
 }
