@@ -265,7 +265,15 @@ class LegacyStorage(TypedStorage, metaclass=_StorageType):
 
 
 STORAGE_TYPES: dict[str, Any] = {
-    name: _StorageType(name, (LegacyStorage,), {"dtype": dtype, "__module__": "torch"})
+    name: _StorageType(
+        name,
+        (LegacyStorage,),
+        {
+            "dtype": dtype,
+            "__module__": "torch",
+            "__doc__": f"A `TypedStorage` of {dtype}: sizes, a sequence or bytes; else none.",
+        },
+    )
     for dtype, name in _NAMES.items()
 }
 globals().update(STORAGE_TYPES)

@@ -138,7 +138,13 @@ class TensorType(type):
 
 TENSOR_TYPES: dict[str, TensorType] = {
     f"{TITLES[name]}Tensor": TensorType(
-        f"{TITLES[name]}Tensor", (), {"dtype": DTYPE_OBJECTS[name], "__module__": "torch"}
+        f"{TITLES[name]}Tensor",
+        (),
+        {
+            "dtype": DTYPE_OBJECTS[name],
+            "__module__": "torch",
+            "__doc__": f"A tensor of {DTYPE_OBJECTS[name]} on the CPU: of sizes or of a sequence.",
+        },
     )
     for name in _DTYPES
 }

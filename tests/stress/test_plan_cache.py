@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import gc
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -81,20 +82,27 @@ def test_profile_counts_launches() -> None:
     assert launch_profile() == times
 
 
-def test_memory_statistics() -> None:
-    from flambeau import runtime
+MEMORY = """
+import flambeau
+from flambeau import runtime
 
-    flambeau.ones(1 << 20)  # what a first call keeps is kept
-    gc.collect()
-    runtime.reset_peak_memory_stats()
-    before = runtime.memory_stats()["allocated_bytes.all.current"]
-    x = flambeau.ones(1 << 20)
-    stats = runtime.memory_stats()
-    assert stats["allocated_bytes.all.current"] - before == pytest.approx(x.nbytes, rel=0.1)
-    assert runtime.memory_snapshot()
-    del x
-    assert runtime.memory_stats()["allocated_bytes.all.current"] == before
-    assert runtime.empty_cache() >= 0
+flambeau.ones(1 << 20)  # what a first call keeps is kept
+runtime.reset_peak_memory_stats()
+before = runtime.memory_stats()["allocated_bytes.all.current"]
+x = flambeau.ones(1 << 20)
+held = runtime.memory_stats()["allocated_bytes.all.current"] - before
+assert x.nbytes <= held <= 1.1 * x.nbytes, held
+assert runtime.memory_snapshot()
+del x
+assert runtime.memory_stats()["allocated_bytes.all.current"] == before
+assert runtime.empty_cache() >= 0
+"""
+
+
+def test_memory_statistics() -> None:
+    """In a process of its own: threads that other tests left may allocate, too."""
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("options", [{"size": (3, 7)}, {"scale_factor": 1.5, "mode": "bilinear"}])
