@@ -490,11 +490,17 @@ def index_copy(self: Node, dim: int, index: Node, source: Node) -> Node:
     return _written(self, dim, index, source, "set", "index_copy")
 
 
+def _fill_samples() -> Samples:
+    yield sample(T(3, 4), 1, I(2, high=4), 1.5)
+    yield sample(T(3), 0, I(high=3), 2)
+    yield sample(T(3, 4), 1, T(3, dtype="i64", values=[2, 0, 2], grad=False), T())
+
+
 @op(
     "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
     inplace=True,
     runtime="value",
-    samples=lambda: iter([sample(T(3, 4), 1, I(2, high=4), 1.5), sample(T(3), 0, I(high=3), 2)]),
+    samples=_fill_samples,
 )
 def index_fill(self: Node, dim: int, index: Node, value: Any) -> Node:
     """A copy with the slices of `dim` that index names filled with a number.
@@ -506,6 +512,13 @@ def index_fill(self: Node, dim: int, index: Node, value: Any) -> Node:
     d = normalise_dim(dim, self.ndim, "index_fill")
     x = _at_least_1d(self)
     at = wrapped(_vector(index, "index_fill"), x.shape[d], "index_fill", d)
+    if isinstance(value, Node) and value.op != "scalar":
+        # A slice named twice is filled once: its gradient counts once, too.
+        line = prims.full(False, (x.shape[d],), "bool")
+        named = prims.put_nd(line, (at,), prims.full(True, at.shape, "bool"), (0,), "set")
+        filled = number(value, x.shape, self.dtype, "index_fill")
+        filled = prims.where(prims.broadcast(named, x.shape, (d,)), filled, x)
+        return prims.reshape(filled, self.shape)
     source = number(value, (*x.shape[:d], at.shape[0], *x.shape[d + 1 :]), self.dtype, "index_fill")
     return prims.reshape(prims.put_nd(x, (at,), source, (d,), "set"), self.shape)
 
