@@ -191,6 +191,7 @@ def _later(module: str, name: str) -> Callable[..., Any]:
         return getattr(_core.Tensor, name)(self, *args, **kwargs)
 
     method.__name__ = name
+    method.__doc__ = f"See `{module}`: loaded by the first call, which puts the method itself here."
     return method
 
 
