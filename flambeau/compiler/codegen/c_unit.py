@@ -171,6 +171,8 @@ def _shared_apart(text: str, shared: dict[str, str]) -> str:
         text: of `print_kernel`.
         shared: definitions by name; new ones are added, callees first.
     """
+    if "FB_SHARED" not in text:
+        return text
     functions = {found["name"]: found[0] for found in _FUNCTION.finditer(text)}
     marked = [name for name, body in functions.items() if body.startswith("FB_SHARED")]
     wanted = set()
