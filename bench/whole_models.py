@@ -66,6 +66,8 @@ class Case:
     optimizer: str = "AdamW"
 
 
+ROUNDS = 5
+OWN_ROUNDS = 21  # two steps of our own may differ by 2 %, less than one round's noise
 CASES = {
     "resnet": Case("ResNet-50, 2 images of 112 x 112", 2, {"image": 112}, "SGD"),
     "unet": Case("U-Net of width 32, 1 image of 128 x 128", 1, {"width": 32, "image": 128}, "SGD"),
@@ -138,7 +140,8 @@ def child(name: str, mode: str, threads: int, what: str) -> None:
     pairs = {"all": PAIRS, "quick": PAIRS[:-1], "first": ()}[what]
     rows = []
     for mine, framework, other in pairs:
-        row = compare(CASES[name].title, ours[mine], calls[framework][other], 5, 0.2, threads)
+        rounds = ROUNDS if framework == "torch" else OWN_ROUNDS
+        row = compare(CASES[name].title, ours[mine], calls[framework][other], rounds, 0.2, threads)
         row.note = "" if framework == "torch" else "second time: our own"
         rows.append(asdict(row))
     print(json.dumps({"first": first, "rows": rows}))
@@ -208,7 +211,10 @@ def main() -> None:
         name, mode, threads_, what = sys.argv[2:]
         child(name, mode, int(threads_), what)
         return
-    names = [word for word in sys.argv[1:] if word in CASES] or list(CASES)
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    if unknown := [word for word in words if word not in CASES]:
+        raise SystemExit(f"[bench] no such model: {unknown}\nhint: one of {list(CASES)}")
+    names = words or list(CASES)
     what = "quick" if "--quick" in sys.argv else "all"
     counts = [n for n in (2, 1) if f"-{n}" in sys.argv] or [2, 1]
     for threads, name in itertools.product(counts, names):
