@@ -57,7 +57,7 @@ class UntypedStorage:
 
 def shield(
     function: _Function,
-    out: bool = False,
+    out: bool | str = False,
     overridable: bool = False,
     direct: Any = None,
     direct_dim: bool = False,

@@ -636,7 +636,7 @@ PyObject* call_python(Overload* overload, Frame* frame) {
   PyObject* result = PyObject_Vectorcall(overload->build, values.data(), count - keywords, names);
   if (!result) hide_internals();
   if (!result || !frame->out) return result;
-  PyObject* copied = copy_to_out(result, frame->out);
+  PyObject* copied = copy_to_out(overload->out, result, frame->out);
   Py_DECREF(result);
   return copied;
 }

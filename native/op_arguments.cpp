@@ -115,11 +115,24 @@ bool read_flag(Overload* overload, PyObject* flag) {
   const char* text = PyUnicode_AsUTF8(flag);
   if (!text) return false;
   if (std::strcmp(text, "python") == 0) overload->python = true;
-  if (std::strcmp(text, "out") == 0) overload->allows_out = true;
-  if (std::strcmp(text, "exact") == 0) overload->exact_out = true;
+  const OutRule rule = out_rule(text);
+  if (rule != OutRule::None) overload->out = rule;
   if (std::strcmp(text, "operator") == 0) overload->is_operator = true;
   if (std::strcmp(text, "storage") == 0) overload->any_window = true;
   return true;  // other flags concern the Python side
+}
+
+bool read_flags(Overload* overload, PyObject* flags) {
+  if (flags == Py_None) return true;
+  if (PyUnicode_Check(flags)) return read_flag(overload, flags);
+  PyObject* list = PySequence_List(flags);
+  if (!list) return false;
+  bool fine = true;
+  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
+    fine = read_flag(overload, PyList_GET_ITEM(list, i));
+  }
+  Py_DECREF(list);
+  return fine;
 }
 
 // ---- parsing of single kinds
@@ -528,7 +541,7 @@ Outcome bind_keywords(const Overload& overload, Frame* frame, PyObject* const* v
     PyObject* name = PyTuple_GET_ITEM(kwnames, k);
     const int position = find_name(overload, name);
     if (position < 0) {
-      if (overload.allows_out && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+      if (overload.out != OutRule::None && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
         if (values[k] != Py_None) frame->out = values[k];
         continue;
       }
@@ -574,7 +587,7 @@ void raise_too_large(const Op* op, const Overload& overload, int position, PyObj
                number ? "write it as a float, such as 1e20" : "integers lie in [-2**63, 2**63)");
 }
 
-// What makes a tensor from nothing makes it in the dtype of `out`.
+// What makes a tensor from nothing, or sums, computes in the dtype of `out`.
 Outcome take_dtype_of_out(const Op* op, const Overload& overload, Frame* frame) {
   PyObject** place = &frame->values[overload.result_dtype];
   PyObject* dtype = dtype_object(reinterpret_cast<Tensor*>(frame->out)->dtype);
@@ -697,19 +710,11 @@ bool overload_parse_spec(PyObject* spec, Overload* overload) {
     from_nothing &= argument.kind != Kind::Tensor && argument.kind != Kind::TensorList;
     if (argument.kind == Kind::DType) overload->result_dtype = i;
   }
-  if (!from_nothing) overload->result_dtype = -1;
   overload->build = Py_NewRef(build);
   overload->spec = Py_NewRef(spec);
-  if (!flags || flags == Py_None) return true;
-  if (PyUnicode_Check(flags)) return read_flag(overload, flags);
-  PyObject* list = PySequence_List(flags);
-  if (!list) return false;
-  bool fine = true;
-  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    fine = read_flag(overload, PyList_GET_ITEM(list, i));
-  }
-  Py_DECREF(list);
-  return fine;
+  if (flags && !read_flags(overload, flags)) return false;
+  if (!from_nothing && overload->out != OutRule::Dtype) overload->result_dtype = -1;
+  return true;
 }
 
 std::string signature_text(const Op* op, const Overload& overload) {

@@ -172,6 +172,10 @@ struct KeyHash {
 };
 using ClassCache = std::unordered_map<std::vector<uint64_t>, std::vector<PyObject*>, KeyHash>;
 
+// What may be given as `out=` (docs/design.md § 8): None where the call takes none.
+enum class OutRule : uint8_t { None, Cast, Kind, Join, Truth, Any, Dtype, Exact, Separate };
+OutRule out_rule(const char* name);  // of the option's value; None: no rule has that name
+
 struct Overload {
   std::vector<Argument> arguments;
   int positional = 0;         // arguments that may be given by position
@@ -179,9 +183,8 @@ struct Overload {
   PyObject* build = nullptr;  // owned
   PyObject* spec = nullptr;   // owned: (arguments, build, flags), as given
   bool python = false;        // `build` is the implementation
-  bool allows_out = false;
-  bool exact_out = false;  // `out` has the result's dtype and no memory of the arguments
-  int result_dtype = -1;   // of what makes tensors from nothing: the argument `out` answers for
+  OutRule out = OutRule::None;
+  int result_dtype = -1;  // the argument that `out` answers for where its dtype is computed in
   bool is_operator = false;
   bool any_window = false;  // its views may have any geometry: their bounds are checked
   bool varargs = false;     // the last positional argument takes the rest
@@ -308,8 +311,8 @@ bool init_op_override(PyObject* module);
 
 // op_out.cpp
 PyObject* run_out(Op* op, Overload* overload, Frame* frame);
-PyObject* copy_to_out(PyObject* result, PyObject* out);  // new reference to out
-bool copy_cast(Tensor* target, Tensor* source);          // same sizes; converts
+PyObject* copy_to_out(OutRule rule, PyObject* result, PyObject* out);  // new reference to out
+bool copy_cast(Tensor* target, Tensor* source);                        // same sizes; converts
 bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed);
 

@@ -72,12 +72,31 @@ Tensor* contiguous_copy(Tensor* source) {
 
 // ---- out=
 
-bool check_cast(DType from, DType to) {
-  if (can_cast(from, to)) return true;
-  PyErr_Format(PyExc_RuntimeError,
-               "[out] result type %s can't be cast to the desired output type %s\n"
+bool takes(OutRule rule, DType result, DType out) {
+  switch (rule) {
+    case OutRule::Exact:
+    case OutRule::Separate:
+      return result == out;
+    case OutRule::Truth:
+      return out == DType::Bool || out == DType::U8;
+    case OutRule::Kind:
+      return can_cast(result, out) && is_complex(result) == is_complex(out);
+    case OutRule::Any:
+      return true;
+    default:
+      return can_cast(result, out);
+  }
+}
+
+bool check_dtype(OutRule rule, DType result, DType out) {
+  if (takes(rule, result, out)) return true;
+  const bool exact = rule == OutRule::Exact || rule == OutRule::Separate;
+  PyErr_Format(rule == OutRule::Join ? PyExc_TypeError : PyExc_RuntimeError,
+               "[out] result type %s can't be %s type %s\n"
                "hint: give an out tensor of the result's dtype",
-               dtype_info(from).title, dtype_info(to).title);
+               dtype_info(result).title,
+               exact ? "written to an out tensor of" : "cast to the desired output",
+               dtype_info(out).title);
   return false;
 }
 
@@ -103,7 +122,7 @@ bool resize_out(Tensor* out, const Tensor* result) {
 
 bool deliver(Tensor* result, Tensor* out) {
   if (result == out) return true;
-  if (!check_cast(result->dtype, out->dtype) || !resize_out(out, result)) return false;
+  if (!resize_out(out, result)) return false;
   if (!check_target("out", out)) return false;
   if (!tensor_materialise(result, "out=") || !tensor_materialise(out, "out=")) return false;
   if (!copy_cast(out, result)) return false;
@@ -134,16 +153,19 @@ Py_ssize_t collect_outs(const Op* op, PyObject* out, std::vector<Tensor*>* outs)
   return static_cast<Py_ssize_t>(outs->size());
 }
 
-bool check_no_grad(const Op* op, const Frame& frame, const std::vector<Tensor*>& outs) {
-  if (!grad_mode.enabled) return true;
-  bool wanted = frame.any_requires_grad;
-  for (const Tensor* out : outs) wanted |= tensor_requires_grad(out);
-  if (!wanted) return true;
+bool check_no_grad(const char* name, bool wanted) {
+  if (!grad_mode.enabled || !wanted) return true;
   PyErr_Format(PyExc_RuntimeError,
                "[%s] functions with out=... arguments don't support automatic differentiation, "
                "but one of the arguments requires grad\nhint: call it under torch.no_grad()",
-               op->text.c_str());
+               name);
   return false;
+}
+
+bool any_requires_grad(const Frame& frame, const std::vector<Tensor*>& outs) {
+  bool wanted = frame.any_requires_grad;
+  for (const Tensor* out : outs) wanted |= tensor_requires_grad(out);
+  return wanted;
 }
 
 bool shares_memory(const Frame& frame, const Tensor* out) {
@@ -186,14 +208,27 @@ bool check_separate(const Op* op, const Frame& frame, const Tensor* out) {
   return true;
 }
 
-// Operators whose results are never cast, nor written over what is still read.
-bool check_exact(const Op* op, const Frame& frame, DType wanted, const Tensor* out) {
-  if (wanted == out->dtype) return check_separate(op, frame, out);
-  PyErr_Format(PyExc_RuntimeError,
-               "[%s] Expected out tensor to have dtype %s, but got %s instead\n"
-               "hint: give an out tensor of the result's dtype",
-               op->text.c_str(), dtype_info(wanted).title, dtype_info(out->dtype).title);
-  return false;
+bool check_outs(const Op* op, const Overload& overload, const Frame& frame, const Plan* plan,
+                const std::vector<Tensor*>& outs) {
+  const char* name = op->text.c_str();
+  if (static_cast<int32_t>(outs.size()) != plan->visible) {
+    PyErr_Format(PyExc_TypeError,
+                 "[%s] argument 'out' needs %d tensors, got %zd\nhint: one for each result", name,
+                 static_cast<int>(plan->visible), static_cast<Py_ssize_t>(outs.size()));
+    return false;
+  }
+  if (plan->returns == ReturnKind::Single && !is_tensor(frame.out)) {
+    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' must be Tensor, not %s\nhint: out=tensor",
+                 name, Py_TYPE(frame.out)->tp_name);
+    return false;
+  }
+  for (size_t k = 0; k < outs.size(); ++k) {
+    const OutputSpec& made = plan->outputs[k];
+    const bool given = made.kind != OutputSpec::None;
+    if (given && !check_dtype(overload.out, made.dtype, outs[k]->dtype)) return false;
+    if (overload.out == OutRule::Separate && !check_separate(op, frame, outs[k])) return false;
+  }
+  return true;
 }
 
 bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vector<Tensor*>& outs,
@@ -202,7 +237,6 @@ bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vec
   const Device place = any ? frame->tensors[0]->device : default_device();
   for (size_t k = 0; k < outs.size(); ++k) {
     const OutputSpec& spec = plan->outputs[k];
-    if (spec.kind != OutputSpec::None && !check_cast(spec.dtype, outs[k]->dtype)) return false;
     if (!check_device(spec.own_device ? spec.device : place, outs[k]->device)) return false;
     const bool direct = spec.kind == OutputSpec::New && !outs[k]->storage->pending &&
                         !shares_memory(*frame, outs[k]) && !repeats_memory(outs[k]);
@@ -279,23 +313,41 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
   return parse_arguments(op, *overload, frame) == Outcome::Ok;
 }
 
-PyObject* copy_to_out(PyObject* result, PyObject* out) {
+OutRule out_rule(const char* name) {
+  constexpr const char* kNames[] = {"",    "out",   "kind",  "join",    "truth",
+                                    "any", "dtype", "exact", "separate"};
+  for (size_t i = 1; i < std::size(kNames); ++i) {
+    if (std::strcmp(name, kNames[i]) == 0) return static_cast<OutRule>(i);
+  }
+  return OutRule::None;
+}
+
+PyObject* copy_to_out(OutRule rule, PyObject* result, PyObject* out) {
   if (is_tensor(result) && is_tensor(out)) {
-    Tensor* target = reinterpret_cast<Tensor*>(out);
-    if (!deliver(reinterpret_cast<Tensor*>(result), target)) return nullptr;
+    Tensor *source = reinterpret_cast<Tensor*>(result), *target = reinterpret_cast<Tensor*>(out);
+    if (!check_no_grad("out", tensor_requires_grad(source) || tensor_requires_grad(target)) ||
+        !check_dtype(rule, source->dtype, target->dtype) || !deliver(source, target)) {
+      return nullptr;
+    }
     tensor_bump_version(target);
     return Py_NewRef(out);
+  }
+  if (is_tensor(result) || is_tensor(out)) {
+    PyErr_Format(PyExc_TypeError, "[out] argument 'out' must be %s, got %s\nhint: %s",
+                 is_tensor(result) ? "Tensor" : "tuple of Tensors", Py_TYPE(out)->tp_name,
+                 is_tensor(result) ? "out=tensor" : "one for each result");
+    return nullptr;
   }
   PyObject* results = PySequence_Fast(result, "[out] the op returned no sequence");
   PyObject* outs = results ? PySequence_Fast(out, "[out] must be a tuple of Tensors") : nullptr;
   bool fine = outs != nullptr;
   if (fine && PySequence_Fast_GET_SIZE(results) != PySequence_Fast_GET_SIZE(outs)) {
-    PyErr_SetString(PyExc_TypeError, "[out] wrong number of tensors");
+    PyErr_SetString(PyExc_TypeError, "[out] wrong number of tensors\nhint: one for each result");
     fine = false;
   }
   for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(outs); ++i) {
     PyObject* copied =
-        copy_to_out(PySequence_Fast_GET_ITEM(results, i), PySequence_Fast_GET_ITEM(outs, i));
+        copy_to_out(rule, PySequence_Fast_GET_ITEM(results, i), PySequence_Fast_GET_ITEM(outs, i));
     fine = copied != nullptr;
     Py_XDECREF(copied);
   }
@@ -306,24 +358,13 @@ PyObject* copy_to_out(PyObject* result, PyObject* out) {
 
 PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   std::vector<Tensor*> outs;
-  if (collect_outs(op, frame->out, &outs) < 0 || !check_no_grad(op, *frame, outs)) return nullptr;
+  const bool separate = overload->out == OutRule::Separate;
+  if (collect_outs(op, frame->out, &outs) < 0) return nullptr;
+  if (!check_no_grad(op->text.c_str(), any_requires_grad(*frame, outs))) return nullptr;
   Instance* instance = find_instance(op, overload, frame);
   if (!instance) return nullptr;
   const Plan* plan = instance->plan;
-  if (static_cast<int32_t>(outs.size()) != plan->visible) {
-    PyErr_Format(
-        PyExc_TypeError, "[%s] argument 'out' needs %d tensors, got %zd\nhint: one for each result",
-        op->text.c_str(), static_cast<int>(plan->visible), static_cast<Py_ssize_t>(outs.size()));
-    return nullptr;
-  }
-  if (plan->returns == ReturnKind::Single && !is_tensor(frame->out)) {
-    PyErr_Format(PyExc_TypeError, "[%s] argument 'out' must be Tensor, not %s\nhint: out=tensor",
-                 op->text.c_str(), Py_TYPE(frame->out)->tp_name);
-    return nullptr;
-  }
-  for (size_t k = 0; overload->exact_out && k < outs.size(); ++k) {
-    if (!check_exact(op, *frame, plan->outputs[k].dtype, outs[k])) return nullptr;
-  }
+  if (!check_outs(op, *overload, *frame, plan, outs)) return nullptr;
   std::vector<PyObject*> outputs(plan->outputs.size());
   instance_incref(instance);
   bool fine = run_into(plan, instance, frame, outs, outputs.data());
@@ -331,7 +372,7 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   for (size_t k = 0; fine && k < outs.size(); ++k) {
     if (outputs[k]) fine = deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k]);
     // A tensor that grew may have grown over an operand.
-    if (fine && overload->exact_out) fine = check_separate(op, *frame, outs[k]);
+    if (fine && separate) fine = check_separate(op, *frame, outs[k]);
     if (fine) tensor_bump_version(outs[k]);
   }
   PyObject* result = nullptr;

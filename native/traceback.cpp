@@ -66,13 +66,13 @@ struct Shield {
   PyObject* function;
   PyObject* direct;  // owned; what serves its simplest calls without Python; or null
   PyObject* weakrefs;
-  bool takes_out;    // `out=` is served here: the results are copied there
+  OutRule out;       // where there is one, `out=` is served here: the results are copied there
   bool direct_dim;   // calls of `direct` have `dim=`
   bool overridable;  // modes and types with `__torch_function__` are asked first
 };
 
 // The call without its argument `out`, whose results are then copied there.
-PyObject* call_with_out(PyObject* function, PyObject* const* args, size_t flags, PyObject* names,
+PyObject* call_with_out(const Shield* shield, PyObject* const* args, size_t flags, PyObject* names,
                         Py_ssize_t at) {
   const Py_ssize_t given = PyVectorcall_NARGS(flags), named = PyTuple_GET_SIZE(names);
   PyObject* out = args[given + at];
@@ -89,10 +89,11 @@ PyObject* call_with_out(PyObject* function, PyObject* const* args, size_t flags,
     }
     values[static_cast<size_t>(to++)] = args[i];
   }
-  PyObject* result = PyObject_Vectorcall(function, values.data(), static_cast<size_t>(given), rest);
+  PyObject* result =
+      PyObject_Vectorcall(shield->function, values.data(), static_cast<size_t>(given), rest);
   Py_DECREF(rest);
   if (!result || out == Py_None) return result;
-  PyObject* copied = copy_to_out(result, out);
+  PyObject* copied = copy_to_out(shield->out, result, out);
   Py_DECREF(result);
   return copied;
 }
@@ -123,11 +124,12 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
     }
   }
   Py_ssize_t at = -1;
-  for (Py_ssize_t i = 0; shield->takes_out && names && i < PyTuple_GET_SIZE(names); ++i) {
+  const bool takes_out = shield->out != OutRule::None;
+  for (Py_ssize_t i = 0; takes_out && names && i < PyTuple_GET_SIZE(names); ++i) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "out") == 0) at = i;
   }
   PyObject* result = at < 0 ? PyObject_Vectorcall(shield->function, args, flags, names)
-                            : call_with_out(shield->function, args, flags, names, at);
+                            : call_with_out(shield, args, flags, names, at);
   if (!result) hide_internals();
   return result;
 }
@@ -135,14 +137,17 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
 PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* function;
   PyObject* direct = Py_None;
-  int takes_out = 0, overridable = 0, direct_dim = 0;
-  if (!PyArg_ParseTuple(args, "O|ppOp", &function, &takes_out, &overridable, &direct, &direct_dim))
+  PyObject* out = Py_False;  // as the option of a definition
+  int overridable = 0, direct_dim = 0;
+  if (!PyArg_ParseTuple(args, "O|OpOp", &function, &out, &overridable, &direct, &direct_dim))
     return nullptr;
   auto* self = reinterpret_cast<Shield*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->vectorcall = shield_call;
   self->function = Py_NewRef(function);
-  self->takes_out = takes_out != 0;
+  self->out = PyUnicode_Check(out) ? out_rule(PyUnicode_AsUTF8(out))
+              : out == Py_True     ? OutRule::Cast
+                                   : OutRule::None;
   self->overridable = overridable != 0;
   self->direct_dim = direct_dim != 0;
   self->direct = direct == Py_None ? nullptr : Py_NewRef(direct);

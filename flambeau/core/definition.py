@@ -70,6 +70,10 @@ class Options:
     """Everything `@op` may state beside schema and body; see docs/design.md § 8.
 
     What a definition does not state stays the class's: an instance costs one small dictionary.
+
+    Attributes:
+        out: whether the call may be given `out=`. True casts the result where that loses no kind
+            of number; one of `OUT_RULES` says what else `out` must be, or may.
     """
 
     where: tuple[str, ...] = ("torch", "method")
@@ -77,7 +81,7 @@ class Options:
     participants: tuple[str, ...] | None = None
     layout: str = "contiguous"
     inplace: bool = False
-    out: bool = False
+    out: bool | str = False
     view: bool = False
     returns_self: bool = False
     host: bool = False
@@ -93,6 +97,8 @@ class Options:
         if not OPTION_NAMES.issuperset(stated):
             unknown = sorted(set(stated) - OPTION_NAMES)
             raise TypeError(f"[op] unknown options {unknown}\nhint: one of {sorted(OPTION_NAMES)}")
+        if isinstance(stated.get("out"), str) and stated["out"] not in OUT_RULES:
+            raise TypeError(f"[op] unknown out={stated['out']!r}\nhint: one of {OUT_RULES}")
         self.__dict__.update(stated)
 
     @property
@@ -102,6 +108,8 @@ class Options:
 
 
 OPTION_NAMES = frozenset(Options.__annotations__)
+# What `out` may state beside True and False: docs/design.md § 8 says what each means.
+OUT_RULES = ("kind", "join", "truth", "any", "dtype", "exact", "separate")
 
 
 class Overload:

@@ -70,25 +70,29 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
         for position, a in enumerate(overload.schema.arguments)
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones
-        return (arguments, overload.body, ("python", *(("out",) if _copies_out(overload) else ())))
+        return (arguments, overload.body, ("python", *_out_flags(_served_out(overload))))
     from flambeau.core.dispatch import builder  # what traces and derives; not needed by an import
 
     flags: tuple[str, ...] = ()
-    if overload.options.out and variant == "functional":
-        flags += ("out",)
-        if overload.options.notes.get("exact out"):  # no cast, no memory shared with arguments
-            flags += ("exact",)
+    if variant == "functional":
+        flags += _out_flags(overload.options.out)
     if overload.options.notes.get("any window"):  # the core checks the views' bounds
         flags += ("storage",)
     return (arguments, builder(overload, variant), flags)
 
 
-def _copies_out(overload: Overload) -> bool:
-    """Whether the core serves `out=` of a Python function, which knows nothing of it."""
+def _out_flags(rule: bool | str) -> tuple[str, ...]:
+    if not rule:
+        return ()
+    return ("out",) if rule is True else (str(rule),)
+
+
+def _served_out(overload: Overload) -> bool | str:
+    """By what rule the core serves `out=` of a Python function, which knows nothing of it."""
     code = getattr(overload.body, "__code__", None)
-    if code is None or not overload.options.out:
+    if code is None or "out" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
         return False
-    return "out" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return overload.options.out
 
 
 def _native_op(definition: OpDefinition, name: str, variant: str) -> Any:
@@ -117,7 +121,7 @@ def install_definition(definition: OpDefinition) -> None:
     if all(o.options.host for o in definition.overloads):
         first = definition.overloads[0]
         asked = definition.name not in NOT_OVERRIDABLE
-        definition.native = _core.shield(first.body, _copies_out(first), asked)
+        definition.native = _core.shield(first.body, _served_out(first), asked)
     else:
         definition.native = _native_op(definition, definition.name, "functional")
     _publish(options.where, names, definition.native)

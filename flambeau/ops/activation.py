@@ -99,6 +99,7 @@ def sigmoid(self: Node) -> Node:
 
 @op(
     "gelu(Tensor self, *, str approximate='none') -> Tensor",
+    out="exact",
     where=_HOMES,
     promote="default",
     samples=unary_samples(-4, 4),
@@ -180,6 +181,7 @@ def _softplus(x: Node) -> Node:
 
 @op(
     "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+    out="exact",
     where=_HOMES,
     promote="default",
     participants="self",
@@ -436,6 +438,7 @@ def tanhshrink(input: Node) -> Node:  # noqa: A002
 
 @op(
     "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    out="exact",
     where=_HOMES,
     promote="default",
     participants="self",
@@ -467,6 +470,7 @@ def softshrink(self: Node, lambd: float) -> Node:
 
 @op(
     "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    out="exact",
     where="torch method nn.functional",
     promote="default",
     participants="self",
@@ -512,6 +516,7 @@ def threshold(self: Node, threshold: Node, value: Node) -> Node:
 
 @op(
     "logsigmoid(Tensor self) -> Tensor",
+    out="exact",
     where=_HOMES,
     promote="float",
     samples=unary_samples(-6, 6),
@@ -639,6 +644,7 @@ def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> N
 
 @op(
     "softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    out="exact",
     where=_HOMES,
     samples=_row_samples(),
     reference=lambda x, dim: __import__("scipy.special").special.softmax(x, axis=dim),
@@ -659,7 +665,11 @@ def functional_softmax(self: Node, dim: int | None, _stacklevel: int | None, dty
     return _row_op(self, dim, dtype, "softmax", softmax_value)
 
 
-@op("softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", samples=_row_samples())
+@op(
+    "softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor",
+    out="exact",
+    samples=_row_samples(),
+)
 def softmax(self: Node, dim: int, dtype: Any) -> Node:
     """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
 
@@ -672,6 +682,7 @@ def softmax(self: Node, dim: int, dtype: Any) -> Node:
 
 @op(
     "log_softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    out="exact",
     where=_HOMES,
     samples=_row_samples(),
     reference=lambda x, dim: __import__("scipy.special").special.log_softmax(x, axis=dim),
@@ -688,7 +699,11 @@ def functional_log_softmax(
     return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
 
 
-@op("log_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", samples=_row_samples())
+@op(
+    "log_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor",
+    out="exact",
+    samples=_row_samples(),
+)
 def log_softmax(self: Node, dim: int, dtype: Any) -> Node:
     """x - log(sum(exp(x))) along `dim`.
 

@@ -32,6 +32,7 @@ def _linear_samples() -> Any:
 
 @op(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+    out="exact",
     where="nn.functional",
     samples=_linear_samples,
 )

@@ -75,6 +75,7 @@ def _where_samples() -> Samples:
 
 @op(
     "where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor",
+    out="exact",
     where="torch",
     layout="follow",
     runtime="input other",

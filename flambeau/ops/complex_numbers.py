@@ -21,6 +21,7 @@ from flambeau.ops.views import matrix_transposed, view_as_real
 
 @op(
     "conj_physical(Tensor self) -> Tensor",
+    out="exact",
     promote="keep",
     layout="follow",
     inplace=True,
@@ -153,6 +154,7 @@ def angle(self: Node) -> Node:
 
 @op(
     "polar(Tensor abs, Tensor angle) -> Tensor",
+    out="exact",
     where="torch",
     layout="follow",
     samples=lambda: iter([sample(T(2, 3), T(3)), sample(T(4, 6, layout="transposed"), T(4, 6))]),

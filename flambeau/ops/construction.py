@@ -166,6 +166,11 @@ def empty(
     check_layout(layout, "empty")
     shape = _sizes(sizes, size)
     if out is not None:
+        if dtype is not None and dtype != out.dtype:
+            raise RuntimeError(
+                f"[empty] dtype {dtype} does not match dtype of out parameter ({out.dtype})\n"
+                "hint: leave out the dtype, or give an out tensor of it"
+            )
         return out.resize_(shape)
     if memory_format in (tensors.channels_last, tensors.channels_last_3d):
         result = _channels_last(shape, dtype, device, memory_format)

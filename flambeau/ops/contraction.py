@@ -252,7 +252,7 @@ def _tensordot_samples() -> Iterator[Sample]:
 @op(
     "_tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
     where="torch",
-    out=False,
+    out="exact",
 )
 def _tensordot(self: Node, other: Node, first: Sequence[int], second: Sequence[int]) -> Node:
     """Sums of products over pairs of dimensions."""
@@ -277,7 +277,7 @@ def _tensordot(self: Node, other: Node, first: Sequence[int], second: Sequence[i
     "tensordot(Tensor a, Tensor b, object dims=2) -> Tensor",
     where="torch",
     host=True,
-    out=False,
+    out="exact",
     samples=_tensordot_samples,
     reference="numpy.tensordot",
 )
@@ -308,8 +308,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         first, second = list(range(-dims, 0)), list(range(dims))
     else:
         first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
-    result = _tensordot(a, b, first, second)
-    return result if out is None else out.copy_(result)
+    return _tensordot(a, b, first, second, out=out)
 
 
 # ------------------------------------------------------------------------------------ many matrices
@@ -317,6 +316,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
 
 @op(
     "multi_dot(Tensor[] tensors) -> Tensor",
+    out="exact",
     where="linalg",
     samples=lambda: iter(
         [
@@ -412,6 +412,7 @@ def _power_samples() -> Iterator[Sample]:
 
 @op(
     "matrix_power(Tensor self, int n) -> Tensor",
+    out="exact",
     where="torch method linalg",
     samples=_power_samples,
     reference="numpy.linalg.matrix_power",

@@ -86,13 +86,13 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     """
     text = f"Tensor self, {arguments}" if arguments else "Tensor self"
     home = "torch method" if name == "narrow" else "torch"
-    options = {"where": home, "out": True, "samples": _samples(given, operand)}
+    options = {"where": home, "out": "exact", "samples": _samples(given, operand)}
     if source.options.dtypes is not None:
         options["dtypes"] = source.options.dtypes
     op(f"{name}_copy({text}) -> Tensor", **options)(body)
 
 
-@op("detach_copy(Tensor self) -> Tensor", where="torch", samples=_samples(()))
+@op("detach_copy(Tensor self) -> Tensor", where="torch", out="exact", samples=_samples(()))
 def detach_copy(self: Node) -> Node:
     """A copy outside of the autograd graph.
 
@@ -121,10 +121,11 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         >>> len(torch.{name}({", ".join(["torch.ones(2, 3)", *map(str, given)])}))
         {3 if original == "unbind" else 2}
     """
+    rule = "any" if original == "split" else "exact"
     op(
         f"{name}(Tensor self, {arguments}) -> (Tensor...)",
         where="torch" if copied else "torch method",
-        out=copied,
+        out=rule if copied else False,
         view=not copied,
         samples=_samples(given),
     )(body)

@@ -687,8 +687,8 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **op
 
 @op(
     "complex(Tensor real, Tensor imag) -> Tensor",
+    out="exact",
     where="torch",
-    notes={"exact out": True},
     samples=lambda: iter([sample(T(2, 3), T(3))]),
     dtypes="f32 f64",
 )

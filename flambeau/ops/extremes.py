@@ -121,7 +121,7 @@ def _extreme(name: str, elementwise: OpDefinition) -> OpDefinition:
     )
     both = f"{name}.other(Tensor self, Tensor other) -> Tensor"  # a 0-dim tensor is no dimension
     definition.overload(both, promote="none", layout="follow")(with_other)
-    return definition.overload(pair)(with_dim)
+    return definition.overload(pair, out="exact")(with_dim)
 
 
 def _extreme_samples() -> Iterator[Sample]:
@@ -178,6 +178,7 @@ def _amax(name: str, primitive: str) -> OpDefinition:
     return op(
         f"{name}(Tensor self, int[] dim=(), bool keepdim=False) -> Tensor",
         promote="keep",
+        out="exact",
         samples=_spread_samples,
         errors=lambda: _extreme_errors(name),
         reference="numpy." + name,
@@ -190,8 +191,7 @@ amin = _amax("amin", "min")
 
 @op(
     "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-    out=True,
-    notes={"exact out": True},
+    out="exact",
     promote="keep",
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())]),
 )
@@ -248,6 +248,7 @@ def _arg(name: str, primitive: str) -> OpDefinition:
     return op(
         f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
         promote="keep",
+        out="exact",
         samples=lambda: (s for s in _extreme_samples() if len(s.args) < 2 or s.args[1] in (0, 2)),
         reference="numpy." + name,
     )(body)

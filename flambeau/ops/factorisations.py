@@ -124,7 +124,7 @@ def refuse_check(name: str, check_errors: bool) -> None:
     samples=_positive_samples,
     errors=_not_square,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node]:
     """Cholesky factors and, for each matrix, 0 or the order of the minor that is not positive.
@@ -142,7 +142,7 @@ def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node
     return columns(la.adjoint(factor) if upper else factor), info
 
 
-@op("cholesky(Tensor A, *, bool upper=False) -> Tensor", where="linalg", host=True,
+@op("cholesky(Tensor A, *, bool upper=False) -> Tensor", out="exact", where="linalg", host=True,
     samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
 def cholesky(A: Any, *, upper: bool = False) -> Any:  # noqa: N803 - PyTorch's name
     """The lower triangular L with A = L L^H, for Hermitian positive definite matrices.
@@ -241,7 +241,7 @@ def _check_pivot(pivot: bool, name: str) -> None:
     samples=_square_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]:  # noqa: N803
     """Packed L and U, the interchanges of rows (from 1), and 0 or the first zero pivot's number.
@@ -261,7 +261,7 @@ def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]: 
 
 
 @op("lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", where="linalg",
-    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out=True)  # fmt: skip
+    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
 def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
     """Packed L and U with A = P L U, and the interchanges of rows, counted from 1.
 
@@ -280,7 +280,7 @@ def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch
 
 
 @op("lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", where="linalg",
-    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out=True)  # fmt: skip
+    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
 def lu(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
     """P, L, U with A = P L U: a permutation, ones on L's diagonal.
 
@@ -308,7 +308,7 @@ def _unpack_samples() -> Iterator[Sample]:
     where="torch",
     samples=_unpack_samples,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def lu_unpack(
     LU_data: Node,  # noqa: N803 - PyTorch's name
@@ -339,7 +339,7 @@ def lu_unpack(
     return permutation_matrix(order, LU_data.dtype), low, up
 
 
-@op("lu(Tensor self, bool pivot=True, bool get_infos=False) -> (Tensor...)", host=True, out=True,
+@op("lu(Tensor self, bool pivot=True, bool get_infos=False) -> (Tensor...)", host=True, out="any",
     samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
 def old_lu(self: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """Packed factors and pivots, and with `get_infos` the error numbers.
@@ -362,7 +362,7 @@ _QR_MODES = ("reduced", "complete", "r")
 
 
 @op("qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", where="linalg",
-    samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES, out=True)  # fmt: skip
+    samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
 def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     """Q with orthonormal columns and R upper triangular with A = Q R.
 
@@ -385,7 +385,7 @@ def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
 
 
 @op("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", samples=_tall_samples,
-    errors=_not_matrices, dtypes=_MATRICES, out=True)  # fmt: skip
+    errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
 def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
     """The same as `torch.linalg.qr`; `some=False` makes Q square.
 
@@ -414,7 +414,7 @@ def _hermitian(x: Node, uplo: str, name: str) -> tuple[Node, Node]:
 
 
 @op("eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
-    samples=_positive_samples, errors=_not_square, dtypes=_MATRICES, out=True)  # fmt: skip
+    samples=_positive_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
 def eigh(A: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's names
     """Ascending eigenvalues and orthonormal eigenvectors (columns) of Hermitian matrices.
 
@@ -432,7 +432,7 @@ def eigh(A: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's nam
 
 
 @op("eigvalsh(Tensor A, str UPLO='L') -> Tensor", where="linalg", samples=_positive_samples,
-    errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+    errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
 def eigvalsh(A: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
     """Ascending eigenvalues of Hermitian matrices, of which one triangle is read.
 
@@ -489,7 +489,7 @@ def eigvals(self: Node) -> Node:
     samples=_vector_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  # noqa: N803
     """U, descending singular values S, and V^H, with A = U diag(S) V^H.
@@ -515,7 +515,7 @@ def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  
 
 
 @op("svdvals(Tensor A, *, str? driver=None) -> Tensor", where="linalg", samples=_tall_samples,
-    errors=_not_matrices, dtypes=_MATRICES)  # fmt: skip
+    errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
 def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
     """Descending singular values of matrices.
 
@@ -535,7 +535,7 @@ def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
     samples=_vector_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def old_svd(self: Node, some: bool, compute_uv: bool) -> tuple[Node, ...]:
     """U, S and V (not its adjoint) with A = U diag(S) V^H; see `torch.linalg.svd`.

@@ -42,8 +42,7 @@ def _reference(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
 
 @op(
     "hash_tensor(Tensor self, int[]? dim=None, *, bool keepdim=False, int mode=0) -> Tensor",
-    out=True,
-    notes={"exact out": True},
+    out="exact",
     differentiable=False,
     samples=_samples,
     errors=_errors,

@@ -168,7 +168,7 @@ _REST = "Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_ed
 
 @op(
     f"histogram(Tensor self, int bins=100, *, float[]? range=None, {_REST}",
-    out=True,
+    out="exact",
     differentiable=False,
     samples=_samples,
     errors=_errors,

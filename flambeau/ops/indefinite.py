@@ -40,7 +40,7 @@ def _not_square() -> Iterator[ErrorSample]:
     samples=_samples,
     errors=_not_square,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def ldl_factor_ex(self: Node, hermitian: bool, check_errors: bool) -> tuple[Any, ...]:
     """Packed L and D, pivots, and for each matrix 0 or the number of its first zero pivot.
@@ -63,7 +63,8 @@ def ldl_factor_ex(self: Node, hermitian: bool, check_errors: bool) -> tuple[Any,
 
 
 @op("ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
-    where="linalg", samples=_samples, errors=_not_square, dtypes=_MATRICES, out=True)  # fmt: skip
+    where="linalg", samples=_samples, errors=_not_square, dtypes=_MATRICES,
+    out="exact")  # fmt: skip
 def ldl_factor(self: Node, hermitian: bool) -> tuple[Any, ...]:
     """Packed L and D with A = L D L^T (`hermitian=True`: L D L^H), and LAPACK's pivots.
 
@@ -98,6 +99,7 @@ def _solve_samples() -> Iterator[Sample]:
 
 @op(
     "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
+    out="exact",
     where="linalg",
     samples=_solve_samples,
     dtypes=_MATRICES,

@@ -21,7 +21,6 @@ from flambeau.ops.common import normalise_dim, shown, strides_of
 from flambeau.ops.creation import filled, number
 
 Samples = Iterator[Sample]
-SEPARATE = {"exact out": True}  # `out=` has the result's dtype, and no memory of what is read
 
 
 def I(*shape: int, high: int) -> Any:  # noqa: E743, N802 - beside T in samples
@@ -128,7 +127,7 @@ def _check_ranks(self: Node, index: Node, d: int, name: str) -> None:
 
 @op(
     "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-    notes=SEPARATE,
+    out="separate",
     samples=_gather_samples,
     errors=_gather_errors,
 )
@@ -157,6 +156,7 @@ def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
 
 @op(
     "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+    out="separate",
     samples=lambda: iter(
         [sample(T(3, 4), I(3, 2, high=4), 1), sample(T(3, 4), I(1, 4, high=3), 0)]
     ),
@@ -228,6 +228,7 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
 
 @op(
     "scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+    out="exact",
     inplace=True,
     samples=_scatter_samples,
 )
@@ -288,6 +289,7 @@ def _scatter_value_mode(self: Node, dim: int, index: Node, value: Any, reduce: s
 
 @op(
     "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+    out="exact",
     inplace=True,
     samples=lambda: iter(
         [sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)), sample(T(5), 0, I(9, high=5), T(9))]
@@ -312,6 +314,7 @@ def _reduce_samples() -> Samples:
 @op(
     "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
     "bool include_self=True) -> Tensor",
+    out="exact",
     inplace=True,
     samples=_reduce_samples,
 )
@@ -392,7 +395,7 @@ def _vector(index: Node, name: str) -> Node:
 
 @op(
     "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-    notes=SEPARATE,
+    out="separate",
     samples=lambda: iter(
         [
             sample(T(3, 4), 1, I(5, high=4)),
@@ -452,6 +455,7 @@ def _write_samples() -> Samples:
 
 @op(
     "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    out="exact",
     inplace=True,
     runtime="alpha",
     samples=_write_samples,
@@ -477,6 +481,7 @@ def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> No
 
 @op(
     "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+    out="exact",
     inplace=True,
     samples=_write_samples,
 )
@@ -531,6 +536,7 @@ def _index_reduce_samples() -> Samples:
 @op(
     "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
     "bool include_self=True) -> Tensor",
+    out="exact",
     inplace=True,
     samples=_index_reduce_samples,
 )
@@ -561,7 +567,7 @@ def index_reduce(
 
 @op(
     "take(Tensor self, Tensor index) -> Tensor",
-    notes=SEPARATE,
+    out="separate",
     samples=lambda: iter([sample(T(3, 4), I(2, 3, high=12)), sample(T(5), I(0, high=5))]),
 )
 def take(self: Node, index: Node) -> Node:

@@ -60,6 +60,7 @@ def _safe_softmax(self: Node, dim: int, dtype: Any) -> Node:
 
 @op(
     "native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
+    out="exact",
     where=_INNER,
     promote="default",
     participants="grad_output scale",
@@ -80,6 +81,7 @@ def native_dropout_backward(grad_output: Node, mask: Node, scale: Any) -> Node:
 @op(
     "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[] kernel_size, "
     "int[] stride, int[] padding, int[] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+    out="exact",
     where=_INNER,
     promote="keep",
     layout="images",

@@ -115,6 +115,7 @@ def _norm_errors() -> Iterator[ErrorSample]:
 @op(
     "norm(Tensor self, Scalar? p=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
     " -> Tensor",
+    out="exact",
     samples=_norm_samples,
     errors=_norm_errors,
     dtypes="f16 bf16 f32 f64",
@@ -150,6 +151,7 @@ def _named_norm(self: Node, p: str, dim: Dims, keepdim: bool, dtype: Any) -> Nod
 @op(
     "vector_norm(Tensor x, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, "
     "dtype? dtype=None) -> Tensor",
+    out="exact",
     where="linalg",
     samples=_norm_samples,
     dtypes="f16 bf16 f32 f64",
@@ -234,6 +236,7 @@ def _matrix_samples() -> Iterator[Sample]:
 @op(
     "matrix_norm(Tensor A, Scalar ord, int[] dim=(-2, -1), bool keepdim=False, *, "
     "dtype? dtype=None) -> Tensor",
+    out="exact",
     where="linalg",
     samples=_matrix_samples,
     dtypes="f16 bf16 f32 f64",
@@ -272,6 +275,7 @@ def _linalg_norm_samples() -> Iterator[Sample]:
 @op(
     "norm(Tensor A, Scalar? ord=None, int[]? dim=None, bool keepdim=False, *, "
     "dtype? dtype=None) -> Tensor",
+    out="exact",
     where="linalg",
     samples=_linalg_norm_samples,
     dtypes="f16 bf16 f32 f64",
@@ -389,6 +393,7 @@ def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
 
 @op(
     "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+    out="exact",
     runtime="maxnorm",
     inplace=True,
     samples=lambda: iter([sample(T(3, 4), 2, 0, 1.0), sample(T(2, 3, 4), 1, -1, 0.5)]),

@@ -95,6 +95,7 @@ def _matmul_errors() -> Iterator[ErrorSample]:
 
 @op(
     "matmul(Tensor self, Tensor other) -> Tensor",
+    out="exact",
     where="torch method linalg",
     samples=_matmul_samples,
     errors=_matmul_errors,
@@ -139,6 +140,7 @@ def _pair_samples(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
 
 @op(
     "mm(Tensor self, Tensor mat2) -> Tensor",
+    out="exact",
     samples=_pair_samples(((2, 3), (3, 4)), ((0, 3), (3, 2)), ((17, 33), (33, 5))),
     errors=lambda: iter([ErrorSample(sample(T(2), T(2, 3)), RuntimeError, "must be a matrix")]),
     reference="numpy.matmul",
@@ -187,6 +189,7 @@ def _int_mm(self: Node, mat2: Node) -> Node:
 
 @op(
     "bmm(Tensor self, Tensor mat2) -> Tensor",
+    out="exact",
     samples=_pair_samples(((5, 2, 3), (5, 3, 4)), ((0, 2, 3), (0, 3, 4)), ((2, 3, 0), (2, 0, 4))),
     reference="numpy.matmul",
 )
@@ -217,6 +220,7 @@ def _check_batches(name: str, a: Node, b: Node) -> None:
 
 @op(
     "mv(Tensor self, Tensor vec) -> Tensor",
+    out="exact",
     samples=_pair_samples(((2, 3), (3,)), ((0, 3), (3,)), ((3, 0), (0,))),
     reference="numpy.matmul",
 )
@@ -262,6 +266,7 @@ def _dot(name: str, a: Node, b: Node, conjugate: bool = False) -> Node:
 
 @op(
     "dot(Tensor self, Tensor tensor) -> Tensor",
+    out="exact",
     samples=_pair_samples(((3,), (3,)), ((0,), (0,)), ((4200,), (4200,))),
     errors=lambda: iter([ErrorSample(sample(T(2), T(3)), RuntimeError, "inconsistent tensor")]),
     reference="numpy.dot",
@@ -281,6 +286,7 @@ def dot(self: Node, tensor: Node) -> Node:
 
 @op(
     "vdot(Tensor self, Tensor other) -> Tensor",
+    out="exact",
     samples=_pair_samples(((3,), (3,))),
     reference="numpy.vdot",
 )
@@ -296,6 +302,7 @@ def vdot(self: Node, other: Node) -> Node:
 
 @op(
     "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+    out="exact",
     where="linalg",
     samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3, 4), T(4)), sample(T(3), T(3))]),
 )
@@ -318,6 +325,7 @@ def vecdot(x: Node, y: Node, dim: int) -> Node:
 
 @op(
     "inner(Tensor self, Tensor other) -> Tensor",
+    out="exact",
     samples=_pair_samples(((3,), (3,)), ((2, 3), (4, 3)), ((2, 3), (3,)), ((), (3,))),
     reference="numpy.inner",
 )
@@ -488,9 +496,10 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
         >>> torch.{name}({whole}, {left}, {right}).shape
         torch.Size({list(_SHAPES[name][0])})
     """
+    rule = True if name == "addr" else "exact"
     tensors = f"Tensor self, Tensor {first}, Tensor {second}"
     definition = op(
-        f"{name}({tensors}) -> Tensor", inplace=True, samples=lambda: _sum_samples(name)
+        f"{name}({tensors}) -> Tensor", inplace=True, out=rule, samples=lambda: _sum_samples(name)
     )(plain)
     return definition.overload(
         f"{name}.scaled({tensors}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -559,6 +568,7 @@ def _cross_samples() -> Iterator[Sample]:
 
 @op(
     "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
+    out="separate",
     promote="default",
     layout="contiguous",
     inplace=False,
@@ -583,6 +593,7 @@ def cross(self: Node, other: Node, dim: int | None) -> Node:
 
 @op(
     "cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    out="separate",
     where="linalg",
     promote="default",
     layout="contiguous",

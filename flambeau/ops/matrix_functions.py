@@ -213,6 +213,7 @@ def orgqr(self: Node, input2: Node) -> Node:
 @op(
     "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)"
     " -> Tensor",
+    out="exact",
     samples=lambda: iter([sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)]),
     dtypes=_MATRICES,
 )

@@ -174,6 +174,7 @@ def _batch_samples() -> Iterator[Sample]:
 
 @op(
     f"native_batch_norm({_BATCH}{_RUNNING}bool training, {_END})",
+    out="exact",
     where="torch",
     host=True,
     samples=_batch_samples,
@@ -187,8 +188,6 @@ def native_batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-    *,
-    out: Any = None,
 ) -> Any:
     """`batch_norm` with the batch's mean and 1 / sqrt(var + eps), empty when not training.
 
@@ -212,21 +211,14 @@ def native_batch_norm(
     if training:
         value, mean, variance, inverse = batch_norm_inner.native(input, weight, bias, eps)
         track_statistics(mean, variance, (running_mean, running_var), momentum)
-        results = (value, mean.detach().to(dtype), inverse.detach().to(dtype))
-    else:
-        value = batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
-        results = (value, input.new_empty(0, dtype=dtype), input.new_empty(0, dtype=dtype))
-    return results if out is None else _written(results, out)
-
-
-def _written(results: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
-    for target, value in zip(out, results, strict=True):
-        target.resize_(value.shape).copy_(value)
-    return tuple(out)
+        return value, mean.detach().to(dtype), inverse.detach().to(dtype)
+    value = batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
+    return value, input.new_empty(0, dtype=dtype), input.new_empty(0, dtype=dtype)
 
 
 @op(
     f"_native_batch_norm_legit({_BATCH}{_RUNNING}bool training, {_END})",
+    out="exact",
     where="torch",
     host=True,
     samples=_batch_samples,
@@ -240,20 +232,19 @@ def native_batch_norm_legit(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-    *,
-    out: Any = None,
 ) -> Any:
     """`native_batch_norm` under its newer name; without statistics when `training` comes third."""
     if isinstance(running_mean, bool):  # the overload without running statistics
         training, momentum, eps = running_mean, running_var, training
         running_mean = running_var = None
     numbers = (training or running_mean is None, momentum, eps)
-    return native_batch_norm(input, weight, bias, running_mean, running_var, *numbers, out=out)
+    return native_batch_norm(input, weight, bias, running_mean, running_var, *numbers)
 
 
 @op(
     f"_batch_norm_with_update({_BATCH}{_UPDATED}{_END}, Tensor)",
     where="ops.aten",
+    out="exact",
     host=True,
     samples=lambda: iter(
         [sample(T(2, 3, 4), T(3), T(3), T(3, grad=False), T(3, grad=False), 0.1, 1e-5)]
@@ -267,12 +258,9 @@ def batch_norm_with_update(
     running_var: Any,
     momentum: float,
     eps: float,
-    *,
-    out: Any = None,
 ) -> Any:
     """`native_batch_norm` in training, and an empty tensor that other devices would fill."""
     from flambeau.core.dtypes import object_of
 
     arguments = (input, weight, bias, running_mean, running_var, True, momentum, eps)
-    results = (*native_batch_norm(*arguments), input.new_empty(0, dtype=object_of("u8")))
-    return results if out is None else _written(results, out)
+    return (*native_batch_norm(*arguments), input.new_empty(0, dtype=object_of("u8")))

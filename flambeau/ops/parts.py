@@ -36,6 +36,7 @@ def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
 @op(
     "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
     "SymInt step=1) -> Tensor",
+    out="exact",
     samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
 )
 def slice_scatter(

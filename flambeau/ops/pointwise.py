@@ -33,6 +33,7 @@ FLOAT_LIMITS = {
 
 @op(
     "neg(Tensor self) -> Tensor",
+    out="exact",
     promote="default",
     aliases="negative",
     samples=unary_samples(),
@@ -114,6 +115,7 @@ def abs(self: Node) -> Node:
 
 @op(
     "sign(Tensor self) -> Tensor",
+    out="exact",
     promote="default",
     samples=unary_samples(),
     reference="numpy.sign",
@@ -133,7 +135,7 @@ def sign(self: Node) -> Node:
     return self if self.dtype == "bool" else prims.sign(self)
 
 
-@op("sgn(Tensor self) -> Tensor", promote="default", samples=unary_samples())
+@op("sgn(Tensor self) -> Tensor", out="exact", promote="default", samples=unary_samples())
 def sgn(self: Node) -> Node:
     """`sign`, and x / |x| (0 at 0) for complex numbers.
 
@@ -170,6 +172,7 @@ def _rounding(name: str, where: str, aliases: str, text: str, example: str) -> O
         f"{name}(Tensor self) -> Tensor",
         where=where,
         promote="default",
+        out="exact",
         aliases=aliases,
         samples=unary_samples(-4, 4),
         reference="numpy." + name,
@@ -190,6 +193,7 @@ def _round_samples() -> Iterator[Sample]:
 
 @op(
     "round(Tensor self, *, int decimals=0) -> Tensor",
+    out="exact",
     where="torch method special",
     promote="default",
     samples=_round_samples,
@@ -216,7 +220,7 @@ def round(self: Node, decimals: int) -> Node:
     return prims.round(self / scale) * scale
 
 
-@op("frac(Tensor self) -> Tensor", promote="default", samples=unary_samples(-4, 4))
+@op("frac(Tensor self) -> Tensor", out="exact", promote="default", samples=unary_samples(-4, 4))
 def frac(self: Node) -> Node:
     """The part behind the point, with the sign of x: x - trunc(x).
 
@@ -267,6 +271,7 @@ def _test(name: str, text: str, function: Callable[[Node], Node]) -> OpDefinitio
     return op(
         f"{name}(Tensor self) -> Tensor",
         promote="none",
+        out="exact",
         layout="follow",
         samples=unary_samples(),
         reference="numpy." + name,
@@ -351,6 +356,7 @@ def _integer_samples() -> Iterator[Sample]:
 
 @op(
     "bitwise_not(Tensor self) -> Tensor",
+    out="exact",
     promote="default",
     samples=_integer_samples,
     dtypes="bool u8 i8 i16 i32 i64",
@@ -383,6 +389,7 @@ def _nan_samples() -> Iterator[Sample]:
 
 @op(
     "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    out="exact",
     promote="none",
     layout="follow",
     inplace=True,

@@ -546,7 +546,7 @@ def _define_average(count: int) -> None:
         where=f"torch {_F}" if count == 1 else _F,
         promote="keep",
         layout="images" if count == 2 else "contiguous",
-        out=count > 1,
+        out="exact" if count > 1 else False,
         samples=_average_samples(count),
     )(body)
 

@@ -110,6 +110,7 @@ def _rpow(self: Node, other: Value) -> Node:
 
 @op(
     "float_power(Tensor self, Tensor|Scalar exponent) -> Tensor",
+    out="exact",
     layout="follow",
     inplace=True,
     samples=lambda: iter([sample(T(3, 4, low=0.2), T(4)), sample(T(3, low=0.2), 2)]),
@@ -351,6 +352,7 @@ xlog1py = _times_log("xlog1py", "special", prims.log1p, 1)
 
 @op(
     "heaviside(Tensor self, Tensor values) -> Tensor",
+    out="exact",
     promote="default",
     samples=binary_samples(scalar=None),
     reference="numpy.heaviside",
@@ -405,7 +407,7 @@ def _halves_of(exponent: Node) -> tuple[Node, Node]:
 @op(
     "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
     layout="follow",
-    out=True,
+    out="exact",
     samples=lambda: iter(
         [
             sample(T(3, 4)),

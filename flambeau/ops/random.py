@@ -490,6 +490,7 @@ def _probabilities(p: Node, name: str) -> Node:
 
 @op(
     f"bernoulli(Tensor self, *, {GENERATOR}) -> Tensor",
+    out="any",
     dtypes=FLOAT_NAMES,
     samples=lambda: iter(
         [

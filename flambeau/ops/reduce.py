@@ -83,6 +83,7 @@ def _total(name: str, primitive: str, x: Node, dims: Any, keepdim: bool, dtype: 
 
 @op(
     "sum(Tensor self, *, dtype? dtype=None) -> Tensor",
+    out="dtype",
     samples=list_samples,
     errors=dim_errors,
     reference="numpy.sum",
@@ -112,6 +113,7 @@ def _sum_dim(self: Node, dim: Dims, keepdim: bool, dtype: Any) -> Node:
 
 @op(
     "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    out="dtype",
     samples=list_samples,
     errors=dim_errors,
     reference="numpy.nansum",
@@ -146,6 +148,7 @@ def _prod_samples() -> Iterator[Sample]:
 
 @op(
     "prod(Tensor self, *, dtype? dtype=None) -> Tensor",
+    out="dtype",
     samples=_prod_samples,
     reference="numpy.prod",
 )
@@ -190,6 +193,7 @@ def _mean_errors() -> Iterator[ErrorSample]:
 
 @op(
     "mean(Tensor self, *, dtype? dtype=None) -> Tensor",
+    out="dtype",
     samples=list_samples,
     errors=_mean_errors,
     dtypes="f16 bf16 f32 f64 c64 c128",
@@ -227,6 +231,7 @@ def mean_over(x: Node, dims: tuple[int, ...], keepdim: bool, dtype: str) -> Node
 
 @op(
     "nanmean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    out="dtype",
     samples=list_samples,
     dtypes="f16 bf16 f32 f64",
     reference="numpy.nanmean",
@@ -282,6 +287,7 @@ def _quantifier(name: str, text: str) -> OpDefinition:
     """
     definition = op(
         f"{name}(Tensor self) -> Tensor",
+        out="truth",
         samples=list_samples,
         errors=dim_errors,
         reference="numpy." + name,

@@ -85,8 +85,7 @@ def _scales(a: Node, b: Node, scale_a: Node, scale_b: Node) -> tuple[Node, Node]
     "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
     "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
     where="torch",
-    out=True,
-    notes={"exact out": True},
+    out="exact",
     differentiable=False,
 )
 def _scaled_mm(

@@ -59,6 +59,7 @@ def _running(name: str, text: str, example: str) -> OpDefinition:
     return op(
         f"{name}(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
         inplace=True,
+        out="dtype",
         samples=_samples,
         errors=_errors,
         reference="numpy." + name,
@@ -93,7 +94,7 @@ def _running_extreme(name: str, word: str) -> OpDefinition:
     """
     return op(
         f"{name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        out=True,
+        out="exact",
         promote="keep",
         samples=_samples,
         errors=_errors,
@@ -106,6 +107,7 @@ cummin = _running_extreme("cummin", "least")
 
 @op(
     "logcumsumexp(Tensor self, int dim) -> Tensor",
+    out="exact",
     promote="keep",
     samples=lambda: (s for s in _samples()),
     errors=_errors,

@@ -82,10 +82,11 @@ def _nonzero_samples() -> Samples:
 
 @op(
     "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
+    out="exact",
     host=True,
     samples=_nonzero_samples,
 )
-def nonzero(input: Any, *, out: Any = None, as_tuple: bool = False) -> Any:  # noqa: A002
+def nonzero(input: Any, *, as_tuple: bool = False) -> Any:  # noqa: A002
     """Places of the elements that are not zero, in row-major order.
 
     Args:
@@ -102,8 +103,7 @@ def nonzero(input: Any, *, out: Any = None, as_tuple: bool = False) -> Any:  # n
     if as_tuple:
         x = input if input.ndim else input.unsqueeze(0)
         return tuple(_coordinates(x).unbind(0))
-    result = _coordinates(input).t()
-    return result if out is None else out.copy_(result)
+    return _coordinates(input).t()
 
 
 def _coordinates(x: Any) -> Any:
@@ -117,6 +117,7 @@ def _coordinates(x: Any) -> Any:
 
 @op(
     "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
+    out="exact",
     differentiable=False,
     samples=lambda: iter(
         [
@@ -183,7 +184,11 @@ def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
 # ------------------------------------------------------------------------------------ masks
 
 
-@op("_masked_select(Tensor self, Tensor mask, SymInt total) -> Tensor", where="torch", out=False)
+@op(
+    "_masked_select(Tensor self, Tensor mask, SymInt total) -> Tensor",
+    where="torch",
+    out="separate",
+)
 def _masked_select(self: Node, mask: Node, total: Size) -> Node:
     """The elements where the mask is true, in order; mask and tensor broadcast."""
     chosen, x = prims.broadcast_all(mask, self)
@@ -226,8 +231,7 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
         return type(input).masked_select(input, mask, out=out)
     refuse_meta("masked_select", input)
     total = int(_count_mask(input.detach(), mask).item())
-    result = _masked_select(input, mask, total)
-    return result if out is None else out.copy_(result)
+    return _masked_select(input, mask, total, out=out)
 
 
 @op("_masked_slices(Tensor self, Tensor mask, SymInt total) -> Tensor", where="torch", out=False)
@@ -409,6 +413,7 @@ def _search_samples() -> Samples:
 @op(
     "searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, "
     "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+    out="exact",
     where="torch",
     runtime="input",
     differentiable=False,
@@ -442,6 +447,7 @@ def searchsorted(
 @op(
     "bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) "
     "-> Tensor",
+    out="exact",
     runtime="input",
     differentiable=False,
     samples=lambda: iter(

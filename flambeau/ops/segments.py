@@ -184,6 +184,7 @@ def _mean(total: Node, lengths: Node, initial: float | None) -> Node:
 
 @op(
     "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
+    out="join",
     where="torch",
     samples=lambda: iter([sample([T(3, 2), T(5, 4)], 0, 2), sample([T(3, 2), T(3, 3)], 1, 2)]),
     errors=lambda: iter([ErrorSample(sample([T(3)], 0, 0), RuntimeError, "positive num_chunks")]),

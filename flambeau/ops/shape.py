@@ -89,6 +89,7 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
 
 @op(
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
+    out="join",
     where="torch",
     layout="images",
     aliases="concat concatenate",
@@ -119,6 +120,7 @@ def _stack_samples() -> Samples:
 
 @op(
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
+    out="join",
     where="torch",
     samples=_stack_samples,
     errors=lambda: iter(
@@ -163,6 +165,7 @@ def _at_least(x: Node, ndim: int) -> Node:
 
 @op(
     "hstack(Tensor[] tensors) -> Tensor",
+    out="join",
     where="torch",
     samples=lambda: iter([sample([T(2), T(3)]), sample([T(2, 3), T(2, 1)]), sample([T(), T()])]),
 )
@@ -179,6 +182,7 @@ def hstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "vstack(Tensor[] tensors) -> Tensor",
+    out="join",
     where="torch",
     aliases="row_stack",
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(3)])]),
@@ -195,6 +199,7 @@ def vstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "dstack(Tensor[] tensors) -> Tensor",
+    out="join",
     where="torch",
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(2, 3)])]),
 )
@@ -210,6 +215,7 @@ def dstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "column_stack(Tensor[] tensors) -> Tensor",
+    out="join",
     where="torch",
     samples=lambda: iter([sample([T(3), T(3, 2)]), sample([T(), T()])]),
 )
@@ -523,6 +529,7 @@ def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
 
 @op(
     "tril(Tensor self, SymInt diagonal=0) -> Tensor",
+    out="exact",
     inplace=True,
     samples=_triangle_samples,
     reference="numpy.tril",
@@ -543,6 +550,7 @@ def tril(self: Node, diagonal: Size) -> Node:
 
 @op(
     "triu(Tensor self, SymInt diagonal=0) -> Tensor",
+    out="exact",
     inplace=True,
     samples=_triangle_samples,
     reference="numpy.triu",
@@ -607,6 +615,7 @@ def diag_embed(self: Node, offset: int, dim1: int, dim2: int) -> Node:
 
 @op(
     "diag(Tensor self, int diagonal=0) -> Tensor",
+    out="exact",
     samples=lambda: iter([sample(T(3)), sample(T(3), -1), sample(T(3, 4)), sample(T(3, 4), 1)]),
     reference="numpy.diag",
 )

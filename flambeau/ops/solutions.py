@@ -145,7 +145,7 @@ def solved(name: str, a: Node, b: Node, left: bool = True) -> tuple[Node, Node]:
     where="linalg",
     samples=_system_samples,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803
     """The solution of A X = B, and for each matrix 0 or the number of its first zero pivot.
@@ -165,7 +165,7 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
 
 
 @op("solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", where="linalg", host=True,
-    samples=_system_samples, dtypes=_MATRICES)  # fmt: skip
+    samples=_system_samples, dtypes=_MATRICES, out="exact")  # fmt: skip
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch's names
     """X with A X = B, for square matrices; `left=False`: X A = B.
 
@@ -193,7 +193,7 @@ def inverted(a: Node) -> tuple[Node, Node]:
     samples=_square_samples,
     errors=_not_square,
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     """Inverses, and for each matrix 0 or the number of its first zero pivot.
@@ -215,7 +215,7 @@ _NO_INVERSE = "The diagonal element {} is zero, the inversion could not be compl
 _NO_INVERSE += "input matrix is singular."
 
 
-@op("inv(Tensor A) -> Tensor", where="linalg", host=True, samples=_square_samples,
+@op("inv(Tensor A) -> Tensor", out="exact", where="linalg", host=True, samples=_square_samples,
     dtypes=_MATRICES)  # fmt: skip
 def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
     """The inverse of square matrices.
@@ -235,7 +235,7 @@ def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
 
 # No alias of `linalg.inv`: it has other homes, and its argument another name.
 @op("inverse(Tensor input) -> Tensor", host=True, samples=_square_samples,
-    dtypes=_MATRICES)  # fmt: skip
+    dtypes=_MATRICES, out="exact")  # fmt: skip
 def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
     """The same as `torch.linalg.inv`.
 
@@ -273,6 +273,7 @@ def _triangle_samples() -> Iterator[Sample]:
 @op(
     "solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
     "bool unitriangular=False) -> Tensor",
+    out="exact",
     where="linalg",
     samples=_triangle_samples,
     dtypes=_MATRICES,
@@ -295,7 +296,7 @@ def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular
     "bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
     samples=lambda: iter([sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)]),
     dtypes=_MATRICES,
-    out=True,
+    out="exact",
 )
 def triangular_solve(
     self: Node,
@@ -408,6 +409,7 @@ def _factored_samples() -> Iterator[Sample]:
 
 @op(
     "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
+    out="exact",
     where="linalg",
     samples=_factored_samples,
     dtypes=_MATRICES,
@@ -428,11 +430,9 @@ def lu_solve(LU: Node, pivots: Node, B: Node, left: bool, adjoint: bool) -> Node
     return columns(value) if left else value
 
 
-@op(
-    "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+@op("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", out="exact",
     samples=lambda: iter([sample(T(2, 3), _PAIR, T(2, dtype="i32", values=[2, 2], grad=False))]),
-    dtypes=_MATRICES,
-)
+    dtypes=_MATRICES)  # fmt: skip
 def old_lu_solve(self: Node, LU_data: Node, LU_pivots: Node) -> Node:  # noqa: N803
     """X with A X = B, given A's packed factors; see `torch.linalg.lu_solve`.
 
@@ -466,7 +466,7 @@ def determinant(a: Node) -> Node:
     return sign * product_along(pivots, pivots.ndim - 1)
 
 
-@op("det(Tensor A) -> Tensor", where="linalg torch method", samples=_square_samples,
+@op("det(Tensor A) -> Tensor", out="exact", where="linalg torch method", samples=_square_samples,
     errors=_not_square, dtypes=_MATRICES)  # fmt: skip
 def det(A: Node) -> Node:  # noqa: N803 - PyTorch's name
     """The determinant of square matrices.
@@ -497,7 +497,7 @@ def _sign_and_log(a: Node) -> tuple[Node, Node]:
 
 
 @op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
-    samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out=True)  # fmt: skip
+    samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
 def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     """The sign (or phase) of the determinant and the logarithm of its magnitude.
 

@@ -84,7 +84,7 @@ def sortable(x: Node, back: str = "") -> Node:
 
 @op(
     "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-    out=True,
+    out="exact",
     layout="follow",
     samples=_samples({}, {"descending": True}, {"dim": 0}),
     errors=_dim_errors,
@@ -132,6 +132,7 @@ def argsort(self: Node, dim: int, descending: bool, stable: bool) -> Node:
 
 @op(
     "msort(Tensor self) -> Tensor",
+    out="exact",
     layout="follow",
     samples=lambda: iter([sample(T(3, 4, values=_DISTINCT)), sample(T(7))]),
 )
@@ -152,7 +153,7 @@ def _topk_errors() -> Iterator[ErrorSample]:
 @op(
     "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True)"
     " -> (Tensor values, Tensor indices)",
-    out=True,
+    out="exact",
     samples=_samples({"k": 2}, {"k": 3, "largest": False}, {"k": 1, "dim": 0}, {"k": 0}),
     errors=_topk_errors,
 )
@@ -184,8 +185,7 @@ def _kth_errors() -> Iterator[ErrorSample]:
 @op(
     "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False)"
     " -> (Tensor values, Tensor indices)",
-    out=True,
-    notes={"exact out": True},
+    out="separate",
     samples=_samples({"k": 2}, {"k": 3, "dim": 0}, {"k": 1, "keepdim": True}),
     errors=_kth_errors,
 )
@@ -296,6 +296,7 @@ def _histc_samples() -> Iterator[Sample]:
 
 @op(
     "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+    out="exact",
     promote="keep",
     layout="contiguous",
     differentiable=False,

@@ -105,12 +105,16 @@ def _median(name: str, ignore_nan: bool) -> OpDefinition:
         tensor(2.)
     """
     definition = op(
-        f"{name}(Tensor self) -> Tensor", promote="keep", samples=_samples, errors=_errors
+        f"{name}(Tensor self) -> Tensor",
+        promote="keep",
+        out=False,
+        samples=_samples,
+        errors=_errors,
     )(whole)
     pair = (
         f"{name}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"
     )
-    return definition.overload(pair)(with_dim)
+    return definition.overload(pair, out="exact")(with_dim)
 
 
 def _shared_rule(g: Node, y: Node, x: Node) -> list[Node]:
@@ -138,7 +142,7 @@ def _mode_samples() -> Iterator[Sample]:
 
 @op(
     "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    out=True,
+    out="exact",
     promote="keep",
     samples=_mode_samples,
     errors=_errors,
@@ -309,7 +313,7 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
     """
     rest = "int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
     tests = {"samples": _quantile_samples, "errors": _quantile_errors, "dtypes": "f32 f64"}
-    definition = op(f"{name}(Tensor self, float q, {rest}", **tests)(number)
+    definition = op(f"{name}(Tensor self, float q, {rest}", out="exact", **tests)(number)
     return definition.overload(f"{name}.tensor(Tensor self, Tensor q, {rest}")(tensor)
 
 

@@ -241,6 +241,7 @@ def _member_samples() -> Iterator[Sample]:
 @op(
     "isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)"
     " -> Tensor",
+    out="exact",
     where="torch",
     samples=_member_samples,
     reference="numpy.isin",
