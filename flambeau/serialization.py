@@ -40,6 +40,7 @@ LARGEST_HEADER = 100 * 2**20  # what the safetensors library accepts
 LARGEST_DEPTH = 200
 NAMES = {row.name: row.file for row in ROWS if row.file}
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
+_UNINITIALIZED = ("UninitializedParameter", "UninitializedBuffer")  # of lazy modules
 _MAP_LOCATION = "None, a device, a dict of locations or a function (storage, location) -> storage"
 
 
@@ -95,6 +96,9 @@ def _encode(writer: _Writer, value: Any, path: str, depth: int = 0) -> Any:
             return {"t": "masked", "v": _encode(writer, parts, path, depth)}
         if value.layout is not _core.strided:
             return {"t": "sparse", "v": _encode_sparse(writer, value, path, depth)}
+        if kind.__name__ in _UNINITIALIZED:
+            parts = value.__reduce_ex__(2)[1]
+            return {"t": kind.__name__, "v": _encode(writer, parts, path, depth)}
         return {"t": "tensor", "v": _add_tensor(writer, value, path)}
     if kind is complex:
         return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
@@ -566,6 +570,8 @@ class _Reader:
             from flambeau.masked.tensor import rebuild
 
             return rebuild(*self.value(inner, depth + 1))
+        if kind in _UNINITIALIZED:
+            return _uninitialized(kind, self.value(inner, depth + 1))
         return _atom(kind, inner)
 
     def _sparse(self, inner: Any, depth: int) -> Any:
@@ -609,6 +615,16 @@ def _of_class(tensor: Any, name: str, requires_grad: bool) -> Any:
     elif name != "Tensor":
         raise _damaged(f"{name!r} is no tensor class")
     return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _uninitialized(kind: str, options: Any) -> Any:
+    """A parameter or buffer of a lazy module, which has no shape."""
+    from flambeau.nn import parameter
+
+    known = (bool, _core.device, _core.dtype, bool)[: 3 + (kind == "UninitializedBuffer")]
+    if not isinstance(options, tuple) or tuple(type(o) for o in options) != known:
+        raise _damaged(f"wrong options of an {kind}")
+    return getattr(parameter, kind)(*options)
 
 
 def _atom(kind: Any, inner: Any) -> Any:

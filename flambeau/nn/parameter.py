@@ -1,7 +1,12 @@
-"""`Parameter` and `Buffer`: tensors that a module registers when they are assigned to it."""
+"""`Parameter` and `Buffer`: tensors that a module registers when they are assigned to it.
+
+The uninitialised kinds stand for one whose shape the first call of a lazy module tells; they change
+their class, not their identity, so that optimizers made before that call hold the right tensors.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NoReturn
 
 from flambeau import _core
@@ -13,6 +18,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "UninitializedTensorMixin",
     "is_lazy",
 ]
 
@@ -95,32 +101,143 @@ class Buffer(Tensor, metaclass=_Marked):
 _MARKS.update({Parameter: "_is_param", Buffer: "_is_buffer"})
 
 
-def _no_lazy(name: str) -> NoReturn:
-    raise NotImplementedError(
-        problem(
-            name,
-            "lazy modules and uninitialised parameters are not supported",
-            "give the sizes and use the module without 'Lazy'",
+class UninitializedTensorMixin:
+    """What parameters and buffers without a shape share: they refuse all but a few operations."""
+
+    cls_to_become: Any = Tensor
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Turns this tensor, in place, into an ordinary one of a shape; its values are arbitrary.
+
+        Args:
+            shape: the sizes.
+            device, dtype: those of this tensor when None.
+        """
+        device = self.device if device is None else device  # type: ignore[has-type]
+        dtype = self.dtype if dtype is None else dtype  # type: ignore[has-type]
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.data = _core.tensor_empty(sizes, dtype, device)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        """There is none yet; raises RuntimeError."""
+        raise RuntimeError(
+            problem(
+                type(self).__name__,
+                "Can't access the shape of an uninitialized parameter or buffer (one cannot be "
+                "loaded into an initialized module)",
+                "call the lazy module once, with an example input",
+            )
         )
+
+    def share_memory_(self) -> NoReturn:
+        """There is no memory yet; raises RuntimeError."""
+        raise RuntimeError(
+            problem(
+                "share_memory_",
+                "Can't share memory on an uninitialized parameter or buffer",
+                "call the lazy module once, with an example input, before module.share_memory()",
+            )
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Attributes, copies and conversions pass; all else raises ValueError."""
+        if type(func).__name__ == "method-wrapper" or func in _without_shape():
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
+        raise ValueError(
+            problem(
+                getattr(func, "__name__", str(func)).strip("_"),
+                f"Attempted to use an uninitialized parameter or buffer ({cls.__name__})",
+                "call the lazy module once, with an example input, or materialize(shape)",
+            )
+        )
+
+
+@functools.cache
+def _without_shape() -> frozenset[Any]:
+    """The methods that mean something before the shape is known; `Module.to` needs them."""
+    names = (
+        "__hash__ size copy_ is_complex is_floating_point half float double char short int long "
+        "cuda cpu to get_device"
     )
+    return frozenset(getattr(Tensor, name) for name in names.split())
 
 
-class UninitializedParameter(Parameter):
-    """A parameter without a shape; not supported."""
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape is not known yet: `materialize` gives it one.
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Raises NotImplementedError."""
-        _no_lazy(cls.__name__)
+    Args:
+        requires_grad: whether gradients are wanted (True).
+        device, dtype: of the parameter to be.
+
+    Example:
+        >>> weight = nn.UninitializedParameter()
+        >>> weight
+        <UninitializedParameter>
+        >>> weight.materialize((2, 3))
+        >>> type(weight).__name__, weight.shape
+        ('Parameter', torch.Size([2, 3]))
+    """
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        """A parameter of no size."""
+        data = _core.tensor_empty((0,), dtype, device)
+        return Tensor._make_subclass(cls, data, requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Another one with the same options."""
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.requires_grad, self.device, self.dtype)
 
 
-class UninitializedBuffer(Buffer):
-    """A buffer without a shape; not supported."""
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+    """A buffer whose shape is not known yet: `materialize` gives it one.
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Raises NotImplementedError."""
-        _no_lazy(cls.__name__)
+    Args:
+        requires_grad: whether gradients are wanted (False).
+        device, dtype: of the buffer to be.
+        persistent: whether it is part of `state_dict()`.
+
+    Example:
+        >>> mean = nn.UninitializedBuffer(dtype=torch.float64)
+        >>> mean.materialize((2,))
+        >>> type(mean).__name__, mean.dtype
+        ('Tensor', torch.float64)
+    """
+
+    persistent: bool = True
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> Any:
+        """A buffer of no size."""
+        data = _core.tensor_empty((0,), dtype, device)
+        made = Tensor._make_subclass(cls, data, requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.requires_grad, self.device, self.dtype, self.persistent)
 
 
 def is_lazy(param: Any) -> bool:
     """Whether a tensor waits for its shape."""
-    return isinstance(param, (UninitializedParameter, UninitializedBuffer))
+    return isinstance(param, UninitializedTensorMixin)

@@ -24,7 +24,12 @@ def flatten(value, library, found):
 
 
 def arrays(tensors):
-    return {name: t.detach().numpy().copy() for name, t in tensors if t is not None}
+    """Values by name; of those that a first call has still to make, the text."""
+    return {
+        name: np.array(repr(t)) if "Uninitialized" in repr(type(t)) else t.detach().numpy().copy()
+        for name, t in tensors
+        if t is not None
+    }
 
 
 def run(library, constructor, call):

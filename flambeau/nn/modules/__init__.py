@@ -12,6 +12,7 @@ from flambeau.nn.modules import (
     flatten,
     fold,
     instancenorm,
+    lazy,
     linear,
     linear_cross_entropy,
     loss,

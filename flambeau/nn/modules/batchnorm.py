@@ -8,10 +8,14 @@ import flambeau as torch
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.lazy import LazyModuleMixin
 from flambeau.nn.modules.module import Module
-from flambeau.nn.parameter import Parameter
+from flambeau.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LazyBatchNorm1d", "LazyBatchNorm2d",
+    "LazyBatchNorm3d", "SyncBatchNorm",
+]  # fmt: skip
 
 
 class _NormBase(Module):
@@ -176,6 +180,93 @@ class BatchNorm3d(_BatchNorm):
 
     def _check_input_dim(self, input: Any) -> None:  # noqa: A002
         _expect(self, input, (5,))
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """A norm that learns `num_features` from its first input; put before the eager class."""
+
+    bias: Any
+    running_mean: Any
+    running_var: Any
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=bias)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = torch.tensor(0, dtype=torch.long, device=device)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, statistics as at first, once their size is known."""
+        if self.num_features != 0 and not self.has_uninitialized_params():
+            super().reset_parameters()
+
+    def _features(self, input: Any) -> int:  # noqa: A002
+        """The channels of an input."""
+        return int(input.shape[1])
+
+    def initialize_parameters(self, input: Any) -> None:  # noqa: A002
+        """Takes `num_features` from an input; what was loaded keeps its values."""
+        self._check_input_dim(input)
+        loaded = not self.has_uninitialized_params()
+        if self.num_features != 0 and loaded:
+            return
+        self.num_features = self._features(input)
+        if loaded:
+            return
+        for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
+            if tensor is not None:
+                tensor.materialize((self.num_features,))
+        self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
+    """A `BatchNorm1d` that learns `num_features` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyBatchNorm1d()(torch.ones(2, 4, 9)).shape
+        torch.Size([2, 4, 9])
+    """
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
+    """A `BatchNorm2d` that learns `num_features` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyBatchNorm2d()(torch.ones(2, 4, 9, 9)).shape
+        torch.Size([2, 4, 9, 9])
+    """
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
+    """A `BatchNorm3d` that learns `num_features` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyBatchNorm3d()(torch.ones(2, 4, 5, 5, 5)).shape
+        torch.Size([2, 4, 5, 5, 5])
+    """
+
+    cls_to_become = BatchNorm3d
 
 
 class SyncBatchNorm(_BatchNorm):

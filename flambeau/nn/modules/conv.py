@@ -10,12 +10,15 @@ import flambeau as torch
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.lazy import LazyModuleMixin
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.utils import _reverse_repeat_tuple, ntuple
-from flambeau.nn.parameter import Parameter
+from flambeau.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = [
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
+    "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
 ]  # fmt: skip
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -62,7 +65,7 @@ class _ConvNd(Module):
     ) -> None:
         Module.__init__(self)
         self.in_channels, self.out_channels = channels
-        self._check_groups(groups)
+        self._check_groups(groups, ("in_channels", "out_channels"))
         kernel_size, stride, padding, dilation = (
             value if isinstance(value, str) else ntuple(value, self._ndim) for value in geometry
         )
@@ -77,20 +80,22 @@ class _ConvNd(Module):
             raise ValueError(problem("conv", text, "padding_mode='zeros'"))
         self.padding_mode = padding_mode
         self._reversed_padding_repeated_twice = self._padding_list()
-        first, second = (self.out_channels, self.in_channels)
-        if self.transposed:
-            first, second = second, first
-        shape = (first, second // groups, *kernel_size)
-        self.weight = Parameter(torch.empty(shape, **options))
+        self.weight = Parameter(torch.empty(self._weight_shape(), **options))
         self.register_parameter(
             "bias", Parameter(torch.empty(self.out_channels, **options)) if bias else None
         )
         self.reset_parameters()
 
-    def _check_groups(self, groups: int) -> None:
+    def _weight_shape(self) -> tuple[int, ...]:
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
+        return (first, second // self.groups, *self.kernel_size)
+
+    def _check_groups(self, groups: int, divided: Sequence[str]) -> None:
         if groups <= 0:
             raise ValueError(problem("conv", "groups must be a positive integer", f"{groups=}"))
-        for name in ("in_channels", "out_channels"):
+        for name in divided:
             if getattr(self, name) % groups != 0:
                 raise ValueError(
                     problem("conv", f"{name} must be divisible by groups", f"{groups=}")
@@ -330,3 +335,165 @@ class ConvTranspose3d(_ConvTranspose):
     """
 
     _ndim = 3
+
+
+class _LazyConvNd(LazyModuleMixin, _ConvNd):
+    """A convolution that learns `in_channels` from its first input; put before the eager class."""
+
+    def _make_lazy(self, out_channels: int, bias: bool, options: dict[str, Any]) -> None:
+        """Replaces the weights of no channels that the eager class made."""
+        self.out_channels = out_channels
+        self.weight = UninitializedParameter(**options)
+        if bias:
+            self.bias = UninitializedParameter(**options)
+
+    def reset_parameters(self) -> None:
+        """Draws new weights, once there are some."""
+        if self.in_channels != 0 and not self.has_uninitialized_params():
+            super().reset_parameters()
+
+    def _input_channels(self, input: Any) -> int:  # noqa: A002
+        """The channels of a batched or unbatched input."""
+        unbatched = self._ndim + 1
+        if input.dim() not in (unbatched, unbatched + 1):
+            text = (
+                f"Expected {unbatched}D (unbatched) or {unbatched + 1}D (batched) input to "
+                f"{type(self).__name__}, but got input of size: {input.shape}"
+            )
+            raise RuntimeError(problem("conv", text, "reshape the input"))
+        return int(input.shape[input.dim() - unbatched])
+
+    def initialize_parameters(
+        self,
+        input: Any,  # noqa: A002
+        output_size: Any = None,
+    ) -> None:
+        """Takes `in_channels` from an input and draws the weights that were not loaded.
+
+        Raises:
+            RuntimeError: the input has too few or too many dimensions.
+            ValueError: the channels are no multiple of the groups.
+        """
+        loaded = not self.has_uninitialized_params()
+        if self.in_channels != 0 and loaded:
+            return
+        self.in_channels = self._input_channels(input)
+        if loaded:
+            return
+        self._check_groups(self.groups, ("in_channels",))
+        self.weight.materialize(self._weight_shape())
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+
+class _LazyConv(_LazyConvNd, _Conv):
+    """A lazy convolution; see `_ConvNd` for the arguments."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype
+        )
+        self._make_lazy(out_channels, bias, {"device": device, "dtype": dtype})
+
+
+class _LazyConvTranspose(_LazyConvNd, _ConvTranspose):
+    """A lazy transposed convolution; see `_ConvTranspose` for the arguments."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation,
+            padding_mode, device, dtype,
+        )  # fmt: skip
+        self._make_lazy(out_channels, bias, {"device": device, "dtype": dtype})
+
+
+class LazyConv1d(_LazyConv, Conv1d):
+    """A `Conv1d` that learns `in_channels` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyConv1d(6, 3)(torch.ones(2, 4, 9)).shape
+        torch.Size([2, 6, 7])
+    """
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConv, Conv2d):
+    """A `Conv2d` that learns `in_channels` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyConv2d(6, 3)(torch.ones(2, 4, 9, 9)).shape
+        torch.Size([2, 6, 7, 7])
+    """
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):
+    """A `Conv3d` that learns `in_channels` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyConv3d(6, 3)(torch.ones(2, 4, 5, 5, 5)).shape
+        torch.Size([2, 6, 3, 3, 3])
+    """
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+    """A `ConvTranspose1d` that learns `in_channels` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyConvTranspose1d(6, 3)(torch.ones(2, 4, 9)).shape
+        torch.Size([2, 6, 11])
+    """
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+    """A `ConvTranspose2d` that learns `in_channels` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyConvTranspose2d(6, 3)(torch.ones(2, 4, 9, 9)).shape
+        torch.Size([2, 6, 11, 11])
+    """
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+    """A `ConvTranspose3d` that learns `in_channels` from its first input; other arguments as there.
+
+    Example:
+        >>> nn.LazyConvTranspose3d(6, 3)(torch.ones(2, 4, 5, 5, 5)).shape
+        torch.Size([2, 6, 7, 7, 7])
+    """
+
+    cls_to_become = ConvTranspose3d

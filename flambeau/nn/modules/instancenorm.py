@@ -7,9 +7,12 @@ from typing import Any
 
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
-from flambeau.nn.modules.batchnorm import _NormBase
+from flambeau.nn.modules.batchnorm import _LazyNormBase, _NormBase
 
-__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
+__all__ = [
+    "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d", "LazyInstanceNorm3d",
+]  # fmt: skip
 
 
 class _InstanceNorm(_NormBase):
@@ -109,3 +112,49 @@ class InstanceNorm3d(_InstanceNorm):
     """
 
     _unbatched = 4
+
+
+class _LazyInstanceNorm(_LazyNormBase, _InstanceNorm):
+    """An instance norm that learns `num_features` from its first input, batched or not."""
+
+    def _features(self, input: Any) -> int:  # noqa: A002
+        return int(input.shape[input.dim() - self._unbatched])
+
+
+class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
+    """An `InstanceNorm1d` that learns `num_features` from its first input.
+
+    Other arguments as there, but `affine` and `track_running_stats` are True.
+
+    Example:
+        >>> nn.LazyInstanceNorm1d()(torch.ones(2, 4, 9)).shape
+        torch.Size([2, 4, 9])
+    """
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
+    """An `InstanceNorm2d` that learns `num_features` from its first input.
+
+    Other arguments as there, but `affine` and `track_running_stats` are True.
+
+    Example:
+        >>> nn.LazyInstanceNorm2d()(torch.ones(2, 4, 9, 9)).shape
+        torch.Size([2, 4, 9, 9])
+    """
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
+    """An `InstanceNorm3d` that learns `num_features` from its first input.
+
+    Other arguments as there, but `affine` and `track_running_stats` are True.
+
+    Example:
+        >>> nn.LazyInstanceNorm3d()(torch.ones(2, 4, 5, 5, 5)).shape
+        torch.Size([2, 4, 5, 5, 5])
+    """
+
+    cls_to_become = InstanceNorm3d

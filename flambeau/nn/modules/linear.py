@@ -9,8 +9,9 @@ import flambeau as torch
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.lazy import LazyModuleMixin
 from flambeau.nn.modules.module import Module
-from flambeau.nn.parameter import Parameter
+from flambeau.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
@@ -159,12 +160,53 @@ class Bilinear(Module):
         )
 
 
-class LazyLinear(Linear):
-    """A Linear that learns in_features from its first input; not supported."""
+class LazyLinear(LazyModuleMixin, Linear):
+    """A `Linear` that learns `in_features` from its first input, and is a `Linear` from then on.
+
+    Args:
+        out_features: size of the last dimension of the output.
+        bias: whether there is a b.
+
+    Example:
+        >>> layer = nn.LazyLinear(30)
+        >>> layer(torch.zeros(128, 20)).shape
+        torch.Size([128, 30])
+        >>> layer
+        Linear(in_features=20, out_features=30, bias=True)
+    """
+
+    cls_to_become = Linear
+    bias: Any
 
     def __init__(
         self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
-        raise NotImplementedError(
-            problem("LazyLinear", "lazy modules are not supported", "nn.Linear(in, out)")
-        )
+        super().__init__(0, 0, False, device, dtype)
+        self.out_features = out_features
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draws new weights, once there are some."""
+        if self.in_features != 0 and not self.has_uninitialized_params():
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Any) -> None:  # noqa: A002
+        """Takes `in_features` from an input and draws the weights that were not loaded.
+
+        Raises:
+            AssertionError: loaded weights are for another size.
+        """
+        size = input.shape[-1]
+        if self.has_uninitialized_params():
+            self.in_features = size
+            self.weight.materialize((self.out_features, size))
+            if self.bias is not None:
+                self.bias.materialize((self.out_features,))
+            self.reset_parameters()
+        elif self.in_features == 0:
+            if size != self.weight.shape[-1]:
+                text = f"the input has {size} features, the loaded weight {self.weight.shape[-1]}"
+                raise AssertionError(problem("LazyLinear", text, "load weights of that size"))
+            self.in_features = size

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import flambeau as torch
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
@@ -457,9 +458,7 @@ class Module(Registry, State):
 
     def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
         """Moves to a device without copying values."""
-        return self._apply(
-            lambda t: _core.tensor_empty(t.shape, t.dtype, device or t.device), recurse=recurse
-        )
+        return self._apply(lambda t: torch.empty_like(t, device=device), recurse=recurse)
 
     def type(self: Self, dst_type: Any) -> Self:  # noqa: A003
         """Converts all parameters and buffers to a dtype."""

@@ -12,7 +12,7 @@ from flambeau.autograd import no_grad
 from flambeau.autograd.graph import RemovableHandle
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.hooks import add_hook
-from flambeau.nn.parameter import Parameter
+from flambeau.nn.parameter import Parameter, is_lazy
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
@@ -124,10 +124,10 @@ class State:
         """Writes this module's own tensors, not its submodules'."""
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+                destination[prefix + name] = _saved(parameter, keep_vars)
         for name, buffer in self._buffers.items():
             if buffer is not None and name not in self._non_persistent_buffers_set:
-                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+                destination[prefix + name] = _saved(buffer, keep_vars)
         if self._has_extra("get_extra_state"):
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
@@ -241,9 +241,10 @@ class State:
                 f"object from checkpoint but received {type(value)}"
             )
             return
-        if target.dim() == 0 and value.dim() == 1 and len(value) == 1:
+        waiting = is_lazy(target)  # then so is the value: else its shape would be here by now
+        if not waiting and target.dim() == 0 and value.dim() == 1 and len(value) == 1:
             value = value[0]  # files from before there were 0-dim tensors
-        if value.shape != target.shape:
+        if not waiting and value.shape != target.shape:
             error_msgs.append(
                 f"size mismatch for {key}: copying a param with shape {value.shape} from "
                 f"checkpoint, the shape in current model is {target.shape}."
@@ -318,6 +319,11 @@ class State:
             hint = "strict=False ignores missing and unexpected keys"
             raise RuntimeError(problem("load_state_dict", text, hint))
         return _IncompatibleKeys(missing, unexpected)
+
+
+def _saved(tensor: Any, keep_vars: bool) -> Any:
+    """What a state dict holds of a tensor; one without a shape has no alias."""
+    return tensor if keep_vars or is_lazy(tensor) else tensor.detach()
 
 
 @no_grad()
