@@ -15,6 +15,7 @@ from flambeau import _core
 from flambeau.compiler import debug, stored
 from flambeau.core import promotion
 from flambeau.core.definition import Overload
+from flambeau.core.tensors import struct_sequence
 from flambeau.ir.lock import computed_once, fork_safe_lock
 from flambeau.ir.node import Graph
 
@@ -194,17 +195,13 @@ def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
         where = (body.__module__, body.__qualname__)
         return repr((overload._text, overload._runtime, variant, where, options))
 
-    return Source(specify, identity, lambda: _struct_sequence(overload), overload).build
+    return Source(specify, identity, lambda: struct_sequence_of(overload), overload).build
 
 
-_structs: dict[tuple[str, tuple[str, ...]], Any] = {}
-
-
-def _struct_sequence(overload: Overload) -> Any:
-    key = (overload.name, overload.schema.returns)
-    if key not in _structs:
-        _structs[key] = _core.make_structseq(f"torch.return_types.{key[0]}", key[1])
-    return _structs[key]
+def struct_sequence_of(overload: Overload) -> Any:
+    """The type of an overload's results, which have names."""
+    prefix = "linalg_" if overload.options.where[0] == "linalg" else ""
+    return struct_sequence(prefix + overload.name, overload.schema.returns)
 
 
 def native_plan(spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:

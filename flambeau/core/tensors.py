@@ -7,6 +7,7 @@ reach it through here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from flambeau import _core
@@ -76,6 +77,20 @@ def define_method(name: str, function: Callable[..., Any]) -> None:
     setattr(_core.Tensor, name, function)
 
 
+@cache
 def struct_sequence(name: str, fields: tuple[str, ...]) -> Any:
-    """The type of a result with named fields: call it with a tuple."""
-    return _core.make_structseq(name, fields)
+    """The type of a result with named fields: call it with a tuple.
+
+    It is `torch.return_types.<name>` in texts; pickles find it in the module of that name here.
+    """
+    kind = _core.make_structseq(f"torch.return_types.{name}", fields)
+    kind.__module__ = "flambeau.return_types"
+    kind.__repr__ = _struct_text
+    return kind
+
+
+def _struct_text(value: Any) -> str:
+    """A field per line, as tensors have several lines."""
+    kind = type(value)
+    fields = (f"{name}={item!r}" for name, item in zip(kind.__match_args__, value, strict=True))
+    return f"torch.return_types.{kind.__name__}(\n" + ",\n".join(fields) + ")"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any
 
 from flambeau import prims
@@ -267,10 +266,9 @@ def _points_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(4, 2), [2]), RuntimeError, "size of bins")
 
 
-@cache
-def _points_result() -> Any:
-    """The type of the results, as `torch.return_types` names it."""
-    return tensors.struct_sequence("torch.return_types.histogramdd", ("hist", "bin_edges"))
+def points_result() -> Any:
+    """The type of the results: its second field is a list, which no schema of an op can say."""
+    return tensors.struct_sequence("histogramdd", ("hist", "bin_edges"))
 
 
 @op(
@@ -328,4 +326,4 @@ def histogramdd(
         item if tensors.is_tensor(item) else _bin_edges(input, item, d, *pairs[d])
         for d, item in enumerate(given)
     ]
-    return _points_result()((_points_counted(input, edges, weight, density), tuple(edges)))
+    return points_result()((_points_counted(input, edges, weight, density), tuple(edges)))

@@ -761,7 +761,7 @@ def least_squares_rank(
 @cache
 def _least_squares_result() -> Any:
     fields = ("solution", "residuals", "rank", "singular_values")
-    return tensors.struct_sequence("torch.return_types.lstsq", fields)
+    return tensors.struct_sequence("linalg_lstsq", fields)
 
 
 @op(

@@ -127,7 +127,7 @@ def _kind(value: Any) -> Any:
         return kind
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return namedtuple
-    if isinstance(value, tuple) and kind.__module__ == "torch.return_types":
+    if isinstance(value, tuple) and kind.__module__ == "flambeau.return_types":
         return _Named
     return None
 
