@@ -14,7 +14,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,18 +68,26 @@ class Environment:
         self.pip("setuptools>=77", "wheel")
         origin.write_text(identity)
 
-    def install(self) -> None:
-        """Install the requirements and the checkout itself, editable."""
-        fingerprint = self.fingerprint()
-        if self.stamp.exists() and self.stamp.read_text() == fingerprint:
+    @property
+    def complete(self) -> bool:
+        """Whether all that is needed is installed."""
+        return self.stamp.exists() and self.stamp.read_text() == self.fingerprint()
+
+    def install_requirements(self) -> None:
+        """Install what the package and its tests depend on."""
+        if not self.complete:
+            say(f"installing requirements into {self.directory.name} (first time, or they changed)")
+            self.pip(*self.requirements)
+
+    def install_checkout(self) -> None:
+        """Install the checkout itself, editable, with its native core in place."""
+        if self.complete:
             return
-        say(f"installing requirements into {self.directory.name} (first time, or they changed)")
         # "compat" puts the checkout on sys.path; the default is an import hook, slower and
         # unseen by type checkers.
-        self.pip(
-            "--no-build-isolation", "--config-settings=editable_mode=compat", *self.requirements
-        )
-        self.stamp.write_text(fingerprint)
+        compat = "--config-settings=editable_mode=compat"
+        self.pip("--no-build-isolation", "--no-deps", compat, "-e", ".")
+        self.stamp.write_text(self.fingerprint())
 
     def has(self, package: str) -> bool:
         """Whether *package* is installed here."""
@@ -89,13 +99,20 @@ class Environment:
         run([self.python, "-m", "pip", "install", *options, *arguments], "pip install")
 
 
+def _required(*extras: str) -> tuple[str, ...]:
+    """What the package depends on, alone and with some of its extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    return (*project.get("dependencies", ()), *(word for name in extras for word in optional[name]))
+
+
 _PROJECT = (ROOT / "pyproject.toml", ROOT / "setup.py")
 _ORACLE_FILES = (ROOT / "tests/parity/requirements.txt", ROOT / "bench/requirements.txt")
 
-DEVELOPMENT = Environment(ROOT / ".venv", ("-e", ".[test,lint,examples]"), _PROJECT)
+DEVELOPMENT = Environment(ROOT / ".venv", _required("test", "lint", "examples"), _PROJECT)
 ORACLE = Environment(
     ROOT / ".venv-oracle",
-    (*(word for file in _ORACLE_FILES for word in ("-r", str(file))), "-e", "."),
+    (*_required(), *(word for file in _ORACLE_FILES for word in ("-r", str(file)))),
     (*_PROJECT, *_ORACLE_FILES),
 )
 
@@ -105,11 +122,11 @@ def prepare(environment: Environment) -> None:
     with _one_at_a_time():
         environment.create()
         compiler = find_compiler(environment)
-        if build_native.sources():
+        with ThreadPoolExecutor(1) as aside:  # pip waits for the network most of the time
+            requirements = aside.submit(environment.install_requirements)
             build_core(compiler)
-        else:
-            say("native/ has no sources yet: nothing to compile")
-        environment.install()
+            requirements.result()
+        environment.install_checkout()
         write_bytecode(environment)
         prefill_kernels(environment, compiler)
 

@@ -3,8 +3,8 @@
     python -m flambeau.compiler.prefill [--directory D] [--seconds N] [--jobs N]
 
 Runs a few usual training steps and calls every public operator on its own samples, forward and
-backward, while kernels are collected instead of compiled; then compiles what is not there yet, in a
-few large bundles. The common operators are called on all their samples; the rest, and other
+backward, while kernels are collected instead of run; compiles what is not there yet, in a few large
+bundles, as it is found. The common operators are called on all their samples; the rest, and other
 dtypes, on a few contiguous ones. Of the kernels that `bench/first_call.py` asks for, the 460 of
 common operators and training steps are three in four, all 1600 are nine in ten. What is missing, or
 does not fit into the time, is left to the first call that needs it, so that this is an optimisation
@@ -21,7 +21,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import islice
@@ -223,13 +223,11 @@ def new_kernels(known: Callable[[str], object] = lambda key: False) -> Describe:
 
 def collect(
     calls: Sequence[Callable[[], object]], describe: Describe, deadline: float = math.inf
-) -> dict[str, str]:
-    """C text by key of the kernels that the calls need."""
-    found: dict[str, str] = {}
+) -> Iterator[tuple[str, str]]:
+    """Key and C text of the kernels that the calls need, as they are found."""
     for _, descriptions in rehearse(calls, describe, deadline):
         for key, _, text in (description.partition("\n") for description in descriptions):
-            found[key] = text
-    return found
+            yield key, text
 
 
 # ------------------------------------------------------------------------------- compiling
@@ -238,13 +236,13 @@ def collect(
 class Progress:
     """One line that says how far it is; tqdm's where that is installed."""
 
-    def __init__(self, total: int) -> None:
-        """Starts at 0 of `total`."""
-        self.total, self.done = total, 0
+    def __init__(self) -> None:
+        """Starts at 0 of a number that is not known yet."""
+        self.done = 0
         self.bar: Any = None
         with suppress(ImportError):
             bar = importlib.import_module("tqdm").tqdm
-            self.bar = bar(total=total, desc="kernels", unit="kernel")
+            self.bar = bar(desc="kernels", unit="kernel")
 
     def advance(self, count: int) -> None:
         """Counts finished kernels."""
@@ -252,7 +250,7 @@ class Progress:
         if self.bar is not None:
             self.bar.update(count)
         elif sys.stderr.isatty():
-            print(f"\r[prefill] {self.done}/{self.total} kernels", end="", file=sys.stderr)
+            print(f"\r[prefill] {self.done} kernels", end="", file=sys.stderr)
 
     def close(self) -> None:
         """Ends the line."""
@@ -263,23 +261,32 @@ class Progress:
 
 
 def compile_all(
-    texts: dict[str, str], keep: Callable[[dict[str, str], bytes], object], jobs: int,
+    kernels: Iterable[tuple[str, str]],
+    keep: Callable[[dict[str, str], bytes], object],
+    jobs: int,
     deadline: float = math.inf,
-) -> None:  # fmt: skip
-    """Compiles kernels in bundles, `jobs` at a time; `keep` gets each unit and its library."""
-    target = targets.current()
-    keys = list(texts)
-    units = [{key: texts[key] for key in keys[i : i + BUNDLE]} for i in range(0, len(keys), BUNDLE)]
-    progress = Progress(len(texts))
+) -> None:
+    """Compiles kernels in bundles while more of them arrive.
+
+    Args:
+        kernels: key and C text of each.
+        keep: gets each unit and its library.
+        jobs: compilers that run side by side.
+        deadline: of `time.monotonic()`; no compiler starts later.
+    """
+    target, arriving, progress = targets.current(), iter(kernels), Progress()
 
     def one(unit: dict[str, str]) -> tuple[dict[str, str], bytes]:
         return unit, codegen.compile_units([unit], target)[0]
 
     with ThreadPoolExecutor(jobs) as pool:
         pending: set[Future[tuple[dict[str, str], bytes]]] = set()
-        while units or pending:
-            while units and len(pending) < jobs and time.monotonic() < deadline:
-                pending.add(pool.submit(one, units.pop(0)))
+        while True:
+            while len(pending) < jobs and time.monotonic() < deadline:
+                unit = dict(islice(arriving, BUNDLE))
+                if not unit:
+                    break
+                pending.add(pool.submit(one, unit))
             if not pending:
                 break
             finished, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -312,18 +319,26 @@ def fill(root: Path, seconds: float, jobs: int) -> tuple[int, int]:
         cache.write(root / "compiler", identity.encode())
     present = {key: (digest, symbol) for key, digest, symbol in level.all_entries()}
     todo = [functools.partial(_call, *call) for call in calls()]
-    wanted = collect(todo, new_kernels(), began + seconds / 2)
-    entries = {key: present[key] for key in wanted if key in present}
-    missing = {key: text for key, text in wanted.items() if key not in entries}
+    entries: dict[str, tuple[str, str]] = {}
+    compiled = 0
+
+    def missing() -> Iterator[tuple[str, str]]:
+        for key, text in collect(todo, new_kernels(), began + seconds / 2):
+            if key in present:
+                entries[key] = present[key]
+            else:
+                yield key, text
 
     def keep(unit: dict[str, str], content: bytes) -> None:
+        nonlocal compiled
         digest = cache.digest_of(content)
         cache.write(root / "bundles" / f"{digest}.so", content)
         entries.update({key: (digest, codegen.symbol_of(key)) for key in unit})
+        compiled += len(unit)
 
-    compile_all(missing, keep, jobs, began + seconds)
+    compile_all(missing(), keep, jobs, began + seconds)
     write_level(root, entries)
-    return len(entries), len(missing.keys() & entries.keys())
+    return len(entries), compiled
 
 
 def main() -> None:

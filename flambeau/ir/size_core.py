@@ -25,6 +25,8 @@ from math import gcd
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
+from flambeau.ir.size_points import falls_below
+
 Kind: TypeAlias = Literal["symbol", "sum", "floordiv", "mod", "min", "max"]
 
 
@@ -629,14 +631,19 @@ def upper_bound(a: Size) -> int | None:
 
 def is_non_negative(a: Size) -> bool:
     """Tell whether `a >= 0` is proven."""
-    low = lower_bound(a)
-    return low is not None and low >= 0
+    return _is_at_least(a, 0)
 
 
 def is_positive(a: Size) -> bool:
     """Tell whether `a >= 1` is proven."""
+    return _is_at_least(a, 1)
+
+
+def _is_at_least(a: Size, limit: int) -> bool:
+    if isinstance(a, SizeExpr) and a not in _LOWER and falls_below(a, limit):
+        return False
     low = lower_bound(a)
-    return low is not None and low >= 1
+    return low is not None and low >= limit
 
 
 def _atom_lower_bound(atom: SizeExpr) -> int | None:

@@ -63,7 +63,7 @@ def _compile(groups: list[list[Callable[[], Any]]]) -> int:
         cache.store(content, {key: codegen.symbol_of(key) for key in unit})
 
     # Kernels of one length have more functions in common; the longest are not left for the end.
-    texts = dict(sorted(texts.items(), key=lambda item: len(item[1]), reverse=True))
+    kernels = sorted(texts.items(), key=lambda item: len(item[1]), reverse=True)
     with suppress(toolchain.CompileError):  # the check that needs it will say what is wrong
-        compile_all(texts, keep, os.cpu_count() or 1)
+        compile_all(kernels, keep, os.cpu_count() or 1)
     return len(texts)
