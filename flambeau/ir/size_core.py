@@ -113,13 +113,11 @@ class SizeExpr:
 
         return stringify(self)
 
-    def __copy__(self) -> SizeExpr:
+    def __deepcopy__(self, memo: object = None) -> SizeExpr:
         """Return the expression itself, for it is immutable and interned."""
         return self
 
-    def __deepcopy__(self, memo: object) -> SizeExpr:
-        """Return the expression itself, for it is immutable and interned."""
-        return self
+    __copy__ = __deepcopy__
 
     def __reduce__(self) -> tuple[Callable[..., Size], tuple[object, ...]]:
         """Pickle as the call that interns the expression again."""
@@ -191,8 +189,7 @@ def symbol(name: str, *, minimum: int = 0, extent: Size | None = None) -> SizeEx
     node.name, node.least, node.extent = name, minimum, extent
     # Numbers inside names are padded so that s10 comes after s2.
     padded = re.sub(r"\d+", lambda digits: digits.group().zfill(6), name)
-    limit = "" if extent is None else _key(extent)
-    node.key = f"{padded}|{name}|{minimum}|{limit}"
+    node.key = f"{padded}|{name}|{minimum}|{'' if extent is None else _key(extent)}"
     node.terms = {(node,): 1}
     return _SYMBOLS.setdefault((name, minimum, extent), node)
 
