@@ -8,6 +8,7 @@ some multiplications, remembered for every atom, and can never change an answer.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -94,4 +95,5 @@ def _greatest(*values: int | None) -> int | None:
     return max(known) if len(known) == len(values) else None
 
 
+_OPERATIONS: dict[str, Callable[..., int | None]]
 _OPERATIONS = {"floordiv": _floordiv, "mod": _mod, "min": _least, "max": _greatest}
