@@ -229,6 +229,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("run"), help="folder of the results (run)")
     parser.add_argument("--resume", type=Path, help="folder whose checkpoint is continued")
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--untimed", action="store_true", help="do not measure compilation with empty caches"
+    )
     parser.add_argument("--only", choices=("eager", "compiled"), help="train only one way")
     return parser.parse_args()
 
@@ -252,7 +255,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, Curve] = {}
     trainer = None
-    compile_times = None if arguments.resume else compile_seconds()
+    untimed = arguments.untimed or arguments.resume
+    compile_times = None if untimed else compile_seconds()
     for name, trainer in runs(arguments):
         checkpoint = out / f"checkpoint-{name}.flambeau"
         if arguments.resume and checkpoint.exists():

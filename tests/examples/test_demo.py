@@ -46,14 +46,14 @@ def test_eager_and_compiled_agree_on_any_number_of_threads(tmp_path: Path) -> No
     """One after the other: side by side both would compile the same kernels."""
     for threads in (1, 2):
         out = tmp_path / str(threads)
-        run(out, "--steps", "6", "--threads", str(threads), "--dropout", "0.1")
+        run(out, "--untimed", "--steps", "6", "--threads", str(threads), "--dropout", "0.1")
         assert losses(out, "eager") == losses(out)
     assert losses(tmp_path / "1") == losses(tmp_path / "2")
 
 
 def test_resume_continues_bit_for_bit(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    more = ("--only", "compiled", "--dropout", "0.1", "--save-every", "1")
+    more = ("--untimed", "--only", "compiled", "--dropout", "0.1", "--save-every", "1")
     run(whole, "--steps", "8", *more)
     process = subprocess.Popen(
         command(parts, "--steps", "8", *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

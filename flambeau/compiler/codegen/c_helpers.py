@@ -26,7 +26,12 @@ _MASKED = {
     (16, 8): ("dquhi128", "i16"),
 }
 
+# (mask, lanes) -> AVX-512 builtin that makes its true lanes the bits of a number.
+_TESTED = {("i32", 16): "ptestmd512", ("i32", 8): "ptestmd256", ("i64", 8): "ptestmq512"}
+
 _FULL = "__builtin_expect(m >= {L}, 1)"
+# Rare, and a loop: as a function of its own it is compiled once, not at every load of a kernel.
+_APART = "static __attribute__((noinline))"
 
 
 def _union(kind: str, lanes: int, name: str = "u") -> str:
@@ -61,7 +66,7 @@ def _load_m(kind: str, lanes: int) -> str:
 def _load_part(kind: str, lanes: int) -> str:
     v, t = f"{kind}x{lanes}", f"{kind}x1"
     return (
-        f"static __attribute__((noinline)) {v} fb_loadpart_{v}(const {t} *p, long long m) {{\n"
+        f"{_APART} {v} fb_loadpart_{v}(const {t} *p, long long m) {{\n"
         f"  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
         f"  for (int l = 0; l < {lanes} && l < m; ++l) u.t[l] = p[l];\n  return u.v;\n}}\n"
     )
@@ -88,7 +93,7 @@ def _store_m(kind: str, lanes: int) -> str:
 def _store_part(kind: str, lanes: int) -> str:
     v, t = f"{kind}x{lanes}", f"{kind}x1"
     return (
-        f"static __attribute__((noinline)) void fb_storepart_{v}({t} *p, {v} v, long long m) {{\n"
+        f"{_APART} void fb_storepart_{v}({t} *p, {v} v, long long m) {{\n"
         f"  {_union(kind, lanes)} = {{ v }};\n"
         f"  for (int l = 0; l < {lanes} && l < m; ++l) p[l] = u.t[l];\n}}\n"
     )
@@ -119,8 +124,14 @@ def _gather_m(kind: str, lanes: int) -> str:
     if lanes == 1:
         return head + "  return *p;\n}\n"
     full = "" if kind == "u128" else f"  if ({_FULL.format(L=lanes)}) return fb_gather_{v}(p, s);\n"
+    return f"{head}{full}  return fb_gatherpart_{v}(p, s, m);\n}}\n"
+
+
+def _gather_part(kind: str, lanes: int) -> str:
+    v, t = f"{kind}x{lanes}", f"{kind}x1"
     return (
-        f"{head}{full}  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
+        f"{_APART} {v} fb_gatherpart_{v}(const {t} *p, long long s, long long m) {{\n"
+        f"  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
         f"  for (int l = 0; l < {lanes} && l < m; ++l) u.t[l] = p[l * s];\n  return u.v;\n}}\n"
     )
 
@@ -142,8 +153,14 @@ def _take_m(kind: str, lanes: int) -> str:
         return head + "  return p[i];\n}\n"
     listed = _listed(kind, lanes, lambda lane: f"p[i[{lane}]]")
     full = f"  if ({_FULL.format(L=lanes)}) return {listed};\n" if listed else ""
+    return f"{head}{full}  return fb_takepart_{v}(p, i, m);\n}}\n"
+
+
+def _take_part(kind: str, lanes: int) -> str:
+    v, t, i = f"{kind}x{lanes}", f"{kind}x1", f"i64x{lanes}"
     return (
-        f"{head}{full}  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
+        f"{_APART} {v} fb_takepart_{v}(const {t} *p, {i} i, long long m) {{\n"
+        f"  {_union(kind, lanes)} = {{ ({v}){{0}} }};\n"
         f"  {_union('i64', lanes, 'j')} = {{ i }};\n"
         f"  for (int l = 0; l < {lanes} && l < m; ++l) u.t[l] = p[j.t[l]];\n  return u.v;\n}}\n"
     )
@@ -182,13 +199,29 @@ def _load_if(kind: str, lanes: int, mask: str) -> str:
     if lanes == 1:
         return head + "  return mask ? *p : other;\n}\n"
     fast = f"  if (s == 1 && m >= {lanes} && !fb_any_{k}(~mask)) return *(const {v} *)p;\n"
-    loop = (
-        f"  if (!fb_any_{k}(mask)) return other;\n"
+    masked, test = _MASKED.get((kind_bits(kind), lanes)), _TESTED.get((mask, lanes))
+    if masked and test:
+        suffix, integer = masked
+        lane_mask = _lane_mask(lanes)
+        active = f"{_FULL.format(L=lanes)} ? {lane_mask.split('((')[0]}-1 : {lane_mask}"
+        fast = (
+            f"#if defined(__AVX512VL__) && !defined(__clang__)\n  if (s == 1) return ({v})"
+            f"__builtin_ia32_load{suffix}_mask((const void *)p, ({integer}x{lanes})other, "
+            f"__builtin_ia32_{test}(mask, mask, {active}));\n#else\n{fast}#endif\n"
+        )
+    none = f"  if (!fb_any_{k}(mask)) return other;\n"
+    return f"{head}{fast}{none}  return fb_loadifpart{mask[1:]}_{v}(p, s, mask, other, m);\n}}\n"
+
+
+def _load_if_part(kind: str, lanes: int, mask: str) -> str:
+    v, t, k = f"{kind}x{lanes}", f"{kind}x1", f"{mask}x{lanes}"
+    return (
+        f"{_APART} {v} fb_loadifpart{mask[1:]}_{v}"
+        f"(const {t} *p, long long s, {k} mask, {v} other, long long m) {{\n"
         f"  {_union(kind, lanes)} = {{ other }};\n  {_union(mask, lanes, 'k')} = {{ mask }};\n"
         f"  for (int l = 0; l < {lanes} && l < m; ++l) if (k.t[l]) u.t[l] = p[l * s];\n"
         f"  return u.v;\n}}\n"
     )
-    return head + fast + loop
 
 
 # ------------------------------------------------------------------------------- reductions
@@ -439,13 +472,17 @@ MEMORY: dict[str, Builder] = {
     "storepart": _store_part,
     "gather": _gather,
     "gatherm": _gather_m,
+    "gatherpart": _gather_part,
     "scatterm": _scatter_m,
     "takem": _take_m,
+    "takepart": _take_part,
     "givem": _give_m,
     "takeif32": lambda kind, lanes: _take_if(kind, lanes, "i32"),
     "takeif64": lambda kind, lanes: _take_if(kind, lanes, "i64"),
     "loadif32": lambda kind, lanes: _load_if(kind, lanes, "i32"),
     "loadif64": lambda kind, lanes: _load_if(kind, lanes, "i64"),
+    "loadifpart32": lambda kind, lanes: _load_if_part(kind, lanes, "i32"),
+    "loadifpart64": lambda kind, lanes: _load_if_part(kind, lanes, "i64"),
 }
 
 REDUCTION: dict[str, Builder] = {
