@@ -7,6 +7,23 @@
 #include "tensor_internal.h"
 
 namespace fb {
+
+// Values from minus the maximum wrap into unsigned types, as in C and in PyTorch.
+bool integer_fits(DType dtype, int64_t v) {
+  const int64_t bits = 8 * item_size(dtype);
+  if (dtype == DType::Bool || bits == 64) return true;
+  const int64_t end = int64_t{1} << bits;
+  return dtype_info(dtype).is_signed ? v >= -end / 2 && v < end / 2 : v > -end && v < end;
+}
+
+// Compared before truncation, as PyTorch does; 2^63 is no int64; NaN fails every comparison.
+bool real_fits(DType dtype, double v) {
+  const int bits = static_cast<int>(8 * item_size(dtype));
+  const bool is_signed = dtype_info(dtype).is_signed;
+  const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  return (bits == 64 ? v < end : v <= end - 1) && v >= (is_signed ? -end : 0.0);
+}
+
 namespace {
 
 template <typename T>
@@ -28,40 +45,11 @@ bool overflow(DType dtype) {
   return false;
 }
 
-// Values from minus the maximum wrap into unsigned types, as in C and in PyTorch.
 bool store_integer(void* at, DType dtype, int64_t v) {
-  switch (dtype) {
-    case DType::Bool:
-      put<uint8_t>(at, v != 0);
-      return true;
-    case DType::U8:
-      if (v < -255 || v > 255) return overflow(dtype);
-      put(at, static_cast<uint8_t>(v));
-      return true;
-    case DType::U16:
-      if (v < -65535 || v > 65535) return overflow(dtype);
-      put(at, static_cast<uint16_t>(v));
-      return true;
-    case DType::U32:
-      if (v < -4294967295 || v > 4294967295) return overflow(dtype);
-      put(at, static_cast<uint32_t>(v));
-      return true;
-    case DType::I8:
-      if (v < INT8_MIN || v > INT8_MAX) return overflow(dtype);
-      put(at, static_cast<int8_t>(v));
-      return true;
-    case DType::I16:
-      if (v < INT16_MIN || v > INT16_MAX) return overflow(dtype);
-      put(at, static_cast<int16_t>(v));
-      return true;
-    case DType::I32:
-      if (v < INT32_MIN || v > INT32_MAX) return overflow(dtype);
-      put(at, static_cast<int32_t>(v));
-      return true;
-    default:
-      put(at, v);
-      return true;
-  }
+  if (!integer_fits(dtype, v)) return overflow(dtype);
+  if (dtype == DType::Bool) return put<uint8_t>(at, v != 0), true;
+  std::memcpy(at, &v, static_cast<size_t>(item_size(dtype)));  // little endian: the low bytes
+  return true;
 }
 
 void store_complex(void* at, DType dtype, double real, double imaginary) {
@@ -104,12 +92,7 @@ void store_complex(void* at, DType dtype, double real, double imaginary) {
 bool store_real(void* at, DType dtype, double v) {
   if (dtype == DType::Bool) return put<uint8_t>(at, v != 0), true;
   if (!is_integral(dtype)) return store_complex(at, dtype, v, 0.0), true;
-  // Compared before truncation, as PyTorch does; 2^63 is no int64; NaN fails every comparison.
-  const int bits = static_cast<int>(8 * item_size(dtype));
-  const bool is_signed = dtype_info(dtype).is_signed;
-  const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits);
-  const bool inside = bits == 64 ? v < end : v <= end - 1;
-  if (!(inside && v >= (is_signed ? -end : 0.0))) return overflow(dtype);
+  if (!real_fits(dtype, v)) return overflow(dtype);
   if (dtype == DType::U64) return put(at, static_cast<uint64_t>(v)), true;
   return store_integer(at, dtype, static_cast<int64_t>(v));
 }

@@ -76,13 +76,13 @@ const KindName* kind_name(const Argument& argument) {
 bool read_argument(PyObject* spec, Argument* out) {
   PyObject *name, *default_value;
   const char* kind;
-  int keyword_only, runtime, mutated;
+  int keyword_only, runtime, mutated, fits = 0;
   if (!PyTuple_Check(spec)) {
     PyErr_SetString(PyExc_TypeError, "[Op] an argument must be a tuple");
     return false;
   }
-  if (!PyArg_ParseTuple(spec, "UsOppp", &name, &kind, &default_value, &keyword_only, &runtime,
-                        &mutated)) {
+  if (!PyArg_ParseTuple(spec, "UsOppp|p", &name, &kind, &default_value, &keyword_only, &runtime,
+                        &mutated, &fits)) {
     return false;
   }
   const KindName* found = nullptr;
@@ -98,6 +98,7 @@ bool read_argument(PyObject* spec, Argument* out) {
   out->optional_elements = found->optional_elements;
   out->keyword_only = keyword_only;
   out->runtime = runtime;
+  out->fits = fits;
   out->mutated = mutated;
   out->name = Py_NewRef(name);
   PyUnicode_InternInPlace(&out->name);
@@ -214,6 +215,9 @@ Outcome push_static_number(Frame* frame, const Number& number) {
       return done(push_word(frame, tag_word(Tag::Bool, number.value.i)));
     case NumberType::Int:
       return done(push_words(frame, tag_word(Tag::Int), static_cast<uint64_t>(number.value.i)));
+    case NumberType::Unsigned:
+      return done(
+          push_words(frame, tag_word(Tag::Unsigned), static_cast<uint64_t>(number.value.i)));
     case NumberType::Float:
       return done(push_words(frame, tag_word(Tag::Float), bits_of(number.value.d)));
     case NumberType::Complex:
@@ -225,7 +229,10 @@ Outcome push_static_number(Frame* frame, const Number& number) {
 
 // A run-time number travels beside the key, which holds its type alone.
 Outcome push_number(const Argument& argument, Frame* frame, const Number& number) {
-  if (!argument.runtime || number.type == NumberType::Complex) {
+  if (argument.fits && frame->fitting_count < Frame::kMaxFitting) {
+    frame->fitting[frame->fitting_count++] = number;
+  }
+  if (!argument.runtime || number.type >= NumberType::Complex) {
     return push_static_number(frame, number);
   }
   if (!frame->scalars.reserve(1) || !frame->scalar_is_float.reserve(1) ||

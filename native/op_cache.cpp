@@ -37,6 +37,7 @@ size_t payload_words(uint64_t word) {
       return (word & kKeyContiguous ? ndim : 2 * ndim) + (word & kKeyOffset ? 1 : 0);
     }
     case Tag::Int:
+    case Tag::Unsigned:
     case Tag::Float:
     case Tag::SymInt:
     case Tag::Pointer:
@@ -277,6 +278,8 @@ PyObject* describe_static(const uint64_t* at, PyObject* given) {
       return PyBool_FromLong(word & 1);
     case Tag::Int:
       return PyLong_FromLongLong(static_cast<int64_t>(at[1]));
+    case Tag::Unsigned:
+      return PyLong_FromUnsignedLongLong(at[1]);
     case Tag::Float:
       return PyFloat_FromDouble(double_of(at[1]));
     case Tag::Complex:
@@ -500,7 +503,15 @@ PyObject* describe_call(const Overload& overload, Frame* frame) {
   return call;
 }
 
-Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
+namespace {
+
+// What the numbers of a call must fit: a tensor that it changes, or its first result.
+DType dtype_of_numbers(const Overload* overload, const Frame* frame, const Instance* instance) {
+  if (overload->mutates) return frame->tensors[frame->mutated[0]]->dtype;
+  return instance->plan->outputs[0].dtype;
+}
+
+Instance* find_any(Op* op, Overload* overload, Frame* frame) {
   const uint64_t hash = hash_words(frame->key.data(), frame->key.size());
   Instance* found = overload->exact.find(frame->key.data(), frame->key.size(), hash);
   if (found) [[likely]] {
@@ -508,6 +519,15 @@ Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
     return found;
   }
   return miss(op, overload, frame, hash);
+}
+
+}  // namespace
+
+Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
+  Instance* found = find_any(op, overload, frame);
+  if (!found || frame->fitting_count == 0) [[likely]]
+    return found;
+  return check_fits(op, *frame, dtype_of_numbers(overload, frame, found)) ? found : nullptr;
 }
 
 void register_op(Op* op) { all_ops().insert(op); }

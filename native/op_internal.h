@@ -47,6 +47,7 @@ struct Argument {
   bool keyword_only = false;
   bool runtime = false;  // a number that is not part of the key
   bool mutated = false;
+  bool fits = false;  // a number that the result's dtype must be able to hold
 };
 
 constexpr int kUsualArguments = 48;  // more of them (the backward of many views) go to the heap
@@ -76,6 +77,7 @@ enum class Tag : uint8_t {
   Pointer,   // one payload word: identity of a Python object
   Object,    // low 32 bits: words of its value, which follow
   Sequence,  // inside an Object: low 32 bits: elements, which follow
+  Unsigned,  // one payload word: an integer from 2^63 on
 };
 inline uint64_t tag_word(Tag tag, uint64_t low = 0) {
   return static_cast<uint64_t>(tag) << 56 | low;
@@ -84,7 +86,13 @@ inline Tag tag_of(uint64_t word) { return static_cast<Tag>(word >> 56); }
 constexpr uint64_t kKeyRequiresGrad = uint64_t{1} << 32;
 constexpr uint64_t kKeyContiguous = uint64_t{1} << 33;
 constexpr uint64_t kKeyOffset = uint64_t{1} << 34;
-enum class NumberType : uint8_t { Bool = 0, Int = 1, Float = 2, Complex = 3 };
+enum class NumberType : uint8_t { Bool = 0, Int = 1, Float = 2, Complex = 3, Unsigned = 4 };
+
+struct Number {
+  NumberType type;
+  Scalar value;  // Unsigned: the bits
+  double imaginary;
+};
 
 // A growing array that starts on the stack.
 template <typename T, int kInline>
@@ -227,6 +235,9 @@ struct Frame {
   PyObject* bad_value = nullptr;
   const char* problem = nullptr;  // instead of a bad argument
   bool too_large = false;         // an integer needs more than 64 bits; no exception is set yet
+  static constexpr uint32_t kMaxFitting = 4;
+  uint32_t fitting_count = 0;
+  Number fitting[kMaxFitting];  // numbers of arguments that must fit the result's dtype
 
   ~Frame() {
     for (size_t i = 0; i < owned.size(); ++i) Py_DECREF(owned[i]);
@@ -246,6 +257,7 @@ struct Frame {
     integers.clear(), objects.clear(), mutated.clear();
     any_requires_grad = overridden = false;
     bad_argument = -1, bad_value = nullptr, problem = nullptr, out = nullptr, too_large = false;
+    fitting_count = 0;
   }
   Call call() {
     return {tensors.data(),
@@ -283,16 +295,12 @@ void raise_mismatch(const Op* op, const Overload& overload, const Frame& frame,
 std::string signature_text(const Op* op, const Overload& overload);
 
 // op_values.cpp: numbers and lists of Python
-struct Number {
-  NumberType type;
-  Scalar value;
-  double imaginary;
-};
 // Failed where the frame says too_large: whoever knows the argument raises.
 Outcome read_number(Frame* frame, PyObject* object, Number* out);  // no text, no list
 Outcome read_real(Frame* frame, PyObject* object, Number* out);    // of any size, not complex
 Outcome read_integer(Frame* frame, PyObject* object, int64_t* out);
-bool is_plain_tensor_type(PyTypeObject* type, Override* kind);  // Tensor or subclass
+bool check_fits(const Op* op, const Frame& frame, DType dtype);  // its numbers; else RuntimeError
+bool is_plain_tensor_type(PyTypeObject* type, Override* kind);   // Tensor or subclass
 
 // op_cache.cpp
 uint64_t hash_words(const uint64_t* words, size_t count);

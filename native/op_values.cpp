@@ -1,6 +1,10 @@
 // Numbers as users write them: Python's, NumPy's scalars and tensors of one element, told apart by
 // the four number types that type promotion knows. Nothing here imports NumPy.
+#include <cmath>
+#include <limits>
+
 #include "op_internal.h"
+#include "tensor_internal.h"
 
 namespace fb {
 namespace {
@@ -79,7 +83,55 @@ Outcome read_word(Frame* frame, PyObject* integer, int64_t* out) {
 
 Outcome read_long(Frame* frame, PyObject* object, Number* out) {
   out->type = NumberType::Int;
-  return read_word(frame, object, &out->value.i);
+  const Outcome outcome = read_word(frame, object, &out->value.i);
+  if (outcome == Outcome::Ok) return outcome;
+  const unsigned long long bits = PyLong_AsUnsignedLongLong(object);
+  if (PyErr_Occurred()) return PyErr_Clear(), outcome;
+  frame->too_large = false;
+  out->type = NumberType::Unsigned;
+  out->value.i = static_cast<int64_t>(bits);
+  return Outcome::Ok;
+}
+
+double real_of(const Number& number) {
+  if (number.type == NumberType::Float || number.type == NumberType::Complex) return number.value.d;
+  if (number.type != NumberType::Unsigned) return static_cast<double>(number.value.i);
+  return static_cast<double>(static_cast<uint64_t>(number.value.i));
+}
+
+// The greatest finite number, in what a complex number is made of where that is meant.
+double greatest(DType dtype) {
+  switch (dtype) {
+    case DType::F16:
+    case DType::C32:
+      return 65504.0;
+    case DType::BF16:
+      return 0x1.fep127;
+    case DType::F32:
+    case DType::C64:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+bool fits_real(double value, DType dtype) {
+  return !std::isfinite(value) || std::abs(value) <= greatest(dtype);
+}
+
+// As a conversion in C would keep it; negative integers wrap into unsigned types.
+bool fits(const Number& number, DType dtype) {
+  if (number.type == NumberType::Complex && !is_complex(dtype) && number.imaginary != 0) {
+    return false;
+  }
+  if (number.type == NumberType::Bool || dtype == DType::Bool) return true;
+  if (!is_integral(dtype)) {
+    return fits_real(real_of(number), dtype) &&
+           (number.type != NumberType::Complex || fits_real(number.imaginary, dtype));
+  }
+  if (number.type == NumberType::Unsigned) return dtype == DType::U64;
+  return number.type == NumberType::Int ? integer_fits(dtype, number.value.i)
+                                        : real_fits(dtype, number.value.d);
 }
 
 Outcome read_complex(PyObject* object, Number* out) {
@@ -171,7 +223,7 @@ Outcome read_real(Frame* frame, PyObject* object, Number* out) {
   const Outcome outcome = read_number(frame, object, out);
   if (outcome == Outcome::Ok) {
     if (out->type == NumberType::Complex) return Outcome::Mismatch;
-    if (out->type != NumberType::Float) out->value.d = static_cast<double>(out->value.i);
+    out->value.d = real_of(*out);
   } else if (outcome == Outcome::Failed && frame->too_large && PyLong_Check(object)) {
     out->value.d = PyLong_AsDouble(object);
     if (out->value.d == -1.0 && PyErr_Occurred()) {  // no double is as large
@@ -184,6 +236,18 @@ Outcome read_real(Frame* frame, PyObject* object, Number* out) {
   }
   out->type = NumberType::Float;
   return Outcome::Ok;
+}
+
+bool check_fits(const Op* op, const Frame& frame, DType dtype) {
+  for (uint32_t i = 0; i < frame.fitting_count; ++i) {
+    if (fits(frame.fitting[i], dtype)) continue;
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] value cannot be converted to type %s without overflow\n"
+                 "hint: give a number that the dtype holds, or convert the tensor first",
+                 op->text.c_str(), dtype_name(dtype));
+    return false;
+  }
+  return true;
 }
 
 Outcome read_integer(Frame* frame, PyObject* object, int64_t* out) {

@@ -120,6 +120,8 @@ PyObject* tensor_to_list(Tensor* t);
 // A copy of any data, with the rules of torch.tensor; dtype null: inferred.
 Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype);
 // Element conversion like Tensor.to: never fails on values.
+bool integer_fits(DType dtype, int64_t v);  // of an integer type, as the next
+bool real_fits(DType dtype, double v);
 bool convert_element(void* to, DType to_type, const void* from, DType from_type);
 
 // Calls body(char* element) in row-major order.

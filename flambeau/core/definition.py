@@ -74,11 +74,13 @@ class Options:
     Attributes:
         out: whether the call may be given `out=`. True casts the result where that loses no kind
             of number; one of `OUT_RULES` says what else `out` must be, or may.
+        fits: arguments whose number the result's dtype must be able to hold.
     """
 
     where: tuple[str, ...] = ("torch", "method")
     promote: str = "none"
     participants: tuple[str, ...] | None = None
+    fits: tuple[str, ...] = ()
     layout: str = "contiguous"
     inplace: bool = False
     out: bool | str = False
@@ -205,7 +207,7 @@ def _has_node(values: Any) -> bool:
 
 
 def _split_names(given: dict[str, Any]) -> dict[str, Any]:
-    for name in ("where", "participants", "aliases", "dtypes"):
+    for name in ("where", "participants", "fits", "aliases", "dtypes"):
         value = given.get(name)
         if isinstance(value, str):
             given[name] = tuple(value.split())

@@ -52,7 +52,7 @@ NAMESPACES: dict[str, dict[str, Any]] = {}
 INPLACE: dict[str, Any] = {}
 
 
-def _native_argument(argument: Argument, mutated: bool = False) -> tuple[Any, ...]:
+def _native_argument(argument: Argument, mutated: bool, fits: bool) -> tuple[Any, ...]:
     default = () if argument.default is REQUIRED else (argument.default,)
     return (
         argument.name,
@@ -61,12 +61,13 @@ def _native_argument(argument: Argument, mutated: bool = False) -> tuple[Any, ..
         argument.keyword_only,
         argument.runtime,
         mutated or argument.mutated,
+        fits,
     )
 
 
 def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     arguments = tuple(
-        _native_argument(a, variant == "inplace" and position == 0)
+        _native_argument(a, variant == "inplace" and position == 0, a.name in overload.options.fits)
         for position, a in enumerate(overload.schema.arguments)
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones

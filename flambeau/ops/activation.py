@@ -329,6 +329,7 @@ def prelu(self: Node, weight: Node) -> Node:
 
 @op(
     "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+    fits="min_val max_val",
     where=_HOMES,
     promote="default",
     participants="self",
@@ -494,6 +495,7 @@ def hardshrink(self: Node, lambd: Node) -> Node:
 
 @op(
     "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    fits="threshold value",
     where="torch nn.functional",
     promote="default",
     participants="self",

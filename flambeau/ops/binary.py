@@ -48,6 +48,7 @@ def add(self: Node, other: Any) -> Node:
 
 @add.overload(
     "add.alpha(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+    fits="alpha",
     runtime="other alpha",
     participants="self other",
 )
@@ -120,6 +121,7 @@ def sub(self: Node, other: Any) -> Node:
 
 @sub.overload(
     "sub.alpha(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+    fits="alpha",
     runtime="other alpha",
     participants="self other",
 )
@@ -150,6 +152,7 @@ def rsub(self: Node, other: Any) -> Node:
 
 @rsub.overload(
     "rsub.alpha(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+    fits="alpha",
     runtime="other alpha",
     participants="self other",
 )

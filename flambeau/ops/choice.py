@@ -11,6 +11,7 @@ from flambeau.core.definition import op
 from flambeau.core.promotion import result_type
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
+from flambeau.ops.broadcasting import is_complex
 from flambeau.ops.creation import number
 from flambeau.ops.index import I
 
@@ -35,6 +36,7 @@ def check_mask(mask: Node, name: str) -> None:
 
 @op(
     "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
+    fits="value",
     inplace=True,
     runtime="value",
     layout="follow",
@@ -54,12 +56,11 @@ def masked_fill(self: Node, mask: Node, value: Any) -> Node:
         tensor([5., 0.])
     """
     check_mask(mask, "masked_fill")
-    if isinstance(value, Node) and value.dtype[0] in ("fc" if value.op == "scalar" else "c"):
-        if self.dtype in ("i64", "i32", "i16", "i8", "u8"):
-            raise RuntimeError(
-                f"[masked_fill] value cannot be converted to type {self.dtype} without overflow\n"
-                "hint: fill with an integer, or convert the tensor"
-            )
+    if isinstance(value, Node) and is_complex(value) and not is_complex(self):
+        raise RuntimeError(
+            f"[masked_fill] value cannot be converted to type {self.dtype} without overflow\n"
+            "hint: fill with a real number, or convert the tensor"
+        )
     chosen, other = prims.broadcast_all(mask, self)
     return prims.where(chosen, number(value, other.shape, self.dtype, "masked_fill_"), other)
 

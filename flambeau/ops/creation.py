@@ -121,6 +121,8 @@ def number_dtype(value: Any) -> str:
     """The dtype that `full` infers from a number: bool, int64, or the default (complex) dtype."""
     if isinstance(value, Node):
         return default_dtype() if value.dtype == "f64" else value.dtype
+    if isinstance(value, int):  # from 2^63 on, known before the call
+        return "i64"
     return default_complex() if isinstance(value, complex) else default_dtype()
 
 
@@ -129,15 +131,18 @@ def filled(value: Any, shape: Sequence[Size], dtype: str) -> Node:
     if isinstance(value, Node):
         return prims.broadcast_to(prims.cast(value, dtype), shape)
     if isinstance(value, complex) and CATEGORY[dtype] < 3:
-        raise RuntimeError(
-            f"[full] value cannot be converted to type {dtype} without overflow: {value}\n"
-            "hint: choose a complex dtype"
-        )
+        if value.imag:
+            raise RuntimeError(
+                f"[full] value cannot be converted to type {dtype} without overflow: {value}\n"
+                "hint: choose a complex dtype"
+            )
+        value = value.real
     return prims.full(value, tuple(shape), dtype)
 
 
 @creation(
     "full(SymInt[] size, Scalar fill_value",
+    fits="fill_value",
     runtime="fill_value",
     samples=lambda: iter([sample((2, 3), 1.5), sample((2,), 7), sample((), True)]),
 )
@@ -154,7 +159,9 @@ def full(
     return filled(value, check_sizes(size, "full"), dtype_or(dtype, number_dtype(value)))
 
 
-@creation("scalar_tensor(Scalar s", runtime="s", samples=lambda: iter([sample(3.5)]), out=False)
+@creation(
+    "scalar_tensor(Scalar s", fits="s", runtime="s", samples=lambda: iter([sample(3.5)]), out=False
+)
 def scalar_tensor(s: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
     """A tensor without dimensions; of the default float dtype unless told otherwise.
 
@@ -377,6 +384,7 @@ def _linspace_samples() -> Samples:
 
 @creation(
     "linspace(Tensor|Scalar start, Tensor|Scalar end, SymInt steps",
+    fits="start end",
     runtime="start end",
     samples=_linspace_samples,
     reference="numpy.linspace",
@@ -400,6 +408,7 @@ def linspace(
 
 @creation(
     "logspace(Tensor|Scalar start, Tensor|Scalar end, SymInt steps, Scalar base=10.0",
+    fits="start end",
     runtime="start end base",
     samples=lambda: iter([sample(0, 2, 3), sample(0.0, 4.0, 5, 2.0)]),
     reference="numpy.logspace",
@@ -500,6 +509,7 @@ def ones_like(self: Node, dtype: Any, layout: Any, device: Any, pin_memory: Any)
 
 @like(
     "full_like(Tensor self, Scalar fill_value",
+    fits="fill_value",
     runtime="fill_value",
     samples=lambda: iter([sample(T(2, 3), 1.5)]),
 )
@@ -549,6 +559,7 @@ def new_ones(
 
 @creation(
     "new_full(Tensor self, SymInt[] size, Scalar fill_value",
+    fits="fill_value",
     where="method",
     runtime="fill_value",
     samples=lambda: iter([sample(T(2), (2, 3), 1.5)]),
@@ -590,6 +601,7 @@ def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
 
 @op(
     "fill(Tensor self, Tensor|Scalar value) -> Tensor",
+    fits="value",
     runtime="value",
     layout="follow",
     inplace=True,

@@ -252,6 +252,7 @@ def scatter(self: Node, dim: int, index: Node, src: Node) -> Node:
 
 @scatter.overload(
     "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+    fits="value",
     runtime="value",
     samples=None,
 )
@@ -279,6 +280,7 @@ def _scatter_mode(self: Node, dim: int, index: Node, src: Node, reduce: str) -> 
 @scatter.overload(
     "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)"
     " -> Tensor",
+    fits="value",
     runtime="value",
     samples=None,
 )
@@ -455,6 +457,7 @@ def _write_samples() -> Samples:
 
 @op(
     "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    fits="alpha",
     out="exact",
     inplace=True,
     runtime="alpha",
@@ -503,6 +506,7 @@ def _fill_samples() -> Samples:
 
 @op(
     "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+    fits="value",
     inplace=True,
     runtime="value",
     samples=_fill_samples,

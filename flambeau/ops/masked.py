@@ -55,9 +55,9 @@ _NEUTRAL: dict[str, Callable[[Any], Any]] = {
     "amin": lambda x: _least(x, 1),
     "argmax": lambda x: _least(x, -1),
     "argmin": lambda x: _least(x, 1),
-    "softmax": lambda x: -math.inf,
-    "log_softmax": lambda x: -math.inf,
-    "softmin": lambda x: math.inf,
+    "softmax": lambda x: _least(x, -1),
+    "log_softmax": lambda x: _least(x, -1),
+    "softmin": lambda x: _least(x, 1),
     "logsumexp": lambda x: _least(x, -1),
 }
 
@@ -299,9 +299,20 @@ def _median(
     mask: Any = None,
 ) -> Any:
     x = input if dtype is None else input.to(dtype)
-    if mask is not None:
+    if mask is None:
+        return _call("nanmedian", x, dim, keepdim).values
+    if x.is_floating_point() or x.is_complex():
         x = _call("where", mask, x, x.new_full((), math.nan))
-    return _call("nanmedian", x, dim, keepdim).values
+        return _call("nanmedian", x, dim, keepdim).values
+    exact = x.double()  # integers have no NaN
+    exact = _call("where", mask, exact, exact.new_full((), math.nan))
+    found = _call("nanmedian", exact, dim, keepdim).values
+    if found.isnan().any():
+        raise ValueError(
+            "[masked.median] a row of integers is masked as a whole, and no integer stands for "
+            "that\nhint: convert to a floating-point type first"
+        )
+    return found.to(x.dtype)
 
 
 def _normalize(

@@ -6,11 +6,13 @@ index, so their gradients add up deterministically where one element is read sev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -101,6 +103,7 @@ def _places(size: Size, low: int, extent: Size, mode: str) -> Node:
 
 @op(
     "pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor",
+    fits="value",
     where="nn.functional",
     samples=_samples,
     errors=_errors,
@@ -157,11 +160,19 @@ def _fill(x: Node, value: float | None) -> Any:
     number = 0.0 if value is None else value
     if x.dtype == "bool":
         return bool(number)
-    return int(number) if x.dtype in ("u8", "i8", "i16", "i32", "i64") else number
+    if x.dtype not in ("u8", "i8", "i16", "i32", "i64"):
+        return number
+    if not math.isfinite(number):
+        raise RuntimeError(
+            f"[pad] value cannot be converted to type {PUBLIC_NAMES[x.dtype]} without overflow\n"
+            "hint: give a number that the dtype holds, or convert the tensor first"
+        )
+    return int(number)
 
 
 @op(
     "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
+    fits="value",
     where="torch",
     samples=lambda: iter([sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)]),
     errors=lambda: iter([ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")]),

@@ -476,6 +476,7 @@ def _clamp_samples() -> Iterator[Sample]:
 
 @op(
     "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
+    fits="min max",
     promote="default",
     runtime="min max",
     aliases="clip",
@@ -505,6 +506,7 @@ def clamp(self: Node, min: Value, max: Value) -> Node:
 
 @op(
     "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
+    fits="min",
     promote="default",
     runtime="min",
     samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),
@@ -521,6 +523,7 @@ def clamp_min(self: Node, min: Value) -> Node:
 
 @op(
     "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
+    fits="max",
     promote="default",
     runtime="max",
     samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),

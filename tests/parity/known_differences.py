@@ -23,8 +23,8 @@ _NAMES = {
     """,
     INTEGERS: """
         mm-bool bmm-bool mv-bool lu_unpack-bool affine_grid_generator-i64
-        masked.median-bool masked_fill-i64 nn.functional.lp_pool1d-i64
-        nn.functional.lp_pool1d-bool nn.functional.lp_pool2d-i64 nn.functional.lp_pool2d-bool
+        nn.functional.lp_pool1d-i64 nn.functional.lp_pool1d-bool
+        nn.functional.lp_pool2d-i64 nn.functional.lp_pool2d-bool
         nn.functional.lp_pool3d-i64 nn.functional.lp_pool3d-bool nn.functional.fold-bool
     """,
     HALVES: """
