@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, HALF
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.node import Node
@@ -19,6 +20,7 @@ from flambeau.ops.broadcasting import (
     together,
     unsupported,
 )
+from flambeau.prims.create import normal_value
 
 Value = Any  # a Node or a Python number
 
@@ -44,15 +46,26 @@ def power(base: Node, exponent: Value) -> Node:
     if base.dtype == "bool":
         raise unsupported("pow", base, "convert to int first")
     if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
-        if CATEGORY[base.dtype] == 1 and exponent < 0:
-            raise RuntimeError(
-                "[pow] Integers to negative integer powers are not allowed.\n"
-                "hint: convert the base to a floating-point type"
-            )
+        _check_exponent(base.dtype, exponent)
         short = _SHORT_POWERS.get(exponent)
         if short is not None and (exponent in (1, 2, 3) or is_float(base)):
             return short(base)
     return apply("pow", prims.pow, base, exponent)
+
+
+def _check_exponent(dtype: str, exponent: float) -> None:
+    if CATEGORY[dtype] != 1:
+        return
+    if exponent < 0:
+        raise RuntimeError(
+            "[pow] Integers to negative integer powers are not allowed.\n"
+            "hint: convert the base to a floating-point type"
+        )
+    if normal_value(exponent, dtype) != exponent:
+        raise RuntimeError(
+            f"[pow] value cannot be converted to type {PUBLIC_NAMES[dtype]} without overflow\n"
+            f"hint: {exponent} is an exponent for a wider dtype"
+        )
 
 
 _SHORT_POWERS: dict[float, Callable[[Node], Node]] = {

@@ -396,6 +396,7 @@ def _define_fill(
     op(
         f"{schema}, *, {GENERATOR}) -> Tensor",
         where="method",
+        fits=runtime if distribution == "uniform" else (),
         runtime=runtime,
         out=False,
         differentiable=False,

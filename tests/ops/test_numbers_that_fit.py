@@ -128,3 +128,16 @@ def test_masked_median_of_integers():
     assert torch.masked.median(x.to(torch.int8), 1, mask=mask).dtype is torch.int8
     with pytest.raises(ValueError, match="masked as a whole"):
         torch.masked.median(x, 1, mask=torch.zeros(2, 3, dtype=torch.bool))
+
+
+def test_exponents_of_integers():
+    assert (I8**127).tolist() == [1, 1]
+    for call in (lambda: I8**300, lambda: I8.clone().pow_(300), lambda: ZEROS**2**63):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            call()
+
+
+def test_bounds_of_random_numbers():
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.ones(2).uniform_(0, 1e39)
+    assert torch.ones(2).double().uniform_(0, 1e39).max() > 1e30
