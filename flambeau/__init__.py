@@ -67,6 +67,7 @@ _LAZY = {
     "is_grad_enabled": "flambeau.autograd",
     "is_inference_mode_enabled": "flambeau.autograd",
     "load": "flambeau.serialization",
+    "lobpcg": "flambeau.linalg.eigenpairs",
     "no_grad": "flambeau.autograd",
     "save": "flambeau.serialization",
     "hspmm": "flambeau.sparse",

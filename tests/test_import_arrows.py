@@ -41,6 +41,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("sparse", ""): "operators composed of operators, as users would write them",
     ("nested", ""): "likewise",
     ("autograd/transforms", "utils"): "transformed functions take nested containers",
+    ("linalg/eigenpairs.py", ""): "an iteration of operators, as users would write it",
+    ("linalg/eigenpairs.py", "autograd"): "its derivative is not that of its steps",
     ("nn", "_core"): "parameters, buffers and hooks check for the native Tensor type",
     ("optim", "Tensor"): "the public name of that type",
     ("nn", "capture.regions.compile"): "Module.compile is torch.compile of its call",
