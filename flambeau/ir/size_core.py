@@ -25,8 +25,6 @@ from math import gcd
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
-from flambeau.ir.size_points import falls_below
-
 Kind: TypeAlias = Literal["symbol", "sum", "floordiv", "mod", "min", "max"]
 
 
@@ -637,8 +635,11 @@ def is_positive(a: Size) -> bool:
 
 
 def _is_at_least(a: Size, limit: int) -> bool:
-    if isinstance(a, SizeExpr) and a not in _LOWER and falls_below(a, limit):
-        return False
+    if isinstance(a, SizeExpr) and a not in _LOWER:
+        from flambeau.ir.size_points import falls_below  # not needed by an import
+
+        if falls_below(a, limit):
+            return False
     low = lower_bound(a)
     return low is not None and low >= limit
 
