@@ -692,8 +692,7 @@ def _search_lower_bound(a: Size, depth: int) -> int | None:
         return a
     if a.kind != "sum":
         return _atom_lower_bound(a)
-    shifted = _shifted_lower_bound(a)
-    if shifted is not None:
+    if (shifted := _shifted_lower_bound(a)) is not None:
         return shifted
     best = _interval_lower_bound(a)
     if depth:
