@@ -85,7 +85,8 @@ def struct_sequence(name: str, fields: tuple[str, ...]) -> Any:
     """
     kind = _core.make_structseq(f"torch.return_types.{name}", fields)
     kind.__module__ = "flambeau.return_types"
-    kind.__doc__ = f"What `torch.{name.replace('linalg_', 'linalg.')}` returns: {', '.join(fields)}."
+    function = name.replace("linalg_", "linalg.")
+    kind.__doc__ = f"What `torch.{function}` returns: {', '.join(fields)}."
     kind.__repr__ = _struct_text
     return kind
 
