@@ -402,15 +402,9 @@ def lobpcg(
     tolerance = torch.finfo(A.dtype).eps ** 0.5 if tol is None else tol
     iparams = {"m": A.shape[-1], "n": n, "k": k, "niter": 1000 if niter is None else niter}
     fparams, bparams = {"tol": tolerance}, {"largest": True if largest is None else largest}
-    rounds = {"i_max": 3, "j_max": 3} | (ortho_iparams or {})
-    limits = {"tol": tolerance} | (ortho_fparams or {})
-    limits = {"tol_drop": limits["tol"], "tol_replace": limits["tol"]} | limits
-    if method == "ortho":
-        iparams |= {f"ortho_{name}": value for name, value in rounds.items()}
-        fparams |= {f"ortho_{name}": value for name, value in limits.items()}
-        switches = {"use_drop": False} | (ortho_bparams or {})
-        bparams |= {f"ortho_{name}": value for name, value in switches.items()}
     options = _Options(X, iK, iparams, fparams, bparams, method, tracker)
+    if method == "ortho":
+        _orthogonalise_by(options, ortho_iparams, ortho_fparams, ortho_bparams)
     wanted = [t for t in (A, B) if t is not None and t.requires_grad]
     if wanted and torch.is_grad_enabled():
         if any(t.layout is not torch.strided for t in (A, *wanted)):
@@ -420,6 +414,18 @@ def lobpcg(
         return values, vectors
     with no_grad():
         return _solve(A, B, options)
+
+
+def _orthogonalise_by(options: _Options, rounds: Any, limits: Any, switches: Any) -> None:
+    """Adds what governs orthogonalisation, as "ortho_<name>", with defaults for what is None."""
+    limits = {"tol": options.fparams["tol"]} | (limits or {})
+    limits = {"tol_drop": limits["tol"], "tol_replace": limits["tol"]} | limits
+    rounds = {"i_max": 3, "j_max": 3} | (rounds or {})
+    switches = {"use_drop": False} | (switches or {})
+    for known, given in (
+        (options.iparams, rounds), (options.fparams, limits), (options.bparams, switches)
+    ):  # fmt: skip
+        known.update({f"ortho_{name}": value for name, value in given.items()})
 
 
 def _method(method: str | None) -> str:

@@ -38,9 +38,12 @@ def _union(kind: str, lanes: int, name: str = "u") -> str:
     return f"union {{ {kind}x{lanes} v; {kind}x1 t[{lanes}]; }} {name}"
 
 
+def _mask_type(lanes: int) -> str:
+    return "unsigned short" if lanes == 16 else "unsigned char"
+
+
 def _lane_mask(lanes: int) -> str:
-    mask_type = "unsigned short" if lanes == 16 else "unsigned char"
-    return f"({mask_type})((1u << m) - 1u)"
+    return f"({_mask_type(lanes)})((1u << m) - 1u)"
 
 
 def _load_m(kind: str, lanes: int) -> str:
@@ -202,8 +205,7 @@ def _load_if(kind: str, lanes: int, mask: str) -> str:
     masked, test = _MASKED.get((kind_bits(kind), lanes)), _TESTED.get((mask, lanes))
     if masked and test:
         suffix, integer = masked
-        lane_mask = _lane_mask(lanes)
-        active = f"{_FULL.format(L=lanes)} ? {lane_mask.split('((')[0]}-1 : {lane_mask}"
+        active = f"{_FULL.format(L=lanes)} ? ({_mask_type(lanes)})-1 : {_lane_mask(lanes)}"
         fast = (
             f"#if defined(__AVX512VL__) && !defined(__clang__)\n  if (s == 1) return ({v})"
             f"__builtin_ia32_load{suffix}_mask((const void *)p, ({integer}x{lanes})other, "
