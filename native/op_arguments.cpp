@@ -712,10 +712,17 @@ bool overload_parse_spec(PyObject* spec, Overload* overload) {
     overload->varargs = last == Kind::IntList || last == Kind::SymIntList;
   }
   bool from_nothing = true;
+  uint32_t fitting = 0;
   for (int i = 0; i < static_cast<int>(count); ++i) {
     const Argument& argument = overload->arguments[i];
+    fitting += argument.fits;
     from_nothing &= argument.kind != Kind::Tensor && argument.kind != Kind::TensorList;
     if (argument.kind == Kind::DType) overload->result_dtype = i;
+  }
+  if (fitting > Frame::kMaxFitting) {
+    PyErr_Format(PyExc_TypeError, "[op] fits= names %u arguments\nhint: %u at most", fitting,
+                 Frame::kMaxFitting);
+    return false;
   }
   overload->build = Py_NewRef(build);
   overload->spec = Py_NewRef(spec);

@@ -141,3 +141,10 @@ def test_bounds_of_random_numbers():
     with pytest.raises(RuntimeError, match="without overflow"):
         torch.ones(2).uniform_(0, 1e39)
     assert torch.ones(2).double().uniform_(0, 1e39).max() > 1e30
+
+
+def test_a_definition_may_not_check_more_numbers_than_a_call_holds():
+    number = ("a", "Scalar", (), False, False, False, True)
+    op = flambeau._core.Op("five", [((number,) * 5, lambda *numbers: None, ())])
+    with pytest.raises(TypeError, match="fits="):
+        op(1, 2, 3, 4, 5)
