@@ -145,6 +145,5 @@ def test_bounds_of_random_numbers():
 
 def test_a_definition_may_not_check_more_numbers_than_a_call_holds():
     number = ("a", "Scalar", (), False, False, False, True)
-    op = torch._core.Op("five", [((number,) * 5, lambda *numbers: None, ())])
-    with pytest.raises(TypeError, match="fits="):
-        op(1, 2, 3, 4, 5)
+    with pytest.raises(TypeError, match="fits= names 5 arguments"):
+        torch._core.Op("five", [((number,) * 5, lambda *numbers: None, ())])
