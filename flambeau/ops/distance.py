@@ -18,7 +18,9 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
+from flambeau.ops.linalg_norms import p_norm
 from flambeau.ops.loss import reduced, reduction_of
+from flambeau.ops.reduce import dropped
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
@@ -56,23 +58,10 @@ def _positive_part(x: Node) -> Node:
     return prims.with_derivative(prims.maximum(x, _zero(x)), x, rule="relu")
 
 
-def _powered_sum(x: Node, p: float, keepdim: bool) -> Node:
+def _length(x: Node, p: float, keepdim: bool) -> Node:
     """The p-norm of the last dimension."""
     last = (x.ndim - 1,)
-    size = prims.abs(x)
-    if p == 0:
-        there = prims.cast(prims.ne(size, _zero(size)), size.dtype)
-        return prims.reduce_dims("sum", there, last, keepdim)
-    if math.isinf(p):
-        return prims.reduce_dims("max" if p > 0 else "min", size, last, keepdim)
-    if p == 1:
-        return prims.reduce_dims("sum", size, last, keepdim)
-    if p == 2:
-        square = x * x if x.dtype == size.dtype else size * size  # of complex numbers |x|^2
-        total = prims.reduce_dims("sum", square, last, keepdim)
-        return _root(total)
-    total = prims.reduce_dims("sum", prims.pow(size, prims.full_like(p, size)), last, keepdim)
-    return prims.pow(total, prims.full_like(1.0 / p, total))
+    return dropped(p_norm(x, p, last), last, keepdim)
 
 
 def _root(total: Node) -> Node:
@@ -167,7 +156,7 @@ def pairwise_distance(x1: Node, x2: Node, p: float, eps: Any, keepdim: bool) -> 
     """
     a, b = _both(x1, x2, "pairwise_distance")
     difference = a - b
-    return _powered_sum(difference + prims.constant(eps, difference), p, keepdim)
+    return _length(difference + prims.constant(eps, difference), p, keepdim)
 
 
 # ------------------------------------------------------------------------------ embedding losses
@@ -287,7 +276,7 @@ def triplet_margin_loss(
 
     def distance(a: Node, b: Node) -> Node:
         x, y = _both(_fraction(a), _fraction(b), "triplet_margin_loss")
-        return _powered_sum(x - y + eps, p, False)
+        return _length(x - y + eps, p, False)
 
     far = distance(anchor, negative)
     if swap:
@@ -672,4 +661,4 @@ def pdist(input: Node, p: float) -> Node:  # noqa: A002
     start = prims.floor_div(row * (2 * n - 1) - row * row, prims.full_like(2, row))
     column = prims.iota((count,), 0, "i64") - start + row + 1
     difference = prims.take(input, row, 0) - prims.take(input, column, 0)
-    return _powered_sum(difference, p, False)
+    return _length(difference, p, False)

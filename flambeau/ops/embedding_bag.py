@@ -301,11 +301,6 @@ def _check_options(
             "[embedding_bag] max mode does not support scaling the gradient by the frequency, nor "
             "sparse gradients\nhint: mode='sum'"
         )
-    if scale_grad_by_freq and sparse:
-        raise RuntimeError(
-            "[embedding_bag] scale_grad_by_freq is not supported with sparse gradients\n"
-            "hint: sparse=False"
-        )
     if per_sample_weights is None:
         return
     if tuple(per_sample_weights.shape) != tuple(input.shape):
@@ -385,12 +380,14 @@ def looked_up(
     sparse: bool,
 ) -> Any:
     """`bags_of` with the gradient of `weight` that was asked for."""
-    look_up = bags_of
-    if sparse and weight.requires_grad:
-        look_up = import_module("flambeau.sparse.lookup").sparse_bags
-    table = weight
+    times = None
     if scale_grad_by_freq and weight.requires_grad:
-        table = weight.view_as(weight)
         times = bincount(input.reshape(-1), minlength=weight.shape[0]).clamp_min(1)
+    if sparse and weight.requires_grad:
+        sparse_bags = import_module("flambeau.sparse.lookup").sparse_bags
+        return sparse_bags(input, weight, offsets, *options, times)
+    table = weight
+    if times is not None:
+        table = weight.view_as(weight)
         table.register_hook(lambda grad: grad / times.unsqueeze(-1))
-    return look_up(input, table, offsets, *options)
+    return bags_of(input, table, offsets, *options)

@@ -233,7 +233,12 @@ def _put_where(self: Node, first: int, mask: Node, values: Node, accumulate: boo
     ones = (1,) * mask.ndim if lead else ()
     source = prims.broadcast_to(prims.reshape(values, (*before, *ones, *after)), self.shape)
     chosen = prims.broadcast(mask, self.shape, tuple(range(first, end)))
-    return prims.where(chosen, self + source if accumulate else source, self)
+    return prims.where(chosen, _added(self, source) if accumulate else source, self)
+
+
+def _added(x: Node, y: Node) -> Node:
+    """The sum, of truth values whether either is true."""
+    return prims.bitwise_or(x, y) if x.dtype == "bool" else x + y
 
 
 @op(
@@ -245,6 +250,7 @@ def _put_where(self: Node, first: int, mask: Node, values: Node, accumulate: boo
             sample(T(3, 4), (T(2, dtype="i64", values=[0, 2]),), T(2, 4)),
             sample(T(5), [T(3, dtype="i64", values=[0, 0, -1])], T(3), True),
             sample(T(3, 4), [T(3, dtype="bool", values=[True, False, True])], T(4)),
+            sample(T(3, 4), [T(3, dtype="bool", values=[True, False, True])], T(4), True),
         ]
     ),
 )

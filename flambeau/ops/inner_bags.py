@@ -167,11 +167,6 @@ def embedding_bag(
     """
     _check(indices, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
     indices = indices.reshape(-1)
-    if scale_grad_by_freq and sparse and weight.requires_grad and mode != 2:
-        raise RuntimeError(
-            "[embedding_bag] scale_grad_by_freq not supported with sparse gradients\n"
-            "hint: sparse=False"
-        )
     options = (MODES[mode], per_sample_weights, include_last_offset, padding_idx)
     asked = (scale_grad_by_freq and mode != 2, sparse and mode != 2)
     result = looked_up(indices, weight, offsets, options, *asked)

@@ -345,6 +345,7 @@ def _cdist_samples() -> Iterator[Sample]:
         yield sample(T(3, 4), T(5, 4), order)
     yield sample(T(2, 3, 4), T(5, 4))
     yield sample(T(3, 4), T(0, 4))
+    yield sample(T(3, 4), T(0, 4), math.inf)
 
 
 @op(
@@ -387,7 +388,7 @@ def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
     b = prims.broadcast_to(prims.unsqueeze(prims.cast(x2, wide), -3), whole)
     axis = len(whole) - 1
     if layout.same(layout.numel(whole), 0) and p == math.inf:
-        return prims.full(0, whole[:-1], x1.dtype)
+        p = 1.0  # nothing has no greatest element; every other norm of it is 0
     return prims.cast(dropped(p_norm(a - b, p, (axis,)), (axis,), False), x1.dtype)
 
 

@@ -341,7 +341,7 @@ def _not_negative(weight: Node, name: str) -> Node:
     return insist(weight, weight < 0, "cov", text)
 
 
-def _weights(count: Any, dtype: str, fweights: Node | None, aweights: Node | None) -> Node | None:
+def _weights(count: Any, fweights: Node | None, aweights: Node | None) -> Node | None:
     if fweights is not None and CATEGORY[fweights.dtype] > 1:
         raise RuntimeError(
             "[cov] cov(): expected fweights to have integral dtype but got fweights with "
@@ -353,7 +353,7 @@ def _weights(count: Any, dtype: str, fweights: Node | None, aweights: Node | Non
             f"{aweights.dtype}\nhint: convert them with .float()"
         )
     found = [
-        _not_negative(prims.cast(w, dtype), name)
+        _not_negative(w, name)
         for w, name in ((fweights, "fweights"), (aweights, "aweights"))
         if w is not None
     ]
@@ -365,32 +365,33 @@ def _weights(count: Any, dtype: str, fweights: Node | None, aweights: Node | Non
                 "[cov] cov(): expected fweights and aweights to be vectors with one element per "
                 "observation\nhint: columns are observations"
             )
-    return found[0] * found[1] if len(found) == 2 else found[0]
+    return prims.cast(found[0], found[1].dtype) * found[1] if len(found) == 2 else found[0]
 
 
 def covariance(
     x: Node, correction: float, fweights: Node | None = None, aweights: Node | None = None
 ) -> Node:
-    """The matrix of covariances of the rows of x, optionally of weighted observations."""
-    count, real = x.shape[1], PARTS.get(x.dtype, x.dtype)
-    weight = _weights(count, real, fweights, aweights)
+    """The matrix of covariances of the rows of x, optionally of weighted observations.
+
+    Weights are summed in their own dtype, as promotion has it; see `numpy.cov` for the formula.
+    """
+    weight = _weights(x.shape[1], fweights, aweights)
     if weight is None:
-        total = prims.cast(prims.size(count), real)
+        real = PARTS.get(x.dtype, x.dtype)
+        total = prims.cast(prims.size(x.shape[1]), real)
         mean, scaled = prims.sum(x, 1) / prims.cast(total, x.dtype), None
     else:
         total = prims.sum(weight, 0)
         scaled = prims.broadcast_to(prims.cast(weight, x.dtype), x.shape)
         mean = prims.sum(x * scaled, 1) / prims.cast(total, x.dtype)
-    if aweights is not None and correction != 0:
-        assert weight is not None
-        lost = prims.sum(weight * prims.cast(aweights, real), 0) / total * float(correction)
-        degrees = total - lost
-    else:
-        degrees = total - float(correction)
-    degrees = prims.cast(prims.maximum(degrees, prims.full(0, (), real)), x.dtype)
+    lost = prims.full(correction, (), total.dtype)
+    if weight is not None and aweights is not None and correction != 0:
+        lost = prims.sum(weight * aweights, 0) / total * lost
+    degrees = prims.maximum(total - lost, prims.full(0, (), total.dtype))
+    degrees = prims.cast(degrees, x.dtype)
     distance = x - prims.spread(mean, x, 1)
     other = distance if scaled is None else distance * scaled
-    other = other if real == x.dtype else prims.complex(prims.real(other), -prims.imag(other))
+    other = other if x.dtype not in PARTS else prims.complex(prims.real(other), -prims.imag(other))
     return prims.matmul(distance, prims.permute(other, (1, 0))) / degrees
 
 
@@ -420,11 +421,13 @@ def cov(self: Node, correction: int, fweights: Node | None, aweights: Node | Non
         >>> torch.cov(torch.tensor([[1.0, 2.0, 3.0]]))
         tensor(1.)
     """
-    result = covariance(_table("cov", self), correction, fweights, aweights)
+    wanted = self.dtype if CATEGORY[self.dtype] >= 2 else default_dtype()
+    wanted = wanted if aweights is None else promote_types(self.dtype, aweights.dtype)
+    table = prims.cast(_table("cov", self), compute_dtype(wanted))
+    result = covariance(table, correction, fweights, aweights)
     if self.ndim < 2 or _one_row(self):
         result = prims.reshape(result, ())
-    wanted = self.dtype if CATEGORY[self.dtype] >= 2 else default_dtype()
-    return prims.cast(result, wanted if aweights is None else promote_types(wanted, aweights.dtype))
+    return prims.cast(result, wanted)
 
 
 def _within_one(x: Node) -> Node:

@@ -76,6 +76,7 @@ def _infer_take_add(operands: tuple[Node, ...], constants: dict[str, Any]) -> Ty
 
 Read = Callable[[Node], Node]
 Write = Callable[[Node, Node, str], Node]
+Factors = tuple[Node, Node, Node]
 
 
 def _write_rule(
@@ -102,23 +103,29 @@ def _kept(x: Node, weight: Node) -> Node:
 def _product_rule(g: Node, base: Node, source: Node, read: Read, write: Write) -> tuple[Node, Node]:
     """Zeros are counted and left out of the product, so that nothing is divided by zero.
 
-    At zeros only the first derivative is right: the counts are constants to the second.
+    Where one zero is among the others, their product is that zero times the rest: 0, with the rest
+    as its derivative. With more of them it is 0 up to its first derivative, so that two derivatives
+    of the whole are right at any zeros.
     """
-    ones = full_like(1, source)
-    base_zero, zero = pointwise.eq(base, zeros_like(base)), pointwise.eq(source, zeros_like(source))
-    safe_base = pointwise.where(base_zero, full_like(1, base), base)
-    safe = pointwise.where(zero, ones, source)
-    product = write(safe_base, safe, "mul")  # of all factors that are not zero
-    count = write(pointwise.cast(base_zero, base.dtype), pointwise.cast(zero, base.dtype), "add")
+    mine, theirs = _without_zeros(base), _without_zeros(source)
+    product = write(mine[0], theirs[0], "mul")  # of all factors that are not zero
+    zeros, count = (write(mine[i], theirs[i], "add") for i in (1, 2))
 
-    def others(factor: Node, is_zero: Node, total: Node, zeros: Node) -> Node:
-        without = zeros - pointwise.cast(is_zero, zeros.dtype)
-        alone = pointwise.eq(without, zeros_like(without))
-        return pointwise.where(alone, total / factor, zeros_like(total))
+    def others(factors: Factors, at: Read) -> Node:
+        safe, own, is_zero = factors
+        rest, left = at(product) / safe, at(count) - is_zero
+        none, one = (pointwise.eq(left, full_like(n, left)) for n in (0, 1))
+        product_of_others = pointwise.where(one, rest * (at(zeros) - own), zeros_like(rest))
+        return pointwise.conj(pointwise.where(none, rest, product_of_others))
 
-    of_base = g * pointwise.conj(others(safe_base, base_zero, product, count))
-    of_source = read(g) * pointwise.conj(others(safe, zero, read(product), read(count)))
-    return of_base, of_source
+    return g * others(mine, lambda x: x), read(g) * others(theirs, read)
+
+
+def _without_zeros(x: Node) -> Factors:
+    """(x with 1 in place of zeros, x with 0 elsewhere, 1 for a zero)."""
+    zero = pointwise.eq(x, zeros_like(x))
+    safe = pointwise.where(zero, full_like(1, x), x)
+    return safe, pointwise.where(zero, x, zeros_like(x)), pointwise.cast(zero, x.dtype)
 
 
 def _scatter_rule(g: Node, y: Node, base: Node, index: Node, source: Node) -> Gradients:

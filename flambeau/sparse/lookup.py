@@ -51,9 +51,10 @@ class SparseBags(Function):
         weights: Tensor | None,
         include_last_offset: bool,
         padding_idx: int | None,
+        times: Tensor | None,
     ) -> Tensor:
-        """Sums or means of rows of the table."""
-        ctx.save_for_backward(indices, table, offsets, weights)
+        """Sums or means of rows of the table; their gradients are divided by `times`."""
+        ctx.save_for_backward(indices, table, offsets, weights, times)
         ctx.mean, ctx.padding = mode == "mean", padding_idx
         options = {"include_last_offset": include_last_offset, "padding_idx": padding_idx}
         return torch.nn.functional.embedding_bag(
@@ -63,7 +64,7 @@ class SparseBags(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         """A row of the gradient per row that counted, not added together."""
-        indices, table, offsets, weights = ctx.saved_tensors
+        indices, table, offsets, weights, times = ctx.saved_tensors
         bags, rows = _bag_of_each(indices, offsets), indices.reshape(-1).long()
         counts = bags < grads[0].shape[0]  # what lies past the last offset is in no bag
         if ctx.padding is not None:
@@ -78,8 +79,10 @@ class SparseBags(Function):
             shares[kept] = (values * table[rows]).sum(1)
             of_weights = shares.reshape(weights.shape)
             values = values * weights.reshape(-1)[kept].unsqueeze(1)
+        if times is not None:
+            values = values / times[rows].unsqueeze(1)
         of_table = make(torch.sparse_coo, (rows.unsqueeze(0),), values, tuple(table.shape))
-        return None, of_table, None, None, of_weights, None, None
+        return None, of_table, None, None, of_weights, None, None, None
 
 
 def _bag_of_each(indices: Tensor, offsets: Tensor | None) -> Tensor:

@@ -100,3 +100,16 @@ def test_threads():
         found.append(F.embedding_bag(index, table, offsets, mode="mean"))
     torch.set_num_threads(before)
     assert all(torch.equal(found[0], other) for other in found)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_sparse_gradients_are_scaled_by_frequency(mode):
+    indices, starts = torch.tensor([3, 1, 3, 0]), torch.tensor([0, 2])
+    found = []
+    for sparse in (False, True):
+        table = torch.arange(8.0).reshape(4, 2).requires_grad_()
+        options = {"mode": mode, "scale_grad_by_freq": True, "sparse": sparse}
+        F.embedding_bag(indices, table, starts, **options).sum().backward()
+        assert table.grad.is_sparse == sparse
+        found.append(table.grad.to_dense() if sparse else table.grad)
+    assert torch.equal(*found) and found[0][3, 0] == (1.0 if mode == "sum" else 0.5)

@@ -78,6 +78,17 @@ UNIQUE_PART = {
     "linalg.eig": _general,
     "linalg.eigvals": lambda values: (_sorted(values),),
 }
+# Their eigenvalues come in any order.
+UNORDERED = frozenset(("linalg.eig", "linalg.eigvals"))
+
+
+def in_order(result: Any, library: Any) -> Any:
+    """Eigenvalues, with their vectors if there are any, in one order for both libraries."""
+    values, *vectors = [result] if isinstance(result, library.Tensor) else result
+    order = (values.detach().real + 1e-3 * values.detach().imag).argsort(-1)
+    chosen = [library.take_along_dim(values, order, -1)]
+    chosen += [library.take_along_dim(v, order.unsqueeze(-2), -1) for v in vectors]
+    return chosen if vectors else chosen[0]
 
 
 def flattened(result: Any) -> list[Any]:

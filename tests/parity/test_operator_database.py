@@ -7,6 +7,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the oracle, PyTorch 2.13, is not installed")
 pytest.importorskip("scipy", reason="PyTorch's operator database needs it")
 
+import flambeau  # noqa: E402
+from tests.parity import verdicts  # noqa: E402
 from tests.parity.coverage_page import page, summary  # noqa: E402
 from tests.parity.entry_checks import Record, entry_name, run_check  # noqa: E402
 from tests.parity.operator_database import database  # noqa: E402
@@ -41,10 +43,36 @@ def test_a_wrong_result_is_found():
     assert failures(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("sort", "bool"), ("_segment_reduce.lengths", "bfloat16")]
+)
+def test_an_answer_as_good_is_told_apart(name, dtype):
+    """Another of several equal elements, and a result nearer to the one in float64."""
+    found = run_check(ENTRIES[name], getattr(torch, dtype), "forward", limit=0)[0]
+    assert 0 < found.failed == found.excused
+
+
+def test_a_wrong_answer_is_not_excused():
+    class Given:
+        input, args, kwargs = torch.tensor([2.0, 1.0, 2.0]), (), {}
+
+    def judged(name, values, indices):
+        right = torch.sort(Given.input, stable=True)
+        ours = (flambeau.tensor(values), flambeau.tensor(indices))
+        return verdicts.excuse(ENTRIES[name], Given, ours, tuple(right))
+
+    assert judged("sort", [1.0, 2.0, 2.0], [1, 2, 0]) == "equal elements"
+    assert judged("sort", [1.0, 2.0, 2.0], [1, 2, 2]) is None
+    assert judged("sort", [1.0, 2.0, 2.5], [1, 2, 0]) is None
+
+
 def test_the_page_tells_what_fails_and_why():
     good = Record("exp", "float32", "forward", 3)
-    bad = Record("fft.fft", "float32", "forward", 2, 1, "value 1 at (0,), expected 2")
-    known = {(r.entry, r.dtype, r.check): [r.as_dict()] for r in (good, bad)}
+    bad = Record("fft.fft", "float32", "forward", 2, 1, 0, "value 1 at (0,), expected 2")
+    other = Record("sort", "int64", "forward", 2, 1, 1, "value 1 at (0,), expected 2")
+    known = {(r.entry, r.dtype, r.check): [r.as_dict()] for r in (good, bad, other)}
     text = page(["exp", "fft.fft", "sin"], known)
-    assert "**1 of 2 entries pass" in text and "value 1 at (0,)" in text and "`sin`" in text
+    assert "**1 of 3 entries pass" in text and "int64 1/2, all as good" in text
+    assert "value 1 at (0,)" in text and "`sin`" in text
+    assert "| forward | int64 | 0 | 1 | 0.0 | 100.0 |" in text
     assert "1 of    2 entries pass" in summary(known)
