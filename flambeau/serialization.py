@@ -662,7 +662,7 @@ def _placement(map_location: Any) -> Callable[[Any], Any]:
     device = _core.device(target)
     if device.type == "cpu":
         return lambda storage: storage
-    return lambda storage: _core.UntypedStorage(storage.nbytes(), device)
+    return lambda storage: _core.UntypedStorage(storage.nbytes(), device=device)
 
 
 def _rebuild(source: _Source, place: Callable[[Any], Any]) -> Any:

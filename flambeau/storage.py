@@ -7,6 +7,7 @@ deprecated in PyTorch, and here for programs and checkpoints that still name it.
 from __future__ import annotations
 
 import operator
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from flambeau.ir.dtypes import TITLES
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
 _DTYPES = ("f32", "f64", "f16", "bf16", "u8", "i8", "i16", "i32", "i64", "bool", "c64", "c128")
+_ORDERS = ("big", "little", "native")
 _NAMES = {DTYPE_OBJECTS[name]: f"{TITLES[name]}Storage" for name in _DTYPES}
 
 
@@ -212,13 +214,19 @@ class TypedStorage:
         return f" {lines}\n[{kind} of size {len(self)}]"
 
 
+def _as_numbers(storage: UntypedStorage) -> TypedStorage:
+    return TypedStorage(wrap_storage=storage, dtype=DTYPE_OBJECTS["u8"])
+
+
 def _define_conversion(name: str, dtype: Any) -> None:
-    def convert(self: TypedStorage) -> TypedStorage:
-        return self._converted(dtype)
+    def convert(self: Any) -> TypedStorage:
+        elements = _as_numbers(self) if isinstance(self, UntypedStorage) else self
+        return elements._converted(dtype)
 
     convert.__name__ = name
-    convert.__doc__ = f"The elements converted to {dtype}."
+    convert.__doc__ = f"The elements (bytes, where they have no dtype) converted to {dtype}."
     setattr(TypedStorage, name, convert)
+    setattr(UntypedStorage, name, convert)
 
 
 for _name in _DTYPES:
@@ -246,21 +254,11 @@ class LegacyStorage(TypedStorage, metaclass=_StorageType):
         return TypedStorage(wrap_storage=held, dtype=cls.dtype)
 
     @classmethod
-    def from_buffer(cls, buffer: Any, byte_order: str | None = None) -> TypedStorage:
-        """A copy of a buffer's bytes, as elements.
-
-        Raises:
-            ValueError: no byte order, or one that is not this machine's.
-        """
-        import sys
-
-        if byte_order not in ("native", sys.byteorder) and cls.dtype.itemsize > 1:
-            raise ValueError(
-                f"[from_buffer] byte_order {byte_order!r} is not this machine's\n"
-                f"hint: {sys.byteorder!r}"
-            )
-        data = bytes(buffer)
-        held = UntypedStorage(len(data)).fill_bytes(data)
+    def from_buffer(
+        cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0
+    ) -> TypedStorage:
+        """A copy of a buffer's bytes, as elements; see `UntypedStorage.from_buffer`."""
+        held = buffer_bytes(buffer, byte_order, count, offset, cls.dtype)
         return TypedStorage(wrap_storage=held, dtype=cls.dtype)
 
 
@@ -290,6 +288,123 @@ def is_storage(obj: Any, /) -> bool:
     return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
+# ------------------------------------------------------------------------------ bytes
+def _wrong(what: str, hint: str) -> ValueError:
+    return ValueError(f"[from_buffer] {what}\nhint: {hint}")
+
+
+def _needs_swap(byte_order: str | None, dtype: Any) -> bool:
+    if dtype.itemsize == 1:
+        return False
+    if byte_order is None:
+        raise RuntimeError(
+            "[from_buffer] function missing required argument 'byte_order'\n"
+            "hint: 'native', 'little' or 'big'"
+        )
+    if byte_order not in _ORDERS:
+        raise _wrong(f"invalid byte_order {byte_order!r}", f"one of {_ORDERS}")
+    return byte_order not in ("native", sys.byteorder)
+
+
+def _swapped(data: bytes, width: int) -> bytes:
+    """Each group of *width* bytes in the opposite order."""
+    turned = bytearray(len(data))
+    for place in range(width):
+        turned[place::width] = data[width - 1 - place :: width]
+    return bytes(turned)
+
+
+def buffer_bytes(
+    buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0, dtype: Any = None
+) -> UntypedStorage:
+    """A copy of a buffer's bytes, in this machine's order: `UntypedStorage.from_buffer`.
+
+    Args:
+        buffer: of bytes.
+        byte_order: of the buffer's elements: "native", "little" or "big".
+        count: of elements; -1: all of them.
+        offset: in bytes.
+        dtype: of the elements.
+
+    Raises:
+        RuntimeError: no dtype, or no order of elements that have several bytes.
+        ValueError: an unknown order, or bytes that are not there.
+        TypeError: no buffer.
+
+    Example:
+        >>> torch.UntypedStorage.from_buffer(b"ab", dtype=torch.uint8).tolist()
+        [97, 98]
+    """
+    if dtype is None:
+        raise RuntimeError("[from_buffer] argument 'dtype' cannot be None\nhint: torch.uint8")
+    swap, width = _needs_swap(byte_order, dtype), dtype.itemsize
+    data = bytes(memoryview(buffer))
+    if not 0 <= offset <= len(data):
+        raise _wrong(f"offset {offset} is outside of {len(data)} bytes", "check the offset")
+    room = len(data) - offset
+    if count < 0 and room % width:
+        raise _wrong(f"{room} bytes are no multiple of an element's {width}", "count=")
+    if count > room // width:
+        raise _wrong(f"buffer has only {room // width} elements, but {count} are asked", "count=-1")
+    data = data[offset : len(data) if count < 0 else offset + count * width]
+    return UntypedStorage(len(data)).fill_bytes(_swapped(data, width) if swap else data)
+
+
+def _byteswap(self: UntypedStorage, dtype: Any) -> None:
+    """Turns the order of bytes of each element.
+
+    Raises:
+        RuntimeError: the bytes are no whole number of elements.
+    """
+    if self.nbytes() % dtype.itemsize:
+        raise RuntimeError(
+            f"[byteswap] the length of data is not a multiple of {dtype.itemsize}\nhint: check it"
+        )
+    self.fill_bytes(_swapped(self.bytes(), dtype.itemsize))
+
+
+def _copy(self: UntypedStorage, source: Any, non_blocking: bool | None = None) -> UntypedStorage:
+    """Writes the bytes of another storage of this size.
+
+    Raises:
+        TypeError: no storage.
+        RuntimeError: another number of bytes.
+    """
+    held = getattr(source, "_untyped_storage", source)
+    if not isinstance(held, UntypedStorage):
+        raise TypeError(
+            f"[copy_] the source must be a storage, not {type(source).__name__}\nhint: fill_"
+        )
+    if held.nbytes() != self.nbytes():
+        raise RuntimeError(
+            f"[copy_] size does not match, self was {self.nbytes()} bytes but src was "
+            f"{held.nbytes()} bytes\nhint: resize_"
+        )
+    return self.fill_bytes(held)
+
+
+def _to(self: UntypedStorage, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
+    """Itself on the device where it is, else a copy there."""
+    device = _core.device(device)
+    if device == self.device:
+        return self
+    moved = UntypedStorage(self.nbytes(), device=device)
+    return moved if device.type == "meta" else moved.fill_bytes(self)
+
+
+def _type(self: UntypedStorage, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of this type; with an old storage type, the bytes as its elements."""
+    return "torch.storage.UntypedStorage" if dtype is None else _as_numbers(self).type(dtype)
+
+
+UntypedStorage.byteswap = _byteswap
+UntypedStorage.copy_ = _copy
+UntypedStorage.from_buffer = staticmethod(buffer_bytes)
+UntypedStorage.to = _to
+UntypedStorage.type = _type
+
+
+# ------------------------------------------------------------------------------ tensors
 _warned = False
 
 

@@ -27,7 +27,7 @@ constexpr const char* kNames[kOperators] = {
     "pos",       "abs",       "invert",   "lt",       "le",
     "eq",        "ne",        "gt",       "ge",       "getitem",
     "setitem",   "contains",  "unbind",   "alias",    "share_memory_",
-    "repr",      "reduce_ex", "to_dtype"};
+    "repr",      "reduce_ex", "to_dtype", "new"};
 PyObject* table[kOperators];
 std::vector<PyTypeObject*>& scalar_types() {
   static std::vector<PyTypeObject*> types;

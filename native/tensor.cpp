@@ -94,37 +94,13 @@ int tensor_set_dict(PyObject* self, PyObject* value, void*) {
   return status;
 }
 
-// torch.Tensor(...): sizes, a tensor or a sequence; kept because old code is full of it.
+// torch.Tensor(...), kept because old code is full of it: what Python's definition makes of it, as
+// an object of this class.
 PyObject* tensor_legacy_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  const Py_ssize_t count = PyTuple_GET_SIZE(args);
-  Device device;
-  PyObject* device_argument = kwargs ? PyDict_GetItemString(kwargs, "device") : nullptr;
-  if (device_argument && device_argument != Py_None &&
-      !device_from_object(device_argument, &device))
-    return nullptr;
-  PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
-  Tensor* made = nullptr;
-  if (count == 1 && is_tensor(first)) {
-    made = tensor_detach(as_tensor(first));
-  } else if (count == 1 && !PyIndex_Check(first) && !PyObject_TypeCheck(first, SizeType)) {
-    const DType dtype = default_dtype();
-    if (!PySequence_Check(first)) {
-      PyErr_Format(PyExc_TypeError,
-                   "[Tensor] new(): data must be a sequence (got %s)\nhint: use tensor(value)",
-                   Py_TYPE(first)->tp_name);
-      return nullptr;
-    }
-    made = tensor_from_python("Tensor", first, &dtype);
-  } else {
-    int64_t sizes[kMaxDims] = {0};
-    const bool listed = count == 1 && PyObject_TypeCheck(first, SizeType);
-    int ndim = 1;
-    if (count > 0 && (ndim = parse_sizes("Tensor", listed ? first : args, sizes)) < 0)
-      return nullptr;
-    made = tensor_empty(default_dtype(), device, ndim, sizes);
-  }
-  if (!made || type == TensorType) return reinterpret_cast<PyObject*>(made);
-  Tensor* result = tensor_alias_as(type, made);
+  PyObject* definition = operator_required(Operator::New);
+  PyObject* made = definition ? PyObject_Call(definition, args, kwargs) : nullptr;
+  if (!made || Py_TYPE(made) == type) return made;
+  Tensor* result = tensor_alias_as(type, as_tensor(made));
   Py_DECREF(made);
   return reinterpret_cast<PyObject*>(result);
 }

@@ -70,6 +70,7 @@ enum class Operator : uint8_t {
   Repr,
   Reduce,
   ToDType,
+  New,
   Count
 };
 PyObject* operator_object(Operator which);    // borrowed, null when none is registered

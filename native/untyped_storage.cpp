@@ -1,6 +1,7 @@
 // `UntypedStorage`: the Python face of a Storage. It exports the buffer protocol, which is how
 // NumPy arrays and memoryviews share a tensor's memory and keep it alive.
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 
 #include "core.h"
@@ -48,15 +49,58 @@ PyObject* wrap(Storage* storage) {  // steals
   return self;
 }
 
+// The low byte of an int; false (with the exception set) where the object is none.
+bool byte_from_object(PyObject* value, const char* where, unsigned char* byte) {
+  if (!PyLong_Check(value)) {
+    PyErr_Format(PyExc_RuntimeError, "[%s] bytes are set by an int: got %s\nhint: 0 to 255", where,
+                 Py_TYPE(value)->tp_name);
+    return false;
+  }
+  int overflow;
+  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow) {
+    PyErr_SetString(PyExc_OverflowError, "[storage] the int does not fit\nhint: 0 to 255");
+    return false;
+  }
+  *byte = static_cast<unsigned char>(number);
+  return true;
+}
+
+PyObject* storage_from_sequence(PyObject* values) {
+  if (!PySequence_Check(values) || is_tensor(values)) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[UntypedStorage] Expected a sequence type, but got %s\nhint: a size, or ints",
+                 Py_TYPE(values)->tp_name);
+    return nullptr;
+  }
+  PyObject* items = PySequence_Fast(values, "[UntypedStorage] Expected a sequence");
+  if (!items) return nullptr;
+  Storage* made = storage_new(PySequence_Fast_GET_SIZE(items), Device{});
+  for (int64_t i = 0; made && i < made->nbytes; ++i) {
+    auto* byte = static_cast<unsigned char*>(made->data) + i;
+    if (!byte_from_object(PySequence_Fast_GET_ITEM(items, i), "UntypedStorage", byte)) {
+      storage_decref(made);
+      made = nullptr;
+    }
+  }
+  Py_DECREF(items);
+  return wrap(made);
+}
+
 PyObject* storage_python_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"size", "device", nullptr};
-  long long nbytes = 0;
+  PyObject* size = nullptr;
   PyObject* device_argument = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|LO", const_cast<char**>(names), &nbytes,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$O", const_cast<char**>(names), &size,
                                    &device_argument))
     return nullptr;
+  if (size && (!PyIndex_Check(size) || is_tensor(size))) return storage_from_sequence(size);
+  const Py_ssize_t nbytes = size ? PyNumber_AsSsize_t(size, PyExc_OverflowError) : 0;
+  if (nbytes == -1 && PyErr_Occurred()) return nullptr;
   Device device;
-  if (device_argument && !device_from_object(device_argument, &device)) return nullptr;
+  if (device_argument && device_argument != Py_None &&
+      !device_from_object(device_argument, &device))
+    return nullptr;
   return wrap(storage_new(nbytes, device));
 }
 
@@ -206,6 +250,124 @@ PyObject* storage_from_buffer(PyObject*, PyObject* args, PyObject* kwargs) {
   return wrap(storage);
 }
 
+// Whether bytes can be read: not on meta, and computed.
+bool has_bytes(const Storage* s) {
+  if (s->nbytes == 0 || s->data) return true;
+  PyErr_SetString(PyExc_NotImplementedError,
+                  "[storage] bytes are not available here\nhint: meta tensors have no data");
+  return false;
+}
+bool bad_key(PyObject* key, PyObject* error) {
+  if (PySlice_Check(key) || (PyIndex_Check(key) && !PyBool_Check(key))) return false;
+  PyErr_Format(error, "[storage] can't index an UntypedStorage with %s\nhint: an int or a slice",
+               Py_TYPE(key)->tp_name);
+  return true;
+}
+// The bytes a slice names, as (start, length).
+bool slice_bounds(const Storage* s, PyObject* key, Py_ssize_t* start, Py_ssize_t* count) {
+  Py_ssize_t stop;
+  Py_ssize_t step;
+  if (PySlice_Unpack(key, start, &stop, &step) < 0) return false;
+  *count = PySlice_AdjustIndices(static_cast<Py_ssize_t>(s->nbytes), start, &stop, step);
+  if (step == 1) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[storage] Trying to slice with a step of %zd, but only a step of 1 is supported\n"
+               "hint: list(storage)[a:b:c]",
+               step);
+  return false;
+}
+PyObject* item(PyObject* self, Py_ssize_t place) {
+  const Storage* s = target(self);
+  if (place < 0 || place >= s->nbytes) {
+    PyErr_Format(PyExc_IndexError,
+                 "[storage] index %zd out of range for storage of size %lld\n"
+                 "hint: check the index",
+                 place, static_cast<long long>(s->nbytes));
+    return nullptr;
+  }
+  return has_bytes(s) ? PyLong_FromLong(static_cast<const unsigned char*>(s->data)[place])
+                      : nullptr;
+}
+void release_whole(void* whole) { storage_decref(static_cast<Storage*>(whole)); }
+// An int for a place, a storage over the same memory for a slice.
+PyObject* subscript(PyObject* self, PyObject* key) {
+  Storage* s = target(self);
+  if (bad_key(key, PyExc_TypeError)) return nullptr;
+  if (!PySlice_Check(key)) {
+    const Py_ssize_t place = PyNumber_AsSsize_t(key, PyExc_IndexError);
+    if (place == -1 && PyErr_Occurred()) return nullptr;
+    return item(self, place < 0 ? place + static_cast<Py_ssize_t>(s->nbytes) : place);
+  }
+  Py_ssize_t start;
+  Py_ssize_t count;
+  if (!slice_bounds(s, key, &start, &count) || !has_bytes(s)) return nullptr;
+  Storage* part = storage_foreign(static_cast<char*>(s->data) + start, count, release_whole, s);
+  if (part) {
+    storage_incref(s);
+    s->resizable = false;  // the part has the address, and writes that nobody sees, from now on
+    s->exported = part->exported = true;
+  }
+  return wrap(part);
+}
+int assign(PyObject* self, PyObject* key, PyObject* value) {
+  Storage* s = target(self);
+  if (!value) {
+    PyErr_SetString(PyExc_TypeError, "[storage] bytes can't be deleted\nhint: resize_");
+    return -1;
+  }
+  unsigned char byte;
+  if (bad_key(key, PyExc_RuntimeError) || !byte_from_object(value, "storage", &byte)) return -1;
+  Py_ssize_t start = 0;
+  Py_ssize_t count = 1;
+  if (PySlice_Check(key)) {
+    if (!slice_bounds(s, key, &start, &count)) return -1;
+  } else {
+    start = PyNumber_AsSsize_t(key, PyExc_RuntimeError);
+    if (start == -1 && PyErr_Occurred()) return -1;
+    if (start < 0 || start >= s->nbytes) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "[storage] place %zd is out of bounds of %lld bytes\n"
+                   "hint: places are counted from 0",
+                   start, static_cast<long long>(s->nbytes));
+      return -1;
+    }
+  }
+  if (!has_bytes(s)) return -1;
+  if (count > 0) std::memset(static_cast<char*>(s->data) + start, byte, static_cast<size_t>(count));
+  ++s->version;
+  ++s->writes;
+  return 0;
+}
+PyObject* method_fill_byte(PyObject* self, PyObject* value) {
+  PyObject* all = PySlice_New(nullptr, nullptr, nullptr);
+  const int status = all ? assign(self, all, value) : -1;
+  Py_XDECREF(all);
+  return status < 0 ? nullptr : Py_NewRef(self);
+}
+PyObject* text(PyObject* self) {
+  const Storage* s = target(self);
+  std::string lines = s->nbytes > 0 && !s->data ? "..." : "";
+  for (int64_t i = 0; s->data && i < s->nbytes; ++i)
+    lines += (i ? "\n " : " ") + std::to_string(static_cast<const unsigned char*>(s->data)[i]);
+  PyObject* device = get_device(self, nullptr);
+  PyObject* name = device ? PyObject_Str(device) : nullptr;
+  PyObject* result =
+      name ? PyUnicode_FromFormat("%s\n[torch.storage.UntypedStorage(device=%U) of size %lld]",
+                                  lines.empty() ? " " : lines.c_str(), name,
+                                  static_cast<long long>(s->nbytes))
+           : nullptr;
+  Py_XDECREF(name);
+  Py_XDECREF(device);
+  return result;
+}
+
+PyObject* method_itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
+PyObject* method_new(PyObject*, PyObject*) { return wrap(storage_new(0, Device{})); }
+PyObject* method_one(PyObject*, PyObject*) { return PyLong_FromLong(1); }
+PyObject* method_no(PyObject*, PyObject*) { return Py_NewRef(Py_False); }
+PyObject* get_no(PyObject*, void*) { return Py_NewRef(Py_False); }
+PyObject* get_none(PyObject*, void*) { return Py_NewRef(Py_None); }
+
 PyMethodDef methods[] = {
     {"nbytes", method_nbytes, METH_NOARGS, "Number of bytes."},
     {"size", method_nbytes, METH_NOARGS, "Number of bytes."},
@@ -218,11 +380,22 @@ PyMethodDef methods[] = {
      "A memoryview that the caller gives up before anybody else uses the storage."},
     {"clone", method_clone, METH_NOARGS, "A storage with the same bytes."},
     {"fill_bytes", method_fill, METH_O, "Overwrites all bytes from a buffer of the same length."},
+    {"fill_", method_fill_byte, METH_O, "Sets all bytes to the low byte of an int."},
+    {"cpu", method_itself, METH_NOARGS, "Itself: it is on the CPU."},
+    {"untyped", method_itself, METH_NOARGS, "Itself."},
+    {"new", method_new, METH_NOARGS, "A storage without bytes."},
+    {"element_size", method_one, METH_NOARGS, "Bytes of an element: one."},
+    {"is_pinned", method_no, METH_VARARGS, "False: memory is never pinned."},
     {"__reduce__", method_reduce, METH_NOARGS, nullptr},
     {"tolist", method_tolist, METH_NOARGS, "The bytes as a list of ints."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {
     {"device", get_device, nullptr, "Where the bytes are.", nullptr},
+    {"filename", get_none, nullptr, "None: no file is mapped under a name.", nullptr},
+    {"is_cuda", get_no, nullptr, "False.", nullptr},
+    {"is_hpu", get_no, nullptr, "False.", nullptr},
+    {"is_sparse", get_no, nullptr, "False.", nullptr},
+    {"is_sparse_csr", get_no, nullptr, "False.", nullptr},
     {"_cdata", get_identity, nullptr, "Identity of the memory: equal for views.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 constexpr char kStorageDoc[] = "The bytes behind tensors; supports the buffer protocol.";
@@ -233,7 +406,12 @@ PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(kStorageDoc)},
                        {Py_tp_getset, attributes},
                        {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
                        {Py_tp_hash, reinterpret_cast<void*>(hash)},
+                       {Py_tp_repr, reinterpret_cast<void*>(text)},
                        {Py_sq_length, reinterpret_cast<void*>(length)},
+                       {Py_sq_item, reinterpret_cast<void*>(item)},
+                       {Py_mp_length, reinterpret_cast<void*>(length)},
+                       {Py_mp_subscript, reinterpret_cast<void*>(subscript)},
+                       {Py_mp_ass_subscript, reinterpret_cast<void*>(assign)},
                        {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                        {0, nullptr}};
 PyType_Spec spec = {"flambeau.UntypedStorage", sizeof(StorageObject), 0, Py_TPFLAGS_DEFAULT, slots};

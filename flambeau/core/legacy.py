@@ -23,7 +23,7 @@ def _sizes(values: Sequence[Any]) -> list[int] | None:
     """The sizes that a call states, or None where it states something else."""
     if len(values) == 1 and isinstance(values[0], _core.Size):
         return list(values[0])
-    if any(isinstance(v, (_core.Tensor, float, str)) for v in values):
+    if len(values) == 1 and isinstance(values[0], (_core.Tensor, bool)):
         return None
     try:
         return [operator.index(v) for v in values]
@@ -55,7 +55,7 @@ def _of_data(data: Any, dtype: Any, name: str) -> Any:
         return _of_storage(data, dtype, name)
     if isinstance(data, str):
         raise TypeError(f"[{name}] new(): invalid data type 'str'\nhint: sizes, or a sequence")
-    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+    if isinstance(data, dict) or not all(hasattr(data, n) for n in ("__len__", "__getitem__")):
         kind = type(data).__name__
         raise TypeError(
             f"[{name}] new(): data must be a sequence (got {kind})\nhint: tensor(value)"

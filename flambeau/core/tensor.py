@@ -183,12 +183,22 @@ def _to_dtype(tensor: Any, dtype: Any) -> Any:
     return tensor.to(dtype)
 
 
-def _later(module: str, name: str) -> Callable[..., Any]:
+def _new_tensor(*args: Any, **kwargs: Any) -> Any:
+    """`torch.Tensor(...)`: a tensor of the default dtype; given one, its data in its own dtype."""
+    from flambeau.core.legacy import legacy_tensor
+
+    dtype = _core.get_default_dtype()
+    if len(args) == 1 and isinstance(args[0], _core.Tensor):
+        dtype = args[0].dtype
+    return legacy_tensor(dtype, "Tensor", args, kwargs)
+
+
+def _later(module: str, name: str, kind: type = _core.Tensor) -> Callable[..., Any]:
     """A method that stands where a module, once it is loaded, puts the real one."""
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(*args: Any, **kwargs: Any) -> Any:
         import_module(module)
-        return getattr(_core.Tensor, name)(self, *args, **kwargs)
+        return getattr(kind, name)(*args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"See `{module}`: loaded by the first call, which puts the method itself here."
@@ -214,6 +224,11 @@ LATER = {
         "symeig",
     ),
 }  # fmt: skip
+# Methods of `UntypedStorage` that `flambeau.storage` defines.
+BYTES_LATER = (
+    "bfloat16", "bool", "byte", "byteswap", "char", "complex_double", "complex_float", "copy_",
+    "double", "float", "from_buffer", "half", "int", "long", "short", "to", "type",
+)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------ subclasses
@@ -304,6 +319,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "pos": _positive,
     "alias": _alias,
     "to_dtype": _to_dtype,
+    "new": _new_tensor,
 }
 
 
@@ -316,5 +332,9 @@ def install() -> None:
         for name in names:
             if not hasattr(_core.Tensor, name):
                 setattr(_core.Tensor, name, _core.shield(_later(module, name), False, True))
+    for name in BYTES_LATER:
+        if not hasattr(_core.UntypedStorage, name):
+            late = _later("flambeau.storage", name, _core.UntypedStorage)
+            setattr(_core.UntypedStorage, name, staticmethod(late) if "from" in name else late)
     for name, function in OPERATORS.items():
         _core.set_operator(name, _core.shield(function))

@@ -128,3 +128,40 @@ def test_order_of_dimensions(x):
         torch.ones(1, 3).dim_order(ambiguity_check=True)
     with pytest.raises(TypeError):
         x.dim_order(ambiguity_check=3)
+
+
+def test_untyped_storage_slices_share_memory(x):
+    held = x.untyped_storage()
+    part = held[4:8]
+    part[0:4] = 0
+    assert x[0, 1] == 0
+    held[7], held[6] = 0x3F, 0x80
+    assert (x[0, 1], part[2]) == (1, 0x80)
+    assert torch.Tensor(held).data_ptr() == x.data_ptr()
+    del x, held
+    assert part.tolist() == [0, 0, 0x80, 0x3F]
+    with pytest.raises(TypeError):
+        del part[0]
+    with pytest.raises(RuntimeError, match="resizable"):
+        part.resize_(8)
+
+
+def test_writes_to_a_storage_are_seen():
+    x = torch.arange(3.0, requires_grad=True)
+    y = x.exp()
+    y.untyped_storage()[0] = 1
+    with pytest.raises(RuntimeError, match="modified"):
+        y.sum().backward()
+    swapped = torch.UntypedStorage([1, 2, 3, 4])
+    swapped.byteswap(torch.int16)
+    assert swapped.tolist() == [2, 1, 4, 3]
+
+
+def test_constructor_of_subclasses(x):
+    class Mine(torch.Tensor):
+        pass
+
+    assert type(Mine([1, 2])) is Mine
+    assert type(Mine(2, 3)) is Mine
+    assert type(torch.Tensor(Mine(x))) is torch.Tensor
+    assert torch.Tensor(Mine(x)).data_ptr() == x.data_ptr()

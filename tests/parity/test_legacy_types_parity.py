@@ -32,6 +32,21 @@ torch.FloatStorage([1, 2, 3]).tolist(); torch.FloatStorage(3).size(); len(torch.
 torch.TypedStorage([1, 2], dtype=torch.int64).tolist(); torch.is_storage(x)
 torch.FloatStorage.from_buffer(b'abcdefgh', byte_order='little').tolist()
 torch.is_storage(x.storage()); torch.is_storage(torch.UntypedStorage(2)); torch.Storage.__name__
+torch.Tensor(x.untyped_storage()); torch.Tensor(x.storage()); torch.Tensor(x.double())
+torch.Tensor(x.numpy()); torch.Tensor(data=[1, 2]); torch.Tensor(size=(2, 0)); torch.Tensor([1, 2])
+torch.Tensor(torch.tensor(3)); torch.Tensor(torch.tensor(2), 0); torch.Tensor(range(3))
+type(torch.Tensor(torch.nn.Parameter(x))).__name__; torch.LongTensor(torch.tensor(0), 3)
+x.untyped_storage()[7]; x.untyped_storage()[-2]; list(x.untyped_storage()[4:9])
+list(x.untyped_storage()[-4:]); len(x.untyped_storage()[9:2]); 63 in x.untyped_storage()
+str(torch.UntypedStorage([1, 300, -1])); torch.UntypedStorage(b'ab').tolist()
+torch.UntypedStorage(range(3)).fill_(260).tolist(); torch.UntypedStorage(2).element_size()
+torch.UntypedStorage([1, 2]).copy_(torch.UntypedStorage([3, 4])).tolist()
+str(torch.UntypedStorage([1, 2]).float()); torch.UntypedStorage([1, 0]).bool().tolist()
+str(torch.UntypedStorage(2, device='meta')); torch.UntypedStorage(2).type()
+len(x.storage().untyped())
+torch.UntypedStorage.from_buffer(b'abcdef', 'big', 2, 2, torch.int16).tolist()
+torch.UntypedStorage.from_buffer(b'abcdef', dtype=torch.uint8, offset=4).tolist()
+torch.FloatStorage.from_buffer(b'abcdefgh', 'big', count=1).tolist()
 """
 REFUSED = """
 torch.FloatTensor(x.double()); torch.LongTensor(x); torch.FloatTensor(2.5); torch.FloatTensor('a')
@@ -47,6 +62,22 @@ torch.FloatStorage(x.untyped_storage()); torch.TypedStorage(wrap_storage=x.untyp
 torch.set_default_tensor_type(torch.IntTensor); torch.set_default_tensor_type('torch.foo')
 torch.set_default_tensor_type(3); torch.set_default_tensor_type('foo')
 torch.set_default_tensor_type(torch.float32)
+torch.Tensor(2, device='meta'); torch.Tensor(True); torch.Tensor(foo=1); torch.Tensor({1: 2})
+torch.Tensor(torch.arange(3).storage()); torch.Tensor(x.untyped_storage(), 1); torch.Tensor(2.5)
+x.untyped_storage()[24]; x.untyped_storage()[-25]; x.untyped_storage()['a']
+x.untyped_storage()[True]; x.untyped_storage()[1.5]; x.untyped_storage()[0:4:2]
+x.untyped_storage().__setitem__(0, 1.5); x.untyped_storage().__setitem__(-1, 1)
+x.untyped_storage().__setitem__(24, 1); x.untyped_storage().__setitem__('a', 1)
+x.untyped_storage().__setitem__(slice(0, 4, 2), 1); x.to('meta').untyped_storage()[0]
+x.untyped_storage().fill_(1.5); x.untyped_storage().copy_(3); torch.UntypedStorage(2.5)
+x.untyped_storage().copy_(torch.UntypedStorage(2)); torch.UntypedStorage('ab')
+torch.UntypedStorage([1.5]); torch.UntypedStorage(torch.ones(2)); torch.UntypedStorage(2, 3)
+torch.UntypedStorage([1, 2]).byteswap(torch.int32); torch.UntypedStorage.from_buffer(b'ab')
+torch.UntypedStorage.from_buffer(b'ab', dtype=torch.int16)
+torch.UntypedStorage.from_buffer(b'ab', 'x', dtype=torch.int16)
+torch.UntypedStorage.from_buffer(b'abc', 'big', dtype=torch.int16)
+torch.UntypedStorage.from_buffer(b'abc', 'big', 2, dtype=torch.int16)
+torch.UntypedStorage.from_buffer(b'abc', 'big', 1, 4, dtype=torch.int16)
 """
 pytestmark = pytest.mark.filterwarnings("ignore")
 
