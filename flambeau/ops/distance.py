@@ -21,6 +21,7 @@ from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linalg_norms import p_norm
 from flambeau.ops.loss import reduced, reduction_of
 from flambeau.ops.reduce import dropped
+from flambeau.ops.variance import root
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
@@ -64,12 +65,6 @@ def _length(x: Node, p: float, keepdim: bool) -> Node:
     return dropped(p_norm(x, p, last), last, keepdim)
 
 
-def _root(total: Node) -> Node:
-    """Square root whose gradient is 0 at 0."""
-    safe = prims.where(total > 0, total, prims.full_like(1, total))
-    return prims.where(total > 0, prims.sqrt(safe), _zero(total))
-
-
 # ------------------------------------------------------------------------------ similarity
 
 
@@ -87,7 +82,7 @@ def similarity(a: Node, b: Node, dim: int, eps: Any) -> Node:
         return prims.sum(x * y, dim)
 
     def length(x: Node) -> Node:
-        norm = _root(dot(x, x))
+        norm = root(dot(x, x))
         return prims.maximum(norm, prims.constant(eps, norm))
 
     return dot(a, b) / (length(a) * length(b))

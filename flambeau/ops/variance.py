@@ -43,7 +43,7 @@ def moments(
     total = prims.reduce_dims("sum", square, dims, True)
     spread = total / _degrees(count, correction, total.dtype)
     if root:
-        spread = _root(spread)
+        spread = root(spread)
     final = PARTS.get(self.dtype, self.dtype)
     return [
         prims.cast(dropped(spread, dims, keepdim), final),
@@ -57,11 +57,11 @@ def _degrees(count: Any, correction: float, dtype: str) -> Node:
     return prims.maximum(number - float(correction), prims.full(0, (), dtype))
 
 
-def _root(variance: Node) -> Node:
+def root(square: Node) -> Node:
     """Square root whose gradient at 0 is 0."""
-    zero = prims.eq(variance, prims.zeros_like(variance))
-    safe = prims.where(zero, prims.full_like(1, variance), variance)
-    return prims.where(zero, prims.zeros_like(variance), prims.sqrt(safe))
+    zero = prims.eq(square, prims.zeros_like(square))
+    safe = prims.where(zero, prims.full_like(1, square), square)
+    return prims.where(zero, prims.zeros_like(square), prims.sqrt(safe))
 
 
 def _samples() -> Iterator[Sample]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from flambeau.ir.dtypes import MINIFLOATS, PARTS, ROWS, UNSIGNED
 from flambeau.ir.environment import current_environment, hint, same_shape
@@ -13,14 +13,6 @@ from flambeau.ir.size import Size
 Type = tuple[str, tuple[Size, ...]]
 Infer = Callable[[tuple[Node, ...], dict[str, Any]], Type]
 Gradients = Sequence[Node | None]
-
-
-class AlongAxis(Protocol):
-    """A primitive of one operand and an axis: a reduction or a scan."""
-
-    def __call__(self, x: Node, axis: int) -> Node:
-        """Build the node."""
-
 
 BOOL = frozenset({"bool"})
 INTEGERS = frozenset(row.name for row in ROWS if row.kind == "int" and row.plain)

@@ -7,7 +7,7 @@ completeness test fails on a missing cell. Nothing here knows PyTorch's API.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from flambeau.ir.environment import source_line
 from flambeau.ir.graph_grammar import TYPE_RULES
@@ -64,6 +64,13 @@ class Primitive(NamedTuple):
 PRIMITIVES: dict[str, Primitive] = {}
 
 
+class AlongAxis(Protocol):
+    """A primitive of one operand and an axis: a reduction or a scan."""
+
+    def __call__(self, x: Node, axis: int) -> Node:
+        """Build the node."""
+
+
 def register(primitive: Primitive) -> Primitive:
     """Adds a record to the table; a name may be taken once."""
     if primitive.name in PRIMITIVES:
@@ -80,3 +87,14 @@ def bind(name: str, /, *operands: Node, **constants: Any) -> Node:
     dtype, shape = PRIMITIVES[name].infer(operands, constants)
     packed: Attributes = attributes(**constants)
     return node(name, operands, packed, dtype, shape, source_line.get())
+
+
+def along_axis(name: str, documentation: str) -> AlongAxis:
+    """The function that builds nodes of a reduction or a scan."""
+
+    def function(x: Node, axis: int) -> Node:
+        return bind(name, x, axis=axis)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = documentation
+    return function

@@ -18,7 +18,6 @@ from flambeau.prims.common import (
     FLOATS,
     INTEGERS,
     NUMBERS,
-    AlongAxis,
     Gradients,
     Type,
     check_axis,
@@ -26,7 +25,15 @@ from flambeau.prims.common import (
     check_dtype,
 )
 from flambeau.prims.create import full_like
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
+from flambeau.prims.record import (
+    NOT_DIFFERENTIABLE,
+    AlongAxis,
+    Derivative,
+    Primitive,
+    along_axis,
+    bind,
+    register,
+)
 
 LANES, CHUNK, BLOCK = 32, 512, 4096
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
@@ -148,13 +155,7 @@ def _reduction(
             samples=samples,
         )
     )
-
-    def function(x: Node, axis: int) -> Node:
-        return bind(name, x, axis=axis)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = documentation
-    return function
+    return along_axis(name, documentation)
 
 
 def _sum_rule(g: Node, y: Node, x: Node) -> Gradients:

@@ -12,7 +12,6 @@ from flambeau.prims.common import (
     FLOATS,
     INTEGERS,
     NUMBERS,
-    AlongAxis,
     Gradients,
     Type,
     check_axis,
@@ -21,7 +20,7 @@ from flambeau.prims.common import (
     check_same,
 )
 from flambeau.prims.create import full, iota, zeros_like
-from flambeau.prims.record import Derivative, Primitive, bind, register
+from flambeau.prims.record import AlongAxis, Derivative, Primitive, along_axis, bind, register
 from flambeau.prims.scatter import scatter
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
@@ -100,13 +99,7 @@ def _scan(
             samples=samples,
         )
     )
-
-    def function(x: Node, axis: int) -> Node:
-        return bind(name, x, axis=axis)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = documentation
-    return function
+    return along_axis(name, documentation)
 
 
 def _cumsum_rule(g: Node, y: Node, x: Node) -> Gradients:

@@ -417,9 +417,16 @@ class Builder:
             in_place = memory[store[0]][0] == "input"
             points.setdefault(last if in_place else level, []).append(store)
         self._check_once(points, once, memory)
+        passes = [
+            (tuple(reductions.get(level, ())), tuple(points.get(level, ())))
+            for level in range(last + 1)
+            if level in reductions or level in points
+        ]
         if self.axes.form == "column":
-            return _column_body(last, reductions, points, once)
-        return _row_body(last, reductions, points, once)
+            body: list[k.Statement] = [k.ReducePass(reduced, stored) for reduced, stored in passes]
+            return [*body, k.Pass(tuple(once))] if once else body
+        body = keep_dear_values([k.Pass(stored, reduced) for reduced, stored in passes])
+        return [*body, k.RowStores(tuple(once))] if once else body
 
     def _check_once(
         self, points: dict[int, list[k.Store]], once: list[k.Store], memory: list[Memory]
@@ -518,39 +525,6 @@ class Builder:
         else:
             per_row = inner
         return maximum(1, floordiv(CHUNK_ELEMENTS, maximum(1, per_row)))
-
-
-def _column_body(
-    last: int,
-    reductions: dict[int, list[k.Reduction]],
-    points: dict[int, list[k.Store]],
-    once: list[k.Store],
-) -> list[k.Statement]:
-    body: list[k.Statement] = []
-    for level in range(last + 1):
-        if level in reductions or level in points:
-            reduced = tuple(reductions.get(level, ()))
-            body.append(k.ReducePass(reduced, tuple(points.get(level, ()))))
-    if once:
-        body.append(k.Pass(tuple(once)))
-    return body
-
-
-def _row_body(
-    last: int,
-    reductions: dict[int, list[k.Reduction]],
-    points: dict[int, list[k.Store]],
-    once: list[k.Store],
-) -> list[k.Statement]:
-    body: list[k.Statement] = []
-    for level in range(last + 1):
-        if level in reductions or level in points:
-            reduced = tuple(reductions.get(level, ()))
-            body.append(k.Pass(tuple(points.get(level, ())), reduced))
-    body = keep_dear_values(body)
-    if once:
-        body.append(k.RowStores(tuple(once)))
-    return body
 
 
 # ------------------------------------------------------------------------------- keeping
