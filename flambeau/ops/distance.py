@@ -21,7 +21,7 @@ from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linalg_norms import p_norm
 from flambeau.ops.loss import reduced, reduction_of
 from flambeau.ops.reduce import dropped
-from flambeau.ops.variance import root
+from flambeau.ops.variance import flat_root
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
@@ -82,7 +82,7 @@ def similarity(a: Node, b: Node, dim: int, eps: Any) -> Node:
         return prims.sum(x * y, dim)
 
     def length(x: Node) -> Node:
-        norm = root(dot(x, x))
+        norm = flat_root(dot(x, x))
         return prims.maximum(norm, prims.constant(eps, norm))
 
     return dot(a, b) / (length(a) * length(b))

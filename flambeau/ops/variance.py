@@ -43,7 +43,7 @@ def moments(
     total = prims.reduce_dims("sum", square, dims, True)
     spread = total / _degrees(count, correction, total.dtype)
     if root:
-        spread = root(spread)
+        spread = flat_root(spread)
     final = PARTS.get(self.dtype, self.dtype)
     return [
         prims.cast(dropped(spread, dims, keepdim), final),
@@ -57,7 +57,7 @@ def _degrees(count: Any, correction: float, dtype: str) -> Node:
     return prims.maximum(number - float(correction), prims.full(0, (), dtype))
 
 
-def root(square: Node) -> Node:
+def flat_root(square: Node) -> Node:
     """Square root whose gradient at 0 is 0."""
     zero = prims.eq(square, prims.zeros_like(square))
     safe = prims.where(zero, prims.full_like(1, square), square)
