@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from tests.parity import name_coverage
+
 Key = tuple[str, str, str]
 Known = dict[Key, list[dict[str, Any]]]
 ORDER = (
@@ -152,6 +154,7 @@ def page(names: list[str], known: Known) -> str:
     parts += filter(None, [_sampling(known)])
     parts.append(f"**{len(passing)} of {len(whole)} entries pass every check that was run.**\n")
     parts += ["## Totals\n", *_totals_table(known), "", "## Families\n", *_families_table(known)]
+    parts += ["", *name_coverage.section()]
     parts += ["", "## Entries with a failing check, and the first difference\n", *_failures(known)]
     parts += ["", "## Entries that pass every check\n", ", ".join(f"`{n}`" for n in passing)]
     if silent:

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="the oracle, PyTorch 2.13, is not in
 pytest.importorskip("scipy", reason="PyTorch's operator database needs it")
 
 import flambeau  # noqa: E402
-from tests.parity import verdicts  # noqa: E402
+from tests.parity import name_coverage, verdicts  # noqa: E402
 from tests.parity.coverage_page import page, summary  # noqa: E402
 from tests.parity.entry_checks import Record, entry_name, run_check  # noqa: E402
 from tests.parity.operator_database import database  # noqa: E402
@@ -75,4 +75,12 @@ def test_the_page_tells_what_fails_and_why():
     assert "**1 of 3 entries pass" in text and "int64 1/2, all as good" in text
     assert "value 1 at (0,)" in text and "`sin`" in text
     assert "| forward | int64 | 0 | 1 | 0.0 | 100.0 |" in text
+    assert "| torch.fft | 22 | 22 | 100.0 |" in text
     assert "1 of    2 entries pass" in summary(known)
+
+
+def test_missing_names_have_reasons():
+    assert name_coverage.reason("q_scale") == "quantization"
+    assert name_coverage.reason("a_name_of_no_family") == "not built yet"
+    assert "sum" in name_coverage.functions(torch, "")
+    assert "pi" not in name_coverage.functions(torch, "")
