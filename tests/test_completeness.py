@@ -30,6 +30,7 @@ TESTED_ELSEWHERE = {
                     "new_empty_strided".split(),
                     "nothing to compare: uninitialised"),
     **dict.fromkeys(("_scaled_mm", "nn.functional.scaled_mm"), "tests/ops/test_scaled_products.py"),
+    "nn.functional.scaled_grouped_mm": "refused: tests/ops/test_grouped_products.py",
     **dict.fromkeys("to type cpu cuda".split(), "tests/ops/test_dtypes.py converts with them"),
     **dict.fromkeys("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ "
                     "detach_ resize_as_ set_".split(), "tests/autograd/test_inplace.py"),

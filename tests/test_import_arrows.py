@@ -23,7 +23,7 @@ ARROWS = {
     "core": {"ir", "prims", "runtime"},
     "capture": {"ir", "prims", "core", "autograd", "compiler", "runtime"},
     "ops": {"ir", "prims", "core", "runtime"},
-    "func": {"autograd", "nn"},
+    "func": {"autograd", "nn", "ops"},
     "linalg": {"ops", "core"},
     "special": {"ops", "core"},
     "nn": {"ops", "core", "autograd", "linalg", "special", "runtime"},

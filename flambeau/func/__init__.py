@@ -12,6 +12,7 @@ from flambeau.autograd.transforms.reverse import grad, grad_and_value, vjp
 from flambeau.autograd.transforms.tangents import hessian, jacfwd, jacrev, jvp, linearize
 from flambeau.autograd.transforms.vmap import vmap
 from flambeau.autograd.transforms.wrappers import debug_unwrap
+from flambeau.func.rearranging import rearrange
 from flambeau.nn.utils.stateless import functional_call
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",

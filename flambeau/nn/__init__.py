@@ -1,6 +1,6 @@
 """Neural networks: modules, parameters, functions, initialisation."""
 
-from flambeau.nn import functional, init, parameter
+from flambeau.nn import functional, grad, init, parameter
 
 from flambeau.nn import modules, utils, attention, parallel  # isort: skip - they use those
 from flambeau.nn.modules import *  # noqa: F403

@@ -58,9 +58,14 @@ def _batched(name: str, x: Node, count: int) -> tuple[Node, bool]:
     )
 
 
-def _check_numbers(
+def check_numbers(
     name: str, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
 ) -> None:
+    """Refuses numbers that no convolution has.
+
+    Raises:
+        RuntimeError: stride, dilation or groups below 1, negative padding.
+    """
     if any(s <= 0 for s in stride):
         raise RuntimeError(f"[{name}] non-positive stride is not supported\nhint: stride >= 1")
     if any(p < 0 for p in padding):
@@ -268,7 +273,7 @@ def _conv(
         low, high = _named_padding(name, padding, weight, strides, steps)
     else:
         low = high = numbers(name, "padding", padding, count)
-    _check_numbers(name, strides, low, steps, groups)
+    check_numbers(name, strides, low, steps, groups)
     out = convolve(name, x, weight, bias, strides, (low, high), steps, groups)
     return out if batched else prims.squeeze(out, 0)
 
@@ -459,7 +464,7 @@ def _conv_transposed(
     strides, pads = numbers(name, "stride", stride, count), numbers(name, "padding", padding, count)
     extra = numbers(name, "output_padding", output_padding, count)
     steps = numbers(name, "dilation", dilation, count)
-    _check_numbers(name, strides, pads, steps, groups)
+    check_numbers(name, strides, pads, steps, groups)
     _check_transposed(name, x, weight, groups)
     _check_types(name, x, weight, bias)
     _check_bias(name, weight, bias, weight.shape[1] * groups)

@@ -38,15 +38,17 @@ _GEOMETRY = ("stride", "low", "dilation", "groups", "method")
 _FEWEST = 32  # channels on both sides from which Winograd's algorithm pays
 
 
-def _method(weight: Node, stride: Sequence[int], dilation: Sequence[int], groups: int) -> str:
+def _method(
+    dtype: str, weight: Sequence[Size], stride: Sequence[int], dilation: Sequence[int], groups: int
+) -> str:
     """How the sums are computed, which is part of their meaning: it decides their bits."""
     suits = (
-        weight.shape[2:] == (3, 3)
+        tuple(weight[2:]) == (3, 3)
         and groups == 1
         and {*stride, *dilation} == {1}
-        and weight.dtype == "f32"
+        and dtype == "f32"
     )
-    if not suits or less(weight.shape[0], _FEWEST) or less(weight.shape[1], _FEWEST):
+    if not suits or less(weight[0], _FEWEST) or less(weight[1], _FEWEST):
         return "plain"
     return "winograd"
 
@@ -262,14 +264,19 @@ for _name, _infer, _rule in (
 
 
 def _constants(
-    weight: Node, stride: Sequence[int], low: Sequence[int], dilation: Sequence[int], groups: int
+    dtype: str,
+    weight: Sequence[Size],
+    stride: Sequence[int],
+    low: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
 ) -> Geometry:
     return {
         "stride": tuple(stride),
         "low": tuple(low),
         "dilation": tuple(dilation),
         "groups": groups,
-        "method": _method(weight, stride, dilation, groups),
+        "method": _method(dtype, weight, stride, dilation, groups),
     }
 
 
@@ -283,7 +290,7 @@ def convolution(
     groups: int,
 ) -> Node:
     """The convolution of (N, C, *S) with (O, C / groups, *kernel), of spatial sizes `size`."""
-    geometry = _constants(weight, stride, low, dilation, groups)
+    geometry = _constants(x.dtype, weight.shape, stride, low, dilation, groups)
     return bind("convolution", x, weight, size=tuple(size), **geometry)
 
 
@@ -297,5 +304,19 @@ def convolution_input(
     groups: int,
 ) -> Node:
     """The transposed convolution of (N, O, *out) with (O, C / groups, *kernel)."""
-    geometry = _constants(weight, stride, low, dilation, groups)
+    geometry = _constants(y.dtype, weight.shape, stride, low, dilation, groups)
     return bind("convolution_input", y, weight, size=tuple(size), **geometry)
+
+
+def convolution_weight(
+    y: Node,
+    x: Node,
+    size: Sequence[Size],
+    stride: Sequence[int],
+    low: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Node:
+    """The gradient of a weight (O, C / groups, *kernel) = `size`, from y (N, O, *out) and x."""
+    geometry = _constants(y.dtype, size, stride, low, dilation, groups)
+    return bind("convolution_weight", y, x, size=tuple(size[2:]), **geometry)

@@ -20,6 +20,7 @@ from flambeau.sparse.construct import (
     sparse_csr_tensor,
     spdiags,
 )
+from flambeau.sparse.gradcheck import as_sparse_gradcheck
 from flambeau.sparse.invariants import check_sparse_tensor_invariants
 from flambeau.sparse.products import addmm, hspmm, mm, sampled_addmm, smm, sspaddmm
 from flambeau.sparse.reduce import log_softmax, softmax, sum  # noqa: A004
@@ -28,6 +29,7 @@ from flambeau.sparse.tensor import SparseTensor
 __all__ = [
     "SparseTensor",
     "addmm",
+    "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
     "hspmm",
     "log_softmax",
