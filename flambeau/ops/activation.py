@@ -64,7 +64,7 @@ def relu6(input: Node) -> Node:  # noqa: A002 - PyTorch's name
         >>> F.relu6(torch.tensor([-2.0, 0.0, 3.0]) * 3)
         tensor([0., 0., 6.])
     """
-    inside = (input > 0) & (input < 6)
+    inside = ~((input <= 0) | (input >= 6))  # NaN is
     value = prims.minimum(
         prims.maximum(input, prims.full_like(0, input)), prims.full_like(6, input)
     )
@@ -222,9 +222,12 @@ def elu(self: Node, alpha: Node, scale: Node, input_scale: Node) -> Node:
         tensor([-0.8647,  0.0000,  3.0000])
     """
     a, s, k = (prims.constant(v, self) for v in (alpha, scale, input_scale))
-    zero = prims.full_like(0, self)
-    negative = prims.minimum(self, zero)
-    return prims.where(self > 0, self * s, prims.expm1(negative * k) * a * s)
+    return prims.where(self <= 0, prims.expm1(_negative(self) * k) * a * s, self * s)
+
+
+def _negative(x: Node) -> Node:
+    """x where it is not above 0, else 0; unlike a minimum, its derivative at 0 is 1."""
+    return prims.where(x <= 0, x, prims.full_like(0, x))
 
 
 @op(
@@ -246,8 +249,8 @@ def selu(self: Node) -> Node:
         tensor([-1.5202,  0.0000,  3.1521])
     """
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    negative = prims.minimum(self, prims.full_like(0, self))
-    return prims.where(self > 0, self * scale, prims.expm1(negative) * (alpha * scale))
+    below = prims.expm1(_negative(self)) * (alpha * scale)
+    return prims.where(self <= 0, below, self * scale)
 
 
 @op(
@@ -271,8 +274,7 @@ def celu(self: Node, alpha: Node) -> Node:
         tensor([-0.8647,  0.0000,  3.0000])
     """
     a = prims.constant(alpha, self)
-    zero = prims.full_like(0, self)
-    return prims.where(self > 0, self, prims.expm1(prims.minimum(self, zero) / a) * a)
+    return prims.where(self <= 0, prims.expm1(_negative(self) / a) * a, self)
 
 
 @op(
@@ -437,6 +439,11 @@ def tanhshrink(input: Node) -> Node:  # noqa: A002
     return input - prims.tanh(input)
 
 
+def _within(x: Node, limit: Node) -> Node:
+    """Whether x lies in [-limit, limit]; NaN does not."""
+    return (x >= -limit) & (x <= limit)
+
+
 @op(
     "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     out="exact",
@@ -447,7 +454,7 @@ def tanhshrink(input: Node) -> Node:  # noqa: A002
     errors=lambda: iter([ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")]),
 )
 def softshrink(self: Node, lambd: float) -> Node:
-    """x - lambd above lambd, x + lambd below -lambd, else 0.
+    """x - lambd above lambd, x + lambd below -lambd, else 0; NaN stays NaN.
 
     Shape: any -> the same; floating dtypes.
 
@@ -464,9 +471,8 @@ def softshrink(self: Node, lambd: float) -> Node:
         )
     _check_float("softshrink", self)
     limit = prims.full_like(lambd, self)
-    zero = prims.full_like(0, self)
-    low = prims.where(self < -limit, self + limit, zero)
-    return prims.where(self > limit, self - limit, low)
+    outside = prims.where(self > limit, self - limit, self + limit)
+    return prims.where(_within(self, limit), self * 0, outside)
 
 
 @op(
@@ -480,7 +486,7 @@ def softshrink(self: Node, lambd: float) -> Node:
     samples=unary_samples(-3, 3),
 )
 def hardshrink(self: Node, lambd: Node) -> Node:
-    """x where |x| > lambd, else 0.
+    """x where |x| > lambd, else 0; NaN stays NaN.
 
     Shape: any -> the same; floating dtypes.
 
@@ -489,8 +495,8 @@ def hardshrink(self: Node, lambd: Node) -> Node:
         tensor([-2.,  0.,  3.])
     """
     _check_float("hardshrink", self)
-    limit = prims.constant(lambd, self)
-    return prims.where(prims.abs(self) > limit, self, prims.full_like(0, self))
+    inside = _within(self, prims.constant(lambd, self))
+    return prims.where(inside, prims.full_like(0, self), self)
 
 
 @op(
@@ -504,7 +510,7 @@ def hardshrink(self: Node, lambd: Node) -> Node:
     samples=lambda: iter((sample(T(3, 4), 0.1, 20.0),)),
 )
 def threshold(self: Node, threshold: Node, value: Node) -> Node:
-    """x where x > threshold, else value.
+    """x where x > threshold, else value; NaN stays NaN.
 
     Shape: any -> the same; floating dtypes.
 
@@ -513,7 +519,7 @@ def threshold(self: Node, threshold: Node, value: Node) -> Node:
         tensor([9., 9., 3.])
     """
     limit, other = prims.constant(threshold, self), prims.constant(value, self)
-    return prims.where(self > limit, self, other)
+    return prims.where(self <= limit, other, self)
 
 
 @op(

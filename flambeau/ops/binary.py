@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import OpDefinition, given_dtype, op
-from flambeau.core.promotion import CATEGORY, HALF
+from flambeau.core.promotion import CATEGORY, HALF, number_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.dtypes import MINIFLOATS
 from flambeau.ir.node import Node
@@ -78,18 +78,30 @@ def _check_alpha(name: str, dtype: str, alpha: Any) -> None:
 
 
 _BOOL_SUB = (
-    "[sub] Subtraction, the `-` operator, with {} is not supported. If you are trying to invert a "
-    "mask, use the `~` or `logical_not()` operator instead.\nhint: use ~mask, or mask ^ other"
+    "[sub] Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "
+    "to invert a mask, use the `~` or `logical_not()` operator instead."
+    "\nhint: use ~mask, or convert the mask to numbers"
 )
-_BOOL_RSUB = (
-    "[rsub] Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+_BOOLS_SUB = (
+    "[sub] Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
     "`logical_xor()` operator instead.\nhint: use mask ^ other"
 )
 
 
+def _refuse_bools(self: Node, other: Any) -> None:
+    """Masks have no difference: PyTorch refuses `True` on either side, numbers included."""
+    kinds = [
+        given_dtype(x) if isinstance(x, Node) else number_dtype(type(x)) for x in (self, other)
+    ]
+    if "bool" in kinds:
+        raise RuntimeError(_BOOLS_SUB if kinds[0] == kinds[1] else _BOOL_SUB)
+
+
 def _bool_errors() -> Iterator[ErrorSample]:
     mask = T(3, dtype="bool")
-    yield ErrorSample(sample(mask, mask), RuntimeError, "Subtraction, the `-` operator")
+    yield ErrorSample(sample(mask, mask), RuntimeError, "with two bool tensors is not supported")
+    for operands in ((T(3), mask), (mask, T(3)), (mask, 2), (T(3), True)):
+        yield ErrorSample(sample(*operands), RuntimeError, "with a bool tensor is not supported")
     yield ErrorSample(sample(T(3), T(4)), RuntimeError, "The size of tensor a (3) must match")
 
 
@@ -105,17 +117,17 @@ def _bool_errors() -> Iterator[ErrorSample]:
 def sub(self: Node, other: Any) -> Node:
     """`self - alpha * other`, with broadcasting and type promotion.
 
-    Shapes: any two that broadcast. Dtypes: all but `bool` with `bool`.
+    Shapes: any two that broadcast. Dtypes: all but `bool`.
 
     Raises:
-        RuntimeError: sizes do not broadcast, both are bool, or a floating `alpha` meets integers.
+        RuntimeError: sizes do not broadcast, an operand is bool, or a floating `alpha` meets
+            integers.
 
     Example:
         >>> torch.sub(torch.tensor([1.0, 2.0]), 1)
         tensor([0., 1.])
     """
-    if self.dtype == "bool":
-        raise RuntimeError(_BOOL_SUB.format("two bool tensors"))
+    _refuse_bools(self, other)
     return apply("sub", prims.sub, self, other)
 
 
@@ -126,8 +138,7 @@ def sub(self: Node, other: Any) -> Node:
     participants="self other",
 )
 def _sub_alpha(self: Node, other: Any, alpha: Any) -> Node:
-    if self.dtype == "bool":
-        raise RuntimeError(_BOOL_SUB.format("two bool tensors"))
+    _refuse_bools(self, other)
     return sub(self, _scaled("sub", self, other, alpha))
 
 
@@ -136,6 +147,7 @@ def _sub_alpha(self: Node, other: Any, alpha: Any) -> Node:
     where="torch",
     promote="default",
     runtime="other",
+    errors=_bool_errors,
     samples=binary_samples(),
 )
 def rsub(self: Node, other: Any) -> Node:
@@ -145,8 +157,7 @@ def rsub(self: Node, other: Any) -> Node:
         >>> torch.rsub(torch.tensor([1.0, 2.0]), 1)
         tensor([ 0., -1.])
     """
-    if self.dtype == "bool":
-        raise RuntimeError(_BOOL_RSUB)
+    _refuse_bools(self, other)
     return apply("rsub", lambda a, b: prims.sub(b, a), self, other)
 
 
@@ -157,6 +168,7 @@ def rsub(self: Node, other: Any) -> Node:
     participants="self other",
 )
 def _rsub_alpha(self: Node, other: Any, alpha: Any) -> Node:
+    _refuse_bools(self, other)
     return rsub(_scaled("rsub", self, self, alpha), other)
 
 
@@ -264,7 +276,10 @@ def _floor_in_steps(a: Node, b: Node, half: str) -> Node:
     quotient = prims.where(below, rounded(quotient - 1.0, half), quotient)
     whole = prims.floor(quotient)
     whole = prims.where(rounded(quotient - whole, half) > 0.5, rounded(whole + 1.0, half), whole)
-    return prims.where(prims.eq(b, prims.zeros_like(b)), a / b, whole)
+    exact = a / b
+    zero = prims.copysign(prims.zeros_like(exact), exact)
+    whole = prims.where(prims.eq(quotient, prims.zeros_like(quotient)), zero, whole)
+    return prims.where(prims.eq(b, prims.zeros_like(b)), exact, whole)
 
 
 @op(
@@ -283,12 +298,12 @@ def _div_trunc(self: Node, other: Any) -> Node:
 
 
 def _real_pair(name: str, *values: Any) -> tuple[Node, ...]:
-    """Operands of an operator that is defined for integers and real floats; bools count as u8."""
+    """Operands of an operator that is defined for integers and real floats."""
     nodes = together(name, *values)
     if is_complex(nodes[0]):
         raise unsupported(name, nodes[0], "apply it to the real and imaginary parts")
     if nodes[0].dtype == "bool":
-        return tuple(prims.cast(x, "u8") for x in nodes)
+        raise unsupported(name, nodes[0], "convert one of the operands to integers")
     return nodes
 
 

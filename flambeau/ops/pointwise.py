@@ -445,7 +445,7 @@ prims.register_rule("clamp", _clamp_rule)
 def clamped(name: str, x: Node, low: Value | None, high: Value | None) -> Node:
     """x between bounds; NaN anywhere gives NaN; `high` wins where the bounds cross."""
     if is_complex(x):
-        raise RuntimeError(f"[{name}] is not supported for complex types\nhint: clamp the parts")
+        raise unsupported(name, x, "clamp the real and the imaginary part")
     if x.dtype == "bool":
         if name == "clamp":
             raise unsupported(name, x, "convert to an integer type first")
@@ -489,8 +489,8 @@ def clamp(self: Node, min: Value, max: Value) -> Node:
     The gradient goes to the element where it lies within the bounds, else to the active bound.
 
     Raises:
-        RuntimeError: no bound given, or a complex tensor.
-        NotImplementedError: a `bool` tensor.
+        RuntimeError: no bound given.
+        NotImplementedError: a `bool` or complex tensor.
 
     Example:
         >>> torch.clamp(torch.tensor([-2.0, 0.5, 3.0]), min=-1, max=1)

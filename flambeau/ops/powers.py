@@ -11,10 +11,12 @@ from flambeau.core.definition import op
 from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, HALF
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
+from flambeau.ir.dtypes import UNSIGNED
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import (
     apply,
     as_node,
+    broadcast_sizes,
     is_complex,
     is_float,
     together,
@@ -394,7 +396,7 @@ def heaviside(self: Node, values: Node) -> Node:
     reference="numpy.ldexp",
 )
 def ldexp(self: Node, other: Node) -> Node:
-    """`self * 2 ** other`.
+    """`self * 2 ** other`; rounded once where `other` are integers.
 
     Example:
         >>> torch.ldexp(torch.tensor([1.0]), torch.tensor([3]))
@@ -402,8 +404,29 @@ def ldexp(self: Node, other: Node) -> Node:
     """
     from flambeau.ops.binary import mul
 
+    if is_float(self) and CATEGORY[other.dtype] == 1:
+        shape = broadcast_sizes("ldexp", self.shape, other.shape)
+        number = prims.broadcast_to(prims.cast(self, "f64"), shape)
+        exponent = prims.broadcast_to(prims.cast(other, "i64"), shape)
+        return prims.cast(_times_power_of_two(number, exponent), self.dtype)
     result: Node = mul(self, pow(2.0, other))
-    return prims.cast(result, self.dtype) if is_float(self) else result
+    return result
+
+
+def _times_power_of_two(x: Node, exponent: Node) -> Node:
+    """x * 2^exponent of float64, in three steps of which only the last one rounds."""
+    first, rest = _within_exponents(exponent)
+    second, rest = _within_exponents(rest)
+    for power in (_within_exponents(rest)[0], second, first):
+        x = x * _power_of_two(power)
+    return x
+
+
+def _within_exponents(exponent: Node) -> tuple[Node, Node]:
+    """What a float64 holds of an exponent, and the rest."""
+    low, high = prims.full_like(-1022, exponent), prims.full_like(1023, exponent)
+    held = prims.minimum(prims.maximum(exponent, low), high)
+    return held, exponent - held
 
 
 def _power_of_two(exponent: Node) -> Node:
@@ -479,13 +502,13 @@ def _gcd(a: Node, b: Node) -> Node:
         done = prims.eq(b, zero)
         rest = prims.remainder(a, prims.where(done, one, b))
         a, b = prims.where(done, a, b), prims.where(done, zero, rest)
-    return a
+    return a if a.dtype == "u8" else prims.abs(a)  # the least integer has no magnitude
 
 
 def _whole(name: str, *values: Node) -> tuple[Node, ...]:
     nodes = together(name, *values)
-    if CATEGORY[nodes[0].dtype] != 1:
-        raise unsupported(name, nodes[0], "convert to an integer type first")
+    if CATEGORY[nodes[0].dtype] != 1 or nodes[0].dtype in UNSIGNED:
+        raise unsupported(name, nodes[0], "convert to int64 first")
     return nodes
 
 

@@ -18,10 +18,11 @@ BOOL = frozenset({"bool"})
 INTEGERS = frozenset(row.name for row in ROWS if row.kind == "int" and row.plain)
 FLOATS = frozenset(row.name for row in ROWS if row.kind == "float" and row.plain)
 COMPLEX = frozenset(PARTS)
-NUMBERS = INTEGERS | FLOATS | COMPLEX
+INEXACT = FLOATS | COMPLEX
+NUMBERS = INTEGERS | INEXACT
 WHOLE = INTEGERS | UNSIGNED  # where PyTorch has the wide unsigned types too
 ALL = frozenset(DTYPES)
-DIFFERENTIABLE = FLOATS | COMPLEX | MINIFLOATS.keys()
+DIFFERENTIABLE = INEXACT | MINIFLOATS.keys()
 
 INTEGER_BITS = {row.name: 8 * row.size for row in ROWS if row.kind == "int"}
 TO_REAL = PARTS

@@ -19,6 +19,7 @@ from flambeau.prims.common import (
     COMPLEX,
     DIFFERENTIABLE,
     FLOATS,
+    INEXACT,
     INTEGERS,
     NUMBERS,
     TO_COMPLEX,
@@ -223,51 +224,51 @@ def _numpy_sigmoid(arrays: list[Any], constants: dict[str, Any]) -> Any:
         return 1 / (1 + numpy.exp(-arrays[0]))
 
 
-sqrt = _unary("sqrt", "Square root.", DIFFERENTIABLE,
+sqrt = _unary("sqrt", "Square root.", INEXACT,
               lambda g, y, x: g / conj(y * 2), "sqrt", "positive", cost=4,
               spelling=function("sqrt", length=FEW))
-rsqrt = _unary("rsqrt", "1 / sqrt(x).", DIFFERENTIABLE,
+rsqrt = _unary("rsqrt", "1 / sqrt(x).", INEXACT,
                lambda g, y, x: g * conj(y * y * y * -0.5), _numpy_rsqrt, "positive", cost=6)
-exp = _unary("exp", "e to the x.", DIFFERENTIABLE,
+exp = _unary("exp", "e to the x.", INEXACT,
              lambda g, y, x: g * conj(y), "exp", cost=10)
-exp2 = _unary("exp2", "2 to the x.", DIFFERENTIABLE,
+exp2 = _unary("exp2", "2 to the x.", INEXACT,
               lambda g, y, x: g * conj(y * LN2), "exp2", cost=10)
-expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.", DIFFERENTIABLE,
+expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.", INEXACT,
                lambda g, y, x: g * conj(y + 1), "expm1", cost=12)
-log = _unary("log", "Natural logarithm.", DIFFERENTIABLE,
+log = _unary("log", "Natural logarithm.", INEXACT,
              lambda g, y, x: g / conj(x), "log", "positive", cost=10)
-log2 = _unary("log2", "Logarithm to base 2.", DIFFERENTIABLE,
+log2 = _unary("log2", "Logarithm to base 2.", INEXACT,
               lambda g, y, x: g / conj(x * LN2), "log2", "positive", cost=10)
-log10 = _unary("log10", "Logarithm to base 10.", DIFFERENTIABLE,
+log10 = _unary("log10", "Logarithm to base 10.", INEXACT,
                lambda g, y, x: g / conj(x * LN10), "log10", "positive", cost=10)
-log1p = _unary("log1p", "log(1 + x), accurate near 0.", DIFFERENTIABLE,
+log1p = _unary("log1p", "log(1 + x), accurate near 0.", INEXACT,
                lambda g, y, x: g / conj(x + 1), "log1p", "positive", cost=12)
-sin = _unary("sin", "Sine of radians.", DIFFERENTIABLE,
+sin = _unary("sin", "Sine of radians.", INEXACT,
              lambda g, y, x: g * conj(cos(x)), "sin", cost=12)
-cos = _unary("cos", "Cosine of radians.", DIFFERENTIABLE,
+cos = _unary("cos", "Cosine of radians.", INEXACT,
              lambda g, y, x: g * conj(-sin(x)), "cos", cost=12)
-tan = _unary("tan", "Tangent of radians.", DIFFERENTIABLE,
+tan = _unary("tan", "Tangent of radians.", INEXACT,
              lambda g, y, x: g * conj(y * y + 1), "tan", "unit", cost=16)
-asin = _unary("asin", "Inverse sine.", DIFFERENTIABLE,
+asin = _unary("asin", "Inverse sine.", INEXACT,
               lambda g, y, x: g * conj(rsqrt(1 - x * x)), "arcsin", "unit", cost=16)
-acos = _unary("acos", "Inverse cosine.", DIFFERENTIABLE,
+acos = _unary("acos", "Inverse cosine.", INEXACT,
               lambda g, y, x: g * conj(-rsqrt(1 - x * x)), "arccos", "unit", cost=16)
-atan = _unary("atan", "Inverse tangent.", DIFFERENTIABLE,
+atan = _unary("atan", "Inverse tangent.", INEXACT,
               lambda g, y, x: g / conj(x * x + 1), "arctan", cost=16)
-sinh = _unary("sinh", "Hyperbolic sine.", DIFFERENTIABLE,
+sinh = _unary("sinh", "Hyperbolic sine.", INEXACT,
               lambda g, y, x: g * conj(cosh(x)), "sinh", cost=14)
-cosh = _unary("cosh", "Hyperbolic cosine.", DIFFERENTIABLE,
+cosh = _unary("cosh", "Hyperbolic cosine.", INEXACT,
               lambda g, y, x: g * conj(sinh(x)), "cosh", cost=14)
-tanh = _unary("tanh", "Hyperbolic tangent.", DIFFERENTIABLE,
+tanh = _unary("tanh", "Hyperbolic tangent.", INEXACT,
               lambda g, y, x: g * conj(1 - y * y), "tanh", cost=14)
-asinh = _unary("asinh", "Inverse hyperbolic sine.", DIFFERENTIABLE,
+asinh = _unary("asinh", "Inverse hyperbolic sine.", INEXACT,
                lambda g, y, x: g * conj(rsqrt(x * x + 1)), "arcsinh", cost=18)
-acosh = _unary("acosh", "Inverse hyperbolic cosine.", DIFFERENTIABLE,
+acosh = _unary("acosh", "Inverse hyperbolic cosine.", INEXACT,
                lambda g, y, x: g * conj(rsqrt(x - 1) * rsqrt(x + 1)), "arccosh", "above one",
                cost=18)
-atanh = _unary("atanh", "Inverse hyperbolic tangent.", DIFFERENTIABLE,
+atanh = _unary("atanh", "Inverse hyperbolic tangent.", INEXACT,
                lambda g, y, x: g / conj(1 - x * x), "arctanh", "unit", cost=18)
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).", DIFFERENTIABLE,
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).", INEXACT,
                  lambda g, y, x: g * conj((1 - y) * y), _numpy_sigmoid, cost=12)
 
 # -------------------------------------------------------------------------------- special functions
@@ -473,7 +474,7 @@ sub = _binary("sub", "a - b.", NUMBERS, lambda g, y, a, b: (g, -g), "subtract",
 mul = _binary("mul", "a * b.", NUMBERS | UNSIGNED,
               lambda g, y, a, b: (g * conj(b), g * conj(a)), "multiply",
               spelling=spelled(length=ONE, f="{a} * {b}", i="({V})({a} * {b})", b="({a} & {b})"))
-div = _binary("div", "a / b, for floats and complex.", DIFFERENTIABLE,
+div = _binary("div", "a / b, for floats and complex.", INEXACT,
               lambda g, y, a, b: (g / conj(b), -(g * conj(y / b))), "divide", cost=4,
               spelling=spelled(length=FEW, f="{a} / {b}"))
 floor_div = _binary("floor_div", "a / b rounded down.", REALS, NOT_DIFFERENTIABLE,

@@ -8,8 +8,8 @@ from typing import Any
 from flambeau.ir.node import Node
 from flambeau.prims import pointwise, shape
 from flambeau.prims.common import (
-    DIFFERENTIABLE,
     FLOATS,
+    INEXACT,
     INTEGERS,
     NUMBERS,
     Gradients,
@@ -170,7 +170,7 @@ register(
     Primitive(
         "linear_scan",
         "scan",
-        _infer("linear_scan", 2, DIFFERENTIABLE),
+        _infer("linear_scan", 2, INEXACT),
         _linear_rule,
         cost=3,
         reference=_running(_linear_step),

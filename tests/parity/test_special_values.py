@@ -1,0 +1,64 @@
+"""Values at which definitions are easily written differently: NaN, infinities, zeros of either
+sign, the least integer, kinks, empty tensors. Dtype, shape and every element equal PyTorch's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the oracle is PyTorch 2.13")
+
+import flambeau  # noqa: E402
+from tests.parity.comparison import flattened  # noqa: E402
+from tests.parity.expressions import lines, names_of, plain  # noqa: E402
+
+OPERANDS = """
+from math import inf, nan
+F = torch.nn.functional
+x = torch.tensor([nan, inf, -inf, -0.0, 0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0])
+h = x.half()
+least = torch.tensor([-2**63, 1, 2, 6])
+small = torch.tensor([1, 2, 4, 0])
+
+def gradient(function, *values):
+    leaves = [v.detach().clone().requires_grad_() for v in values]
+    result = function(*leaves)
+    return torch.autograd.grad(result, leaves, torch.ones_like(result))
+"""
+VALUES = """
+F.threshold(x, 1.0, 9.0); F.threshold(x, nan, 9.0); F.threshold(h, -1.0, 9.0)
+F.softshrink(x); F.softshrink(x, 0.0); F.hardshrink(x); F.hardshrink(x, 0.0)
+F.hardshrink(x, -0.5); F.hardshrink(x, nan); F.hardshrink(h); F.softshrink(h)
+F.elu(x); F.elu(x, 0.5); F.selu(x); F.celu(x); F.celu(x, 0.5)
+torch.div(h, h[1:3, None], rounding_mode="floor"); h[:, None] // h[5:]
+torch.gcd(least, small); torch.gcd(small, least)
+torch.ldexp(x.double(), torch.tensor([[200], [-300], [2000], [-1074]]))
+torch.ldexp(x * 2.0**-140, torch.tensor(150)); torch.ldexp(h, torch.tensor(-20))
+torch.ldexp(h, x[5:6]); torch.ldexp(x, x[5:].double()[:, None]); torch.ldexp(least, small)
+"""
+GRADIENTS = """
+gradient(F.elu, x); gradient(lambda x: F.elu(x, 0.5), x); gradient(F.selu, x); gradient(F.celu, x)
+gradient(lambda x: F.celu(x, 0.5), x); gradient(F.relu6, x); gradient(F.softshrink, x)
+gradient(F.hardshrink, x); gradient(lambda x: F.threshold(x, 1.0, 9.0), x)
+"""
+
+
+def _same(mine, theirs):
+    """NaN equals NaN, zeros have signs; functions may differ by a few ulp."""
+    torch.testing.assert_close(mine, theirs, equal_nan=True, check_stride=False)
+    if theirs.is_floating_point():
+        zero = theirs == 0
+        assert torch.equal(mine.signbit()[zero], theirs.signbit()[zero]), (mine, theirs)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("expression", lines(VALUES) + lines(GRADIENTS))
+def test_special_values(expression):
+    theirs = eval(expression, names_of(torch, OPERANDS))
+    ours = eval(expression, names_of(flambeau, OPERANDS))
+    for mine, wanted in zip(flattened(ours), flattened(theirs), strict=True):
+        if isinstance(wanted, torch.Tensor):
+            _same(plain(mine), wanted.detach())
+        else:
+            assert mine == wanted or (math.isnan(mine) and math.isnan(wanted))
