@@ -48,7 +48,7 @@ def relu(self: Node) -> Node:
 
 prims.register_rule(
     "relu",
-    lambda grad, out, x: (prims.where(out.inputs[0] > 0, grad, prims.full_like(0, grad)),),
+    lambda grad, out, x: (prims.where(out.inputs[0] <= 0, prims.full_like(0, grad), grad),),
 )
 
 
@@ -199,7 +199,9 @@ def softplus(self: Node, beta: Node, threshold: Node) -> Node:
     """
     b, limit = prims.constant(beta, self), prims.constant(threshold, self)
     scaled = self * b
-    return prims.where(scaled > limit, self, prims.log1p(prims.exp(scaled)) / b)
+    linear = scaled > limit
+    bent = prims.where(linear, prims.zeros_like(scaled), scaled)  # no infinity times 0 in gradients
+    return prims.where(linear, self, prims.log1p(prims.exp(bent)) / b)
 
 
 @op(
@@ -582,10 +584,9 @@ def glu(self: Node, dim: int) -> Node:
 
 
 def row_max(x: Node, axis: int) -> Node:
-    """Maximum along an axis, kept, without gradient; 0 where it is not finite."""
+    """Maximum along an axis, kept, without gradient; an infinite one makes its row NaN."""
     top = prims.reduce_dims("max", x, (axis,), True)
-    finite = prims.where(prims.abs(top) < math.inf, top, prims.full_like(0, top))
-    return prims.stop_gradient(prims.broadcast_to(finite, x.shape))
+    return prims.stop_gradient(prims.broadcast_to(top, x.shape))
 
 
 def softmax_value(x: Node, axis: int) -> Node:

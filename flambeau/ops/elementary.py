@@ -135,16 +135,22 @@ def logit(self: Node, eps: float | None) -> Node:
         tensor([0.])
     """
     if eps is None:
-        return prims.log(self / (1 - self))
+        value, outside = prims.log(self / (1 - self)), prims.full_like(math.nan, self)
+        inside = (self >= 0) & (self <= 1)
+        return prims.with_derivative(value, self, self, inside, outside, rule="logit")
     inside = (self >= eps) & (self <= 1 - eps)
     bounded = prims.where(self < eps, prims.full_like(eps, self), self)
     bounded = prims.where(self > 1 - eps, prims.full_like(1 - eps, self), bounded)
     value = prims.log(bounded / (1 - bounded))
-    return prims.with_derivative(value, self, bounded, inside, rule="logit")
+    zero = prims.zeros_like(self)
+    return prims.with_derivative(value, self, bounded, inside, zero, rule="logit")
 
 
-def _logit_rule(g: Node, y: Node, x: Node, bounded: Node, inside: Node) -> list[Node | None]:
-    return [prims.where(inside, g / (bounded * (1 - bounded)), prims.zeros_like(g)), None, None]
+def _logit_rule(
+    g: Node, y: Node, x: Node, bounded: Node, inside: Node, outside: Node
+) -> list[Node | None]:
+    grad = prims.where(inside, g / (bounded * (1 - bounded)), outside)
+    return [grad, None, None, None]
 
 
 prims.register_rule("logit", _logit_rule)

@@ -154,6 +154,7 @@ def _spread_samples() -> Iterator[Sample]:
 
 def _amax(name: str, primitive: str) -> OpDefinition:
     def body(self: Node, dim: Dims, keepdim: bool) -> Node:
+        dim = () if dim is None else dim
         if layout.same(layout.numel(self.shape), 0):
             if not dim and dim != 0:
                 _check_filled(name, self)
@@ -176,7 +177,7 @@ def _amax(name: str, primitive: str) -> OpDefinition:
         tensor(0.)
     """
     return op(
-        f"{name}(Tensor self, int[] dim=(), bool keepdim=False) -> Tensor",
+        f"{name}(Tensor self, int[]? dim=(), bool keepdim=False) -> Tensor",
         promote="keep",
         out="exact",
         samples=_spread_samples,

@@ -69,6 +69,16 @@ def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
     return checked if once is index else prims.broadcast_to(checked, index.shape)
 
 
+def _with_check(result: Node, places: Node, source: Node) -> Node:
+    """What was read at `places`; they are looked at even where there is one place only.
+
+    The element of a zero-dimensional tensor is read without its index, whose check would be lost.
+    """
+    if source.ndim:
+        return result
+    return prims.where(places <= 0, result, prims.zeros_like(result))
+
+
 def _unrepeated(index: Node) -> Node:
     """One copy of an expanded index: whole rows then move at once, and nothing is checked twice."""
     for d, stride in enumerate(strides_of(index)):
@@ -150,8 +160,9 @@ def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
     check_integer(index, "gather", ("i64", "i32", "u8"))
     x, places = _at_least_1d(self), _at_least_1d(index)
     _check_ranks(x, places, d, "gather")
-    result = prims.gather(_cut(x, places.shape, d), wrapped(places, x.shape[d], "gather", d), d)
-    return prims.reshape(result, index.shape)
+    places = wrapped(places, x.shape[d], "gather", d)
+    result = prims.gather(_cut(x, places.shape, d), places, d)
+    return prims.reshape(_with_check(result, places, self), index.shape)
 
 
 @op(
@@ -419,9 +430,8 @@ def index_select(self: Node, dim: int, index: Node) -> Node:
     """
     d = normalise_dim(dim, self.ndim, "index_select")
     x = _at_least_1d(self)
-    result = prims.take(
-        x, wrapped(_vector(index, "index_select"), x.shape[d], "index_select", d), d
-    )
+    places = wrapped(_vector(index, "index_select"), x.shape[d], "index_select", d)
+    result = _with_check(prims.take(x, places, d), places, self)
     return prims.reshape(result, ()) if self.ndim == 0 else result
 
 
@@ -587,7 +597,8 @@ def take(self: Node, index: Node) -> Node:
     """
     check_integer(index, "take", ("i64",))
     flat = prims.reshape(self, (prod(self.shape),))
-    return prims.take(flat, wrapped(index, flat.shape[0], "take"), 0)
+    places = wrapped(index, flat.shape[0], "take")
+    return _with_check(prims.take(flat, places, 0), places, self)
 
 
 @op(

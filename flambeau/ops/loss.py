@@ -275,7 +275,7 @@ def binary_cross_entropy(
 
     Raises:
         ValueError: the shapes differ.
-        RuntimeError: an element of input is outside [0, 1], found when the call runs.
+        RuntimeError: an element of either is outside [0, 1], found when the call runs.
 
     Example:
         >>> F.binary_cross_entropy(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
@@ -285,8 +285,9 @@ def binary_cross_entropy(
     if weight is not None:
         weight = prims.broadcast_to(weight, input.shape)
     one = prims.full_like(1, input)
-    outside = ~((input >= 0) & prims.le(input, one))
-    input = insist(input, outside, "binary_cross_entropy", _NO_PROBABILITY)
+    for name, x in (("input", input), ("target", target)):
+        outside = ~((x >= 0) & prims.le(x, one))
+        input = insist(input, outside, "binary_cross_entropy", _NO_PROBABILITY.format(name))
     floor = prims.full_like(-100.0, input)
     positive = prims.maximum(prims.log(input), floor)
     negative = prims.maximum(prims.log1p(-input), floor)
@@ -298,7 +299,7 @@ def binary_cross_entropy(
 
 
 _NO_PROBABILITY = (
-    "runtime:[binary_cross_entropy] all elements of input should be between 0 and 1\n"
+    "runtime:[binary_cross_entropy] all elements of {} should be between 0 and 1\n"
     "hint: sigmoid first, or binary_cross_entropy_with_logits"
 )
 

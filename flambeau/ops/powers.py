@@ -9,7 +9,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.dtypes import PUBLIC_NAMES
-from flambeau.core.promotion import CATEGORY, HALF
+from flambeau.core.promotion import CATEGORY, HALF, result_type
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.dtypes import UNSIGNED
 from flambeau.ir.node import Node
@@ -19,6 +19,7 @@ from flambeau.ops.broadcasting import (
     broadcast_sizes,
     is_complex,
     is_float,
+    participant,
     together,
     unsupported,
 )
@@ -214,10 +215,11 @@ def nextafter(self: Node, other: Node) -> Node:
         >>> torch.nextafter(torch.tensor([1.0]), torch.tensor([2.0])) > 1
         tensor([True])
     """
-    if not is_float(self):
-        raise unsupported("nextafter", self, "convert to a floating-point type first")
-    start, goal = together("nextafter", self, other)
-    return _next_half(start, goal) if start.dtype in HALF else prims.nextafter(start, goal)
+    dtype = result_type(map(participant, (self, other)))
+    start, goal = together("nextafter", *(prims.cast(x, dtype) for x in (self, other)))
+    if not is_float(start):
+        raise unsupported("nextafter", start, "convert to a floating-point type first")
+    return _next_half(start, goal) if dtype in HALF else prims.nextafter(start, goal)
 
 
 def _next_half(start: Node, goal: Node) -> Node:
@@ -331,7 +333,8 @@ def _times_log(name: str, where: str, function: Callable[[Node], Node], shift: i
 
     def derivative(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
         skipped = prims.eq(x, prims.zeros_like(x)) & (y <= -shift)
-        return prims.where(skipped, prims.zeros_like(g), g * function(y)), g * x / (y + shift)
+        argument = y + shift if shift else y  # -0.0 + 0 would lose its sign
+        return prims.where(skipped, prims.zeros_like(g), g * function(y)), g * x / argument
 
     prims.register_rule(name, derivative)
     argument = "y" if shift == 0 else "1 + y"

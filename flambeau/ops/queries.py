@@ -258,5 +258,7 @@ def unravel_index(indices: Any, shape: Any) -> Any:
     for n in reversed(sizes):
         steps.append(place)
         place *= n
-    apart = indices.new_tensor([steps[::-1], sizes])  # one result of all, shown in parts
+    apart = indices.new_tensor(
+        [steps[::-1], sizes], dtype=object_of("i64")
+    )  # one result of all, shown in parts
     return (indices.unsqueeze(-1) // apart[0] % apart[1]).unbind(-1)

@@ -272,7 +272,8 @@ def _quantifier(name: str, text: str) -> OpDefinition:
         return over(self, every(self), False)
 
     def with_dim(self: Node, dim: Dims, keepdim: bool) -> Node:
-        return over(self, reduced_dims(dim, self.ndim, name), keepdim)
+        # Unlike a sum, this takes no dimensions for none at all.
+        return over(self, () if dim == () else reduced_dims(dim, self.ndim, name), keepdim)
 
     body.__doc__ = f"""{text} of a tensor, or over `dim`, is not zero.
 

@@ -35,12 +35,25 @@ torch.div(h, h[1:3, None], rounding_mode="floor"); h[:, None] // h[5:]
 torch.gcd(least, small); torch.gcd(small, least)
 torch.ldexp(x.double(), torch.tensor([[200], [-300], [2000], [-1074]]))
 torch.ldexp(x * 2.0**-140, torch.tensor(150)); torch.ldexp(h, torch.tensor(-20))
+torch.softmax(x[1:5], 0); torch.softmax(x[2:4], 0); torch.softmax(x[:, None], 1); x.log_softmax(0)
+torch.softmax(torch.stack([x, x]), 0); F.log_softmax(h[1:4], 0); F.softmin(x[2:5], 0)
+F.cross_entropy(torch.stack([x[1:6], x[5:10]]), torch.tensor([1, 2]))
+torch.all(x[3:], ()); torch.any(x[3:5], (), keepdim=True); torch.any(x[4], ()); x.amax(None)
+torch.amin(x[3:].reshape(3, 3), None, keepdim=True)
+torch.nextafter(x[4:], x[4:].double() + 1); torch.nextafter(h[3:], x[3:] * 2)
+torch.nextafter(torch.arange(3), x[4:7]); torch.nextafter(x[4:], torch.tensor(1.0).double())
+torch.unravel_index(torch.tensor([1, 7], dtype=torch.uint8), (4, 5))
 torch.ldexp(h, x[5:6]); torch.ldexp(x, x[5:].double()[:, None]); torch.ldexp(least, small)
 """
 GRADIENTS = """
 gradient(F.elu, x); gradient(lambda x: F.elu(x, 0.5), x); gradient(F.selu, x); gradient(F.celu, x)
 gradient(lambda x: F.celu(x, 0.5), x); gradient(F.relu6, x); gradient(F.softshrink, x)
-gradient(F.hardshrink, x); gradient(lambda x: F.threshold(x, 1.0, 9.0), x)
+gradient(F.hardshrink, x); gradient(F.relu, x); gradient(torch.logit, x[4:])
+gradient(lambda x: torch.logit(x, 0.1), x[1:])
+gradient(torch.xlogy, x[5:6].double(), x[3:4].double())
+gradient(F.softplus, x[3:] * 40); gradient(F.softplus, x[1:]); gradient(F.softplus, h * 100)
+gradient(lambda x: F.softplus(x, 3.0, 10.0), x[3:] * 1e30)
+gradient(lambda x: F.threshold(x, 1.0, 9.0), x)
 """
 
 
