@@ -19,7 +19,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linalg_norms import p_norm
-from flambeau.ops.loss import reduced, reduction_of
+from flambeau.ops.loss import hinge, reduced, reduction_of
 from flambeau.ops.reduce import dropped
 from flambeau.ops.variance import flat_root
 
@@ -56,6 +56,7 @@ def _zero(x: Node) -> Node:
 
 
 def _positive_part(x: Node) -> Node:
+    """max(0, x) without a gradient at 0."""
     return prims.with_derivative(prims.maximum(x, _zero(x)), x, rule="relu")
 
 
@@ -212,7 +213,7 @@ def cosine_embedding_loss(
     zero = _zero(cosine)
     one = prims.full_like(1, target)
     near = prims.where(prims.eq(target, one), 1.0 - cosine, zero)
-    far = prims.where(prims.eq(target, -one), _positive_part(cosine - margin), zero)
+    far = prims.where(prims.eq(target, -one), hinge(cosine - margin), zero)
     kind = reduction_of("cosine_embedding_loss", size_average, reduce, reduction)
     return reduced(near + far, kind)
 
@@ -278,7 +279,7 @@ def triplet_margin_loss(
         far = prims.minimum(far, distance(positive, negative))
     value = distance(anchor, positive) - far + margin
     kind = reduction_of("triplet_margin_loss", size_average, reduce, reduction)
-    return reduced(_positive_part(value), kind)
+    return reduced(hinge(value), kind)
 
 
 @op(

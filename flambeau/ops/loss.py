@@ -19,6 +19,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import insist, rounded
 from flambeau.ops.common import shown
+from flambeau.ops.pointwise import clamped
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
@@ -435,6 +436,11 @@ def soft_margin_loss(
     return reduced(value, reduction_of("soft_margin_loss", size_average, reduce, reduction))
 
 
+def hinge(x: Node) -> Node:
+    """max(0, x) with the gradient of `clamp_min`, which is that of x at 0."""
+    return clamped("clamp_min", x, 0, None)
+
+
 @op(
     f"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_LEGACY}) -> Tensor",
     where=_F,
@@ -463,7 +469,7 @@ def hinge_embedding_loss(
     """
     zero = prims.full_like(0, input)
     margin = margin if CATEGORY[input.dtype] >= 2 else math.floor(margin)
-    far = prims.maximum(margin - input, zero)
+    far = hinge(margin - input)
     one = prims.full_like(1, target)
     value = prims.where(prims.ne(target, one), far, zero) + prims.where(
         prims.ne(target, -one), input, zero
@@ -508,8 +514,7 @@ def margin_ranking_loss(
             f"input1: {shown(input1.shape)}, input2: {shown(input2.shape)}, target: "
             f"{shown(target.shape)}\nhint: unsqueeze what lacks a dimension"
         )
-    value = _fraction(-target * (input1 - input2)) + margin
-    value = prims.maximum(value, prims.full_like(0, value))
+    value = hinge(_fraction(-target * (input1 - input2)) + margin)
     return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
 
 
