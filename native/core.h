@@ -154,6 +154,13 @@ enum TensorFlags : uint8_t {
   kPythonType = 8,  // exact type is not the base Tensor type
 };
 
+// Counts the writes to tensors that share memory with others, but not their history: `x.data` and
+// its views, a tensor that was set to memory of another.
+struct WriteCount {
+  int64_t references = 1;
+  uint32_t version = 0;
+};
+
 constexpr int kInlineDims = 5;
 constexpr int kMaxDims = 64;
 struct Tensor {
@@ -167,7 +174,8 @@ struct Tensor {
   int64_t* dims;  // sizes[ndim], then strides[ndim]; points at inline_dims when ndim <= kInlineDims
   int64_t inline_dims[2 * kInlineDims];
   Autograd* autograd;
-  int32_t value_id;  // identity inside storage->recorder / the active Recorder, -1 when none
+  WriteCount* count;  // owned; null: the storage's `version` counts
+  int32_t value_id;   // identity inside storage->recorder / the active Recorder, -1 when none
   uint32_t record_epoch;
   PyObject* dict;
   PyObject* weakrefs;
@@ -175,6 +183,7 @@ struct Tensor {
   const int64_t* sizes() const { return dims; }
   const int64_t* strides() const { return dims + ndim; }
   char* data() const { return static_cast<char*>(storage->data) + offset * item_size(dtype); }
+  uint32_t& version() const { return count ? count->version : storage->version; }
 };
 extern PyTypeObject* TensorType;  // heap type: Python installs methods as attributes
 inline bool is_exact_tensor(PyObject* o) { return Py_TYPE(o) == TensorType; }
@@ -188,6 +197,9 @@ Tensor* tensor_empty(DType dtype, Device device, int ndim, const int64_t* sizes)
 Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes,
                      const int64_t* strides, int64_t offset);
 Tensor* tensor_detach(Tensor* source);
+// Writes to either are counted for both; or t's own are, from `version` on (false + MemoryError).
+void tensor_share_count(Tensor* t, const Tensor* source);
+bool tensor_count_on(Tensor* t, uint32_t version);
 PyObject* size_object(int ndim, const int64_t* sizes);  // new `Size` tuple
 bool tensor_contiguous(const Tensor* t);
 // Makes sure storage->data is there: flushes the recorder that owes it. False + exception.

@@ -457,6 +457,7 @@ bool apply_node(Node* node, Tensor** grads, Tensor** results) {
     case NodeKind::Accumulate: {
       if (!grads[0]) return true;
       Tensor* leaf = tensor_of(node->object);
+      if (!tensor_requires_grad(leaf)) return true;  // detach_() since
       return add_to_leaf(leaf, grads[0]) && run_post_accumulate(leaf);
     }
   }

@@ -304,7 +304,7 @@ PyObject* as_strided_view(PyObject*, PyObject* args) {
   if (!view || !grad_mode.enabled) return object_of(view);
   bool fine = mark_view_as(view, base, ViewCreation::Default);
   if (fine && tensor_requires_grad(base)) {
-    view->autograd->view_version = view->storage->version - 1;  // stale: history is made on demand
+    view->autograd->view_version = view->version() - 1;  // stale: history is made on demand
     uint32_t index;
     fine = tape_gradient_node(view, &index) != nullptr;
   }

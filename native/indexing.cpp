@@ -244,20 +244,16 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
   if (active_recorder && (!tensor_materialise(target, "an in-place change of shape") ||
                           !tensor_materialise(source, "an in-place change of shape")))
     return nullptr;
+  if (!tape_check_inplace(target)) return nullptr;
+  tensor_bump_version(target);
   Autograd* from = source->autograd;
   if (from && from->node) {
     Autograd* to = tensor_autograd(target);
     if (!to) return nullptr;
-    if (to->requires_grad) {
-      PyErr_SetString(PyExc_RuntimeError,
-                      "[inplace] a leaf Variable that requires grad is being used in an in-place "
-                      "operation.\nhint: use the out-of-place form, or no_grad()");
-      return nullptr;
-    }
     auto* old = reinterpret_cast<PyObject*>(to->node);
     to->node = reinterpret_cast<Node*>(Py_NewRef(reinterpret_cast<PyObject*>(from->node)));
     to->output_index = from->output_index;
-    to->view_version = target->storage->version;
+    to->view_version = target->version();
     Py_XDECREF(old);
   }
   storage_incref(source->storage);

@@ -381,6 +381,11 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
                     "device\nhint: move one of them with .to(device) first");
     return nullptr;
   }
+  if (storage == t->storage) {
+    tensor_bump_version(t);
+  } else if (!tensor_count_on(t, t->version() + 1)) {
+    return nullptr;
+  }
   storage_incref(storage);
   t->value_id = -1;
   if (!tensor_fill(t, storage, t->dtype, storage->device, ndim, sizes, strides, offset))

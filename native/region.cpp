@@ -133,7 +133,7 @@ bool fit_node(const Recorder* r, Node* node) {
   if (node->recorded.index >= r->records.size()) return false;
   for (size_t k = 0; k < node->saved_count; ++k) {
     const Saved& saved = node->saved(k);
-    if (saved.object && tensor_of(saved.object)->storage->version != saved.version) return false;
+    if (saved.object && tensor_of(saved.object)->version() != saved.version) return false;
   }
   return true;
 }
@@ -445,7 +445,7 @@ bool attach(Recorder* r, Node* node, const Region& region) {
     root->flags &= static_cast<uint8_t>(~kIsView);
   }
   r->kept = true;
-  for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
+  for (const Tensor* t : r->externals) r->versions.push_back(t->version());
   return true;
 }
 

@@ -45,7 +45,7 @@ bool pack_tensor(Node* node, Saved* saved, Tensor* t, const SavedHooks& hooks) {
     Py_DECREF(packed.unpack);
     return false;
   }
-  const uint32_t version = t->storage->version;
+  const uint32_t version = t->version();
   Tensor* plain = tensor_detach(t);
   PyObject* object = nullptr;
   if (plain) {
@@ -55,7 +55,7 @@ bool pack_tensor(Node* node, Saved* saved, Tensor* t, const SavedHooks& hooks) {
     Py_DECREF(pack);
     Py_DECREF(object_of(plain));
   }
-  if (object && t->storage->version != version) {
+  if (object && t->version() != version) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[saved_tensors_hooks] A saved tensor pack hook is modifying its input in "
                     "place. Tensors provided as input to pack hook cannot be modified by "
@@ -98,8 +98,8 @@ void raise_modified(Node* node, const Saved& saved, const Tensor* t) {
                "%u instead\n"
                "hint: use the out-of-place operation or clone() the value first; "
                "autograd.set_detect_anomaly(True) names the line that computed it (%s)",
-               dtype_info(t->dtype).title, sizes_text(t).c_str(), origin.c_str(),
-               t->storage->version, saved.version, node_name(node).c_str());
+               dtype_info(t->dtype).title, sizes_text(t).c_str(), origin.c_str(), t->version(),
+               saved.version, node_name(node).c_str());
 }
 
 // An alias of a saved value that has the history of the original again.
@@ -248,7 +248,7 @@ bool attach_strided_history(Tensor* view) {
     node->extras->view = view_geometry(base, view);
     if (a->retains_grad) move_retained(a, node, 0);
     set_history(view, node, 0);
-    a->view_version = view->storage->version;
+    a->view_version = view->version();
   }
   Py_DECREF(object_of(node));
   return fine;
@@ -256,7 +256,7 @@ bool attach_strided_history(Tensor* view) {
 
 bool refresh_view(Tensor* view) {
   Autograd* a = view->autograd;
-  if (a->view_version == view->storage->version || !tensor_requires_grad(a->base)) return true;
+  if (a->view_version == view->version() || !tensor_requires_grad(a->base)) return true;
   return check_creation(view, true) && attach_strided_history(view);
 }
 
@@ -344,8 +344,7 @@ class BeforeWrite {
 
  private:
   void step(int by) {
-    for (int32_t slot : plan_->mutated)
-      call_.tensors[slot]->storage->version += static_cast<uint32_t>(by);
+    for (int32_t slot : plan_->mutated) call_.tensors[slot]->version() += static_cast<uint32_t>(by);
   }
   const Plan* plan_;
   const Call& call_;
@@ -355,7 +354,7 @@ class BeforeWrite {
 void date_saved_outputs(Node* node) {
   for (size_t i = 0; i < node->saved_count; ++i) {
     Saved& s = node->saved(i);
-    if (s.output && s.object && !s.packed) s.version = tensor_of(s.object)->storage->version;
+    if (s.output && s.object && !s.packed) s.version = tensor_of(s.object)->version();
   }
 }
 
@@ -393,10 +392,9 @@ bool overwrite_history(Tensor* target, const Instance* instance) {
   if (!node) return false;
   node->instance = const_cast<Instance*>(instance);
   instance_incref(node->instance);
-  Storage* storage = target->storage;
-  --storage->version;
+  --target->version();
   bool fine = gradient_edge(target, &node->edge(0));
-  ++storage->version;
+  ++target->version();
   fine = fine && rebase_history(target, node, 0, 0);
   Py_DECREF(object_of(node));
   return fine;
@@ -524,7 +522,7 @@ bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output, bool h
     return false;
   }
   Saved& saved = node->saved(position);
-  saved = {nullptr, t->storage->version, output, 0};
+  saved = {nullptr, t->version(), output, 0};
   SavedHooks hooks;
   if (saved_hooks_active(&hooks)) return pack_tensor(node, &saved, t, hooks);
   if (!output || hidden) {
@@ -544,7 +542,7 @@ Tensor* unpack_saved(Node* node, size_t position) {
   if (!saved.object) return nullptr;
   if (saved.packed) return unpack_hooked(node, saved);
   Tensor* t = tensor_of(saved.object);
-  if (t->storage->version != saved.version) {
+  if (t->version() != saved.version) {
     raise_modified(node, saved, t);
     return nullptr;
   }
@@ -564,7 +562,7 @@ bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation) {
   Tensor* old = a->base;
   a->base = tensor_of(Py_NewRef(object_of(root)));
   Py_XDECREF(object_of(old));
-  a->view_version = view->storage->version;
+  a->view_version = view->version();
   a->view_creation = static_cast<uint8_t>(creation);
   view->flags |= kIsView;
   return true;

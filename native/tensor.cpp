@@ -37,6 +37,11 @@ void autograd_release(Autograd* a) {
   delete a;
 }
 
+void count_release(Tensor* t) {
+  if (t->count && --t->count->references == 0) delete t->count;
+  t->count = nullptr;
+}
+
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   Tensor* t = as_tensor(self);
   Py_VISIT(Py_TYPE(self));
@@ -67,6 +72,7 @@ void tensor_dealloc(PyObject* self) {
   if (t->weakrefs) PyObject_ClearWeakRefs(self);
   if (t->value_id >= 0) record_tensor_dead(t);
   tensor_clear(self);
+  count_release(t);
   if (t->dims && t->dims != t->inline_dims) PyMem_Free(t->dims);
   if (t->storage) storage_decref(t->storage);
   if (type == TensorType && spare_count < kSpareTensors) {
@@ -170,6 +176,7 @@ PyObject* tensor_alloc(PyTypeObject* type) {
   t->storage = nullptr;
   t->dims = nullptr;
   t->autograd = nullptr;
+  t->count = nullptr;
   t->value_id = -1;
   t->record_epoch = 0;
   t->dict = nullptr;
@@ -333,10 +340,23 @@ Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes
   storage_incref(source->storage);
   Tensor* alias = tensor_new(source->storage, dtype, source->device, ndim, sizes, strides, offset);
   // A view made under inference mode is what its base is.
-  if (alias)
-    alias->flags =
-        static_cast<uint8_t>((alias->flags & ~kInference) | (source->flags & kInference));
+  if (!alias) return nullptr;
+  alias->flags = static_cast<uint8_t>((alias->flags & ~kInference) | (source->flags & kInference));
+  tensor_share_count(alias, source);
   return alias;
+}
+
+void tensor_share_count(Tensor* t, const Tensor* source) {
+  count_release(t);
+  t->count = source->count;
+  if (t->count) ++t->count->references;
+}
+
+bool tensor_count_on(Tensor* t, uint32_t version) {
+  count_release(t);
+  t->count = new (std::nothrow) WriteCount{1, version};
+  if (!t->count) PyErr_NoMemory();
+  return t->count != nullptr;
 }
 
 Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source) {
@@ -350,6 +370,7 @@ Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source) {
     return nullptr;
   }
   t->flags |= source->flags & kInference;
+  tensor_share_count(t, source);
   return t;
 }
 
@@ -403,7 +424,7 @@ bool tensor_requires_grad(const Tensor* t) {
 }
 
 void tensor_bump_version(Tensor* t) {
-  ++t->storage->version;
+  ++t->version();
   ++t->storage->writes;
 }
 

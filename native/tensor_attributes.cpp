@@ -234,11 +234,18 @@ PyObject* method_requires_grad(PyObject* self, PyObject* args, PyObject* kwargs)
                  Py_TYPE(value)->tp_name);
     return nullptr;
   }
+  const Autograd* a = as_tensor(self)->autograd;
+  if (value == Py_True && a && a->node) return Py_NewRef(self);  // it does
   return change_requires_grad(as_tensor(self), value == Py_True) ? Py_NewRef(self) : nullptr;
 }
 PyObject* get_is_leaf(PyObject* self, void*) {
   const Autograd* a = as_tensor(self)->autograd;
-  return PyBool_FromLong(!a || !a->node);
+  if (!a || (!a->node && !a->base)) Py_RETURN_TRUE;
+  if (a->node) Py_RETURN_FALSE;
+  uint32_t index;  // a view of what was written to may have got a history
+  const Node* node = tape_gradient_node(as_tensor(self), &index);
+  if (!node && PyErr_Occurred()) return nullptr;
+  return PyBool_FromLong(!as_tensor(self)->autograd->node);
 }
 PyObject* get_retains_grad(PyObject* self, void*) {
   const Autograd* a = as_tensor(self)->autograd;
@@ -271,7 +278,7 @@ PyObject* get_version(PyObject* self, void*) {
                     "hint: clone() it outside inference mode");
     return nullptr;
   }
-  return PyLong_FromUnsignedLong(as_tensor(self)->storage->version);
+  return PyLong_FromUnsignedLong(as_tensor(self)->version());
 }
 PyObject* method_bump_version(PyObject* self, PyObject*) {
   tensor_bump_version(as_tensor(self));
@@ -356,7 +363,13 @@ PyObject* method_detach_inplace(PyObject* self, PyObject*) {
   }
   return Py_NewRef(self);
 }
-PyObject* get_data(PyObject* self, void*) { return method_detach(self, nullptr); }
+// Writes to x.data are hidden from autograd: a value saved for backward may be changed by them.
+PyObject* get_data(PyObject* self, void*) {
+  PyObject* alias = method_detach(self, nullptr);
+  if (alias && tensor_count_on(as_tensor(alias), 0)) return alias;
+  Py_XDECREF(alias);
+  return nullptr;
+}
 int set_data(PyObject* self, PyObject* value, void*) {
   if (!value || !is_tensor(value)) {
     PyErr_Format(PyExc_TypeError,
@@ -374,6 +387,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
     return -1;
   }
   if (!settle_stream("assignment to .data")) return -1;
+  if (!tensor_count_on(t, t->version())) return -1;
   t->value_id = -1;
   storage_incref(source->storage);
   return tensor_fill(t, source->storage, source->dtype, source->device, source->ndim,

@@ -37,7 +37,11 @@ def conj_physical(self: Node) -> Node:
     return prims.complex(prims.real(self), -prims.imag(self)) if is_complex(self) else self
 
 
-@op("adjoint(Tensor self) -> Tensor", view=True, samples=lambda: iter([sample(T(2, 3, 4))]))
+@op(
+    "adjoint(Tensor self) -> Tensor",
+    view=True,
+    samples=lambda: iter([sample(T(2, 3, 4)), sample(T())]),
+)
 def adjoint(self: Node) -> Node | Dense:
     """Matrices transposed and conjugated: the attribute `mH`; a view of real ones.
 
@@ -46,6 +50,8 @@ def adjoint(self: Node) -> Node | Dense:
         torch.Size([2, 4, 3])
     """
     turned = matrix_transposed(self, "mH")
+    if self.ndim == 0:
+        return prims.conj(turned) if is_complex(self) else turned
     return turned_copy(prims.conj(turned), self, -2, -1) if is_complex(self) else turned
 
 

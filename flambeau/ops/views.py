@@ -418,14 +418,21 @@ def numpy_t(self: Node) -> Node:
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
-@op("_matrix_transpose(Tensor self) -> Tensor", where="torch", view=True)
+@op(
+    "_matrix_transpose(Tensor self) -> Tensor",
+    where="torch",
+    view=True,
+    samples=lambda: iter([sample(T(2, 3)), sample(T())]),
+)
 def matrix_t(self: Node) -> Node:
     """Matrices transposed: the attribute `mT`."""
     return matrix_transposed(self, "mT")
 
 
 def matrix_transposed(self: Node, name: str) -> Node:
-    """Matrices with rows and columns swapped, for the operator `name`."""
+    """Matrices with rows and columns swapped, for the operator `name`; a number is left alone."""
+    if self.ndim == 0:
+        return prims.permute(self, ())
     if self.ndim < 2:
         raise RuntimeError(
             f"[{name}] tensor.{name} is only supported on matrices or batches of matrices. "

@@ -155,3 +155,61 @@ def test_adding_a_view_that_lies_between_the_written_elements(compiled):
 
     call = torch.compile(added) if compiled else added
     assert autograd.grad(call(x).sum(), x)[0].tolist() == [2, 8, 10, 24]
+
+
+def test_writes_to_data_are_hidden_from_autograd():
+    w, x = leaf(2.0, 3.0), leaf(1.0, 1.0)
+    z = w * x
+    w.data.mul_(2)
+    assert (w._version, w.data._version) == (0, 0)
+    z.sum().backward()  # with the new values, as in PyTorch
+    assert x.grad.tolist() == [4, 6]
+    flat = w.data.view(2, 1)
+    plain = w.data
+    seen = flat * x
+    flat.add_(1)
+    assert (flat._version, plain._version) == (1, 0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        seen.sum().backward()
+
+
+def test_new_data_goes_on_with_the_version():
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    with torch.no_grad():
+        x.add_(1)
+    x.data = torch.zeros(2, dtype=torch.float64)
+    assert x._version == 1
+    y.detach_().set_(torch.ones(3, dtype=torch.float64))
+    assert y._version == 1 and y.shape == (3,)
+    view = y[1:]
+    y.add_(1)
+    assert view._version == y._version == 2
+
+
+@pytest.mark.parametrize("name", ["t_", "squeeze_", "unsqueeze_", "transpose_", "resize_"])
+def test_a_new_geometry_is_a_write(name):
+    arguments = {"unsqueeze_": (0,), "transpose_": (0, 1), "resize_": (3, 1)}
+    x = torch.ones(1, 3)
+    getattr(x, name)(*arguments.get(name, ()))
+    assert x._version == 1
+    x = torch.ones(1, 3, requires_grad=True)
+    with pytest.raises(RuntimeError):
+        getattr(x, name)(*arguments.get(name, ()))
+    assert x._version == 0 and x.shape == (1, 3)
+
+
+def test_flags_of_what_gets_a_history_later():
+    x, y = torch.zeros(3, 3), leaf(1.0)
+    view = x.double()[0], x[0]
+    x.add_(y.float())
+    assert not view[1].is_leaf and view[0].is_leaf
+    z = y * 2
+    assert z.requires_grad_() is z
+    with pytest.raises(RuntimeError, match="leaf variables"):
+        z.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="leaf variables"):
+        z.requires_grad = True
+    y.detach_()
+    z.sum().backward()
+    assert y.grad is None
