@@ -33,6 +33,7 @@ def _check_float(name: str, x: Node) -> None:
     promote="default",
     samples=unary_samples(),
     reference=lambda x: x * (x > 0),
+    out=False,
 )
 def relu(self: Node) -> Node:
     """max(x, 0); the gradient at 0 is 0.
@@ -238,6 +239,7 @@ def _negative(x: Node) -> Node:
     promote="default",
     inplace=True,
     samples=unary_samples(-3, 3),
+    out=False,
 )
 def selu(self: Node) -> Node:
     """Self-normalising ELU with its two fixed constants.
@@ -263,6 +265,7 @@ def selu(self: Node) -> Node:
     runtime="alpha",
     inplace=True,
     samples=unary_samples(-3, 3),
+    out=False,
 )
 def celu(self: Node, alpha: Node) -> Node:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
@@ -307,6 +310,7 @@ def leaky_relu(self: Node, negative_slope: Node) -> Node:
     where="torch method nn.functional",
     promote="none",
     samples=lambda: iter((sample(T(2, 3, 4), T(3)), sample(T(5), T(1)))),
+    out=False,
 )
 def prelu(self: Node, weight: Node) -> Node:
     """x for x > 0, else weight * x; one weight, or one per channel (dimension 1).
@@ -410,6 +414,7 @@ def hardswish(self: Node) -> Node:
     where=_HOMES,
     promote="float",
     samples=unary_samples(-3, 3),
+    out=False,
 )
 def softsign(input: Node) -> Node:  # noqa: A002
     """x / (1 + |x|).
@@ -428,6 +433,7 @@ def softsign(input: Node) -> Node:  # noqa: A002
     where=_HOMES,
     promote="float",
     samples=unary_samples(-3, 3),
+    out=False,
 )
 def tanhshrink(input: Node) -> Node:  # noqa: A002
     """x - tanh(x).

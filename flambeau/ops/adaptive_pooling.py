@@ -196,11 +196,14 @@ def _define_adaptive(count: int) -> None:
     homes = f"torch {_F}" if count == 1 else _F
     signature = "(Tensor input, object output_size"
     samples = _adaptive_samples(count)
-    op(f"{average_name}{signature}) -> Tensor", where=homes, host=True, samples=samples)(mean)
+    op(f"{average_name}{signature}) -> Tensor", where=homes, host=True, out=False, samples=samples)(
+        mean
+    )
     op(
         f"{max_name}{signature}, bool return_indices=False) -> Tensor",
         where=homes,
         host=True,
+        out=False,
         samples=samples,
     )(maximum)
 

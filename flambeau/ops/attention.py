@@ -191,6 +191,7 @@ def attend(
     promote="none",
     layout="follow",
     samples=_attention_samples,
+    out=False,
 )
 def scaled_dot_product_attention(
     query: Node,

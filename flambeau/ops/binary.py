@@ -149,6 +149,7 @@ def _sub_alpha(self: Node, other: Any, alpha: Any) -> Node:
     runtime="other",
     errors=_bool_errors,
     samples=binary_samples(),
+    out=False,
 )
 def rsub(self: Node, other: Any) -> Node:
     """`other - alpha * self`: subtraction with the operands exchanged.

@@ -44,6 +44,7 @@ def check_mask(mask: Node, name: str) -> None:
     errors=lambda: iter(
         [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")]
     ),
+    out=False,
 )
 def masked_fill(self: Node, mask: Node, value: Any) -> Node:
     """The tensor with a number where the mask is true; mask and tensor broadcast.

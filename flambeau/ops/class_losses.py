@@ -135,6 +135,7 @@ def nll_loss(
     where=_F,
     promote="keep",
     samples=_class_samples,
+    out=False,
 )
 def cross_entropy(
     input: Node,  # noqa: A002

@@ -172,6 +172,7 @@ def _strided_scatter(
     host=True,
     samples=_scatter_samples,
     errors=_scatter_errors,
+    out=False,
 )
 def as_strided_scatter(
     self: Any,

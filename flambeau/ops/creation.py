@@ -644,7 +644,7 @@ def zero_(self: Node) -> Node:
 
 
 def _triangle_indices(
-    row: int, col: int, offset: int, lower: bool, dtype: Any, device: Any = None, **unused: Any
+    row: int, col: int, offset: int, lower: bool, dtype: Any, requires_grad: bool, **options: Any
 ) -> Any:
     name = "tril_indices" if lower else "triu_indices"
     if row < 0 or col < 0:
@@ -655,17 +655,29 @@ def _triangle_indices(
     kept = square.tril(offset) if lower else square.triu(offset)
     places = kept.nonzero().t().contiguous()
     places = places if dtype is None else places.to(dtype)
-    return places.to(ones((0,), device=device).device)  # the default one, if none is given
+    places = places.to(ones((0,), **options).device)  # the default one, if none is given
+    return places.requires_grad_() if requires_grad else places
 
 
 @op(
-    "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
-    "-> Tensor",
+    "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, "
+    "device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     where="torch",
     host=True,
     samples=lambda: iter([sample(3, 4), sample(3, 3, -1), sample(4, 2, 1)]),
+    out=False,
 )
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any) -> Any:
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Any:
     """Rows and columns of the places on and below a diagonal, shape (2, count), row by row.
 
     Example:
@@ -673,17 +685,29 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **op
         tensor([[0, 1, 1],
                 [0, 0, 1]])
     """
-    return _triangle_indices(row, col, offset, True, dtype, **options)
+    options = {"layout": layout, "device": device, "pin_memory": pin_memory}
+    return _triangle_indices(row, col, offset, True, dtype, requires_grad, **options)
 
 
 @op(
-    "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
-    "-> Tensor",
+    "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, "
+    "device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
     where="torch",
     host=True,
     samples=lambda: iter([sample(3, 4), sample(3, 3, 1), sample(4, 2, -1)]),
+    out=False,
 )
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Any) -> Any:
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Any:
     """Rows and columns of the places on and above a diagonal, shape (2, count), row by row.
 
     Example:
@@ -691,7 +715,8 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **op
         tensor([[0, 0, 1],
                 [0, 1, 1]])
     """
-    return _triangle_indices(row, col, offset, False, dtype, **options)
+    options = {"layout": layout, "device": device, "pin_memory": pin_memory}
+    return _triangle_indices(row, col, offset, False, dtype, requires_grad, **options)
 
 
 # ------------------------------------------------------------------------------------ complex

@@ -360,6 +360,7 @@ _ARGUMENTS = (
     host=True,
     samples=_samples,
     errors=_errors,
+    out=False,
 )
 def ctc_loss(
     log_probs: Any,
@@ -419,6 +420,7 @@ def ctc_loss(
             )
         ]
     ),
+    out=False,
 )
 def ctc_loss_by_number(
     log_probs: Any,

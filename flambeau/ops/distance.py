@@ -289,6 +289,7 @@ def triplet_margin_loss(
     where=_F,
     host=True,
     samples=lambda: iter([sample(T(3, 5), T(3, 5), T(3, 5), swap=True)]),
+    out=False,
 )
 def triplet_margin_with_distance_loss(
     anchor: Any,
@@ -578,6 +579,7 @@ def _one_hot_errors() -> Iterator[ErrorSample]:
         ]
     ),
     errors=_one_hot_errors,
+    out=False,
 )
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     """Classes as rows with a single 1.

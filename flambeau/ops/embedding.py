@@ -54,6 +54,7 @@ def _checked_rows(input: Node, weight: Node) -> Node:  # noqa: A002
     where="nn.functional",
     promote="none",
     samples=_embedding_samples,
+    out=False,
 )
 def embedding(
     input: Node,  # noqa: A002
@@ -234,6 +235,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:  # noqa: A0
     where="nn.functional",
     host=True,
     samples=lambda: iter((sample(T(3, 4), 0.5, False),)),
+    out=False,
 )
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.

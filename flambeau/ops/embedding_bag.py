@@ -325,6 +325,7 @@ def _check_options(
     host=True,
     samples=_samples,
     errors=_errors,
+    out=False,
 )
 def embedding_bag(
     input: Any,  # noqa: A002

@@ -158,6 +158,7 @@ def _define(count: int) -> None:
         f"{name}({_CHANNELS}) -> Tensor",
         where=_F,
         host=True,
+        out=False,
         samples=_samples(count + 2),
         errors=_errors,
     )(body)
@@ -175,6 +176,7 @@ _ALPHA = "Tensor input, float p=0.5, bool training=False, bool inplace=False"
     host=True,
     samples=_samples(3),
     errors=_errors,
+    out=False,
 )
 def alpha_dropout(
     input: Any,  # noqa: A002
@@ -205,6 +207,7 @@ def alpha_dropout(
     host=True,
     samples=_samples(3),
     errors=_errors,
+    out=False,
 )
 def feature_alpha_dropout(
     input: Any,  # noqa: A002

@@ -176,8 +176,9 @@ def _define(count: int) -> None:
     )
     make = _samples(count)
     errors = _errors(count)
-    op(f"{name}{arguments}", where=_F, host=True, samples=make, errors=errors)(single)
-    op(f"{name}_with_indices{arguments}", where=_F, host=True, samples=make)(pair)
+    options = {"where": _F, "host": True, "out": False, "samples": make}
+    op(f"{name}{arguments}", errors=errors, **options)(single)
+    op(f"{name}_with_indices{arguments}", **options)(pair)
 
 
 def _document(count: int) -> str:

@@ -187,6 +187,7 @@ def _errors() -> Iterator[ErrorSample]:
     host=True,
     samples=_samples,
     errors=_errors,
+    out=False,
 )
 def grid_sample(
     input: Any,  # noqa: A002
@@ -275,6 +276,7 @@ def _define_sampler(suffix: str) -> None:
         "bool align_corners) -> Tensor",
         where="torch",
         host=True,
+        out=False,
         samples=lambda: iter(
             [
                 sample(T(1, 2, 3, 4, 2), T(1, 2, 2, 1, 3), 0, 1, True)

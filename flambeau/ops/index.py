@@ -520,6 +520,7 @@ def _fill_samples() -> Samples:
     inplace=True,
     runtime="value",
     samples=_fill_samples,
+    out=False,
 )
 def index_fill(self: Node, dim: int, index: Node, value: Any) -> Node:
     """A copy with the slices of `dim` that index names filled with a number.
@@ -610,6 +611,7 @@ def take(self: Node, index: Node) -> Node:
             sample(T(3, 4), I(5, high=12), T(5), True),
         ]
     ),
+    out=False,
 )
 def put(self: Node, index: Node, source: Node, accumulate: bool) -> Node:
     """A copy with source written (or added) at places of the flattened tensor.

@@ -57,6 +57,7 @@ def _check_binomial(count: Node, prob: Node) -> None:
     samples=_binomial_samples,
     errors=_binomial_errors,
     dtypes="f32 f64",
+    out=False,
 )
 def binomial(count: Node, prob: Node, generator: Any) -> Node:
     """Numbers of successes among `count` trials that succeed with probability `prob`.

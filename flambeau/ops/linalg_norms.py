@@ -327,7 +327,7 @@ def _distance_samples() -> Iterator[Sample]:
     yield sample(T(7), T(7))
 
 
-@op("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", samples=_distance_samples)
+@op("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", samples=_distance_samples, out=False)
 def dist(self: Node, other: Node, p: float) -> Node:
     """The p-norm of `self - other`; operands broadcast.
 
@@ -353,6 +353,7 @@ def _cdist_samples() -> Iterator[Sample]:
     where="torch",
     samples=_cdist_samples,
     dtypes="f32 f64",
+    out=False,
 )
 def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
     """The p-norm distance of every row of x1 to every row of x2.

@@ -132,6 +132,7 @@ def mse_loss(
     layout="contiguous",
     inplace=False,
     samples=_pair_samples,
+    out=False,
 )
 def l1_loss(
     input: Node,  # noqa: A002
@@ -330,6 +331,7 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
     samples=lambda: iter(
         sample(T(3, 5), T(3, 5, low=0, high=1), reduction=r) for r in ("mean", "sum", "none")
     ),
+    out=False,
 )
 def binary_cross_entropy_with_logits(
     input: Node,  # noqa: A002
@@ -367,6 +369,7 @@ def binary_cross_entropy_with_logits(
     where=_F,
     promote="keep",
     samples=_unit_samples,
+    out=False,
 )
 def kl_div(
     input: Node,  # noqa: A002
@@ -446,6 +449,7 @@ def hinge(x: Node) -> Node:
     where=_F,
     promote="keep",
     samples=_pair_samples,
+    out=False,
 )
 def hinge_embedding_loss(
     input: Node,  # noqa: A002
@@ -483,6 +487,7 @@ def hinge_embedding_loss(
     where=_F,
     promote="keep",
     samples=lambda: iter((sample(T(5), T(5), T(5)),)),
+    out=False,
 )
 def margin_ranking_loss(
     input1: Node,
@@ -524,6 +529,7 @@ def margin_ranking_loss(
     where=_F,
     promote="keep",
     samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)),
+    out=False,
 )
 def poisson_nll_loss(
     input: Node,  # noqa: A002

@@ -617,6 +617,7 @@ def linalg_cross(self: Node, other: Node, dim: int) -> Node:
     "trace(Tensor self) -> Tensor",
     samples=lambda: iter([sample(T(3, 4)), sample(T(4, 3)), sample(T(0, 3))]),
     reference="numpy.trace",
+    out=False,
 )
 def trace(self: Node) -> Node:
     """The sum of the diagonal of a matrix; integers sum in int64.

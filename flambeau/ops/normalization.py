@@ -112,6 +112,7 @@ def _layer_samples() -> Any:
     promote="keep",
     runtime="eps",
     samples=_layer_samples,
+    out=False,
 )
 def layer_norm(
     input: Node,  # noqa: A002
@@ -164,6 +165,7 @@ def _rms_samples() -> Any:
     where="torch nn.functional",
     promote="keep",
     samples=_rms_samples,
+    out=False,
 )
 def rms_norm(
     input: Node,  # noqa: A002
@@ -217,6 +219,7 @@ def _group_samples() -> Any:
     promote="keep",
     runtime="eps",
     samples=_group_samples,
+    out=False,
 )
 def group_norm(
     input: Node,  # noqa: A002
@@ -468,6 +471,7 @@ def _batch_errors() -> Any:
     host=True,
     samples=_batch_samples,
     errors=_batch_errors,
+    out=False,
 )
 def batch_norm(
     input: Any,  # noqa: A002

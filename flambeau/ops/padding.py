@@ -176,6 +176,7 @@ def _fill(x: Node, value: float | None) -> Any:
     where="torch",
     samples=lambda: iter([sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)]),
     errors=lambda: iter([ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")]),
+    out=False,
 )
 def constant_pad_nd(self: Node, pad: tuple[int, ...], value: Any) -> Node:
     """The input with a number around it: `nn.functional.pad` in its mode "constant".

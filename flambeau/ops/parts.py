@@ -18,6 +18,7 @@ Samples = Iterator[Sample]
 @op(
     "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
     samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
+    out=False,
 )
 def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
     """A copy with `select(dim, index)` replaced by src.
@@ -69,6 +70,7 @@ def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Si
 @op(
     "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
     samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
+    out=False,
 )
 def diagonal_scatter(self: Node, src: Node, offset: int, dim1: int, dim2: int) -> Node:
     """A copy with a diagonal replaced by src.

@@ -258,7 +258,9 @@ def square(self: Node) -> Node:
 # ------------------------------------------------------------------------------------ tests
 
 
-def _test(name: str, text: str, function: Callable[[Node], Node]) -> OpDefinition:
+def _test(
+    name: str, text: str, function: Callable[[Node], Node], out: bool | str = "exact"
+) -> OpDefinition:
     def body(self: Node) -> Node:
         return function(self)
 
@@ -271,7 +273,7 @@ def _test(name: str, text: str, function: Callable[[Node], Node]) -> OpDefinitio
     return op(
         f"{name}(Tensor self) -> Tensor",
         promote="none",
-        out="exact",
+        out=out,
         layout="follow",
         samples=unary_samples(),
         reference="numpy." + name,
@@ -313,9 +315,9 @@ def _unequal(x: Node) -> Node:
     return prims.ne(x, x) if x.dtype in OPAQUE else _parts(x, prims.isnan)
 
 
-isnan = _test("isnan", "Whether each element is NaN.", _unequal)
-isinf = _test("isinf", "Whether each element is infinite.", lambda x: _parts(x, prims.isinf))
-isfinite = _test("isfinite", "Whether each element is a number.", _finite)
+isnan = _test("isnan", "Whether each element is NaN.", _unequal, False)
+isinf = _test("isinf", "Whether each element is infinite.", lambda x: _parts(x, prims.isinf), False)
+isfinite = _test("isfinite", "Whether each element is a number.", _finite, False)
 isneginf = _test(
     "isneginf", "Whether each element is -inf.", lambda x: _infinite(x, -1, "isneginf")
 )
@@ -323,7 +325,7 @@ isposinf = _test("isposinf", "Whether each element is +inf.", lambda x: _infinit
 signbit = _test("signbit", "Whether the sign bit of each element is set.", _signbit)
 
 
-@op("isreal(Tensor self) -> Tensor", layout="follow", samples=unary_samples())
+@op("isreal(Tensor self) -> Tensor", layout="follow", samples=unary_samples(), out=False)
 def isreal(self: Node) -> Node:
     """Whether each element has no imaginary part.
 

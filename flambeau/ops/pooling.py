@@ -380,6 +380,7 @@ def _define_max(count: int) -> None:
             f"{name}{extra}(Tensor input, {_MAX}, bool return_indices=False) -> Tensor",
             where=_F if extra and count > 1 else f"torch {_F}",
             host=True,
+            out=False,
             samples=_max_samples(count),
             errors=None if extra else _max_errors(count),
         )(chosen)

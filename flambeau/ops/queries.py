@@ -47,7 +47,9 @@ def _define_query(name: str, text: str, shown: str) -> None:
         {shown}
     """
     samples = lambda: iter([sample(T(2, 3)), sample(T(0, 3))])  # noqa: E731
-    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, samples=samples)(body)
+    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, out=False, samples=samples)(
+        body
+    )
 
 
 for _name, _text, _shown in (
@@ -211,6 +213,7 @@ def fill_diagonal_(self: Node, fill_value: Any, wrap: bool) -> Node:
     "combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor",
     host=True,
     samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)]),
+    out=False,
 )
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:  # noqa: A002
     """All combinations of r elements of a vector, one per row.

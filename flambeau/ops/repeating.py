@@ -71,6 +71,7 @@ def repeat(self: Node, repeats: Sequence[Size]) -> Node:
     "tile(Tensor self, SymInt[] dims) -> Tensor",
     samples=lambda: iter([sample(T(2, 3), (2,)), sample(T(3), (2, 2))]),
     reference="numpy.tile",
+    out=False,
 )
 def tile(self: Node, dims: Sequence[Size]) -> Node:
     """Copies of the tensor, `dims` aligned to its last dimensions.
@@ -92,6 +93,7 @@ def _interleave_samples() -> Samples:
     "repeat_interleave(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None)"
     " -> Tensor",
     samples=_interleave_samples,
+    out=False,
 )
 def repeat_interleave(self: Node, repeats: Size, dim: int | None, output_size: Size | None) -> Node:
     """Each element of a dimension repeated in place; without `dim`, of the flattened tensor.

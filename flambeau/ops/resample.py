@@ -294,6 +294,7 @@ def _sizes_and_scales(
     host=True,
     samples=_samples,
     errors=_errors,
+    out=False,
 )
 def interpolate(
     input: Any,  # noqa: A002
@@ -390,5 +391,6 @@ for _name, _body, _arguments in (
         f"{_name}({_arguments}) -> Tensor",
         where=_F,
         host=True,
+        out=False,
         samples=lambda: iter([sample(T(1, 2, 3, 4), (5, 6))]),
     )(_body)

@@ -170,6 +170,7 @@ def nonzero_static(self: Node, size: Size, fill_value: int) -> Node:
     "argwhere(Tensor self) -> Tensor",
     host=True,
     samples=lambda: iter([sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))]),
+    out=False,
 )
 def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
     """`nonzero(input)`: places of the elements that are not zero, shape (count, ndim).
@@ -253,6 +254,7 @@ def masked_slices(self: Any, mask: Any) -> Any:
     "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
     inplace=True,
     samples=lambda: iter([sample(T(3, 4), _mask(3, 4), T(12)), sample(T(3, 4), _mask(4), T(3, 5))]),
+    out=False,
 )
 def masked_scatter(self: Node, mask: Node, source: Node) -> Node:
     """A copy with the elements where the mask is true taken from source, in order.

@@ -257,6 +257,7 @@ def block_diagonal(tensors: Sequence[Node]) -> Node:
     where="torch",
     host=True,
     samples=lambda: iter([sample(T(1, 2), T(2, 3), T(3)), sample(T(2, 2))]),
+    out=False,
 )
 def block_diag(*tensors: Any) -> Any:
     """Matrices along the diagonal of one matrix, zeros elsewhere.
@@ -358,6 +359,7 @@ def _meshgrid(tensors: Sequence[Node], swap: bool) -> list[Node]:
     where="torch",
     host=True,
     samples=lambda: iter([sample(T(2), T(3)), sample(T(3))]),
+    out=False,
 )
 def cartesian_prod(*tensors: Any) -> Any:
     """All combinations of the vectors' elements, one per row.
@@ -384,6 +386,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 @op(
     "flip(Tensor self, int[] dims) -> Tensor",
     samples=lambda: iter([sample(T(2, 3), (0,)), sample(T(2, 3), (0, -1)), sample(T(2, 3), ())]),
+    out=False,
 )
 def flip(self: Node, dims: Sequence[int]) -> Node:
     """Elements in reverse order along `dims`; a copy.
@@ -416,6 +419,7 @@ def _define_flip(name: str, d: int) -> None:
     """
     op(
         f"{name}(Tensor self) -> Tensor",
+        out=False,
         samples=lambda: iter([sample(T(2, 3))]),
         reference=f"numpy.{name}",
     )(body)
@@ -436,6 +440,7 @@ def _roll_samples() -> Samples:
     "roll(Tensor self, SymInt[] shifts, int[] dims=()) -> Tensor",
     samples=_roll_samples,
     errors=lambda: iter([ErrorSample(sample(T(3), (1, 2), (0,)), RuntimeError, "must align")]),
+    out=False,
 )
 def roll(self: Node, shifts: Sequence[Size], dims: Sequence[int]) -> Node:
     """Elements moved along `dims` by `shifts`, re-entering at the other end.
@@ -479,6 +484,7 @@ def _rolled(x: Node, shift: Size, d: int) -> Node:
 @op(
     "rot90(Tensor self, int k=1, int[] dims=(0, 1)) -> Tensor",
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3), 2), sample(T(2, 3, 4), -1, (1, 2))]),
+    out=False,
 )
 def rot90(self: Node, k: int, dims: Sequence[int]) -> Node | Dense:
     """Rotated by k quarter turns from the first of `dims` towards the second.
@@ -592,6 +598,7 @@ def _embedded(self: Node, offset: int, first: int, second: int) -> Node:
 @op(
     "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     samples=lambda: iter([sample(T(3)), sample(T(2, 3), 1), sample(T(2, 3), -1, 0, 2)]),
+    out=False,
 )
 def diag_embed(self: Node, offset: int, dim1: int, dim2: int) -> Node:
     """Matrices that have the last dimension on their diagonal `offset`, zeros elsewhere.
@@ -647,6 +654,7 @@ diagonal_of = diagonal
     "diagflat(Tensor self, int offset=0) -> Tensor",
     samples=lambda: iter([sample(T(2, 2)), sample(T(), 1)]),
     reference="numpy.diagflat",
+    out=False,
 )
 def diagflat(self: Node, offset: int) -> Node:
     """The matrix with the flattened tensor on its diagonal.

@@ -513,7 +513,7 @@ def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
 
 
 @op("logdet(Tensor self) -> Tensor", samples=lambda: iter([sample(_PAIR)]), errors=_not_square,
-    dtypes=_MATRICES)  # fmt: skip
+    dtypes=_MATRICES, out=False)  # fmt: skip
 def logdet(self: Node) -> Node:
     """The logarithm of the determinant; NaN where it is negative.
 
@@ -688,7 +688,7 @@ def _pinv_rcond_tensor(self: Node, rcond: Node, hermitian: bool) -> Node:
 
 
 @op("pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-    samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES)  # fmt: skip
+    samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES, out=False)  # fmt: skip
 def pinverse(self: Node, rcond: float) -> Node:
     """The pseudo-inverse; see `torch.linalg.pinv`.
 

@@ -119,6 +119,7 @@ def _stable_sort(self: Node, stable: bool | None, dim: int, descending: bool) ->
     samples=_samples({}, {"descending": True}, {"dim": 0, "stable": True}),
     errors=_dim_errors,
     reference="numpy.argsort",
+    out=False,
 )
 def argsort(self: Node, dim: int, descending: bool, stable: bool) -> Node:
     """Where the elements in order along `dim` stand; see `sort`.

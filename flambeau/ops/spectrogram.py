@@ -108,6 +108,7 @@ def _stft_errors() -> Iterator[ErrorSample]:
     samples=_stft_samples,
     errors=_stft_errors,
     dtypes="f32 f64",
+    out=False,
 )
 def stft(
     input: Any,  # noqa: A002 - PyTorch's name
@@ -247,6 +248,7 @@ def _istft_errors() -> Iterator[ErrorSample]:
     host=True,
     samples=_istft_samples,
     errors=_istft_errors,
+    out=False,
 )
 def istft(
     input: Any,  # noqa: A002 - PyTorch's name

@@ -113,6 +113,7 @@ def _define_unpool(count: int) -> None:
         "int[] padding=0, int[]? output_size=None) -> Tensor",
         where=_F,
         host=True,
+        out=False,
         samples=lambda: iter(
             [sample(T(1, 2, *[1] * count), T(1, 2, *[1] * count, dtype="i64", low=0, high=2), 2)]
         ),

@@ -39,6 +39,7 @@ def _check_factor(name: str, x: Node, what: str, factor: int) -> None:
     where=f"torch {_F}",
     samples=lambda: iter([sample(T(2, 8, 3, 2), 2), sample(T(9, 2, 2), 3), sample(T(4, 3, 2), 1)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 2), RuntimeError, "divisible")]),
+    out=False,
 )
 def pixel_shuffle(self: Node, upscale_factor: int) -> Node:
     """Channels become pixels: `(*, C r^2, H, W)` -> `(*, C, H r, W r)` (Shi et al. 2016).
@@ -73,6 +74,7 @@ def pixel_shuffle(self: Node, upscale_factor: int) -> Node:
     where=f"torch {_F}",
     samples=lambda: iter([sample(T(2, 2, 6, 4), 2), sample(T(1, 3, 6), 3)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 3), RuntimeError, "divisible")]),
+    out=False,
 )
 def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
     """Pixels become channels: `(*, C, H r, W r)` -> `(*, C r^2, H, W)`.
@@ -107,6 +109,7 @@ def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
     aliases="native_channel_shuffle",
     samples=lambda: iter([sample(T(2, 6, 3, 2), 2), sample(T(1, 4, 5), 4)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 3, 4), 2), RuntimeError, "divisible")]),
+    out=False,
 )
 def channel_shuffle(self: Node, groups: int) -> Node:
     """Channel g C/groups + c moves to c groups + g: groups are interleaved (Zhang et al. 2018).
@@ -190,6 +193,7 @@ def _block_counts(
     where=_F,
     samples=_unfold_samples,
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 5), RuntimeError, "sliding blocks")]),
+    out=False,
 )
 def unfold(input: Node, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Node:  # noqa: A002
     """Sliding blocks of images as columns (im2col).
@@ -328,6 +332,7 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
             ErrorSample(sample(T(1, 3, 3), (1, 1, 2, 2), False), RuntimeError, "theta"),
         ]
     ),
+    out=False,
 )
 def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> Node:
     """Grid of (x, y[, z]) positions an affine map sends the output's pixels to.
@@ -384,6 +389,7 @@ def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> N
             sample(T(2, 3, 4), (2, 1, 3, 2, 4), align_corners=False),
         ]
     ),
+    out=False,
 )
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """Sampling positions of a spatial transformer (Jaderberg et al. 2015).
