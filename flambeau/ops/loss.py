@@ -399,8 +399,9 @@ def kl_div(
     else:
         input, target = prims.broadcast_all(input, target)
         zero = prims.full_like(0, target)
-        safe = prims.where(target > 0, target, prims.full_like(1, target))
-        term = prims.where(target > 0, target * prims.log(safe), target * zero)
+        some = prims.ne(target, zero)  # a negative one is no probability: NaN
+        safe = prims.where(some, target, prims.full_like(1, target))
+        term = prims.where(some, target * prims.log(safe), zero)
         value = term - target * input
     if reduction == "batchmean":
         total = reduced(value, "sum")

@@ -317,7 +317,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         indexing: "ij" (default): vector i varies along dimension i; "xy" swaps the first two.
 
     Raises:
-        RuntimeError: unknown indexing or tensors with more dimensions.
+        RuntimeError: no tensor, unknown indexing or tensors with more dimensions.
 
     Example:
         >>> x, y = torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")
@@ -327,6 +327,10 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     given = list(tensors)
     if len(given) == 1 and isinstance(given[0], (list, tuple)):
         given = list(given[0])
+    if not given:
+        raise RuntimeError(
+            "[meshgrid] meshgrid expects a non-empty TensorList\nhint: pass at least one vector"
+        )
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(
             '[meshgrid] torch.meshgrid: indexing must be one of "xy" or "ij", but received: '
@@ -391,11 +395,16 @@ def cartesian_prod(*tensors: Any) -> Any:
 def flip(self: Node, dims: Sequence[int]) -> Node:
     """Elements in reverse order along `dims`; a copy.
 
+    Raises:
+        IndexError: a dimension out of range.
+        RuntimeError: a dimension named twice.
+
     Example:
         >>> torch.arange(3).flip(0)
         tensor([2, 1, 0])
     """
-    return prims.flip(self, normalise_dims(dims, self.ndim, "flip")) if self.ndim else self
+    turned = normalise_dims(dims, self.ndim, "flip")
+    return prims.flip(self, turned) if self.ndim else self
 
 
 def _define_flip(name: str, d: int) -> None:

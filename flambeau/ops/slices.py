@@ -296,6 +296,9 @@ def _pieces(self: Node, split_size: Size, d: int, name: str) -> list[Node]:
     return [prims.slice(self, d, s, n) for s, n in zip(starts, lengths, strict=True)]
 
 
+_NO_PIECES = "[{}] split expects at least a 1-dimensional tensor\nhint: unsqueeze"
+
+
 @op(
     "split(Tensor self, SymInt split_size, int dim=0) -> (Tensor...)",
     view=True,
@@ -313,7 +316,7 @@ def split(self: Node, split_size: Size, dim: int) -> list[Node]:
         (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
     if self.ndim == 0:
-        raise RuntimeError("[split] split expects at least a 1-dimensional tensor\nhint: unsqueeze")
+        raise RuntimeError(_NO_PIECES.format("split"))
     return _pieces(self, split_size, normalise_dim(dim, self.ndim, "split"), "split")
 
 
@@ -348,6 +351,8 @@ def split_with_sizes(self: Node, split_sizes: Sequence[Size], dim: int) -> list[
         >>> torch.arange(5).split_with_sizes([1, 4])
         (tensor([0]), tensor([1, 2, 3, 4]))
     """
+    if self.ndim == 0:
+        raise RuntimeError(_NO_PIECES.format("split_with_sizes"))
     d = normalise_dim(dim, self.ndim, "split_with_sizes")
     if any(isinstance(n, int) and n < 0 for n in split_sizes):
         raise RuntimeError(

@@ -195,7 +195,7 @@ def kthvalue(self: Node, k: Size, dim: int, keepdim: bool) -> tuple[Node, Node]:
 
     Raises:
         RuntimeError: k outside of [1, size].
-        IndexError: a dimension out of range.
+        IndexError: a dimension out of range, or empty.
 
     Example:
         >>> torch.kthvalue(torch.tensor([3.0, 1.0, 2.0]), 2).values
@@ -203,6 +203,11 @@ def kthvalue(self: Node, k: Size, dim: int, keepdim: bool) -> tuple[Node, Node]:
     """
     axis = _ordered_axis("kthvalue", self, dim)
     extent = self.shape[axis] if self.ndim else 1
+    if layout.same(extent, 0):
+        raise IndexError(
+            f"[kthvalue] kthvalue(): Expected reduction dim {axis} to have non-zero size.\n"
+            "hint: nothing has no k-th element"
+        )
     if less(k, 1) or less(extent, k):
         raise RuntimeError(
             f"[kthvalue] kthvalue(): selected number k out of range for dimension {axis}: "

@@ -219,7 +219,7 @@ def _quantiles(
         x = prims.reshape(x, (layout.numel(x.shape),))
     axis = normalise_dim(0 if dim is None else dim, x.ndim, name)
     x = x if x.ndim else prims.reshape(x, (1,))
-    if layout.same(x.shape[axis], 0):
+    if layout.same(layout.numel(x.shape), 0):
         raise RuntimeError(f"[{name}] {name}() input tensor must be non-empty\nhint: no elements")
     values = prims.sort(x, axis, False, True)[0]
     order = [d for d in range(x.ndim) if d != axis]

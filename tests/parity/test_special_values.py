@@ -35,6 +35,7 @@ torch.div(h, h[1:3, None], rounding_mode="floor"); h[:, None] // h[5:]
 torch.gcd(least, small); torch.gcd(small, least)
 torch.ldexp(x.double(), torch.tensor([[200], [-300], [2000], [-1074]]))
 torch.ldexp(x * 2.0**-140, torch.tensor(150)); torch.ldexp(h, torch.tensor(-20))
+F.kl_div(x[3:7], x[3:7], reduction="none"); F.kl_div(x[5:], x[:7], reduction="none")
 torch.softmax(x[1:5], 0); torch.softmax(x[2:4], 0); torch.softmax(x[:, None], 1); x.log_softmax(0)
 torch.softmax(torch.stack([x, x]), 0); F.log_softmax(h[1:4], 0); F.softmin(x[2:5], 0)
 F.cross_entropy(torch.stack([x[1:6], x[5:10]]), torch.tensor([1, 2]))
