@@ -228,7 +228,7 @@ def _triplet_samples() -> Iterator[Sample]:
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
     f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
     where=_F,
-    promote="keep",
+    promote="float",
     samples=_triplet_samples,
     out=False,
 )

@@ -327,7 +327,7 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
     "bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) "
     "-> Tensor",
     where=_F,
-    promote="keep",
+    promote="default",
     samples=lambda: iter(
         sample(T(3, 5), T(3, 5, low=0, high=1), reduction=r) for r in ("mean", "sum", "none")
     ),
@@ -367,7 +367,7 @@ def binary_cross_entropy_with_logits(
 @op(
     f"kl_div(Tensor input, Tensor target, {_LEGACY}, bool log_target=False) -> Tensor",
     where=_F,
-    promote="keep",
+    promote="default",
     samples=_unit_samples,
     out=False,
 )
@@ -435,6 +435,7 @@ def soft_margin_loss(
         tensor(0.6931)
     """
     half = given_dtype(input)
+    target = prims.cast(target, input.dtype)  # labels may be integers
     power = rounded(prims.exp(rounded(-target * input, half)), half)
     value = rounded(prims.log1p(power), half)
     return reduced(value, reduction_of("soft_margin_loss", size_average, reduce, reduction))
@@ -486,7 +487,7 @@ def hinge_embedding_loss(
     "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
     "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     where=_F,
-    promote="keep",
+    promote="float",
     samples=lambda: iter((sample(T(5), T(5), T(5)),)),
     out=False,
 )
@@ -520,7 +521,7 @@ def margin_ranking_loss(
             f"input1: {shown(input1.shape)}, input2: {shown(input2.shape)}, target: "
             f"{shown(target.shape)}\nhint: unsqueeze what lacks a dimension"
         )
-    value = hinge(_fraction(-target * (input1 - input2)) + margin)
+    value = hinge(-target * (input1 - input2) + margin)
     return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
 
 
