@@ -60,17 +60,17 @@ def _participant(value: Any) -> tuple[str, str]:
 
 
 @op(
-    "result_type(object tensor1, object tensor2) -> Tensor",
+    "result_type(object tensor, object other) -> Tensor",
     where="torch",
     host=True,
     out=False,
     samples=lambda: iter([sample(T(2), 1.5), sample(T(2), T(dtype="f64")), sample(1, 2.0)]),
 )
-def result_type(tensor1: Any, tensor2: Any) -> Any:
+def result_type(tensor: Any, other: Any) -> Any:
     """The dtype in which an operator on these operands (tensors or numbers) would compute.
 
     Example:
         >>> torch.result_type(torch.tensor([1, 2]), 1.5)
         torch.float32
     """
-    return object_of(promotion.result_type([_participant(tensor1), _participant(tensor2)]))
+    return object_of(promotion.result_type([_participant(tensor), _participant(other)]))

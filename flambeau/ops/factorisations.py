@@ -142,12 +142,12 @@ def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node
     return columns(la.adjoint(factor) if upper else factor), info
 
 
-@op("cholesky(Tensor A, *, bool upper=False) -> Tensor", out="exact", where="linalg", host=True,
+@op("cholesky(Tensor input, *, bool upper=False) -> Tensor", out="exact", where="linalg", host=True,
     samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
-def cholesky(A: Any, *, upper: bool = False) -> Any:  # noqa: N803 - PyTorch's name
+def cholesky(input: Any, *, upper: bool = False) -> Any:  # noqa: A002 - PyTorch's name
     """The lower triangular L with A = L L^H, for Hermitian positive definite matrices.
 
-    Only one triangle of A is read. `upper=True` gives L^H.
+    Only one triangle of A, the input, is read. `upper=True` gives L^H.
 
     Raises:
         torch.linalg.LinAlgError: a matrix is not positive definite.
@@ -156,7 +156,7 @@ def cholesky(A: Any, *, upper: bool = False) -> Any:  # noqa: N803 - PyTorch's n
         >>> torch.linalg.cholesky(torch.tensor([[4.0]]))
         tensor([[2.]])
     """
-    factor, info = cholesky_ex(A, upper=upper)
+    factor, info = cholesky_ex(input, upper=upper)
     raise_errors("linalg.cholesky", info, _NOT_POSITIVE)
     return factor
 
@@ -413,9 +413,9 @@ def _hermitian(x: Node, uplo: str, name: str) -> tuple[Node, Node]:
     return la.eigh(la.adjoint(x) if uplo.upper() == "U" else x)
 
 
-@op("eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
+@op("eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
     samples=_positive_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
-def eigh(A: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's names
+def eigh(self: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's names
     """Ascending eigenvalues and orthonormal eigenvectors (columns) of Hermitian matrices.
 
     Only the triangle `UPLO` is read. Vectors are unique up to a phase.
@@ -427,13 +427,13 @@ def eigh(A: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's nam
         >>> torch.linalg.eigh(torch.eye(2)).eigenvalues
         tensor([1., 1.])
     """
-    values, vectors = _hermitian(A, UPLO, "linalg.eigh")
+    values, vectors = _hermitian(self, UPLO, "linalg.eigh")
     return values, columns(vectors)
 
 
-@op("eigvalsh(Tensor A, str UPLO='L') -> Tensor", where="linalg", samples=_positive_samples,
+@op("eigvalsh(Tensor self, str UPLO='L') -> Tensor", where="linalg", samples=_positive_samples,
     errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
-def eigvalsh(A: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
+def eigvalsh(self: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
     """Ascending eigenvalues of Hermitian matrices, of which one triangle is read.
 
     Raises:
@@ -443,7 +443,7 @@ def eigvalsh(A: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
         >>> torch.linalg.eigvalsh(torch.eye(2))
         tensor([1., 1.])
     """
-    return _hermitian(A, UPLO, "linalg.eigvalsh")[0]
+    return _hermitian(self, UPLO, "linalg.eigvalsh")[0]
 
 
 @op("eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",

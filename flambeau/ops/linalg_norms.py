@@ -149,7 +149,7 @@ def _named_norm(self: Node, p: str, dim: Dims, keepdim: bool, dtype: Any) -> Nod
 
 
 @op(
-    "vector_norm(Tensor x, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, "
+    "vector_norm(Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, "
     "dtype? dtype=None) -> Tensor",
     out="exact",
     where="linalg",
@@ -234,7 +234,7 @@ def _matrix_samples() -> Iterator[Sample]:
 
 
 @op(
-    "matrix_norm(Tensor A, Scalar ord, int[] dim=(-2, -1), bool keepdim=False, *, "
+    "matrix_norm(Tensor self, Scalar ord, int[] dim=(-2, -1), bool keepdim=False, *, "
     "dtype? dtype=None) -> Tensor",
     out="exact",
     where="linalg",
@@ -256,7 +256,7 @@ def matrix_norm(self: Node, ord: float, dim: Any, keepdim: bool, dtype: Any) -> 
 
 
 @matrix_norm.overload(
-    "matrix_norm.name(Tensor A, str ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, "
+    "matrix_norm.name(Tensor self, str ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, "
     "dtype? dtype=None) -> Tensor"
 )
 def _named_matrix_norm(self: Node, ord: str, dim: Any, keepdim: bool, dtype: Any) -> Node:
@@ -273,7 +273,7 @@ def _linalg_norm_samples() -> Iterator[Sample]:
 
 
 @op(
-    "norm(Tensor A, Scalar? ord=None, int[]? dim=None, bool keepdim=False, *, "
+    "norm(Tensor self, Scalar? ord=None, int[]? dim=None, bool keepdim=False, *, "
     "dtype? dtype=None) -> Tensor",
     out="exact",
     where="linalg",
@@ -306,7 +306,7 @@ def linalg_norm(self: Node, ord: float | None, dim: Dims, keepdim: bool, dtype: 
 
 
 @linalg_norm.overload(
-    "norm.name(Tensor A, str ord, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
+    "norm.name(Tensor self, str ord, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
     " -> Tensor"
 )
 def _linalg_named_norm(self: Node, ord: str, dim: Dims, keepdim: bool, dtype: Any) -> Node:

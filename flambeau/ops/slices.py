@@ -408,11 +408,11 @@ def _tensor_split_samples() -> Samples:
 
 
 @op(
-    "tensor_split(Tensor self, int indices_or_sections, int dim=0) -> (Tensor...)",
+    "tensor_split(Tensor self, int sections, int dim=0) -> (Tensor...)",
     view=True,
     samples=_tensor_split_samples,
 )
-def tensor_split(self: Node, indices_or_sections: int, dim: int) -> list[Node]:
+def tensor_split(self: Node, sections: int, dim: int) -> list[Node]:
     """`sections` pieces whose sizes differ by at most one, or pieces between given places.
 
     Raises:
@@ -422,7 +422,6 @@ def tensor_split(self: Node, indices_or_sections: int, dim: int) -> list[Node]:
         >>> torch.arange(5).tensor_split(2)
         (tensor([0, 1, 2]), tensor([3, 4]))
     """
-    sections = indices_or_sections
     if sections < 1 or self.ndim == 0:
         raise RuntimeError(
             f"[tensor_split] number of sections must be larger than 0, got {sections}, and the "
@@ -439,9 +438,7 @@ def tensor_split(self: Node, indices_or_sections: int, dim: int) -> list[Node]:
     return result
 
 
-@tensor_split.overload(
-    "tensor_split.indices(Tensor self, int[] indices_or_sections, int dim=0) -> (Tensor...)"
-)
+@tensor_split.overload("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> (Tensor...)")
 def _tensor_split_indices(self: Node, indices: Sequence[int], dim: int) -> list[Node]:
     d = normalise_dim(dim, self.ndim, "tensor_split")
     bounds: list[int | None] = [None, *indices, None]

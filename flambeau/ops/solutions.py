@@ -346,11 +346,11 @@ _ONE = T(1, 1, values=[[2.0]])
 
 
 @op(
-    "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor",
+    "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(1, 3), _ONE, True)]),
     dtypes=_MATRICES,
 )
-def cholesky_solve(B: Node, L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's names
+def cholesky_solve(self: Node, input2: Node, upper: bool) -> Node:
     """X with A X = B, given the Cholesky factor of A.
 
     Raises:
@@ -360,15 +360,15 @@ def cholesky_solve(B: Node, L: Node, upper: bool) -> Node:  # noqa: N803 - PyTor
         >>> torch.cholesky_solve(torch.ones(1, 1), torch.tensor([[2.0]]))
         tensor([[0.2500]])
     """
-    return columns(_by_cholesky(B, L, upper, "cholesky_solve"))
+    return columns(_by_cholesky(self, input2, upper, "cholesky_solve"))
 
 
 @op(
-    "cholesky_inverse(Tensor L, bool upper=False) -> Tensor",
+    "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
     samples=lambda: iter([sample(_LOW), sample(_ONE, True)]),
     dtypes=_MATRICES,
 )
-def cholesky_inverse(L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's name
+def cholesky_inverse(self: Node, upper: bool) -> Node:
     """The inverse of a matrix, given its Cholesky factor.
 
     Raises:
@@ -378,8 +378,8 @@ def cholesky_inverse(L: Node, upper: bool) -> Node:  # noqa: N803 - PyTorch's na
         >>> torch.cholesky_inverse(torch.tensor([[2.0]]))
         tensor([[0.2500]])
     """
-    check_matrices(L, "cholesky_inverse", True)
-    return columns(_by_cholesky(identity(L), L, upper, "cholesky_inverse"))
+    check_matrices(self, "cholesky_inverse", True)
+    return columns(_by_cholesky(identity(self), self, upper, "cholesky_inverse"))
 
 
 def _by_lu(packed: Node, pivots: Node, b: Node, left: bool, adjointed: bool, name: str) -> Node:

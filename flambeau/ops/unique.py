@@ -285,3 +285,16 @@ def _isin_scalar(elements: Node, test_element: Any, assume_unique: bool, invert:
     from flambeau.ops.compare import eq, ne
 
     return ne(elements, test_element) if invert else eq(elements, test_element)
+
+
+@isin.overload(
+    "isin.element(Scalar element, Tensor test_elements, *, bool assume_unique=False, "
+    "bool invert=False) -> Tensor",
+    runtime="element",
+)
+def _isin_element(element: Any, test_elements: Node, assume_unique: bool, invert: bool) -> Node:
+    from flambeau.ops.compare import eq
+
+    pairs = eq(test_elements, element)
+    found = prims.any(prims.reshape(pairs, (layout.numel(pairs.shape),)), 0)
+    return ~found if invert else found
