@@ -506,7 +506,7 @@ def _soft_samples() -> Iterator[Sample]:
     "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, "
     f"{_LEGACY}) -> Tensor",
     where=_F,
-    promote="keep",
+    promote="default",
     samples=_soft_samples,
     out=False,
 )
@@ -527,7 +527,7 @@ def multilabel_soft_margin_loss(
         >>> F.multilabel_soft_margin_loss(torch.zeros(1, 3), torch.ones(1, 3))
         tensor(0.6931)
     """
-    x, t = _both(input, prims.cast(target, input.dtype), "multilabel_soft_margin_loss")
+    x, t = _both(input, target, "multilabel_soft_margin_loss")
     tail = prims.log1p(prims.exp(-prims.abs(x)))
     positive = prims.minimum(x, _zero(x)) - tail  # log s(x)
     positive = prims.with_derivative(positive, x, rule="log_sigmoid")

@@ -8,11 +8,11 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import OpDefinition, op
-from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
+from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype, result_type
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import apply, rounded, unsupported
+from flambeau.ops.broadcasting import apply, participant, rounded, unsupported
 from flambeau.ops.common import dtype_or, normalise_dim
 from flambeau.ops.complex_products import running_product
 from flambeau.ops.extremes import ordered
@@ -216,7 +216,8 @@ def diff(self: Node, n: int, dim: int, prepend: Node | None, append: Node | None
     parts = [x for x in (prepend, self, append) if x is not None]
     if n == 0:
         return self
-    x = prims.cat([prims.cast(p, self.dtype) for p in parts], axis) if len(parts) > 1 else self
+    dtype = result_type(map(participant, parts))
+    x = prims.cat([prims.cast(p, dtype) for p in parts], axis) if len(parts) > 1 else self
     wide = prims.cast(x, compute_dtype(x.dtype))
     for _ in range(n):
         extent = wide.shape[axis]
@@ -226,7 +227,7 @@ def diff(self: Node, n: int, dim: int, prepend: Node | None, append: Node | None
         after = prims.slice(wide, axis, 1, extent - 1)
         before = prims.slice(wide, axis, 0, extent - 1)
         wide = prims.ne(after, before) if x.dtype == "bool" else rounded(after - before, x.dtype)
-    return prims.cast(wide, self.dtype)
+    return prims.cast(wide, x.dtype)
 
 
 def _integral_samples() -> Iterator[Sample]:
@@ -240,8 +241,7 @@ def _integral_samples() -> Iterator[Sample]:
 def _strips(name: str, y: Node, x: Node | None, dx: Any, dim: int) -> tuple[Node, int]:
     """The areas of the trapezoids between neighbours along `dim`."""
     axis = normalise_dim(dim, y.ndim, name)
-    target = y.dtype if CATEGORY[y.dtype] >= 2 else default_dtype()
-    y = prims.cast(y, compute_dtype(target))
+    y = prims.cast(y, compute_dtype(_area_dtype(y, x)))
     extent = y.shape[axis]
     if less(extent, 2):
         return prims.slice(y, axis, 0, 0), axis
@@ -261,11 +261,13 @@ def _strips(name: str, y: Node, x: Node | None, dx: Any, dim: int) -> tuple[Node
 
 def _trapezoid(self: Node, x: Node | None, dx: Any, dim: int) -> Node:
     areas, axis = _strips("trapezoid", self, x, dx, dim)
-    return prims.cast(prims.reduce_dims("sum", areas, (axis,)), _kept_float(self))
+    return prims.cast(prims.reduce_dims("sum", areas, (axis,)), _area_dtype(self, x))
 
 
-def _kept_float(y: Node) -> str:
-    return y.dtype if CATEGORY[y.dtype] >= 2 else default_dtype()
+def _area_dtype(y: Node, x: Node | None) -> str:
+    """The floating-point dtype of heights times widths."""
+    common = result_type(participant(v) for v in (y, x) if v is not None)
+    return common if CATEGORY[common] >= 2 else default_dtype()
 
 
 @op(
@@ -304,7 +306,7 @@ def cumulative_trapezoid(y: Node, x: Node, dim: int) -> Node:
         tensor([1.5000, 4.0000])
     """
     areas, axis = _strips("cumulative_trapezoid", y, x, None, dim)
-    return prims.cast(prims.cumsum(areas, axis), _kept_float(y))
+    return prims.cast(prims.cumsum(areas, axis), _area_dtype(y, x))
 
 
 @cumulative_trapezoid.overload(
@@ -312,4 +314,4 @@ def cumulative_trapezoid(y: Node, x: Node, dim: int) -> Node:
 )
 def _cumulative_trapezoid_dx(y: Node, dx: Any, dim: int) -> Node:
     areas, axis = _strips("cumulative_trapezoid", y, None, dx, dim)
-    return prims.cast(prims.cumsum(areas, axis), _kept_float(y))
+    return prims.cast(prims.cumsum(areas, axis), _area_dtype(y, None))

@@ -46,7 +46,7 @@ torch.nextafter(torch.arange(3), x[4:7]); torch.nextafter(x[4:], torch.tensor(1.
 torch.unravel_index(torch.tensor([1, 7], dtype=torch.uint8), (4, 5))
 torch.ldexp(h, x[5:6]); torch.ldexp(x, x[5:].double()[:, None]); torch.ldexp(least, small)
 """
-LOSSES = """
+MIXED = """
 F.margin_ranking_loss(x[3:6], x[6:9], small[:3])
 F.margin_ranking_loss(x[3:5], h[5:7], x[5:7].double())
 F.margin_ranking_loss(small, small.flip(0), small, 0.5, reduction="none")
@@ -54,7 +54,11 @@ F.soft_margin_loss(x[3:7], small)
 F.margin_ranking_loss(h[3:7], x[3:7], x[3:7], reduction="none"); F.soft_margin_loss(h[3:7], x[4:8])
 F.soft_margin_loss(x[3:7].double(), x[4:8]); F.soft_margin_loss(x[3:7], x[4:8].double())
 F.binary_cross_entropy_with_logits(x[1:9], x[4:].double()); F.kl_div(x[3:8], x[4:9].double())
-F.kl_div(h[3:8], x[4:9].abs())
+F.kl_div(h[3:8], x[4:9].abs()); F.multilabel_soft_margin_loss(x[3:6], x[6:9].double())
+F.multilabel_soft_margin_loss(x[3:6], torch.tensor([1, 0, 1]))
+torch.trapezoid(x[3:6], x[6:9].double()); torch.cumulative_trapezoid(x[3:6], small[:3])
+torch.cumulative_trapezoid(small, small.double()); torch.trapezoid(h[3:6], x[6:9])
+torch.diff(x[3:6], prepend=x[6:8].double()); torch.diff(small, append=h[4:6]); torch.diff(h[3:])
 F.triplet_margin_loss(x[3:5, None], x[5:7, None].double(), x[7:9, None])
 """
 GRADIENTS = """
@@ -82,7 +86,7 @@ def _same(mine, theirs):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("expression", lines(VALUES + LOSSES + GRADIENTS))
+@pytest.mark.parametrize("expression", lines(VALUES + MIXED + GRADIENTS))
 def test_special_values(expression):
     theirs = eval(expression, names_of(torch, OPERANDS))
     ours = eval(expression, names_of(flambeau, OPERANDS))
