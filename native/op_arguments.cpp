@@ -52,15 +52,16 @@ constexpr KindName kKinds[] = {
     {"object", Kind::Object, true, false, "object"},
 };
 
-// Names that NumPy users write, and `input` for what schemas call `self`.
+// Names that NumPy users write, and `input` for what schemas call `self`, or `A` where an operator
+// of `linalg` is one of `torch`, too.
 struct Alias {
   const char* given;
   const char* schema;
 };
 constexpr Alias kAliases[] = {
-    {"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "self"},
-    {"a", "self"},     {"x1", "self"},  {"x2", "other"},         {"self", "input"},
-    {"x", "input"},    {"a", "input"},  {"x1", "input"},         {"axis", "dims"},
+    {"input", "self"}, {"axis", "dim"},  {"keepdims", "keepdim"}, {"x", "self"},  {"a", "self"},
+    {"x1", "self"},    {"x2", "other"},  {"self", "input"},       {"x", "input"}, {"a", "input"},
+    {"x1", "input"},   {"axis", "dims"}, {"input", "A"},
 };
 
 const KindName* kind_name(const Argument& argument) {
