@@ -477,7 +477,8 @@ def _clamp_samples() -> Iterator[Sample]:
 
 
 @op(
-    "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
+    "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+    out="exact",
     fits="min max",
     promote="default",
     runtime="min max",
@@ -506,8 +507,17 @@ def clamp(self: Node, min: Value, max: Value) -> Node:
     return clamped("clamp", self, min, max)
 
 
+clamp.overload(
+    "clamp.tensors(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
+    out=True,
+    fits="min max",
+    runtime="min max",
+)(clamp.overloads[0].body)
+
+
 @op(
-    "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
+    "clamp_min(Tensor self, Scalar min) -> Tensor",
+    out="exact",
     fits="min",
     promote="default",
     runtime="min",
@@ -523,8 +533,14 @@ def clamp_min(self: Node, min: Value) -> Node:
     return clamped("clamp_min", self, min, None)
 
 
+clamp_min.overload("clamp_min.tensor(Tensor self, Tensor min) -> Tensor", out=True, fits=())(
+    clamp_min.overloads[0].body
+)
+
+
 @op(
-    "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
+    "clamp_max(Tensor self, Scalar max) -> Tensor",
+    out="exact",
     fits="max",
     promote="default",
     runtime="max",
@@ -538,3 +554,8 @@ def clamp_max(self: Node, max: Value) -> Node:
         tensor([-2.,  0.])
     """
     return clamped("clamp_max", self, None, max)
+
+
+clamp_max.overload("clamp_max.tensor(Tensor self, Tensor max) -> Tensor", out=True, fits=())(
+    clamp_max.overloads[0].body
+)
