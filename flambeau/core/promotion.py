@@ -93,15 +93,15 @@ def result_type(participants: Iterable[tuple[str, str]]) -> str:
         if result is None:
             result = dtype
         elif CATEGORY[dtype] > CATEGORY[result]:
-            result = _raised(dtype, kind, result)
+            result = _raised(dtype, result)
     if result is None:
         raise ValueError("[result_type] nothing to promote\nhint: pass at least one operand")
     return result
 
 
-def _raised(dtype: str, kind: str, result: str) -> str:
-    """`result` lifted to the higher category of `dtype`."""
-    if kind == "number" and CATEGORY[dtype] == 3 and CATEGORY[result] == 2:
+def _raised(dtype: str, result: str) -> str:
+    """`result` lifted to the higher category of `dtype`; a float keeps its precision."""
+    if CATEGORY[dtype] == 3 and CATEGORY[result] == 2:
         return _COMPLEX.get(result, "c64")
     return dtype
 

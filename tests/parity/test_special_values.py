@@ -47,6 +47,10 @@ torch.unravel_index(torch.tensor([1, 7], dtype=torch.uint8), (4, 5))
 torch.ldexp(h, x[5:6]); torch.ldexp(x, x[5:].double()[:, None]); torch.ldexp(least, small)
 """
 MIXED = """
+torch.tensor(1j) + x[3:].double(); torch.tensor(1j, dtype=torch.complex128) * x[5:]
+torch.tensor(1j) + h[5:].bfloat16(); x[5:] - torch.tensor(1j, dtype=torch.complex128)
+torch.where(x > 0, x, torch.tensor(1j, dtype=torch.complex128))[4:]
+torch.stack([x[5] + torch.tensor(2j, dtype=torch.complex128), x[6] * 1j])
 F.margin_ranking_loss(x[3:6], x[6:9], small[:3])
 F.margin_ranking_loss(x[3:5], h[5:7], x[5:7].double())
 F.margin_ranking_loss(small, small.flip(0), small, 0.5, reduction="none")
