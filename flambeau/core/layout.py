@@ -72,17 +72,26 @@ def follow_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
         shape: the result's sizes.
         operands: sizes and strides of each tensor operand, as they were given.
     """
+    return dense_strides(shape, follow_order(shape, operands))
+
+
+def follow_order(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> list[int]:
+    """The dimensions of `follow_strides`, the outermost first."""
     full = [(sizes, strides) for sizes, strides in operands if strides]
     if all(strides == contiguous_strides(sizes) for sizes, strides in full):
-        return contiguous_strides(shape)
+        return list(range(len(shape)))
     aligned = [_aligned(shape, sizes, strides) for sizes, strides in full]
-    order = list(range(len(shape)))
-    for start in range(1, len(order)):  # insertion sort: the outermost dimension first
-        position = start
-        while position > 0 and _before(order[position], order[position - 1], aligned, shape):
-            order[position - 1], order[position] = order[position], order[position - 1]
-            position -= 1
-    return dense_strides(shape, order)
+    order = list(reversed(range(len(shape))))  # the innermost first, while sorting
+    for start in range(1, len(order)):
+        here = start
+        for inner in range(start - 1, -1, -1):
+            found = _compare(order[inner], order[here], aligned, shape)
+            if found < 0:
+                break
+            if found > 0:  # where nothing is known of a pair, a further one may still tell
+                order[inner], order[here] = order[here], order[inner]
+                here = inner
+    return order[::-1]
 
 
 def image_strides(value: Node, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
@@ -139,18 +148,17 @@ def _aligned(shape: Shape, sizes: Shape, strides: Shape) -> Shape:
     return tuple(out)
 
 
-def _before(a: int, b: int, operands: Sequence[Shape], shape: Shape) -> bool:
-    """True when dimension `a` must lie outside dimension `b` (a > b in original order)."""
+def _compare(a: int, b: int, operands: Sequence[Shape], shape: Shape) -> int:
+    """1 where dimension `a` must lie outside of `b`, -1 inside, 0 where no operand tells."""
     for strides in operands:
         left, right = strides[a], strides[b]
         if left == 0 or right == 0:
             continue
-        if known_equal(left, right):
-            if known_equal(shape[a], shape[b]):
-                continue
-            return _less(shape[b], shape[a])
-        return _less(right, left)
-    return False
+        if not known_equal(left, right):
+            return 1 if _less(right, left) else -1
+        if not known_equal(shape[a], shape[b]) and _less(shape[b], shape[a]):
+            return 1
+    return 0
 
 
 def reshape_strides(sizes: Shape, strides: Shape, target: Shape) -> Shape | None:

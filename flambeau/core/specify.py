@@ -157,16 +157,20 @@ def _output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
         if found is not None:
             slot, (_, strides, offset) = found
             return GraphOutput(result, strides, alias=slot, offset=offset)
-    if options.layout == "follow":
-        operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
-        return GraphOutput(result, layout.follow_strides(result.shape, operands))
-    if options.layout == "image":
-        operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
-        return GraphOutput(result, layout.image_strides(result, operands))
-    if options.layout == "images":
-        operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
-        return GraphOutput(result, layout.joined_strides(result, operands))
-    return GraphOutput(result, layout.contiguous_strides(result.shape))
+    return GraphOutput(result, _strides(options.layout, trace, result))
+
+
+def _strides(rule: str, trace: Trace, result: Node) -> tuple[Any, ...]:
+    operands = [(n.shape, n.attribute("strides")) for n in trace.inputs]
+    if rule == "follow":
+        return layout.follow_strides(result.shape, operands)
+    if rule == "first":
+        return layout.follow_strides(result.shape, operands[:1])
+    if rule == "image":
+        return layout.image_strides(result, operands)
+    if rule == "images":
+        return layout.joined_strides(result, operands)
+    return layout.contiguous_strides(result.shape)
 
 
 def _ancestors(value: Node) -> list[Node]:

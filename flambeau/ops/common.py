@@ -19,6 +19,8 @@ from flambeau.ir.environment import hint as hint_of
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr, known_equal
 
+Strided = tuple[Sequence[Size], Sequence[Size]]  # sizes and strides
+
 
 def normalise_dim(dim: int, ndim: int, name: str) -> int:
     """`dim` in [0, ndim); negative numbers count from the end.
@@ -106,6 +108,22 @@ def dtype_or(dtype: Any, default: str | None = None) -> str:
     if dtype is None:
         return promotion.default_dtype() if default is None else default
     return dtype if isinstance(dtype, str) else name_of(dtype)
+
+
+def gathered(
+    value: Node, before: Sequence[Size], after: Sequence[Size], indices: Sequence[Strided]
+) -> Dense:
+    """What was read at index tensors: in memory it lies as what was read, then as they do.
+
+    Args:
+        before, after: strides of the dimensions on either side of those that were indexed.
+        indices: sizes and strides of the index tensors.
+    """
+    wide = value.ndim - len(before) - len(after)
+    rest = [1] * len(after)
+    operands = [(value.shape, (*before, *[0] * wide, *after))]
+    operands += [((*sizes, *rest), (*strides, *rest)) for sizes, strides in indices]
+    return Dense(value, layout.follow_order(value.shape, operands))
 
 
 def geometry_of(x: Node) -> layout.Geometry | None:

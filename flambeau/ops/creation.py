@@ -725,6 +725,7 @@ def triu_indices(
 @op(
     "complex(Tensor real, Tensor imag) -> Tensor",
     out="exact",
+    layout="follow",
     where="torch",
     samples=lambda: iter([sample(T(2, 3), T(3))]),
     dtypes="f32 f64",

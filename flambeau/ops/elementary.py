@@ -303,6 +303,7 @@ def multigammaln(self: Node, p: int) -> Node:
 @op(
     "mvlgamma(Tensor self, int p) -> Tensor",
     promote="float",
+    layout="contiguous",
     samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
 )
 def mvlgamma(self: Node, p: int) -> Node:

@@ -516,6 +516,7 @@ def _fill_samples() -> Samples:
 
 @op(
     "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+    layout="first",
     fits="value",
     inplace=True,
     runtime="value",
@@ -604,6 +605,7 @@ def take(self: Node, index: Node) -> Node:
 
 @op(
     "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
+    layout="first",
     inplace=True,
     samples=lambda: iter(
         [

@@ -13,12 +13,12 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout, tensors
-from flambeau.core.definition import View, op
+from flambeau.core.definition import Dense, View, op
 from flambeau.core.dtypes import name_of, object_of
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
-from flambeau.ops.common import geometry_of, same_sizes, shown
+from flambeau.ops.common import gathered, geometry_of, same_sizes, shown, strides_of
 from flambeau.ops.index import I, wrapped
 from flambeau.ops.search import masked_slices
 
@@ -197,7 +197,7 @@ def _index_samples() -> Samples:
     where="torch",
     samples=_index_samples,
 )
-def index(self: Node, indices: Sequence[Node | None]) -> Node:
+def index(self: Node, indices: Sequence[Node | None]) -> Dense:
     """Elements at the places of index tensors, one per dimension; None keeps a dimension.
 
     Shapes: the indexed dimensions are replaced by the broadcast shape of the index tensors, which
@@ -211,7 +211,11 @@ def index(self: Node, indices: Sequence[Node | None]) -> Node:
         tensor([7, 5])
     """
     order, places, dims = _arranged(self, indices, "index")
-    return prims.index_nd(prims.permute(self, order), places, dims)
+    value = prims.index_nd(prims.permute(self, order), places, dims)
+    strides = strides_of(self)
+    kept = [strides[d] for d in order]
+    given = [(x.shape, strides_of(x)) for x in indices if x is not None]
+    return gathered(value, kept[: dims[0]], kept[dims[-1] + 1 :], given)
 
 
 def _put_where(self: Node, first: int, mask: Node, values: Node, accumulate: bool) -> Node:
@@ -243,6 +247,7 @@ def _added(x: Node, y: Node) -> Node:
 
 @op(
     "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+    layout="first",
     inplace=True,
     out=False,
     samples=lambda: iter(

@@ -17,6 +17,7 @@ Samples = Iterator[Sample]
 
 @op(
     "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
+    layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
     out=False,
 )
@@ -38,6 +39,7 @@ def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
     "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
     "SymInt step=1) -> Tensor",
     out="exact",
+    layout="first",
     samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
 )
 def slice_scatter(
@@ -69,6 +71,7 @@ def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Si
 
 @op(
     "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
     out=False,
 )

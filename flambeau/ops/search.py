@@ -11,7 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.definition import op
+from flambeau.core.definition import Dense, op
 from flambeau.core.dtypes import object_of
 from flambeau.core.no_data import refuse_meta
 from flambeau.core.samples import ErrorSample, Sample, T, sample
@@ -19,7 +19,7 @@ from flambeau.ir.environment import hint, less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.choice import check_mask
-from flambeau.ops.common import same_sizes, shown
+from flambeau.ops.common import gathered, same_sizes, shown, strides_of
 from flambeau.ops.creation import filled
 
 Samples = Iterator[Sample]
@@ -236,11 +236,12 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
 
 
 @op("_masked_slices(Tensor self, Tensor mask, SymInt total) -> Tensor", where="torch", out=False)
-def _masked_slices(self: Node, mask: Node, total: Size) -> Node:
+def _masked_slices(self: Node, mask: Node, total: Size) -> Dense:
     """`self[mask]` for a mask of the leading dimensions with `total` true elements."""
     count = prod(mask.shape)
     places = _places(_truth(prims.reshape(mask, (count,))), total)
-    return prims.take(prims.reshape(self, (count, *self.shape[mask.ndim :])), places, 0)
+    value = prims.take(prims.reshape(self, (count, *self.shape[mask.ndim :])), places, 0)
+    return gathered(value, (), strides_of(self)[mask.ndim :], [((total,), (1,))])
 
 
 def masked_slices(self: Any, mask: Any) -> Any:

@@ -389,6 +389,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 @op(
     "flip(Tensor self, int[] dims) -> Tensor",
+    layout="first",
     samples=lambda: iter([sample(T(2, 3), (0,)), sample(T(2, 3), (0, -1)), sample(T(2, 3), ())]),
     out=False,
 )
@@ -429,6 +430,7 @@ def _define_flip(name: str, d: int) -> None:
     op(
         f"{name}(Tensor self) -> Tensor",
         out=False,
+        layout="first",
         samples=lambda: iter([sample(T(2, 3))]),
         reference=f"numpy.{name}",
     )(body)
@@ -492,6 +494,7 @@ def _rolled(x: Node, shift: Size, d: int) -> Node:
 
 @op(
     "rot90(Tensor self, int k=1, int[] dims=(0, 1)) -> Tensor",
+    layout="first",
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3), 2), sample(T(2, 3, 4), -1, (1, 2))]),
     out=False,
 )
@@ -516,7 +519,7 @@ def rot90(self: Node, k: int, dims: Sequence[int]) -> Node | Dense:
     if turns == 2:
         return prims.flip(self, (a, b))
     if turns == 0:
-        return self
+        return Dense(self, range(self.ndim))
     flipped = prims.flip(self, (b if turns == 1 else a,))
     return turned_copy(prims.transpose(flipped, a, b), self, a, b)
 
