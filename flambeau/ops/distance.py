@@ -229,6 +229,8 @@ def _triplet_samples() -> Iterator[Sample]:
     f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
     where=_F,
     promote="float",
+    layout="contiguous",
+    inplace=False,
     samples=_triplet_samples,
     out=False,
 )
@@ -507,6 +509,8 @@ def _soft_samples() -> Iterator[Sample]:
     f"{_LEGACY}) -> Tensor",
     where=_F,
     promote="default",
+    layout="contiguous",
+    inplace=False,
     samples=_soft_samples,
     out=False,
 )

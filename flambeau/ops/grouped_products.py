@@ -68,12 +68,12 @@ def _check_sizes(a: Any, b: Any, offs: Any) -> None:
 
 
 def _bounds(offs: Any, extent: int) -> list[int]:
-    """Where groups begin and end.
+    """Where groups begin and end; without data anywhere, as no size depends on it.
 
     Raises:
         RuntimeError: offsets decrease, or leave the dimension.
     """
-    found: list[int] = [0, *offs.tolist()]
+    found: list[int] = [0, *([0] * offs.shape[0] if offs.is_meta else offs.tolist())]
     if any(end < begin for begin, end in pairwise(found)) or found[-1] > extent:
         raise _refuse(
             f"offsets must increase from 0 to at most {extent}: got {found[1:]}",

@@ -328,6 +328,8 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
     "-> Tensor",
     where=_F,
     promote="default",
+    layout="contiguous",
+    inplace=False,
     samples=lambda: iter(
         sample(T(3, 5), T(3, 5, low=0, high=1), reduction=r) for r in ("mean", "sum", "none")
     ),
@@ -368,6 +370,8 @@ def binary_cross_entropy_with_logits(
     f"kl_div(Tensor input, Tensor target, {_LEGACY}, bool log_target=False) -> Tensor",
     where=_F,
     promote="default",
+    layout="contiguous",
+    inplace=False,
     samples=_unit_samples,
     out=False,
 )
@@ -488,6 +492,8 @@ def hinge_embedding_loss(
     "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     where=_F,
     promote="float",
+    layout="contiguous",
+    inplace=False,
     samples=lambda: iter((sample(T(5), T(5), T(5)),)),
     out=False,
 )
