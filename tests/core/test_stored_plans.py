@@ -17,12 +17,13 @@ import pytest
 import flambeau as torch
 from flambeau import runtime
 from flambeau.autograd import derive
-from flambeau.compiler import cache, codegen, debug, stored, toolchain
+from flambeau.compiler import cache, codegen, debug, stored, targets, toolchain
 from flambeau.core import dispatch, specify
 from flambeau.core.definition import REGISTRY, op
 from flambeau.core.install import install_definition
 from flambeau.ir.printer import print_graph
 from flambeau.runtime import settings
+from tests.stress.random_programs import flags_at
 
 
 class Machine:
@@ -62,6 +63,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "_package_stamp", lambda: "the same sources")
     stored._environment.cache_clear()
     monkeypatch.setattr(dispatch, "MAX_KEPT", 1 << 20)  # these processes never end
+    monkeypatch.setattr(targets, "COMMON_FLAGS", flags_at("0"))  # nothing here depends on speed
     with settings.override(VERIFY=False, CACHE_DIR=tmp_path / "cache"):
         yield Machine(monkeypatch)
     runtime.plan_cache_clear()

@@ -236,10 +236,10 @@ def _child(first: int, count: int, until: float, level: str | None) -> Outcome:
     return Outcome(len(seeds), faults, drew[0] if drew else {})
 
 
-def _optimise(level: str) -> None:
-    """Lets the C compiler of this process optimise that much: 0 to 3."""
+def flags_at(level: str) -> tuple[str, ...]:
+    """`targets.COMMON_FLAGS` for a C compiler that optimises that much: 0 to 3."""
     flags = (flag for flag in targets.COMMON_FLAGS if not flag.startswith("-O"))
-    targets.COMMON_FLAGS = (f"-O{level}", *flags)
+    return (f"-O{level}", *flags)
 
 
 def _print_operators(drew: Counter[str]) -> None:
@@ -260,7 +260,7 @@ def main() -> int:
     parser.add_argument("--operators", action="store_true", help="count the operators drawn")
     options = parser.parse_args()
     if options.optimise:
-        _optimise(options.optimise)
+        targets.COMMON_FLAGS = flags_at(options.optimise)
     until = min(options.until, time.time() + 60 * options.minutes)
     if options.resume and options.resume.exists():
         options.first = int(options.resume.read_text())
