@@ -178,7 +178,9 @@ def test_gradients(key, name):
             continue
         for ours, theirs in zip(*found):
             mine, wanted = (0 if g is None else array(g) for g in (ours, theirs))
-            assert numpy.allclose(mine, wanted, rtol=1e-8, atol=1e-8, equal_nan=True), (
+            single = getattr(wanted, "dtype", None) == numpy.float32  # grouped_mm has no other
+            close = {"rtol": 2e-5, "atol": 2e-5} if single else {"rtol": 1e-8, "atol": 1e-8}
+            assert numpy.allclose(mine, wanted, equal_nan=True, **close), (
                 f"{sample}: gradient {mine}, expected {wanted}"
             )
 
