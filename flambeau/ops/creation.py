@@ -659,64 +659,44 @@ def _triangle_indices(
     return places.requires_grad_() if requires_grad else places
 
 
-@op(
-    "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, "
-    "device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
-    where="torch",
-    host=True,
-    samples=lambda: iter([sample(3, 4), sample(3, 3, -1), sample(4, 2, 1)]),
-    out=False,
-)
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-) -> Any:
-    """Rows and columns of the places on and below a diagonal, shape (2, count), row by row.
+def _define_triangle(name: str, lower: bool, side: str, shown: str) -> None:
+    def body(
+        row: int,
+        col: int,
+        offset: int = 0,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+    ) -> Any:
+        options = {"layout": layout, "device": device, "pin_memory": pin_memory}
+        return _triangle_indices(row, col, offset, lower, dtype, requires_grad, **options)
+
+    body.__name__ = body.__qualname__ = name
+    body.__doc__ = f"""Rows and columns of the places on and {side} a diagonal, row by row.
+
+    Shape: (2, count).
 
     Example:
-        >>> torch.tril_indices(2, 2)
-        tensor([[0, 1, 1],
-                [0, 0, 1]])
+        >>> torch.{name}(2, 2)
+        {shown}
     """
-    options = {"layout": layout, "device": device, "pin_memory": pin_memory}
-    return _triangle_indices(row, col, offset, True, dtype, requires_grad, **options)
+    op(
+        f"{name}(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, "
+        "device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
+        where="torch",
+        host=True,
+        samples=lambda: iter(
+            [sample(3, 4), sample(3, 3, 1 - 2 * lower), sample(4, 2, 2 * lower - 1)]
+        ),
+        out=False,
+    )(body)
 
 
-@op(
-    "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, "
-    "device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
-    where="torch",
-    host=True,
-    samples=lambda: iter([sample(3, 4), sample(3, 3, 1), sample(4, 2, -1)]),
-    out=False,
-)
-def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-) -> Any:
-    """Rows and columns of the places on and above a diagonal, shape (2, count), row by row.
-
-    Example:
-        >>> torch.triu_indices(2, 2)
-        tensor([[0, 0, 1],
-                [0, 1, 1]])
-    """
-    options = {"layout": layout, "device": device, "pin_memory": pin_memory}
-    return _triangle_indices(row, col, offset, False, dtype, requires_grad, **options)
+_define_triangle("tril_indices", True, "below", "tensor([[0, 1, 1],\n                [0, 0, 1]])")
+_define_triangle("triu_indices", False, "above", "tensor([[0, 0, 1],\n                [0, 1, 1]])")
 
 
 # ------------------------------------------------------------------------------------ complex
