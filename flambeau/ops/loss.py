@@ -354,14 +354,16 @@ def binary_cross_entropy_with_logits(
         tensor(0.6931)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
-    log_sigmoid = prims.minimum(input, prims.full_like(0, input)) - prims.log1p(
+    half = given_dtype(input)
+    part = prims.minimum(input, prims.full_like(0, input)) - prims.log1p(
         prims.exp(-prims.abs(input))
     )
-    if pos_weight is None:
-        value = (1.0 - target) * input - log_sigmoid
-    else:
-        value = (1.0 - target) * input - ((pos_weight - 1.0) * target + 1.0) * log_sigmoid
-    value = value if weight is None else value * weight
+    part = rounded(part, half)
+    if pos_weight is not None:
+        share = rounded(rounded(pos_weight - 1.0, half) * target, half) + 1.0
+        part = rounded(rounded(share, half) * part, half)
+    value = rounded(rounded(rounded(1.0 - target, half) * input, half) - part, half)
+    value = value if weight is None else rounded(value * weight, half)
     kind = reduction_of("binary_cross_entropy_with_logits", size_average, reduce, reduction)
     return reduced(value, kind)
 
@@ -477,13 +479,15 @@ def hinge_embedding_loss(
         >>> F.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1.0, -1.0]))
         tensor(0.5000)
     """
+    half = given_dtype(input)
     zero = prims.full_like(0, input)
     margin = margin if CATEGORY[input.dtype] >= 2 else math.floor(margin)
-    far = hinge(margin - input)
+    far = hinge(rounded(rounded(prims.full_like(margin, input), half) - input, half))
     one = prims.full_like(1, target)
     value = prims.where(prims.ne(target, one), far, zero) + prims.where(
         prims.ne(target, -one), input, zero
     )
+    value = rounded(value, half)
     return reduced(value, reduction_of("hinge_embedding_loss", size_average, reduce, reduction))
 
 

@@ -17,7 +17,7 @@ from flambeau.core.promotion import compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.ops.broadcasting import as_node, broadcast_sizes, together, unsupported
+from flambeau.ops.broadcasting import as_node, broadcast_sizes, rounded, together, unsupported
 from flambeau.ops.common import normalise_dim, number_shown, same_sizes, shown, static_size
 
 Value = Any  # a Node or a Python number
@@ -320,7 +320,7 @@ def vecdot(x: Node, y: Node, dim: int) -> Node:
     a, b = prims.cast(a, wide), prims.cast(b, wide)
     if wide in ("c64", "c128"):
         a = prims.complex(prims.real(a), -prims.imag(a))
-    return prims.cast(prims.sum(a * b, axis), x.dtype)
+    return prims.cast(prims.sum(rounded(a * b, x.dtype), axis), x.dtype)
 
 
 @op(

@@ -107,7 +107,6 @@ def _segment_of(begins: Node, ends: Node, extent: Size) -> Node:
     where="torch",
     out=False,
     aliases="_segment_reduce",
-    promote="keep",
     samples=_samples,
     errors=_errors,
 )
@@ -122,6 +121,8 @@ def segment_reduce(
     initial: float | None,
 ) -> Node:
     """Reduces consecutive parts of a dimension, each to one element.
+
+    As in PyTorch a half type adds up in itself, element by element.
 
     Args:
         data: (*rows, elements, *rest), the elements along `axis`.

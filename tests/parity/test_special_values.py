@@ -80,6 +80,19 @@ gradient(lambda x: F.softplus(x, 3.0, 10.0), x[3:] * 1e30)
 gradient(lambda x: F.threshold(x, 1.0, 9.0), x)
 """
 
+ROUNDED_BY_STEPS = """
+F.hinge_embedding_loss(r * 9, s, 8.3961636, reduction="none")
+F.soft_margin_loss(r, s, reduction="none")
+F.binary_cross_entropy_with_logits(r * 3, u, reduction="none")
+F.binary_cross_entropy_with_logits(r * 3, u, u.flip(0), reduction="none")
+F.binary_cross_entropy_with_logits(r * 3, u, reduction="none", pos_weight=u.flip(0))
+torch.linalg.vecdot(r.view(-1, 9), u.view(-1, 9))
+torch.segment_reduce(r, "sum", lengths=parts, initial=1)
+torch.segment_reduce(r, "mean", lengths=parts)
+torch.segment_reduce(r, "prod", lengths=parts)
+torch.segment_reduce(u, "max", offsets=parts.cumsum(0))
+"""
+
 
 def _same(mine, theirs):
     """NaN equals NaN, zeros have signs; functions may differ by a few ulp."""
@@ -99,3 +112,16 @@ def test_special_values(expression):
             _same(plain(mine), wanted.detach())
         else:
             assert mine == wanted or (math.isnan(mine) and math.isnan(wanted))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("expression", lines(ROUNDED_BY_STEPS))
+def test_half_types_round_where_pytorch_rounds(expression, dtype):
+    """Composites of several kernels there: each one's result is rounded, and that shows."""
+    drawn = torch.randn(3, 900, generator=torch.Generator().manual_seed(0))
+    results = []
+    for lib in (flambeau, torch):
+        r, s, u = (lib.tensor(row.tolist()).to(getattr(lib, dtype)) for row in drawn)
+        known = {"r": r, "s": s.sign(), "u": u.sigmoid(), "parts": lib.tensor([7, 3, 90, 800])}
+        results.append(eval(expression, names_of(lib, OPERANDS) | known))
+    assert torch.equal(plain(results[0]), results[1])
