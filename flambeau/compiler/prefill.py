@@ -265,6 +265,7 @@ def compile_all(
     keep: Callable[[dict[str, str], bytes], object],
     jobs: int,
     deadline: float = math.inf,
+    bundle: int = BUNDLE,
 ) -> None:
     """Compiles kernels in bundles while more of them arrive.
 
@@ -273,6 +274,7 @@ def compile_all(
         keep: gets each unit and its library.
         jobs: compilers that run side by side.
         deadline: of `time.monotonic()`; no compiler starts later.
+        bundle: kernels in one translation unit.
     """
     target, arriving, progress = targets.current(), iter(kernels), Progress()
 
@@ -283,7 +285,7 @@ def compile_all(
         pending: set[Future[tuple[dict[str, str], bytes]]] = set()
         while True:
             while len(pending) < jobs and time.monotonic() < deadline:
-                unit = dict(islice(arriving, BUNDLE))
+                unit = dict(islice(arriving, bundle))
                 if not unit:
                     break
                 pending.add(pool.submit(one, unit))
