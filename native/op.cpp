@@ -305,9 +305,29 @@ void release_overload(Overload* overload) {
   }
 }
 
+bool takes_tensor(const Overload& overload, PyObject* name) {
+  for (const Argument& argument : overload.arguments) {
+    const bool tensor = argument.kind == Kind::Tensor || argument.kind == Kind::TensorOrScalar;
+    if (tensor && argument.name == name) return true;
+  }
+  return false;
+}
+
+// A tensor without dimensions keeps its gradient, and its batch, where an overload takes it.
+void leave_tensors_to_later(const std::vector<std::unique_ptr<Overload>>& overloads) {
+  for (size_t i = 0; i < overloads.size(); ++i) {
+    for (Argument& argument : overloads[i]->arguments) {
+      for (size_t k = i + 1; k < overloads.size(); ++k) {
+        argument.no_tensor |= takes_tensor(*overloads[k], argument.name);
+      }
+    }
+  }
+}
+
 bool set_overloads(Op* op, PyObject* specs) {
   std::vector<std::unique_ptr<Overload>> overloads;
   const bool fine = parse_overloads(specs, &overloads);
+  leave_tensors_to_later(overloads);
   if (fine && op->overloads.empty()) {  // another thread may have been faster
     for (const auto& overload : overloads) op->is_operator |= overload->is_operator;
     op->overloads.swap(overloads);

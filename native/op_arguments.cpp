@@ -247,6 +247,7 @@ Outcome push_number(const Argument& argument, Frame* frame, const Number& number
 }
 
 Outcome parse_number(const Argument& argument, Frame* frame, PyObject* object) {
+  if (argument.no_tensor && is_tensor(object)) return Outcome::Mismatch;
   Number number;
   const Outcome outcome = read_number(frame, object, &number);
   return outcome == Outcome::Ok ? push_number(argument, frame, number) : outcome;
@@ -365,6 +366,7 @@ Outcome parse_bools(Frame* frame, PyObject* object) {
 }
 
 Outcome parse_float(const Argument& argument, Frame* frame, PyObject* object) {
+  if (argument.no_tensor && is_tensor(object)) return Outcome::Mismatch;
   Number number;
   const Outcome outcome = read_real(frame, object, &number);
   return outcome == Outcome::Ok ? push_number(argument, frame, number) : outcome;

@@ -47,7 +47,8 @@ struct Argument {
   bool keyword_only = false;
   bool runtime = false;  // a number that is not part of the key
   bool mutated = false;
-  bool fits = false;  // a number that the result's dtype must be able to hold
+  bool fits = false;       // a number that the result's dtype must be able to hold
+  bool no_tensor = false;  // a number, of which a later overload takes the tensor
 };
 
 constexpr int kUsualArguments = 48;  // more of them (the backward of many views) go to the heap

@@ -143,8 +143,10 @@ Outcome read_complex(PyObject* object, Number* out) {
   return Outcome::Ok;
 }
 
+// A tensor without dimensions is a number, unless that would lose its gradient.
 Outcome read_item(Frame* frame, Tensor* t, Number* out) {
   if (t->numel != 1 || t->ndim != 0) return Outcome::Mismatch;
+  if (t->autograd && tensor_requires_grad(t)) return Outcome::Mismatch;
   PyObject* item = PyObject_CallMethod(reinterpret_cast<PyObject*>(t), "item", nullptr);
   if (!frame->own(item)) return Outcome::Failed;
   return read_number(frame, item, out);

@@ -44,6 +44,26 @@ def test_float_arguments_take_any_integer():
         torch.nn.functional.pad(torch.ones(1), (1, 0), value=10**400)
 
 
+def test_a_tensor_that_requires_a_gradient_is_no_number():
+    bound = torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(TypeError, match="argument 'alpha' must be Number, got flambeau.Tensor"):
+        torch.add(torch.ones(2), 1, alpha=bound)
+    assert torch.add(torch.ones(2), 1, alpha=bound.detach()).tolist() == [1.5, 1.5]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, torch.compile], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", ["clamp", "clamp_min", "quantile"])
+def test_a_tensor_without_dimensions_keeps_its_gradient(name, wrap):
+    x = torch.tensor([0.0, 0.25, 1.0]).double()
+    function = wrap(getattr(torch, name))
+    assert torch.autograd.gradcheck(
+        lambda b: function(x, b), torch.tensor(0.7).double().requires_grad_()
+    )
+    bounds = torch.tensor([0.1, 0.7]).double()
+    each = torch.func.vmap(lambda b: getattr(torch, name)(x, b))(bounds)
+    assert torch.equal(each, torch.stack([function(x, b) for b in bounds]))
+
+
 def test_an_odd_dimension_has_no_halves():
     for size in (4, 6, 5, 8, 7):  # one class of calls
         if size % 2:

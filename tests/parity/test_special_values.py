@@ -78,6 +78,10 @@ gradient(lambda a: F.triplet_margin_loss(a, a.detach(), a.detach() + 1, 1.0, 1.0
 gradient(F.softplus, x[3:] * 40); gradient(F.softplus, x[1:]); gradient(F.softplus, h * 100)
 gradient(lambda x: F.softplus(x, 3.0, 10.0), x[3:] * 1e30)
 gradient(lambda x: F.threshold(x, 1.0, 9.0), x)
+gradient(torch.clamp, x, x[5]); gradient(lambda a, b: a.clamp(max=b), x, x[7]); x.clamp(x[6], 2.0)
+gradient(torch.clamp_min, h, h[3]); gradient(torch.clamp, h, h[6], h[7]); x.clamp(-1.0, x[9].int())
+gradient(lambda a, b: a.clone().clamp_(b), x, x[5]); gradient(torch.clip, x[3:], x[5], x[9])
+gradient(torch.quantile, x[3:], x[5]); gradient(torch.nanquantile, x[3:], x[4])
 """
 
 ROUNDED_BY_STEPS = """
