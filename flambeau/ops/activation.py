@@ -262,22 +262,28 @@ def selu(self: Node) -> Node:
     where="torch nn.functional",
     promote="default",
     participants="self",
-    runtime="alpha",
     inplace=True,
     samples=unary_samples(-3, 3),
     out=False,
 )
-def celu(self: Node, alpha: Node) -> Node:
+def celu(self: Node, alpha: float) -> Node:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Source: Barron, Continuously Differentiable Exponential Linear Units, 2017.
 
     Shape: any -> the same; floating dtypes.
 
+    Raises:
+        RuntimeError: alpha is 0.
+
     Example:
         >>> F.celu(torch.tensor([-2.0, 0.0, 3.0]))
         tensor([-0.8647,  0.0000,  3.0000])
     """
+    if alpha == 0:
+        raise RuntimeError(
+            "[celu] ZeroDivisionError: alpha cannot be 0 for CELU\nhint: alpha=1.0, or relu(x)"
+        )
     a = prims.constant(alpha, self)
     return prims.where(self <= 0, prims.expm1(_negative(self) / a) * a, self)
 

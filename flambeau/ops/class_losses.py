@@ -7,6 +7,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.layout import same
+from flambeau.core.promotion import promote_types
 from flambeau.core.samples import T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.activation import log_softmax_value
@@ -197,6 +198,11 @@ def _along(weight: Node, x: Node, axis: int) -> Node:
 def _soft_cross_entropy(
     x: Node, target: Node, weight: Node | None, kind: str, smoothing: float, axis: int
 ) -> Node:
+    common = promote_types(x.dtype, target.dtype)
+    if weight is not None:
+        common = promote_types(common, weight.dtype)
+        weight = prims.cast(weight, common)
+    x, target = prims.cast(x, common), prims.cast(target, common)
     if smoothing > 0.0:
         target = target * (1.0 - smoothing) + smoothing / prims.constant(x.shape[axis], target)
     value = -x * target if weight is None else -x * target * _along(weight, x, axis)

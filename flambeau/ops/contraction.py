@@ -12,7 +12,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
-from flambeau.core.promotion import compute_dtype
+from flambeau.core.promotion import compute_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -148,8 +148,9 @@ def _contract(
     right = prims.reshape(right, (*lead, joined(inner), joined(columns)))
     labels = (*batch, *rows, *columns)
     if not inner:  # no sum: an outer product, cheaper as a multiplication
-        wide = {"f16": "f32", "bf16": "f32"}.get(a.dtype, a.dtype)
-        found = prims.cast(prims.cast(left, wide) * prims.cast(right, wide), a.dtype)
+        common = promote_types(a.dtype, b.dtype)
+        wide = compute_dtype(common)
+        found = prims.cast(prims.cast(left, wide) * prims.cast(right, wide), common)
     else:
         found = product(name, left, right)
     return prims.reshape(found, tuple(sizes[x] for x in labels)), labels
@@ -256,6 +257,11 @@ def _tensordot_samples() -> Iterator[Sample]:
 )
 def _tensordot(self: Node, other: Node, first: Sequence[int], second: Sequence[int]) -> Node:
     """Sums of products over pairs of dimensions."""
+    if self.dtype != other.dtype:
+        raise RuntimeError(
+            f"[tensordot] both inputs should have same dtype, but got {self.dtype} and "
+            f"{other.dtype}\nhint: convert one of them"
+        )
     if len(first) != len(second):
         raise RuntimeError(
             "[tensordot] both dimension lists should have same length, got "

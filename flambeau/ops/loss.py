@@ -14,7 +14,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import given_dtype, op
 from flambeau.core.layout import same
-from flambeau.core.promotion import CATEGORY, default_dtype
+from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import insist, rounded
@@ -59,11 +59,6 @@ def reduced(value: Node, reduction: str) -> Node:
     for size in value.shape:
         count = count * size
     return total / prims.constant(count, total)
-
-
-def _fraction(x: Node) -> Node:
-    """x, integers in the default floating-point dtype."""
-    return x if CATEGORY[x.dtype] >= 2 else prims.cast(x, default_dtype())
 
 
 def weighted(value: Node, weight: Node | None, reduction: str) -> Node:
@@ -539,7 +534,10 @@ def margin_ranking_loss(
     "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
     "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
     where=_F,
-    promote="keep",
+    promote="float",
+    participants="input target",
+    layout="contiguous",
+    inplace=False,
     samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)),
     out=False,
 )
@@ -566,10 +564,10 @@ def poisson_nll_loss(
         >>> F.poisson_nll_loss(torch.zeros(2), torch.ones(2))
         tensor(1.)
     """
-    half = given_dtype(input)
-    input, target = _fraction(input), _fraction(target)
-    rate = rounded(prims.exp(input), half) if log_input else input
-    power = input if log_input else rounded(prims.log(rounded(input + eps, half)), half)
+    own = given_dtype(input)
+    half = own if own == given_dtype(target) else input.dtype
+    rate = rounded(prims.exp(input), own) if log_input else input
+    power = input if log_input else rounded(prims.log(rounded(input + eps, own)), own)
     value = rounded(rate - rounded(target * power, half), half)
     if full:
         turn = rounded(prims.log(rounded(target * (2 * math.pi), half)), half)

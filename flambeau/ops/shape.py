@@ -317,7 +317,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         indexing: "ij" (default): vector i varies along dimension i; "xy" swaps the first two.
 
     Raises:
-        RuntimeError: no tensor, unknown indexing or tensors with more dimensions.
+        RuntimeError: no tensor, unknown indexing, several dtypes, or tensors with more dimensions.
 
     Example:
         >>> x, y = torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")
@@ -346,6 +346,10 @@ def _meshgrid(tensors: Sequence[Node], swap: bool) -> list[Node]:
         raise RuntimeError(
             "[meshgrid] torch.meshgrid: Expected 0D or 1D tensor in the tensor list\n"
             "hint: ravel() the coordinates"
+        )
+    if any(x.dtype != tensors[0].dtype for x in tensors):
+        raise RuntimeError(
+            "[meshgrid] meshgrid expects all tensors to have the same dtype\nhint: convert them"
         )
     shape = [prod(x.shape) for x in tensors]
     places = list(range(len(tensors)))

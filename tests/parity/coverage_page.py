@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from tests.parity import name_coverage
+from tests.parity import entry_reasons, name_coverage
 
 Key = tuple[str, str, str]
 Known = dict[Key, list[dict[str, Any]]]
@@ -119,13 +119,13 @@ def _failures(known: Known) -> list[str]:
             failing[record["entry"]][key].append(place)
     lines = []
     for entry in sorted(failing):
-        lines.append(f"- **{entry}**")
+        lines.append(f"- **{entry}**: {entry_reasons.reason(entry)}.")
         by_check: dict[str, list[tuple[str, list[str]]]] = defaultdict(list)
         for (check, reason), places in failing[entry].items():
             by_check[check].append((reason, places))
         for check, found in by_check.items():
             places = "; ".join(place for _, some in found for place in some)
-            lines.append(f"  - {check} ({places}): `{found[0][0]}`")
+            lines.append(f"  - {check} ({places}), first `{found[0][0]}`")
     return lines
 
 
@@ -155,7 +155,8 @@ def page(names: list[str], known: Known) -> str:
     parts.append(f"**{len(passing)} of {len(whole)} entries pass every check that was run.**\n")
     parts += ["## Totals\n", *_totals_table(known), "", "## Families\n", *_families_table(known)]
     parts += ["", *name_coverage.section()]
-    parts += ["", "## Entries with a failing check, and the first difference\n", *_failures(known)]
+    parts += ["", "## Entries with a failing check: why, and the first difference\n"]
+    parts += _failures(known)
     parts += ["", "## Entries that pass every check\n", ", ".join(f"`{n}`" for n in passing)]
     if silent:
         parts += ["", "## Not counted: PyTorch itself refuses every sample on the CPU\n"]

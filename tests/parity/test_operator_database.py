@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the oracle, PyTorch 2.13, is not installed")
@@ -11,6 +14,7 @@ import flambeau  # noqa: E402
 from tests.parity import name_coverage, verdicts  # noqa: E402
 from tests.parity.coverage_page import page, summary  # noqa: E402
 from tests.parity.entry_checks import Record, entry_name, run_check  # noqa: E402
+from tests.parity.entry_reasons import REASONS  # noqa: E402
 from tests.parity.operator_database import database  # noqa: E402
 
 NAMES = """
@@ -77,6 +81,14 @@ def test_the_page_tells_what_fails_and_why():
     assert "| forward | int64 | 0 | 1 | 0.0 | 100.0 |" in text
     assert "| torch.fft | 22 | 22 | 100.0 |" in text
     assert "1 of    2 entries pass" in summary(known)
+
+
+def test_every_failing_entry_of_the_page_has_a_reason():
+    text = (Path(__file__).parents[2] / "docs" / "coverage.md").read_text()
+    failing = text.partition("## Entries with a failing check")[2].partition("\n## ")[0]
+    named = re.findall(r"^- \*\*(\S+)\*\*", failing, re.MULTILINE)
+    assert named and "not examined" not in failing
+    assert set(named) == set(REASONS)
 
 
 def test_missing_names_have_reasons():

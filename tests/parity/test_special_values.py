@@ -64,6 +64,12 @@ torch.trapezoid(x[3:6], x[6:9].double()); torch.cumulative_trapezoid(x[3:6], sma
 torch.cumulative_trapezoid(small, small.double()); torch.trapezoid(h[3:6], x[6:9])
 torch.diff(x[3:6], prepend=x[6:8].double()); torch.diff(small, append=h[4:6]); torch.diff(h[3:])
 F.triplet_margin_loss(x[3:5, None], x[5:7, None].double(), x[7:9, None])
+torch.einsum("i,j->ij", x[3:6], x[6:9].double()); torch.einsum("i,i->i", small, x[3:7].half())
+torch.einsum("i,j,j->ij", x[3:5], x[6:9], x[3:6].double())
+F.poisson_nll_loss(x[3:6], x[6:9].abs().double()); F.poisson_nll_loss(h[3:6], x[6:9].abs())
+F.poisson_nll_loss(x[3:7], small, full=True); F.poisson_nll_loss(small, small, full=True)
+F.cross_entropy(x[3:7], x[4:8].double()); F.cross_entropy(x[3:7].double(), x[4:8], x[5:9])
+F.cross_entropy(x[3:7], x[4:8], x[5:9].double(), label_smoothing=0.1)
 """
 GRADIENTS = """
 gradient(F.elu, x); gradient(lambda x: F.elu(x, 0.5), x); gradient(F.selu, x); gradient(F.celu, x)
