@@ -107,7 +107,7 @@ def drawn_like(
         for p in parameters
     ]
     shape = tuple(x.shape[d] for d in order)
-    if x.dtype in PARTS:
+    if x.dtype in PARTS and distribution in ("uniform", "normal", "normal_sequential"):
         value = _complex_draw(distribution, shape, x.dtype, *arguments, _slot(generator))
     else:
         value = prims.random(distribution, shape, x.dtype, *arguments, generator=_slot(generator))

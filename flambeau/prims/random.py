@@ -27,6 +27,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from flambeau.ir.dtypes import PUBLIC
 from flambeau.ir.environment import next_sequence, same_shape
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, ceildiv
@@ -73,7 +74,10 @@ def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
         )
     check_count("random", operands, PARAMETERS[distribution])
     if dtype in COMPLEX or (distribution in CONTINUOUS and dtype not in FLOATS):
-        raise TypeError(f"[random] no {distribution} of {dtype}\nhint: draw floats and cast")
+        raise NotImplementedError(
+            f"[random] {distribution} is not implemented for {PUBLIC[dtype]}\n"
+            "hint: draw floats and cast"
+        )
     wanted: tuple[Size, ...] = shape if distribution in EACH else ()
     allowed = EACH.get(distribution, {"i64" if distribution in INTEGERS else "f64"})
     for x in operands:

@@ -40,6 +40,10 @@ def _dims(x: Any) -> list[tuple[int]]:
     return [(d,) for d in range(x.ndim)]
 
 
+def _ranked(x: Any) -> list[tuple[()]]:
+    return [()] if x.ndim else []
+
+
 def _kept(x: Any) -> list[tuple[int, bool]]:
     return [(d, keep) for d in range(x.ndim) for keep in (False, True)]
 
@@ -254,11 +258,11 @@ SMOOTH: dict[str, Rule] = {
     "contiguous": Rule(lambda x: x.mT.contiguous(), 1, _matrices),
     "flatten": Rule(lambda x: x.flatten()),
     "flatten two": Rule(lambda x: x.flatten(-2), 1, _matrices),
-    "reshape": Rule(lambda x: x.reshape(x.shape[-1], -1), 1, _dims),
+    "reshape": Rule(lambda x: x.reshape(x.shape[-1], -1), 1, _ranked),
     "unsqueeze": Rule(lambda x, d: x.unsqueeze(d), 1, _dims),
     "squeeze": Rule(lambda x: x.squeeze()),
     "select": Rule(lambda x, d: x.select(d, -1), 1, _dims),
-    "every second": Rule(lambda x: x[..., ::2], 1, _dims),
+    "every second": Rule(lambda x: x[..., ::2], 1, _ranked),
     "slices": Rule(lambda x: x[1:, ..., :-1], 1, _long),
     "narrow": Rule(lambda x, d: x.narrow(d, 1, x.shape[d] - 1), 1, _wide),
     "chunk": Rule(lambda x, d: x.chunk(2, d)[0], 1, _wide),
@@ -267,7 +271,7 @@ SMOOTH: dict[str, Rule] = {
     "unfold": Rule(lambda x, d: x.unfold(d, 2, 1), 1, _wide),
     "expand": Rule(lambda x: x.unsqueeze(0).expand(2, *x.shape)),
     "expand inside": Rule(lambda x: x.unsqueeze(-1).expand(*x.shape, 3)),
-    "repeat": Rule(lambda x: x.repeat(*[1] * (x.ndim - 1), 2), 1, _dims),
+    "repeat": Rule(lambda x: x.repeat(*[1] * (x.ndim - 1), 2), 1, _ranked),
     "repeat_interleave": Rule(lambda x, d: x.repeat_interleave(2, d), 1, _dims),
     "flip": Rule(lambda x, d: x.flip(d), 1, _dims),
     "roll": Rule(lambda x, d: x.roll(1, d), 1, _dims),
@@ -275,17 +279,17 @@ SMOOTH: dict[str, Rule] = {
     "tril": Rule(lambda x: x.tril(), 1, _matrices),
     "triu": Rule(lambda x: x.triu(1), 1, _matrices),
     "diagonal": Rule(lambda x: x.diagonal(0, -2, -1), 1, _matrices),
-    "diag_embed": Rule(lambda x: x.diag_embed(), 1, _dims),
-    "pad": Rule(lambda x: F.pad(x, (1, 0)), 1, _dims),
+    "diag_embed": Rule(lambda x: x.diag_embed(), 1, _ranked),
+    "pad": Rule(lambda x: F.pad(x, (1, 0)), 1, _ranked),
     "pad reflect": Rule(lambda x: F.pad(x, (1, 1), mode="reflect"), 1, _long),
     "pad circular": Rule(lambda x: F.pad(x, (1, 1), mode="circular"), 1, _long),
     "cat": Rule(lambda x, d: flambeau.cat([x, x * 0.5], d), 1, _dims),
-    "cat of two": Rule(lambda x, y: flambeau.cat([x, y], -1), 2, _dims),
+    "cat of two": Rule(lambda x, y: flambeau.cat([x, y], -1), 2, _ranked),
     "stack": Rule(lambda x, y: flambeau.stack([x, y]), 2),
     # indexing
     "index_select": Rule(lambda x, d: x.index_select(d, _places(x, d)), 1, _dims),
-    "index": Rule(lambda x: x[flambeau.tensor([-1, 0])], 1, _dims),
-    "index last": Rule(lambda x: x[..., flambeau.tensor([[0, -1]])], 1, _dims),
+    "index": Rule(lambda x: x[flambeau.tensor([-1, 0])], 1, _ranked),
+    "index last": Rule(lambda x: x[..., flambeau.tensor([[0, -1]])], 1, _ranked),
     "index two": Rule(lambda x: x[flambeau.tensor([0, -1]), ..., flambeau.tensor([-1, 0])],
                       1, _matrices),
     "gather": Rule(lambda x, d: x.gather(d, _along(x, d)), 1, _dims),
@@ -391,7 +395,7 @@ KINKED: dict[str, Rule] = {
     "mask of rows": Rule(lambda x: x[x.flatten(1).sum(1) > 0], 1, _matrices),
     "masked_scatter": Rule(lambda x: x.masked_scatter(x > 0, x.flatten())),
     "scatter_reduce": Rule(lambda x, d: x.scatter_reduce(d, _along(x, d), x, "amax"), 1, _dims),
-    "index by values": Rule(lambda x, y: x[y.to(flambeau.int64) % x.shape[0]], 2, _dims),
+    "index by values": Rule(lambda x, y: x[y.to(flambeau.int64) % x.shape[0]], 2, _ranked),
     "one_hot": Rule(lambda x: F.one_hot(x.to(flambeau.int64) % 3)),
     "empty part": Rule(lambda x, d: x.narrow(d, 0, 0), 1, _dims),
     # windows, dtypes, random numbers

@@ -112,7 +112,9 @@ def drawn(choose: Choose, smooth: bool, longest: int = LONGEST) -> Program:
         step = Step(name, operands, tuple(choose(parameters)))
         try:
             result = _result(step, values)
-        except REFUSALS:
+        except REFUSALS as error:
+            if not str(error).startswith("["):  # no refusal of ours
+                raise
             continue
         if _usable(result, smooth):
             steps.append(step)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import flambeau as torch
 from flambeau.core.samples import T
 from tests.stress import random_programs
-from tests.stress.program_rules import Rule
+from tests.stress.program_rules import RULES, Rule
 from tests.stress.random_programs import Program, Step, drawn, fault, shown
 
 SETTINGS = {"deadline": None, "derandomize": True, "database": None,
@@ -30,6 +32,16 @@ def test_a_wrong_gradient_is_found(monkeypatch):
     monkeypatch.setitem(random_programs.RULES, "half", Rule(lambda x: x.detach() * x))
     program = Program((T(3, dtype="f64"),), (Step("half", (0,), ()),), smooth=True)
     assert "finite differences" in fault(program)
+
+
+@pytest.mark.parametrize("name", [n for n, r in RULES.items() if inspect.isfunction(r.function)])
+def test_a_rule_can_be_drawn(name):
+    """One whose function does not take its parameters would be left out as if it were refused."""
+    rule = RULES[name]
+    shapes = ((4, 4), (2, 3, 4, 4), (7,), ())
+    chosen = [found[0] for shape in shapes if (found := rule.parameters(torch.empty(shape)))]
+    assert chosen
+    inspect.signature(rule.function).bind(*[None] * rule.arity, *chosen[0])
 
 
 def test_a_seed_repeats_its_program():
