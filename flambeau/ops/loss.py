@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from flambeau import prims
@@ -349,16 +350,14 @@ def binary_cross_entropy_with_logits(
         tensor(0.6931)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
-    half = given_dtype(input)
-    part = prims.minimum(input, prims.full_like(0, input)) - prims.log1p(
-        prims.exp(-prims.abs(input))
-    )
-    part = rounded(part, half)
+    step = partial(rounded, dtype=given_dtype(input))
+    tail = prims.log1p(prims.exp(-prims.abs(input)))
+    part = step(prims.minimum(input, prims.full_like(0, input)) - tail)
     if pos_weight is not None:
-        share = rounded(rounded(pos_weight - 1.0, half) * target, half) + 1.0
-        part = rounded(rounded(share, half) * part, half)
-    value = rounded(rounded(rounded(1.0 - target, half) * input, half) - part, half)
-    value = value if weight is None else rounded(value * weight, half)
+        share = step(step(step(pos_weight - 1.0) * target) + 1.0)
+        part = step(share * part)
+    value = step(step(step(1.0 - target) * input) - part)
+    value = value if weight is None else step(value * weight)
     kind = reduction_of("binary_cross_entropy_with_logits", size_average, reduce, reduction)
     return reduced(value, kind)
 

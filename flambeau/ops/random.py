@@ -86,6 +86,10 @@ def memory_order(x: Node) -> list[int]:
     return order
 
 
+# Distributions whose complex numbers are pairs of real ones.
+_OF_PAIRS = frozenset({"uniform", "normal", "normal_sequential"})
+
+
 def drawn_like(
     x: Node, distribution: str, *parameters: Any, generator: Any, dense: bool = False
 ) -> Node:
@@ -107,7 +111,7 @@ def drawn_like(
         for p in parameters
     ]
     shape = tuple(x.shape[d] for d in order)
-    if x.dtype in PARTS and distribution in ("uniform", "normal", "normal_sequential"):
+    if x.dtype in PARTS and distribution in _OF_PAIRS:
         value = _complex_draw(distribution, shape, x.dtype, *arguments, _slot(generator))
     else:
         value = prims.random(distribution, shape, x.dtype, *arguments, generator=_slot(generator))
@@ -376,7 +380,7 @@ def _define_fill(
 
     def body(self: Node, *arguments: Any) -> Node:
         *parameters, generator = arguments
-        complex_ = self.dtype in PARTS and distribution in ("uniform", "normal")
+        complex_ = self.dtype in PARTS and distribution in _OF_PAIRS
         if not complex_ and (floats or self.dtype == "bool"):
             check_floating(self.dtype, name)
         numbers = [_number(p) for p in parameters]
