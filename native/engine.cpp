@@ -43,7 +43,8 @@ struct GraphTask {
   std::unordered_map<Node*, uint32_t> contested;  // nodes that another run has numbered
   std::vector<PyObject*> callbacks;               // owned
   bool keep_graph = false;
-  bool raw = false;    // see engine_gradients
+  bool raw = false;  // see engine_gradients
+  bool has_inputs = false;
   bool opens = false;  // regions of `compile` that it meets dissolve
   bool collects = false;
   std::vector<std::vector<Tensor*>> parts;  // owned; per capture, where `collects`
@@ -421,6 +422,7 @@ class Backward {  // one call of run_backward
     held_.nodes.push_back(edge.node);
     if (!meet(&task_, &edge)) return false;
     inputs_.push_back(edge);
+    task_.has_inputs = true;
     accumulate_ = accumulate;
     if (task_.raw) task_.states[number_of(&task_, edge.node)].is_end = true;
     return true;
@@ -559,6 +561,14 @@ PyObject* current_graph_task_id(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(current_task->id);
 }
 
+// Whether the running backward adds to the `.grad` of all leaves: none of those that it is part of
+// has inputs. Runs that `compile` starts do not count.
+PyObject* accumulates_gradients(PyObject*, PyObject*) {
+  for (const GraphTask* task = current_task; task; task = task->outer)
+    if (!task->raw && task->has_inputs) Py_RETURN_FALSE;
+  Py_RETURN_TRUE;
+}
+
 PyObject* current_autograd_node(PyObject*, PyObject*) {
   return Py_NewRef(current_node ? object_of(current_node) : Py_None);
 }
@@ -610,6 +620,8 @@ PyMethodDef engine_functions[] = {
     {"queue_callback", queue_callback, METH_O, "Calls it when the running backward is done."},
     {"current_graph_task_id", current_graph_task_id, METH_NOARGS,
      "Id of the running backward; -1."},
+    {"accumulates_gradients", accumulates_gradients, METH_NOARGS,
+     "Whether the running backward adds to the .grad of all leaves: it was given no inputs."},
     {"current_autograd_node", current_autograd_node, METH_NOARGS, "The node being run, or None."},
     {"will_execute_node", will_execute_node, METH_O, "Whether the running backward reaches it."},
     {"node_zeros", node_zeros, METH_VARARGS, "Zeros like an output of a node, or None."},

@@ -68,6 +68,10 @@ class TorchDispatchMode:
             "hint: return func(*args, **(kwargs or {})) where nothing changes"
         )
 
+    def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call runs as it does without this mode, its own node of the tape included."""
+        return False
+
     def __enter__(self) -> Any:
         _modes.stack.append(self)
         _core.set_dispatch_modes_enabled(True)
@@ -229,6 +233,10 @@ def _same(value: Any, default: Any) -> bool:
 def _run(program: Program, values: Sequence[Any]) -> Any:
     func = aten.overload_of(program.op, program.arguments, values)
     args, kwargs = _arguments(program, values)
+    if _modes.stack and _modes.stack[-1]._steps_aside(func, args, kwargs):
+        with _pop_mode_temporarily():
+            positional, named = _arguments(program, values, every=True)
+            return program.op(*positional, **named)
     tensors = _tensors([values[i] for i in program.tensors])
     if not (_core.is_grad_enabled() and any(x.requires_grad for x in tensors)):
         return _written(program, values, _ask(func, args, kwargs))

@@ -1,21 +1,96 @@
 """`checkpoint`: saves memory by computing a part of the forward pass again in the backward pass.
 
-The part runs without a graph; only its inputs are kept (Chen et al. 2016). The backward pass runs
-it once more, with the generator's state of the first time, and differentiates that run.
+Two variants, with PyTorch's semantics (Chen et al. 2016, "Training deep nets with sublinear memory
+cost"). Without reentrance, saved-tensor hooks replace each tensor that the part saves by a
+`_Holder`; the first one that backward needs runs the part again and fills all of them. The graph is
+that of the function itself, so whatever works without `checkpoint` works with it. With
+reentrance, one node of the graph runs the part again and calls `backward` on that run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import itertools
+import threading
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import flambeau as torch
-from flambeau.utils import _pytree
+from flambeau import _core
+from flambeau.autograd.graph import saved_tensors_hooks
+from flambeau.utils._python_dispatch import TorchDispatchMode
+from flambeau.utils.checkpoint_policies import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
-__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = [
+    "SAC_IGNORED_OPS",
+    "CheckpointError",
+    "CheckpointFunction",
+    "CheckpointPolicy",
+    "DefaultDeviceType",
+    "GraphExecGroup",
+    "SelectiveCheckpointContext",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "detach_variable",
+    "get_device_states",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+    "set_device_states",
+]
 
+Tensor = Any
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+_fresh_groups = itertools.count(-2, -1)  # for tensors that are unpacked outside of a backward
+
+
+class CheckpointError(RuntimeError):
+    """The recomputation saved other tensors than the forward pass."""
+
+
+class _StopRecomputationError(Exception):
+    """Ends a recomputation whose saved tensors are complete."""
+
+
+class _Settings:
+    """Values that override the arguments of `checkpoint` (None: no override)."""
+
+    early_stop: bool | None = None
+    debug: bool | None = None
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Within the block, calls of `checkpoint` stop their recomputation early, or do not.
+
+    Args:
+        enable: True stops as soon as all saved tensors are recomputed (the default).
+    """
+    before, _Settings.early_stop = _Settings.early_stop, enable
+    try:
+        yield
+    finally:
+        _Settings.early_stop = before
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Within the block, `debug` of `checkpoint` is this value; None: as the argument says."""
+    before, _Settings.debug = _Settings.debug, enabled
+    try:
+        yield
+    finally:
+        _Settings.debug = before
 
 
 def noop_context_fn() -> Contexts:
@@ -23,112 +98,336 @@ def noop_context_fn() -> Contexts:
     return nullcontext(), nullcontext()
 
 
-class _Recorded:
-    """One checkpointed call: what it needs to run again.
+class DefaultDeviceType:
+    """The device type whose random state a checkpoint without tensors of its own preserves."""
+
+    _device_type = "cpu"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Sets the default device type."""
+        DefaultDeviceType._device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """Returns the default device type."""
+        return DefaultDeviceType._device_type
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Return indices and random states of the accelerators that hold the tensors in *args*.
+
+    The CPU has one generator, which `checkpoint` preserves apart, so both lists are empty.
+    """
+    return [], []
+
+
+def set_device_states(
+    devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None
+) -> None:
+    """Restore what `get_device_states` returned.
+
+    Raises:
+        RuntimeError: a device that does not exist.
+    """
+    for device in devices:
+        raise RuntimeError(
+            f"[set_device_states] no device {device_type or 'accelerator'}:{device}\n"
+            "hint: random states of the CPU are set with torch.set_rng_state"
+        )
+
+
+class GraphExecGroup:
+    """Within the block, all backward passes share one recomputation of each checkpoint.
+
+    For a backward that is split over several calls, each of which needs other saved tensors.
+    """
+
+    _current = threading.local()
+
+    def __enter__(self) -> GraphExecGroup:
+        if self._get_current_group() is not None:
+            raise RuntimeError(
+                "[GraphExecGroup] GraphExecGroup contexts cannot be nested\n"
+                "hint: leave the other block first"
+            )
+        GraphExecGroup._current.group = self
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        GraphExecGroup._current.group = None
+
+    @classmethod
+    def _get_current_group(cls) -> GraphExecGroup | None:
+        return getattr(cls._current, "group", None)
+
+
+# ------------------------------------------------------------------------------ one call
+class _Holder:
+    """Stands in the graph for a tensor that is recomputed; position among those of its call."""
+
+    __slots__ = ("__weakref__", "position")
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+class _Recomputation:
+    """The tensors that one recomputation saved, by position, until each is unpacked."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, Tensor] = {}
+        self.count = 0
+        self.complete = False
+
+
+def _metadata(x: Tensor) -> dict[str, Any]:
+    return {"shape": x.shape, "dtype": x.dtype, "device": x.device}
+
+
+class _Frame:
+    """One call of `checkpoint`: holders of what it saved, and its recomputations.
 
     Attributes:
-        function: the user's.
-        template, tensors: its arguments, tensors taken out.
-        contexts: around the first run and the second.
+        holders: weak references, in the order in which tensors were saved.
+        metadata: shape, dtype and device of each.
+        forward_ended: False while a `grad` inside the function needs its saved tensors.
+        recompute: runs the function again, for its saved tensors.
     """
 
-    def __init__(
-        self, function: Any, args: Any, kwargs: Any, contexts: Contexts, keep: bool
-    ) -> None:
-        leaves, self.spec = _pytree.tree_flatten((args, kwargs))
-        self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        self.tensors = [leaves[i] for i in self.places]
-        self.template = [None if isinstance(v, torch.Tensor) else v for v in leaves]
-        self.function, self.contexts = function, contexts
-        self.state = torch.get_rng_state() if keep else None
-        self.result_spec: Any = None
-        self.result_places: list[int] = []
-        self.result_template: list[Any] = []
+    recompute: Callable[[], Any]
 
-    def run(self, tensors: Sequence[Any], second: bool) -> list[Any]:
-        """The leaves of the result for these tensors."""
-        leaves = list(self.template)
-        for place, tensor in zip(self.places, tensors, strict=True):
-            leaves[place] = tensor
-        args, kwargs = _pytree.tree_unflatten(leaves, self.spec)
-        with self.contexts[1 if second else 0]:
-            results, spec = _pytree.tree_flatten(self.function(*args, **kwargs))
-        if not second:
-            self.result_spec = spec
-            self.result_places = [
-                i for i, leaf in enumerate(results) if isinstance(leaf, torch.Tensor)
-            ]
-            self.result_template = list(results)
-        return results
+    def __init__(self, early_stop: bool, check: bool) -> None:
+        self.early_stop, self.check = early_stop, check
+        self.holders: list[weakref.ref[_Holder]] = []
+        self.metadata: list[dict[str, Any]] = []
+        self.forward_ended = False
+        self.runs: dict[Any, _Recomputation] = {}
 
-    def again(self, tensors: Sequence[Any]) -> list[Any]:
-        """The tensors of the result, computed with the random numbers of the first run."""
-        if self.state is None:
-            results = self.run(tensors, True)
-        else:
-            now = torch.get_rng_state()
-            torch.set_rng_state(self.state)
-            try:
-                results = self.run(tensors, True)
-            finally:
-                torch.set_rng_state(now)
-        found = [leaf for leaf in results if isinstance(leaf, torch.Tensor)]
-        if len(found) != len(self.result_places):
-            raise RuntimeError(
-                "[checkpoint] the recomputation returned another number of tensors than the "
-                f"forward pass: {len(found)} instead of {len(self.result_places)}\n"
-                "hint: the function must do the same both times"
+    def pack(self, x: Tensor) -> _Holder:
+        """Replaces a tensor that the forward pass saves."""
+        holder = _Holder(len(self.holders))
+        self.holders.append(weakref.ref(holder))
+        self.metadata.append(_metadata(x))
+        return holder
+
+    def unpack(self, holder: _Holder) -> Tensor:
+        """Returns the recomputed tensor of a holder, once per backward pass."""
+        task = _core.current_graph_task_id()
+        group: Any = GraphExecGroup._get_current_group()
+        if group is None:
+            group = task if task >= 0 else next(_fresh_groups)
+        run = self.runs.setdefault(group, _Recomputation())
+        if not run.complete:
+            if group == task:
+                _core.queue_callback(lambda: self.runs.pop(group, None) and None)
+            self._fill(run)
+        if holder.position not in run.tensors:
+            raise CheckpointError(_unpacked_twice(group))
+        return run.tensors.pop(holder.position)
+
+    def _fill(self, run: _Recomputation) -> None:
+        def keep(x: Tensor) -> Tensor:
+            position = run.count
+            run.count += 1
+            if position >= len(self.holders):
+                if self.forward_ended:
+                    raise CheckpointError(
+                        "[checkpoint] trying to save more tensors during recomputation than during "
+                        f"the original forward pass ({len(self.holders)})\n{_HINT}"
+                    )
+                return x
+            if self.holders[position]() is not None:
+                run.tensors[position] = x
+            if self.early_stop and run.count == len(self.holders):
+                raise _StopRecomputationError
+            return x
+
+        before = len(self.holders)
+        try:
+            with saved_tensors_hooks(keep, lambda x: x), torch.enable_grad():
+                self.recompute()
+        except _StopRecomputationError:
+            pass
+        run.complete = True
+        if self.forward_ended or run.count == before:
+            self._compare(run)
+
+    def _compare(self, run: _Recomputation) -> None:
+        if run.count != len(self.holders):
+            raise CheckpointError(
+                "[checkpoint] A different number of tensors was saved during the original forward "
+                f"and recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\n"
+                f"Number of tensors saved during recomputation: {run.count}.\n{_HINT}"
             )
-        return found
-
-
-def _check_same(first: Sequence[Any], again: Sequence[Any]) -> None:
-    for position, ((shape, dtype), tensor) in enumerate(zip(first, again, strict=True)):
-        if tuple(tensor.shape) != shape or tensor.dtype is not dtype:
-            raise RuntimeError(
-                f"[checkpoint] Recomputed values for result {position} have different metadata "
-                f"than during the forward pass: {tuple(tensor.shape)} {tensor.dtype} instead of "
-                f"{shape} {dtype}\nhint: the function must do the same both times"
-            )
-
-
-class _Checkpoint(torch.autograd.Function):
-    """Forward without a graph, backward through a second forward.
-
-    `anchor` is a tensor that needs a gradient even if no argument does: the function may use
-    parameters that are no arguments of it.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, recorded: _Recorded, check: bool, anchor: Any, *tensors: Any) -> Any:
-        ctx.recorded = recorded
-        ctx.save_for_backward(*tensors)
-        with torch.no_grad():
-            results = recorded.run(tensors, False)
-        found = [results[i] for i in recorded.result_places]
-        ctx.expected = [(tuple(t.shape), t.dtype) for t in found] if check else None
-        ctx.mark_non_differentiable(*(t for t in found if not t.dtype.is_floating_point))
-        return tuple(found)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        recorded: _Recorded = ctx.recorded
-        saved = ctx.saved_tensors
-        inputs = [t.detach().requires_grad_(t.requires_grad) for t in saved]
-        with torch.enable_grad():
-            results = recorded.again(inputs)
-        if ctx.expected is not None:
-            _check_same(ctx.expected, results)
-        pairs = [
-            (tensor, grad)
-            for tensor, grad in zip(results, grads, strict=True)
-            if tensor.requires_grad and grad is not None
+        if not self.check:
+            return
+        pairs = [(i, self.metadata[i], _metadata(x)) for i, x in run.tensors.items()]
+        different = [
+            f"tensor at position {i}:\nsaved metadata: {first}\nrecomputed metadata: {again}\n"
+            for i, first, again in pairs
+            if first != again
         ]
-        if pairs:
-            torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
-        return None, None, None, *(t.grad for t in inputs)
+        if different:
+            raise CheckpointError(
+                "[checkpoint] Recomputed values for the following tensors have different metadata "
+                f"than during the forward pass.\n{''.join(different)}{_HINT}"
+            )
 
 
+_HINT = (
+    "hint: the function must do the same both times; checkpoint(..., debug=True) lists the "
+    "operators of both runs"
+)
+
+
+def _unpacked_twice(group: Any) -> str:
+    text = "[checkpoint] Unpack is being triggered for a tensor that was already unpacked once. "
+    if isinstance(group, GraphExecGroup):
+        return text + (
+            "Performing two backward calls that overlap (i.e. require the same saved activations) "
+            "in the same GraphExecGroup is not supported\n"
+            "hint: leave the GraphExecGroup between such calls"
+        )
+    return text + (
+        "A backward pass may read each saved tensor once\n"
+        "hint: read ctx.saved_tensors once in backward, into a variable"
+    )
+
+
+class _KeptArguments(torch.autograd.Function):
+    """A node that saves tensors as an operator does: versions, and hooks of outer checkpoints."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, *tensors: Tensor) -> Tensor:
+        """Saves tensors; *anchor* requires a gradient, so the node is recorded in any case."""
+        ctx.save_for_backward(*tensors)
+        return torch.empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Never called: nobody gets the result."""
+        raise AssertionError("the node of a checkpoint's arguments has no gradient")
+
+
+def _kept(args: tuple[Any, ...]) -> Callable[[], tuple[Any, ...]]:
+    """A function that returns the arguments again.
+
+    Tensors are saved by a node. Its result has them as they were: with their history, and with an
+    error where one was written since.
+    """
+    positions = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
+    if torch.autograd.function._transformed(args):
+        return lambda: args
+    result = _KeptArguments.apply(torch.empty(0, requires_grad=True), *[args[i] for i in positions])
+    template = [None if isinstance(x, torch.Tensor) else x for x in args]
+    node = result.grad_fn
+
+    def restore() -> tuple[Any, ...]:
+        values = list(template)
+        with torch.enable_grad():
+            for i, tensor in zip(positions, node.saved_tensors, strict=True):
+                values[i] = tensor
+        return tuple(values)
+
+    return restore
+
+
+@contextmanager
+def _random_state(state: Tensor | None) -> Iterator[None]:
+    """Within the block, the generator goes on from *state* (None: from where it is)."""
+    if state is None:
+        yield
+        return
+    now = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(now)
+
+
+class _OperatorLog(TorchDispatchMode):
+    """Lists the operators that run, with sizes and the line that called them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        sizes = ", ".join(
+            f"{x.dtype}{list(x.shape)}" if isinstance(x, torch.Tensor) else repr(x) for x in args
+        )
+        caller = _users_line()
+        self.lines.append(f"{func}({sizes}){caller}")
+        return True
+
+    def text(self, title: str) -> str:
+        """The list under a title."""
+        return "\n".join([f"{title}:", *(f"  {line}" for line in self.lines)])
+
+
+def _users_line() -> str:
+    for entry in reversed(traceback.extract_stack()):
+        if "/flambeau/" not in entry.filename:
+            return f"  # {entry.filename}:{entry.lineno}"
+    return ""
+
+
+def _explained(unpack: Callable[[_Holder], Tensor], logs: list[_OperatorLog]) -> Any:
+    """`unpack` whose errors tell the operators of both runs."""
+
+    def explained(holder: _Holder) -> Tensor:
+        try:
+            return unpack(holder)
+        except CheckpointError as error:
+            first, again = logs[0], logs[-1] if len(logs) > 1 else _OperatorLog()
+            raise CheckpointError(
+                f"{error}\n{first.text('Operators executed during the original forward')}\n"
+                f"{again.text('Operators executed during recomputation')}"
+            ) from error
+
+    return explained
+
+
+def _without_reentrance(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    frame: _Frame,
+    contexts: Contexts,
+    state: Tensor | None,
+    debug: bool,
+) -> Any:
+    """Runs the function; what it saves becomes holders of *frame*."""
+    restore = _kept(args)
+    logs: list[_OperatorLog] = []
+    weak_contexts = contexts[1]
+
+    def logged(stack: ExitStack) -> None:
+        if debug:
+            logs.append(stack.enter_context(_OperatorLog()))
+
+    def recompute() -> None:
+        values = restore()
+        with ExitStack() as stack:
+            stack.enter_context(_random_state(state))
+            del logs[1:]
+            logged(stack)
+            stack.enter_context(weak_contexts)
+            function(*values, **kwargs)
+
+    frame.recompute = recompute
+    unpack = _explained(frame.unpack, logs) if debug else frame.unpack
+    with ExitStack() as stack:
+        stack.enter_context(saved_tensors_hooks(frame.pack, unpack))
+        logged(stack)
+        stack.enter_context(contexts[0])
+        result = function(*args, **kwargs)
+    frame.forward_ended = True
+    return result
+
+
+# ------------------------------------------------------------------------------ public
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -137,48 +436,68 @@ def checkpoint(
     determinism_check: str = "default",
     debug: bool = False,
     early_stop: bool = True,
-    preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, whose intermediate results are computed again in backward.
+    """`function(*args, **kwargs)`, whose saved tensors are computed again in backward.
 
     Args:
         function: must do the same every time; it may use parameters and random numbers.
-        use_reentrant: accepted for PyTorch's sake; there is one implementation.
-        context_fn: gives two context managers, around the run and around the recomputation.
-        determinism_check: "default" compares shapes and dtypes of the results, "none" does not.
-        debug, early_stop: accepted for PyTorch's sake.
-        preserve_rng_state: the recomputation draws the same random numbers.
+        use_reentrant: pass False. True (and None, with a warning) is PyTorch's older variant: no
+            `autograd.grad`, no second derivatives, no keyword arguments, and a gradient only if
+            one of *args* requires one.
+        context_fn: returns two context managers, for the run and for the recomputation; see
+            `create_selective_checkpoint_contexts`.
+        determinism_check: "default" compares shapes, dtypes and devices of the saved tensors,
+            "none" only their number.
+        debug: errors list the operators of both runs.
+        early_stop: the recomputation ends when the last saved tensor is there.
+        **kwargs: for *function*; but `preserve_rng_state` (default True): the recomputation draws
+            the same random numbers.
 
     Raises:
-        ValueError: another `determinism_check`.
-        RuntimeError: the recomputation gave other results (found in backward).
+        ValueError: another `determinism_check`, or arguments that need `use_reentrant=False`.
+        CheckpointError: the recomputation saved other tensors (raised in backward).
 
     Example:
         >>> x = torch.ones(3, requires_grad=True)
         >>> checkpoint(lambda v: v.exp().sin(), x, use_reentrant=False).sum().backward()
     """
-    del use_reentrant, debug, early_stop
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
+            "use_reentrant=False is recommended; the default is True.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant:
+        _check_reentrant(kwargs, context_fn, debug)
+        return CheckpointFunction.apply(function, preserve, *args)
     if determinism_check not in ("default", "none"):
         raise ValueError(
-            f"[checkpoint] determinism_check should be one of 'default', 'none', got "
-            f"{determinism_check!r}\nhint: 'default'"
+            "[checkpoint] determinism_check should be one of ['default', 'none'], but got "
+            f"{determinism_check}\nhint: 'default' compares shapes, dtypes and devices"
         )
     if not torch.is_grad_enabled():
         return function(*args, **kwargs)
-    recorded = _Recorded(function, args, kwargs, context_fn(), preserve_rng_state)
-    anchor = torch.empty(0, requires_grad=True)
-    check = determinism_check == "default"
-    found = _Checkpoint.apply(recorded, check, anchor, *recorded.tensors)
-    results = list(recorded.result_template)
-    found = found if isinstance(found, (tuple, list)) else (found,)
-    for place, tensor in zip(recorded.result_places, found, strict=True):
-        results[place] = tensor
-    recorded.tensors = []  # the graph holds them; a function without gradients drops them
-    recorded.result_template = [
-        None if isinstance(value, torch.Tensor) else value for value in recorded.result_template
-    ]
-    return _pytree.tree_unflatten(results, recorded.result_spec)
+    stop = early_stop if _Settings.early_stop is None else _Settings.early_stop
+    frame = _Frame(stop, determinism_check == "default")
+    state = torch.get_rng_state() if preserve else None
+    logs = debug if _Settings.debug is None else _Settings.debug
+    return _without_reentrance(function, args, kwargs, frame, context_fn(), state, logs)
+
+
+def _check_reentrant(kwargs: dict[str, Any], context_fn: Any, debug: bool) -> None:
+    if kwargs:
+        raise ValueError(
+            f"[checkpoint] Unexpected keyword arguments: {','.join(kwargs)}\n"
+            "hint: use_reentrant=False passes them on"
+        )
+    if context_fn is not noop_context_fn or debug:
+        raise ValueError(
+            "[checkpoint] Passing `context_fn` or `debug` is only supported when "
+            "use_reentrant=False.\nhint: use_reentrant=False"
+        )
 
 
 def checkpoint_sequential(
@@ -193,7 +512,23 @@ def checkpoint_sequential(
     Args:
         functions: a `Sequential` or a list of functions, each given the result of the one before.
         segments: number of parts.
+        input: of the first function.
+        use_reentrant: as in `checkpoint`.
+        **kwargs: only `preserve_rng_state`.
     """
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be "
+            "passed explicitly. use_reentrant=False is recommended; the default is True.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError(
+            f"[checkpoint_sequential] Unexpected keyword arguments: {','.join(kwargs)}\n"
+            "hint: only preserve_rng_state is an option"
+        )
     chain = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = max(len(chain) // segments, 1)
 
@@ -208,6 +543,80 @@ def checkpoint_sequential(
     last = size * (segments - 1)
     for start in range(0, last, size):
         input = checkpoint(  # noqa: A001
-            part(start, start + size), input, use_reentrant=use_reentrant, **kwargs
+            part(start, start + size),
+            input,
+            use_reentrant=use_reentrant,
+            preserve_rng_state=preserve,
         )
     return part(last, len(chain))(input)
+
+
+# ------------------------------------------------------------------------------ with reentrance
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return tensors outside of any graph, which require a gradient as they did; others as is.
+
+    Raises:
+        RuntimeError: *inputs* is no tuple.
+    """
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            "[detach_variable] Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}\nhint: detach_variable((x,))"
+        )
+    return tuple(
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+        for x in inputs
+    )
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn if none of the inputs requires a gradient."""
+    if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2
+        )
+
+
+class CheckpointFunction(torch.autograd.Function):
+    """`checkpoint` with reentrance: its backward runs the function again and calls `backward`."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+        """Runs the function without a graph."""
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.state = torch.get_rng_state() if preserve_rng_state else None
+        ctx.positions = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
+        ctx.template = [None if isinstance(x, torch.Tensor) else x for x in args]
+        ctx.save_for_backward(*[args[i] for i in ctx.positions])
+        with torch.no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *args: Any) -> Any:
+        """Gradients of the arguments; those of parameters are added to their `.grad`."""
+        if not _core.accumulates_gradients():
+            raise RuntimeError(
+                "[checkpoint] When use_reentrant=True, torch.utils.checkpoint is incompatible with "
+                ".grad() or passing an `inputs` parameter to .backward().\n"
+                "hint: checkpoint(..., use_reentrant=False)"
+            )
+        values = list(ctx.template)
+        for i, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
+            values[i] = tensor
+        inputs = detach_variable(tuple(values))
+        with _random_state(ctx.state), torch.enable_grad():
+            results = ctx.run_function(*inputs)
+        outputs = (results,) if isinstance(results, torch.Tensor) else results
+        pairs = [
+            (tensor, grad)
+            for tensor, grad in zip(outputs, args, strict=True)
+            if isinstance(tensor, torch.Tensor) and tensor.requires_grad
+        ]
+        if not pairs:
+            raise RuntimeError(
+                "[checkpoint] none of output has requires_grad=True, this checkpoint() is not "
+                "necessary\nhint: call the function without checkpoint"
+            )
+        torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
+        return None, None, *(x.grad if isinstance(x, torch.Tensor) else None for x in inputs)
