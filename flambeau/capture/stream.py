@@ -30,7 +30,7 @@ from flambeau.ir.node import (
     node,
     topological,
 )
-from flambeau.ir.size import Size, SizeExpr, mul, prod, substitute, symbol
+from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 from flambeau.runtime import collection
 
@@ -63,7 +63,7 @@ class History:
         """Whether this register always had the value of an expression over earlier ones."""
         for old in self.hints:
             values = dict(zip(symbols, old))
-            if register < len(old) and substitute(size, dict(values)) != old[register]:
+            if register < len(old) and estimate(size, values, -1) != old[register]:
                 return False
         return True
 
@@ -661,5 +661,5 @@ def bytes_moved(graph: Graph, hints: dict[str, int]) -> int:
         if value is None:
             continue
         size = mul(prod(value.shape), ITEM_SIZE[value.dtype])
-        total += int(substitute(size, dict(hints)))  # type: ignore[arg-type]
+        total += estimate(size, hints, 0)
     return total

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from flambeau.ir import size_program
-from flambeau.ir.size import Size, evaluate, free_symbols, known_equal, known_less
+from flambeau.ir.size import Size, estimate, known_equal, known_less
 
 
 class Environment(Protocol):
@@ -105,12 +105,5 @@ def _ask(relation: str, a: Size, b: Size) -> bool:
 
 def hint(size: Size, default: int = 64) -> int:
     """Return a likely value of a size for heuristics; never adds a guard."""
-    if isinstance(size, int):
-        return size
     current = current_environment()
-    try:
-        if current is not None:
-            return int(current.hint(size))
-        return evaluate(size, dict.fromkeys(free_symbols(size), default))
-    except (KeyError, ZeroDivisionError):
-        return default
+    return estimate(size, {} if current is None else current.hints, default)

@@ -48,6 +48,7 @@ __all__ = [
     "bounds",
     "ceildiv",
     "coefficient",
+    "estimate",
     "evaluate",
     "floordiv",
     "free_symbols",
@@ -230,6 +231,25 @@ def evaluate(a: Size, values: Mapping[str, int]) -> int:
     if a.kind == "mod":
         return operands[0] % operands[1]
     return min(operands) if a.kind == "min" else max(operands)
+
+
+def estimate(a: Size, values: Mapping[str, int], default: int) -> int:
+    """Return a plausible value of a size, for heuristics; never raises.
+
+    Args:
+        a: the size.
+        values: the values of symbols.
+        default: stands for symbols without a value, and for the size itself where its value cannot
+            be a size: a divisor is 0, or the result is negative.
+    """
+    if isinstance(a, int):
+        return a
+    known = {name: values.get(name, default) for name in free_symbols(a)}
+    try:
+        found = evaluate(a, known)
+    except ZeroDivisionError:
+        return default
+    return found if found >= 0 else default
 
 
 def affine_in(a: Size, names: Iterable[str]) -> tuple[dict[str, Size], Size] | None:

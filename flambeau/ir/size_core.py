@@ -8,7 +8,9 @@ integers, polynomials and the four opaque operations shapes need (`//`, `%`, `mi
 * An expression is a polynomial with integer coefficients; its atoms are symbols and opaque
   operations. Expressions are interned, so equal structure means the same object: `==` is `is`.
 * `//` and `%` are Python's (floor). A simplification is applied only where it is proven for every
-  integer the symbols may stand for; a divisor is taken as positive only if its lower bound says so.
+  integer the symbols may stand for and for which no divisor is 0; a divisor is taken as positive
+  only if its lower bound says so. So factors that a dividend and its divisor share are cancelled
+  even where one of them may be 0: the quotient has no value there.
 * What a symbol may stand for is part of the symbol: `symbol(name, minimum=m, extent=e)` is an
   integer in `[m, e)`. Two symbols of one name and different range are different expressions, so
   make each name once per program.
@@ -322,6 +324,11 @@ def _floordiv(a: Size, b: Size) -> Size:
     if isinstance(b, int) and -1 <= b <= 1:
         return a * b if b else 1 // b
     if not is_positive(b):
+        from flambeau.ir.size_factors import cancel  # not needed by an import
+
+        cancelled = cancel(a, b)
+        if cancelled is not None:
+            return floordiv(*cancelled[1:])
         return _opaque("floordiv", (a, b))
     quotient, rest = _split(a, b)
     if quotient != 0:
@@ -358,6 +365,11 @@ def _mod(a: Size, b: Size) -> Size:
     if isinstance(b, int) and -1 <= b <= 1:
         return 0 if b else 1 % b
     if not is_positive(b):
+        from flambeau.ir.size_factors import cancel  # not needed by an import
+
+        cancelled = cancel(a, b)
+        if cancelled is not None:
+            return cancelled[0] * mod(*cancelled[1:])
         return _opaque("mod", (a, b))
     _, rest = _split(a, b)
     constant = _constant_quotient(rest, b)
@@ -400,15 +412,17 @@ def _split(a: Size, b: Size) -> tuple[Size, Size]:
     """
     divisor = terms_of(b)
     if len(divisor) > 1:
-        quotient, rest = _polynomial_division(terms_of(a), b)
+        from flambeau.ir.size_factors import polynomial_division  # not needed by an import
+
+        quotient, rest = polynomial_division(terms_of(a), b)
         exact = rest == 0 or (quotient != 0 and _constant_quotient(rest, b) is not None)
         return (quotient, rest) if exact else (0, a)
     [(divisor_monomial, divisor_factor)] = divisor.items()
     quotients: Terms = {}
     for monomial, factor in terms_of(a).items():
-        reduced = _divide_monomial(monomial, divisor_monomial)
+        reduced = divide_monomial(monomial, divisor_monomial)
         # Constants get a remainder in [0, b); the factors of symbols keep their sign.
-        count = factor // divisor_factor if not monomial else _truncate(factor, divisor_factor)
+        count = factor // divisor_factor if not monomial else truncate(factor, divisor_factor)
         if reduced is not None and count:
             quotients[reduced] = count
     quotient = from_terms(quotients)
@@ -427,40 +441,19 @@ def _is_safe_rest(a: Size, rest: Size, b: Size) -> bool:
     return _constant_quotient(rest, b) is not None
 
 
-def _truncate(a: int, b: int) -> int:
+def truncate(a: int, b: int) -> int:
+    """Return `a / b` rounded towards zero."""
     return a // b if (a < 0) == (b < 0) else -(-a // b)
 
 
-def _divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+def divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    """Return the atoms of a monomial without those of a divisor, None if it lacks some."""
     remaining = list(monomial)
     for atom in divisor:
         if atom not in remaining:
             return None
         remaining.remove(atom)
     return tuple(remaining)
-
-
-def _polynomial_division(a: Terms, b: Size) -> tuple[Size, Size]:
-    """Divide by a polynomial's leading term (highest degree, then greatest key), repeatedly."""
-
-    def order(monomial: Monomial) -> tuple[int, list[str]]:
-        return len(monomial), [atom.key for atom in monomial]
-
-    divisor = terms_of(b)
-    lead = max(divisor, key=order)
-    quotient: Size = 0
-    rest: Size = from_terms(dict(a))
-    for _ in range(32):
-        for monomial in sorted(terms_of(rest), key=order, reverse=True):
-            reduced = _divide_monomial(monomial, lead)
-            count = _truncate(terms_of(rest)[monomial], divisor[lead])
-            if reduced is not None and count:
-                step = from_terms({reduced: count})
-                quotient, rest = quotient + step, sub(rest, step * b)
-                break
-        else:
-            break
-    return quotient, rest
 
 
 def _constant_quotient(a: Size, b: Size) -> int | None:
@@ -483,11 +476,11 @@ def _factor_out(a: Size, b: Size) -> tuple[Size, Size, Size, Size] | None:
     common: Monomial | None = None
     for monomial, factor in terms_of(b).items():
         content = gcd(content, factor)
-        common = monomial if common is None else _shared(common, monomial)
+        common = monomial if common is None else shared_atoms(common, monomial)
     candidates: dict[tuple[Monomial, int], None] = {}
     for monomial, factor in terms_of(a).items():
         if monomial:
-            shared = _shared(monomial, tuple(x for x in common or () if is_positive(x)))
+            shared = shared_atoms(monomial, tuple(x for x in common or () if is_positive(x)))
             candidates[shared, gcd(content, factor)] = None
     candidates.pop(((), 1), None)
     ordered = sorted(candidates, key=lambda g: (len(g[0]), g[1], [x.key for x in g[0]]))
@@ -495,7 +488,7 @@ def _factor_out(a: Size, b: Size) -> tuple[Size, Size, Size, Size] | None:
         factor_terms: Terms = {monomial: number}
         multiple: Terms = {}
         for term, factor in terms_of(a).items():
-            reduced = _divide_monomial(term, monomial)
+            reduced = divide_monomial(term, monomial)
             if reduced is not None and (factor % number == 0 or not term):
                 multiple[reduced] = factor // number
         factored = from_terms(factor_terms)
@@ -506,7 +499,8 @@ def _factor_out(a: Size, b: Size) -> tuple[Size, Size, Size, Size] | None:
     return None
 
 
-def _shared(a: Monomial, b: Monomial) -> Monomial:
+def shared_atoms(a: Monomial, b: Monomial) -> Monomial:
+    """Return the atoms that two monomials have in common."""
     remaining = list(b)
     shared = []
     for atom in a:
@@ -524,7 +518,7 @@ def _recombine(terms: Terms) -> Size | None:
     multiplied by a common factor.
     """
     remainders = [
-        (atom, from_terms({_divide_monomial(monomial, (atom,)) or (): factor}))
+        (atom, from_terms({divide_monomial(monomial, (atom,)) or (): factor}))
         for monomial, factor in terms.items()
         for atom in dict.fromkeys(monomial)
         if atom.kind == "mod"
@@ -769,7 +763,7 @@ def _factor_of(a: SizeExpr, atom: SizeExpr) -> Size | None:
     factor: Terms = {}
     for monomial, number in a.terms.items():
         if atom in monomial:
-            reduced = _divide_monomial(monomial, (atom,))
+            reduced = divide_monomial(monomial, (atom,))
             if reduced is None or atom in reduced:
                 return None
             factor[reduced] = number

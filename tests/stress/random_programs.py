@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,7 +190,26 @@ def shown(program: Program) -> str:
     return "\n".join(lines)
 
 
-def run_here(seeds: Sequence[int], until: float) -> int:
+@dataclass(frozen=True)
+class Kind:
+    """A kind of random programs.
+
+    Attributes:
+        module: whose command runs them.
+        of_seed: the program of a number; it has `steps`, each with a `name`.
+        fault: what is wrong with a program's results.
+        shown: a program as text.
+        rules: names of all steps.
+    """
+
+    module: str
+    of_seed: Callable[[int], Any]
+    fault: Callable[[Any], str]
+    shown: Callable[[Any], str]
+    rules: Iterable[str]
+
+
+def run_here(kind: Kind, seeds: Sequence[int], until: float) -> int:
     """Runs programs in this process; tells of every one on its own line."""
     faults = 0
     drew: Counter[str] = Counter()
@@ -198,15 +217,15 @@ def run_here(seeds: Sequence[int], until: float) -> int:
         if time.time() > until:
             break
         print(f"seed {seed}", flush=True)
-        program = of_seed(seed)
+        program = kind.of_seed(seed)
         drew.update(step.name for step in program.steps)
         try:
-            wrong = fault(program)
+            wrong = kind.fault(program)
         except Exception as error:
             wrong = f"{type(error).__name__}: {error}"
         if wrong:
             faults += 1
-            print(f"FAULT {seed}: {wrong}\n{shown(program)}", flush=True)
+            print(f"FAULT {seed}: {wrong}\n{kind.shown(program)}", flush=True)
     print(f"drew {json.dumps(drew)}", flush=True)
     return faults
 
@@ -220,12 +239,12 @@ class Outcome:
     drew: dict[str, int]
 
 
-def _child(first: int, count: int, until: float, level: str | None) -> Outcome:
+def _child(module: str, first: int, count: int, until: float, level: str | None) -> Outcome:
     """Programs in a process of their own."""
-    command = [sys.executable, "-m", "tests.stress.random_programs", str(count)]
-    command += ["--first", str(first), "--until", str(until), "--here"]
-    command += ["--optimise", level] if level else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-m", module, str(count)]
+    words += ["--first", str(first), "--until", str(until), "--here"]
+    words += ["--optimise", level] if level else []
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     seeds = [line for line in lines if line.startswith("seed ")]
     parts = done.stdout.split("FAULT ")[1:]
@@ -244,14 +263,14 @@ def flags_at(level: str) -> tuple[str, ...]:
     return (f"-O{level}", *flags)
 
 
-def _print_operators(drew: Counter[str]) -> None:
-    for name in sorted(RULES, key=lambda name: (-drew[name], name)):
+def _print_operators(drew: Counter[str], rules: Iterable[str]) -> None:
+    for name in sorted(rules, key=lambda name: (-drew[name], name)):
         print(f"{drew[name]:8d} {name}")
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def command(text: str, kind: Kind) -> int:
+    """The command that runs programs of a kind; `text` says what they are."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("count", type=int)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--minutes", type=float, default=math.inf, help="at most so long")
@@ -268,17 +287,17 @@ def main() -> int:
         options.first = int(options.resume.read_text())
     if options.here:
         seeds = range(options.first, options.first + options.count)
-        return min(1, run_here(seeds, until))
-    return min(1, _run_in_children(options, until))
+        return min(1, run_here(kind, seeds, until))
+    return min(1, _run_in_children(kind, options, until))
 
 
-def _run_in_children(options: argparse.Namespace, until: float) -> int:
+def _run_in_children(kind: Kind, options: argparse.Namespace, until: float) -> int:
     """Runs programs a hundred to a process; returns how many faults there were."""
     total, wrong = 0, 0
     drew: Counter[str] = Counter()
     last = options.first + options.count
     for first in range(options.first, last, CHUNK):
-        outcome = _child(first, min(CHUNK, last - first), until, options.optimise)
+        outcome = _child(kind.module, first, min(CHUNK, last - first), until, options.optimise)
         total, wrong = total + outcome.ran, wrong + len(outcome.faults)
         drew.update(outcome.drew)
         for text in outcome.faults:
@@ -289,9 +308,10 @@ def _run_in_children(options: argparse.Namespace, until: float) -> int:
         if options.resume:
             options.resume.write_text(str(min(first + CHUNK, last)))
     if options.operators:
-        _print_operators(drew)
+        _print_operators(drew, kind.rules)
     return wrong
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    KIND = Kind("tests.stress.random_programs", of_seed, fault, shown, RULES)
+    sys.exit(command(__doc__ or "", KIND))

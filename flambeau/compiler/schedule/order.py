@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.ir.node import ITEM_SIZE, Node
-from flambeau.ir.size import Size, free_symbols, substitute
+from flambeau.ir.size import estimate
 
 TYPICAL_SIZE = 16  # stands for every symbol: only proportions matter
 
@@ -112,12 +112,5 @@ class _Ordering:
 def _bytes(value: Node) -> int:
     size = ITEM_SIZE[value.dtype]
     for extent in value.shape:
-        size *= _number(extent)
+        size *= estimate(extent, {}, TYPICAL_SIZE)
     return size
-
-
-def _number(extent: Size) -> int:
-    if isinstance(extent, int):
-        return extent
-    found = substitute(extent, dict.fromkeys(free_symbols(extent), TYPICAL_SIZE))
-    return found if isinstance(found, int) else TYPICAL_SIZE

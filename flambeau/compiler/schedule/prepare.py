@@ -72,7 +72,9 @@ def is_opaque(value: Node) -> bool:
 
 def is_depthwise(value: Node) -> bool:
     """Whether groups of a convolution or its gradient have one channel: they run along rows."""
-    weight = value.shape if value.op == "convolution_weight" else value.inputs[1].shape
+    shapes = value.attribute("shapes")  # of what is read, once the memory is known that it is in
+    operand = value.inputs[1].shape if shapes is None else shapes[1]
+    weight = value.shape if value.op == "convolution_weight" else operand
     return weight[1] == 1 and value.attribute("groups") != 1
 
 

@@ -140,6 +140,8 @@ def refined(shape: Shape, other: Shape) -> Shape:
     found: list[Size] = []
     for first, second in reshape_groups(shape, other):
         split = len(first) == 1 and len(second) > 1
+        if split and shape[first[0]] != count([other[d] for d in second]):
+            split = False  # sizes that only a guard says are equal
         found.extend(other[d] for d in second) if split else found.extend(shape[d] for d in first)
     return tuple(found)
 
@@ -152,6 +154,6 @@ def span(shape: Shape, strides: Shape) -> Size:
     return last
 
 
-def count(shape: Shape) -> Size:
+def count(shape: Sequence[Size]) -> Size:
     """Number of elements."""
     return prod(shape)
