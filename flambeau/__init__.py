@@ -56,7 +56,7 @@ newaxis = None
 # What a program may never touch is loaded when it asks: an import pays for operators only.
 _LAZY = {
     "SymInt": "flambeau.nested.ragged",
-    "__version__": "flambeau.version",
+    "__version__": "flambeau.torch_version",
     "compile": "flambeau.capture.regions",
     "e": "math",
     "enable_grad": "flambeau.autograd",
@@ -174,14 +174,18 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         value: object = getattr(import_module(_LAZY[name]), name)
     elif name.startswith("_") and name not in ("_C", "_subclasses"):
-        raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+        from flambeau.runtime import missing
+
+        missing.refuse("flambeau", name)
     else:
         try:
             value = import_module(f"flambeau.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"flambeau.{name}":
                 raise
-            raise AttributeError(f"module 'flambeau' has no attribute {name!r}") from None
+            from flambeau.runtime import missing
+
+            missing.refuse("flambeau", name)
     globals()[name] = value
     return value
 

@@ -31,6 +31,7 @@ from typing import Any, BinaryIO
 from flambeau import _core
 from flambeau.core.dtypes import name_of, object_of
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
+from flambeau.runtime import missing as _missing
 
 __all__ = ["load", "save"]
 
@@ -749,3 +750,7 @@ def load(
             raise _damaged("it is nested too deeply") from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise _damaged(f"the header cannot be read, {error}") from error
+
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__)

@@ -251,7 +251,7 @@ bool device_from_object(PyObject* object, Device* out) {
     PyErr_Format(
         missing == "cuda" || missing == "xpu" ? PyExc_AssertionError : PyExc_NotImplementedError,
         "[device] '%s' is not available: this build computes on cpu (and meta)\n"
-        "hint: use device='cpu', or test cuda.is_available() first",
+        "hint: use device='cpu'; torch.accelerator.is_available() says whether there is another",
         kNames[name]);
     return false;
   }

@@ -32,10 +32,11 @@ void storage_recycle(Storage* storage) {
 }
 
 bool out_of_memory(int64_t nbytes) {
-  PyErr_Format(out_of_memory_error(),
-               "[storage] can't allocate memory: you tried to allocate %lld bytes\nhint: free "
-               "tensors you no longer need, use a smaller batch, or call memory.empty_cache()",
-               static_cast<long long>(nbytes));
+  PyErr_Format(
+      out_of_memory_error(),
+      "[storage] can't allocate memory: you tried to allocate %lld bytes\nhint: free "
+      "tensors you no longer need, use a smaller batch, or call flambeau.runtime.empty_cache()",
+      static_cast<long long>(nbytes));
   return false;
 }
 

@@ -27,7 +27,7 @@ ARROWS = {
     "linalg": {"ops", "core"},
     "special": {"ops", "core"},
     "nn": {"ops", "core", "autograd", "linalg", "special", "runtime"},
-    "sparse": {"core", "autograd"},
+    "sparse": {"core", "autograd", "runtime"},
     "nested": {"core", "autograd"},
     "optim": {"ops", "core", "autograd", "nn", "runtime"},
 }

@@ -20,5 +20,5 @@ def test_no_required_dependencies():
 
 
 def test_version():
-    assert flambeau.__version__ == flambeau.version.__version__
+    assert str(flambeau.__version__) == f"2.13.0+flambeau{flambeau.version.__version__}"
     assert flambeau.version.cuda is None

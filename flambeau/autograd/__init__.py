@@ -59,7 +59,9 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(f"flambeau.autograd.{name}")
-    raise AttributeError(f"module 'flambeau.autograd' has no attribute {name!r}")
+    from flambeau.runtime import missing
+
+    missing.refuse(__name__, name)
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
+from flambeau.capture import options as capture_options
 from flambeau.capture import stream
 from flambeau.compiler import debug
 
 END = "end of region"
-_TUNED_MODES = ("max-autotune", "max-autotune-no-cudagraphs")
+BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -176,34 +177,71 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
     return whole
 
 
+def _checked_arguments(
+    dynamic: Any, backend: Any, mode: Any, options: Any, shapes_spec: Any
+) -> bool:
+    """Whether kernels are tuned; raises for arguments that `compile` cannot honour."""
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise AssertionError(
+            f"[compile] dynamic is no bool: {dynamic!r}\nhint: True, False or None"
+        )
+    if shapes_spec is not None:
+        raise NotImplementedError(
+            "[compile] shapes_spec is not in Flambeau yet\n"
+            "hint: leave it out: sizes of data are symbols from the start"
+        )
+    if callable(backend):
+        raise NotImplementedError(
+            f"[compile] backend is a callable: {backend!r}; custom backends are not in Flambeau "
+            "yet\nhint: backend='inductor' compiles, backend='eager' does not"
+        )
+    if backend not in (None, *BACKENDS):
+        raise RuntimeError(
+            f"[compile] invalid backend: {backend!r}\nhint: one of {', '.join(BACKENDS)}"
+        )
+    return backend in (None, "inductor", "flambeau") and capture_options.tunes(mode, options)
+
+
 def compile(  # noqa: A001 - PyTorch's name
     model: Any = None,
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = "inductor",
+    backend: Any = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
-    **unused: Any,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """Compiles a function or module: its op calls run as one fused program.
 
     Args:
         model: a callable or `nn.Module`; None returns a decorator.
         fullgraph: raise at the first flush before the end of the function.
-        dynamic: accepted; sizes of data are symbols from the start either way.
-        backend: "inductor" or "flambeau" (the compiler), "eager" (no compilation).
+        dynamic: a bool or None; has no effect, because sizes of data are symbols from the start.
+        backend: None, "inductor" or "flambeau" (the compiler), "aot_eager" (the same, without
+            tuning), "eager" (no compilation).
         mode: "default" or "reduce-overhead"; "max-autotune" (or "max-autotune-no-cudagraphs"):
             at the first call, every matrix product, convolution and attention is measured on the
             call's sizes in several ways of cutting it in tiles, for about 0.4 s each, and runs in
             the fastest way from then on, in later processes too. Results have the same bits in
             every mode. FLAMBEAU_DEBUG=1 shows what was measured.
-        options: accepted for compatibility.
+        options: PyTorch's options by name, instead of `mode`; "max_autotune" and
+            "max_autotune_gemm" tune as that mode does, the others change nothing here.
+        name: for reports; has no effect.
         disable: return `model` unchanged.
+        recompile_limit, isolate_recompiles: have no effect: programs are found by what they
+            record, in one table, and a new size of a known program compiles nothing.
+        shapes_spec: None.
 
     Raises:
-        ValueError: unknown mode or backend.
+        RuntimeError: unknown mode, option or backend; an option of another type; mode and options.
+        TypeError: an unknown keyword; `options` is no dict.
+        AssertionError: `model` is not callable, `dynamic` is no bool.
+        NotImplementedError: `shapes_spec`, or a backend that is a callable.
 
     Example:
         >>> f = torch.compile(lambda x: (x * 2).relu())
@@ -211,19 +249,17 @@ def compile(  # noqa: A001 - PyTorch's name
         tensor([0., 2.])
     """
     if model is None:
-        return lambda m: compile(m, fullgraph=fullgraph, backend=backend, mode=mode,
-                                 dynamic=dynamic, options=options, disable=disable)  # fmt: skip
-    tuned = mode in _TUNED_MODES
-    if not tuned and mode not in (None, "default", "reduce-overhead"):
-        raise RuntimeError(
-            f"[compile] unrecognized mode {mode!r}\nhint: use 'default' or 'max-autotune'"
+        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend,
+                                 mode=mode, options=options, disable=disable,
+                                 shapes_spec=shapes_spec)  # fmt: skip
+    if not callable(model):
+        raise AssertionError(
+            f"[compile] a callable function is expected, but {type(model)} is provided\n"
+            "hint: pass a function or an nn.Module"
         )
+    tuned = _checked_arguments(dynamic, backend, mode, options, shapes_spec)
     if disable or backend == "eager":
         return model
-    if backend not in ("inductor", "flambeau", "aot_eager"):
-        raise RuntimeError(f"[compile] invalid backend {backend!r}\nhint: use 'inductor'")
-    if not callable(model):
-        raise TypeError(f"[compile] expected a callable, got {type(model).__name__}")
     from flambeau import nn
 
     if isinstance(model, nn.Module):

@@ -22,4 +22,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_PUBLIC[name]), name)
     if name == "cache":
         return import_module("flambeau.compiler.cache")
-    raise AttributeError(f"module 'flambeau.compiler' has no attribute {name!r}")
+    from flambeau.runtime import missing
+
+    missing.refuse(__name__, name)

@@ -16,6 +16,7 @@ from flambeau.core.install import namespace
 from flambeau.nn import grad  # noqa: F401 - also a name of this module
 from flambeau.nn.messages import problem
 from flambeau.ops.scaled_products import ScalingType, SwizzleType  # noqa: F401 - their home is here
+from flambeau.runtime import missing as _missing
 
 _operators = namespace("nn.functional")
 _functions = namespace("torch")
@@ -475,3 +476,6 @@ def _publish() -> None:
 
 
 _publish()
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__)

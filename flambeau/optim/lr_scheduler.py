@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau.optim.optimizer import Optimizer
+from flambeau.runtime import missing as _missing
 
 
 class LRScheduler:
@@ -189,3 +190,7 @@ class ExponentialLR(LRScheduler):
 
     def _closed_form(self) -> list[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__)

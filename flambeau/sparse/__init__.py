@@ -10,6 +10,7 @@ operators compute with them where zero stays zero, and gradients are those of th
 """
 
 from flambeau.core.tensors import define_method as _define_method
+from flambeau.runtime import missing as _missing
 from flambeau.sparse import methods as _methods
 from flambeau.sparse.construct import (
     sparse_bsc_tensor,
@@ -51,3 +52,6 @@ __all__ = [
 _methods.install()
 for _product in (smm, sspaddmm):
     _define_method(_product.__name__, _product)
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__)

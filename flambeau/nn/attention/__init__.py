@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flambeau.nn.messages import problem
+from flambeau.runtime import missing as _missing
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
@@ -38,3 +39,7 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
         text = "Backend must be an instance of SDPBackend or a list of SDPBackend instances"
         raise AssertionError(problem("sdpa_kernel", text, "SDPBackend.MATH"))
     yield
+
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__)

@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
+from flambeau.runtime import missing as _missing
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
 
@@ -38,3 +39,7 @@ class DistributedDataParallel(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         text = "training in several processes is not supported"
         raise NotImplementedError(problem("DistributedDataParallel", text, "use one process"))
+
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__)

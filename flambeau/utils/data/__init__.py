@@ -1,5 +1,6 @@
 """`torch.utils.data`: datasets, samplers, and the loader that makes batches of them."""
 
+from flambeau.runtime import missing as _missing
 from flambeau.utils.data.collate import default_collate, default_convert
 from flambeau.utils.data.dataset import (
     ChainDataset,
@@ -43,3 +44,6 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__)
