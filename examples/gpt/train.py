@@ -3,146 +3,60 @@
 ./go demo                        eager and compiled training, report, sample, loss curve
 ./go demo --steps 50 --threads 1
 ./go demo --resume run/          continues a checkpoint bit for bit
+
+Eager and compiled training start from the same weights and take turns, a block of steps each, so
+that a machine whose speed changes treats both alike.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
-from data import ByteText, load_bytes
-from model import GPT, GPTConfig
+from report import report
 from tqdm import tqdm
+from trainer import CheckpointError, Trainer
 
 import flambeau as torch
-from flambeau import nn, optim
 
-VALIDATION_BATCHES = 8
-
-
-@dataclass
-class Curve:
-    """Losses and times of one training run."""
-
-    losses: list[float] = field(default_factory=list)
-    validation: list[tuple[int, float]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    def tokens_per_second(self, tokens: int) -> float:
-        """Median throughput, the first three steps (warm-up) left out."""
-        steady = sorted(self.seconds[3:] or self.seconds)
-        return tokens / steady[len(steady) // 2]
+BLOCK = 10  # steps until the other run has its turn
+VALIDATE_EVERY = 50
 
 
-class Trainer:
-    """Model, optimizer, schedule and data of one run.
+def train(trainers: dict[str, Trainer], arguments: argparse.Namespace, out: Path) -> None:
+    """Trains every run up to step number `arguments.steps`, in turns of a block of steps."""
+    steps = arguments.steps
+    left = sum(max(steps - trainer.step_number, 0) for trainer in trainers.values())
+    with tqdm(total=left, desc="training", unit="step", mininterval=0.5) as bar:
+        while any(trainer.step_number < steps for trainer in trainers.values()):
+            for name, trainer in trainers.items():
+                with trainer:
+                    block(name, trainer, min(trainer.step_number + BLOCK, steps), out, bar)
 
-    Args:
-        arguments: the command line.
-        compiled: train with `torch.compile`.
-    """
 
-    def __init__(self, arguments: argparse.Namespace, compiled: bool) -> None:
-        torch.manual_seed(arguments.seed)
-        self.arguments = arguments
-        config = GPTConfig(
-            context=arguments.context, layers=arguments.layers, width=arguments.width,
-            heads=arguments.heads, dropout=arguments.dropout,
-        )  # fmt: skip
-        self.model = GPT(config)
-        self.optimizer = optim.AdamW(
-            self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), weight_decay=0.1
-        )
-        self.schedule = optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_rate)
-        self.text = ByteText(load_bytes(arguments.bytes), arguments.context)
-        self.generator = torch.Generator().manual_seed(arguments.seed + 1)
-        self.step_number = 0
-        self.curve = Curve()
-        self.step = torch.compile(self._step) if compiled else self._step
+def block(name: str, trainer: Trainer, end: int, out: Path, bar: tqdm) -> None:
+    """Trains one run until step number `end`, validating and saving on the way."""
+    arguments = trainer.arguments
+    while trainer.step_number < end:
+        loss = trainer.train_step()
+        bar.set_postfix_str(f"{name:>8}, loss {loss:.3f}", refresh=False)
+        bar.update()
+        last = trainer.step_number == arguments.steps
+        if last or trainer.step_number % VALIDATE_EVERY == 0:
+            trainer.validate()
+        if last or trainer.step_number % arguments.save_every == 0:
+            trainer.save(checkpoint(out, name))
 
-    def _share_of_rate(self, step: int) -> float:
-        """Linear warm-up, then half a cosine down to a tenth."""
-        warm_up = min(20, self.arguments.steps // 10 + 1)
-        if step < warm_up:
-            return (step + 1) / warm_up
-        progress = (step - warm_up) / max(self.arguments.steps - warm_up, 1)
-        return 0.55 + 0.45 * math.cos(math.pi * min(progress, 1.0))
 
-    def _step(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Forward, backward and update; returns the loss."""
-        _, loss = self.model(tokens, targets)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    @torch.no_grad()
-    def validate(self) -> float:
-        """Mean loss over fixed held-out windows."""
-        self.model.eval()
-        generator = torch.Generator().manual_seed(17)
-        total = 0.0
-        for _ in range(VALIDATION_BATCHES):
-            tokens, targets = self.text.batch(self.arguments.batch, generator, validation=True)
-            total += self.model(tokens, targets)[1].item()
-        self.model.train()
-        return total / VALIDATION_BATCHES
-
-    def train(self, steps: int, label: str, checkpoint: Path | None = None) -> Curve:
-        """Runs up to step number `steps`, saving checkpoints on the way."""
-        arguments = self.arguments
-        bar = tqdm(range(self.step_number, steps), desc=label, unit="step", mininterval=0.5)
-        for _ in bar:
-            tokens, targets = self.text.batch(arguments.batch, self.generator)
-            start = time.perf_counter()
-            loss = self.step(tokens, targets).item()
-            self.curve.seconds.append(time.perf_counter() - start)
-            self.schedule.step()
-            self.curve.losses.append(loss)
-            self.step_number += 1
-            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-            if checkpoint is not None and self.step_number % arguments.save_every == 0:
-                self.save(checkpoint)
-        self.curve.validation.append((self.step_number, self.validate()))
-        if checkpoint is not None:
-            self.save(checkpoint)
-        return self.curve
-
-    def save(self, path: Path) -> None:
-        """Writes everything a bit-for-bit continuation needs; atomic."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(
-            {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "schedule": self.schedule.state_dict(),
-                "generator": self.generator.get_state(),
-                "random": torch.get_rng_state(),
-                "step": self.step_number,
-                "losses": self.curve.losses,
-            },
-            path,
-        )
-
-    def load(self, path: Path) -> None:
-        """Continues from a checkpoint."""
-        state = torch.load(path)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
-        self.generator.set_state(state["generator"])
-        torch.set_rng_state(state["random"])
-        self.step_number = state["step"]
-        self.curve.losses = list(state["losses"])
+def checkpoint(out: Path, name: str) -> Path:
+    """The checkpoint of a run in a folder."""
+    return out / f"checkpoint-{name}.flambeau"
 
 
 def compile_seconds() -> tuple[float, float]:
@@ -153,7 +67,8 @@ def compile_seconds() -> tuple[float, float]:
         environment = os.environ | {"FLAMBEAU_CACHE_DIR": cache}
         command = [sys.executable, *sys.argv, "--probe"]
         seconds = []
-        for _ in range(2):
+        for state in ("empty", "filled"):
+            print(f"measuring compilation in a new process, caches {state} ...", flush=True)
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, check=True
             )
@@ -173,61 +88,28 @@ def probe(arguments: argparse.Namespace) -> float:
     return max(times[0] + times[1] - 2 * times[-1], 0.0)  # optimizer state is new in step 1
 
 
-def draw(curves: dict[str, Curve], path: Path) -> None:
-    """The loss curves as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    for (name, curve), style in zip(curves.items(), ("-", ":"), strict=False):
-        axes.plot(curve.losses, style, label=f"{name}, training")
-        axes.plot(*zip(*curve.validation), "o", label=f"{name}, validation")
-    axes.set_xlabel("step")
-    axes.set_ylabel("cross entropy (nats per byte)")
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-
-
-def sample(model: GPT, prompt: str, count: int, seed: int) -> str:
-    """Text generated after `prompt`."""
-    torch.manual_seed(seed)
-    model.eval()
-    tokens = torch.tensor([list(prompt.encode())])
-    produced = model.generate(tokens, count)[0].tolist()
-    model.train()
-    return bytes(produced).decode("utf-8", errors="replace")
-
-
-def first_difference(a: list[float], b: list[float]) -> int | None:
-    """Index of the first unequal loss; None when all bits agree."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
-
-
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     numbers: dict[str, tuple[Callable[[str], int | float], int | float, str]] = {
-        "steps": (int, 200, "training steps"),
+        "steps": (int, 300, "training steps"),
         "batch": (int, 16, "windows per step"),
         "context": (int, 128, "window length in bytes"),
         "layers": (int, 4, "transformer blocks"),
         "width": (int, 256, "channels"),
         "heads": (int, 4, "attention heads"),
         "dropout": (float, 0.0, "dropout probability"),
-        "lr": (float, 1e-3, "peak learning rate"),
+        "lr": (float, 2e-3, "peak learning rate"),
         "seed": (int, 1337, "random seed"),
         "threads": (int, 0, "threads; 0: all cores"),
-        "bytes": (int, 8_000_000, "bytes of text"),
+        "bytes": (int, 1_000_000, "bytes of text"),
         "save-every": (int, 50, "steps between checkpoints"),
         "sample": (int, 400, "bytes to generate"),
     }
     for name, (kind, default, text) in numbers.items():
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{text} ({default})")
     parser.add_argument("--out", type=Path, default=Path("run"), help="folder of the results (run)")
-    parser.add_argument("--resume", type=Path, help="folder whose checkpoint is continued")
+    parser.add_argument("--resume", type=Path, help="folder whose checkpoints are continued")
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--untimed", action="store_true", help="do not measure compilation with empty caches"
@@ -236,11 +118,33 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def runs(arguments: argparse.Namespace) -> Iterator[tuple[str, Trainer]]:
-    """The trainings to do: eager and compiled, from identical weights."""
-    for name in ("eager", "compiled"):
-        if arguments.only in (None, name):
-            yield name, Trainer(arguments, compiled=name == "compiled")
+def make_trainers(arguments: argparse.Namespace) -> dict[str, Trainer]:
+    """The runs to train, from identical weights: eager and compiled, or one of them."""
+    return {
+        name: Trainer(arguments, compiled=name == "compiled")
+        for name in ("eager", "compiled")
+        if arguments.only in (None, name)
+    }
+
+
+def resume(trainers: dict[str, Trainer], folder: Path) -> None:
+    """Loads the checkpoints of a folder and removes what killed saves left there.
+
+    Raises:
+        CheckpointError: no folder, no checkpoint, or one of other sizes.
+    """
+    paths = {name: checkpoint(folder, name) for name in trainers}
+    if not any(path.exists() for path in paths.values()):
+        text = "holds no checkpoint" if folder.is_dir() else "does not exist"
+        raise CheckpointError(
+            f"[resume] {folder} {text}\nhint: ./go demo --out {folder} starts a run there"
+        )
+    for leftover in folder.glob(".checkpoint-*.flambeau.*"):
+        leftover.unlink()
+    for name, path in paths.items():
+        if path.exists():
+            trainers[name].load(path)
+            print(f"{name}: continues at step {trainers[name].step_number} of {path}")
 
 
 def main() -> None:
@@ -252,48 +156,18 @@ def main() -> None:
         print(probe(arguments))
         return
     out = arguments.resume or arguments.out
+    trainers = make_trainers(arguments)
+    if arguments.resume:
+        resume(trainers, arguments.resume)
+        if all(trainer.step_number >= arguments.steps for trainer in trainers.values()):
+            print(f"nothing to do: {out} has its {arguments.steps} steps; --steps asks for more")
+            return
     out.mkdir(parents=True, exist_ok=True)
-    curves: dict[str, Curve] = {}
-    trainer = None
     untimed = arguments.untimed or arguments.resume
     compile_times = None if untimed else compile_seconds()
-    for name, trainer in runs(arguments):
-        checkpoint = out / f"checkpoint-{name}.flambeau"
-        if arguments.resume and checkpoint.exists():
-            trainer.load(checkpoint)
-        curves[name] = trainer.train(arguments.steps, name, checkpoint)
-    assert trainer is not None
-    report(arguments, curves, trainer, compile_times, out)
-
-
-def report(
-    arguments: argparse.Namespace,
-    curves: dict[str, Curve],
-    trainer: Trainer,
-    compile_times: tuple[float, float] | None,
-    out: Path,
-) -> None:
-    """Prints the figures, a sample and the last line."""
-    parameters = sum(p.numel() for p in trainer.model.parameters())
-    tokens = arguments.batch * arguments.context
-    print(f"\nmodel: {parameters:,} parameters; threads: {torch.get_num_threads()}")
-    if compile_times is not None:
-        print(f"compile: cold {compile_times[0]:.2f} s, warm {compile_times[1]:.2f} s")
-    for name, curve in curves.items():
-        if curve.seconds:
-            print(
-                f"{name:>8}: {curve.tokens_per_second(tokens):,.0f} tokens/s, "
-                f"training loss {curve.losses[-1]:.4f}, validation {curve.validation[-1][1]:.4f}"
-            )
-    draw(curves, out / "loss.png")
-    print(f"loss curve: {out / 'loss.png'}\n\nsample:")
-    print(sample(trainer.model, "def ", arguments.sample, arguments.seed))
-    if len(curves) == 2:
-        difference = first_difference(curves["eager"].losses, curves["compiled"].losses)
-        verdict = (
-            "agree to the last bit" if difference is None else f"DIFFER from step {difference}"
-        )
-        print(f"\neager and compiled losses {verdict} over {len(curves['eager'].losses)} steps")
+    print("training: the first steps compile their kernels, later ones run at full speed")
+    train(trainers, arguments, out)
+    report(arguments, trainers, compile_times, out)
 
 
 if __name__ == "__main__":

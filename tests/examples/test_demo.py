@@ -42,6 +42,32 @@ def test_report(tmp_path: Path) -> None:
     assert losses(tmp_path, "eager") == losses(tmp_path)
 
 
+def test_turns_and_ratio(tmp_path: Path) -> None:
+    text = run(tmp_path, "--untimed", "--steps", "25", "--dropout", "0.1", "--save-every", "5")
+    assert "of the time of an eager one" in text and "same 32-bit number" in text
+    assert losses(tmp_path, "eager") == losses(tmp_path)
+    state = torch.load(tmp_path / "checkpoint-eager.flambeau")
+    assert [step for step, _ in state["validation"]] == [25]
+
+
+def refused(out: Path, *more: str) -> str:
+    done = subprocess.run(command(out, *more), capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def test_resume_says_what_is_wrong(tmp_path: Path) -> None:
+    assert "does not exist" in refused(tmp_path, "--resume", str(tmp_path / "missing"))
+    assert "holds no checkpoint" in refused(tmp_path, "--resume", str(tmp_path))
+    more = ("--untimed", "--only", "eager", "--steps", "3")
+    run(tmp_path, *more)
+    (tmp_path / ".checkpoint-eager.flambeau.1x2y").write_bytes(b"half a save")
+    assert "nothing to do" in run(tmp_path, *more, "--resume", str(tmp_path))
+    assert not list(tmp_path.glob(".checkpoint*"))
+    wrong = refused(tmp_path, *more, "--width", "64", "--resume", str(tmp_path))
+    assert "--width 32, not 64" in wrong and "Traceback" not in wrong
+
+
 def test_eager_and_compiled_agree_on_any_number_of_threads(tmp_path: Path) -> None:
     """One after the other: side by side both would compile the same kernels."""
     for threads in (1, 2):
