@@ -427,7 +427,7 @@ class _Source:
         if begin == end:
             return _core.UntypedStorage(0)
         if self.mapped is not None:
-            return _core.storage_from_buffer(memoryview(self.mapped)[begin:end])
+            return _core.storage_from_buffer(memoryview(self.mapped)[begin:end], alone=True)
         storage = _core.UntypedStorage(end - begin)
         view, position = storage._view().cast("B"), 0
         self.file.seek(self.start + begin)

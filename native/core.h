@@ -7,7 +7,7 @@
 //   (NumPy, DLPack, Python values) · plan.cpp (size program, instances, execution) · op.cpp
 //   (argument parsing, keys, caches) · threads.cpp (pool) · routines.cpp (native routines: sort,
 //   search, ...) · random.cpp · tape.cpp, engine.cpp (autograd) · record.cpp (op stream) ·
-//   module.cpp.
+//   outside.cpp (memory that others reach) · module.cpp.
 // All functions require the GIL unless they say otherwise. Errors: Python exception set, then
 // nullptr / false / -1 returned (no C++ exceptions cross a file boundary).
 #pragma once
@@ -92,6 +92,9 @@ DType result_type(int count, const OperandCategory* categories, const DType* dty
 // ---------------------------------------------------------------- storage and its allocator
 struct Recorder;
 struct PackedEntry;
+// Address: somebody asked for it outside of compiled regions, most likely to compare it. Always:
+// somebody reads and writes there.
+enum class Reach : uint8_t { Nobody, Address, Always };
 struct Storage {
   std::atomic<int64_t> references{1};
   void* data = nullptr;  // 64-byte aligned when allocated here; null while pending or empty
@@ -100,7 +103,10 @@ struct Storage {
   Device device;
   bool pending = false;  // recorded by a Recorder, not computed yet: data is null
   bool resizable = true;
-  bool exported = false;         // somebody else has the address for good, and may write unseen
+  bool alone = false;            // foreign memory, but nobody else can reach it
+  bool parameter = false;        // of a parameter
+  Reach reach = Reach::Nobody;   // who else has the address for good, see outside.cpp
+  int32_t exports = 0;           // objects of others that read and write `data` whenever they like
   uint64_t writes = 0;           // after every write to `data`, also those that no version tells
   Recorder* recorder = nullptr;  // set while pending
   void (*release)(void* context) = nullptr;  // foreign memory (NumPy, DLPack, shared memory)
@@ -459,6 +465,17 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs);
 bool record_flush(Recorder* recorder, const char* reason);
 // Makes sure that a pending storage is computed, if need be by waiting for another thread.
 bool record_settle(Storage* storage, const char* reason);
+// Memory that is shared with the outside (outside.cpp). Others may write there (read there) at any
+// time: a recorded op reads it (writes to it) when it is called.
+bool others_write(Storage* storage);
+bool others_read(Storage* storage);
+// Runs what this thread has recorded over a storage. False + exception.
+bool record_settle_reads(Storage* storage, const char* reason);
+// Somebody else is given the memory, till storage_take_back, or its address: what this thread has
+// recorded over it runs first. False + exception.
+bool storage_export(Storage* storage, const char* reason);
+void storage_take_back(Storage* storage, bool written);
+bool storage_give_address(Storage* storage);
 // Records the calls of a scope of native code (backward of a compiled forward) of its own.
 void record_enter();
 bool record_leave(const char* reason);  // keeps an exception that is set

@@ -79,6 +79,7 @@ struct Exported {
 // The consumer may call the deleter from any thread, without the GIL.
 void release_exported(Exported* exported) {
   const PyGILState_STATE state = PyGILState_Ensure();
+  storage_take_back(exported->storage, true);
   storage_decref(exported->storage);
   PyGILState_Release(state);
   delete exported;
@@ -102,6 +103,7 @@ void capsule_destructor(PyObject* capsule) {
 }
 
 PyObject* export_capsule(Tensor* t, bool versioned, bool copied) {
+  if (!storage_export(t->storage, "__dlpack__")) return nullptr;
   auto* exported = new (std::nothrow) Exported();
   if (!exported) return PyErr_NoMemory();
   std::memcpy(exported->dims, t->dims, sizeof(int64_t) * 2 * t->ndim);
@@ -122,11 +124,11 @@ PyObject* export_capsule(Tensor* t, bool versioned, bool copied) {
   PyObject* capsule =
       PyCapsule_New(pointer, versioned ? kVersionedName : kName, capsule_destructor);
   if (!capsule) {
+    storage_take_back(t->storage, false);
     delete exported;
     return nullptr;
   }
   storage_incref(t->storage);
-  t->storage->exported = true;
   exported->storage = t->storage;
   return capsule;
 }

@@ -281,7 +281,26 @@ PyMethodDef functions[] = {
      "as_tensor(data, dtype=None): shares memory with tensors and arrays of that dtype."},
     {nullptr, nullptr, 0, nullptr}};
 
+// Whether nobody but the buffer `view` can reach its memory.
+bool reached_alone(const Py_buffer* view) {
+  PyObject* object = view->obj;
+  if (object && PyBytes_CheckExact(object)) return true;  // nobody can write to it
+  if (!object || Py_REFCNT(object) != 1) return false;
+  if (PyByteArray_CheckExact(object)) return true;
+  if (Py_TYPE(object) != numpy_type("ndarray", &ndarray_cache)) return false;
+  PyObject* base = PyObject_GetAttrString(object, "base");
+  const bool own = base == Py_None;
+  if (!base) PyErr_Clear();
+  Py_XDECREF(base);
+  return own;
+}
+
 }  // namespace
+
+bool buffer_alone(const Storage* storage) {
+  return storage->release == release_buffer &&
+         reached_alone(static_cast<Py_buffer*>(storage->release_context));
+}
 
 PyMethodDef numpy_methods[] = {
     {"numpy", with_keywords(method_numpy), METH_VARARGS | METH_KEYWORDS,

@@ -22,8 +22,10 @@ constinit FB_THREAD_LOCAL Recorder* active_recorder = nullptr;
 
 namespace {
 
-constinit FB_THREAD_LOCAL Recorder* spare_recorder = nullptr;  // its vectors have grown already
-constexpr size_t kMaxRecords = 20000;
+int64_t recorders = 0;                   // that there are
+std::vector<Recorder*> spare_recorders;  // of all threads; their vectors have grown already
+constexpr size_t kSpareRecorders = 4;
+constexpr size_t kSpareRecords = 4096;  // longer ones give their memory back
 constexpr size_t kMaxStreams = 4096;
 
 PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
@@ -54,7 +56,9 @@ void record_forget(Recorder* r) {
   states.swap(r->states);
   externals.swap(r->externals);
   r->values.clear();
+  r->copies.clear();
   r->state_of.clear();
+  r->appended = false;
   r->epoch = next_epoch++;
   for (Record& record : records) {
     instance_decref(record.instance);
@@ -75,218 +79,6 @@ void record_forget(Recorder* r) {
   states.swap(r->states);
   externals.swap(r->externals);
 }
-
-namespace {
-
-bool same_geometry(const Value& v, const Tensor* t) {
-  return v.dtype == t->dtype && v.offset == t->offset && v.geometry.size() == 2u * t->ndim &&
-         std::equal(v.geometry.begin(), v.geometry.end(), t->dims);
-}
-
-int32_t add_value(Recorder* r, Value::Kind kind, int32_t state, int32_t source, const Tensor* t) {
-  Value v;
-  v.kind = kind;
-  v.state = state;
-  v.source = source;
-  v.dtype = t->dtype;
-  v.device = t->device;
-  v.geometry.assign(t->dims, t->dims + 2 * t->ndim);
-  v.offset = t->offset;
-  r->values.push_back(std::move(v));
-  return static_cast<int32_t>(r->values.size()) - 1;
-}
-
-int32_t add_state(Recorder* r, Storage* storage, bool fresh) {
-  storage_incref(storage);
-  StorageState state;
-  state.storage = storage;
-  state.latest = -1;
-  state.fresh = fresh;
-  r->states.push_back(state);
-  const int32_t index = static_cast<int32_t>(r->states.size()) - 1;
-  r->state_of.emplace(storage, index);
-  return index;
-}
-
-enum class Resolve { Ok, MustFlush, Error };
-
-// The value a tensor stands for in this stream. Note "stale reads": when its storage was written
-// through another tensor, only memory knows its value: flush.
-Resolve resolve(Recorder* r, Tensor* t, int32_t* id) {
-  if (t->record_epoch == r->epoch && t->value_id >= 0) {
-    const StorageState& state = r->states[r->values[t->value_id].state];
-    if (state.written && state.latest != t->value_id) return Resolve::MustFlush;
-    if (state.storage == t->storage) {
-      *id = t->value_id;
-      return Resolve::Ok;
-    }
-  }
-  auto found = r->state_of.find(t->storage);
-  if (found != r->state_of.end()) {
-    StorageState& state = r->states[found->second];
-    if (state.written || state.fresh) {
-      if (state.latest < 0 || !same_geometry(r->values[state.latest], t)) return Resolve::MustFlush;
-      *id = state.latest;  // e.g. a detached alias
-      t->value_id = *id;
-      t->record_epoch = r->epoch;
-      return Resolve::Ok;
-    }
-  } else if (t->storage->pending && !tensor_materialise(t, "value of another stream")) {
-    return Resolve::Error;
-  }
-  const int32_t state =
-      found != r->state_of.end() ? found->second : add_state(r, t->storage, false);
-  *id = add_value(r, Value::External, state, static_cast<int32_t>(r->externals.size()), t);
-  r->states[state].slots += 1;
-  r->states[state].latest = *id;
-  Py_INCREF(t);
-  r->externals.push_back(t);
-  t->value_id = *id;
-  t->record_epoch = r->epoch;
-  return Resolve::Ok;
-}
-
-}  // namespace
-
-bool record_resolve(Recorder* r, Tensor* t, int32_t* id) {
-  return resolve(r, t, id) == Resolve::Ok;
-}
-
-namespace {
-
-// Whether writing `id` in place can be part of the stream.
-bool writable(const Recorder* r, int32_t id) {
-  const Value& v = r->values[id];
-  const StorageState& state = r->states[v.state];
-  if (v.kind == Value::Alias) return false;
-  return state.fresh || state.slots == 1;
-}
-
-const int64_t* geometry_of(const Instance* instance, size_t output) {
-  const int64_t* at = instance->geometry.data();
-  for (size_t k = 0; k < output; ++k) at += 2 * instance->plan->outputs[k].sizes.size() + 1;
-  return at;
-}
-
-PyObject* make_output(Recorder* r, const Instance* instance, const Call& call, size_t k,
-                      const ShortList<int32_t, 6>& operands, int32_t* result) {
-  const OutputSpec& spec = instance->plan->outputs[k];
-  *result = -1;
-  if (spec.kind == OutputSpec::None) return nullptr;
-  if (spec.kind == OutputSpec::Input) {
-    Tensor* t = call.tensors[spec.input];
-    *result = operands[spec.input];
-    Py_INCREF(t);
-    return reinterpret_cast<PyObject*>(t);
-  }
-  const int64_t* g = geometry_of(instance, k);
-  const int ndim = static_cast<int>(spec.sizes.size());
-  Tensor* out;
-  if (spec.kind == OutputSpec::Alias) {
-    Tensor* base = call.tensors[spec.input];
-    const int64_t offset = g[2 * ndim] + (spec.adds_offset ? base->offset : 0);
-    out = tensor_alias(base, spec.dtype, ndim, g, g + ndim, offset);
-    if (out == nullptr) return nullptr;
-    const int32_t from = operands[spec.input];
-    *result = add_value(r, Value::Alias, r->values[from].state, from, out);
-  } else {
-    Device device = spec.device;
-    if (!spec.own_device && call.tensor_count > 0 && call.tensors[0] != nullptr)
-      device = call.tensors[0]->device;
-    Storage* storage = storage_pending(g[2 * ndim], device, r);
-    if (storage == nullptr) return nullptr;
-    out = tensor_new(storage, spec.dtype, device, ndim, g, g + ndim, 0);
-    if (out == nullptr) return nullptr;
-    const int32_t state = add_state(r, out->storage, true);
-    *result = add_value(r, Value::New, state, -1, out);
-    r->states[state].latest = *result;
-  }
-  out->value_id = *result;
-  out->record_epoch = r->epoch;
-  return reinterpret_cast<PyObject*>(out);
-}
-
-bool run_eagerly(Instance* instance, const Call& call, PyObject** outputs) {
-  for (int32_t i = 0; i < call.tensor_count; ++i)
-    if (call.tensors[i] != nullptr && !tensor_materialise(call.tensors[i], "aliased write"))
-      return false;
-  return plan_run(instance, call, outputs);
-}
-
-void note_writes(Recorder* r, Record* record, const Call& call) {
-  const Plan* plan = record->instance->plan;
-  for (int32_t slot : plan->mutated) {
-    Tensor* t = call.tensors[slot];
-    const int32_t before = record->operands[slot];
-    const int32_t state = r->values[before].state;
-    const int32_t id = add_value(r, Value::Write, state, before, t);
-    r->states[state].written = true;
-    r->states[state].latest = id;
-    t->value_id = id;
-    t->record_epoch = r->epoch;
-    for (size_t k = 0; k < plan->outputs.size(); ++k)
-      if (plan->outputs[k].kind == OutputSpec::Input && plan->outputs[k].input == slot)
-        record->results[k] = id;
-  }
-}
-
-}  // namespace
-
-bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
-  Recorder* r = active_recorder;
-  const RecordPlace forward = std::exchange(r->forward, RecordPlace{});
-  if (r->records.size() >= kMaxRecords && !record_flush(r, "the stream is very long")) return false;
-  Record record;
-  for (int attempt = 0;; ++attempt) {
-    record.operands.assign(call.tensor_count, -1);
-    Resolve state = Resolve::Ok;
-    for (int32_t i = 0; i < call.tensor_count && state == Resolve::Ok; ++i)
-      if (call.tensors[i] != nullptr) state = resolve(r, call.tensors[i], &record.operands[i]);
-    if (state == Resolve::Error) return false;
-    if (state == Resolve::Ok)
-      for (int32_t slot : instance->plan->mutated)
-        if (!writable(r, record.operands[slot])) state = Resolve::MustFlush;
-    if (state == Resolve::Ok) break;
-    if (!record_flush(r, "a tensor that shares memory with another one is written")) return false;
-    if (attempt == 1) return run_eagerly(instance, call, outputs);
-  }
-  const size_t count = instance->plan->outputs.size();
-  record.results.assign(count, -1);
-  for (size_t k = 0; k < count; ++k) {
-    outputs[k] = make_output(r, instance, call, k, record.operands, &record.results[k]);
-    if (outputs[k] == nullptr && PyErr_Occurred()) return false;
-  }
-  instance_incref(instance);
-  record.instance = instance;
-  if (forward.epoch == r->epoch && forward.index < r->records.size())
-    record.forward = static_cast<int32_t>(forward.index);
-  record.scalars.assign(call.scalars, call.scalars + call.scalar_count);
-  record.scalar_is_float.assign(call.scalar_is_float, call.scalar_is_float + call.scalar_count);
-  record.objects.assign(call.objects, call.objects + call.object_count);
-  for (PyObject* object : record.objects) Py_XINCREF(object);
-  if (!instance->plan->mutated.empty()) note_writes(r, &record, call);
-  r->records.push_back(std::move(record));
-  return true;
-}
-
-RecordPlace record_place(const Instance* instance) {
-  const Recorder* r = active_recorder;
-  if (r->records.empty() || r->records.back().instance != instance) return {r->epoch, UINT32_MAX};
-  return {r->epoch, static_cast<uint32_t>(r->records.size()) - 1};
-}
-
-RecordPlace record_scope() {
-  return active_recorder ? RecordPlace{active_recorder->epoch, UINT32_MAX} : RecordPlace{};
-}
-
-void record_taped(Tensor* t) {
-  Py_INCREF(t);
-  active_recorder->taped.push_back(t);
-}
-
-void record_backward_of(RecordPlace forward) { active_recorder->forward = forward; }
-
-void record_tensor_dead(Tensor*) {}  // liveness is read off the storages at a flush
 
 namespace {
 
@@ -312,6 +104,10 @@ Words stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact
   }
   key.words.push_back(~0ull);
   for (int32_t v : live) key.words.push_back(static_cast<uint64_t>(v));
+  if (!r->copies.empty()) key.words.push_back(~3ull);
+  for (const OutsideCopy& copy : r->copies)
+    key.words.push_back(static_cast<uint64_t>(copy.value) << 32 |
+                        static_cast<uint32_t>(copy.original));
   return key;
 }
 
@@ -423,6 +219,21 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, c
   instance_incref(found);
   exact_streams.emplace(std::move(exact), found);
   return found;
+}
+
+void record_release(Recorder* r) {
+  if (--r->references > 0) return;
+  record_forget(r);
+  if (!r->kept && spare_recorders.size() < kSpareRecorders &&
+      r->records.capacity() <= kSpareRecords) {
+    r->references = 1;
+    r->depth = 0;
+    r->forward = {};
+    spare_recorders.push_back(r);
+  } else {
+    delete r;
+    --recorders;
+  }
 }
 
 namespace {
@@ -543,6 +354,19 @@ void abandon(Recorder* r) {
   }
 }
 
+bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
+  if (live.empty()) {  // nobody reads what was drawn, but the generators must move on
+    const bool draws = std::any_of(r->records.begin(), r->records.end(),
+                                   [](const Record& record) { return !record.objects.empty(); });
+    return !draws || run_records(r);
+  }
+  Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
+  if (instance == nullptr) return !PyErr_Occurred() && run_records(r);
+  const bool ok = run_fused(r, instance, live);
+  instance_decref(instance);
+  return ok;
+}
+
 bool observe(const char* reason, size_t records, bool known) {
   if (flush_observer == nullptr) return true;
   PyObject* result = PyObject_CallFunction(flush_observer, "sni", reason,
@@ -560,47 +384,47 @@ bool record_flush(Recorder* r, const char* reason) {
                     "hint: see the first error");
     return false;
   }
+  record_wait(r);
   if (r->kept) return region_recompute(r, reason);
+  if (r->flusher != 0)
+    return true;  // its own flush wants a value that is not there: the caller says so
   if (r->records.empty()) {
     record_forget(r);
     return true;
   }
-  if (r->flusher != 0)
-    return true;  // its own flush wants a value that is not there: the caller says so
-  r->flusher = PyThread_get_thread_ident();
+  const Flushing flushing(r);  // compiling and running must not record
   ++stream_flushes;
-  Recorder* previous = active_recorder;
-  active_recorder = nullptr;  // compiling and running must not record
   record_drop_taped(r);
   const std::vector<int32_t> live = live_values(r);
   const int64_t builds = stream_builds;
-  bool ok = true;
-  // Nobody reads what was drawn, but the generators must move on.
-  const bool draws = std::any_of(r->records.begin(), r->records.end(),
-                                 [](const Record& record) { return !record.objects.empty(); });
-  if (live.empty() && draws) {
-    ok = run_records(r);
-  } else if (!live.empty()) {
-    Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
-    ok = instance != nullptr ? run_fused(r, instance, live) : !PyErr_Occurred() && run_records(r);
-    if (instance != nullptr) instance_decref(instance);
-  }
+  const bool ok = run_stream(r, live);
   const size_t records = r->records.size();
   if (!ok) abandon(r);
   record_forget(r);
-  if (ok) ok = observe(reason, records, builds == stream_builds);
-  active_recorder = previous;
-  r->flusher = 0;
-  return ok;
+  return ok && observe(reason, records, builds == stream_builds);
+}
+
+bool record_flushed_elsewhere(const Recorder* r) {
+  return r->flusher != 0 && r->flusher != PyThread_get_thread_ident();
+}
+
+namespace {
+
+void let_others_run() {
+  Py_BEGIN_ALLOW_THREADS std::this_thread::sleep_for(std::chrono::microseconds(20));
+  Py_END_ALLOW_THREADS
+}
+
+}  // namespace
+
+void record_wait(const Recorder* r) {
+  while (record_flushed_elsewhere(r)) [[unlikely]]
+    let_others_run();
 }
 
 bool record_settle(Storage* storage, const char* reason) {
-  const unsigned long self = PyThread_get_thread_ident();
-  while (storage->pending && storage->recorder && storage->recorder->flusher != 0 &&
-         storage->recorder->flusher != self) {  // another thread is computing it
-    Py_BEGIN_ALLOW_THREADS std::this_thread::sleep_for(std::chrono::microseconds(20));
-    Py_END_ALLOW_THREADS
-  }
+  while (storage->pending && storage->recorder && record_flushed_elsewhere(storage->recorder))
+    let_others_run();  // another thread is computing it
   return !storage->pending || storage->recorder == nullptr ||
          record_flush(storage->recorder, reason);
 }
@@ -608,6 +432,7 @@ bool record_settle(Storage* storage, const char* reason) {
 namespace {
 
 RegionEnd finish_region(Recorder* r, const char* reason) {
+  record_wait(r);
   const int64_t builds = stream_builds;
   const size_t records = r->records.size();
   const RegionEnd end = region_finish(r);
@@ -627,8 +452,13 @@ void record_enter() {
     ++active_recorder->depth;
     return;
   }
-  active_recorder =
-      spare_recorder != nullptr ? std::exchange(spare_recorder, nullptr) : new Recorder();
+  if (spare_recorders.empty()) {
+    active_recorder = new Recorder();
+    ++recorders;
+  } else {
+    active_recorder = spare_recorders.back();
+    spare_recorders.pop_back();
+  }
   active_recorder->epoch = next_epoch++;
   active_recorder->tuned = false;
 }
@@ -649,12 +479,7 @@ bool record_leave(const char* reason) {
   if (end == RegionEnd::Done) owned = false;  // its node has it
   if (end != RegionEnd::Plain) ok = PyErr_Occurred() == nullptr;
   active_recorder = nullptr;
-  if (owned) {
-    record_forget(r);
-    r->depth = 0;
-    r->forward = {};
-    delete std::exchange(spare_recorder, r);
-  }
+  if (owned) record_release(r);
   if (type != nullptr) PyErr_Restore(type, value, trace);
   return ok && type == nullptr;
 }
@@ -717,9 +542,10 @@ PyObject* set_flush_observer(PyObject*, PyObject* callable) {
 }
 
 PyObject* stream_stats(PyObject*, PyObject*) {
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:n}", "flushes", stream_flushes, "exact_hits",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:n,s:L}", "flushes", stream_flushes, "exact_hits",
                        stream_hits, "class_hits", stream_class_hits, "builds", stream_builds,
-                       "entries", static_cast<Py_ssize_t>(exact_streams.size()));
+                       "entries", static_cast<Py_ssize_t>(exact_streams.size()), "recorders",
+                       recorders);
 }
 
 PyObject* stream_clear(PyObject*, PyObject*) {

@@ -80,9 +80,10 @@ struct Value {
 };
 
 struct StorageState {
-  Storage* storage;   // owned
-  int32_t latest;     // newest value that covers what was written
-  int32_t slots = 0;  // external tensors over it
+  Storage* storage;     // owned
+  int32_t latest;       // newest value that covers what was written
+  int32_t slots = 0;    // external tensors over it
+  int32_t copies = -1;  // newest of Recorder::copies of it
   bool written = false;
   bool fresh = false;  // made by this stream
 };
@@ -95,6 +96,14 @@ struct Record {
   ShortList<uint8_t, 8> scalar_is_float;
   ShortList<PyObject*, 1> objects;  // owned
   int32_t forward = -1;             // a backward: the record whose registers its integers are
+};
+
+// What memory that others may write to held when an op read it: an external of the stream.
+struct OutsideCopy {
+  int32_t value;
+  int32_t
+      original;  // value of the tensor itself, which a later backward reads; -1 without gradient
+  int32_t next;  // another copy of the same storage, -1: none
 };
 
 struct Words {
@@ -114,6 +123,7 @@ struct Recorder {
   std::vector<Value> values;
   std::vector<StorageState> states;
   std::vector<Tensor*> externals;  // owned
+  std::vector<OutsideCopy> copies;
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;
@@ -124,11 +134,40 @@ struct Recorder {
   bool kept = false;               // a region is over, but its tape may ask for inner values
   std::vector<uint32_t> versions;  // of the externals, when it was kept
   unsigned long flusher = 0;       // the thread that is flushing it now
+  int32_t references = 1;          // its region, or the node that has it; whoever flushes it
+  bool symbolic = false;           // what is called now is the backward of what was recorded
+  bool appended = false;           // the newest call is its last record
 };
 
-// record.cpp
+// record_call.cpp
 bool record_resolve(Recorder* r, Tensor* t, int32_t* id);  // false: not part of the stream
-void record_forget(Recorder* r);                           // ends the stream; runs nothing
+// record.cpp
+void record_forget(Recorder* r);   // ends the stream; runs nothing
+void record_release(Recorder* r);  // gives up a reference
+// Waits while another thread flushes it.
+void record_wait(const Recorder* r);
+bool record_flushed_elsewhere(const Recorder* r);
+
+// Its values are being computed by this thread: others wait, nothing is recorded, and it lives on.
+class Flushing {
+ public:
+  explicit Flushing(Recorder* r) : r_(r), previous_(std::exchange(active_recorder, nullptr)) {
+    r->flusher = PyThread_get_thread_ident();
+    ++r->references;
+  }
+  ~Flushing() {
+    active_recorder = previous_;
+    r_->flusher = 0;
+    record_release(r_);
+  }
+  Flushing(const Flushing&) = delete;
+  Flushing& operator=(const Flushing&) = delete;
+
+ private:
+  Recorder* r_;
+  Recorder* previous_;
+};
+
 void record_drop_taped(Recorder* r);
 int32_t tensor_symbols(const Record& record, const Recorder* r);  // how many its tensors have
 // record_describe.cpp: (externals, records, live values, tuned); with_numbers: each record tells

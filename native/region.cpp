@@ -52,8 +52,7 @@ RegionTape* tape_of(const Node* node) {
 void free_tape(PyObject* capsule) {
   auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(capsule, kTapeName));
   for (Edge& edge : tape->roots) Py_XDECREF(object_of(edge.node));
-  record_forget(tape->recorder);
-  delete tape->recorder;
+  record_release(tape->recorder);
   delete tape;
 }
 
@@ -360,12 +359,14 @@ PyObject* build_joint(void* context) {
   for (const Tensor* t : region.roots)
     roots.push_back({t->autograd->node, t->autograd->output_index});
   active_recorder = r;
+  r->symbolic = true;
   PyObject* pairs = seed_roots(r, region, &seeds);
   Parts parts;
   PyObject* found = pairs ? run_engine(roots, seeds.data(), region.outer, false, &parts) : nullptr;
   PyObject* plan = nullptr;
   if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, parts);
   active_recorder = nullptr;
+  r->symbolic = false;
   Py_XDECREF(found);
   Py_XDECREF(pairs);
   for (const auto& list : parts)
@@ -445,7 +446,8 @@ bool attach(Recorder* r, Node* node, const Region& region) {
     root->flags &= static_cast<uint8_t>(~kIsView);
   }
   r->kept = true;
-  for (const Tensor* t : r->externals) r->versions.push_back(t->version());
+  r->versions.clear();
+  for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
   return true;
 }
 
@@ -508,47 +510,36 @@ RegionEnd region_finish(Recorder* r) {
   if (!examine(r, &region)) return RegionEnd::Plain;
   Words key = record_key(r, region.live, region.words);
   if (refused.count(key)) return RegionEnd::Plain;
-  active_recorder = nullptr;
-  r->flusher = PyThread_get_thread_ident();  // other threads wait for its values
+  const Flushing flushing(r);  // other threads wait for its values
   Building building{r, &region};
   Instance* instance = record_instance(r, region.live, region.words, build_joint, &building);
   if (!instance) {
-    active_recorder = r;
-    r->flusher = 0;
     if (PyErr_Occurred()) return RegionEnd::Failed;
     refused.insert(std::move(key));
     return RegionEnd::Plain;
   }
   const bool fine = run_region(r, instance, region);
   instance_decref(instance);
-  active_recorder = r;
-  r->flusher = 0;
   return fine ? RegionEnd::Done : RegionEnd::Failed;
 }
 
-// A value behind a region's node is wanted after all: what is still pending is computed.
-bool region_recompute(Recorder* r, const char* reason) {
-  std::vector<int32_t> live;
-  for (const StorageState& state : r->states)
-    if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
-      live.push_back(state.latest);
-  if (live.empty()) return true;
-  bool repeatable = true;
+namespace {
+
+// Whether the externals are what they were; what only a backward reads does not matter.
+bool repeatable(const Recorder* r) {
+  std::vector<bool> read(r->externals.size(), true);
+  for (const OutsideCopy& copy : r->copies)
+    if (copy.original >= 0) read[static_cast<size_t>(r->values[copy.original].source)] = false;
   for (size_t i = 0; i < r->externals.size(); ++i) {
-    const bool same = r->externals[i]->storage->version == r->versions[i];
-    const StorageState& state = r->states[r->state_of.at(r->externals[i]->storage)];
-    repeatable &= same && !state.written;
+    const Storage* storage = r->externals[i]->storage;
+    const auto state = r->state_of.find(r->externals[i]->storage);
+    if (!read[i]) continue;
+    if (storage->version != r->versions[i] || r->states[state->second].written) return false;
   }
-  if (!repeatable) {
-    PyErr_Format(PyExc_NotImplementedError,
-                 "[compile] a value inside a compiled function is wanted after its end (%s), and "
-                 "cannot be computed again: the function wrote to its inputs, or they were "
-                 "written since\n"
-                 "hint: call backward inside the compiled function",
-                 reason);
-    return false;
-  }
-  Recorder* previous = std::exchange(active_recorder, nullptr);
+  return true;
+}
+
+bool run_again(Recorder* r, const std::vector<int32_t>& live) {
   Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
   std::vector<PyObject*> outputs;
   Generators again;
@@ -560,8 +551,31 @@ bool region_recompute(Recorder* r, const char* reason) {
   }
   if (instance) instance_decref(instance);
   for (PyObject* output : outputs) Py_XDECREF(output);
-  active_recorder = previous;
   return fine;
+}
+
+}  // namespace
+
+// A value behind a region's node is wanted after all: what is still pending is computed.
+bool region_recompute(Recorder* r, const char* reason) {
+  record_wait(r);
+  if (r->flusher != 0) return true;  // it wants a value of its own: the caller says so
+  std::vector<int32_t> live;
+  for (const StorageState& state : r->states)
+    if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
+      live.push_back(state.latest);
+  if (live.empty()) return true;
+  if (!repeatable(r)) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "[compile] a value inside a compiled function is wanted after its end (%s), and "
+                 "cannot be computed again: the function wrote to its inputs, or they were "
+                 "written since\n"
+                 "hint: call backward inside the compiled function",
+                 reason);
+    return false;
+  }
+  const Flushing flushing(r);
+  return run_again(r, live);
 }
 
 namespace {

@@ -154,7 +154,7 @@ PyObject* method_data_ptr(PyObject* self, PyObject*) {
   Tensor* t = as_tensor(self);
   if (!tensor_materialise(t, "data_ptr()")) return nullptr;
   if (!t->storage->data) return PyLong_FromLong(0);
-  t->storage->exported = true;
+  if (!storage_give_address(t->storage)) return nullptr;
   return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(t->data()));
 }
 PyObject* method_untyped_storage(PyObject* self, PyObject*) {
@@ -389,6 +389,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
   if (!settle_stream("assignment to .data")) return -1;
   if (!tensor_count_on(t, t->version())) return -1;
   t->value_id = -1;
+  source->storage->parameter |= t->storage->parameter;
   storage_incref(source->storage);
   return tensor_fill(t, source->storage, source->dtype, source->device, source->ndim,
                      source->sizes(), source->strides(), source->offset)
@@ -418,6 +419,7 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   Tensor* t = tensor_alias_as(reinterpret_cast<PyTypeObject*>(cls), as_tensor(data));
+  if (t) t->storage->parameter = true;  // of Parameter, or of what takes its place
   if (t && requires_grad && !change_requires_grad(t, true)) tensor_drop(&t);
   return as_object(t);
 }

@@ -105,7 +105,9 @@ extern PyGetSetDef attribute_getset[];
 extern PyMethodDef interop_methods[];  // interop.cpp: numpy, __array__, __dlpack__, ...
 
 // ---------------------------------------------------------------- untyped storages
-PyObject* untyped_storage(Storage* storage);        // new reference
+PyObject* untyped_storage(Storage* storage);  // new reference
+// Whether the storage holds a buffer (of an array, bytes, ...) that nobody else can reach any more.
+bool buffer_alone(const Storage* storage);
 Storage* untyped_storage_target(PyObject* object);  // borrowed; null + TypeError
 bool storage_is_shared(const Storage* storage);
 bool storage_resize(Storage* storage, int64_t nbytes);  // keeps what fits

@@ -12,6 +12,7 @@ namespace {
 
 struct StorageObject {
   PyObject_HEAD Storage* storage;  // owned
+  bool lent;                       // somebody asked for a buffer, which keeps this object alive
 };
 PyTypeObject* storage_type;
 Storage* target(PyObject* self) { return reinterpret_cast<StorageObject*>(self)->storage; }
@@ -26,6 +27,7 @@ void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   if (target(self)) {
     faces().erase(target(self));
+    storage_take_back(target(self), reinterpret_cast<StorageObject*>(self)->lent);
     storage_decref(target(self));
   }
   type->tp_free(self);
@@ -46,6 +48,7 @@ PyObject* wrap(Storage* storage) {  // steals
   }
   reinterpret_cast<StorageObject*>(self)->storage = storage;
   faces().emplace(storage, self);
+  ++storage->exports;
   return self;
 }
 
@@ -104,9 +107,6 @@ PyObject* storage_python_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   return wrap(storage_new(nbytes, device));
 }
 
-// The package's own reads and first writes of a storage are over when it is used.
-bool trusted = false;
-
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   static char nothing;  // consumers expect an address even for zero bytes
   Storage* s = target(self);
@@ -120,7 +120,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return -1;
   }
   s->resizable = false;  // the consumer has the address from now on
-  s->exported |= !trusted;
+  reinterpret_cast<StorageObject*>(self)->lent = true;
   return PyBuffer_FillInfo(view, self, s->data ? s->data : &nothing, s->nbytes, 0, flags);
 }
 
@@ -129,7 +129,7 @@ PyObject* method_nbytes(PyObject* self, PyObject*) {
 }
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(target(self)->nbytes); }
 PyObject* method_data_ptr(PyObject* self, PyObject*) {
-  target(self)->exported = true;
+  if (!storage_give_address(target(self))) return nullptr;
   return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(target(self)->data));
 }
 PyObject* method_resizable(PyObject* self, PyObject*) {
@@ -156,9 +156,10 @@ PyObject* method_tolist(PyObject* self, PyObject*) {
   return list;
 }
 PyObject* method_view(PyObject* self, PyObject*) {
-  trusted = true;
+  auto* face = reinterpret_cast<StorageObject*>(self);
+  const bool before = face->lent;  // the package's own reads and first writes are over when it ends
   PyObject* view = PyMemoryView_FromObject(self);
-  trusted = false;
+  face->lent = before;
   return view;
 }
 PyObject* method_clone(PyObject* self, PyObject*) {
@@ -229,11 +230,11 @@ void release_held(void* context) {
   delete held;
 }
 PyObject* storage_from_buffer(PyObject*, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"buffer", "shared", nullptr};
+  static const char* names[] = {"buffer", "shared", "alone", nullptr};
   PyObject* object;
-  int shared = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &object,
-                                   &shared))
+  int shared = 0, alone = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|pp", const_cast<char**>(names), &object,
+                                   &shared, &alone))
     return nullptr;
   auto held = std::make_unique<Held>();
   held->shared = shared != 0;
@@ -247,6 +248,7 @@ PyObject* storage_from_buffer(PyObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   held.release();
+  storage->alone = alone != 0;
   return wrap(storage);
 }
 
@@ -305,7 +307,7 @@ PyObject* subscript(PyObject* self, PyObject* key) {
   if (part) {
     storage_incref(s);
     s->resizable = false;  // the part has the address, and writes that nobody sees, from now on
-    s->exported = part->exported = true;
+    s->reach = Reach::Always;
   }
   return wrap(part);
 }
@@ -419,7 +421,8 @@ PyMethodDef functions[] = {
     {"storage_from_buffer",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(storage_from_buffer)),
      METH_VARARGS | METH_KEYWORDS,
-     "storage_from_buffer(buffer, shared=False): a storage over foreign memory, not a copy."},
+     "storage_from_buffer(buffer, shared=False, alone=False): a storage over foreign memory, not a "
+     "copy; alone: nobody else can reach the buffer."},
     {"_storage_from_bytes", storage_from_bytes, METH_O, "Rebuilds a pickled storage."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -451,6 +454,7 @@ bool storage_resize(Storage* storage, int64_t nbytes) {
 }
 
 PyObject* untyped_storage(Storage* storage) {
+  if (!record_settle_reads(storage, "untyped_storage()")) return nullptr;
   storage_incref(storage);
   return wrap(storage);
 }

@@ -1,0 +1,257 @@
+"""Compiled regions read and write memory that others reach when eager mode does."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import _core, nn
+
+SIZE = 6
+Read = Callable[[int], float]
+Write = Callable[[int, float], None]
+
+
+def _accessors(view: Any) -> tuple[Read, Write]:
+    def write(place: int, value: float) -> None:
+        view[place] = value
+
+    return lambda place: float(view[place]), write
+
+
+def _numbers() -> Any:
+    return np.arange(1, SIZE + 1, dtype=np.float32)
+
+
+def _from_numpy() -> tuple[Any, Any]:
+    array = _numbers()
+    return torch.from_numpy(array), array
+
+
+def _numpy() -> tuple[Any, Any]:
+    tensor = torch.tensor(_numbers())
+    return tensor, tensor.numpy()
+
+
+def _from_dlpack() -> tuple[Any, Any]:
+    array = _numbers()
+    return torch.from_dlpack(array), array
+
+
+def _to_dlpack() -> tuple[Any, Any]:
+    tensor = torch.tensor(_numbers())
+    return tensor, torch.from_dlpack(tensor).numpy()
+
+
+def _frombuffer() -> tuple[Any, Any]:
+    buffer = bytearray(_numbers().tobytes())
+    return torch.frombuffer(buffer, dtype=torch.float32), memoryview(buffer).cast("f")
+
+
+def _data_ptr() -> tuple[Any, Any]:
+    tensor = torch.tensor(_numbers())
+    pointer = ctypes.cast(tensor.data_ptr(), ctypes.POINTER(ctypes.c_float))
+    return tensor, pointer
+
+
+def _storage() -> tuple[Any, Any]:
+    tensor = torch.tensor(_numbers())
+    return tensor, memoryview(tensor.untyped_storage()).cast("B").cast("f")
+
+
+def _typed_storage() -> tuple[Any, Any]:
+    tensor = torch.tensor(_numbers())  # its .data: an item that is set counts as a write
+    storage = torch.TypedStorage(wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype)
+    return tensor.data, storage
+
+
+def _shared_memory() -> tuple[Any, Any]:
+    tensor = torch.tensor(_numbers()).share_memory_()
+    other = torch.empty(0).set_(tensor.untyped_storage(), 0, (SIZE,), (1,))
+    return tensor, other.numpy()
+
+
+KINDS = [
+    _from_numpy,
+    _numpy,
+    _from_dlpack,
+    _to_dlpack,
+    _frombuffer,
+    _data_ptr,
+    _storage,
+    _typed_storage,
+    _shared_memory,
+]
+
+OPS: list[Callable[[Any, Any], Any]] = [
+    lambda x, y: x * y,
+    lambda x, y: x + y.sin(),
+    lambda x, y: (x - y).exp(),
+    lambda x, y: x[1:].sum() * y,
+    lambda x, y: x.flip(0).maximum(y),
+    lambda x, y: torch.where(x > y, x, y * 0.5),
+]
+WRITES: list[Callable[[Any, Any], Any]] = [
+    lambda x, y: x.add_(1),
+    lambda x, y: x.mul_(0.5).add_(y),
+    lambda x, y: x.copy_(y),
+    lambda x, y: x[2:4].fill_(3),
+]
+
+
+class Program:
+    """One random interleaving of recorded ops and what others do with their memory."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.kinds = [self.draw.choice(KINDS) for _ in range(3)]
+        self.early = [self.draw.random() < 0.5 for _ in self.kinds]
+        self.steps = [(self.draw.randrange(8), self.draw.randrange(1 << 20)) for _ in range(12)]
+
+    def run(self, wrap: Callable[[Any], Any]) -> tuple[list[Any], list[float]]:
+        """Tensors that are left at the end, and everything that others read."""
+        given = [make() if early else None for make, early in zip(self.kinds, self.early)]
+        weight = nn.Parameter(torch.linspace(-1, 1, SIZE))
+        seen: list[float] = []
+
+        def body(weight: Any) -> list[Any]:
+            pairs = [pair or make() for pair, make in zip(given, self.kinds, strict=True)]
+            values = [tensor for tensor, _ in pairs]
+            others = [_accessors(view) for _, view in pairs]
+            results = [values[0] * weight]
+            for kind, number in self.steps:
+                self.step(kind, number, values, others, results, weight, seen)
+            results[-1].sum().backward()
+            return [*results, *values, weight.grad]
+
+        found = wrap(body)(weight)
+        return found, seen
+
+    def step(
+        self,
+        kind: int,
+        number: int,
+        values: list[Any],
+        others: list[tuple[Read, Write]],
+        results: list[Any],
+        weight: Any,
+        seen: list[float],
+    ) -> None:
+        draw = random.Random(number)
+        which, place = draw.randrange(len(values)), draw.randrange(SIZE)
+        read, write = others[which]
+        if kind in (0, 1):
+            write(place, float(draw.randrange(1, 5)))
+        elif kind == 2:
+            seen.append(read(place))
+        elif kind == 3:
+            target = values[which].data if number % 32 else values[which]  # .data: not counted
+            with torch.no_grad():
+                draw.choice(WRITES)(target, results[-1].detach())
+        elif kind == 4 and number % 2:
+            (results[-1] * values[which]).sum().backward(retain_graph=True)
+            gradient = weight.grad.numpy()
+            seen.append(float(gradient[place]))
+            gradient[place] = 2.0
+        else:
+            results.append(draw.choice(OPS)(values[which] * weight, results[-1]))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_interleavings(seed: int) -> None:
+    program = Program(seed)
+    try:
+        expected, seen = program.run(lambda f: f)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError) as found_error:
+            program.run(torch.compile)
+        assert str(found_error.value) == str(error)
+        return
+    found, found_seen = program.run(torch.compile)
+    assert found_seen == seen
+    for a, b in zip(expected, found, strict=True):
+        assert a.detach().numpy().tobytes() == b.detach().numpy().tobytes()
+
+
+def test_later_backward_reads_what_is_there_then() -> None:
+    """Saved inputs are read by backward, values computed from them were read by forward."""
+
+    def run(wrap: Callable[[Any], Any]) -> tuple[Any, str]:
+        array = _numbers()
+        weight = nn.Parameter(torch.linspace(-1, 1, SIZE))
+        result = wrap(lambda x, w: (x * w).sin() * x)(torch.from_numpy(array), weight)
+        array[:] = 5
+        name = result.grad_fn.name()
+        result.sum().backward()
+        return weight.grad, name
+
+    expected, _ = run(lambda f: f)
+    for _ in range(2):
+        found, name = run(torch.compile)
+        assert torch.equal(found, expected)
+        assert name == "CompiledFunctionBackward"  # it is still differentiated ahead of time
+
+
+def test_a_view_taken_before_the_region() -> None:
+    tensor = torch.zeros(3)
+    view = tensor.numpy()
+    seen: list[float] = []
+
+    @torch.compile
+    def f(x: Any) -> Any:
+        before = x * 2
+        view[0] = 7
+        x.add_(1)
+        seen.append(float(view[0]))
+        return before, x[0] * 1
+
+    before, first = f(tensor)
+    assert before.tolist() == [0, 0, 0]
+    assert first.item() == 8
+    assert seen == [8.0]
+
+
+def test_memory_that_is_given_back_is_recorded_again() -> None:
+    tensor = torch.zeros(3)
+    compiled = lambda x: x.add_(1).mul_(2)  # noqa: E731
+    view = tensor.numpy()
+    assert torch.compiler.explain(compiled, tensor).graph_break_count == 2
+    del view
+    assert torch.compiler.explain(compiled, tensor).graph_break_count == 0
+
+
+def test_an_array_that_nobody_else_has_is_no_outside() -> None:
+    array = _numbers()
+    alone = torch.from_numpy(array * 1)
+    shared = torch.from_numpy(array)
+    step = lambda x: x.add_(1).mul_(2)  # noqa: E731
+    assert torch.compiler.explain(step, alone).graph_break_count == 0
+    assert torch.compiler.explain(step, shared).graph_break_count == 2
+
+
+def test_addresses_of_parameters_cost_no_copies() -> None:
+    """Models compare addresses to find tied weights: their compiled calls move no more bytes."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    x = torch.ones(2, 8)
+    explain = torch.compiler.explain
+    before = explain(model, x).bytes_moved
+    allocations = _allocations(model, x)
+    for parameter in [*model.parameters(), *model.state_dict().values()]:
+        parameter.data_ptr()
+        parameter.untyped_storage().data_ptr()
+    assert explain(model, x).bytes_moved == before
+    assert _allocations(model, x) == allocations
+
+
+def _allocations(model: Any, x: Any) -> int:
+    compiled = torch.compile(model)
+    compiled(x)
+    begin = _core.memory_stats()["allocation.all.allocated"]
+    compiled(x)
+    return int(_core.memory_stats()["allocation.all.allocated"] - begin)
