@@ -1,6 +1,9 @@
-"""Builds the native core for wheels and editable installs; all else is in pyproject.toml."""
+"""Builds the native core and fills the kernel cache; all else is in pyproject.toml."""
 
+import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -17,6 +20,24 @@ class BuildCore(build_ext):
     def build_extension(self, ext: Extension) -> None:
         """Compile and link the core where setuptools expects it."""
         build_native.build(Path(self.get_ext_fullpath(ext.name)))
+
+    def run(self) -> None:
+        """Build the core, then the kernels that are installed with the package.
+
+        An editable installation takes those of its checkout, which ``./go`` fills.
+        """
+        super().run()
+        if not self.inplace:
+            fill_kernels(Path(self.build_lib).resolve())
+
+
+def fill_kernels(folder: Path) -> None:
+    """Fill ``flambeau/_kernels`` of the package in *folder*, as ``./go`` does in the checkout."""
+    kernels = folder / "flambeau" / "_kernels"
+    command = [sys.executable, "-m", "flambeau.compiler.prefill", "--directory", str(kernels)]
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "PYTHONPATH": str(folder), "FLAMBEAU_CACHE_DIR": cache}
+        subprocess.run(command, cwd=folder, env=environment, check=True)
 
 
 setup(

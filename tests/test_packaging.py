@@ -1,5 +1,8 @@
 """What ends in a wheel: every folder with code is a package, and nothing is required beside it."""
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -22,3 +25,27 @@ def test_no_required_dependencies():
 def test_version():
     assert str(flambeau.__version__) == f"2.13.0+flambeau{flambeau.version.__version__}"
     assert flambeau.version.cuda is None
+
+
+KEYS = """
+import functools
+from flambeau.compiler import prefill
+calls = [functools.partial(prefill._call, *call) for call in prefill.calls()[:60]]
+print(*sorted(key for key, _ in prefill.collect(calls, prefill.new_kernels())))
+"""
+
+
+def test_which_kernels_are_installed_depends_on_the_sources_alone():
+    """Neither on the order of hashes nor on the time that is left."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", KEYS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "2")
+    ]
+    first, second = (process.communicate()[0].split() for process in processes)
+    assert len(first) > 100
+    assert first == second

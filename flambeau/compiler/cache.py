@@ -11,7 +11,7 @@
 A key says everything that decides about the code (kernel text, target, flags, compiler, printer);
 nothing is ever named otherwise. Files appear whole, by renaming, and only blobs are ever replaced,
 so reading needs no lock. An entry whose bundle is missing, truncated or altered counts as absent
-and is built again.
+and is built again, and so does a file that is not this user's alone (`trust`).
 
 Nobody walks the directory to learn its size. Whoever stores a file makes `filled` longer, by an
 appending write, which several processes may do at once; the file's length is at least the sum, for
@@ -36,6 +36,7 @@ from _ctypes import dlopen, dlsym  # the package `ctypes` around them costs mill
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flambeau.compiler import trust
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
@@ -87,10 +88,10 @@ class Level:
         if found is not None:
             return found
         try:
-            with open(f"{self.root}/index/{key[:2]}/{key}", errors="replace") as file:
-                parts = file.read().split()
+            content = trust.read(f"{self.root}/index/{key[:2]}/{key}", self.writable)
         except OSError:
             return None
+        parts = content.decode(errors="replace").split()
         if len(parts) != 2 or not parts[0].isalnum() or not parts[1].isidentifier():
             return None  # damaged
         self.entries[key] = (parts[0], parts[1])
@@ -99,13 +100,13 @@ class Level:
     def _read_packed(self) -> None:
         self.packed_read = True
         try:
-            with open(f"{self.root}/packed", errors="replace") as file:
-                for line in file:
-                    parts = line.split()
-                    if len(parts) == 3:
-                        self.entries.setdefault(parts[0], (parts[1], parts[2]))
+            content = trust.read(f"{self.root}/packed", self.writable)
         except OSError:
             return
+        for line in content.decode(errors="replace").splitlines():
+            parts = line.split()
+            if len(parts) == 3:
+                self.entries.setdefault(parts[0], (parts[1], parts[2]))
 
     def compiler(self) -> str | None:
         """Identity of the compiler that filled this level, if it says so."""
@@ -162,7 +163,7 @@ def directory() -> Path:
 
 
 def _root() -> str:
-    return str(settings.get("CACHE_DIR"))
+    return trust.directory(str(settings.get("CACHE_DIR")))
 
 
 def _glob(folder: str, pattern: str) -> Sequence[str]:
@@ -220,7 +221,7 @@ def load_symbol(level: Level, digest: str, symbol: str) -> tuple[int, str, Any] 
 def _open(level: Level, digest: str) -> Any:
     path = level.bundle(digest)
     try:
-        if not _intact(path, digest):
+        if not _intact(path, digest, level.writable):
             raise OSError(f"[cache] damaged: {path}")
         return dlopen(path, 0)
     except OSError:
@@ -231,10 +232,17 @@ def _open(level: Level, digest: str) -> Any:
         raise
 
 
-def _intact(path: str, digest: str) -> bool:
-    """Whether the file's content has this digest; large files are read again only if changed."""
+def _intact(path: str, digest: str, own: bool) -> bool:
+    """Whether the file's content has this digest; large files are read again only if changed.
+
+    Args:
+        path, digest: of the bundle.
+        own: whether it must be this user's alone.
+    """
     try:
         state = os.stat(path)
+        if own and not trust.trusted(state):
+            return False
         stamp = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
         marker = f"{_root()}/verified/{digest}"
         if state.st_size > _SMALL:
@@ -263,7 +271,7 @@ def write(path: str | Path, content: bytes) -> None:
         try:
             file = open(temporary, "xb")
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
             file = open(temporary, "xb")
         with file:
             file.write(content)
@@ -392,8 +400,7 @@ def _blob_path(key: str) -> str:
 def get_blob(key: str) -> bytes | None:
     """The bytes stored under `key`; None if there are none, or they were damaged."""
     try:
-        with open(_blob_path(key), "rb") as file:
-            content = file.read()
+        content = trust.read(_blob_path(key), own=True)
     except OSError:
         return None
     if blake2b(content[16:], digest_size=16).digest() != content[:16]:
@@ -463,7 +470,7 @@ def import_(path: str | os.PathLike[str]) -> int:
     """Adds the kernels of an exported directory to the cache; returns how many were new."""
     source, level, count = Level(os.fspath(path), writable=False), user_level(), 0
     for key, digest, symbol in source.all_entries():
-        if level.find(key) is not None or not _intact(source.bundle(digest), digest):
+        if level.find(key) is not None or not _intact(source.bundle(digest), digest, own=False):
             continue
         if not os.path.exists(level.bundle(digest)):
             with open(source.bundle(digest), "rb") as file:

@@ -1,14 +1,16 @@
 """Fills `flambeau/_kernels`, the cache level that is installed with the package.
 
-    python -m flambeau.compiler.prefill [--directory D] [--seconds N] [--jobs N]
+    python -m flambeau.compiler.prefill [--directory D] [--jobs N]
 
 Runs a few usual training steps and calls every public operator on its own samples, forward and
 backward, while kernels are collected instead of run; compiles what is not there yet, in a few large
 bundles, as it is found. The common operators are called on all their samples; the rest, and other
 dtypes, on a few contiguous ones. Of the kernels that `bench/first_call.py` asks for, the 460 of
-common operators and training steps are three in four, all 1600 are nine in ten. What is missing, or
-does not fit into the time, is left to the first call that needs it, so that this is an optimisation
-and never a condition.
+common operators and training steps are three in four, all 1600 are nine in ten. What is missing is
+left to the first call that needs it, so that this is an optimisation and never a condition.
+
+Which kernels these are depends on the sources alone, never on how fast the machine is: a checkout,
+`pip install .` and a wheel bring the same ones.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-import math
 import os
 import shutil
 import sys
@@ -221,11 +222,9 @@ def new_kernels(known: Callable[[str], object] = lambda key: False) -> Describe:
     return describe
 
 
-def collect(
-    calls: Sequence[Callable[[], object]], describe: Describe, deadline: float = math.inf
-) -> Iterator[tuple[str, str]]:
+def collect(calls: Sequence[Callable[[], object]], describe: Describe) -> Iterator[tuple[str, str]]:
     """Key and C text of the kernels that the calls need, as they are found."""
-    for _, descriptions in rehearse(calls, describe, deadline):
+    for _, descriptions in rehearse(calls, describe):
         for key, _, text in (description.partition("\n") for description in descriptions):
             yield key, text
 
@@ -264,7 +263,6 @@ def compile_all(
     kernels: Iterable[tuple[str, str]],
     keep: Callable[[dict[str, str], bytes], object],
     jobs: int,
-    deadline: float = math.inf,
     bundle: int = BUNDLE,
 ) -> None:
     """Compiles kernels in bundles while more of them arrive.
@@ -273,7 +271,6 @@ def compile_all(
         kernels: key and C text of each.
         keep: gets each unit and its library.
         jobs: compilers that run side by side.
-        deadline: of `time.monotonic()`; no compiler starts later.
         bundle: kernels in one translation unit.
     """
     target, arriving, progress = targets.current(), iter(kernels), Progress()
@@ -284,7 +281,7 @@ def compile_all(
     with ThreadPoolExecutor(jobs) as pool:
         pending: set[Future[tuple[dict[str, str], bytes]]] = set()
         while True:
-            while len(pending) < jobs and time.monotonic() < deadline:
+            while len(pending) < jobs:
                 unit = dict(islice(arriving, bundle))
                 if not unit:
                     break
@@ -309,9 +306,8 @@ def write_level(root: Path, entries: dict[str, tuple[str, str]]) -> None:
             path.unlink()
 
 
-def fill(root: Path, seconds: float, jobs: int) -> tuple[int, int]:
+def fill(root: Path, jobs: int) -> tuple[int, int]:
     """Brings a level up to date; returns (kernels in it, kernels that were compiled now)."""
-    began = time.monotonic()
     identity = toolchain.find().identity
     level = cache.Level(root, writable=True)
     if level.compiler() != identity:
@@ -325,7 +321,7 @@ def fill(root: Path, seconds: float, jobs: int) -> tuple[int, int]:
     compiled = 0
 
     def missing() -> Iterator[tuple[str, str]]:
-        for key, text in collect(todo, new_kernels(), began + seconds / 2):
+        for key, text in collect(todo, new_kernels()):
             if key in present:
                 entries[key] = present[key]
             else:
@@ -338,7 +334,7 @@ def fill(root: Path, seconds: float, jobs: int) -> tuple[int, int]:
         entries.update({key: (digest, codegen.symbol_of(key)) for key in unit})
         compiled += len(unit)
 
-    compile_all(missing(), keep, jobs, began + seconds)
+    compile_all(missing(), keep, jobs)
     write_level(root, entries)
     return len(entries), compiled
 
@@ -347,11 +343,10 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Fill the cache of compiled kernels.")
     parser.add_argument("--directory", type=Path, default=cache.PREFILLED)
-    parser.add_argument("--seconds", type=float, default=45.0, help="start no compiler later")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
     options = parser.parse_args()
     began = time.monotonic()
-    total, new = fill(options.directory, options.seconds, options.jobs)
+    total, new = fill(options.directory, options.jobs)
     took = time.monotonic() - began
     print(f"[prefill] {total} kernels ({new} new) in {options.directory}, {took:.1f} s")
 

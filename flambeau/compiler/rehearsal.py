@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import faulthandler
 import json
-import math
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,26 +20,26 @@ from flambeau.compiler import codegen
 if TYPE_CHECKING:
     from flambeau.ir.kernel import Kernel
 
-PATIENCE = 30.0  # seconds for one call
+PATIENCE = 30.0  # seconds of processor time for one call: a busy machine leaves out no more
+_BLOCKED = 20  # times as many seconds for a call that waits for something
 
 Describe = Callable[[list["Kernel"]], Iterable[str]]
 
 
 def rehearse(
-    calls: Sequence[Callable[[], object]], describe: Describe, deadline: float = math.inf
+    calls: Sequence[Callable[[], object]], describe: Describe
 ) -> Iterator[tuple[int, list[str]]]:
     """The kernels of each call.
 
     Args:
         calls: their exceptions count for nothing.
         describe: what the child tells of the kernels that a call asked for.
-        deadline: of `time.monotonic()`; no call starts later.
 
     Returns:
         Position of a call, and its descriptions, in order.
     """
     start = 0
-    while start < len(calls) and time.monotonic() < deadline:
+    while start < len(calls):
         reading, writing = os.pipe()
         sys.stdout.flush()
         child = os.fork()
@@ -59,8 +57,6 @@ def rehearse(
                     last, found = json.loads(line)
                     if found is not None:
                         yield last, found
-                    elif time.monotonic() >= deadline:
-                        break
         finally:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
@@ -74,13 +70,16 @@ def _child(
     """Writes a line before and after each call: [position, null], [position, descriptions]."""
     faulthandler.disable()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     with open(pipe, "w") as stream, open(os.devnull, "w") as quiet:
         os.dup2(quiet.fileno(), 2)
         for position in range(start, len(calls)):
             stream.write(json.dumps([position, None]) + "\n")
             stream.flush()
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+            signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+            signal.setitimer(signal.ITIMER_REAL, _BLOCKED * PATIENCE)
             with codegen.collect() as kernels, suppress(Exception):
                 calls[position]()
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
             stream.write(json.dumps([position, list(describe(kernels))]) + "\n")

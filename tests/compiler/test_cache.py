@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 from kernel_reference import N0, R, const, op, run
 
-from flambeau.compiler import cache, codegen, toolchain
+from flambeau.compiler import cache, codegen, toolchain, trust
+from flambeau.compiler.codegen import progress
 from flambeau.ir import kernel as K
 from flambeau.ir.kernel import Kernel, Pass
 from flambeau.runtime import settings
@@ -295,3 +297,87 @@ def test_killed_processes_leave_a_usable_cache(tmp_path):
         victim.wait()
     survivor = worker(tmp_path, [1, 2, 3, 4])
     assert survivor.communicate()[0] == b"done\n"
+
+
+def shared(directory):
+    """A cache directory with one kernel that everybody may write."""
+    with settings.override(CACHE_DIR=directory):
+        forget()
+        check(3.0)
+    directory.chmod(0o777)
+    trust._checked.clear()
+    forget()
+
+
+@pytest.fixture(autouse=True)
+def unchecked():
+    yield
+    trust._checked.clear()
+
+
+def test_a_new_cache_is_private(fresh):
+    check(3.0)
+    assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
+
+
+def test_a_directory_that_others_may_write_is_not_used(tmp_path):
+    directory = tmp_path / "cache"
+    shared(directory)
+    with settings.override(CACHE_DIR=directory):
+        with pytest.warns(UserWarning, match="is not used: others may write it"):
+            check(3.0)
+        assert cache.statistics.misses == 1 and cache.statistics.hits == 0
+        replacement = cache.directory()
+        assert replacement != directory and stat.S_IMODE(replacement.stat().st_mode) == 0o700
+        check(4.0)  # warns once
+    assert len(list((directory / "bundles").iterdir())) == 1
+    forget()
+
+
+def test_a_directory_of_another_user_is_not_used(tmp_path, monkeypatch):
+    directory = tmp_path / "cache"
+    shared(directory)
+    directory.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(directory, 12345, 12345)  # a second user, for real
+    else:
+        mine = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with settings.override(CACHE_DIR=directory):
+        with pytest.warns(UserWarning, match=r"user \d+ owns it"):
+            check(3.0)
+        assert cache.statistics.misses == 1
+    forget()
+
+
+@pytest.mark.parametrize("part", ["bundles/*.so", "index/??/*"])
+def test_a_file_that_others_may_write_is_not_loaded(fresh, part):
+    check(3.0)
+    for path in fresh.glob(part):
+        path.chmod(0o666)
+    forget()
+    check(3.0)
+    assert cache.statistics.misses == 1 and cache.statistics.hits == 0
+
+
+def test_a_value_that_others_may_write_is_not_read(fresh):
+    cache.put_blob("ab12", b"value")
+    assert cache.get_blob("ab12") == b"value"
+    (fresh / "blobs" / "ab" / "ab12").chmod(0o622)
+    assert cache.get_blob("ab12") is None
+
+
+def test_a_long_compile_says_so_once(fresh, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_explained", False)
+    check(5.0)
+    check(6.0)
+    text = capsys.readouterr().err
+    assert text.count("the first call compiles") == 1
+    assert "1 of 1 kernels" in text
+
+
+def test_a_short_compile_is_silent(fresh, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", 600.0)
+    check(7.0)
+    assert capsys.readouterr().err == ""

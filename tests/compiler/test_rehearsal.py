@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import flambeau as torch
 from flambeau.compiler import codegen, rehearsal
@@ -31,12 +30,6 @@ def test_calls_that_fail_end_the_process_or_never_end_are_left_out(monkeypatch):
     found = dict(rehearsal.rehearse([*calls, calls[0]], names))
     assert sorted(found) == [0, 3, 5]
     assert found[0] and found[3] and not set(found[3]) - set(found[0])
-
-
-def test_no_call_starts_after_the_deadline():
-    calls = [lambda: time.sleep(0.2)] * 50
-    assert len(list(rehearsal.rehearse(calls, names, time.monotonic() + 0.5))) < 10
-    assert not list(rehearsal.rehearse(calls, names, time.monotonic()))
 
 
 def test_nothing_is_launched_and_results_are_zero():

@@ -19,6 +19,7 @@ from typing import Any
 
 from flambeau.compiler import cache, machine, targets, toolchain
 from flambeau.compiler.cache import blake2b
+from flambeau.compiler.codegen.progress import Announcement
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
 from flambeau.ir.lock import fork_safe_lock
@@ -84,7 +85,8 @@ def _build_missing(kernels: Sequence[Kernel], target: Target) -> None:
     if not missing:
         return
     units = split(missing, target, _jobs())
-    libraries = compile_units(units, target)
+    with Announcement(len(missing)) as announcement:
+        libraries = compile_units(units, target, announcement)
     for unit, content in zip(units, libraries):
         symbols = {key: symbol_of(key) for key in unit}
         _store_and_load(content, symbols, missing, target)
@@ -214,14 +216,29 @@ def split(kernels: dict[str, Kernel], target: Target, count: int) -> list[dict[s
     return units
 
 
-def compile_units(units: Sequence[dict[str, str]], target: Target) -> list[bytes]:
-    """Shared libraries of translation units, compiled side by side."""
+def compile_units(
+    units: Sequence[dict[str, str]], target: Target, announcement: Announcement | None = None
+) -> list[bytes]:
+    """Shared libraries of translation units, compiled side by side.
+
+    Args:
+        units: key and C text of each unit's kernels.
+        target: what they are compiled for.
+        announcement: is notified of each finished unit.
+    """
+
+    def compiled(unit: dict[str, str]) -> bytes:
+        library = _compile_unit(unit, target)
+        if announcement is not None:
+            announcement.count(len(unit))
+        return library
+
     if len(units) == 1:
-        return [_compile_unit(units[0], target)]
+        return [compiled(units[0])]
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(len(units), _jobs())) as pool:
-        return list(pool.map(lambda unit: _compile_unit(unit, target), units))
+        return list(pool.map(compiled, units))
 
 
 def _compile_unit(unit: dict[str, str], target: Target) -> bytes:
