@@ -15,6 +15,7 @@ PARTS = (
     "autotune",
     "convolution",
     "compile_time",
+    "growth",
     "demo_model",
     "whole_models",
     "footprint",

@@ -9,8 +9,9 @@ every reference between members must be to the member's own position, nothing el
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from flambeau.compiler.schedule.dependencies import Vertex
 from flambeau.compiler.schedule.domain import Domain, depends
 from flambeau.compiler.schedule.heavy import EPILOGUES, Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
@@ -45,30 +46,31 @@ class Member:
     size: int = 1
 
 
-@dataclass
-class Cluster:
+class Cluster(Vertex):
     """Heavy values computed by one kernel, or one native routine.
 
     Attributes:
-        bit: identity in ancestor masks.
+        order: number of its first value, in the order of the program.
         domain: iteration space; None for a routine.
         members: in topological order.
-        before: mask of all clusters that must run earlier.
         sources: nodes whose memory is read.
+        size: number of values in all members' expressions.
         alone: nothing may join.
         product: the opaque value whose template takes the other members as its epilogue.
     """
 
-    bit: int
-    order: int
-    domain: Domain | None
-    lowering: Lowering | None
-    members: dict[Node, Member] = field(default_factory=dict)
-    before: int = 0
-    sources: set[Node] = field(default_factory=set)
-    size: int = 0
-    alone: bool = False
-    product: Node | None = None
+    __slots__ = ("alone", "domain", "lowering", "members", "order", "product", "size", "sources")
+
+    def __init__(self, number: int, domain: Domain | None, lowering: Lowering | None) -> None:
+        super().__init__(number)
+        self.order = number
+        self.domain = domain
+        self.lowering = lowering
+        self.members: dict[Node, Member] = {}
+        self.sources: set[Node] = set()
+        self.size = 0
+        self.alone = False
+        self.product: Node | None = None
 
     @property
     def opaque(self) -> bool:
@@ -88,10 +90,8 @@ class Clustering:
         self.clusters: list[Cluster] = []
         self.owners: dict[Node, list[Cluster]] = {}  # several for a concatenation
         self._readers: dict[Node, list[Cluster]] = {}
-        self._bits = 0
         self._groups: dict[Node, Cluster] = {}
-        self._joined: list[list[Cluster]] = []  # owners of concatenations
-        self._followed = 0  # mask of clusters that others must come after
+        self._joined: dict[Cluster, dict[int, list[Cluster]]] = {}  # owners of concatenations
         self._last_draw: list[Cluster] = []
 
     def run(self) -> list[Cluster]:
@@ -104,7 +104,8 @@ class Clustering:
             elif role == "cat":
                 owners = _distinct(o for part in value.inputs for o in self.owners[part])
                 self.owners[value] = owners
-                self._joined.append(owners)
+                for owner in owners:
+                    self._joined.setdefault(owner, {})[id(owners)] = owners
             else:
                 self._place(value)
         for cluster in list(self.clusters):
@@ -133,16 +134,9 @@ class Clustering:
                 stack.extend(current.inputs)
         return list(found)
 
-    def _ancestors(self, clusters: Iterable[Cluster]) -> int:
-        mask = 0
-        for cluster in clusters:
-            mask |= cluster.before | (1 << cluster.bit)
-        return mask
-
     def _new(self, domain: Domain | None) -> Cluster:
         lowering = None if domain is None else Lowering(self.analysis.roles)
-        cluster = Cluster(self._bits, self._bits, domain, lowering)
-        self._bits += 1
+        cluster = Cluster(len(self.clusters), domain, lowering)
         self.clusters.append(cluster)
         return cluster
 
@@ -162,8 +156,7 @@ class Clustering:
         """Puts a cluster behind those whose values its opaque value reads, and behind `others`."""
         sources = self.sources_of(value)
         cluster.sources.update(sources)
-        cluster.before = self._ancestors([*self._owners(sources), *others])
-        self._followed |= cluster.before
+        cluster.follow([*self._owners(sources), *others])
 
     def _add_routine(self, value: Node) -> None:
         group = value
@@ -290,7 +283,7 @@ class Clustering:
         if cluster.alone or cluster.size > VALUE_LIMIT or len(cluster.sources) > MEMORY_LIMIT:
             return False
         others = [c for c in above if c is not cluster]
-        if self._ancestors(others) >> cluster.bit & 1:
+        if any(other.follows(cluster) for other in others):
             return False
         assert cluster.domain is not None and cluster.lowering is not None
         role = self.analysis.roles[value]
@@ -317,7 +310,9 @@ class Clustering:
         domain = cluster.domain
         assert domain is not None and cluster.product is not None
         inner = f"a{len(domain.shape) - 1}"
-        if any(value.dtype in PARTS for value in topological((cluster.product, member.value))):
+        product = cluster.product
+        computed = (product, *product.inputs, *topological((member.value,)))
+        if any(value.dtype in PARTS for value in computed):
             return False
         for reference in member.refs:
             target = reference.attribute("target")
@@ -363,7 +358,7 @@ class Clustering:
             return
         if len(cluster.sources | other.sources) > MEMORY_LIMIT:
             return
-        if self._something_between(other, cluster) or self._something_between(cluster, other):
+        if cluster.detour(other) or other.detour(cluster):
             return
         lowering = Lowering(self.analysis.roles)
         members = self._refit([*other.members, *cluster.members], cluster.domain, lowering)
@@ -373,15 +368,11 @@ class Clustering:
         cluster.members.clear()
         for value in other.members:
             self.owners[value] = [cluster]
-        cluster.before = (cluster.before | other.before) & ~(1 << other.bit)
+        cluster.absorb(other)
         cluster.order = min(cluster.order, other.order)
-        self._followed |= 1 << cluster.bit
-        for third in self.clusters:
-            if third.before >> other.bit & 1:
-                third.before = (third.before & ~(1 << other.bit)) | 1 << cluster.bit
-        for owners in self._joined:
-            if other in owners:
-                owners[:] = _distinct(cluster if o is other else o for o in owners)
+        for number, owners in self._joined.pop(other, {}).items():
+            owners[:] = _distinct(cluster if o is other else o for o in owners)
+            self._joined.setdefault(cluster, {})[number] = owners
         other.members = {}
         self._accept(cluster, members, ())
 
@@ -413,22 +404,12 @@ class Clustering:
         rest.order = cluster.order
         for value in moved:
             self.owners[value] = [rest]
-        for owners in self._joined:
-            if cluster in owners:
-                owners.append(rest)
-        for other in self.clusters:
-            if other.before >> cluster.bit & 1:
-                other.before |= 1 << rest.bit
+        for number, owners in self._joined.get(cluster, {}).items():
+            owners.append(rest)
+            self._joined.setdefault(rest, {})[number] = owners
+        for other in list(cluster.followers):
+            other.follow((rest,))
         self._accept(rest, members, [cluster])
-
-    def _something_between(self, first: Cluster, second: Cluster) -> bool:
-        """Whether a third cluster must run after `first` and before `second`."""
-        between = second.before & ~(1 << first.bit)
-        if not second.before >> first.bit & 1:
-            return False
-        return any(
-            between >> third.bit & 1 and third.before >> first.bit & 1 for third in self.clusters
-        )
 
     def _accept(
         self, cluster: Cluster, members: dict[Node, Member], above: Iterable[Cluster]
@@ -438,15 +419,7 @@ class Clustering:
             cluster.size += member.size
             cluster.sources.update(r.attribute("target") for r in member.refs)
         cluster.sources.difference_update(cluster.members)
-        grown = cluster.before | self._ancestors(above)
-        grown &= ~(1 << cluster.bit)
-        cluster.before = grown
-        self._followed |= grown
-        if not self._followed >> cluster.bit & 1:
-            return
-        for other in self.clusters:
-            if other.before >> cluster.bit & 1 and other.before | grown != other.before:
-                other.before |= grown
+        cluster.follow(above)
 
 
 def _distinct(clusters: Iterable[Cluster]) -> list[Cluster]:

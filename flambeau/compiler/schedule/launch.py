@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -122,12 +122,13 @@ def schedule(graph: Graph, choose: Choose | None = None) -> Schedule:
     """Schedules a (simplified) graph; `choose` names the candidate of each heavy call."""
     indirect: set[int] = set()
     while True:
-        try:
-            return _Scheduler(graph, indirect, choose).run()
-        except InPlaceConflict as conflict:
-            if conflict.slot in indirect:
-                raise
-            indirect.add(conflict.slot)
+        scheduler = _Scheduler(graph, indirect, choose)
+        found = scheduler.run()
+        if not scheduler.conflicts:
+            return found
+        if indirect.issuperset(scheduler.conflicts):
+            raise next(iter(scheduler.conflicts.values()))
+        indirect.update(scheduler.conflicts)
 
 
 class _Scheduler:
@@ -139,17 +140,22 @@ class _Scheduler:
         self.result = Schedule(written=self._written())
         self._places: dict[Node, Place] = {}
         self._buffers: dict[tuple[str, Any], int] = {}
-        self._lives: dict[int, list[int]] = {}
+        self.conflicts: dict[int, InPlaceConflict] = {}  # by slot
 
     def run(self) -> Schedule:
-        """Clusters, orders, builds."""
+        """Clusters, orders, builds; the result is of no use where there are conflicts."""
         clustering = Clustering(self.analysis)
         clusters = clustering.run()
         self._order_in_place(clusters)
+        if self.conflicts:
+            return self.result
         needed = {s for c in clusters for s in c.sources}
         steps: list[tuple[Cluster, Launch]] = []
         for cluster in in_order(clusters, self.prepared.destinations, needed):
-            steps.extend((cluster, made) for made in self._launches(cluster, needed))
+            try:
+                steps.extend((cluster, made) for made in self._launches(cluster, needed))
+            except InPlaceConflict as conflict:
+                self.conflicts.setdefault(conflict.slot, conflict)
         self.result.launches = [launch for _, launch in steps]
         _group(steps)
         self._finish_lives()
@@ -283,9 +289,9 @@ class _Scheduler:
                 if source.op == "input":
                     readers.setdefault(self.place(source).memory, []).append(cluster)
         for memory, writers in slots.items():
-            if not _readers_first(readers.get(memory, []), writers, clusters):
+            if not _readers_first(readers.get(memory, []), writers):
                 assert isinstance(memory[1], int)
-                raise InPlaceConflict(memory[1])
+                self.conflicts[memory[1]] = InPlaceConflict(memory[1])
 
     def _finish_lives(self) -> None:
         """First and last launch of each temporary, whole groups at a time."""
@@ -307,50 +313,44 @@ def _name(graph: Graph, cluster: Cluster) -> str:
     return f"{graph.name}: {' '.join(list(ops)[:4])}"
 
 
-def _readers_first(readers: list[Cluster], writers: list[Cluster], clusters: list[Cluster]) -> bool:
+def _readers_first(readers: list[Cluster], writers: list[Cluster]) -> bool:
     """Orders readers of a slot before its writers; False where that cannot be."""
+    pairs: list[tuple[Cluster, Cluster]] = []
     for writer in writers:
         for reader in readers:
             if reader is writer:
                 # A routine reads and writes in an order of its own; a template raises itself.
                 if writer.domain is None:
                     return False
-            elif reader in writers and reader.before >> writer.bit & 1:
+            elif reader in writers and reader.follows(writer):
                 continue
-            elif not _run_before(reader, writer, clusters):
+            elif reader.follows(writer):
                 return False
-    return True
-
-
-def _run_before(first: Cluster, second: Cluster, clusters: Iterable[Cluster]) -> bool:
-    """Adds an order between clusters; False where the opposite order holds already."""
-    if second.before >> first.bit & 1:
-        return True
-    if first.before >> second.bit & 1:
-        return False
-    mask = first.before | 1 << first.bit
-    second.before |= mask
-    for cluster in clusters:
-        if cluster.before >> second.bit & 1:
-            cluster.before |= mask
+            else:
+                pairs.append((reader, writer))
+    for reader, writer in pairs:
+        if reader.follows(writer):
+            return False
+        writer.follow((reader,))
     return True
 
 
 def _group(steps: list[tuple[Cluster, Launch]]) -> None:
     """Numbers runs of kernels none of which depends on another."""
     group: list[tuple[Cluster, Launch]] = []
-    number = 0
+    number = members = 0  # mask of the group's clusters
     for cluster, launch in [*steps, (None, None)]:
         mask = 0 if cluster is None else cluster.before
         routine = launch is not None and (launch.kernel is None or launch.kernel.form == "template")
-        if cluster is None or routine or any(mask >> c.bit & 1 for c, _ in group):
+        if cluster is None or routine or mask & members:
             if len(group) > 1:
                 for _, member in group:
                     member.group = number
                 number += 1
-            group = []
+            group, members = [], 0
         if cluster is not None and launch is not None and not routine:
             group.append((cluster, launch))
+            members |= cluster.bits
 
 
 def _group_bounds(launches: list[Launch]) -> tuple[list[int], list[int]]:

@@ -23,7 +23,7 @@ def in_order(
     """A topological order.
 
     Args:
-        clusters: all of them, with complete `before` masks.
+        clusters: all of them, with all their dependencies.
         written: values that live in memory of the caller.
         needed: values that some cluster reads.
     """
@@ -47,10 +47,10 @@ class _Ordering:
         self.counts: dict[int, int] = {}  # launches that a launch still waits for
         self.followers: dict[int, list[int]] = {c.bit: [] for c in clusters}
         for cluster in clusters:
-            direct = self._direct(cluster)
+            direct = cluster.waits_for()
             self.counts[cluster.bit] = len(direct)
-            for bit in direct:
-                self.followers[bit].append(cluster.bit)
+            for other in direct:
+                self.followers[other.bit].append(cluster.bit)
         self.allocated = {
             c.bit: sum(self.bytes.get(value, 0) for value in c.members) for c in clusters
         }
@@ -59,19 +59,6 @@ class _Ordering:
             if not self.counts[cluster.bit]:
                 orders = (self.by_bit[bit].order for bit in self.followers[cluster.bit])
                 self.places[cluster.bit] = (min(orders, default=cluster.order), 0)
-
-    def _direct(self, cluster: Cluster) -> list[int]:
-        """Launches to wait for, without those that others of them wait for anyway."""
-        found: list[int] = []
-        mask = cluster.before
-        while mask:
-            bit = mask.bit_length() - 1
-            mask &= ~(1 << bit)
-            other = self.by_bit.get(bit)
-            if other is not None:
-                found.append(bit)
-                mask &= ~other.before
-        return found
 
     def _key(self, bit: int) -> tuple[bool, tuple[int, int], int]:
         freed = sum(
