@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import markdown  # noqa: E402
 
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 HOMES = {  # home of operators -> title of its page
     "torch": "torch",
     "method": "torch.Tensor",

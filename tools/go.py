@@ -39,6 +39,23 @@ SANITIZED: tuple[str, ...] = (
     "tests/ops/test_prepacked.py",
 )
 SANITIZED += ("--ignore=tests/stress/test_cache_kill.py",)
+# What `./go test --quick` runs: a little of everything, and nothing that compiles many kernels.
+QUICK: tuple[str, ...] = (
+    "tests/test_smoke.py",
+    "tests/test_startup.py",
+    "tests/test_mistakes.py",
+    "tests/autograd",
+    "tests/capture/test_compile_arguments.py",
+    "tests/capture/test_regions.py",
+    "tests/core/test_arguments.py",
+    "tests/core/test_interop.py",
+    "tests/core/test_tensor_object.py",
+    "tests/func/test_vmap.py",
+    "tests/ir",
+    "tests/nn/test_module.py",
+    "tests/ops/test_errors.py",
+    "tests/serialization",
+)
 INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
 
 
@@ -49,8 +66,13 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run the tests; arguments go to pytest (./go test tests/test_x.py -k name)."""
+    """Run the tests (--quick: a tenth of them); other arguments go to pytest."""
     prepare(DEVELOPMENT)
+    if "--quick" in arguments:
+        more = [argument for argument in arguments if argument != "--quick"]
+        return execute(DEVELOPMENT, "-m", "pytest", "-q", *QUICK, *side_by_side(), *more)
+    if not arguments:
+        say("the whole suite: up to 15 minutes on 2 cores; ./go test --quick takes less than 2")
     return execute(DEVELOPMENT, "-m", "pytest", "-q", *(arguments or side_by_side()))
 
 

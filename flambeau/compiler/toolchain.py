@@ -91,7 +91,7 @@ def find() -> Compiler:
         chosen = settings.get("CC")
         raise RuntimeError(
             f"[codegen] no C compiler found{f': {chosen}' if chosen else ''}\n"
-            "hint: install gcc or clang, or `pip install ziglang`, or set FLAMBEAU_CC"
+            "hint: `pip install ziglang`, or install gcc or clang, or set FLAMBEAU_CC"
         )
     command, file = located
     identity = _identity(command, file)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+
 import pytest
 
 from tests.ops.exercise import everything
@@ -18,5 +20,6 @@ def kernels(request):
     if len(here) < 200:
         return 0
     entries = [e for e in TABLE.values() if not e.mutating]
+    faulthandler.cancel_dump_traceback_later()  # the first test waits for all of them
     groups = [entries[i : i + GROUP] for i in range(0, len(entries), GROUP)]
     return warm([[call for e in group for call in everything(e)] for group in groups])
