@@ -6,6 +6,7 @@ turned off for a type, or for a while, by these names in PyTorch's own documenta
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from flambeau import _core
@@ -67,3 +68,37 @@ def _len_torch_function_stack() -> int:
 def _get_function_stack_at(index: int) -> Any:
     """An active `TorchFunctionMode`; 0 is the oldest."""
     return _core.function_modes()[index]
+
+
+def _parse_to(
+    *args: Any,
+    device: Any = None,
+    dtype: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> tuple[Any, Any, bool, Any]:
+    """Device, dtype, whether not to wait, and memory format of the arguments of `Module.to`.
+
+    Raises:
+        TypeError: an argument of another type.
+    """
+    rest = list(args)
+    if rest and isinstance(rest[0], _core.Tensor):
+        other = rest.pop(0)
+        device, dtype = other.device, other.dtype
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, _core.device))):
+        device = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], _core.dtype)):
+            dtype = rest.pop(0)
+    elif rest and isinstance(rest[0], _core.dtype):
+        dtype = rest.pop(0)
+    if len(rest) > 2 or not all(isinstance(flag, bool) for flag in rest):
+        text = f"[to] received an invalid combination of arguments: {args}"
+        raise TypeError(f"{text}\nhint: a device")
+    non_blocking = rest[0] if rest else non_blocking
+    found = None if device is None else _core.device(device)
+    return found, dtype, non_blocking, memory_format
+
+
+_nn = types.SimpleNamespace(_parse_to=_parse_to)

@@ -52,6 +52,7 @@ _tensor.install()
 _began = _time.time_ns() - _time.process_time_ns()
 globals().update(_namespace("torch"))
 newaxis = None
+legacy_contiguous_format = contiguous_format
 
 # What a program may never touch is loaded when it asks: an import pays for operators only.
 _LAZY = {
@@ -159,6 +160,17 @@ _LAZY = {
     "sym_not": "flambeau.runtime.symbols",
     "sym_sqrt": "flambeau.runtime.symbols",
     "sym_sum": "flambeau.runtime.symbols",
+    "_assert": "flambeau.runtime.checks",
+    "_assert_async": "flambeau.runtime.checks",
+    "_check": "flambeau.runtime.checks",
+    "_check_index": "flambeau.runtime.checks",
+    "_check_is_size": "flambeau.runtime.checks",
+    "_check_not_implemented": "flambeau.runtime.checks",
+    "_check_tensor_all": "flambeau.runtime.checks",
+    "_check_tensor_all_with": "flambeau.runtime.checks",
+    "_check_type": "flambeau.runtime.checks",
+    "_check_value": "flambeau.runtime.checks",
+    "_check_with": "flambeau.runtime.checks",
     "eig": "flambeau.runtime.removed",
     "lstsq": "flambeau.runtime.removed",
     "matrix_rank": "flambeau.runtime.removed",

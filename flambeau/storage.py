@@ -261,6 +261,12 @@ class LegacyStorage(TypedStorage, metaclass=_StorageType):
         held = buffer_bytes(buffer, byte_order, count, offset, cls.dtype)
         return TypedStorage(wrap_storage=held, dtype=cls.dtype)
 
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """A storage over the first elements of a file; see `torch.from_file`."""
+        held = _from_file(filename, shared, size * cls.dtype.itemsize)
+        return TypedStorage(wrap_storage=held, dtype=cls.dtype)
+
 
 STORAGE_TYPES: dict[str, Any] = {
     name: _StorageType(
@@ -397,7 +403,15 @@ def _type(self: UntypedStorage, dtype: Any = None, non_blocking: bool = False) -
     return "torch.storage.UntypedStorage" if dtype is None else _as_numbers(self).type(dtype)
 
 
+def _from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+    """A storage over the first bytes of a file; see `torch.from_file`."""
+    from flambeau.runtime.files import mapped_storage
+
+    return mapped_storage(filename, shared, nbytes)
+
+
 UntypedStorage.byteswap = _byteswap
+UntypedStorage.from_file = staticmethod(_from_file)
 UntypedStorage.copy_ = _copy
 UntypedStorage.from_buffer = staticmethod(buffer_bytes)
 UntypedStorage.to = _to

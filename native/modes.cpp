@@ -89,7 +89,7 @@ PyObject* guard_enter(PyObject* self, PyObject*) {
   guard->history = guard->history << 2 | (mode.enabled ? 1u : 0u) | (mode.inference ? 2u : 0u);
   apply(guard);
   if (guard->kind == GuardKind::SetGrad) guard->before = grad_mode;
-  return Py_NewRef(self);
+  Py_RETURN_NONE;
 }
 
 PyObject* guard_exit(PyObject* self, PyObject* const*, Py_ssize_t) {

@@ -171,7 +171,12 @@ PyObject* method_is_set_to(PyObject* self, PyObject* other) {
                     std::memcmp(a->dims, b->dims, sizeof(int64_t) * 2 * a->ndim) == 0;
   return PyBool_FromLong(same);
 }
-PyObject* method_self(PyObject* self, PyObject*, PyObject*) { return Py_NewRef(self); }
+PyObject* method_pin_memory(PyObject*, PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_RuntimeError,
+                  "[pin_memory] cannot access accelerator device when none is available\n"
+                  "hint: tensors on the CPU need no pinned memory; leave the call out");
+  return nullptr;
+}
 PyObject* method_self_noargs(PyObject* self, PyObject*) { return Py_NewRef(self); }
 PyObject* method_share_memory(PyObject* self, PyObject*) {
   PyObject* callable = operator_required(Operator::ShareMemory);
@@ -500,7 +505,8 @@ PyMethodDef attribute_methods[] = {
     {"data_ptr", method_data_ptr, METH_NOARGS, "Address of the first element."},
     {"untyped_storage", method_untyped_storage, METH_NOARGS, "The bytes under this tensor."},
     {"is_set_to", method_is_set_to, METH_O, "Same storage and geometry as the other tensor."},
-    {"pin_memory", with_keywords(method_self), kKeywords, "Itself: the CPU needs no pinning."},
+    {"pin_memory", with_keywords(method_pin_memory), kKeywords,
+     "Raises RuntimeError: there is no accelerator."},
     {"resolve_conj", method_self_noargs, METH_NOARGS, "Itself: nothing is pending."},
     {"resolve_neg", method_self_noargs, METH_NOARGS, "Itself: nothing is pending."},
     {"share_memory_", method_share_memory, METH_NOARGS, "Moves the data to shared memory."},

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau.core import tensors
 from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.dtypes import TITLES
 
@@ -98,7 +99,7 @@ def legacy_tensor(dtype: Any, name: str, args: Sequence[Any], kwargs: dict[str, 
                 f"[{name}] Trying to create tensor with negative dimension: {sizes}\n"
                 "hint: sizes are not negative"
             )
-        return _core.tensor_empty(sizes, dtype)
+        return tensors.empty(sizes, dtype)
     if len(args) != 1:
         raise TypeError(
             f"[{name}] new() received an invalid combination of arguments: {len(args)} values\n"

@@ -31,14 +31,40 @@ shared: Callable[..., Any] = _core.as_tensor
 
 def empty(sizes: Sequence[int], dtype: Any = None, device: Any = None) -> Any:
     """An uninitialised row-major tensor; the defaults of new tensors where None."""
-    return _core.tensor_empty(sizes, dtype, device)
+    result = _core.tensor_empty(sizes, dtype, device)
+    return filled_for_debugging(result) if _core.fills_uninitialised else result
 
 
 def empty_strided(
     sizes: Sequence[int], strides: Sequence[int], dtype: Any = None, device: Any = None
 ) -> Any:
     """An uninitialised tensor with these strides."""
-    return _core.tensor_empty_strided(sizes, strides, dtype, device)
+    result = _core.tensor_empty_strided(sizes, strides, dtype, device)
+    return filled_for_debugging(result) if _core.fills_uninitialised else result
+
+
+# Whether uninitialised memory is filled: `runtime.switches` sets it.
+_core.fills_uninitialised = False
+
+
+def fills_uninitialised() -> bool:
+    """Whether uninitialised memory is filled."""
+    return bool(_core.fills_uninitialised)
+
+
+def filled_for_debugging(result: Any) -> Any:
+    """The tensor with NaN, the largest integer or True in every element."""
+    if result.is_meta:
+        return result
+    kind = result.dtype
+    if kind is _core.bool:
+        value: Any = True
+    elif kind.is_floating_point or kind.is_complex:
+        value = float("nan")
+    else:
+        value = _core.iinfo(kind).max
+    with _core.no_grad():
+        return result.fill_(value)
 
 
 def reinterpreted(

@@ -17,6 +17,7 @@ from flambeau.core.layout import same
 from flambeau.core.samples import T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
+from flambeau.ops.broadcasting import check_one_dtype
 from flambeau.ops.common import shown, static_size
 from flambeau.prims.attention import attention
 from flambeau.prims.common import FLOATS, show
@@ -59,6 +60,8 @@ def linear(input: Node, weight: Node, bias: Node | None) -> Node:  # noqa: A002
             f"[linear] mat1 and mat2 must have the same dtype, but got {input.dtype} and "
             f"{weight.dtype}\nhint: cast one of them"
         )
+    if bias is not None:
+        check_one_dtype("linear", input=input, bias=bias)
     wide = weight if weight.ndim == 2 else prims.reshape(weight, (1, weight.shape[0]))
     lead = input.shape[:-1]
     rows = prims.reshape(input, (prod(lead), inner))

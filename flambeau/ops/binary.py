@@ -7,14 +7,16 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import OpDefinition, given_dtype, op
-from flambeau.core.promotion import CATEGORY, HALF, number_dtype
+from flambeau.core.promotion import CATEGORY, HALF, number_dtype, result_type
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.dtypes import MINIFLOATS
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import (
     apply,
     as_node,
+    check_one_dtype,
     is_complex,
+    participant,
     rounded,
     together,
     unsupported,
@@ -465,13 +467,17 @@ def _extreme(name: str, text: str, relation: str, reference: str) -> Any:
 
 
 maximum = _extreme(
-    "maximum", "The greater of two elements; NaN wins, ties share the gradient.", "ge",
+    "maximum",
+    "The greater of two elements, the first of equal ones; NaN wins, ties share the gradient.",
+    "ge",
     "numpy.maximum",
-)  # fmt: skip
+)
 minimum = _extreme(
-    "minimum", "The lesser of two elements; NaN wins, ties share the gradient.", "le",
+    "minimum",
+    "The lesser of two elements, the first of equal ones; NaN wins, ties share the gradient.",
+    "le",
     "numpy.minimum",
-)  # fmt: skip
+)
 fmax = _extreme("fmax", "The greater of two elements; NaN loses.", "ge", "numpy.fmax")
 fmin = _extreme("fmin", "The lesser of two elements; NaN loses.", "le", "numpy.fmin")
 
@@ -498,6 +504,7 @@ def lerp(self: Node, end: Node, weight: Any) -> Node:
 
     Raises:
         NotImplementedError: integer or bool tensors.
+        RuntimeError: the dtypes of the tensors differ; a weight without dimensions may have any.
 
     Example:
         >>> torch.lerp(torch.tensor([0.0, 2.0]), torch.tensor([4.0, 4.0]), 0.25)
@@ -505,14 +512,17 @@ def lerp(self: Node, end: Node, weight: Any) -> Node:
     """
     if CATEGORY[self.dtype] < 2:
         raise unsupported("lerp", self, "convert to a floating-point type first")
-    if given_dtype(self) != given_dtype(end):
-        raise RuntimeError(
-            f"[lerp] expected one dtype for input and end, but got {given_dtype(self)} and "
-            f"{given_dtype(end)}\nhint: convert end"
-        )
-    a, b, w = together("lerp", self, end, weight)
-    size = prims.abs(w) if is_complex(w) else prims.maximum(w, prims.neg(w))
-    return prims.where(size < 0.5, a + w * (b - a), b - (b - a) * (1 - w))
+    check_one_dtype("lerp", input=self, end=end)
+    if isinstance(weight, Node) and weight.shape:
+        check_one_dtype("lerp", input=self, weight=weight)
+    return interpolated(*together("lerp", self, end, weight))
+
+
+def interpolated(a: Node, b: Node, weight: Node) -> Node:
+    """`a + weight * (b - a)`, computed from the nearer end: exact at weights 0 and 1."""
+    difference = b - a
+    near_a = prims.abs(weight) < 0.5
+    return prims.where(near_a, a + weight * difference, b - difference * (1 - weight))
 
 
 def _triple_samples(low: float = -2.0) -> Any:
@@ -554,13 +564,14 @@ def addcdiv(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
     """`self + value * tensor1 / tensor2`, with broadcasting.
 
     Raises:
-        RuntimeError: integer tensors only.
+        RuntimeError: integer tensors only, or an integer quotient.
 
     Example:
         >>> torch.addcdiv(torch.ones(2), torch.ones(2), torch.ones(2), value=0.5)
         tensor([1.5000, 1.5000])
     """
-    if CATEGORY[self.dtype] < 2:
+    quotient = max(CATEGORY[given_dtype(x)] for x in (tensor1, tensor2))
+    if min(CATEGORY[self.dtype], quotient) < 2:
         raise RuntimeError(
             "[addcdiv] Integer division with addcdiv is no longer supported\n"
             "hint: convert to float, or add value * torch.div(tensor1, tensor2, "
@@ -573,16 +584,55 @@ def addcdiv(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
 # ------------------------------------------------------------------------------- numbers first
 
 
+def _as_tensor(number: Any, other: Any) -> Node:
+    """A number that stands where a tensor does, as a node of the dtype of both operands."""
+    return as_node(number, result_type([participant(number), participant(other)]))
+
+
 def _number_first(definition: OpDefinition, promote: str) -> None:
-    """Lets `torch.mul(2, x)` work: the number becomes a tensor of the other operand's dtype."""
+    """Lets `torch.mul(2, x)` and `torch.mul(2, 3)` work: the number becomes a tensor."""
 
-    def body(self: Any, other: Node) -> Node:
-        return definition(as_node(self, other.dtype), other)
+    def body(self: Any, other: Any) -> Node:
+        return definition(_as_tensor(self, other), other)
 
-    schema = f"{definition.name}.Scalar(Scalar self, Tensor other) -> Tensor"
-    definition.overload(schema, runtime="self", inplace=False, promote=promote)(body)
+    schema = f"{definition.name}.Scalar(Scalar self, Tensor|Scalar other) -> Tensor"
+    options = {"runtime": "self other", "inplace": False, "promote": promote}
+    definition.overload(schema, **options)(body)
 
 
-for _definition in (add, sub, mul):
+def _number_first_alpha(definition: OpDefinition) -> None:
+    """The same with `alpha`."""
+    scaled = definition.overloads[1].body
+
+    def body(self: Any, other: Any, alpha: Any) -> Node:
+        result: Node = scaled(_as_tensor(self, other), other, alpha)
+        return result
+
+    definition.overload(
+        f"{definition.name}.Scalar_alpha(Scalar self, Tensor|Scalar other, *, Scalar alpha=1) "
+        "-> Tensor",
+        fits="alpha",
+        runtime="self other alpha",
+        participants="self other",
+        inplace=False,
+        promote="default",
+    )(body)
+
+
+for _definition in (add, sub, mul, floor_divide):
     _number_first(_definition, "default")
 _number_first(div, "float")
+for _definition in (add, sub):
+    _number_first_alpha(_definition)
+
+
+@div.overload(
+    "div.Scalar_mode(Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
+    runtime="self other",
+    inplace=False,
+    promote="none",
+)
+def _number_div_mode(self: Any, other: Any, rounding_mode: str | None) -> Node:
+    operand = other if isinstance(other, Node) and other.op != "scalar" else _as_tensor(other, self)
+    result: Node = div.overloads[1].body(_as_tensor(self, other), operand, rounding_mode)
+    return result

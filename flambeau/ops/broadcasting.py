@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
+from flambeau.core.definition import given_dtype
 from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, HALF, default_dtype, number_dtype
 from flambeau.ir.node import Node
@@ -111,6 +112,22 @@ def insist(value: Node, wrong: Node, name: str, message: str) -> Node:
     """
     fault = prims.check_index(prims.cast(wrong, "i64"), 1, name, message)
     return value + prims.cast(fault, value.dtype)
+
+
+def check_one_dtype(name: str, **operands: Node) -> None:
+    """Refuses operands of different dtypes, for operators that do not promote.
+
+    Raises:
+        RuntimeError: the dtypes, as the caller gave them, differ.
+    """
+    dtypes = [given_dtype(x) for x in operands.values()]
+    if len(set(dtypes)) > 1:
+        names = " and ".join(operands)
+        found = " and ".join(PUBLIC_NAMES[dtype] for dtype in dtypes)
+        raise RuntimeError(
+            f"[{name}] expected {names} to have the same dtype, but got {found}\n"
+            "hint: convert one of them"
+        )
 
 
 def is_float(x: Node) -> bool:

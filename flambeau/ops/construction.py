@@ -44,6 +44,7 @@ def tensor(
         tensor([[1, 2],
                 [3, 4]])
     """
+    check_layout(None, "tensor", pin_memory)
     if tensors.is_tensor(data):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach()."
@@ -163,7 +164,7 @@ def empty(
         >>> torch.empty(2, 3).shape
         torch.Size([2, 3])
     """
-    check_layout(layout, "empty")
+    check_layout(layout, "empty", pin_memory)
     shape = _sizes(sizes, size)
     if out is not None:
         if dtype is not None and dtype != out.dtype:
@@ -214,7 +215,7 @@ def empty_like(
     """
     if _is_composed(input):
         return _composed(empty_like, input, dtype=dtype).requires_grad_(requires_grad)
-    check_layout(layout, "empty_like")
+    check_layout(layout, "empty_like", pin_memory)
     kind = input.dtype if dtype is None else dtype
     place = input.device if device is None else device
     if memory_format in (tensors.channels_last, tensors.channels_last_3d):
@@ -272,7 +273,7 @@ def empty_strided(
         >>> torch.empty_strided((2, 3), (1, 2)).stride()
         (1, 2)
     """
-    check_layout(layout, "empty_strided")
+    check_layout(layout, "empty_strided", pin_memory)
     result = tensors.empty_strided(size, stride, dtype, device)
     return result.requires_grad_() if requires_grad else result
 
@@ -304,7 +305,7 @@ def empty_permuted(
         >>> torch.empty_permuted((2, 3), (1, 0)).stride()
         (1, 2)
     """
-    check_layout(layout, "empty_permuted")
+    check_layout(layout, "empty_permuted", pin_memory)
     if sorted(physical_layout) != list(range(len(size))):
         raise RuntimeError(
             "[empty_permuted] Number of dimensions in size does not match the length of the "
@@ -339,7 +340,7 @@ def new_empty(
     if _is_composed(self):
         found = _composed(new_empty, self, _sizes(sizes, size), dtype=dtype)
         return found.requires_grad_(requires_grad)
-    check_layout(layout, "new_empty")
+    check_layout(layout, "new_empty", pin_memory)
     kind = self.dtype if dtype is None else dtype
     result = tensors.empty(_sizes(sizes, size), kind, self.device if device is None else device)
     return result.requires_grad_() if requires_grad else result

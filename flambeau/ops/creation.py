@@ -41,8 +41,18 @@ def check_sizes(size: Sequence[Size], name: str) -> tuple[Size, ...]:
     return tuple(size)
 
 
-def check_layout(layout: Any, name: str) -> None:
-    """Raises NotImplementedError for layouts other than strided."""
+def check_layout(layout: Any, name: str, pin_memory: Any = None) -> None:
+    """Refuses what memory of the CPU has not.
+
+    Raises:
+        NotImplementedError: another layout than strided.
+        RuntimeError: pinned memory.
+    """
+    if pin_memory:
+        raise RuntimeError(
+            f"[{name}] pin_memory=True requires an accelerator; there is none\n"
+            "hint: leave pin_memory out"
+        )
     if layout is not None and layout is not tensors.strided:
         raise NotImplementedError(f"[{name}] layout {layout} is not supported\nhint: use strided")
 
@@ -101,7 +111,7 @@ def zeros(size: Sequence[Size], dtype: Any, layout: Any, device: Any, pin_memory
         >>> torch.zeros(2, 3).shape
         torch.Size([2, 3])
     """
-    check_layout(layout, "zeros")
+    check_layout(layout, "zeros", pin_memory)
     return prims.full(0, check_sizes(size, "zeros"), dtype_or(dtype))
 
 
@@ -113,7 +123,7 @@ def ones(size: Sequence[Size], dtype: Any, layout: Any, device: Any, pin_memory:
         >>> torch.ones(2)
         tensor([1., 1.])
     """
-    check_layout(layout, "ones")
+    check_layout(layout, "ones", pin_memory)
     return prims.full(1, check_sizes(size, "ones"), dtype_or(dtype))
 
 
@@ -155,7 +165,7 @@ def full(
         >>> torch.full((2,), 7)
         tensor([7, 7])
     """
-    check_layout(layout, "full")
+    check_layout(layout, "full", pin_memory)
     return filled(value, check_sizes(size, "full"), dtype_or(dtype, number_dtype(value)))
 
 
@@ -401,7 +411,7 @@ def linspace(
         >>> torch.linspace(0, 1, 3)
         tensor([0.0000, 0.5000, 1.0000])
     """
-    check_layout(layout, "linspace")
+    check_layout(layout, "linspace", pin_memory)
     target = dtype_or(dtype)
     return prims.cast(_spaced(start, end, steps, target, "linspace"), target)
 
@@ -429,7 +439,7 @@ def logspace(
         >>> torch.logspace(0, 2, 3)
         tensor([  1.,  10., 100.])
     """
-    check_layout(layout, "logspace")
+    check_layout(layout, "logspace", pin_memory)
     target = dtype_or(dtype)
     exponent = _spaced(start, end, steps, target, "logspace")
     return prims.cast(prims.pow(prims.constant(base, exponent), exponent), target)
@@ -491,7 +501,7 @@ def zeros_like(self: Node, dtype: Any, layout: Any, device: Any, pin_memory: Any
         >>> torch.zeros_like(torch.tensor([1, 2]))
         tensor([0, 0])
     """
-    check_layout(layout, "zeros_like")
+    check_layout(layout, "zeros_like", pin_memory)
     return prims.full(0, self.shape, dtype_or(dtype, self.dtype))
 
 
@@ -503,7 +513,7 @@ def ones_like(self: Node, dtype: Any, layout: Any, device: Any, pin_memory: Any)
         >>> torch.ones_like(torch.tensor([3, 2]))
         tensor([1, 1])
     """
-    check_layout(layout, "ones_like")
+    check_layout(layout, "ones_like", pin_memory)
     return prims.full(1, self.shape, dtype_or(dtype, self.dtype))
 
 
@@ -522,7 +532,7 @@ def full_like(
         >>> torch.full_like(torch.tensor([1., 2.]), 7)
         tensor([7., 7.])
     """
-    check_layout(layout, "full_like")
+    check_layout(layout, "full_like", pin_memory)
     return filled(fill_value, self.shape, dtype_or(dtype, self.dtype))
 
 

@@ -14,7 +14,7 @@ from flambeau.core.definition import OpDefinition, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.binary import maximum, minimum
-from flambeau.ops.broadcasting import is_complex, unsupported
+from flambeau.ops.broadcasting import is_complex, is_float, unsupported
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.reduce import Dims, every, list_samples, reduced_dims
 
@@ -72,7 +72,11 @@ def extreme_at(name: str, x: Node, axis: int) -> tuple[Node, Node]:
         return x, prims.full(0, (), "i64")
     value, place = _PRIMITIVES[name]
     places = place(x, axis)
-    return picked(value(x, axis), x, places, axis), places
+    if is_float(x):  # the element at that index: of zeros of both signs the first one
+        extreme = prims.squeeze(prims.gather(x, prims.unsqueeze(places, axis), axis), axis)
+    else:
+        extreme = value(x, axis)
+    return picked(extreme, x, places, axis), places
 
 
 _TEXT = """The {word} element; over `dim` also its place; or of two tensors.

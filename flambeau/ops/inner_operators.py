@@ -55,7 +55,12 @@ def _row_sum(x: Node, dim: int, name: str) -> Node:
     return prims.reduce_dims("sum", x, (normalise_dim(dim, x.ndim, name),), True)
 
 
-@op(f"_softmax_backward_data{_BACKWARD}", where=_ATEN, samples=_row_samples, errors=_row_errors)
+@op(
+    f"_softmax_backward_data{_BACKWARD}",
+    where=f"torch {_ATEN}",
+    samples=_row_samples,
+    errors=_row_errors,
+)
 def softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype: Any) -> Node:
     """(g - sum of g y) y: the gradient of softmax from its result y.
 
@@ -67,7 +72,12 @@ def softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype
     return prims.cast(found, grad_output.dtype)
 
 
-@op(f"_log_softmax_backward_data{_BACKWARD}", where=_ATEN, samples=_row_samples, errors=_row_errors)
+@op(
+    f"_log_softmax_backward_data{_BACKWARD}",
+    where=f"torch {_ATEN}",
+    samples=_row_samples,
+    errors=_row_errors,
+)
 def log_softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype: Any) -> Node:
     """g - exp(y) sum of g: the gradient of log_softmax from its result y.
 

@@ -100,9 +100,14 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
             f"[resize_] numel: integer multiplication overflow of sizes {list(sizes)}\n"
             "hint: memory counts its bytes in 63 bits"
         )
-    if needed > storage.nbytes():
+    before = storage.nbytes()
+    if needed > before:
         storage.resize_(needed)
-    return tensors.set_geometry(self, storage, sizes, strides, self.storage_offset())
+    result = tensors.set_geometry(self, storage, sizes, strides, self.storage_offset())
+    if needed > before and tensors.fills_uninitialised():
+        first = max(before // self.element_size() - self.storage_offset(), 0)
+        tensors.filled_for_debugging(result.detach().view(-1)[first:])
+    return result
 
 
 @op("resize_as_(Tensor! self, Tensor the_template) -> Tensor", where="torch method", host=True)

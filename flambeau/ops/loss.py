@@ -15,10 +15,10 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import given_dtype, op
 from flambeau.core.layout import same
-from flambeau.core.promotion import CATEGORY
+from flambeau.core.promotion import CATEGORY, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import insist, rounded
+from flambeau.ops.broadcasting import insist, is_complex, is_float, rounded, unsupported
 from flambeau.ops.common import shown
 from flambeau.ops.pointwise import clamped
 
@@ -205,10 +205,7 @@ def smooth_l1_loss(
     "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
     "Tensor? weight=None) -> Tensor",
     where=_F,
-    promote="default",
-    participants="input target",
-    layout="contiguous",
-    inplace=False,
+    promote="keep",
     samples=_pair_samples,
 )
 def huber_loss(
@@ -218,7 +215,7 @@ def huber_loss(
     delta: float,
     weight: Node | None,
 ) -> Node:
-    """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2).
+    """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2), in the dtype of the input.
 
     Source: Huber, Robust Estimation of a Location Parameter, 1964.
 
@@ -240,11 +237,16 @@ def huber_loss(
             f"[huber_loss] does not support non-positive values for delta, got {delta}\n"
             "hint: delta=1.0"
         )
-    distance = prims.abs(input - target)
+    for operand in (input, target):
+        if is_complex(operand) or not is_float(input):
+            raise unsupported("huber_loss", operand, "convert it to a floating-point type first")
+    a, b = (prims.cast(x, promote_types(input.dtype, target.dtype)) for x in (input, target))
+    distance = prims.abs(a - b)
     inside = distance * distance * 0.5
     value = prims.where(distance < delta, inside, (distance - 0.5 * delta) * delta)
-    value = value if weight is None else value * weight
-    return reduced(value, reduction_of("huber_loss", None, None, reduction))
+    value = value if weight is None else value * prims.cast(weight, value.dtype)
+    result = reduced(value, reduction_of("huber_loss", None, None, reduction))
+    return prims.cast(result, input.dtype)
 
 
 @op(

@@ -13,11 +13,19 @@ from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.dtypes import PUBLIC_NAMES
-from flambeau.core.promotion import compute_dtype
+from flambeau.core.promotion import compute_dtype, promote_types, result_type
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.ops.broadcasting import as_node, broadcast_sizes, rounded, together, unsupported
+from flambeau.ops.broadcasting import (
+    as_node,
+    broadcast_sizes,
+    check_one_dtype,
+    participant,
+    rounded,
+    together,
+    unsupported,
+)
 from flambeau.ops.common import normalise_dim, number_shown, same_sizes, shown, static_size
 
 Value = Any  # a Node or a Python number
@@ -453,6 +461,11 @@ def _addr(self: Node, vec1: Node, vec2: Node) -> Node:
     return outer(vec1, vec2)
 
 
+def _promoted(*operands: Node) -> list[Node]:
+    common = result_type([participant(x) for x in operands])
+    return [prims.cast(x, common) for x in operands]
+
+
 _SHAPES = {
     "addmm": ((2, 4), (2, 3), (3, 4), (4,)),
     "addmv": ((2,), (2, 3), (3,), ()),
@@ -474,9 +487,13 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
     first, second = names.split()
 
     def plain(self: Node, left: Node, right: Node) -> Node:
+        if name == "addr":
+            self, left, right = _promoted(self, left, right)
         return _scaled_sum(name, self, product_of(self, left, right), left.dtype, 1, 1)
 
     def scaled(self: Node, left: Node, right: Node, beta: Value, alpha: Value) -> Node:
+        if name == "addr":
+            self, left, right = _promoted(self, left, right)
         found = product_of(self, left, right)
         return _scaled_sum(name, self, found, left.dtype, beta, alpha)
 
@@ -519,7 +536,7 @@ addr = _sum_with("addr", "vec1 vec2", "outer(vec1, vec2)", _addr)
 
 @op(
     "kron(Tensor self, Tensor other) -> Tensor",
-    promote="default",
+    promote="none",
     layout="contiguous",
     inplace=False,
     samples=_pair_samples(((2, 3), (4, 5)), ((2,), (3, 2)), ((2, 2, 2), (2, 3)), ((), (3,))),
@@ -532,6 +549,9 @@ def kron(self: Node, other: Node) -> Node:
         >>> torch.kron(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
         tensor([1., 1., 2., 2.])
     """
+    common = promote_types(self.dtype, other.dtype)  # also of tensors without dimensions
+    inner = compute_dtype(common)
+    self, other = prims.cast(self, inner), prims.cast(other, inner)
     ndim = max(self.ndim, other.ndim)
     left = (1,) * (ndim - self.ndim) + self.shape
     right = (1,) * (ndim - other.ndim) + other.shape
@@ -539,6 +559,7 @@ def kron(self: Node, other: Node) -> Node:
     pairs_b: list[Size] = [n for b in right for n in (1, b)]
     a, b = prims.reshape(self, tuple(pairs_a)), prims.reshape(other, tuple(pairs_b))
     blocks = a & b if self.dtype == "bool" else a * b
+    blocks = prims.cast(blocks, common)
     return prims.reshape(blocks, tuple(m * n for m, n in zip(left, right, strict=True)))
 
 
@@ -548,6 +569,7 @@ def _cross_product(name: str, a: Node, b: Node, dim: int) -> Node:
             f"[{name}] linalg.cross: inputs must have the same number of dimensions.\n"
             "hint: unsqueeze one of them"
         )
+    check_one_dtype(name, input=a, other=b)
     axis = normalise_dim(dim, a.ndim, name)
     if a.ndim == 0 or not (layout.same(a.shape[axis], 3) and layout.same(b.shape[axis], 3)):
         raise RuntimeError(
@@ -578,7 +600,7 @@ def cross(self: Node, other: Node, dim: int | None) -> Node:
     """Cross products of vectors of three elements along `dim` (the first of size 3 by default).
 
     Raises:
-        RuntimeError: no dimension of size 3, or sizes that do not broadcast.
+        RuntimeError: no dimension of size 3, sizes that do not broadcast, or dtypes that differ.
 
     Example:
         >>> torch.cross(torch.tensor([1.0, 0, 0]), torch.tensor([0.0, 1, 0]))
@@ -604,7 +626,7 @@ def linalg_cross(self: Node, other: Node, dim: int) -> Node:
     """Cross products of vectors of three elements along `dim`.
 
     Raises:
-        RuntimeError: the dimension has not size 3, or sizes do not broadcast.
+        RuntimeError: the dimension has not size 3, sizes do not broadcast, or dtypes differ.
 
     Example:
         >>> torch.linalg.cross(torch.tensor([1.0, 0, 0]), torch.tensor([0.0, 1, 0]))

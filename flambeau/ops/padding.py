@@ -60,7 +60,7 @@ def _check(x: Node, pads: tuple[int, ...], mode: str, value: float | None) -> No
         )
     if mode == "constant":
         return
-    if value is not None:
+    if value:
         raise RuntimeError(
             f'[pad] Padding mode "{mode}" doesn\'t take in value argument\nhint: drop value'
         )
@@ -115,7 +115,7 @@ def pad(input: Node, pad: tuple[int, ...], mode: str, value: float | None) -> No
     Args:
         pad: (before, after) of the last dimension, then of the one before it, ...
         mode: "constant", "reflect" (without repeating the border), "replicate" or "circular".
-        value: the constant; 0 when None.
+        value: the constant; 0 when None. The other modes take no other number.
 
     Raises:
         RuntimeError: an odd or too long `pad`, or padding the input cannot supply.

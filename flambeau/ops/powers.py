@@ -17,6 +17,7 @@ from flambeau.ops.broadcasting import (
     apply,
     as_node,
     broadcast_sizes,
+    check_one_dtype,
     is_complex,
     is_float,
     participant,
@@ -378,10 +379,14 @@ xlog1py = _times_log("xlog1py", "special", prims.log1p, 1)
 def heaviside(self: Node, values: Node) -> Node:
     """0 below zero, `values` at zero, 1 above.
 
+    Raises:
+        RuntimeError: the dtypes differ.
+
     Example:
         >>> torch.heaviside(torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([0.5]))
         tensor([0.0000, 0.5000, 1.0000])
     """
+    check_one_dtype("heaviside", self=self, values=values)
     x, at_zero = together("heaviside", self, values)
     if is_complex(x):
         raise unsupported("heaviside", x, "complex numbers have no order")

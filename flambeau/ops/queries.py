@@ -68,6 +68,26 @@ for _name, _text, _shown in (
     _define_query(_name, _text, _shown)
 
 
+def _define_truth(name: str, reduce: Any, text: str) -> None:
+    def body(self: Node) -> Node:
+        if self.dtype != "bool":
+            raise RuntimeError(f"[{name}] expected a bool tensor\nhint: compare first")
+        return prims.reduce_dims(reduce, self, tuple(range(self.ndim)))
+
+    body.__doc__ = f"""{text}
+
+    Example:
+        >>> torch.{name}(torch.tensor([True]))
+        tensor(True)
+    """
+    samples = lambda: iter([sample(T(2, 3, dtype="bool")), sample(T(dtype="bool"))])  # noqa: E731
+    op(f"{name}(Tensor self) -> Tensor", out=False, samples=samples)(body)
+
+
+_define_truth("_is_all_true", "all", "Whether every element of a bool tensor is True.")
+_define_truth("_is_any_true", "any", "Whether some element of a bool tensor is True.")
+
+
 @op(
     "is_distributed(Tensor input) -> Tensor",
     host=True,

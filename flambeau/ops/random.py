@@ -172,7 +172,7 @@ def rand(
         >>> torch.rand(2, 3).shape
         torch.Size([2, 3])
     """
-    check_layout(layout, "rand")
+    check_layout(layout, "rand", pin_memory)
     shape, target = check_sizes(size, "rand"), dtype_or(dtype)
     if target in PARTS:
         return _complex_draw("uniform", shape, target, 0.0, 1.0, _slot(generator))
@@ -193,7 +193,7 @@ def randn(
         >>> torch.randn(2, 3).shape
         torch.Size([2, 3])
     """
-    check_layout(layout, "randn")
+    check_layout(layout, "randn", pin_memory)
     shape, target = check_sizes(size, "randn"), dtype_or(dtype)
     if target in PARTS:
         return _complex_draw("normal", shape, target, 0.0, 1.0, _slot(generator))

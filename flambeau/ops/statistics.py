@@ -12,6 +12,7 @@ from flambeau.core.promotion import CATEGORY, PARTS, compute_dtype, default_dtyp
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import floordiv
+from flambeau.ops.binary import interpolated
 from flambeau.ops.broadcasting import insist, is_float
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.extremes import checked_axis, ordered, picked
@@ -140,6 +141,12 @@ def _mode_samples() -> Iterator[Sample]:
     yield sample(T())
 
 
+def _single_nan(x: Node, length: Node, axis: int) -> Node:
+    """Rows whose elements all differ and whose first one is NaN, the axis kept as 1."""
+    repeated = prims.unsqueeze(prims.any(length > 0, axis), axis)
+    return prims.isnan(prims.slice(x, axis, 0, 1, 1)) & ~repeated
+
+
 @op(
     "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     out="exact",
@@ -149,6 +156,8 @@ def _mode_samples() -> Iterator[Sample]:
 )
 def mode(self: Node, dim: int, keepdim: bool) -> list[Node]:
     """The most frequent element along `dim`, the least of several; and its last place.
+
+    NaN equals nothing: it is the mode only where no element repeats and NaN comes first.
 
     Raises:
         IndexError: a dimension out of range, or empty.
@@ -169,8 +178,11 @@ def mode(self: Node, dim: int, keepdim: bool) -> list[Node]:
     zero = prims.zeros_like(position)
     starts = prims.ne(values, before) | prims.eq(position, zero)
     run_start = prims.cummax(prims.where(starts, position, zero), axis)
-    best = prims.argmax(position - run_start, axis)  # the first longest run: of the least value
+    length = position - run_start
+    best = prims.argmax(length, axis)  # the first longest run: of the least value
     _, place = _at(values, places, best, axis)
+    if is_float(x):
+        place = prims.where(_single_nan(x, length, axis), prims.zeros_like(place), place)
     flat = prims.squeeze(place, axis)
     value = picked(prims.squeeze(prims.gather(x, place, axis), axis), x, flat, axis)
     results = [prims.cast(value, self.dtype), flat]
@@ -263,7 +275,7 @@ def _interpolated(values: Node, q: Node, mode: str, ignore_nan: bool) -> Node:
         above = prims.check_index(prims.cast(prims.ceil(rank), "i64"), extent, "quantile", _OUTSIDE)
         high = prims.gather(values, above, axis)
         weight = rank - below if mode == "linear" else prims.full_like(0.5, rank)
-        low = low + (high - low) * weight
+        low = interpolated(low, high, weight)
     return prims.where(poisoned, prims.full_like(NAN, low), low)
 
 

@@ -439,13 +439,14 @@ def _extreme_rule(loses: Binary) -> BinaryRule:
 
 
 def _extreme_spelling(wins: str, of_bools: str) -> Spelling:
-    choice = f"({{I}})fb_{wins}_{{L}}({{a}}, {{b}})"
-    with_nan = f"{choice} | ({{I}})fb_ne_{{L}}({{a}}, {{a}})"
+    # Equal operands (zeros of both signs) give the first one.
+    choice = f"({{I}})fb_{wins}_{{L}}({{b}}, {{a}})"
+    with_nan = f"{choice} | ({{I}})fb_ne_{{L}}({{b}}, {{b}})"
     return spelled(
         exact=True,
         length=ONE,
-        f=f"fb_select_{{A}}({with_nan}, {{a}}, {{b}})",
-        i=f"fb_select_{{A}}({choice}, {{a}}, {{b}})",
+        f=f"fb_select_{{A}}({with_nan}, {{b}}, {{a}})",
+        i=f"fb_select_{{A}}({choice}, {{b}}, {{a}})",
         b=of_bools,
     )
 
@@ -491,10 +492,10 @@ remainder = _binary("remainder", "Remainder with the sign of b.", REALS,
 pow = _binary("pow", "a to the power b.", NUMBERS, _pow_rule, "power", "base and exponent", cost=25,
               spelling=spelled(f="fb_pow_{A}({a}, {b})", i="fb_ipow_{A}({a}, {b})"))
 atan2 = _binary("atan2", "Angle of the point (b, a).", FLOATS, _atan2_rule, "arctan2", cost=20)
-maximum = _binary("maximum", "Greater of a and b; NaN wins.", REALS,
+maximum = _binary("maximum", "Greater of a and b; NaN wins, then a.", REALS,
                   _extreme_rule(lambda a, b: lt(a, b)), "maximum",
                   spelling=_extreme_spelling("gt", "({a} | {b})"))
-minimum = _binary("minimum", "Lesser of a and b; NaN wins.", REALS,
+minimum = _binary("minimum", "Lesser of a and b; NaN wins, then a.", REALS,
                   _extreme_rule(lambda a, b: gt(a, b)), "minimum",
                   spelling=_extreme_spelling("lt", "({a} & {b})"))
 copysign = _binary("copysign", "Magnitude of a with the sign of b.", FLOATS, _copysign_rule,

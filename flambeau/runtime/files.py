@@ -41,6 +41,18 @@ def _mapped(filename: str, shared: bool, nbytes: int) -> mmap.mmap:
         os.close(descriptor)
 
 
+def mapped_storage(filename: Any, shared: bool, nbytes: int) -> Any:
+    """An untyped storage over the first bytes of a file.
+
+    Raises:
+        RuntimeError: the file cannot be opened, or is too short and not shared.
+    """
+    if nbytes == 0:
+        return _core.UntypedStorage(0)
+    buffer = _mapped(os.fspath(filename), bool(shared), nbytes)
+    return _core.storage_from_buffer(buffer, shared=bool(shared))
+
+
 def from_file(
     filename: str,
     shared: bool | None = None,
@@ -85,7 +97,6 @@ def from_file(
     if count == 0:
         found = _core.tensor_empty((0,), kind)
     else:
-        buffer = _mapped(os.fspath(filename), bool(shared), count * kind.itemsize)
-        storage = _core.storage_from_buffer(buffer, shared=bool(shared))
+        storage = mapped_storage(filename, bool(shared), count * kind.itemsize)
         found = _core.tensor_from_storage(storage, kind, (count,), (1,))
     return found.requires_grad_() if requires_grad else found

@@ -33,6 +33,7 @@ _settings: dict[str, Any] = {
     "precision": "highest",
     "deterministic": False,
     "warn_only": False,
+    "fill": True,
     "warn_always": False,
     "interop": 1,
 }
@@ -74,6 +75,9 @@ def get_float32_matmul_precision() -> str:
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Asks for operators that give the same bits every time; all of them do, whatever is asked.
 
+    Memory that `torch.empty` and its relatives leave uninitialised is filled with NaN, or with the
+    largest integer, unless `torch.utils.deterministic.fill_uninitialized_memory` is False.
+
     Raises:
         TypeError: not a bool.
 
@@ -88,6 +92,31 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
             f"[use_deterministic_algorithms] expected a bool, got {type(mode).__name__}\nhint: True"
         )
     _settings["deterministic"], _settings["warn_only"] = mode, mode and warn_only
+    _choose_fill()
+
+
+def _choose_fill() -> None:
+    _core.fills_uninitialised = bool(_settings["deterministic"] and _settings["fill"])
+
+
+def fills_uninitialized_memory() -> bool:
+    """Whether `torch.empty` and its relatives fill memory under deterministic algorithms."""
+    return bool(_settings["fill"])
+
+
+def fill_uninitialized_memory(mode: Any) -> None:
+    """Chooses whether `torch.empty` fills memory under deterministic algorithms: as it does first.
+
+    Raises:
+        RuntimeError: not a bool.
+    """
+    if not isinstance(mode, bool):
+        kind = type(mode).__name__
+        raise RuntimeError(
+            f"[fill_uninitialized_memory] expected a bool, but got {kind}\nhint: True"
+        )
+    _settings["fill"] = mode
+    _choose_fill()
 
 
 def are_deterministic_algorithms_enabled() -> bool:
