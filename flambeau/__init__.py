@@ -40,6 +40,7 @@ from flambeau.core import tensor as _tensor
 from flambeau.core.dtypes import get_default_dtype, set_default_dtype
 from flambeau.core.install import install as _install
 from flambeau.core.install import namespace as _namespace
+from flambeau.ir.lock import late as _late
 
 for _ir_name, _public in _dtypes.PUBLIC_NAMES.items():
     globals()[_public] = _dtypes.DTYPE_OBJECTS[_ir_name]
@@ -181,17 +182,15 @@ _LAZY = {
 
 def __getattr__(name: str) -> object:
     """Names of `_LAZY`, then submodules (`nn`, `optim`, `linalg` ...)."""
-    from importlib import import_module
-
     if name in _LAZY:
-        value: object = getattr(import_module(_LAZY[name]), name)
+        value: object = getattr(_late(_LAZY[name]), name)
     elif name.startswith("_") and name not in ("_C", "_subclasses"):
         from flambeau.runtime import missing
 
         missing.refuse("flambeau", name)
     else:
         try:
-            value = import_module(f"flambeau.{name}")
+            value = _late(f"flambeau.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"flambeau.{name}":
                 raise
@@ -210,8 +209,7 @@ def __dir__() -> list[str]:
 
 def _compile_stream(*arguments: object) -> object:
     """Loads the stream compiler when a recorded region asks for it first."""
-    from flambeau.capture import regions
-
+    regions = _late("flambeau.capture.regions")
     regions.install()
     return regions.stream.compile_stream(*arguments)
 

@@ -31,6 +31,7 @@ from typing import Any, BinaryIO
 from flambeau import _core
 from flambeau.core.dtypes import name_of, object_of
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
+from flambeau.ir.lock import importing
 from flambeau.runtime import missing as _missing
 
 __all__ = ["load", "save"]
@@ -158,7 +159,8 @@ def _encode_dict(writer: _Writer, value: Any, path: str, depth: int) -> Any:
 
 
 def _class_name(tensor: Any, path: str) -> str:
-    from flambeau.nn.parameter import Buffer, Parameter
+    with importing:
+        from flambeau.nn.parameter import Buffer, Parameter
 
     classes: dict[type, str] = {_core.Tensor: "Tensor", Parameter: "Parameter", Buffer: "Buffer"}
     if type(tensor) not in classes:
@@ -564,11 +566,13 @@ class _Reader:
         if kind == "sparse":
             return self._sparse(inner, depth)
         if kind == "nested":
-            from flambeau.nested.tensor import rebuild_any
+            with importing:
+                from flambeau.nested.tensor import rebuild_any
 
             return rebuild_any(inner[0], self.value(inner[1], depth + 1))
         if kind == "masked":
-            from flambeau.masked.tensor import rebuild
+            with importing:
+                from flambeau.masked.tensor import rebuild
 
             return rebuild(*self.value(inner, depth + 1))
         if kind in _UNINITIALIZED:
@@ -577,7 +581,8 @@ class _Reader:
 
     def _sparse(self, inner: Any, depth: int) -> Any:
         """A sparse tensor, its parts checked: indices of a file are not to be trusted."""
-        from flambeau.sparse.tensor import rebuild
+        with importing:
+            from flambeau.sparse.tensor import rebuild
 
         layout, parts, size, unique, requires_grad = inner
         *index, values = (self.value(part, depth + 1) for part in parts)
@@ -607,7 +612,8 @@ def _view(
 
 
 def _of_class(tensor: Any, name: str, requires_grad: bool) -> Any:
-    from flambeau.nn.parameter import Buffer, Parameter
+    with importing:
+        from flambeau.nn.parameter import Buffer, Parameter
 
     if name == "Parameter":
         return Parameter(tensor, requires_grad)
@@ -620,7 +626,8 @@ def _of_class(tensor: Any, name: str, requires_grad: bool) -> Any:
 
 def _uninitialized(kind: str, options: Any) -> Any:
     """A parameter or buffer of a lazy module, which has no shape."""
-    from flambeau.nn import parameter
+    with importing:
+        from flambeau.nn import parameter
 
     known = (bool, _core.device, _core.dtype, bool)[: 3 + (kind == "UninitializedBuffer")]
     if not isinstance(options, tuple) or tuple(type(o) for o in options) != known:

@@ -4,7 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import IO, TypeAlias
 
-from flambeau import Size, SymInt, Tensor, device, dtype, layout
+from flambeau import Size, Tensor, device, dtype, layout
+from flambeau.nested.ragged import SymInt
 from flambeau.storage import UntypedStorage
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flambeau import _core, autograd
+import flambeau.autograd as autograd
+from flambeau import _core
 from flambeau._subclasses.fake_errors import (
     DataDependentOutputException,
     DynamicOutputShapeException,

@@ -24,6 +24,7 @@ from flambeau._subclasses.fake_errors import (
     UnsupportedOperatorException,
 )
 from flambeau.core.printing import gradient_note, join_notes
+from flambeau.ir.lock import importing
 from flambeau.overrides import TorchFunctionMode
 from flambeau.utils import _python_dispatch
 from flambeau.utils._python_dispatch import TorchDispatchMode
@@ -173,7 +174,8 @@ class FakeTensor(Tensor):
 
 
 def _is_ours(kind: type) -> bool:
-    from flambeau.nn.parameter import Buffer, Parameter
+    with importing:
+        from flambeau.nn.parameter import Buffer, Parameter
 
     return kind in (FakeTensor, Parameter, Buffer)
 
@@ -322,7 +324,8 @@ class FakeTensorMode(TorchDispatchMode):
         made = fake_calls.adopted(self, elem, place)
         if tensor.requires_grad:
             made.requires_grad_()
-        from flambeau.nn.parameter import Parameter
+        with importing:
+            from flambeau.nn.parameter import Parameter
 
         if isinstance(tensor, Parameter):
             made._is_param = True

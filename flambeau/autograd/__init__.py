@@ -25,6 +25,7 @@ from flambeau.autograd.grad_mode import (
 )
 from flambeau.autograd.gradcheck import gradcheck, gradgradcheck
 from flambeau.autograd.graph import GradientEdge, RemovableHandle
+from flambeau.ir.lock import importing, late
 
 Tensor = Any
 
@@ -56,9 +57,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Submodules that few programs use: they are loaded when they are asked for."""
     if name in ("profiler", "profiler_util", "forward_ad", "functional"):
-        from importlib import import_module
-
-        return import_module(f"flambeau.autograd.{name}")
+        return late(f"flambeau.autograd.{name}")
     from flambeau.runtime import missing
 
     missing.refuse(__name__, name)
@@ -203,7 +202,8 @@ def grad(
     if not wanted:
         raise ValueError("[grad] grad requires non-empty inputs.\nhint: pass what to derive by")
     if _transformed((*roots, *wanted)):
-        from flambeau.autograd.transforms.reverse import gradients
+        with importing:
+            from flambeau.autograd.transforms.reverse import gradients
 
         found = gradients(roots, grads, wanted, create_graph, unused)
     else:
@@ -245,7 +245,8 @@ def _batched_grad(
     outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: bool | None
 ) -> tuple[Tensor, ...]:
     """`grad` for a batch of gradients of the outputs."""
-    from flambeau.autograd.transforms.vmap import vmap
+    with importing:
+        from flambeau.autograd.transforms.vmap import vmap
 
     given = _gradients("grad", _tuple(outputs), grad_outputs)
     present = [g for g in given if g is not None]

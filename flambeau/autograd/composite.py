@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NoReturn
 
 from flambeau.autograd import graph
 from flambeau.core import tensors
 from flambeau.core.tensors import Tensor
+from flambeau.ir.lock import late
 
 
 @functools.cache
@@ -54,7 +54,7 @@ class Composite(Tensor):  # type: ignore[misc]
     ) -> Any:
         """Composes the operator of operators on the parts."""
         del types
-        return import_module(cls._composed_by).call(func, args, kwargs or {})
+        return late(cls._composed_by).call(func, args, kwargs or {})
 
     # ------------------------------------------------------------------ what a subclass says
     def _like(self, values: Any) -> Any:

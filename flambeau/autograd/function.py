@@ -7,12 +7,12 @@ with the user's attributes on it. Saved tensors are kept by the node like those 
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core
 from flambeau._core import Node
+from flambeau.ir.lock import importing, loaded
 
 Tensor = Any
 
@@ -227,7 +227,8 @@ class Function(metaclass=FunctionMeta):
         tensors inside lists or dicts).
         """
         if _transformed(args):
-            from flambeau.autograd.transforms import custom
+            with importing:
+                from flambeau.autograd.transforms import custom
 
             return custom.apply(cls, args, kwargs)
         ctx = cls._backward_cls()
@@ -245,7 +246,7 @@ class Function(metaclass=FunctionMeta):
 
 def _transformed(args: tuple[Any, ...]) -> bool:
     """Whether arguments belong to a transformation (`vmap`, `jvp`) that is being run."""
-    wrappers = sys.modules.get("flambeau.autograd.transforms.wrappers")
+    wrappers = loaded("flambeau.autograd.transforms.wrappers")
     return wrappers is not None and any(isinstance(x, wrappers.Wrapper) for x in args)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.autograd.grad_mode import enable_grad
 from flambeau.autograd.transforms.vmap import _operator, vmap
+from flambeau.ir.lock import importing
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -159,7 +160,8 @@ def jvp(
         create_graph: the results can be differentiated.
         strict: raise where an output does not depend on an input.
     """
-    from flambeau.autograd.transforms.tangents import jvp as forward
+    with importing:
+        from flambeau.autograd.transforms.tangents import jvp as forward
 
     with enable_grad():
         several, given = _tuple("jvp", "inputs", inputs)
@@ -301,7 +303,8 @@ def _rows(
 def _forward_jacobian(
     func: Func, inputs: Any, create_graph: bool, strict: bool, vectorize: bool
 ) -> Any:
-    from flambeau.autograd.transforms.tangents import jacfwd
+    with importing:
+        from flambeau.autograd.transforms.tangents import jacfwd
 
     if strict:
         raise NotImplementedError(
@@ -354,7 +357,8 @@ def hessian(
 
     def gradient(*values: Tensor) -> Any:
         if outer_jacobian_strategy == "forward-mode":
-            from flambeau.autograd.transforms.reverse import grad
+            with importing:
+                from flambeau.autograd.transforms.reverse import grad
 
             found = grad(_number, tuple(range(len(values))))(*values)
         else:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau.autograd.function import Function
+from flambeau.ir.lock import importing
 
 Tensor = Any
 Values = list[complex]
@@ -198,7 +199,8 @@ def _tangents(
 
     *given* are the inputs' tangents; an input without one is passed as it is, detached.
     """
-    from flambeau.autograd import forward_ad
+    with importing:
+        from flambeau.autograd import forward_ad
 
     with forward_ad.dual_level():
         passed = []
@@ -424,7 +426,8 @@ def _compare_batched(
     linear: Callable[[Tensor], tuple[Tensor, ...]], like: Tensor, what: str, place: str
 ) -> None:
     """A linear map of two random tensors: `vmap` of it beside the map of each."""
-    from flambeau.autograd.transforms.vmap import vmap
+    with importing:
+        from flambeau.autograd.transforms.vmap import vmap
 
     torch = _public()
     starts = [_random_like(like) for _ in range(2)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -11,9 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 from flambeau import _core
 from flambeau._core import Node
+from flambeau.ir.lock import fork_safe_lock
 
 Tensor = Any
 Hook = Callable[..., Any]
+
+_multi_hooks = fork_safe_lock(level=3)  # guards the state of all of them
 
 __all__ = [
     "GradientEdge",
@@ -216,7 +218,6 @@ class _MultiHandle(RemovableHandle):
 
 
 def _register_all(tensors: Sequence[Tensor], fn: Hook) -> list[RemovableHandle]:
-    lock = threading.Lock()
     counts: dict[int, int] = {}
     grads: dict[int, list[Tensor | None]] = {}
     expected: dict[int, int] = {}
@@ -224,7 +225,7 @@ def _register_all(tensors: Sequence[Tensor], fn: Hook) -> list[RemovableHandle]:
     def hook_of(position: int) -> Hook:
         def hook(grad: Tensor) -> None:
             task = _core.current_graph_task_id()
-            with lock:
+            with _multi_hooks:
                 if task not in grads:
                     counts[task], grads[task] = 0, [None] * len(tensors)
                     expected[task] = sum(_core.will_execute_node(_node_of(t)) for t in tensors)
@@ -242,12 +243,11 @@ def _register_all(tensors: Sequence[Tensor], fn: Hook) -> list[RemovableHandle]:
 
 
 def _register_any(tensors: Sequence[Tensor], fn: Hook) -> list[RemovableHandle]:
-    lock = threading.Lock()
     seen: list[int] = [-1]
 
     def hook(grad: Tensor) -> None:
         task = _core.current_graph_task_id()
-        with lock:
+        with _multi_hooks:
             if seen[0] == task:
                 return
             seen[0] = task

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from flambeau.ir.lock import late
 from flambeau.runtime import missing
 
 __all__ = [
@@ -28,5 +28,5 @@ def flags_frozen() -> bool:
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return import_module(f"flambeau.backends.{name}")
+        return late(f"flambeau.backends.{name}")
     missing.refuse(__name__, name)

@@ -1,5 +1,7 @@
 """`torch.backends.cpu`: which instructions kernels use."""
 
+from flambeau.ir.lock import late
+
 __all__ = ["get_cpu_capability"]
 
 _NAMES = {"avx512": "AVX512", "avx2": "AVX2", "generic": "DEFAULT"}
@@ -12,6 +14,5 @@ def get_cpu_capability() -> str:
         >>> torch.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "DEFAULT")
         True
     """
-    from flambeau.compiler import targets
-
+    targets = late("flambeau.compiler.targets")
     return _NAMES.get(targets.current().name, "DEFAULT")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from flambeau import prims
 from flambeau.capture import stream
 from flambeau.ir.environment import pop_environment, push_environment
+from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.size import Size
 
@@ -69,7 +70,8 @@ class JointTrace(stream.StreamTrace):
             pop_environment()
 
     def _replay_backward(self, record: Any) -> None:
-        from flambeau.autograd.replay import replay
+        with importing:
+            from flambeau.autograd.replay import replay
 
         plan, operands, results, integers, kinds, generators, forward, registers = record[:8]
         if generators or (integers and (forward < 0 or len(registers) != len(integers))):
@@ -189,8 +191,9 @@ def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
 def _programs(
     trace: JointTrace, gradients: Gradients, live: Sequence[stream.Live]
 ) -> stream.Traced:
-    from flambeau.autograd import derive as derivation
-    from flambeau.core.specify import signature_of
+    with importing:
+        from flambeau.autograd import derive as derivation
+        from flambeau.core.specify import signature_of
 
     push_environment(trace.environment)
     try:
@@ -223,7 +226,8 @@ def _with_saved(
 ) -> tuple[Graph, dict[Node, Source]]:
     """The forward Graph with the values to save as further results, and where backward finds what
     it reads."""
-    from flambeau.autograd.partition import choose_saved, split
+    with importing:
+        from flambeau.autograd.partition import choose_saved, split
 
     overwritten = {o.target for o in forward.outputs if o.target is not None}
     free: dict[Node, Source] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import nn
+import flambeau.nn as nn
+from flambeau.ir.lock import importing
 
 # Attributes of the wrapper itself; every other one is read and written on the wrapped module.
 _OWN = frozenset({"_orig_mod", "_call"})
@@ -64,6 +65,7 @@ class OptimizedModule(nn.Module):
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
 
     def __reduce__(self) -> Any:
-        from flambeau.capture.regions import compile as compile_module
+        with importing:
+            from flambeau.capture.regions import compile as compile_module
 
         return compile_module, (self._orig_mod,)

@@ -18,6 +18,7 @@ from flambeau import _core
 from flambeau.capture import options as capture_options
 from flambeau.capture import stream
 from flambeau.compiler import debug
+from flambeau.ir.lock import importing
 
 END = "end of region"
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
@@ -260,10 +261,12 @@ def compile(  # noqa: A001 - PyTorch's name
     tuned = _checked_arguments(dynamic, backend, mode, options, shapes_spec)
     if disable or backend == "eager":
         return model
-    from flambeau import nn
+    with importing:
+        from flambeau import nn
 
     if isinstance(model, nn.Module):
-        from flambeau.capture.module import OptimizedModule
+        with importing:
+            from flambeau.capture.module import OptimizedModule
 
         return OptimizedModule(model, _wrap(model.__call__, fullgraph, tuned))
     return _wrap(model, fullgraph, tuned)
@@ -335,7 +338,8 @@ def reset() -> None:
 
 
 def _compile_joint(*stream_parts: Any) -> Any:
-    from flambeau.capture import joint  # costs an import only where gradients are compiled
+    with importing:
+        from flambeau.capture import joint  # costs an import only where gradients are compiled
 
     return joint.compile_joint(*stream_parts)
 

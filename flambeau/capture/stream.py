@@ -20,6 +20,7 @@ from flambeau.compiler import debug, stored
 from flambeau.core.dispatch import compile_and_keep, native_plan
 from flambeau.core.layout import contiguous_strides
 from flambeau.ir.environment import pop_environment, push_environment
+from flambeau.ir.lock import importing
 from flambeau.ir.node import (
     DTYPES,
     ITEM_SIZE,
@@ -313,7 +314,8 @@ class StreamTrace:
         self.values[number] = Value(found, found.attribute("strides"), self._offsets[slot])
 
     def _replay(self, record: Recorded, externals: Sequence[External]) -> None:
-        from flambeau.autograd.replay import replay
+        with importing:
+            from flambeau.autograd.replay import replay
 
         plan, operands, results, integers, kinds, generators, forward, registers = record
         graph: Graph = plan.graph
@@ -501,7 +503,8 @@ def stored_name(
     if not stored.usable():
         return None
     if tuned:
-        from flambeau.core.autotune import conditions
+        with importing:
+            from flambeau.core.autotune import conditions
 
         kind = f"{conditions()} {kind}"
     numbers: dict[str, int] = {}
@@ -580,7 +583,8 @@ def _unread_draws(drawn: Sequence[Node], results: Sequence[Node]) -> list[Node]:
 
 def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:
     """How many registers the Plan's program has, and what `_core.Plan` is made of."""
-    from flambeau.core.specify import output_spec  # not needed for streams that are known
+    with importing:
+        from flambeau.core.specify import output_spec  # not needed for streams that are known
 
     graph = traced.graph
     push_environment(traced.trace.environment)

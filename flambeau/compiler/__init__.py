@@ -7,6 +7,8 @@ on first use, so that nothing here imports what stands above it.
 from importlib import import_module
 from typing import Any
 
+from flambeau.ir.lock import late
+
 _PUBLIC = {
     "compile": "flambeau.capture.regions",
     "disable": "flambeau.capture.regions",
@@ -19,8 +21,8 @@ _PUBLIC = {
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
-    if name == "cache":
+        return getattr(late(_PUBLIC[name]), name)
+    if name == "cache":  # in no cycle of imports; `from flambeau.compiler import cache` asks here
         return import_module("flambeau.compiler.cache")
     from flambeau.runtime import missing
 

@@ -19,6 +19,7 @@ from flambeau.compiler.schedule import Schedule, schedule
 from flambeau.compiler.schedule.candidates import Choose
 from flambeau.compiler.simplify import simplify
 from flambeau.ir.kernel import Kernel
+from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph
 from flambeau.runtime import collection, settings
 
@@ -69,7 +70,9 @@ def _verify(state: State) -> None:
     if not settings.get("VERIFY"):
         return
     from flambeau.ir.graph_grammar import verify_graph
-    from flambeau.ir.kernel_grammar import verify
+
+    with importing:
+        from flambeau.ir.kernel_grammar import verify
 
     verify_graph(state.graph)
     for kernel in state.kernels.values():
@@ -109,7 +112,8 @@ def _execution(state: State) -> None:
 
 
 def _graph_text(state: State) -> str:
-    from flambeau.ir.printer import print_graph
+    with importing:
+        from flambeau.ir.printer import print_graph
 
     return print_graph(state.graph)
 
@@ -272,7 +276,9 @@ def _show(state: State, reports: list[debug.Report]) -> None:
 def _keep(state: State) -> str:
     """Writes the kernels as a unit that compiles to the cache's folder of sources."""
     from flambeau.compiler.cache import blake2b, directory
-    from flambeau.compiler.codegen.c_unit import render
+
+    with importing:
+        from flambeau.compiler.codegen.c_unit import render
 
     source = render(_printed(state))
     path = directory() / "sources" / f"{blake2b(source.encode(), digest_size=8).hexdigest()}.c"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau.compiler import cache, debug, machine, targets, toolchain
 from flambeau.compiler.cache import blake2b
+from flambeau.ir.lock import loaded
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def usable() -> bool:
     """Whether plans may be read and kept: not while somebody wants to see them being made."""
     if settings.get("VERIFY") or debug.observed():
         return False
-    codegen = sys.modules.get("flambeau.compiler.codegen")  # if not loaded, it collects nothing
+    codegen = loaded("flambeau.compiler.codegen")  # where it is not, it collects nothing
     return codegen is None or not codegen.collecting()
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flambeau.ir.lock import late
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def builder(device: str) -> Builder:
     """
     name = f"flambeau.compiler.target_{device}"
     try:
-        found: Builder = import_module(name).build
+        found: Builder = late(name).build
     except ModuleNotFoundError as error:
         if error.name != name:
             raise

@@ -16,7 +16,7 @@ from flambeau.compiler import debug, stored
 from flambeau.core import promotion
 from flambeau.core.definition import Overload
 from flambeau.core.tensors import struct_sequence
-from flambeau.ir.lock import computed_once, fork_safe_lock
+from flambeau.ir.lock import computed_once, fork_safe_lock, importing
 from flambeau.ir.node import Graph
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MAX_KEPT = 64
 # Options of a definition that decide about its programs.
 _OPTIONS = ("promote", "participants", "layout", "view", "returns_self", "differentiable")
 _VALUES = (type(None), bool, int, float, complex, str)
-_retracing = fork_safe_lock()  # who traces for another default dtype sets it for all threads
+_retracing = fork_safe_lock(level=0)  # who traces for another default dtype sets it for all threads
 _NAMED = (_core.dtype, _core.device, _core.layout, _core.memory_format)
 
 
@@ -162,7 +162,8 @@ class Source:
         """What a tuned Plan depends on beside its class."""
         if not self.tuned:
             return []
-        from flambeau.core.autotune import conditions
+        with importing:
+            from flambeau.core.autotune import conditions
 
         return [conditions(), repr(_numbers(call))]
 
@@ -183,7 +184,8 @@ def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
     """
 
     def specify(call: Call) -> Specification:
-        from flambeau.core.specify import specify_call
+        with importing:
+            from flambeau.core.specify import specify_call
 
         return specify_call(overload, variant, call)
 
@@ -235,7 +237,8 @@ def graph_op(
     """
 
     def specify(call: Call) -> Specification:
-        from flambeau.core.specify import specify_graph
+        with importing:
+            from flambeau.core.specify import specify_graph
 
         return specify_graph(graph(), name, call)
 
@@ -374,11 +377,13 @@ def compile_and_keep(
         keep: see above.
         tune_for: values of the graph's symbols for which candidates are measured; None: not at all.
     """
-    from flambeau.compiler import pipeline
+    with importing:
+        from flambeau.compiler import pipeline
 
     choose = None
     if tune_for is not None:
-        from flambeau.core.autotune import Tuner
+        with importing:
+            from flambeau.core.autotune import Tuner
 
         choose = Tuner(graph.symbols, tune_for, graph.notes.get("weights", ()))
     if keep is None:

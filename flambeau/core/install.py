@@ -12,6 +12,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.core.definition import REGISTRY, OpDefinition, Overload
 from flambeau.core.schema import REQUIRED, Argument
+from flambeau.ir.lock import importing
 
 # Python operators and the definition each one calls; reflected ones are derived ops of their own.
 OPERATORS = {
@@ -72,7 +73,10 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones
         return (arguments, overload.body, ("python", *_out_flags(_served_out(overload))))
-    from flambeau.core.dispatch import builder  # what traces and derives; not needed by an import
+    with importing:
+        from flambeau.core.dispatch import (
+            builder,  # what traces and derives; not needed by an import
+        )
 
     flags: tuple[str, ...] = ()
     if variant == "functional":

@@ -10,11 +10,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from flambeau import _core
 from flambeau.core.printing import set_printoptions, tensor_repr
+from flambeau.ir.lock import importing, late
 
 __all__ = ["install", "rebuild_tensor", "set_printoptions", "tensor_repr"]
 
@@ -185,7 +185,8 @@ def _to_dtype(tensor: Any, dtype: Any) -> Any:
 
 def _new_tensor(*args: Any, **kwargs: Any) -> Any:
     """`torch.Tensor(...)`: a tensor of the default dtype; given one, its data in its own dtype."""
-    from flambeau.core.legacy import legacy_tensor
+    with importing:
+        from flambeau.core.legacy import legacy_tensor
 
     dtype = _core.get_default_dtype()
     if len(args) == 1 and isinstance(args[0], _core.Tensor):
@@ -197,7 +198,7 @@ def _later(module: str, name: str, kind: type = _core.Tensor) -> Callable[..., A
     """A method that stands where a module, once it is loaded, puts the real one."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        import_module(module)
+        late(module)
         return getattr(kind, name)(*args, **kwargs)
 
     method.__name__ = name
@@ -281,7 +282,7 @@ def _as_class(result: Any, cls: type) -> Any:
 
 def _make_wrapper_subclass(*args: Any, **kwargs: Any) -> Any:
     """`Tensor._make_wrapper_subclass(cls, size, ...)`: a tensor without memory of its own."""
-    module = import_module("flambeau.utils._python_dispatch")
+    module = late("flambeau.utils._python_dispatch")
     return module._make_wrapper_subclass(*args, **kwargs)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.ir.environment import environment, same_shape
+from flambeau.ir.lock import importing
 from flambeau.ir.node import DTYPES, Graph, Node
 from flambeau.ir.size import Size, SizeExpr, free_symbols
 
@@ -145,7 +146,8 @@ def _wrong_with_output(graph: Graph, k: int) -> str | None:
 
 def _fail(graph: Graph, node: Node, problem: str) -> None:
     """Raise with the lines around the node's own."""
-    from flambeau.ir.printer import print_lines
+    with importing:
+        from flambeau.ir.printer import print_lines
 
     lines, line_of = print_lines(graph)
     at = line_of.get(node, 0)

@@ -23,7 +23,7 @@ Attributes = tuple[tuple[str, Hashable], ...]
 OPERATORS: dict[str, Callable[..., Node]] = {}
 
 _table: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
-_making = fork_safe_lock()  # two threads that meet a new structure at once must get one node
+_making = fork_safe_lock(level=3)  # two threads that meet a new structure at once must get one node
 
 
 class Node:

@@ -27,6 +27,8 @@ from math import gcd
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
+from flambeau.ir.lock import late
+
 Kind: TypeAlias = Literal["symbol", "sum", "floordiv", "mod", "min", "max"]
 
 
@@ -324,8 +326,7 @@ def _floordiv(a: Size, b: Size) -> Size:
     if isinstance(b, int) and -1 <= b <= 1:
         return a * b if b else 1 // b
     if not is_positive(b):
-        from flambeau.ir.size_factors import cancel  # not needed by an import
-
+        cancel = late("flambeau.ir.size_factors").cancel  # not needed by an import
         cancelled = cancel(a, b)
         if cancelled is not None:
             return floordiv(*cancelled[1:])
@@ -365,11 +366,11 @@ def _mod(a: Size, b: Size) -> Size:
     if isinstance(b, int) and -1 <= b <= 1:
         return 0 if b else 1 % b
     if not is_positive(b):
-        from flambeau.ir.size_factors import cancel  # not needed by an import
-
+        cancel = late("flambeau.ir.size_factors").cancel  # not needed by an import
         cancelled = cancel(a, b)
         if cancelled is not None:
-            return cancelled[0] * mod(*cancelled[1:])
+            factor: Size = cancelled[0]
+            return factor * mod(*cancelled[1:])
         return _opaque("mod", (a, b))
     _, rest = _split(a, b)
     constant = _constant_quotient(rest, b)
@@ -412,7 +413,9 @@ def _split(a: Size, b: Size) -> tuple[Size, Size]:
     """
     divisor = terms_of(b)
     if len(divisor) > 1:
-        from flambeau.ir.size_factors import polynomial_division  # not needed by an import
+        polynomial_division = late(
+            "flambeau.ir.size_factors"
+        ).polynomial_division  # not needed by an import
 
         quotient, rest = polynomial_division(terms_of(a), b)
         exact = rest == 0 or (quotient != 0 and _constant_quotient(rest, b) is not None)
@@ -630,9 +633,7 @@ def is_positive(a: Size) -> bool:
 
 def _is_at_least(a: Size, limit: int) -> bool:
     if isinstance(a, SizeExpr) and a not in _LOWER:
-        from flambeau.ir.size_points import falls_below  # not needed by an import
-
-        if falls_below(a, limit):
+        if late("flambeau.ir.size_points").falls_below(a, limit):  # not needed by an import
             return False
     low = lower_bound(a)
     return low is not None and low >= limit

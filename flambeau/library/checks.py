@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.lock import importing
 from flambeau.library.operators import OpOverload, find, flat_tensors
 
 Tensor = Any
@@ -185,7 +186,8 @@ def _sizes(op: OpOverload, args: Any, kwargs: Any, close: Close) -> None:
 
 
 def _compiled(op: OpOverload, args: Any, kwargs: Any, close: Close) -> None:
-    from flambeau.capture.regions import compile as compile_function
+    with importing:
+        from flambeau.capture.regions import compile as compile_function
 
     if any(a.is_tensor for a in op._schema.arguments):
         op.shape_function()  # it must be there

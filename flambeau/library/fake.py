@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from flambeau.ir.lock import importing
+
 
 class FakeImplCtx:
     """What `torch.library.get_ctx` gives.
@@ -50,7 +52,8 @@ class FakeModeContext(FakeImplCtx):
         Raises:
             DynamicOutputShapeException: always.
         """
-        from flambeau._subclasses.fake_errors import DynamicOutputShapeException
+        with importing:
+            from flambeau._subclasses.fake_errors import DynamicOutputShapeException
 
         raise DynamicOutputShapeException(self._op)
 

@@ -16,6 +16,7 @@ from flambeau.compiler.schedule.calls import Reads, RoutineCall
 from flambeau.compiler.schedule.routines import HANDLERS
 from flambeau.core.dtypes import DTYPE_OBJECTS, name_of
 from flambeau.ir.environment import same_size
+from flambeau.ir.lock import importing
 from flambeau.ir.node import ITEM_SIZE, GraphOutput, Node, node
 from flambeau.library.autograd import Form
 from flambeau.library.fake import RecordingContext, UnknownSizeError, entered
@@ -143,7 +144,8 @@ def _native() -> Any:
     """The native op of all custom operators in recorded regions."""
     global _op
     if _op is None:
-        from flambeau.core.dispatch import Source
+        with importing:
+            from flambeau.core.dispatch import Source
 
         _core.set_python_routine(_run)
         arguments = (
@@ -159,8 +161,9 @@ _op: Any = None
 
 def _specify(given: tuple[Any, ...]) -> Any:
     """The program of a call: one node per result."""
-    from flambeau.core.errors import first_device
-    from flambeau.core.specify import _graph, _specify
+    with importing:
+        from flambeau.core.errors import first_device
+        from flambeau.core.specify import _graph, _specify
     from flambeau.core.trace import Trace, traced
 
     number = given[1]

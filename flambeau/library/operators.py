@@ -8,11 +8,11 @@ recorded region, one opaque node of its program (`opaque.py`).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.lock import importing, loaded
 from flambeau.library.schemas import NATIVE_KINDS, FunctionSchema
 from flambeau.utils._pytree import tree_leaves
 
@@ -188,7 +188,8 @@ class OpOverload:
         return self.compute(values)
 
     def _run_wrapped(self, values: Sequence[Any], tensors: Sequence[Tensor]) -> Any:
-        from flambeau.autograd.transforms.wrappers import highest
+        with importing:
+            from flambeau.autograd.transforms.wrappers import highest
 
         level = highest(tensors)
         assert level is not None
@@ -209,7 +210,8 @@ class OpOverload:
         return self._differentiable(values)
 
     def _differentiable(self, values: Sequence[Any]) -> Any:
-        from flambeau.library.autograd import apply
+        with importing:
+            from flambeau.library.autograd import apply
 
         return apply(self, values)
 
@@ -225,7 +227,8 @@ class OpOverload:
         if self._is_meta(tensors):
             return self._compute_fake(values)
         if _core.is_recording() and self.fake is not None and tensors:
-            from flambeau.library import opaque
+            with importing:
+                from flambeau.library import opaque
 
             found = opaque.record(self, values)
             if found is not None:
@@ -343,13 +346,13 @@ def flat_tensors(values: Sequence[Any]) -> list[Tensor]:
 
 
 def _wrapped(tensors: Sequence[Tensor]) -> bool:
-    wrappers = sys.modules.get("flambeau.autograd.transforms.wrappers")
+    wrappers = loaded("flambeau.autograd.transforms.wrappers")
     return wrappers is not None and any(isinstance(t, wrappers.Wrapper) for t in tensors)
 
 
 def _in_fake_mode(tensors: Sequence[Tensor]) -> bool:
     """Whether a call is about tensors of `FakeTensorMode`, which have no data."""
-    fakes = sys.modules.get("flambeau._subclasses.fake_tensor")
+    fakes = loaded("flambeau._subclasses.fake_tensor")
     if fakes is None:
         return False
     if tensors:

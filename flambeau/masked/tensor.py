@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import flambeau as torch
 from flambeau.autograd.composite import Composite, Wrapper, hollow
 from flambeau.core.tensors import Tensor
+from flambeau.ir.lock import importing
 
 LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)
 DTYPES = (torch.float16, torch.float32, torch.float64, torch.bool, torch.int8, torch.int16,
@@ -186,7 +187,8 @@ class MaskedTensor(Wrapper):
         return self._like(torch.where(self._mask, values, 0))
 
     def _values_of_gradient(self, gradient: Any) -> Any:
-        from flambeau.masked.pointwise import require_same
+        with importing:
+            from flambeau.masked.pointwise import require_same
 
         if isinstance(gradient, MaskedTensor):
             require_same("backward", self, gradient)
@@ -233,12 +235,14 @@ class MaskedTensor(Wrapper):
 
     # ------------------------------------------------------------------ Python's protocols
     def __getitem__(self, key: Any) -> Any:
-        from flambeau.masked.geometry import subscript
+        with importing:
+            from flambeau.masked.geometry import subscript
 
         return subscript(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from flambeau.masked.dispatch import refuse
+        with importing:
+            from flambeau.masked.dispatch import refuse
 
         refuse("setitem", "write to the data before they are masked, or use torch.where")
 
@@ -246,7 +250,8 @@ class MaskedTensor(Wrapper):
         return iter(self.unbind(0))
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        from flambeau.masked.printing import masked_repr
+        with importing:
+            from flambeau.masked.printing import masked_repr
 
         del tensor_contents
         return masked_repr(self)
@@ -267,7 +272,8 @@ def _refusing(name: str) -> Callable[..., NoReturn]:
     """A method for what tensors of one layout have, or for another geometry of the same memory."""
 
     def method(self: MaskedTensor, *args: Any, **kwargs: Any) -> NoReturn:
-        from flambeau.masked.dispatch import refuse
+        with importing:
+            from flambeau.masked.dispatch import refuse
 
         refuse(name)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.lock import importing
 from flambeau.nested.ragged import SymInt, ragged_from_lengths
 from flambeau.nested.tensor import JaggedTensor, NestedTensor, jagged, refuse
 
@@ -203,7 +204,8 @@ def expand_as(input: Any, other: Any) -> Any:  # noqa: A002
     """A tensor shown with the sizes of another one, which may be the nested one."""
     if isinstance(input, JaggedTensor):
         return expand(input, other.shape)
-    from flambeau.nested.pointwise import broadcast
+    with importing:
+        from flambeau.nested.pointwise import broadcast
 
     return other._like(broadcast("expand_as", other, input).expand_as(other._kept))
 

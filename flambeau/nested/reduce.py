@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.lock import importing
 from flambeau.nested import padded
 from flambeau.nested.tensor import jagged, refuse, rewrapped
 
@@ -156,7 +157,8 @@ def _mean(tensor: Any, rest: Any, options: Any) -> Any:
 
 
 def _without_holes(tensor: Any) -> Any:
-    from flambeau.nested.geometry import contiguous
+    with importing:
+        from flambeau.nested.geometry import contiguous
 
     return tensor if tensor._ragged.lengths is None else contiguous(tensor)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.lock import importing
 from flambeau.nested import pointwise
 from flambeau.nested.attention import attention
 from flambeau.nested.construct import strided_of
@@ -186,7 +187,8 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     if dim == 0 and all(isinstance(x, NestedTensor) for x in tensors):
         return strided_of([part for x in tensors for part in x._parts()])
     if all(isinstance(x, StridedTensor) and _is_rows(x) for x in tensors):
-        from flambeau.nested.geometry import cat
+        with importing:
+            from flambeau.nested.geometry import cat
 
         known: dict[tuple[int, ...], Ragged] = {}
         return from_jagged(cat([to_jagged(x, known) for x in tensors], dim))
@@ -207,7 +209,8 @@ def _select(input: Any, dim: int, index: int) -> Any:  # noqa: A002
 
 
 def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
-    from flambeau.nested.geometry import copy_
+    with importing:
+        from flambeau.nested.geometry import copy_
 
     return copy_(self, src, non_blocking)
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import flambeau as torch
 from flambeau.autograd.composite import Wrapper, hollow
 from flambeau.core.tensors import Tensor
+from flambeau.ir.lock import importing
 from flambeau.nested.ragged import Ragged, Sizes
 
 
@@ -109,8 +110,9 @@ class NestedTensor(Wrapper):
 
     def masked_select(self, mask: Any, *, out: Any = None) -> Any:
         """Of every sample (a vector) the elements where a nested mask is True."""
-        from flambeau.nested.dispatch import refuse as not_implemented
-        from flambeau.nested.selection import masked_select
+        with importing:
+            from flambeau.nested.dispatch import refuse as not_implemented
+            from flambeau.nested.selection import masked_select
 
         if out is not None or self.layout is not torch.jagged:
             not_implemented("masked_select", self)
@@ -131,7 +133,8 @@ class NestedTensor(Wrapper):
 
     # ------------------------------------------------------------------ Python's protocols
     def __getitem__(self, key: Any) -> Any:
-        from flambeau.nested.geometry import subscript
+        with importing:
+            from flambeau.nested.geometry import subscript
 
         return subscript(self, key)
 
@@ -145,7 +148,8 @@ class NestedTensor(Wrapper):
         return iter(self._parts())
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        from flambeau.nested.printing import nested_repr
+        with importing:
+            from flambeau.nested.printing import nested_repr
 
         del tensor_contents
         return nested_repr(self)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 from flambeau.core import install
 from flambeau.core.definition import REGISTRY
+from flambeau.ir.lock import late
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -100,9 +100,7 @@ class Overload:
     @property
     def _schema(self) -> Any:
         """The signature: `name`, `overload_name`, `arguments`, `returns`."""
-        schemas = import_module(
-            "flambeau.library.schemas"
-        )  # which knows of operators, not vice versa
+        schemas = late("flambeau.library.schemas")  # which knows of operators, not vice versa
         text = max(getattr(self.overloadpacket._function, "schemas", ("()",)), key=len)
         inside = text.partition("(")[2]
         for ours, theirs in _TYPES.items():

@@ -16,6 +16,7 @@ from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.dtypes import name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.common import number_shown, shown
@@ -320,7 +321,8 @@ def losses_of(
     Raises:
         RuntimeError, NotImplementedError, TypeError: arguments that do not fit.
     """
-    from flambeau.autograd.transforms.wrappers import inside
+    with importing:
+        from flambeau.autograd.transforms.wrappers import inside
 
     _check(log_probs, targets, blank)
     x = log_probs if log_probs.ndim == 3 else log_probs.unsqueeze(1)

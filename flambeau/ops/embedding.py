@@ -7,7 +7,6 @@ Dropout draws as PyTorch's CPU generator does (docs/random.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 from flambeau import prims
@@ -15,6 +14,7 @@ from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.environment import less
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ops.choice import where
 from flambeau.ops.common import number_shown, shown
@@ -117,7 +117,7 @@ def _embedding_options(
         bound_rows(input, weight, max_norm, norm_type)
     if sparse and weight.requires_grad:
         # Sparse tensors are made of operators: their package is asked for where one is wanted.
-        look_up = import_module("flambeau.sparse.lookup").sparse_lookup
+        look_up = late("flambeau.sparse.lookup").sparse_lookup
     else:
         look_up = embedding
     found = look_up(input, weight, padding_idx)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 from flambeau import prims
@@ -15,6 +14,7 @@ from flambeau.core.definition import op
 from flambeau.core.dtypes import name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import same_size
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.embedding import bound_rows
@@ -385,7 +385,7 @@ def looked_up(
     if scale_grad_by_freq and weight.requires_grad:
         times = bincount(input.reshape(-1), minlength=weight.shape[0]).clamp_min(1)
     if sparse and weight.requires_grad:
-        sparse_bags = import_module("flambeau.sparse.lookup").sparse_bags
+        sparse_bags = late("flambeau.sparse.lookup").sparse_bags
         return sparse_bags(input, weight, offsets, *options, times)
     table = weight
     if times is not None:

@@ -15,6 +15,7 @@ from flambeau.core.definition import op
 from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
+from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ops.common import columns, shown, static_size
 from flambeau.prims import linear_algebra as la
@@ -52,7 +53,8 @@ def check_matrices(x: Node, name: str, square: bool = False) -> None:
 
 def values_of(x: Any) -> Any:
     """The numbers a check may look at: of all samples at once under `vmap`; None on meta."""
-    from flambeau.autograd.transforms.wrappers import inside
+    with importing:
+        from flambeau.autograd.transforms.wrappers import inside
 
     x = inside(x).detach()
     return None if x.is_meta else x

@@ -16,6 +16,7 @@ from flambeau.core.definition import op
 from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, T, sample
 from flambeau.ir.environment import less
+from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.common import normalise_dim, shown
@@ -442,7 +443,8 @@ def _check_batch(input: Any, training: bool, eps: float) -> None:  # noqa: A002
 
 def track_statistics(mean: Any, variance: Any, running: Sequence[Any], momentum: float) -> None:
     """Moves (running mean, running variance), where given, towards those of a batch."""
-    from flambeau.autograd import no_grad
+    with importing:
+        from flambeau.autograd import no_grad
 
     with no_grad():
         for kept, found in zip(running, (mean, variance), strict=True):

@@ -22,6 +22,7 @@ import flambeau as torch
 from flambeau.autograd.composite import Composite, hollow, zero
 from flambeau.core import tensors
 from flambeau.core.tensors import Tensor
+from flambeau.ir.lock import importing
 
 ROW_MAJOR = torch.sparse_csr
 COLUMN_MAJOR = torch.sparse_csc
@@ -183,7 +184,8 @@ class SparseTensor(Composite):
 
     # ------------------------------------------------------------------ Python's protocols
     def __getitem__(self, key: Any) -> Any:
-        from flambeau.sparse.geometry import subscript
+        with importing:
+            from flambeau.sparse.geometry import subscript
 
         return subscript(self, key)
 
@@ -191,7 +193,8 @@ class SparseTensor(Composite):
         refuse(self, "setitem", "make another tensor, or write to a dense one")
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        from flambeau.sparse.printing import sparse_repr
+        with importing:
+            from flambeau.sparse.printing import sparse_repr
 
         del tensor_contents
         return sparse_repr(self)

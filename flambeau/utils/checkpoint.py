@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 import flambeau as torch
+import flambeau.autograd  # complete: a base class comes from it
 from flambeau import _core
 from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.utils._python_dispatch import TorchDispatchMode

@@ -13,6 +13,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import current_environment, next_sequence
+from flambeau.ir.lock import importing
 from flambeau.ir.node import Node, node, topological
 from flambeau.ir.size import Size, prod
 from flambeau.prims.annotation import RULES as DERIVATIVES
@@ -111,7 +112,8 @@ def rule_of(name: str) -> Rule:
     Raises:
         NotImplementedError: it has none.
     """
-    from flambeau.autograd.transforms.batching_routines import ROUTINES
+    with importing:
+        from flambeau.autograd.transforms.batching_routines import ROUTINES
 
     kind = PRIMITIVES[name].kind
     rule = RULES.get(name) or ROUTINES.get(name) or KINDS.get(kind)

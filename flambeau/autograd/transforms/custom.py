@@ -22,6 +22,7 @@ from flambeau.autograd.transforms.wrappers import (
     reopened,
     spread,
 )
+from flambeau.ir.lock import importing
 
 
 class VmapInfo(NamedTuple):
@@ -164,8 +165,9 @@ def _transposed(
     cls: Any, values: Sequence[Any], tangents: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[Any]:
     """Tangents of a function without a rule for them: its backward is linear, and transposed."""
-    from flambeau.autograd.transforms.reverse import Recording
-    from flambeau.autograd.transforms.tangents import transposed
+    with importing:
+        from flambeau.autograd.transforms.reverse import Recording
+        from flambeau.autograd.transforms.tangents import transposed
 
     chosen = [i for i, t in enumerate(tangents) if t is not None]
     made = Recording("jvp", cls.apply, values, chosen, False, kwargs)

@@ -22,7 +22,7 @@ from flambeau.compiler.cache import blake2b
 from flambeau.compiler.codegen.progress import Announcement
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
-from flambeau.ir.lock import fork_safe_lock
+from flambeau.ir.lock import fork_safe_lock, importing
 from flambeau.ir.node import topological
 from flambeau.ir.spelling import SPELLINGS
 from flambeau.runtime import rehearsal, settings
@@ -47,12 +47,13 @@ class KernelHandle:
 
 _handles: dict[tuple[str, str], KernelHandle] = {}
 _collected: list[Kernel] | None = None
-_lock = fork_safe_lock()
+_lock = fork_safe_lock(level=1)
 
 
 def print_kernel(kernel: Kernel, target: Target) -> str:
     """C text of one kernel."""
-    from flambeau.compiler.codegen.c_printer import print_kernel as print_c
+    with importing:
+        from flambeau.compiler.codegen.c_printer import print_kernel as print_c
 
     return print_c(kernel, target)
 
@@ -244,7 +245,8 @@ def compile_units(
 def _compile_unit(unit: dict[str, str], target: Target) -> bytes:
     import tempfile
 
-    from flambeau.compiler.codegen.c_unit import render
+    with importing:
+        from flambeau.compiler.codegen.c_unit import render
 
     source = render([(symbol_of(key), text) for key, text in unit.items()])
     with tempfile.TemporaryDirectory(prefix="flambeau") as folder:

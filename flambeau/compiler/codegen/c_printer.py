@@ -5,8 +5,6 @@ A template `x` is printed by `print_template(kernel, target)` of the module `c_t
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from flambeau.compiler.codegen.c_column import ColumnPrinter, ScanPrinter
 from flambeau.compiler.codegen.c_complex import lower, needs_lowering
 from flambeau.compiler.codegen.c_forms import FormPrinter
@@ -14,6 +12,7 @@ from flambeau.compiler.codegen.c_scan import AlongScanPrinter, along_memory
 from flambeau.compiler.codegen.c_tiled import TiledPrinter
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel
+from flambeau.ir.lock import late
 
 _FORMS: dict[str, type[FormPrinter]] = {
     "map": FormPrinter,
@@ -30,7 +29,7 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
         NotImplementedError: for a primitive or dtype that this back end does not spell.
     """
     if kernel.form == "template":
-        module = import_module(f"flambeau.compiler.codegen.c_template_{kernel.template}")
+        module = late(f"flambeau.compiler.codegen.c_template_{kernel.template}")
         text: str = module.print_template(kernel, target)
         return text
     if needs_lowering(kernel):

@@ -11,9 +11,11 @@ import threading
 import time
 
 from flambeau.compiler import cache
+from flambeau.ir.lock import fork_safe_lock
 
 PATIENCE = 1.0  # seconds of silence
 _explained = False
+_counting = fork_safe_lock(level=3)
 
 
 class Announcement:
@@ -26,7 +28,6 @@ class Announcement:
     def __init__(self, kernels: int) -> None:
         self.kernels = kernels
         self.finished = 0
-        self._lock = threading.Lock()
 
     def __enter__(self) -> Announcement:
         self._began = time.monotonic()
@@ -40,7 +41,7 @@ class Announcement:
 
     def count(self, kernels: int) -> None:
         """Notes that some kernels are finished."""
-        with self._lock:
+        with _counting:
             self.finished += kernels
             if time.monotonic() - self._began >= PATIENCE:
                 _explain(self.kernels)

@@ -18,6 +18,7 @@ from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
 from flambeau.autograd.graph import RemovableHandle
+from flambeau.ir.lock import importing
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.hooks import (  # noqa: F401 - some are only public here
     BackwardHook,
@@ -297,7 +298,8 @@ class Module(Registry, State):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles this module's call in place; arguments are those of `torch.compile`."""
-        from flambeau.capture.regions import compile as compile_callable
+        with importing:
+            from flambeau.capture.regions import compile as compile_callable
 
         self._compiled_call_impl = compile_callable(self._call_impl, *args, **kwargs)
 

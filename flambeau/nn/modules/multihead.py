@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.lock import importing
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
@@ -135,7 +136,8 @@ class MultiheadAttention(Module):
         mask then.
         """
         if query.is_nested:
-            from flambeau.nested.attention import multi_head_attention
+            with importing:
+                from flambeau.nested.attention import multi_head_attention
 
             return multi_head_attention(
                 self,

@@ -12,6 +12,7 @@ from typing import Any
 import flambeau as torch
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
+from flambeau.ir.lock import importing
 from flambeau.nn.messages import problem
 
 __all__ = [
@@ -55,7 +56,8 @@ def _total_norm(tensors: list[Any], norm_type: float) -> Any:
 
 def _recorded(function: Any, *args: Any) -> Any:
     """Runs `function` as one recorded region."""
-    from flambeau.capture.regions import record
+    with importing:
+        from flambeau.capture.regions import record
 
     with no_grad():
         return record(function, args, {})
