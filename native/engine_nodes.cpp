@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "lists.h"
 #include "op_internal.h"
 #include "tape.h"
 
@@ -452,6 +453,10 @@ bool apply_node(Node* node, Tensor** grads, Tensor** results) {
       return apply_copy_slices(node, grads, results);
     case NodeKind::AsStrided:
       return apply_strided(node, grads, results);
+    case NodeKind::Join:
+      return apply_join(node, grads, results);
+    case NodeKind::Parts:
+      return apply_parts(node, grads, results);
     case NodeKind::Constant:
       return !grads[0] || apply_constant(grads[0], results);
     case NodeKind::Accumulate: {

@@ -2,6 +2,7 @@
 //
 // Nodes of the exact type come from a free list. Freeing one may free the graph behind it, whose
 // depth has no bound, so nested frees are put off: only the outermost one works, in a loop.
+#include "lists.h"
 #include "tape.h"
 
 // clang-format off
@@ -378,6 +379,9 @@ bool node_reserve(Node* n, size_t edges, size_t saved, size_t scalars) {
   return true;
 }
 
+NodeExtras::NodeExtras() = default;
+NodeExtras::~NodeExtras() = default;
+
 NodeExtras* node_extras(Node* n) {
   if (!n->extras) n->extras = new (std::nothrow) NodeExtras();
   if (!n->extras) PyErr_NoMemory();
@@ -396,6 +400,9 @@ std::string node_name(const Node* n) {
       const std::string full = Py_TYPE(n)->tp_name;
       return full.substr(full.rfind('.') + 1);
     }
+    case NodeKind::Join:
+    case NodeKind::Parts:
+      return list_node_name(n);
     case NodeKind::Constant: {
       std::string name = n->instance ? n->instance->plan->name : "constant";
       while (!name.empty() && name.back() == '_') name.pop_back();
@@ -431,6 +438,7 @@ bool node_output_metadata(const Node* n, uint32_t index, OutputMetadata* out) {
     *out = n->extras->outputs[index];
     return out->differentiable;
   }
+  if (n->extras && n->extras->list) return list_output_metadata(n, index, out);
   if (n->extras && n->extras->view) {
     *out = n->kind == NodeKind::CopySlices ? n->extras->view->base : n->extras->view->view;
     return true;

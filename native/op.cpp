@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "lists.h"
 #include "op_internal.h"
 #include "profile.h"
 #include "traceback.h"
@@ -159,9 +160,20 @@ bool check_windows(const Op* op, const Instance* instance, const Call& call) {
   return true;
 }
 
+PyObject* to_out(const Overload* overload, PyObject* result, const Frame* frame) {
+  if (!result) return nullptr;
+  PyObject* copied = copy_to_out(overload->out, result, frame->out);
+  Py_DECREF(result);
+  return copied;
+}
+
 inline __attribute__((always_inline)) PyObject* run_matched(Op* op, Overload* overload,
                                                             Frame* frame) {
   if (overload->python) return call_python(overload, frame);
+  if (overload->list != ListRule::None && !active_recorder) {
+    PyObject* result = run_list(op, overload, frame);
+    if (result || PyErr_Occurred()) return frame->out ? to_out(overload, result, frame) : result;
+  }
   if (frame->out) return run_out(op, overload, frame);
   if (overload->mutates) return run_inplace(op, overload, frame);
   Instance* instance = find_instance(op, overload, frame);
@@ -655,10 +667,7 @@ PyObject* call_python(Overload* overload, Frame* frame) {
   }
   PyObject* result = PyObject_Vectorcall(overload->build, values.data(), count - keywords, names);
   if (!result) hide_internals();
-  if (!result || !frame->out) return result;
-  PyObject* copied = copy_to_out(overload->out, result, frame->out);
-  Py_DECREF(result);
-  return copied;
+  return frame->out ? to_out(overload, result, frame) : result;
 }
 
 PyObject* op_call(PyObject* op, PyObject* const* args, Py_ssize_t count) {

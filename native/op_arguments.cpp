@@ -119,6 +119,7 @@ bool read_flag(Overload* overload, PyObject* flag) {
   if (std::strcmp(text, "python") == 0) overload->python = true;
   const OutRule rule = out_rule(text);
   if (rule != OutRule::None) overload->out = rule;
+  if (std::strncmp(text, "list:", 5) == 0) overload->list = list_rule(text);
   if (std::strcmp(text, "operator") == 0) overload->is_operator = true;
   if (std::strcmp(text, "storage") == 0) overload->any_window = true;
   return true;  // other flags concern the Python side

@@ -185,6 +185,25 @@ using ClassCache = std::unordered_map<std::vector<uint64_t>, std::vector<PyObjec
 enum class OutRule : uint8_t { None, Cast, Kind, Join, Truth, Any, Dtype, Exact, Separate };
 OutRule out_rule(const char* name);  // of the option's value; None: no rule has that name
 
+// Ops over lists that may be long (lists.cpp): first those that join tensors, then those that take
+// one apart.
+enum class ListRule : uint8_t {
+  None,
+  Cat,
+  Stack,
+  HStack,
+  VStack,
+  DStack,
+  ColumnStack,
+  Unbind,
+  Split,
+  SplitSizes,
+  Chunk,
+  TensorSplit,
+  TensorSplitAt,
+};
+ListRule list_rule(const char* flag);  // "list:<name>"
+
 struct Overload {
   std::vector<Argument> arguments;
   int positional = 0;         // arguments that may be given by position
@@ -193,6 +212,7 @@ struct Overload {
   PyObject* spec = nullptr;   // owned: (arguments, build, flags), as given
   bool python = false;        // `build` is the implementation
   OutRule out = OutRule::None;
+  ListRule list = ListRule::None;
   int result_dtype = -1;  // the argument that `out` answers for where its dtype is computed in
   bool is_operator = false;
   bool any_window = false;  // its views may have any geometry: their bounds are checked

@@ -294,14 +294,6 @@ bool fill_saved(Node* node, const BackwardSpec& backward, const Call& call, PyOb
   return true;
 }
 
-bool note_anomaly(Node* node) {
-  if (!anomaly_recorder) return true;
-  NoGrad guard;
-  PyObject* result = PyObject_CallOneArg(anomaly_recorder, object_of(node));
-  Py_XDECREF(result);
-  return result != nullptr;
-}
-
 Node* node_of_call(const Instance* instance, const Call& call, PyObject** outputs) {
   const BackwardSpec& backward = *instance->plan->backward;
   size_t saved = 0, scalars = 0;
@@ -444,6 +436,14 @@ bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) 
 }  // namespace
 
 // ---------------------------------------------------------------- shared with other files
+bool note_anomaly(Node* node) {
+  if (!anomaly_recorder) return true;
+  NoGrad guard;
+  PyObject* result = PyObject_CallOneArg(anomaly_recorder, object_of(node));
+  Py_XDECREF(result);
+  return result != nullptr;
+}
+
 constexpr int kSpareAutograds = 1024;
 static void* spare_autograds[kSpareAutograds];
 static int spare_autograd_count = 0;
@@ -656,9 +656,10 @@ bool tape_mark_view(Tensor* view, Tensor* base) {
   if (!grad_mode.enabled && !needs_gradient(base)) return true;
   ViewCreation creation = grad_mode.enabled ? ViewCreation::Default : ViewCreation::NoGrad;
   const Node* node = view->autograd ? view->autograd->node : nullptr;
-  if (node && node->kind == NodeKind::Plan && node->instance->plan->returns != ReturnKind::Single &&
-      has_sibling(node->instance->plan, view->autograd->output_index))
-    creation = ViewCreation::MultiOutput;
+  const bool many = node && node->kind == NodeKind::Plan &&
+                    node->instance->plan->returns != ReturnKind::Single &&
+                    has_sibling(node->instance->plan, view->autograd->output_index);
+  if (many || (node && node->kind == NodeKind::Parts)) creation = ViewCreation::MultiOutput;
   return mark_view_as(view, base, creation);
 }
 

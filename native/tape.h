@@ -16,6 +16,8 @@ enum class NodeKind : uint8_t {
   Function,    // autograd.Function: a Python subclass of Node with `apply`
   CopySlices,  // in-place write through a view: splits the base's gradient
   AsStrided,   // history of a view whose base was written
+  Join,        // a long list of tensors joined into one (lists.cpp)
+  Parts,       // a tensor taken apart into many views
   Constant,    // overwritten without reading (zero_, copy_ of a constant): passes no gradient
 };
 
@@ -71,6 +73,8 @@ struct RetainedOutput {
   PyObject* reference;  // owned weak reference to the tensor
 };
 
+struct ListGeometry;  // lists.h
+
 struct NodeExtras {                     // what few nodes have
   PyObject* metadata = nullptr;         // dict
   PyObject* prehooks = nullptr;         // OrderedDict: before the node, on output gradients
@@ -80,6 +84,9 @@ struct NodeExtras {                     // what few nodes have
   std::vector<Packed> packed;
   std::vector<OutputMetadata> outputs;  // where the Plan does not tell
   std::unique_ptr<ViewGeometry> view;
+  std::unique_ptr<ListGeometry> list;  // Join, Parts
+  NodeExtras();
+  ~NodeExtras();
 };
 
 // A call in the stream being recorded; epoch 0: none.
@@ -158,6 +165,7 @@ bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output, bool h
 Tensor* unpack_saved(Node* node, size_t position);  // new reference; null + exception
 OutputMetadata metadata_of(const Tensor* t);
 bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation);
+bool note_anomaly(Node* node);  // a new node, where anomaly mode is on
 bool check_inplace_on(Tensor* target, bool will_record);
 extern PyObject* anomaly_recorder;  // called with each new node, or null
 

@@ -74,6 +74,7 @@ class Options:
     Attributes:
         out: whether the call may be given `out=`. True casts the result where that loses no kind
             of number; one of `OUT_RULES` says what else `out` must be, or may.
+        long_list: the rule in `native/lists.cpp` by which long lists run without a Plan.
         fits: arguments whose number the result's dtype must be able to hold.
     """
 
@@ -87,6 +88,7 @@ class Options:
     view: bool = False
     returns_self: bool = False
     host: bool = False
+    long_list: str = ""
     differentiable: bool = True
     aliases: tuple[str, ...] = ()
     samples: Callable[[], Any] | None = None

@@ -83,6 +83,8 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
         flags += _out_flags(overload.options.out)
     if overload.options.notes.get("any window"):  # the core checks the views' bounds
         flags += ("storage",)
+    if overload.options.long_list and variant == "functional":
+        flags += ("list:" + overload.options.long_list,)
     return (arguments, builder(overload, variant), flags)
 
 

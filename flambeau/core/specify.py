@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import _core, prims
 from flambeau.autograd import derive as derivation
+from flambeau.autograd.disjoint import join_parts
 from flambeau.core import layout
 from flambeau.core.definition import Dense, Overload, View, evaluate
 from flambeau.core.errors import common_device, first_device, user_error
@@ -297,6 +298,7 @@ def signature_of(graph: Graph) -> tuple[int, tuple[str, ...], int]:
 def _replayed_output(trace: Trace, value: Node | None) -> GraphOutput:
     if value is None:
         return GraphOutput(ABSENT)
+    value = join_parts(value)
     found = layout.view_geometry(value, trace.offsets)
     if found is not None:
         slot, (_, strides, offset) = found

@@ -89,6 +89,7 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
 
 @op(
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
+    long_list="cat",
     out="join",
     where="torch",
     layout="images",
@@ -120,6 +121,7 @@ def _stack_samples() -> Samples:
 
 @op(
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
+    long_list="stack",
     out="join",
     where="torch",
     samples=_stack_samples,
@@ -165,6 +167,7 @@ def _at_least(x: Node, ndim: int) -> Node:
 
 @op(
     "hstack(Tensor[] tensors) -> Tensor",
+    long_list="hstack",
     out="join",
     where="torch",
     samples=lambda: iter([sample([T(2), T(3)]), sample([T(2, 3), T(2, 1)]), sample([T(), T()])]),
@@ -182,6 +185,7 @@ def hstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "vstack(Tensor[] tensors) -> Tensor",
+    long_list="vstack",
     out="join",
     where="torch",
     aliases="row_stack",
@@ -199,6 +203,7 @@ def vstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "dstack(Tensor[] tensors) -> Tensor",
+    long_list="dstack",
     out="join",
     where="torch",
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(2, 3)])]),
@@ -215,6 +220,7 @@ def dstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "column_stack(Tensor[] tensors) -> Tensor",
+    long_list="column_stack",
     out="join",
     where="torch",
     samples=lambda: iter([sample([T(3), T(3, 2)]), sample([T(), T()])]),

@@ -301,6 +301,7 @@ _NO_PIECES = "[{}] split expects at least a 1-dimensional tensor\nhint: unsqueez
 
 @op(
     "split(Tensor self, SymInt split_size, int dim=0) -> (Tensor...)",
+    long_list="split",
     view=True,
     samples=_split_samples,
     errors=_split_errors,
@@ -320,7 +321,10 @@ def split(self: Node, split_size: Size, dim: int) -> list[Node]:
     return _pieces(self, split_size, normalise_dim(dim, self.ndim, "split"), "split")
 
 
-@split.overload("split.sizes(Tensor self, SymInt[] split_size, int dim=0) -> (Tensor...)")
+@split.overload(
+    "split.sizes(Tensor self, SymInt[] split_size, int dim=0) -> (Tensor...)",
+    long_list="split_with_sizes",
+)
 def _split_sizes(self: Node, split_size: Sequence[Size], dim: int) -> list[Node]:
     return split_with_sizes(self, split_size, dim)
 
@@ -333,7 +337,8 @@ def _split_function(self: Node, split_size: Size, dim: int) -> list[Node]:
 
 
 @split.overload(
-    "split.torch_sizes(Tensor tensor, SymInt[] split_size_or_sections, int dim=0) -> (Tensor...)"
+    "split.torch_sizes(Tensor tensor, SymInt[] split_size_or_sections, int dim=0) -> (Tensor...)",
+    long_list="split_with_sizes",
 )
 def _split_function_sizes(self: Node, split_size: Sequence[Size], dim: int) -> list[Node]:
     return split_with_sizes(self, split_size, dim)
@@ -341,6 +346,7 @@ def _split_function_sizes(self: Node, split_size: Sequence[Size], dim: int) -> l
 
 @op(
     "split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> (Tensor...)",
+    long_list="split_with_sizes",
     view=True,
     samples=lambda: iter([sample(T(7, 2), [2, 0, 5])]),
 )
@@ -377,6 +383,7 @@ def split_with_sizes(self: Node, split_sizes: Sequence[Size], dim: int) -> list[
 
 @op(
     "chunk(Tensor self, int chunks, int dim=0) -> (Tensor...)",
+    long_list="chunk",
     view=True,
     samples=lambda: iter([sample(T(7, 2), 3), sample(T(4, 6), 4, -1), sample(T(0, 2), 2)]),
 )
@@ -409,6 +416,7 @@ def _tensor_split_samples() -> Samples:
 
 @op(
     "tensor_split(Tensor self, int sections, int dim=0) -> (Tensor...)",
+    long_list="tensor_split",
     view=True,
     samples=_tensor_split_samples,
 )
@@ -438,7 +446,10 @@ def tensor_split(self: Node, sections: int, dim: int) -> list[Node]:
     return result
 
 
-@tensor_split.overload("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> (Tensor...)")
+@tensor_split.overload(
+    "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> (Tensor...)",
+    long_list="tensor_split.indices",
+)
 def _tensor_split_indices(self: Node, indices: Sequence[int], dim: int) -> list[Node]:
     d = normalise_dim(dim, self.ndim, "tensor_split")
     bounds: list[int | None] = [None, *indices, None]
@@ -508,6 +519,7 @@ for _name, _least_dims, _axis in (("hsplit", 1, 1), ("vsplit", 2, 0), ("dsplit",
 
 @op(
     "unbind(Tensor self, int dim=0) -> (Tensor...)",
+    long_list="unbind",
     view=True,
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), -1), sample(T(0, 2))]),
 )

@@ -1,0 +1,790 @@
+// Long lists of tensors in eager mode: many tensors joined into one (`cat`, `stack` ...), and one
+// taken apart into many views (`split`, `unbind` ...).
+//
+// A Plan has a slot per tensor, so a list of another length is another program. Short lists run as
+// Plans and fuse; longer ones run here, as one loop over the elements, whatever their number. What
+// is not an ordinary call (an error, another device, a region being recorded) is left to the Plan.
+#include "lists.h"
+
+#include <algorithm>
+
+#include "tensor_internal.h"
+
+namespace fb {
+namespace {
+
+constexpr size_t kShortList = 8;  // up to here a call is a Plan of its own
+constexpr int64_t kParallelBytes = 256 << 10;
+constexpr int64_t kReleaseBytes = 1 << 20;
+constexpr int64_t kPieceBytes = 64 << 10;
+
+struct RuleName {
+  const char* name;
+  ListRule rule;
+};
+constexpr RuleName kRules[] = {
+    {"cat", ListRule::Cat},
+    {"stack", ListRule::Stack},
+    {"hstack", ListRule::HStack},
+    {"vstack", ListRule::VStack},
+    {"dstack", ListRule::DStack},
+    {"column_stack", ListRule::ColumnStack},
+    {"unbind", ListRule::Unbind},
+    {"split", ListRule::Split},
+    {"split_with_sizes", ListRule::SplitSizes},
+    {"chunk", ListRule::Chunk},
+    {"tensor_split", ListRule::TensorSplit},
+    {"tensor_split.indices", ListRule::TensorSplitAt},
+};
+
+// ---------------------------------------------------------------- copying
+struct Block {  // elements of equal size at two places
+  int ndim = 0;
+  int64_t sizes[kMaxDims], to[kMaxDims], from[kMaxDims];  // strides count elements
+};
+
+// Dimensions that run on in both places become one; those of size 1 vanish.
+void merge_dimensions(Block* b) {
+  int kept = 0;
+  for (int d = 0; d < b->ndim; ++d) {
+    if (b->sizes[d] == 1) continue;
+    const int last = kept - 1;
+    if (kept > 0 && b->to[last] == b->to[d] * b->sizes[d] &&
+        b->from[last] == b->from[d] * b->sizes[d]) {
+      b->sizes[last] *= b->sizes[d];
+      b->to[last] = b->to[d];
+      b->from[last] = b->from[d];
+      continue;
+    }
+    b->sizes[kept] = b->sizes[d];
+    b->to[kept] = b->to[d];
+    b->from[kept++] = b->from[d];
+  }
+  b->ndim = kept;
+}
+
+template <typename T>
+void copy_row(char* to, const char* from, int64_t count, int64_t to_step, int64_t from_step) {
+  T* target = reinterpret_cast<T*>(to);
+  const T* source = reinterpret_cast<const T*>(from);
+  for (int64_t i = 0; i < count; ++i) target[i * to_step] = source[i * from_step];
+}
+
+struct Pair {  // a complex number of 16 bytes
+  uint64_t a, b;
+};
+
+void copy_elements(char* to, const char* from, int64_t item, int64_t count, int64_t to_step,
+                   int64_t from_step) {
+  if (to_step == 1 && from_step == 1) {
+    std::memcpy(to, from, static_cast<size_t>(count * item));
+    return;
+  }
+  switch (item) {
+    case 1:
+      return copy_row<uint8_t>(to, from, count, to_step, from_step);
+    case 2:
+      return copy_row<uint16_t>(to, from, count, to_step, from_step);
+    case 4:
+      return copy_row<uint32_t>(to, from, count, to_step, from_step);
+    case 8:
+      return copy_row<uint64_t>(to, from, count, to_step, from_step);
+    default:
+      return copy_row<Pair>(to, from, count, to_step, from_step);
+  }
+}
+
+void copy_block(char* to, const char* from, int64_t item, Block b) {
+  if (std::find(b.sizes, b.sizes + b.ndim, 0) != b.sizes + b.ndim) return;
+  merge_dimensions(&b);
+  if (b.ndim == 0) {
+    std::memcpy(to, from, static_cast<size_t>(item));
+    return;
+  }
+  const int inner = b.ndim - 1;
+  int64_t index[kMaxDims] = {0};
+  for (;;) {
+    copy_elements(to, from, item, b.sizes[inner], b.to[inner], b.from[inner]);
+    int d = inner - 1;
+    for (; d >= 0; --d) {
+      to += b.to[d] * item;
+      from += b.from[d] * item;
+      if (++index[d] < b.sizes[d]) break;
+      to -= b.to[d] * item * b.sizes[d];
+      from -= b.from[d] * item * b.sizes[d];
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+Block block_of(const Tensor* shape, const int64_t* to, const int64_t* from) {
+  Block b;
+  b.ndim = shape->ndim;
+  std::copy(shape->sizes(), shape->sizes() + b.ndim, b.sizes);
+  std::copy(to, to + b.ndim, b.to);
+  std::copy(from, from + b.ndim, b.from);
+  return b;
+}
+
+// ---------------------------------------------------------------- dimensions
+// The dimension of the result in which each dimension of a source lies; the others have size 1.
+// Returns the rank of the result, -1 where the rule has none for this rank.
+int spread(ListRule rule, int dim, int rank, int* places) {
+  int result = rank;
+  for (int d = 0; d < rank; ++d) places[d] = d;
+  switch (rule) {
+    case ListRule::Stack:
+      for (int d = dim; d < rank; ++d) places[d] = d + 1;
+      return rank + 1;
+    case ListRule::HStack:
+      return std::max(rank, 1);
+    case ListRule::VStack:
+      if (rank == 1) places[0] = 1;
+      return std::max(rank, 2);
+    case ListRule::DStack:
+      if (rank == 1) places[0] = 1;
+      return std::max(rank, 3);
+    case ListRule::ColumnStack:
+      return std::max(rank, 2);
+    default:
+      return result > 0 ? result : -1;
+  }
+}
+
+// Reads a dimension argument into [0, rank). False: leave the error to the Plan.
+bool read_dim(PyObject* value, int rank, int* dim) {
+  const long long given = PyLong_AsLongLong(value);
+  if (given == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
+  if (given < -rank || given >= rank) return false;
+  *dim = static_cast<int>(given < 0 ? given + rank : given);
+  return true;
+}
+
+bool same_device(const Frame& frame) {
+  const Device first = frame.tensors[0]->device;
+  for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    if (frame.tensors[i]->device.kind != first.kind) return false;
+  }
+  return first.kind != DeviceKind::Null;
+}
+
+// ---------------------------------------------------------------- joining
+struct Join {
+  ListRule rule;
+  int dim = 0, ndim = 0;
+  DType dtype;
+  int64_t sizes[kMaxDims], strides[kMaxDims];
+  std::vector<int64_t> starts;  // per source along `dim`; -1: left out
+  std::vector<Tensor*> sources;
+};
+
+// The dtype of all; false where only Python knows it, or refuses.
+bool common_dtype(const Frame& frame, DType* out) {
+  const size_t count = frame.tensors.size();
+  *out = frame.tensors[0]->dtype;
+  size_t i = 0;
+  while (i < count && frame.tensors[i]->dtype == *out) ++i;
+  if (i == count) return true;
+  std::vector<OperandCategory> categories;
+  std::vector<DType> dtypes;
+  for (i = 0; i < count; ++i) {
+    const Tensor* t = frame.tensors[i];
+    if (!can_promote(t->dtype, *out)) return false;
+    dtypes.push_back(t->dtype);
+    categories.push_back(t->ndim ? OperandCategory::Dimensioned : OperandCategory::ZeroDim);
+  }
+  *out = result_type(static_cast<int>(count), categories.data(), dtypes.data());
+  return true;
+}
+
+bool left_out(const Join& join, const Tensor* t) {
+  const bool may = join.rule == ListRule::Cat || join.rule == ListRule::HStack;
+  return may && t->ndim == 1 && t->sizes()[0] == 0;
+}
+
+// Which dimension is joined, from the rank of the first source that counts.
+bool find_dim(Join* join, const Overload& overload, const Frame& frame, int rank) {
+  switch (join->rule) {
+    case ListRule::Cat:
+      return rank > 0 && read_dim(frame.values[1], rank, &join->dim);
+    case ListRule::Stack:
+      return rank < kMaxDims && read_dim(frame.values[1], rank + 1, &join->dim);
+    case ListRule::HStack:
+      join->dim = rank <= 1 ? 0 : 1;
+      return true;
+    case ListRule::VStack:
+      join->dim = 0;
+      return true;
+    case ListRule::DStack:
+      join->dim = 2;
+      return true;
+    default:
+      (void)overload;
+      join->dim = 1;
+      return true;
+  }
+}
+
+// Sizes and strides of a source among the dimensions of the result; false: wrong rank.
+bool place_source(const Join& join, const Tensor* t, int64_t* sizes, int64_t* strides) {
+  int places[kMaxDims];
+  if (spread(join.rule, join.dim, t->ndim, places) != join.ndim) return false;
+  std::fill(sizes, sizes + join.ndim, 1);
+  std::fill(strides, strides + join.ndim, 0);
+  for (int d = 0; d < t->ndim; ++d) {
+    sizes[places[d]] = t->sizes()[d];
+    strides[places[d]] = t->strides()[d];
+  }
+  return true;
+}
+
+bool is_channels_last(const Tensor* t) {
+  if (t->flags & kContiguous) return false;
+  int64_t step = 1;
+  for (int i = 0; i < t->ndim; ++i) {  // innermost first: channels, then space backwards, batch
+    const int d = i == 0 ? 1 : i == t->ndim - 1 ? 0 : t->ndim - i;
+    if (t->strides()[d] != step) return false;
+    if (t->sizes()[d] > 1) step *= t->sizes()[d];
+  }
+  return true;
+}
+
+void choose_strides(Join* join, const Frame& frame) {
+  bool last = join->rule == ListRule::Cat && (join->ndim == 4 || join->ndim == 5);
+  for (size_t i = 0; last && i < frame.tensors.size(); ++i) {
+    last = frame.tensors[i]->ndim == join->ndim && is_channels_last(frame.tensors[i]);
+  }
+  int64_t step = 1;
+  for (int i = 0; i < join->ndim; ++i) {
+    const int plain = join->ndim - 1 - i;
+    const int d = !last ? plain : i == 0 ? 1 : i == join->ndim - 1 ? 0 : join->ndim - i;
+    join->strides[d] = step;
+    if (join->sizes[d] > 1) step *= join->sizes[d];
+  }
+}
+
+// Checks the call and fills the geometry; false without exception: leave it to the Plan.
+bool plan_join(Join* join, const Overload& overload, const Frame& frame) {
+  const size_t count = frame.tensors.size();
+  if (!same_device(frame) || !common_dtype(frame, &join->dtype)) return false;
+  size_t first = 0;
+  while (first < count && left_out(*join, frame.tensors[first])) ++first;
+  if (first == count) return false;
+  const Tensor* model = frame.tensors[first];
+  // The dimension of `hstack` is that of the very first tensor.
+  const int rank = join->rule == ListRule::HStack ? frame.tensors[0]->ndim : model->ndim;
+  int places[kMaxDims];
+  if (!find_dim(join, overload, frame, rank)) return false;
+  join->ndim = spread(join->rule, join->dim, model->ndim, places);
+  if (join->ndim <= join->dim || join->ndim > kMaxDims) return false;
+  int64_t strides[kMaxDims], sizes[kMaxDims], total = 0;
+  if (!place_source(*join, model, join->sizes, strides)) return false;
+  join->starts.assign(count, -1);
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor* t = frame.tensors[i];
+    if (left_out(*join, t)) continue;
+    if (!place_source(*join, t, sizes, strides)) return false;
+    for (int d = 0; d < join->ndim; ++d) {
+      const bool free = d == join->dim && join->rule != ListRule::Stack;
+      if (!free && sizes[d] != join->sizes[d]) return false;
+    }
+    join->starts[i] = total;
+    if (__builtin_add_overflow(total, sizes[join->dim], &total)) return false;
+  }
+  join->sizes[join->dim] = total;
+  choose_strides(join, frame);
+  return true;
+}
+
+class NoGrad {
+ public:
+  NoGrad() : before_(grad_mode.enabled) { grad_mode.enabled = false; }
+  ~NoGrad() { grad_mode.enabled = before_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+Tensor* converted(Tensor* t, DType dtype) {  // new reference
+  PyObject* to = tensor_method("to");
+  PyObject* args[2] = {object_of(t), dtype_object(dtype)};
+  return to ? tensor_of(invoke(to, args, 2)) : nullptr;
+}
+
+// Sources in the result's dtype, with their memory there.
+bool prepare_sources(Join* join, Frame* frame) {
+  const NoGrad guard;
+  for (size_t i = 0; i < frame->tensors.size(); ++i) {
+    Tensor* t = frame->tensors[i];
+    if (!tensor_materialise(t, "a long list of tensors")) return false;
+    if (t->dtype != join->dtype && join->starts[i] >= 0) {
+      t = converted(t, join->dtype);
+      if (!frame->own(object_of(t))) return false;
+    }
+    join->sources.push_back(t);
+  }
+  return true;
+}
+
+struct CopyJob {
+  const Join* join;
+  char* to;
+  int64_t item;
+};
+
+void copy_sources(void* context, int64_t begin, int64_t end, int) {
+  const CopyJob& job = *static_cast<const CopyJob*>(context);
+  const Join& join = *job.join;
+  for (int64_t i = begin; i < end; ++i) {
+    const Tensor* t = join.sources[static_cast<size_t>(i)];
+    const int64_t start = join.starts[static_cast<size_t>(i)];
+    if (start < 0 || t->numel == 0) continue;
+    char* to = job.to + start * join.strides[join.dim] * job.item;
+    const bool dense = (t->flags & kContiguous) && join.dim == 0 && join.ndim < 4;
+    if (dense) {  // the usual case; the result has no other order of dimensions
+      std::memcpy(to, t->data(), static_cast<size_t>(t->numel * job.item));
+      continue;
+    }
+    Block b;
+    b.ndim = join.ndim;
+    std::copy(join.strides, join.strides + join.ndim, b.to);
+    if (place_source(join, t, b.sizes, b.from)) copy_block(to, t->data(), job.item, b);
+  }
+}
+
+void run_copies(CopyJob* job, int64_t count, int64_t bytes) {
+  if (bytes < kParallelBytes) {
+    copy_sources(job, 0, count, 0);
+    return;
+  }
+  const int64_t grain = std::max<int64_t>(1, count * kPieceBytes / bytes);
+  if (bytes < kReleaseBytes) {
+    parallel_for(count, grain, copy_sources, job);
+    return;
+  }
+  Py_BEGIN_ALLOW_THREADS parallel_for(count, grain, copy_sources, job);
+  Py_END_ALLOW_THREADS
+}
+
+bool differentiable(DType t) { return is_floating(t) || is_complex(t); }
+
+std::unique_ptr<ListGeometry> join_geometry(const Join& join, const Frame& frame,
+                                            const Tensor* whole) {
+  auto g = std::make_unique<ListGeometry>();
+  g->rule = join.rule;
+  g->dim = join.dim;
+  g->whole = metadata_of(whole);
+  g->starts = join.starts;
+  for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    const Tensor* t = frame.tensors[i];
+    int places[kMaxDims];
+    int64_t length = 1;
+    spread(join.rule, join.dim, t->ndim, places);
+    for (int d = 0; d < t->ndim; ++d) {
+      if (places[d] == join.dim) length = t->sizes()[d];
+    }
+    g->lengths.push_back(join.starts[i] < 0 ? 0 : length);
+    g->ranks.push_back(t->ndim);
+    g->dtypes.push_back(t->dtype);
+  }
+  return g;
+}
+
+bool attach_join(const Op* op, const Join& join, const Frame& frame, Tensor* result) {
+  Node* node = node_new(NodeKind::Join, frame.tensors.size(), 0, 0);
+  if (!node) return false;
+  bool fine = node_extras(node) != nullptr;
+  if (fine) {
+    node->extras->list = join_geometry(join, frame, result);
+    node->extras->list->name = op->text;
+  }
+  for (size_t i = 0; fine && i < frame.tensors.size(); ++i) {
+    fine = gradient_edge(frame.tensors[i], &node->edge(i));
+  }
+  fine = fine && note_anomaly(node);
+  if (fine) set_history(result, node, 0);
+  Py_DECREF(object_of(node));
+  return fine && !PyErr_Occurred();
+}
+
+PyObject* run_join(const Op* op, Overload* overload, Frame* frame) {
+  if (frame->tensors.size() <= kShortList) return nullptr;
+  Join join;
+  join.rule = overload->list;
+  if (!plan_join(&join, *overload, *frame)) return nullptr;
+  const int64_t numel = checked_numel(join.ndim, join.sizes);
+  if (numel < 0 || !prepare_sources(&join, frame)) return nullptr;
+  const int64_t item = item_size(join.dtype);
+  const Device device = frame->tensors[0]->device;
+  Storage* storage = storage_new(numel * item, device);
+  if (!storage) return nullptr;
+  Tensor* result = tensor_new(storage, join.dtype, device, join.ndim, join.sizes, join.strides, 0);
+  if (!result) return nullptr;
+  if (device.kind == DeviceKind::CPU && numel > 0) {
+    CopyJob job{&join, result->data(), item};
+    run_copies(&job, static_cast<int64_t>(join.sources.size()), numel * item);
+  }
+  const bool taped = grad_mode.enabled && frame->any_requires_grad && differentiable(join.dtype);
+  if (!taped || attach_join(op, join, *frame, result)) return object_of(result);
+  Py_DECREF(object_of(result));
+  return nullptr;
+}
+
+// ---------------------------------------------------------------- taking apart
+struct Parts {
+  int dim = 0;
+  std::vector<int64_t> starts, lengths;
+};
+
+void even_parts(Parts* parts, int64_t extent, int64_t size) {
+  for (int64_t start = 0; start < extent; start += size) {
+    parts->starts.push_back(start);
+    parts->lengths.push_back(std::min(size, extent - start));
+  }
+}
+
+// A list of run-time or static integers, as the frame holds it.
+bool read_integers(PyObject* given, std::vector<int64_t>* out) {
+  PyObject* list =
+      PyTuple_Check(given) || PyList_Check(given) ? PySequence_Fast(given, "") : nullptr;
+  for (Py_ssize_t i = 0; list && i < PySequence_Fast_GET_SIZE(list); ++i) {
+    const long long value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(list, i));
+    if (value == -1 && PyErr_Occurred()) {
+      PyErr_Clear();
+      Py_CLEAR(list);
+    } else {
+      out->push_back(value);
+    }
+  }
+  const bool fine = list != nullptr;
+  Py_XDECREF(list);
+  return fine;
+}
+
+bool parts_between(Parts* parts, int64_t extent, const std::vector<int64_t>& indices) {
+  int64_t start = 0;
+  for (size_t i = 0; i <= indices.size(); ++i) {
+    int64_t end = i < indices.size() ? indices[i] : extent;
+    if (end < 0) end = std::max<int64_t>(0, end + extent);
+    end = std::min(end, extent);
+    if (end < start) return false;  // parts overlap
+    parts->starts.push_back(start);
+    parts->lengths.push_back(end - start);
+    start = end;
+  }
+  return true;
+}
+
+bool parts_of_sizes(Parts* parts, int64_t extent, const std::vector<int64_t>& sizes) {
+  int64_t start = 0;
+  for (const int64_t size : sizes) {
+    if (size < 0 || size > extent - start) return false;
+    parts->starts.push_back(start);
+    parts->lengths.push_back(size);
+    start += size;
+  }
+  return start == extent;
+}
+
+void sections_of(Parts* parts, int64_t extent, int64_t sections) {
+  int64_t start = 0;
+  for (int64_t i = 0; i < sections; ++i) {
+    const int64_t length = extent / sections + (i < extent % sections);
+    parts->starts.push_back(start);
+    parts->lengths.push_back(length);
+    start += length;
+  }
+}
+
+// The pieces of a call; false: few of them, or an error, which are the Plan's.
+bool plan_parts(Parts* parts, const Overload& overload, const Frame& frame) {
+  const Tensor* t = frame.tensors[0];
+  const bool unbind = overload.list == ListRule::Unbind;
+  constexpr auto least = static_cast<int64_t>(kShortList);
+  if (t->ndim == 0 || !read_dim(frame.values[unbind ? 1 : 2], t->ndim, &parts->dim)) return false;
+  const int64_t extent = t->sizes()[parts->dim];
+  if (unbind) {
+    if (extent > least) even_parts(parts, extent, 1);
+    return extent > least;
+  }
+  if (overload.list == ListRule::SplitSizes || overload.list == ListRule::TensorSplitAt) {
+    std::vector<int64_t> values;
+    if (!read_integers(frame.values[1], &values) || values.size() <= kShortList) return false;
+    return overload.list == ListRule::SplitSizes ? parts_of_sizes(parts, extent, values)
+                                                 : parts_between(parts, extent, values);
+  }
+  const long long number = PyLong_AsLongLong(frame.values[1]);
+  if (number == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
+  if (number < 1) return false;
+  if (overload.list == ListRule::TensorSplit) {
+    if (number > least) sections_of(parts, extent, number);
+    return number > least;
+  }
+  const int64_t size =
+      overload.list == ListRule::Chunk ? extent / number + (extent % number != 0) : number;
+  if (size < 1 || extent / size <= least) return false;
+  even_parts(parts, extent, size);
+  return true;
+}
+
+Tensor* part_view(Tensor* source, const Parts& parts, size_t i, bool drop) {
+  int64_t sizes[kMaxDims], strides[kMaxDims];
+  int ndim = 0;
+  for (int d = 0; d < source->ndim; ++d) {
+    if (drop && d == parts.dim) continue;
+    sizes[ndim] = d == parts.dim ? parts.lengths[i] : source->sizes()[d];
+    strides[ndim++] = source->strides()[d];
+  }
+  const int64_t offset = source->offset + parts.starts[i] * source->strides()[parts.dim];
+  return tensor_alias(source, source->dtype, ndim, sizes, strides, offset);
+}
+
+Node* parts_node(const Op* op, ListRule rule, Parts* parts, Tensor* source) {
+  Node* node = node_new(NodeKind::Parts, 1, 0, 0);
+  if (!node) return nullptr;
+  if (node_extras(node) && gradient_edge(source, &node->edge(0)) && note_anomaly(node)) {
+    node->output_count = node->visible_count = static_cast<uint32_t>(parts->starts.size());
+    auto g = std::make_unique<ListGeometry>();
+    g->rule = rule;
+    g->dim = parts->dim;
+    g->name = op->text;
+    g->whole = metadata_of(source);
+    g->starts = parts->starts;
+    g->lengths = parts->lengths;
+    node->extras->list = std::move(g);
+    return node;
+  }
+  Py_DECREF(object_of(node));
+  return nullptr;
+}
+
+PyObject* run_parts(const Op* op, Overload* overload, Frame* frame) {
+  Tensor* source = frame->tensors[0];
+  Parts parts;
+  if (!plan_parts(&parts, *overload, *frame)) return nullptr;
+  const bool taped = grad_mode.enabled && frame->any_requires_grad && differentiable(source->dtype);
+  Node* node = taped ? parts_node(op, overload->list, &parts, source) : nullptr;
+  const size_t count = parts.starts.size();
+  PyObject* tuple = taped && !node ? nullptr : PyTuple_New(static_cast<Py_ssize_t>(count));
+  const bool marked = !grad_mode.inference || grad_mode.enabled;
+  for (size_t i = 0; tuple && i < count; ++i) {
+    Tensor* view = part_view(source, parts, i, overload->list == ListRule::Unbind);
+    if (view && node) set_history(view, node, static_cast<uint32_t>(i));
+    if (!view || (marked && !tape_mark_view(view, source)) || PyErr_Occurred()) {
+      Py_XDECREF(object_of(view));
+      Py_CLEAR(tuple);
+      break;
+    }
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), object_of(view));
+  }
+  Py_XDECREF(object_of(node));
+  return tuple;
+}
+
+// ---------------------------------------------------------------- backward
+PyObject* int_tuple(const int64_t* values, size_t count) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; tuple && i < count; ++i) {
+    PyObject* value = PyLong_FromLongLong(values[i]);
+    if (!value)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), value);
+  }
+  return tuple;
+}
+
+bool plain(const Tensor* t, const ListGeometry& g) {
+  return is_exact_tensor(reinterpret_cast<PyObject*>(const_cast<Tensor*>(t))) &&
+         t->dtype == g.whole.dtype && t->device.kind == DeviceKind::CPU;
+}
+
+bool runs_native() { return !grad_mode.enabled && !active_recorder && !interceptors; }
+
+// Sizes of source `i`, and the dimension of the whole in which each lies.
+int source_sizes(const ListGeometry& g, size_t i, int64_t* sizes, int* places) {
+  const int rank = g.ranks[i];
+  spread(g.rule, g.dim, rank, places);
+  for (int d = 0; d < rank; ++d) {
+    const auto place = static_cast<size_t>(places[d]);
+    sizes[d] = places[d] == g.dim ? g.lengths[i] : g.whole.sizes[place];
+  }
+  if (g.starts[i] < 0) sizes[0] = 0;
+  return rank;
+}
+
+// The gradient of source `i`, a view; leaves get memory of their own, which they then keep.
+Tensor* part_of_gradient(Tensor* grad, const ListGeometry& g, size_t i, bool own) {
+  int64_t sizes[kMaxDims], strides[kMaxDims];
+  int places[kMaxDims];
+  const int rank = source_sizes(g, i, sizes, places);
+  for (int d = 0; d < rank; ++d) strides[d] = grad->strides()[places[d]];
+  const int64_t start = std::max<int64_t>(g.starts[i], 0);
+  const int64_t offset = grad->offset + start * grad->strides()[g.dim];
+  if (!own) return tensor_alias(grad, grad->dtype, rank, sizes, strides, offset);
+  Tensor* copy = tensor_empty(grad->dtype, grad->device, rank, sizes);
+  if (!copy) return nullptr;
+  const int64_t item = item_size(grad->dtype);
+  const char* from = static_cast<char*>(grad->storage->data) + offset * item;
+  if (copy->numel > 0)
+    copy_block(copy->data(), from, item, block_of(copy, copy->strides(), strides));
+  return copy;
+}
+
+bool split_natively(Node* node, Tensor* grad, Tensor** results) {
+  const ListGeometry& g = *node->extras->list;
+  for (size_t i = 0; i < node->edge_count; ++i) {
+    Node* next = node->edge(i).node;
+    if (!next) continue;
+    const bool leaf = next->kind == NodeKind::Accumulate;
+    Tensor* part = part_of_gradient(grad, g, i, leaf && g.dtypes[i] == g.whole.dtype);
+    if (part && g.dtypes[i] != g.whole.dtype) {
+      Tensor* cast = converted(part, g.dtypes[i]);
+      Py_DECREF(object_of(part));
+      part = cast;
+    }
+    if (!part) return false;
+    results[i] = part;
+  }
+  return true;
+}
+
+// [(dtype, sizes)] of the sources.
+PyObject* describe_sources(const ListGeometry& g) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(g.ranks.size()));
+  for (size_t i = 0; list && i < g.ranks.size(); ++i) {
+    int64_t sizes[kMaxDims];
+    int places[kMaxDims];
+    const int rank = source_sizes(g, i, sizes, places);
+    PyObject* pair = Py_BuildValue("(ON)", dtype_object(g.dtypes[i]), size_object(rank, sizes));
+    if (!pair)
+      Py_CLEAR(list);
+    else
+      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), pair);
+  }
+  return list;
+}
+
+PyObject* call_with(const char* helper, PyObject* first, PyObject* second, PyObject* third,
+                    int dim) {
+  PyObject* number = PyLong_FromLong(dim);
+  PyObject* args[4] = {first, second, third, number};
+  const bool fine = first && second && third && number;
+  PyObject* result = fine ? call_helper("flambeau.autograd.lists", helper, args, 4) : nullptr;
+  for (PyObject* argument : args) Py_XDECREF(argument);
+  return result;
+}
+
+}  // namespace
+
+ListRule list_rule(const char* flag) {
+  for (const RuleName& row : kRules) {
+    if (std::strncmp(flag, "list:", 5) == 0 && std::strcmp(flag + 5, row.name) == 0) {
+      return row.rule;
+    }
+  }
+  return ListRule::None;
+}
+
+PyObject* run_list(const Op* op, Overload* overload, Frame* frame) {
+  if (frame->tensors.size() == 0) return nullptr;
+  return overload->list >= ListRule::Unbind ? run_parts(op, overload, frame)
+                                            : run_join(op, overload, frame);
+}
+
+bool apply_join(Node* node, Tensor** grads, Tensor** results) {
+  Tensor* grad = grads[0];
+  if (!grad) return true;
+  const ListGeometry& g = *node->extras->list;
+  if (runs_native() && plain(grad, g)) {
+    return tensor_materialise(grad, "backward") && split_natively(node, grad, results);
+  }
+  PyObject* lengths = int_tuple(g.lengths.data(), g.lengths.size());
+  PyObject* parts =
+      call_with("split_gradient", Py_NewRef(object_of(grad)), lengths, describe_sources(g), g.dim);
+  if (!parts) return false;
+  for (size_t i = 0; i < node->edge_count; ++i) {
+    if (!node->edge(i).node) continue;
+    results[i] = tensor_of(Py_NewRef(PyList_GET_ITEM(parts, static_cast<Py_ssize_t>(i))));
+  }
+  Py_DECREF(parts);
+  return true;
+}
+
+bool apply_parts(Node* node, Tensor** grads, Tensor** results) {
+  const ListGeometry& g = *node->extras->list;
+  const size_t count = node->output_count;
+  bool native = runs_native();
+  size_t present = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (!grads[i]) continue;
+    ++present;
+    native = native && plain(grads[i], g);
+    if (native && !tensor_materialise(grads[i], "backward")) return false;
+  }
+  if (present == 0) return true;
+  const int ndim = static_cast<int>(g.whole.sizes.size());
+  if (!native) {
+    PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
+    for (size_t i = 0; list && i < count; ++i) {
+      PyObject* entry = grads[i] ? object_of(grads[i]) : Py_None;
+      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), Py_NewRef(entry));
+    }
+    PyObject* lengths =
+        g.rule == ListRule::Unbind ? Py_NewRef(Py_None) : int_tuple(g.lengths.data(), count);
+    results[0] = tensor_of(
+        call_with("join_gradients", list, size_object(ndim, g.whole.sizes.data()), lengths, g.dim));
+    return results[0] != nullptr;
+  }
+  Tensor* whole = tensor_empty(g.whole.dtype, g.whole.device, ndim, g.whole.sizes.data());
+  if (!whole) return false;
+  results[0] = whole;
+  const int64_t item = item_size(g.whole.dtype);
+  if (present < count) std::memset(whole->data(), 0, static_cast<size_t>(whole->numel * item));
+  const bool drop = g.rule == ListRule::Unbind;
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor* part = grads[i];
+    if (!part || part->numel == 0) continue;
+    int64_t strides[kMaxDims];
+    for (int d = 0, k = 0; d < ndim; ++d) {
+      if (!drop || d != g.dim) strides[k++] = whole->strides()[d];
+    }
+    char* to = whole->data() + g.starts[i] * whole->strides()[g.dim] * item;
+    copy_block(to, part->data(), item, block_of(part, strides, part->strides()));
+  }
+  return true;
+}
+
+std::string list_node_name(const Node* node) {
+  std::string name;
+  bool upper = true;
+  for (const char c : node->extras ? node->extras->list->name : std::string("list")) {
+    if (c != '_') name += static_cast<char>(upper ? Py_TOUPPER(c) : c);
+    upper = c == '_';
+  }
+  return name + "Backward0";
+}
+
+bool list_output_metadata(const Node* node, uint32_t index, OutputMetadata* out) {
+  const ListGeometry& g = *node->extras->list;
+  *out = g.whole;
+  if (node->kind == NodeKind::Join) return index == 0;
+  if (index >= g.starts.size()) return false;
+  const auto dim = static_cast<size_t>(g.dim);
+  if (g.rule == ListRule::Unbind)
+    out->sizes.erase(out->sizes.begin() + g.dim);
+  else
+    out->sizes[dim] = g.lengths[index];
+  return true;
+}
+
+}  // namespace fb
