@@ -681,7 +681,7 @@ bool init_op(PyObject* module) {
   OpType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&op_spec));
   return OpType && PyModule_AddObjectRef(module, "Op", (PyObject*)OpType) == 0 &&
          PyModule_AddFunctions(module, functions) == 0 && init_op_cache(module) &&
-         init_op_override(module);
+         init_op_override(module) && init_lists(module);
 }
 
 }  // namespace fb

@@ -345,6 +345,9 @@ bool copy_cast(Tensor* target, Tensor* source);                        // same s
 bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed);
 
+// lists.cpp
+bool init_lists(PyObject* module);
+
 // op.cpp
 PyObject* call_python(Overload* overload, Frame* frame);
 PyObject* wrap_outputs(const Plan* plan, PyObject** outputs);  // steals the outputs

@@ -7,9 +7,8 @@ under `create_graph`, in recorded regions, and for gradients of other types.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
-
-import flambeau as torch
 
 Tensor = Any
 Sizes = Sequence[int]
@@ -24,7 +23,7 @@ def split_gradient(
         lengths: of the parts along `dim`.
         sources: dtype and sizes of each joined tensor.
     """
-    parts = torch.split(grad, list(lengths), dim)
+    parts = grad.split(list(lengths), dim)
     return [
         part.reshape(tuple(sizes)).to(dtype)
         for part, (dtype, sizes) in zip(parts, sources, strict=True)
@@ -48,4 +47,5 @@ def join_gradients(
             middle = () if lengths is None else (lengths[number],)
             grad = model.new_zeros((*before, *middle, *after))
         parts.append(grad)
+    torch = import_module("flambeau")
     return torch.stack(parts, dim) if lengths is None else torch.cat(parts, dim)

@@ -326,6 +326,15 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     return eager
 
 
+def unrecorded(function: Callable[[], Any]) -> Any:
+    """Calls `function` outside of the region, which goes on afterwards."""
+    suspended = _core.record_suspend()
+    try:
+        return function()
+    finally:
+        _core.record_resume(suspended)
+
+
 def is_compiling() -> bool:
     """Whether op calls of this thread are being recorded."""
     return bool(_core.is_recording())

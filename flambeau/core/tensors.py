@@ -27,6 +27,7 @@ frombuffer: Callable[..., Any] = _core.frombuffer
 from_dlpack: Callable[..., Any] = _core.from_dlpack
 from_python: Callable[..., Any] = _core.tensor_from_python
 shared: Callable[..., Any] = _core.as_tensor
+call_each: Callable[..., list[Any]] = _core.call_each
 
 
 def empty(sizes: Sequence[int], dtype: Any = None, device: Any = None) -> Any:

@@ -1,6 +1,7 @@
 """The foreach family: an operator over lists of tensors, one call for all of them.
 
-Each is the operator itself, applied element by element to the lists: nothing is computed here.
+Each is the operator itself, called for one tensor after the other in a native loop
+(`core.tensors.call_each`): nothing is computed here, and tensors of one kind share a plan.
 `_foreach_add_` and its kind write into the tensors of the first list.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau.core.definition import REGISTRY, op
+from flambeau.core.tensors import Tensor, call_each
 from flambeau.ops import (  # noqa: F401 - defines the operators
     activation,
     binary,
@@ -35,15 +37,21 @@ _LIMITS = {"minimum": "clamp_max", "maximum": "clamp_min"}  # what they are for 
 Tensors = Sequence[Any]
 
 
-def _operator(name: str, inplace: bool) -> Callable[..., Any]:
-    """The operator's function or method, looked up when it is called."""
+def _operator(name: str, inplace: bool) -> Callable[..., list[Any]]:
+    """A function that applies the operator to every row of columns.
 
-    def call(first: Any, *rest: Any, **options: Any) -> Any:
-        written = getattr(first, name + "_", None) if inplace else None
-        if written is not None:
-            return written(*rest, **options)
-        value = REGISTRY[name].native(first, *rest, **options)
-        return first.copy_(value) if inplace else value
+    Columns that are lists have a value for each tensor, other values are the same for all.
+    """
+
+    def call(*columns: Any, **options: Any) -> list[Any]:
+        tensors = columns[0]
+        names, values = tuple(options), tuple(options.values())
+        written = getattr(Tensor, name + "_", None) if inplace else None
+        function = REGISTRY[name].native if written is None else written
+        results = call_each(function, len(tensors), (*columns, *values), names)
+        if inplace and written is None:
+            return call_each(Tensor.copy_, len(tensors), (tensors, results), ())
+        return results
 
     return call
 
@@ -81,6 +89,13 @@ def _spread(name: str, value: Any, count: int, what: str = "Tensor") -> list[Any
     return list(value)
 
 
+def _each(method: str, *columns: Any, **options: Any) -> list[Any]:
+    """A method of every tensor of the first column."""
+    names, values = tuple(options), tuple(options.values())
+    function = getattr(Tensor, method)
+    return call_each(function, len(columns[0]), (*columns, *values), names)
+
+
 def _publish(name: str, inplace: bool, signature: str, body: Any) -> None:
     mark, result = ("!", "Tensor[]") if inplace else ("", "(Tensor...)")
     full = f"_foreach_{name}" + "_" * inplace
@@ -94,8 +109,8 @@ def _define_unary(name: str, inplace: bool) -> None:
     call, full = _operator(name, inplace), f"_foreach_{name}" + "_" * inplace
 
     def body(self: Tensors) -> Any:
-        results = tuple(call(x) for x in _checked(full, self))
-        return list(self) if inplace else results
+        results = call(_checked(full, self))
+        return list(self) if inplace else tuple(results)
 
     _publish(name, inplace, "", body)
 
@@ -107,14 +122,13 @@ def _define_binary(name: str, operand: str, inplace: bool) -> None:
     def body(self: Any, *given: Any, alpha: Any = 1, **named: Any) -> Any:
         value = _second(full, operand, given, named)
         if name == "pow" and not isinstance(self, (list, tuple)) and not inplace:
-            return tuple(call(self, y) for y in _checked(full, value))
+            exponents = _checked(full, value)
+            return tuple(call([self] * len(exponents), exponents))
         tensors = _checked(full, self)
         extra = {"alpha": alpha} if name in ("add", "sub") and alpha != 1 else {}
         others = _spread(full, value, len(tensors))
-        results = [
-            (call if _is_tensor(y) else limit)(x, y, **extra)
-            for x, y in zip(tensors, others, strict=True)
-        ]
+        function = call if all(map(_is_tensor, others)) else limit
+        results = function(tensors, others, **extra)
         return list(self) if inplace else tuple(results)
 
     signature = f", object {operand}, *, Scalar alpha=1"
@@ -147,7 +161,7 @@ def _define_product(name: str, inplace: bool) -> None:
                 )
             weights = weights.tolist()
         parts = [_spread(full, part, len(tensors)) for part in (tensor1, tensor2, weights)]
-        results = [call(x, a, b, value=w) for x, a, b, w in zip(tensors, *parts, strict=True)]
+        results = call(tensors, *parts[:2], value=parts[2])
         return list(self) if inplace else tuple(results)
 
     _publish(name, inplace, ", Tensor[] tensor1, Tensor[] tensor2, object value=1", body)
@@ -163,7 +177,7 @@ def _define_lerp(inplace: bool) -> None:
         given = next((w for w in (weight, weights, scalars) if w is not None), None)
         tensors = _checked(full, self)
         ends, shares = (_spread(full, part, len(tensors)) for part in (tensors1, given))
-        results = [call(x, y, w) for x, y, w in zip(tensors, ends, shares, strict=True)]
+        results = call(tensors, ends, shares)
         return list(self) if inplace else tuple(results)
 
     _publish("lerp", inplace, ", Tensor[] tensors1, object weight", body)
@@ -182,7 +196,7 @@ for _inplace in (False, True):
 @op("_foreach_zero_(Tensor[]! self) -> Tensor[]", where="torch", host=True, out=False)
 def foreach_zero(self: Tensors) -> list[Any]:
     """Writes 0 to every element of every tensor of a list."""
-    return [x.zero_() for x in _checked("_foreach_zero_", self)]
+    return _each("zero_", _checked("_foreach_zero_", self))
 
 
 @op(
@@ -193,8 +207,9 @@ def foreach_zero(self: Tensors) -> list[Any]:
 )
 def foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Any, ...]:
     """A copy of every tensor of a list."""
+    tensors = _checked("_foreach_clone", self)
     kind = {} if memory_format is None else {"memory_format": memory_format}
-    return tuple(x.clone(**kind) for x in _checked("_foreach_clone", self))
+    return tuple(_each("clone", tensors, **kind))
 
 
 @op(
@@ -207,13 +222,13 @@ def foreach_copy(self: Tensors, src: Tensors, non_blocking: bool = False) -> lis
     """Copies each tensor of `src` into its partner."""
     tensors = _checked("_foreach_copy_", self)
     others = _spread("_foreach_copy_", src, len(tensors))
-    return [x.copy_(y) for x, y in zip(tensors, others, strict=True)]
+    return _each("copy_", tensors, others)
 
 
 @op("_foreach_max(Tensor[] self) -> (Tensor...)", where="torch", host=True, out=False)
 def foreach_max(self: Tensors) -> tuple[Any, ...]:
     """The greatest element of each tensor of a list."""
-    return tuple(x.max() for x in _checked("_foreach_max", self))
+    return tuple(_each("max", _checked("_foreach_max", self)))
 
 
 @op("_foreach_mm(Tensor[] self, Tensor[] mat2) -> (Tensor...)", where="torch", host=True, out=False)
@@ -221,7 +236,7 @@ def foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Any, ...]:
     """The matrix product of each pair of two lists."""
     tensors = _checked("_foreach_mm", self)
     others = _spread("_foreach_mm", mat2, len(tensors))
-    return tuple(x.mm(y) for x, y in zip(tensors, others, strict=True))
+    return tuple(_each("mm", tensors, others))
 
 
 @op(
@@ -232,5 +247,6 @@ def foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Any, ...]:
 )
 def foreach_norm(self: Tensors, ord: Any = 2, dtype: Any = None) -> tuple[Any, ...]:
     """The norm of each tensor of a list, of all its elements."""
+    tensors = _checked("_foreach_norm", self)
     norm = REGISTRY["linalg.vector_norm"].native
-    return tuple(norm(x, ord, dtype=dtype) for x in _checked("_foreach_norm", self))
+    return tuple(call_each(norm, len(tensors), (tensors, ord, dtype), ("dtype",)))

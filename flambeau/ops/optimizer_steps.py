@@ -1,11 +1,14 @@
 """One parameter's update per op: what an optimizer's step is made of.
 
 Each is one fused kernel over parameter, gradient and state, written in place. Hyper-parameters are
-run-time numbers, so a schedule never recompiles. Formulas: Kingma & Ba 2015 (Adam), Loshchilov &
+run-time numbers, so a schedule never recompiles; what is computed of them alone (1 - beta) is
+computed in double, and rounded once. Formulas: Kingma & Ba 2015 (Adam), Loshchilov &
 Hutter 2019 (AdamW), Reddi et al. 2018 (AMSGrad), Sutskever et al. 2013 (Nesterov momentum).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
@@ -111,23 +114,32 @@ def _adam(
     exp_avg: Node,
     exp_avg_sq: Node,
     top: Node | None,
-    *rest: Node | bool,
+    *rest: Any,
 ) -> tuple[Node, Node, Node, Node | None]:
-    lr, beta1, beta2, eps, weight_decay, correction1, correction2_sqrt = (
-        _scalar(v, param)
-        for v in rest[:7]  # type: ignore[arg-type]
-    )
+    lr, beta1, beta2, eps, weight_decay, correction1, correction2_sqrt = rest[:7]
     decoupled, maximize = bool(rest[7]), bool(rest[8])
-    grad = _adam_direction(param, grad, weight_decay, decoupled, maximize)
-    if decoupled:
-        param = param * (1.0 - lr * weight_decay)
-    first = exp_avg + (grad - exp_avg) * (1.0 - beta1)
-    second = exp_avg_sq * beta2 + grad * grad * (1.0 - beta2)
+    grad = _adam_direction(param, grad, _scalar(weight_decay, param), decoupled, maximize)
+    first = _moment(exp_avg, beta1, grad)
+    second = _moment(exp_avg_sq, beta2, grad, grad)
     if top is not None:
         top = prims.maximum(top, second)
     root = prims.sqrt(second if top is None else top)
-    denominator = root / correction2_sqrt + eps
-    return param - first / denominator * (lr / correction1), first, second, top
+    denominator = root / _scalar(correction2_sqrt, param) + _scalar(eps, param)
+    change = first / denominator * _scalar(lr / correction1, param)
+    if decoupled:  # what is small is added first: the parameter is rounded once
+        change = change + param * _scalar(lr * weight_decay, param)
+    return param - change, first, second, top
+
+
+def _moment(before: Node, decay: Node, *factors: Node) -> Node:
+    """decay * before + (1 - decay) * the factors' product, in double, rounded once.
+
+    The two shares are of very different size, and errors of the larger one add up over the steps.
+    """
+    share = 1.0 - decay
+    for factor in factors:
+        share = share * prims.cast(factor, "f64")
+    return prims.cast(prims.cast(before, "f64") * decay + share, before.dtype)
 
 
 @op(
@@ -168,9 +180,36 @@ def sgd_momentum_step(
     maximize: bool,
 ) -> tuple[Node, Node]:
     """SGD with momentum: new param and momentum buffer."""
-    rate, decay, beta, damp = (_scalar(v, param) for v in (lr, weight_decay, momentum, dampening))
+    rate, decay, beta = (_scalar(v, param) for v in (lr, weight_decay, momentum))
     grad = -grad if maximize else grad
     grad = grad + param * decay
-    buffer = momentum_buffer * beta + grad * (1.0 - damp)
+    buffer = momentum_buffer * beta + grad * _scalar(1.0 - dampening, param)
     step = grad + buffer * beta if nesterov else buffer
     return param - step * rate, buffer
+
+
+@op(
+    "_adagrad_step(Tensor! param, Tensor grad, Tensor! sum, Scalar rate, Scalar weight_decay, "
+    "Scalar eps, bool maximize) -> ()",
+    where="private",
+    promote="keep",
+    runtime="rate weight_decay eps",
+    out=False,
+    differentiable=False,
+    samples=lambda: iter((sample(T(5), T(5), T(5, low=0), 0.1, 0.01, 1e-10, False),)),
+)
+def adagrad_step(
+    param: Node,
+    grad: Node,
+    sum: Node,
+    rate: Node,
+    weight_decay: Node,
+    eps: Node,
+    maximize: bool,
+) -> tuple[Node, Node]:
+    """Adagrad: new param and sum of squares."""
+    grad = -grad if maximize else grad
+    grad = grad + param * _scalar(weight_decay, param)
+    total = sum + grad * grad
+    scaled = grad * _scalar(-rate, param) / (prims.sqrt(total) + _scalar(eps, param))
+    return param + scaled, total

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import flambeau
 from flambeau import Tensor
-from flambeau.optim.optimizer import Closure, Optimizer, gradients
+from flambeau.optim.optimizer import (
+    Closure,
+    Optimizer,
+    as_real,
+    check_differentiable,
+    check_implementation,
+    check_lr,
+    each,
+    gradients,
+    private,
+)
 
 
 class Adagrad(Optimizer):
@@ -24,11 +35,13 @@ class Adagrad(Optimizer):
         initial_accumulator_value: what sums of squares begin with.
         eps: added to the denominator.
         maximize: ascend.
-        foreach, differentiable, fused: accepted; every step is one Plan.
+        differentiable: steps are recorded for backward; parameters must be no leaves.
+        foreach, fused: accepted; every step is fused.
 
     Raises:
         ValueError: a hyper-parameter is out of range.
-        RuntimeError: weight decay with a sparse gradient.
+        RuntimeError: weight decay with a sparse gradient, or `fused` with `foreach` or
+            `differentiable`.
 
     Example:
         >>> p = torch.ones(2, requires_grad=True)
@@ -53,6 +66,7 @@ class Adagrad(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
+        check_lr(lr)
         for name, value in (
             ("learning rate", lr),
             ("lr_decay value", lr_decay),
@@ -68,38 +82,73 @@ class Adagrad(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "fused": fused,
         }  # fmt: skip
         super().__init__(params, defaults)
+        check_implementation(foreach, fused, differentiable)
         for group in self.param_groups:
             for parameter in group["params"]:
                 start = group["initial_accumulator_value"]
                 total = flambeau.full_like(parameter, start, requires_grad=False)
                 self.state[parameter] = {"step": 0, "sum": total}
 
+    _later_options = MappingProxyType(
+        {"maximize": False, "foreach": None, "differentiable": False, "fused": None}
+    )
+
     def _update(self, group: dict[str, Any]) -> None:
+        check_differentiable(group)
+        by_number: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
         for parameter, grad in gradients(group, sparse=True):
             state = self.state[parameter]
             number = state["step"] = int(state["step"]) + 1
-            rate = float(group["lr"]) / (1 + (number - 1) * group["lr_decay"])
-            grad = -grad if group["maximize"] else grad
-            if group["weight_decay"] != 0:
-                _check_dense(grad)
-                grad = grad.add(parameter, alpha=group["weight_decay"])
             if grad.is_sparse:
-                _update_kept(parameter, grad.coalesce(), state["sum"], rate, group["eps"])
-                continue
-            total = state["sum"].addcmul_(grad, grad)
-            parameter.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+                rate = _rate(group, number)
+                _update_sparse(parameter, grad, state["sum"], rate, group)
+            else:
+                by_number.setdefault(number, []).append((parameter, grad, state["sum"]))
+        update = _differentiable_step if group["differentiable"] else _step
+        for number, rows in by_number.items():
+            update(rows, _rate(group, number), group)
 
     def step(self, closure: Closure | None = None) -> Any:
         """Updates the parameters once."""
         return self._run(self._update, closure)
 
 
-def _check_dense(grad: Tensor) -> None:
-    if grad.is_sparse:
+def _rate(group: dict[str, Any], number: int) -> float:
+    return float(group["lr"]) / (1 + (number - 1) * group["lr_decay"])
+
+
+def _step(rows: list[tuple[Tensor, ...]], rate: float, group: dict[str, Any]) -> None:
+    """One step of parameters that share a rate."""
+    columns = [as_real(column) for column in zip(*rows, strict=True)]
+    each(
+        private("_adagrad_step"),
+        (*columns, rate, group["weight_decay"], group["eps"], group["maximize"]),
+    )
+
+
+def _differentiable_step(
+    rows: list[tuple[Tensor, ...]], rate: float, group: dict[str, Any]
+) -> None:
+    """The same by operators that have gradients."""
+    for row in rows:
+        parameter, grad, total = as_real(row)
+        grad = -grad if group["maximize"] else grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(parameter, alpha=group["weight_decay"])
+        total.addcmul_(grad, grad)
+        parameter.addcdiv_(grad, total.sqrt() + group["eps"], value=-rate)
+
+
+def _update_sparse(
+    parameter: Tensor, grad: Tensor, total: Tensor, rate: float, group: dict[str, Any]
+) -> None:
+    if group["weight_decay"] != 0:
         raise RuntimeError(
             "[optim] weight_decay option is not compatible with sparse gradients\n"
             "hint: weight_decay=0, or dense gradients"
         )
+    grad = -grad if group["maximize"] else grad
+    _update_kept(parameter, grad.coalesce(), total, rate, group["eps"])
 
 
 def _update_kept(parameter: Tensor, grad: Tensor, total: Tensor, rate: float, eps: float) -> None:

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flambeau import Tensor
 from flambeau.optim.optimizer import Optimizer
 from flambeau.runtime import missing as _missing
 
 
 class LRScheduler:
     """Base class: counts epochs and writes `get_lr()` into the groups.
+
+    A subclass may define `_get_closed_form_lr()`, which `step(epoch)` asks instead.
 
     Args:
         optimizer: whose groups are scheduled.
@@ -28,18 +31,23 @@ class LRScheduler:
         self.optimizer = optimizer
         for number, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", _copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"[lr_scheduler] param 'initial_lr' is not specified in "
                     f"param_groups[{number}] when "
                     "resuming an optimizer"
                 )
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._step_count = 0
+        self._is_initial = True
+        self._get_lr_called_within_step = False
         self._last_lr: list[float] = []
-        self.step()
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def get_lr(self) -> list[float]:
         """The learning rates of epoch `last_epoch`, one per group."""
@@ -61,14 +69,31 @@ class LRScheduler:
         """Goes to the next epoch (or to `epoch`)."""
         self._step_count += 1
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        closed_form = getattr(self, "_closed_form", None)
-        rates = closed_form() if epoch is not None and closed_form else self.get_lr()
+        closed_form = getattr(self, "_get_closed_form_lr", None)
+        self._get_lr_called_within_step = True
+        try:
+            rates = closed_form() if epoch is not None and closed_form else self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+            _set_rate(group, rate)
+        self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def _current(self) -> list[float]:
         return [group["lr"] for group in self.optimizer.param_groups]
+
+
+def _copied(rate: Any) -> Any:
+    """A rate that later changes of the group's own do not reach."""
+    return rate.clone() if isinstance(rate, Tensor) else rate
+
+
+def _set_rate(group: dict[str, Any], rate: Any) -> None:
+    """Writes into a rate that is a tensor: others may hold it."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(float(rate))
+    else:
+        group["lr"] = rate
 
 
 class StepLR(LRScheduler):
@@ -87,7 +112,7 @@ class StepLR(LRScheduler):
             return self._current()
         return [rate * self.gamma for rate in self._current()]
 
-    def _closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[float]:
         return [rate * self.gamma ** (self.last_epoch // self.step_size) for rate in self.base_lrs]
 
 
@@ -158,7 +183,7 @@ class CosineAnnealingLR(LRScheduler):
         if self.last_epoch == 0:
             return self._current()
         if self._step_count == 1 and self.last_epoch > 0:
-            return self._closed_form()
+            return self._get_closed_form_lr()
         step = math.pi / self.T_max
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             return [
@@ -170,7 +195,7 @@ class CosineAnnealingLR(LRScheduler):
         )
         return [ratio * (rate - self.eta_min) + self.eta_min for rate in self._current()]
 
-    def _closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[float]:
         wave = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
         return [self.eta_min + (base - self.eta_min) * wave for base in self.base_lrs]
 
@@ -188,7 +213,7 @@ class ExponentialLR(LRScheduler):
             return self._current()
         return [rate * self.gamma for rate in self._current()]
 
-    def _closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 

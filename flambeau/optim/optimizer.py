@@ -1,22 +1,28 @@
 """The base of all optimizers: groups, state, hooks, checkpoints, and the recorded step.
 
-A step is many small updates. They are recorded as one region (`capture.regions.record`), so
-whatever an optimizer's `update` does runs as one Plan, also when nothing else is compiled.
+A step is one operator per parameter (`ops/optimizer_steps.py`), called in a native loop: parameters
+of one kind share a plan, whatever their number. Inside of a compiled region the calls are recorded
+like any others. The state of the first step is made apart from it (`new_state`), so that all steps
+are the same program.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
+import flambeau
 from flambeau import Tensor
-from flambeau.autograd import enable_grad, no_grad
+from flambeau.autograd import enable_grad, no_grad, set_grad_enabled
 from flambeau.autograd.profiler import record_function
 from flambeau.capture import regions
+from flambeau.core.tensors import call_each
 
 Closure = Callable[[], Any]
 required = object()
@@ -31,8 +37,12 @@ class Optimizer:
 
     Raises:
         TypeError: `params` is a tensor or holds something that is no tensor.
-        ValueError: no parameters, a parameter twice, a parameter that is no leaf.
+        ValueError: no parameters, a parameter in two groups, a parameter that is no leaf.
     """
+
+    _later_options: Mapping[str, Any] = MappingProxyType(
+        {}
+    )  # groups of older state dicts lack them
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -71,8 +81,11 @@ class Optimizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._step_pre_hooks = OrderedDict()
-        self._step_post_hooks = OrderedDict()
+        self.__dict__.setdefault("_step_pre_hooks", OrderedDict())
+        self.__dict__.setdefault("_step_post_hooks", OrderedDict())
+        for group in self.param_groups:
+            for name, value in self._later_options.items():
+                group.setdefault(name, value)
 
     def __repr__(self) -> str:
         lines = [self.__class__.__name__ + " ("]
@@ -101,7 +114,12 @@ class Optimizer:
             param_group.setdefault(name, default)
         known = set(chain.from_iterable(g["params"] for g in self.param_groups))
         if len(params) != len(set(params)):
-            raise ValueError("[optim] a parameter group contains duplicate parameters")
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this "
+                "will cause an error; see github.com/pytorch/pytorch/issues/40967 for more "
+                "information",
+                stacklevel=3,
+            )
         if not known.isdisjoint(params):
             raise ValueError("[optim] some parameters appear in more than one parameter group")
         self.param_groups.append(param_group | {"params": params})
@@ -135,15 +153,12 @@ class Optimizer:
             return closure()
 
     def _run(self, update: Callable[[dict[str, Any]], None], closure: Closure | None) -> Any:
-        """The usual step: loss of the closure, then `update` of every group as one Plan."""
+        """The usual step: loss of the closure, then `update` of every group."""
         loss = self._closure_loss(closure)
-        with no_grad():
-            regions.record(self._update_groups, (update,), {})
+        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+            for group in self.param_groups:
+                update(group)
         return loss
-
-    def _update_groups(self, update: Callable[[dict[str, Any]], None]) -> None:
-        for group in self.param_groups:
-            update(group)
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -183,11 +198,11 @@ class Optimizer:
         for number, values in state_dict["state"].items():
             parameter = parameters[number]
             state[parameter] = {k: _adopt(k, v, parameter) for k, v in values.items()}
-        self.state = state
-        self.param_groups = [
+        groups = [
             deepcopy({k: v for k, v in s.items() if k != "params"}) | {"params": g["params"]}
             for g, s in zip(self.param_groups, saved)
         ]
+        self.__setstate__({"state": state, "param_groups": groups})
 
     # ------------------------------------------------------------------ hooks
 
@@ -219,12 +234,15 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         with record_function(f"Optimizer.step#{type(self).__name__}.step"):
-            for hook in self._step_pre_hooks.values():
+            # A subclass may never have called __init__.
+            hooks = self.__dict__.get("_step_pre_hooks", {})
+            for hook in list(hooks.values()):
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     args, kwargs = changed
             result = step(self, *args, **kwargs)
-            for hook in self._step_post_hooks.values():
+            hooks = self.__dict__.get("_step_post_hooks", {})
+            for hook in list(hooks.values()):
                 hook(self, args, kwargs)
         return result
 
@@ -271,6 +289,65 @@ def gradients(group: dict[str, Any], sparse: bool = False) -> Iterable[tuple[Ten
                 "SparseAdam instead\nhint: SGD and Adagrad take them, too; or sparse=False"
             )
         yield parameter, grad
+
+
+def new_state(make: Callable[[], Any]) -> Any:
+    """What `make` returns, made outside of a recorded region.
+
+    The first step then meets its state as all later ones do, and is the same program.
+    """
+    with no_grad():
+        return regions.unrecorded(make)
+
+
+def each(step: Any, columns: Sequence[Any]) -> None:
+    """Calls `step` for every parameter: columns that are lists have a value for each."""
+    call_each(step, len(columns[0]), tuple(columns), ())
+
+
+def check_lr(lr: Any) -> None:
+    """A rate that is a tensor has one element.
+
+    Raises:
+        ValueError: it has more.
+    """
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(
+            f"[optim] Tensor lr must be 1-element, got {lr.numel()}\nhint: a rate per group"
+        )
+
+
+def check_implementation(
+    foreach: bool | None, fused: bool | None, differentiable: bool | None
+) -> None:
+    """Options that exclude each other. Every step is fused here; they stand for PyTorch's checks.
+
+    Raises:
+        RuntimeError: `fused` with `foreach` or `differentiable`.
+    """
+    if fused and differentiable:
+        raise RuntimeError(
+            "[optim] `fused` does not support `differentiable`\nhint: leave out fused=True"
+        )
+    if fused and foreach:
+        raise RuntimeError(
+            "[optim] `fused` and `foreach` cannot be `True` together.\nhint: leave out one"
+        )
+
+
+def check_differentiable(group: dict[str, Any]) -> None:
+    """Steps of lists of tensors have no gradient in PyTorch.
+
+    Raises:
+        AssertionError: `foreach` and `differentiable` are both set.
+    """
+    if group.get("foreach") and group.get("differentiable"):
+        raise AssertionError("[optim] _foreach ops don't support autograd\nhint: foreach=False")
+
+
+def as_real(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Complex tensors as their real and imaginary parts, which are optimized one by one."""
+    return [flambeau.view_as_real(t) if t.is_complex() else t for t in tensors]
 
 
 def private(name: str) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import flambeau
 from flambeau import Tensor
-from flambeau.optim.optimizer import Closure, Optimizer, gradients
+from flambeau.optim.optimizer import Closure, Optimizer, check_lr, gradients, new_state
 
 
 class SparseAdam(Optimizer):
@@ -44,6 +45,7 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
+        check_lr(lr)
         for name, value in (("learning rate", lr), ("epsilon value", eps)):
             if not value > 0.0:
                 raise ValueError(f"[optim] Invalid {name}: {value}\nhint: it must be positive")
@@ -76,8 +78,8 @@ class SparseAdam(Optimizer):
             state = self.state[parameter]
             if not state:
                 state["step"] = 0
-                state["exp_avg"] = flambeau.zeros_like(parameter)
-                state["exp_avg_sq"] = flambeau.zeros_like(parameter)
+                for name in ("exp_avg", "exp_avg_sq"):
+                    state[name] = new_state(functools.partial(flambeau.zeros_like, parameter))
             state["step"] = int(state["step"]) + 1
             _move(parameter, (-grad if group["maximize"] else grad).coalesce(), state, group)
 

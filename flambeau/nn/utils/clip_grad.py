@@ -1,18 +1,14 @@
-"""Clipping of gradients.
-
-The many small operations of a norm over all parameters are recorded and run as one program.
-"""
+"""Clipping of gradients: operators over lists of tensors, whose plans any number of them shares."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import flambeau as torch
+from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
-from flambeau.ir.lock import importing
 from flambeau.nn.messages import problem
 
 __all__ = [
@@ -31,36 +27,11 @@ def _as_list(tensors: Any) -> list[Any]:
     return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
 
-def _one_norm(tensor: Any, norm_type: float) -> Any:
-    """The p-norm of all elements."""
-    if norm_type == 2.0:
-        return (tensor * tensor).sum().sqrt()
-    size = tensor.abs()
-    if norm_type == math.inf:
-        return size.max()
-    if norm_type == -math.inf:
-        return size.min()
-    if norm_type == 1.0:
-        return size.sum()
-    if norm_type == 0.0:
-        return (tensor != 0).to(tensor.dtype).sum()
-    return size.pow(norm_type).sum().pow(1.0 / norm_type)
-
-
 def _total_norm(tensors: list[Any], norm_type: float) -> Any:
     if not tensors:
         return torch.tensor(0.0)
-    norms = [_one_norm(t, norm_type) for t in tensors]
-    return _one_norm(torch.stack(norms), norm_type)
-
-
-def _recorded(function: Any, *args: Any) -> Any:
-    """Runs `function` as one recorded region."""
-    with importing:
-        from flambeau.capture.regions import record
-
-    with no_grad():
-        return record(function, args, {})
+    norms = torch._foreach_norm(tensors, norm_type)
+    return torch.linalg.vector_norm(torch.stack(norms), norm_type)
 
 
 def get_total_norm(
@@ -74,12 +45,13 @@ def get_total_norm(
     Args:
         norm_type: p; `inf` for the largest absolute value.
         error_if_nonfinite: raise when it is nan or infinite.
-        foreach: accepted; all tensors are one program either way.
+        foreach: accepted; every list of tensors is one native loop either way.
 
     Raises:
         RuntimeError: the norm is not finite (with `error_if_nonfinite`).
     """
-    total = _recorded(_total_norm, _as_list(tensors), float(norm_type))
+    with no_grad():
+        total = _total_norm(_as_list(tensors), float(norm_type))
     if error_if_nonfinite:
         _require_finite(total, norm_type)
     return total
@@ -97,8 +69,8 @@ def _require_finite(total: Any, norm_type: float) -> None:
 
 def _scale(gradients: list[Any], max_norm: float, total: Any) -> None:
     factor = (max_norm / (total + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factor.to(gradient.dtype))
+    factors = {dtype: factor.to(dtype) for dtype in {g.dtype for g in gradients}}
+    torch._foreach_mul_(gradients, [factors[g.dtype] for g in gradients])
 
 
 def clip_grads_with_norm_(
@@ -107,7 +79,8 @@ def clip_grads_with_norm_(
     """Scales gradients by max_norm / (total_norm + 1e-6) where that is below 1."""
     gradients = _gradients(parameters)
     if gradients:
-        _recorded(_scale, gradients, float(max_norm), total_norm)
+        with no_grad():
+            _scale(gradients, float(max_norm), total_norm)
 
 
 def clip_grad_norm_(
@@ -124,7 +97,7 @@ def clip_grad_norm_(
         max_norm: the limit.
         norm_type: p of the norm.
         error_if_nonfinite: raise when the norm is nan or infinite.
-        foreach: accepted; all tensors are one program either way.
+        foreach: accepted; every list of tensors is one native loop either way.
 
     Returns:
         The norm before clipping.
@@ -132,18 +105,12 @@ def clip_grad_norm_(
     gradients = _gradients(parameters)
     if not gradients:
         return torch.tensor(0.0)
-    norm = float(norm_type)
-    if error_if_nonfinite:
-        total = get_total_norm(gradients, norm, error_if_nonfinite)
-        _recorded(_scale, gradients, float(max_norm), total)
-        return total
-
-    def clip() -> Any:
-        total = _total_norm(gradients, norm)
+    with no_grad():
+        total = _total_norm(gradients, float(norm_type))
+        if error_if_nonfinite:
+            _require_finite(total, norm_type)
         _scale(gradients, float(max_norm), total)
-        return total
-
-    return _recorded(clip)
+    return total
 
 
 def clip_grad_norm(
@@ -165,13 +132,10 @@ def clip_grad_norm(
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
-def _clamp_all(gradients: Iterable[Any], limit: float) -> None:
-    for gradient in gradients:
-        gradient.clamp_(min=-limit, max=limit)
-
-
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Limits every gradient element to [-clip_value, clip_value]."""
     gradients = _gradients(parameters)
     if gradients:
-        _recorded(_clamp_all, gradients, float(clip_value))
+        limit = float(clip_value)
+        with no_grad():
+            _core.call_each(Tensor.clamp_, len(gradients), (gradients, -limit, limit), ())
