@@ -354,6 +354,14 @@ struct BackwardSpec {
   std::vector<int32_t> targets;   // tensor slots that receive its results, in order
   std::string name;               // "SoftplusBackward"
 };
+// A `check_index` whose indices are an argument as it is: see core/faults.py.
+struct IndexCheck {
+  enum Exempt : uint8_t { None, Constant, Number };
+  int32_t slot, size;  // tensor slot, metadata register
+  bool strict;         // negative ones are wrong, too
+  Exempt exempt;       // which value is right in any case: `value`, or the number in that slot
+  int64_t value;
+};
 enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
 
 struct Plan {  // one class of calls; immutable once compiled
@@ -372,7 +380,9 @@ struct Plan {  // one class of calls; immutable once compiled
   SizeProgram execution;        // inputs: all registers of `metadata`
   std::vector<BufferSpec> buffers;
   std::vector<Launch> launches;
-  std::vector<int32_t> written;  // tensor slots that launches write to
+  std::vector<int32_t> written;    // tensor slots that launches write to
+  std::vector<IndexCheck> checks;  // what its arguments' data must fit; `faults`: there is more
+  bool faults = false;
   std::vector<PyObject*> keepalive;
   uint64_t id = 0;                // unique; recorded streams refer to it
   bool offset_sensitive = false;  // uses a storage offset other than by adding it to an alias's

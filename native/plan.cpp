@@ -262,6 +262,28 @@ int64_t count_symbols(PyObject* spec, PyObject* program) {
   return read_i64(given, &count) ? count : -1;
 }
 
+// ([(slot, size, strict, exempt, value) ...], whether there is more), or None
+bool read_faults(PyObject* object, Plan* plan) {
+  if (!object || object == Py_None) return true;
+  PyObject* list = nullptr;
+  int more = 0;
+  if (!PyArg_ParseTuple(object, "Op", &list, &more)) return false;
+  plan->faults = more != 0;
+  Items checks(list, "[Plan] checks must be a sequence");
+  for (Py_ssize_t i = 0; !checks.failed() && i < checks.size(); ++i) {
+    int slot, size, strict, exempt;
+    long long value;
+    PyObject* check = PySequence_Tuple(checks[i]);
+    const bool fine =
+        check && PyArg_ParseTuple(check, "iipiL", &slot, &size, &strict, &exempt, &value);
+    Py_XDECREF(check);
+    if (!fine) return false;
+    plan->checks.push_back(
+        {slot, size, strict != 0, static_cast<IndexCheck::Exempt>(exempt), value});
+  }
+  return !checks.failed();
+}
+
 bool read_plan(Plan* plan, PyObject* spec) {
   if (!read_text(spec, "name", &plan->name)) return false;
   PyObject* program = item(spec, "program");
@@ -288,6 +310,7 @@ bool read_plan(Plan* plan, PyObject* spec) {
   }
   if (!read_returns(item(spec, "returns"), plan)) return false;
   if (!read_backward(item(spec, "backward"), plan)) return false;
+  if (!read_faults(item(spec, "faults"), plan)) return false;
   plan->graph = Py_XNewRef(item(spec, "graph"));
   plan->compile = Py_XNewRef(item(spec, "compile"));
   return check_plan(plan);

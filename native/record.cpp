@@ -58,7 +58,7 @@ void record_forget(Recorder* r) {
   r->values.clear();
   r->copies.clear();
   r->state_of.clear();
-  r->appended = false;
+  r->appended = r->unsure = r->written = false;
   r->epoch = next_epoch++;
   for (Record& record : records) {
     instance_decref(record.instance);
@@ -310,7 +310,8 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
 }
 
 // Record by record, exactly as eager mode would: the fallback, and the check of the fused form.
-bool run_records(Recorder* r) {
+// *done: how many ran.
+bool run_records(Recorder* r, size_t* done) {
   std::vector<Tensor*> tensors(r->values.size(), nullptr);
   bool ok = true;
   for (size_t v = 0; v < r->values.size() && ok; ++v) {
@@ -321,7 +322,7 @@ bool run_records(Recorder* r) {
     }
     if (ok) ok = (tensors[v] = tensor_of_value(r, value)) != nullptr;
   }
-  for (size_t i = 0; i < r->records.size() && ok; ++i) {
+  for (size_t i = *done = 0; i < r->records.size() && ok; *done = i += ok) {
     Record& record = r->records[i];
     std::vector<Tensor*> operands;
     for (int32_t v : record.operands) operands.push_back(v < 0 ? nullptr : tensors[v]);
@@ -345,24 +346,53 @@ bool run_records(Recorder* r) {
   return ok;
 }
 
-// After an error the fresh storages stay pending without a recorder: reading one raises.
-void abandon(Recorder* r) {
-  for (StorageState& state : r->states) {
-    if (!state.fresh) continue;
-    state.storage->pending = true;
-    state.storage->recorder = nullptr;
+// After an error what the records from `first` on would have made stays pending without a recorder:
+// reading it raises.
+void abandon(Recorder* r, size_t first) {
+  for (size_t i = first; i < r->records.size(); ++i) {
+    for (int32_t id : r->records[i].results) {
+      if (id < 0 || r->values[id].kind != Value::New) continue;
+      Storage* storage = r->states[r->values[id].state].storage;
+      storage->pending = true;
+      storage->recorder = nullptr;
+    }
   }
+}
+
+// A stream that failed as a whole: eager mode would have made what comes before the call that does.
+bool run_up_to_error(Recorder* r) {
+  const bool draws = std::any_of(r->records.begin(), r->records.end(),
+                                 [](const Record& record) { return !record.objects.empty(); });
+  size_t done = 0;
+  bool ok = false;
+  if (r->unsure && !r->written && !draws) {
+    PyErr_Clear();
+    ok = run_records(r, &done);
+  }
+  if (!ok) abandon(r, done);
+  return ok;
+}
+
+bool run_whole(Recorder* r) {
+  size_t done = 0;
+  const bool ok = run_records(r, &done);
+  if (!ok) abandon(r, done);
+  return ok;
 }
 
 bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
   if (live.empty()) {  // nobody reads what was drawn, but the generators must move on
     const bool draws = std::any_of(r->records.begin(), r->records.end(),
                                    [](const Record& record) { return !record.objects.empty(); });
-    return !draws || run_records(r);
+    return !(draws || r->unsure) || run_whole(r);
   }
   Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
-  if (instance == nullptr) return !PyErr_Occurred() && run_records(r);
-  const bool ok = run_fused(r, instance, live);
+  if (instance == nullptr) {
+    if (!PyErr_Occurred()) return run_whole(r);
+    abandon(r, 0);
+    return false;
+  }
+  const bool ok = run_fused(r, instance, live) || run_up_to_error(r);
   instance_decref(instance);
   return ok;
 }
@@ -399,7 +429,6 @@ bool record_flush(Recorder* r, const char* reason) {
   const int64_t builds = stream_builds;
   const bool ok = run_stream(r, live);
   const size_t records = r->records.size();
-  if (!ok) abandon(r);
   record_forget(r);
   return ok && observe(reason, records, builds == stream_builds);
 }
@@ -439,7 +468,7 @@ RegionEnd finish_region(Recorder* r, const char* reason) {
   if (end == RegionEnd::Plain) return end;
   ++stream_flushes;
   if (end == RegionEnd::Failed)
-    abandon(r);
+    run_up_to_error(r);
   else
     observe(reason, records, builds == stream_builds);  // may raise; Done stays Done
   return end;
@@ -450,6 +479,7 @@ RegionEnd finish_region(Recorder* r, const char* reason) {
 void record_enter() {
   if (active_recorder != nullptr) {
     ++active_recorder->depth;
+    active_recorder->sealed += active_recorder->sealed > 0;
     return;
   }
   if (spare_recorders.empty()) {
@@ -460,16 +490,20 @@ void record_enter() {
     spare_recorders.pop_back();
   }
   active_recorder->epoch = next_epoch++;
-  active_recorder->tuned = false;
+  active_recorder->tuned = active_recorder->lasting_writes = false;
+  active_recorder->sealed = 0;
+  active_recorder->entry = PyEval_GetFrame();
 }
 
 // Flushes at the end of the outermost region, also after an error, which stays set.
 bool record_leave(const char* reason) {
   Recorder* r = active_recorder;
   if (r == nullptr) return true;
+  r->sealed -= r->sealed > 0;
   if (r->depth > 0) {
     --r->depth;
-    return true;
+    return r->sealed > 0 || !std::exchange(r->lasting_writes, false) ||
+           record_flush(r, "memory that is shared with the outside");
   }
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -488,6 +522,12 @@ namespace {
 
 PyObject* record_begin(PyObject*, PyObject*) {
   record_enter();
+  Py_RETURN_NONE;
+}
+
+PyObject* record_begin_sealed(PyObject*, PyObject*) {
+  record_enter();
+  active_recorder->sealed += active_recorder->sealed == 0;
   Py_RETURN_NONE;
 }
 
@@ -557,6 +597,9 @@ PyObject* stream_clear(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"record_begin", record_begin, METH_NOARGS, "Starts recording op calls (nests)."},
+    {"record_begin_sealed", record_begin_sealed, METH_NOARGS,
+     "Starts recording calls among which no code of users runs: memory that others reach is read "
+     "and written at their end."},
     {"record_end", record_end, METH_O, "Flushes and ends the innermost region."},
     {"record_tune", record_tune, METH_NOARGS, "The recorded streams' plans are autotuned."},
     {"record_flush", record_flush_now, METH_O, "Runs what was recorded so far."},

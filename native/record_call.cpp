@@ -169,6 +169,8 @@ enum class Way : uint8_t {
   Record,   // as it is
   AtOnce,   // and flush
   Eagerly,  // not at all: a view of memory that others may write to has to stay one
+  Later,    // after a flush
+  Alone,    // after a flush, and where that answers no question, not at all
 };
 
 bool only_views(const Plan* plan) {
@@ -177,15 +179,44 @@ bool only_views(const Plan* plan) {
                       [](const OutputSpec& o) { return o.kind == OutputSpec::New; });
 }
 
-Way way_of(const Recorder* r, const Plan* plan, const Call& call) {
+bool written_here(const Recorder* r, Storage* storage) {
+  const auto found = r->state_of.find(storage);
+  return found != r->state_of.end() && r->states[found->second].written;
+}
+
+// Whether an op that reads `t` has to read a copy: nobody's code runs in a region that is sealed.
+bool reads_copy(const Recorder* r, const Tensor* t) {
+  if (t->numel == 0 || t->storage->pending || !t->storage->data) return false;
+  if (!others_write(t->storage) || (r->sealed > 0 && r->depth == 0)) return false;
+  return !written_here(r, t->storage);
+}
+
+bool writes_outside(const Plan* plan, const Call& call) {
+  return std::any_of(plan->mutated.begin(), plan->mutated.end(),
+                     [&](int32_t slot) { return !call.tensors[slot]->storage->pending; });
+}
+
+Way way_of(Recorder* r, const Instance* instance, const Call& call) {
+  const Plan* plan = instance->plan;
   if (r->symbolic) return Way::Record;
-  for (int32_t slot : plan->mutated)
-    if (others_read(call.tensors[slot]->storage)) return Way::AtOnce;
+  if (!plan->checks.empty() || plan->faults) {
+    const Certainty certainty = certainty_of(r, instance, call);
+    if (certainty == Certainty::Wrong) return Way::Alone;
+    if (certainty == Certainty::Unknown) {
+      if (r->written || writes_outside(plan, call) || exception_may_be_caught(r)) return Way::Alone;
+      r->unsure = true;
+    }
+  }
+  if (r->unsure && writes_outside(plan, call)) return Way::Later;
+  for (int32_t slot : plan->mutated) {
+    if (!others_read(call.tensors[slot]->storage)) continue;
+    if (!r->sealed) return Way::AtOnce;
+    r->lasting_writes = true;
+  }
   Way way = Way::Record;
   for (int32_t i = 0; i < call.tensor_count; ++i) {
     const Tensor* t = call.tensors[i];
-    if (t == nullptr || t->storage->pending || !t->storage->data || !others_write(t->storage))
-      continue;
+    if (t == nullptr || !reads_copy(r, t)) continue;
     if (only_views(plan)) return Way::Eagerly;
     if (plan->offset_sensitive || plan->has_views || span_of(t) > kMaxCopy) way = Way::AtOnce;
   }
@@ -250,7 +281,7 @@ class Draft {
       *id = find_original(r_, t);
       if (*id >= 0) return Resolve::Ok;
     }
-    if (copies_.empty() || !reads_copy(t)) return resolve(r_, t, id);
+    if (copies_.empty() || !reads_copy(r_, t)) return resolve(r_, t, id);
     if (Tensor* copy = copies_[static_cast<size_t>(i)]) {
       *id = add_copy(r_, copy, t);
       return Resolve::Ok;
@@ -264,13 +295,10 @@ class Draft {
   void keep() { made_ = 0; }  // the outputs are the caller's
 
  private:
-  static bool reads_copy(const Tensor* t) {
-    return t->numel > 0 && !t->storage->pending && t->storage->data && others_write(t->storage);
-  }
   bool copy_operands() {
     for (int32_t i = 0; i < call_.tensor_count; ++i) {
       const Tensor* t = call_.tensors[i];
-      if (!t || !reads_copy(t)) continue;
+      if (!t || !reads_copy(r_, t)) continue;
       copies_.resize(static_cast<size_t>(call_.tensor_count), nullptr);
       const bool before = std::any_of(call_.tensors, call_.tensors + i, [&](const Tensor* other) {
         return other && same_tensor(other, t);
@@ -412,8 +440,14 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
   while (fine) {
     record_wait(r);
     if (!settle_others(r, call, &fine)) continue;
-    const Way way = way_of(r, instance->plan, call);
-    if (way == Way::Eagerly) {
+    const Way way = way_of(r, instance, call);
+    const bool first = way == Way::Later || (way == Way::Alone && !r->records.empty());
+    if (first) {
+      draft.drop();
+      fine = record_flush(r, "an error must not come later");
+      continue;
+    }
+    if (way == Way::Eagerly || way == Way::Alone) {
       draft.drop();
       return run_eagerly(instance, call, outputs);
     }
@@ -422,6 +456,7 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
     Record record;
     const Resolve state = resolve_operands(r, &draft, instance->plan, call, &record);
     if (state == Resolve::Ok) {
+      r->written |= writes_outside(instance->plan, call);
       append(r, instance, call, forward, outputs, &record);
       draft.keep();
       return way != Way::AtOnce || record_flush(r, "memory that is shared with the outside");

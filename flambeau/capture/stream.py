@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from flambeau.compiler import debug, stored
 from flambeau.core.dispatch import compile_and_keep, native_plan
+from flambeau.core.faults import FAILING, may_fail
 from flambeau.core.layout import contiguous_strides
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.lock import importing
@@ -132,6 +133,7 @@ class StreamTrace:
         self.scalars: list[Node] = []
         self.generators = 0
         self.drawn: list[Node] = []  # results of records that draw random numbers
+        self.doubtful: list[Node] = []  # results of records that may fail
         self._records = records
         self._history = history
         self._again = first is not None
@@ -330,6 +332,8 @@ class StreamTrace:
         self.generators += generators
         if generators:
             self.drawn += [result for result in out if result is not None]
+        if may_fail(graph):
+            self.doubtful += [result for result in out if result is not None]
         for number, result, output in zip(results, out, graph.outputs, strict=True):
             if number >= 0 and result is not None:
                 self._define(number, result, output, mapping, present)
@@ -559,8 +563,8 @@ def graph_of(trace: StreamTrace, live: Sequence[Live]) -> Graph:
             outputs.append(GraphOutput(value.node, target.attribute("strides"), target=slot))
         else:
             outputs.append(GraphOutput(value.node, value.strides))
-    unread = _unread_draws(trace.drawn, [o.node for o in outputs])
-    hidden = [GraphOutput(draw, contiguous_strides(draw.shape)) for draw in unread]
+    unread = _unread(trace, [o.node for o in outputs])
+    hidden = [GraphOutput(x, contiguous_strides(x.shape)) for x in unread]
     return Graph(
         symbols=tuple(trace.symbols),
         inputs=tuple(trace.inputs),
@@ -573,12 +577,15 @@ def graph_of(trace: StreamTrace, live: Sequence[Live]) -> Graph:
     )
 
 
-def _unread_draws(drawn: Sequence[Node], results: Sequence[Node]) -> list[Node]:
-    """Draws that no result depends on: they advance their generator all the same."""
-    if not drawn:
+def _unread(trace: StreamTrace, results: Sequence[Node]) -> list[Node]:
+    """What no result depends on and has an effect all the same: draws, which advance their
+    generator, and checks, which may raise."""
+    if not trace.drawn and not trace.doubtful:
         return []
     read = set(topological(results))
-    return [x for x in topological(drawn) if x.op == "random" and x not in read]
+    unread = [x for x in topological(trace.drawn) if x.op == "random" and x not in read]
+    checks = [x for x in topological(trace.doubtful) if x.op in FAILING and x not in read]
+    return [*unread, *(x for x in checks if x not in unread)]
 
 
 def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:

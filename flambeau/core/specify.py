@@ -16,6 +16,7 @@ from flambeau.autograd.disjoint import join_parts
 from flambeau.core import layout
 from flambeau.core.definition import Dense, Overload, View, evaluate
 from flambeau.core.errors import common_device, first_device, user_error
+from flambeau.core.faults import faults_of
 from flambeau.core.promotion import CATEGORY, can_cast
 from flambeau.core.trace import Trace, traced
 from flambeau.ir.dtypes import TITLES
@@ -230,6 +231,7 @@ def _specify(
         outputs = [(*o, str(device)) if o[0] == "new" else o for o in outputs]
     guards = [program.register(g) for g in trace.environment.guards]
     guards += [program.register(offset + 1) for offset in _offsets_read(graph, trace)]
+    faults = faults_of(graph, program)
     spec = {
         "name": graph.name,
         "program": [tuple(map(int, step)) for step in program.instructions],
@@ -240,6 +242,7 @@ def _specify(
         "mutated": [o.target for o in graph.outputs if o.target is not None],
         "returns": returns,
         "backward": backward,
+        "faults": faults,
     }
     gradients = None if derived is None else derived.backward
     return Specification(graph, gradients, spec, len(program))

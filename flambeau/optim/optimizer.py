@@ -156,9 +156,15 @@ class Optimizer:
         """The usual step: loss of the closure, then `update` of every group."""
         loss = self._closure_loss(closure)
         with set_grad_enabled(bool(self.defaults.get("differentiable"))):
-            for group in self.param_groups:
-                update(group)
+            if regions.is_compiling():  # memory that others reach is written at the step's end
+                regions.record_sealed(self._update_groups, (update,), {})
+            else:
+                self._update_groups(update)
         return loss
+
+    def _update_groups(self, update: Callable[[dict[str, Any]], None]) -> None:
+        for group in self.param_groups:
+            update(group)
 
     # ------------------------------------------------------------------ checkpoints
 
