@@ -255,3 +255,23 @@ def _allocations(model: Any, x: Any) -> int:
     begin = _core.memory_stats()["allocation.all.allocated"]
     compiled(x)
     return int(_core.memory_stats()["allocation.all.allocated"] - begin)
+
+
+def test_an_optimizer_writes_at_its_end() -> None:
+    """Parameters whose addresses are known are updated by one stream, not by one each."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for parameter in model.parameters():
+        parameter.data_ptr()
+    seen: list[float] = []
+
+    def step(x: Any) -> None:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        seen.append(ctypes.c_float.from_address(address).value)
+
+    x, weight = torch.ones(2, 4), model[0].weight
+    address = weight.data_ptr()
+    assert torch.compiler.explain(step, x).graph_break_count == 1
+    assert seen == [weight[0, 0].item()]
