@@ -9,6 +9,7 @@ MaskedTensor(
 
 from flambeau.core.install import namespace as _namespace
 from flambeau.masked.construct import as_masked_tensor, is_masked_tensor, masked_tensor
+from flambeau.masked.masks import _input_mask, _output_mask  # noqa: F401 - PyTorch's own names
 from flambeau.masked.tensor import MaskedTensor
 
 globals().update(_namespace("masked"))
