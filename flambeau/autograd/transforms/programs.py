@@ -120,8 +120,8 @@ class Program:
         keep: bool,
     ) -> Any:
         source, count = self.source, len(self.arguments)
-        # All by position; only a batched op writes what the op writes.
-        own = [(*a[:3], False, a[4], a[5] and keep) for a in self.arguments]
+        # All by position; only a batched op writes what the op writes. Numbers fit as in the op.
+        own = [(*a[:3], False, a[4], a[5] and keep, *a[6:]) for a in self.arguments]
 
         def identity() -> str | None:
             return None if source.identity is None else f"{name} {source.identity}"
