@@ -463,7 +463,8 @@ bool tape_check_inplace(Tensor* target);
 bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& call,
                         PyObject** outputs);
 // Marks `view` as differentiable view of `base` (called for Alias outputs in grad mode).
-bool tape_mark_view(Tensor* view, Tensor* base);
+// single: the call gave no other view that a write to this one must not reach (`tensor_split`).
+bool tape_mark_view(Tensor* view, Tensor* base, bool single);
 // The node (grad_fn) that produces t's gradient edge; regenerated for stale views. Borrowed or
 // null.
 Node* tape_gradient_node(Tensor* t, uint32_t* output_index);

@@ -21,12 +21,10 @@ bool writable_alone(const Tensor* t) {
 // Gradient layout: that of a dense leaf, else row-major.
 bool layout_matches(const Tensor* leaf, const Tensor* grad) {
   if (leaf->dtype != grad->dtype || !same_shape(leaf, grad)) return false;
-  bool equal = true;
+  if (!is_dense(leaf)) return tensor_contiguous(grad);
   for (int i = 0; i < leaf->ndim; ++i)
-    equal &= leaf->sizes()[i] <= 1 || leaf->strides()[i] == grad->strides()[i];
-  return equal ? tensor_contiguous(grad) ||
-                     leaf->numel == grad->storage->nbytes / item_size(leaf->dtype)
-               : false;
+    if (leaf->sizes()[i] > 1 && leaf->strides()[i] != grad->strides()[i]) return false;
+  return true;
 }
 
 // A gradient of a type that answers operators itself (a sparse one). It is kept as it is, and is
@@ -36,21 +34,33 @@ bool answers_itself(Tensor* grad) {
   return !is_exact_tensor(object) && (override_of(object) != Override::None || dispatches(object));
 }
 
+// A copy of the gradient with the leaf's layout, by operators: a value like others while recording,
+// and part of the graph under create_graph.
+Tensor* laid_out(Tensor* leaf, Tensor* grad) {
+  const bool dense = is_dense(leaf);
+  PyObject* strides = dense ? size_object(leaf->ndim, leaf->strides()) : Py_NewRef(Py_None);
+  PyObject* args[2] = {object_of(grad), strides};
+  PyObject* copy =
+      strides ? call_helper("flambeau.autograd.views", "clone_with_order", args, 2) : nullptr;
+  Py_XDECREF(strides);
+  return tensor_of(copy);
+}
+
 Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
-  // While recording, a row-major copy is a value like others, not a write to memory.
-  const bool turned = active_recorder && !grad_mode.enabled && !tensor_contiguous(grad) &&
-                      !layout_matches(leaf, grad);
-  PyObject* clone = tensor_method(turned ? "contiguous" : "clone");
-  PyObject* args[1] = {object_of(grad)};
-  if (!clone) return nullptr;
-  if (grad_mode.enabled || active_recorder || layout_matches(leaf, grad) || answers_itself(grad))
-    return tensor_of(invoke(clone, args, 1));
+  const bool other = leaf->dtype != grad->dtype || !same_shape(leaf, grad);
+  if (other || layout_matches(leaf, grad) || answers_itself(grad)) {
+    PyObject* clone = tensor_method("clone");
+    PyObject* args[1] = {object_of(grad)};
+    return clone ? tensor_of(invoke(clone, args, 1)) : nullptr;
+  }
+  if (grad_mode.enabled || active_recorder) return laid_out(leaf, grad);
   PyObject* copy = tensor_method("copy_");
   Storage* storage =
       copy ? storage_new(leaf->numel * item_size(leaf->dtype), leaf->device) : nullptr;
   if (!storage) return nullptr;
+  const int64_t* strides = is_dense(leaf) ? leaf->strides() : nullptr;
   Tensor* made =
-      tensor_new(storage, leaf->dtype, leaf->device, leaf->ndim, leaf->sizes(), nullptr, 0);
+      tensor_new(storage, leaf->dtype, leaf->device, leaf->ndim, leaf->sizes(), strides, 0);
   if (!made) return nullptr;
   PyObject* pair[2] = {object_of(made), object_of(grad)};
   PyObject* done = invoke(copy, pair, 2);
@@ -329,6 +339,31 @@ bool takes_sums(Node* node, Tensor** results) {
   return true;
 }
 
+// A tensor whose gradient flows along an edge: the leaf, or `data` with that history.
+Tensor* tensor_at_edge(const Edge& edge, Tensor* data) {
+  if (edge.node->kind == NodeKind::Accumulate) return tensor_of(Py_NewRef(edge.node->object));
+  Tensor* alias = tensor_detach(data);
+  if (alias) set_history(alias, edge.node, static_cast<uint32_t>(edge.index));
+  return alias;
+}
+
+// Under create_graph, gradients that have no derivative of their own say so when it is asked for.
+bool mark_once(const BackwardSpec& backward, Node* node, Tensor** results) {
+  if (!PyObject_HasAttrString(backward.op, "once_differentiable")) return true;
+  PyObject* name = PyUnicode_FromString(backward.name.c_str());
+  bool fine = name != nullptr;
+  for (size_t i = 0; fine && i < node->edge_count; ++i) {
+    if (!results[i] || !node->edge(i).node) continue;
+    Tensor* operand = tensor_at_edge(node->edge(i), results[i]);
+    PyObject* args[3] = {object_of(results[i]), name, object_of(operand)};
+    fine = operand && replace_tensor(&results[i], call_helper("flambeau.autograd.function",
+                                                              "refuse_again", args, 3));
+    Py_XDECREF(object_of(operand));
+  }
+  Py_XDECREF(name);
+  return fine;
+}
+
 bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   if (all_absent(grads, node->output_count)) return true;
   if (node->object && (grad_mode.enabled || !takes_sums(node, results)))
@@ -341,7 +376,7 @@ bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   if (!returned) return false;
   const bool fine = replace_values(returned, backward.name.c_str(), results, node->edge_count);
   Py_DECREF(returned);
-  return fine;
+  return fine && (!grad_mode.enabled || mark_once(backward, node, results));
 }
 
 bool apply_function(Node* node, Tensor** grads, Tensor** results) {

@@ -457,7 +457,8 @@ PyObject* run_parts(const Op* op, Overload* overload, Frame* frame) {
   for (size_t i = 0; tuple && i < count; ++i) {
     Tensor* view = part_view(source, parts, i, overload->list == ListRule::Unbind);
     if (view && node) set_history(view, node, static_cast<uint32_t>(i));
-    if (!view || (marked && !tape_mark_view(view, source)) || PyErr_Occurred()) {
+    if (!view || (marked && !tape_mark_view(view, source, overload->single_views)) ||
+        PyErr_Occurred()) {
       Py_XDECREF(object_of(view));
       Py_CLEAR(tuple);
       break;

@@ -66,11 +66,12 @@ bool finish_inplace(const Frame& frame, const Instance* instance, const Call& ca
   return true;
 }
 
-bool mark_views(const Plan* plan, const Call& call, PyObject** outputs) {
+bool mark_views(const Overload* overload, const Plan* plan, const Call& call, PyObject** outputs) {
   for (int32_t k = 0; k < plan->visible; ++k) {
     const OutputSpec& spec = plan->outputs[k];
     if (spec.kind != OutputSpec::Alias) continue;
-    if (!tape_mark_view(reinterpret_cast<Tensor*>(outputs[k]), call.tensors[spec.input])) {
+    Tensor* view = reinterpret_cast<Tensor*>(outputs[k]);
+    if (!tape_mark_view(view, call.tensors[spec.input], overload->single_views)) {
       return false;
     }
   }
@@ -83,10 +84,10 @@ bool finish(const Overload* overload, const Frame& frame, const Instance* instan
   if (overload->mutates) return finish_inplace(frame, instance, call, outputs);
   const Plan* plan = instance->plan;
   if (!grad_mode.enabled) {  // a view made now still belongs to its base: writes to it are checked
-    return !plan->has_views || grad_mode.inference || mark_views(plan, call, outputs);
+    return !plan->has_views || grad_mode.inference || mark_views(overload, plan, call, outputs);
   }
   if (plan->backward && !tape_record(instance, call, outputs)) return false;
-  return !plan->has_views || mark_views(plan, call, outputs);
+  return !plan->has_views || mark_views(overload, plan, call, outputs);
 }
 
 PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instance, const Call& run,

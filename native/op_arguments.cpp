@@ -122,6 +122,10 @@ bool read_flag(Overload* overload, PyObject* flag) {
   if (std::strncmp(text, "list:", 5) == 0) overload->list = list_rule(text);
   if (std::strcmp(text, "operator") == 0) overload->is_operator = true;
   if (std::strcmp(text, "storage") == 0) overload->any_window = true;
+  if (std::strcmp(text, "single_views") == 0) overload->single_views = true;
+  if (std::strcmp(text, "overlap_fill") == 0) overload->overlap = Overlap::Fill;
+  if (std::strcmp(text, "overlap_partial") == 0) overload->overlap = Overlap::Partial;
+  if (std::strcmp(text, "overlap_any") == 0) overload->overlap = Overlap::Any;
   return true;  // other flags concern the Python side
 }
 

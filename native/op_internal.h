@@ -204,6 +204,11 @@ enum class ListRule : uint8_t {
 };
 ListRule list_rule(const char* flag);  // "list:<name>"
 
+// What operands may share with what an in-place call, or one with `out=`, writes. Copy: anything,
+// they are copied first; Fill: also the target may repeat its memory; Partial: all or nothing; Any:
+// nothing. Memory with gaps is not compared, as in PyTorch.
+enum class Overlap : uint8_t { Copy, Fill, Partial, Any };
+
 struct Overload {
   std::vector<Argument> arguments;
   int positional = 0;         // arguments that may be given by position
@@ -215,8 +220,10 @@ struct Overload {
   ListRule list = ListRule::None;
   int result_dtype = -1;  // the argument that `out` answers for where its dtype is computed in
   bool is_operator = false;
-  bool any_window = false;  // its views may have any geometry: their bounds are checked
-  bool varargs = false;     // the last positional argument takes the rest
+  bool any_window = false;    // its views may have any geometry: their bounds are checked
+  bool single_views = false;  // each of its views may be written in place
+  Overlap overlap = Overlap::Copy;
+  bool varargs = false;  // the last positional argument takes the rest
   bool mutates = false;
   bool offsets_in_key = false;
   ExactCache exact;
@@ -341,7 +348,9 @@ bool init_op_override(PyObject* module);
 // op_out.cpp
 PyObject* run_out(Op* op, Overload* overload, Frame* frame);
 PyObject* copy_to_out(OutRule rule, PyObject* result, PyObject* out);  // new reference to out
-bool copy_cast(Tensor* target, Tensor* source);                        // same sizes; converts
+// Whether a tensor's elements have no gaps, and each has a place of its own.
+bool is_dense(const Tensor* t);
+bool copy_cast(Tensor* target, Tensor* source);  // same sizes; converts
 bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed);
 

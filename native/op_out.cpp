@@ -47,6 +47,32 @@ bool overlaps(const Tensor* target, const Tensor* other) {
   return a.begin < b.end && b.begin < a.end;
 }
 
+enum class Shared : uint8_t { Nothing, Part, All };
+
+// What two tensors share; Nothing where one of them has gaps, as in PyTorch.
+Shared shared_memory(const Tensor* a, const Tensor* b) {
+  if (a->storage != b->storage || a->numel == 0 || b->numel == 0) return Shared::Nothing;
+  if (a == b) return Shared::All;
+  if (!is_dense(a) || !is_dense(b)) return Shared::Nothing;
+  const Extent x = extent(a), y = extent(b);
+  if (x.begin >= y.end || y.begin >= x.end) return Shared::Nothing;
+  const bool equal = x.begin == y.begin && x.end == y.end && a->ndim == b->ndim &&
+                     std::equal(a->strides(), a->strides() + a->ndim, b->strides());
+  return equal ? Shared::All : Shared::Part;
+}
+
+bool check_shared(const char* name, Overlap rule, const Tensor* target, const Tensor* read) {
+  if (target->storage != read->storage || rule < Overlap::Partial) return true;
+  const Shared shared = shared_memory(target, read);
+  if (shared == Shared::Nothing) return true;
+  if (shared == Shared::All && rule == Overlap::Partial) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[%s] unsupported operation: some elements of the input tensor and the written-to "
+               "tensor refer to a single memory location\nhint: clone() the tensor first",
+               name);
+  return false;
+}
+
 bool repeats_memory(const Tensor* target) {
   if (target->flags & kContiguous) return false;
   for (int d = 0; d < target->ndim; ++d) {
@@ -208,6 +234,18 @@ bool check_separate(const Op* op, const Frame& frame, const Tensor* out) {
   return true;
 }
 
+// The first tensor is what others change: it may be `out` itself.
+bool check_out_shared(const char* name, const Overload& overload, const Frame& frame,
+                      const Tensor* out) {
+  const bool list = !overload.arguments.empty() && overload.arguments[0].kind == Kind::TensorList;
+  for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    const bool first = i == 0 && !list && overload.overlap == Overlap::Any;
+    const Overlap rule = first ? Overlap::Partial : overload.overlap;
+    if (!check_shared(name, rule, out, frame.tensors[i])) return false;
+  }
+  return true;
+}
+
 bool check_outs(const Op* op, const Overload& overload, const Frame& frame, const Plan* plan,
                 const std::vector<Tensor*>& outs) {
   const char* name = op->text.c_str();
@@ -227,6 +265,7 @@ bool check_outs(const Op* op, const Overload& overload, const Frame& frame, cons
     const bool given = made.kind != OutputSpec::None;
     if (given && !check_dtype(overload.out, made.dtype, outs[k]->dtype)) return false;
     if (overload.out == OutRule::Separate && !check_separate(op, frame, outs[k])) return false;
+    if (!check_out_shared(name, overload, frame, outs[k])) return false;
   }
   return true;
 }
@@ -254,6 +293,21 @@ bool run_into(const Plan* plan, Instance* instance, Frame* frame, const std::vec
 }
 
 }  // namespace
+
+bool is_dense(const Tensor* t) {
+  if (t->flags & kContiguous) return true;
+  int order[kMaxDims];
+  int count = 0;
+  for (int d = 0; d < t->ndim; ++d)
+    if (t->sizes()[d] > 1) order[count++] = d;
+  std::sort(order, order + count, [t](int a, int b) { return t->strides()[a] < t->strides()[b]; });
+  int64_t step = 1;
+  for (int k = 0; k < count; ++k) {
+    if (t->strides()[order[k]] != step) return false;
+    step *= t->sizes()[order[k]];
+  }
+  return true;
+}
 
 bool copy_cast(Tensor* target, Tensor* source) {
   if (!tensor_materialise(source, "copy") || !tensor_materialise(target, "copy")) return false;
@@ -289,11 +343,13 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed) {
   for (size_t m = 0; m < frame->mutated.size(); ++m) {
     const Tensor* target = frame->tensors[frame->mutated[m]];
-    if (!check_target(op->text.c_str(), target)) return false;
+    const char* name = op->text.c_str();
+    if (overload->overlap != Overlap::Fill && !check_target(name, target)) return false;
     for (size_t i = 0; i < overload->arguments.size(); ++i) {
       PyObject* value = frame->values[i];
       if (overload->arguments[i].mutated || !value || !is_tensor(value)) continue;
       Tensor* other = reinterpret_cast<Tensor*>(value);
+      if (!check_shared(name, overload->overlap, target, other)) return false;
       if (!overlaps(target, other)) continue;
       PyObject* copy = frame->own(reinterpret_cast<PyObject*>(contiguous_copy(other)));
       if (!copy) return false;

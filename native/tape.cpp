@@ -652,14 +652,15 @@ static bool has_sibling(const Plan* plan, uint32_t k) {
   return false;
 }
 
-bool tape_mark_view(Tensor* view, Tensor* base) {
+bool tape_mark_view(Tensor* view, Tensor* base, bool single) {
   if (!grad_mode.enabled && !needs_gradient(base)) return true;
   ViewCreation creation = grad_mode.enabled ? ViewCreation::Default : ViewCreation::NoGrad;
   const Node* node = view->autograd ? view->autograd->node : nullptr;
   const bool many = node && node->kind == NodeKind::Plan &&
                     node->instance->plan->returns != ReturnKind::Single &&
                     has_sibling(node->instance->plan, view->autograd->output_index);
-  if (many || (node && node->kind == NodeKind::Parts)) creation = ViewCreation::MultiOutput;
+  const bool parts = node && node->kind == NodeKind::Parts;
+  if (!single && (many || parts)) creation = ViewCreation::MultiOutput;
   return mark_view_as(view, base, creation);
 }
 

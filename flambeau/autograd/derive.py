@@ -56,7 +56,10 @@ class Derived:
 
 
 def derive(
-    graph: Graph, needs: Sequence[bool], grads_present: Sequence[bool] | None = None
+    graph: Graph,
+    needs: Sequence[bool],
+    grads_present: Sequence[bool] | None = None,
+    saves_result: bool = True,
 ) -> Derived | None:
     """Return forward and backward of a graph; None where no gradient flows.
 
@@ -64,6 +67,8 @@ def derive(
         graph: a program over primitives.
         needs: per tensor slot, whether its gradient is wanted.
         grads_present: per visible output, whether its gradient will be given; default: all.
+        saves_result: whether the backward Graph may read visible outputs. Where not, they may be
+            written in place before the backward.
     """
     wanted = [x for x, need in zip(graph.inputs, needs) if need and x is not None]
     visible = [output.node for output in graph.outputs[: graph.visible]]
@@ -78,7 +83,7 @@ def derive(
     if not targets:
         return None
     grads = [prims.cast(found[x], x.dtype) for x in targets]
-    return _assemble(graph, targets, grads, seeds)
+    return _assemble(graph, targets, grads, seeds, saves_result)
 
 
 def _with_saved(
@@ -174,7 +179,11 @@ def _check(current: Node, operand: Node, part: Node) -> None:
 
 
 def _assemble(
-    graph: Graph, targets: Sequence[Node], grads: Sequence[Node], seeds: list[Seed]
+    graph: Graph,
+    targets: Sequence[Node],
+    grads: Sequence[Node],
+    seeds: list[Seed],
+    saves_result: bool,
 ) -> Derived:
     """Partition the joint program into the two Graphs."""
     overwritten = {o.target for o in graph.outputs if o.target is not None}
@@ -182,7 +191,7 @@ def _assemble(
     for slot, x in enumerate(graph.inputs):
         if x is not None and slot not in overwritten:
             free[x] = ("input", slot)
-    for k, output in enumerate(graph.outputs[: graph.visible]):
+    for k, output in enumerate(graph.outputs[: graph.visible if saves_result else 0]):
         free.setdefault(output.node, ("output", k))
     saved = choose_saved(split(grads, {seed for _, _, seed in seeds}), free)
     twice = _with_saved(graph, targets, saved, seeds)

@@ -308,6 +308,17 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def refuse_again(grad: Tensor, name: str, operand: Tensor) -> Tensor:
+    """A gradient whose own derivative raises; the engine calls it under create_graph.
+
+    Args:
+        grad: what the derivative of an operator gave.
+        name: of the tape node that made it.
+        operand: where the gradient goes, to which a derivative of it would lead.
+    """
+    return _NotAgain.apply(grad.detach(), operand, name)
+
+
 def _anchor(value: Tensor) -> Tensor:
     """A tensor that requires grad, so that the marker is recorded."""
     return value.new_zeros(()).requires_grad_()
@@ -317,11 +328,17 @@ class _NotAgain(Function):
     """Identity whose backward raises."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, anchor: Tensor) -> Tensor:
+    def forward(ctx: Any, value: Tensor, anchor: Tensor, name: str = "") -> Tensor:
+        ctx.name_of_node = name
         return value.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        if ctx.name_of_node:
+            raise RuntimeError(
+                f"[backward] derivative for {ctx.name_of_node} is not implemented\n"
+                "hint: there are first derivatives alone, as in PyTorch"
+            )
         raise RuntimeError(
             "[backward] trying to differentiate twice a function that was marked with "
             "@once_differentiable\nhint: write its backward with differentiable operations"

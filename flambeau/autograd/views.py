@@ -54,6 +54,20 @@ def _window(memory: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> Tensor
     return memory.as_strided(tuple(sizes), tuple(strides), offset)
 
 
+def clone_with_order(grad: Tensor, strides: Sizes | None) -> Tensor:
+    """A copy of a gradient that is dense, its dimensions ordered as *strides* are.
+
+    Args:
+        strides: those of a leaf without gaps; None: row-major.
+    """
+    if strides is None:
+        return grad.clone(memory_format=_core.contiguous_format)
+    order = sorted(range(grad.ndim), key=lambda d: (-strides[d], d))
+    inverse = sorted(range(grad.ndim), key=order.__getitem__)
+    copy = grad.permute(order).clone(memory_format=_core.contiguous_format)
+    return copy.permute(inverse)
+
+
 def scatter_to_base(
     grad: Tensor,
     base_sizes: Sizes,

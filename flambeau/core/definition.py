@@ -76,6 +76,10 @@ class Options:
             of number; one of `OUT_RULES` says what else `out` must be, or may.
         long_list: the rule in `native/lists.cpp` by which long lists run without a Plan.
         fits: arguments whose number the result's dtype must be able to hold.
+        saves_result: whether backward may read the results, which then must not be written.
+        single_views: results of a view op with several may be written in place.
+        overlap: what operands of an in-place call (or one with `out=`) may share with its target;
+            one of `OVERLAP_RULES`, by default "partial" for pointwise ops, else "copy".
     """
 
     where: tuple[str, ...] = ("torch", "method")
@@ -90,6 +94,9 @@ class Options:
     host: bool = False
     long_list: str = ""
     differentiable: bool = True
+    saves_result: bool = True
+    single_views: bool = False
+    overlap: str = ""
     aliases: tuple[str, ...] = ()
     samples: Callable[[], Any] | None = None
     errors: Callable[[], Any] | None = None
@@ -103,6 +110,10 @@ class Options:
             raise TypeError(f"[op] unknown options {unknown}\nhint: one of {sorted(OPTION_NAMES)}")
         if isinstance(stated.get("out"), str) and stated["out"] not in OUT_RULES:
             raise TypeError(f"[op] unknown out={stated['out']!r}\nhint: one of {OUT_RULES}")
+        if stated.get("overlap", "copy") not in OVERLAP_RULES:
+            raise TypeError(
+                f"[op] unknown overlap={stated['overlap']!r}\nhint: one of {OVERLAP_RULES}"
+            )
         self.__dict__.update(stated)
 
     @property
@@ -112,6 +123,9 @@ class Options:
 
 
 OPTION_NAMES = frozenset(Options.__annotations__)
+# What `overlap` may be: "partial" refuses operands that share a part of the target's memory, "any"
+# those that share all of it, too; "copy" copies operands first, "fill" also takes expanded targets.
+OVERLAP_RULES = ("partial", "any", "copy", "fill")
 # What `out` may state beside True and False: docs/design.md § 8 says what each means.
 OUT_RULES = ("kind", "join", "truth", "any", "dtype", "exact", "separate")
 

@@ -217,6 +217,8 @@ def native_plan(spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any
     gradient = spec["backward"]
     if gradient is not None:
         op = graph_op(gradient["op"], gradient["signature"], backward, gradient)
+        if gradient.get("once"):
+            op.once_differentiable = True
         rest["backward"] = gradient | {"op": op}
     return _core.Plan(spec | rest)
 

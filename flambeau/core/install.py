@@ -85,7 +85,16 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
         flags += ("storage",)
     if overload.options.long_list and variant == "functional":
         flags += ("list:" + overload.options.long_list,)
+    if overload.options.single_views:
+        flags += ("single_views",)
+    flags += _overlap_flags(overload)
     return (arguments, builder(overload, variant), flags)
+
+
+def _overlap_flags(overload: Overload) -> tuple[str, ...]:
+    pointwise = overload.options.layout in ("follow", "first")
+    rule = overload.options.overlap or ("partial" if pointwise else "copy")
+    return () if rule == "copy" else (f"overlap_{rule}",)
 
 
 def _out_flags(rule: bool | str) -> tuple[str, ...]:

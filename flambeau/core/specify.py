@@ -72,7 +72,13 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
     with trace:
         device = _device(overload.name, call, placed, graph)
         place = device or first_device(call)
-        return _specify(graph, trace, returns, place, overload.options.differentiable, device)
+        options = overload.options
+        made = _specify(
+            graph, trace, returns, place, options.differentiable, device, options.saves_result
+        )
+    if made.spec["backward"] is not None and options.notes.get("differentiable once"):
+        made.spec["backward"]["once"] = True
+    return made
 
 
 def specify_graph(graph: Graph, name: str, call: Call) -> Specification:
@@ -204,6 +210,7 @@ def _specify(
     place: Any,
     differentiable: bool = True,
     device: Any = None,
+    saves_result: bool = True,
 ) -> Specification:
     """Describes the Plan of a traced graph, with its backward where a gradient is needed.
 
@@ -213,6 +220,7 @@ def _specify(
         place: the device it runs on, which decides who builds its kernels.
         differentiable: False for operators whose results never need a gradient.
         device: where new results go, if not to the first tensor's device.
+        saves_result: whether backward may read the results.
     """
     needs = tuple(
         wanted and CATEGORY[n.dtype] >= 2
@@ -221,7 +229,7 @@ def _specify(
     backward: dict[str, Any] | None = None
     derived = None
     if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
-        derived = derivation.derive(graph, needs)
+        derived = derivation.derive(graph, needs, saves_result=saves_result)
         if derived is not None:
             graph, backward = derived.forward, _backward_spec(derived, graph.name)
     graph.notes["device"] = "cpu" if place is None else place.type

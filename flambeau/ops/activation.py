@@ -49,7 +49,7 @@ def relu(self: Node) -> Node:
 
 prims.register_rule(
     "relu",
-    lambda grad, out, x: (prims.where(out.inputs[0] <= 0, prims.full_like(0, grad), grad),),
+    lambda grad, out, x: (prims.where(out <= 0, prims.full_like(0, grad), grad),),
 )
 
 
@@ -417,6 +417,7 @@ def hardswish(self: Node) -> Node:
 
 @op(
     "softsign(Tensor input) -> Tensor",
+    saves_result=False,
     where=_HOMES,
     promote="float",
     samples=unary_samples(-3, 3),
@@ -515,6 +516,7 @@ def hardshrink(self: Node, lambd: Node) -> Node:
 
 @op(
     "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    overlap="copy",
     fits="threshold value",
     where="torch nn.functional",
     promote="default",
@@ -538,6 +540,7 @@ def threshold(self: Node, threshold: Node, value: Node) -> Node:
 
 @op(
     "logsigmoid(Tensor self) -> Tensor",
+    overlap="copy",
     out="exact",
     where=_HOMES,
     promote="float",

@@ -201,6 +201,7 @@ def mul(self: Node, other: Any) -> Node:
     promote="float",
     runtime="other",
     aliases="divide true_divide",
+    saves_result=False,
     samples=lambda: _division_samples(),
     reference="numpy.true_divide",
 )

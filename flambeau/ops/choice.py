@@ -36,6 +36,7 @@ def check_mask(mask: Node, name: str) -> None:
 
 @op(
     "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
+    overlap="copy",
     fits="value",
     inplace=True,
     runtime="value",

@@ -498,6 +498,7 @@ def vander(x: Node, N: Size | None, increasing: bool) -> Node:  # noqa: N803 - P
 
 @op(
     "vander(Tensor x, *, SymInt? N=None) -> Tensor",
+    saves_result=False,
     where="linalg",
     out=False,
     samples=lambda: iter([sample(T(4)), sample(T(2, 4), N=3)]),

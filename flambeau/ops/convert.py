@@ -399,6 +399,7 @@ def broadcast_source(value: Node, target: Node, name: str) -> Node:
 
 @op(
     "copy_(Tensor! self, Tensor src, bool non_blocking=False) -> Tensor",
+    overlap="partial",
     where="method",
     out=False,
     samples=_copy_samples,

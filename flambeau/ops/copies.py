@@ -127,6 +127,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         where="torch" if copied else "torch method",
         out=rule if copied else False,
         view=not copied,
+        single_views=not copied,
         samples=_samples(given),
     )(body)
 

@@ -616,6 +616,7 @@ def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
     layout="follow",
     inplace=True,
     out=False,
+    overlap="fill",
     samples=lambda: iter([sample(T(2, 3), 1.5), sample(T(4, 6, layout="transposed"), 2)]),
 )
 def fill(self: Node, value: Any) -> Node:
@@ -639,7 +640,7 @@ def _fill_rule(grad: Node, out: Node, x: Node, value: Node) -> tuple[Node, Node]
 prims.register_rule("fill", _fill_rule)
 
 
-@op("zero_(Tensor! self) -> Tensor", out=False, samples=_like_samples)
+@op("zero_(Tensor! self) -> Tensor", out=False, overlap="fill", samples=_like_samples)
 def zero_(self: Node) -> Node:
     """Zeros in every place.
 

@@ -153,6 +153,7 @@ def ctc_ends(emission: Node, target_lengths: Node) -> tuple[Node, Node]:
     "_ctc_total(Tensor log_probs, Tensor states, Tensor alpha, Tensor beta, Tensor input_lengths, "
     "Tensor target_lengths, bool zero_infinity) -> Tensor",
     where="private",
+    notes={"differentiable once": True},
     samples=lambda: iter(
         [
             sample(

@@ -91,6 +91,7 @@ def similarity(a: Node, b: Node, dim: int, eps: Any) -> Node:
 
 @op(
     "cosine_similarity(Tensor x1, Tensor x2, int dim=1, Scalar eps=1e-08) -> Tensor",
+    saves_result=False,
     where=f"torch {_F}",
     promote="float",
     participants="x1 x2",

@@ -30,6 +30,7 @@ def _function(
     reference: str | Callable[..., Any] = "",
     primitive: Callable[[Node], Node] | None = None,
     real: bool = False,
+    saves_result: bool = True,
 ) -> OpDefinition:
     """Defines an operator that is one primitive."""
     function: Callable[[Node], Node] = primitive or getattr(prims, name)
@@ -53,6 +54,7 @@ def _function(
         f"{name}(Tensor self) -> Tensor",
         where=where,
         promote="float",
+        saves_result=saves_result,
         aliases=aliases,
         samples=unary_samples(low, high),
         reference=reference or "numpy." + name,
@@ -91,7 +93,7 @@ erf = _function("erf", "The error function.", where=_SPECIAL, reference="scipy.s
 erfc = _function("erfc", "1 - erf(x), accurate for large x.", where=_SPECIAL,
                  reference="scipy.special.erfc", real=True)
 erfinv = _function("erfinv", "The inverse of erf.", -0.95, 0.95, where=_SPECIAL,
-                   reference="scipy.special.erfinv", real=True)
+                   reference="scipy.special.erfinv", real=True, saves_result=False)
 lgamma = _function("lgamma", "The logarithm of |gamma(x)|.", 0.1, 5.0,
                    reference="scipy.special.gammaln", real=True)
 digamma = _function("digamma", "The derivative of lgamma.", 0.1, 5.0, where=_SPECIAL,
@@ -276,6 +278,7 @@ def _numpy_zeta(s: Any, q: Any) -> Any:
 
 @op(
     "multigammaln(Tensor self, int p) -> Tensor",
+    overlap="copy",
     where="special",
     promote="float",
     inplace=False,

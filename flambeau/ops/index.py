@@ -241,6 +241,7 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
     "scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     out="exact",
     inplace=True,
+    overlap="any",
     samples=_scatter_samples,
 )
 def scatter(self: Node, dim: int, index: Node, src: Node) -> Node:
@@ -304,6 +305,7 @@ def _scatter_value_mode(self: Node, dim: int, index: Node, value: Any, reduce: s
     "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     out="exact",
     inplace=True,
+    overlap="any",
     samples=lambda: iter(
         [sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)), sample(T(5), 0, I(9, high=5), T(9))]
     ),
@@ -329,6 +331,7 @@ def _reduce_samples() -> Samples:
     "bool include_self=True) -> Tensor",
     out="exact",
     inplace=True,
+    overlap="any",
     samples=_reduce_samples,
 )
 def scatter_reduce(
@@ -471,6 +474,7 @@ def _write_samples() -> Samples:
     out="exact",
     inplace=True,
     runtime="alpha",
+    overlap="any",
     samples=_write_samples,
 )
 def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> Node:
@@ -496,6 +500,7 @@ def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> No
     "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
     out="exact",
     inplace=True,
+    overlap="any",
     samples=_write_samples,
 )
 def index_copy(self: Node, dim: int, index: Node, source: Node) -> Node:
@@ -516,6 +521,7 @@ def _fill_samples() -> Samples:
 
 @op(
     "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+    overlap="copy",
     layout="first",
     fits="value",
     inplace=True,
@@ -554,6 +560,7 @@ def _index_reduce_samples() -> Samples:
     "bool include_self=True) -> Tensor",
     out="exact",
     inplace=True,
+    overlap="any",
     samples=_index_reduce_samples,
 )
 def index_reduce(
@@ -607,6 +614,7 @@ def take(self: Node, index: Node) -> Node:
     "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
     layout="first",
     inplace=True,
+    overlap="any",
     samples=lambda: iter(
         [
             sample(T(3, 4), T(2, dtype="i64", values=[3, 7], grad=False), T(2)),

@@ -250,6 +250,7 @@ def _added(x: Node, y: Node) -> Node:
     layout="first",
     inplace=True,
     out=False,
+    overlap="any",
     samples=lambda: iter(
         [
             sample(T(3, 4), (T(2, dtype="i64", values=[0, 2]),), T(2, 4)),

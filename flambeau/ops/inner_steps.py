@@ -60,6 +60,7 @@ def _safe_softmax(self: Node, dim: int, dtype: Any) -> Node:
 
 @op(
     "native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
+    overlap="copy",
     out="exact",
     where=_INNER,
     promote="default",

@@ -396,6 +396,7 @@ def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
 @op(
     "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
     out="exact",
+    overlap="partial",
     runtime="maxnorm",
     inplace=True,
     samples=lambda: iter([sample(T(3, 4), 2, 0, 1.0), sample(T(2, 3, 4), 1, -1, 0.5)]),

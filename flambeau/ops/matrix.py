@@ -363,6 +363,7 @@ def inner(self: Node, other: Node) -> Node:
 
 @op(
     "outer(Tensor self, Tensor vec2) -> Tensor",
+    overlap="partial",
     promote="default",
     layout="contiguous",
     inplace=False,
@@ -516,7 +517,11 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
     rule = True if name == "addr" else "exact"
     tensors = f"Tensor self, Tensor {first}, Tensor {second}"
     definition = op(
-        f"{name}({tensors}) -> Tensor", inplace=True, out=rule, samples=lambda: _sum_samples(name)
+        f"{name}({tensors}) -> Tensor",
+        inplace=True,
+        out=rule,
+        samples=lambda: _sum_samples(name),
+        overlap="partial" if name == "addr" else "copy",
     )(plain)
     return definition.overload(
         f"{name}.scaled({tensors}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -536,6 +541,7 @@ addr = _sum_with("addr", "vec1 vec2", "outer(vec1, vec2)", _addr)
 
 @op(
     "kron(Tensor self, Tensor other) -> Tensor",
+    overlap="partial",
     promote="none",
     layout="contiguous",
     inplace=False,

@@ -45,6 +45,7 @@ def _layer_samples() -> Iterator[Sample]:
 @op(
     "_layer_norm_inner(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, "
     "Scalar eps) -> (Tensor, Tensor, Tensor)",
+    saves_result=False,
     where="private",
     runtime="eps",
     samples=_layer_samples,
@@ -105,6 +106,7 @@ def _group_samples() -> Iterator[Sample]:
 @op(
     "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, "
     "int group, Scalar eps) -> (Tensor, Tensor, Tensor)",
+    saves_result=False,
     where="torch",
     runtime="eps",
     samples=_group_samples,
@@ -146,6 +148,7 @@ def native_group_norm(
 @op(
     "_batch_norm_inner(Tensor input, Tensor? weight, Tensor? bias, Scalar eps) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
+    saves_result=False,
     where="private",
     runtime="eps",
     samples=lambda: iter((sample(T(2, 3, 4), T(3), T(3), 1e-3),)),

@@ -109,6 +109,7 @@ def _layer_samples() -> Any:
 @op(
     "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
     "Scalar eps=1e-05, bool cudnn_enable=True) -> Tensor",
+    saves_result=False,
     where="torch nn.functional",
     promote="keep",
     runtime="eps",
@@ -163,6 +164,7 @@ def _rms_samples() -> Any:
 @op(
     "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
     "Tensor",
+    saves_result=False,
     where="torch nn.functional",
     promote="keep",
     samples=_rms_samples,
@@ -195,6 +197,7 @@ def rms_norm(
 
 def _rms_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
     dims = out.attribute("dims")
+    out, inverse = prims.conj(out), prims.conj(inverse)
     return (grad - out * _mean(grad * out, dims)) * inverse, None
 
 
@@ -216,6 +219,7 @@ def _group_samples() -> Any:
 @op(
     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
     "Scalar eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+    saves_result=False,
     where="torch nn.functional",
     promote="keep",
     runtime="eps",
@@ -309,6 +313,7 @@ def _group_norm_by_channel(
     "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
     "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, "
     "Scalar eps=1e-05) -> Tensor",
+    saves_result=False,
     where="nn.functional",
     promote="keep",
     runtime="eps",
@@ -354,6 +359,7 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
 @op(
     "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, Scalar eps) "
     "-> (Tensor, Tensor, Tensor)",
+    saves_result=False,
     where="private",
     promote="none",
     runtime="eps",
@@ -394,6 +400,7 @@ def batch_normalised(
 @op(
     "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
     "Tensor? bias, Scalar eps) -> Tensor",
+    saves_result=False,
     where="private",
     promote="keep",
     runtime="eps",
@@ -529,6 +536,7 @@ def batch_normed(
 
 @op(
     "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
+    saves_result=False,
     where="nn.functional",
     promote="keep",
     samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),

@@ -40,6 +40,7 @@ def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
     "SymInt step=1) -> Tensor",
     out="exact",
     layout="first",
+    overlap="copy",
     samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
 )
 def slice_scatter(

@@ -60,6 +60,7 @@ def _running(name: str, text: str, example: str) -> OpDefinition:
         f"{name}(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
         inplace=True,
         out="dtype",
+        overlap="partial",
         samples=_samples,
         errors=_errors,
         reference="numpy." + name,
@@ -107,6 +108,7 @@ cummin = _running_extreme("cummin", "least")
 
 @op(
     "logcumsumexp(Tensor self, int dim) -> Tensor",
+    overlap="partial",
     out="exact",
     promote="keep",
     samples=lambda: (s for s in _samples()),

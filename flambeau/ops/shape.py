@@ -91,6 +91,7 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
     long_list="cat",
     out="join",
+    overlap="any",
     where="torch",
     layout="images",
     aliases="concat concatenate",

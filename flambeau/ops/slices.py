@@ -418,6 +418,7 @@ def _tensor_split_samples() -> Samples:
     "tensor_split(Tensor self, int sections, int dim=0) -> (Tensor...)",
     long_list="tensor_split",
     view=True,
+    single_views=True,
     samples=_tensor_split_samples,
 )
 def tensor_split(self: Node, sections: int, dim: int) -> list[Node]:
@@ -506,6 +507,7 @@ def _axis_split(name: str, least: int, axis: int) -> None:
     definition = op(
         f"{name}(Tensor self, int sections) -> (Tensor...)",
         view=True,
+        single_views=True,
         samples=lambda: iter(samples),
     )(body)
     definition.overload(f"{name}.array(Tensor self, int[] indices) -> (Tensor...)")(

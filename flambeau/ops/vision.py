@@ -433,6 +433,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
 @op(
     "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)"
     " -> Tensor",
+    saves_result=False,
     where=_F,
     promote="keep",
     samples=lambda: iter(

@@ -243,3 +243,10 @@ def test_threads_share_a_graph():
         thread.join()
     assert len(found) == 40
     assert all(values == expected for values in found)
+
+
+def test_rms_norm_of_complex_numbers():
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, dtype=torch.complex128, requires_grad=True)
+    w = torch.randn(3, dtype=torch.complex128, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, w: torch.nn.functional.rms_norm(x, (3,), w), (x, w))

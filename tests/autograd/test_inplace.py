@@ -4,6 +4,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import autograd
+from flambeau.nn import functional as F
 
 
 def leaf(*values):
@@ -213,3 +214,64 @@ def test_flags_of_what_gets_a_history_later():
     y.detach_()
     z.sum().backward()
     assert y.grad is None
+
+
+AFTER = {
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "batch_norm eval": lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4)),
+    "instance_norm": F.instance_norm,
+    "layer_norm": lambda x: F.layer_norm(x, (5,)),
+    "rms_norm": lambda x: F.rms_norm(x, (5,)),
+    "group_norm": lambda x: F.group_norm(x, 2),
+    "native_layer_norm": lambda x: torch.native_layer_norm(x, (5,), None, None, 1e-5)[0],
+    "normalize": F.normalize,
+    "local_response_norm": lambda x: F.local_response_norm(x, 2),
+    "cosine_similarity": lambda x: F.cosine_similarity(x, x * 2 + 1),
+    "div": lambda x: x / (x * x + 1),
+    "softsign": F.softsign,
+    "erfinv": lambda x: (x / 9).erfinv(),
+    "linalg.vander": lambda x: torch.linalg.vander(x[0, 0], N=3),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", AFTER)
+def test_results_that_no_backward_reads_may_be_written(name, compiled):
+    def gradient(write):
+        def run(x):
+            return write(AFTER[name](x))
+
+        torch.manual_seed(0)
+        x = torch.randn(2, 4, 3, 5, requires_grad=True)
+        y = (torch.compile(run) if compiled else run)(x)
+        (y * y).sum().backward()
+        return x.grad.tolist()
+
+    expected = gradient(lambda y: F.leaky_relu(y, 0.1) * 2.0)
+    assert gradient(lambda y: F.leaky_relu(y, 0.1, inplace=True).mul_(2.0)) == expected
+
+
+def test_relu_reads_its_result_alone():
+    x = torch.tensor([-1.0, 0.0, 2.0, float("nan")], requires_grad=True)
+    v = x * 2
+    y = v.relu()
+    v.add_(1)
+    y.sum().backward()
+    assert x.grad.tolist()[:3] == [0.0, 0.0, 2.0]
+    y = (x * 2).relu()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("split", ["tensor_split", "hsplit", "unsafe_chunk", "unsafe_split"])
+def test_pieces_that_are_views_by_themselves_may_be_written(split):
+    x = torch.arange(6.0, requires_grad=True)
+    v = x * 1
+    first, *_ = getattr(torch, split)(v, 2)
+    first.mul_(3)
+    v.sum().backward()
+    assert x.grad.tolist() == [3.0] * len(first) + [1.0] * (6 - len(first))
+    first, *_ = (x * 1).chunk(2)
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        first.mul_(3)

@@ -1,0 +1,74 @@
+"""Writes whose operands share memory with the target, refused where PyTorch refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+
+
+def assign(target: Any, value: Any) -> None:
+    target[:] = value
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "add_": lambda x: x[1:].add_(x[:-1]),
+    "copy_": lambda x: x[1:].copy_(x[:-1]),
+    "assignment": lambda x: assign(x[1:], x[:-1]),
+    "transposed": lambda x: x[:4].view(2, 2).add_(x[:4].view(2, 2).t()),
+    "one element": lambda x: x[:2].add_(x[0]),
+    "broadcast": lambda x: x[:2].mul_(x[:1]),
+    "lerp_": lambda x: x[1:].lerp_(x[:-1], 0.5),
+    "out": lambda x: torch.add(x[1:], x[1:], out=x[:-1]),
+    "exp out": lambda x: torch.exp(x[1:], out=x[:-1]),
+    "cat": lambda x: torch.cat([x[:2], x[2:3]], out=x[1:4]),
+    "cat all": lambda x: torch.cat([x[:2], x[2:3]], out=x[:3]),
+    "index_add_": lambda x: x[:3].index_add_(0, torch.tensor([0, 1, 2]), x[2:5]),
+    "scatter_ all": lambda x: x.scatter_(0, torch.arange(6), x),
+    "index_put_": lambda x: x.index_put_((torch.arange(6),), x),
+    "cumsum": lambda x: torch.cumsum(x[1:], 0, out=x[:-1]),
+}
+TAKEN: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "all of it": (lambda x: x.view(2, 3).add_(x.view(2, 3)), [0, 2, 4, 6, 8, 10]),
+    "the same object": (lambda x: x.mul_(x), [0, 1, 4, 9, 16, 25]),
+    "gaps": (lambda x: x[:4:2].add_(x[1:3]), [1, 1, 4, 3, 4, 5]),
+    "interleaved": (lambda x: x[::2].add_(x[1::2]), [1, 1, 5, 3, 9, 5]),
+    "apart": (lambda x: x[3:].sub_(x[:3]), [0, 1, 2, 3, 3, 3]),
+    "out": (lambda x: torch.add(x[:5], x[:5], out=x[:5]), [0, 2, 4, 6, 8, 5]),
+    "fill_": (lambda x: x[:1].expand(3).fill_(3), [3, 1, 2, 3, 4, 5]),
+    "zero_": (lambda x: x[1:2].expand(3).zero_(), [0, 0, 2, 3, 4, 5]),
+    "masked_fill_": (lambda x: x[:3].masked_fill_(x[:3] > 1, x[2]), [0, 1, 2, 3, 4, 5]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    x = torch.arange(6.0)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        REFUSED[name](x)
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+    def compiled(x: Any) -> Any:
+        y = x + 0
+        REFUSED[name](y)
+        return y
+
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        torch.compile(compiled)(x).tolist()
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_taken(name: str) -> None:
+    call, expected = TAKEN[name]
+    x = torch.arange(6.0)
+    call(x)
+    assert x.tolist() == expected
+
+
+def test_expanded_targets() -> None:
+    for write in (lambda x: x.add_(1), lambda x: x.copy_(torch.ones(3)), lambda x: x.relu_()):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            write(torch.ones(1).expand(3))
