@@ -291,11 +291,75 @@ bool attach_join(const Op* op, const Join& join, const Frame& frame, Tensor* res
   return fine && !PyErr_Occurred();
 }
 
-PyObject* run_join(const Op* op, Overload* overload, Frame* frame) {
+// ---------------------------------------------------------------- in a region
+PyObject* call_joined(PyObject* op, PyObject* list, const Join& join, bool with_dim) {
+  PyObject* dim = with_dim ? PyLong_FromLong(join.dim) : nullptr;
+  PyObject* args[2] = {list, dim};
+  PyObject* result = with_dim && !dim ? nullptr : invoke(op, args, with_dim ? 2 : 1);
+  Py_XDECREF(dim);
+  return result;
+}
+
+// The tensors from `first` on, at most kShortList of them, as one.
+PyObject* join_few(PyObject* op, PyObject* all, Py_ssize_t first, const Join& join, bool with_dim) {
+  const Py_ssize_t end =
+      std::min(PyList_GET_SIZE(all), first + static_cast<Py_ssize_t>(kShortList));
+  PyObject* list = PyList_GetSlice(all, first, end);
+  PyObject* result = list ? call_joined(op, list, join, with_dim) : nullptr;
+  Py_XDECREF(list);
+  return result;
+}
+
+// One level: groups of tensors joined. A new list, or null + exception.
+PyObject* join_groups(PyObject* op, PyObject* all, const Join& join, bool with_dim) {
+  PyObject* joined = PyList_New(0);
+  for (Py_ssize_t i = 0; joined && i < PyList_GET_SIZE(all);
+       i += static_cast<Py_ssize_t>(kShortList)) {
+    PyObject* few = join_few(op, all, i, join, with_dim);
+    if (!few || PyList_Append(joined, few) < 0) Py_CLEAR(joined);
+    Py_XDECREF(few);
+  }
+  return joined;
+}
+
+// A recorded join of many is a tree of short ones: programs whose size does not depend on the
+// number, and a planning that is linear in it.
+PyObject* record_join(Op* op, const Join& join, const Frame& frame) {
+  const bool with_dim = join.rule == ListRule::Cat || join.rule == ListRule::Stack;
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(frame.tensors.size()));
+  for (size_t i = 0; list && i < frame.tensors.size(); ++i) {
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), Py_NewRef(object_of(frame.tensors[i])));
+  }
+  PyObject* callable = Py_NewRef(reinterpret_cast<PyObject*>(op));
+  while (list && callable && PyList_GET_SIZE(list) > 1) {
+    Py_SETREF(list, join_groups(callable, list, join, with_dim));
+    if (join.rule != ListRule::Stack || !list) continue;
+    PyObject* module = PyImport_ImportModule("flambeau");  // stacks are joined where they stack
+    Py_SETREF(callable, module ? PyObject_GetAttrString(module, "cat") : nullptr);
+    Py_XDECREF(module);
+  }
+  PyObject* result = list && callable ? Py_NewRef(PyList_GET_ITEM(list, 0)) : nullptr;
+  Py_XDECREF(list);
+  Py_XDECREF(callable);
+  return result;
+}
+
+bool one_dtype(const Frame& frame) {
+  const DType first = frame.tensors[0]->dtype;
+  for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    if (frame.tensors[i]->dtype != first) return false;
+  }
+  return true;
+}
+
+PyObject* run_join(Op* op, Overload* overload, Frame* frame) {
   if (frame->tensors.size() <= kShortList) return nullptr;
   Join join;
   join.rule = overload->list;
   if (!plan_join(&join, *frame)) return nullptr;
+  if (active_recorder) {
+    return one_dtype(*frame) && !frame->out ? record_join(op, join, *frame) : nullptr;
+  }
   const int64_t numel = checked_numel(join.ndim, join.sizes);
   if (numel < 0 || !prepare_sources(&join, frame)) return nullptr;
   const int64_t item = item_size(join.dtype);
@@ -480,10 +544,10 @@ ListRule list_rule(const char* flag) {
   return ListRule::None;
 }
 
-PyObject* run_list(const Op* op, Overload* overload, Frame* frame) {
+PyObject* run_list(Op* op, Overload* overload, Frame* frame) {
   if (frame->tensors.size() == 0) return nullptr;
-  return overload->list >= ListRule::Unbind ? run_parts(op, overload, frame)
-                                            : run_join(op, overload, frame);
+  if (overload->list < ListRule::Unbind) return run_join(op, overload, frame);
+  return active_recorder ? nullptr : run_parts(op, overload, frame);
 }
 
 // ---------------------------------------------------------------- one call per element

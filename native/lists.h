@@ -33,6 +33,6 @@ bool list_output_metadata(const Node* node, uint32_t index, OutputMetadata* out)
 
 // ---------------------------------------------------------------- lists.cpp
 // The result of a call with a long list. Null without exception: the call is for its Plan.
-PyObject* run_list(const Op* op, Overload* overload, Frame* frame);
+PyObject* run_list(Op* op, Overload* overload, Frame* frame);
 
 }  // namespace fb

@@ -171,7 +171,7 @@ PyObject* to_out(const Overload* overload, PyObject* result, const Frame* frame)
 inline __attribute__((always_inline)) PyObject* run_matched(Op* op, Overload* overload,
                                                             Frame* frame) {
   if (overload->python) return call_python(overload, frame);
-  if (overload->list != ListRule::None && !active_recorder) {
+  if (overload->list != ListRule::None) {
     PyObject* result = run_list(op, overload, frame);
     if (result || PyErr_Occurred()) return frame->out ? to_out(overload, result, frame) : result;
   }

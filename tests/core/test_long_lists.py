@@ -202,6 +202,19 @@ def test_gradients_of_parts_keep_negative_zeros() -> None:
         assert bool(torch.signbit(torch.compile(gradient)(x, count)).all())
 
 
+def test_recorded_joins_are_trees_of_short_ones() -> None:
+    """Another count needs no plan of its own for the call, only the region's."""
+    for name in ("cat", "stack"):
+        function = getattr(torch, name)
+        compiled = torch.compile(lambda xs, function=function: function(xs, -1) * 2)
+        for count in (9, 65, 130):
+            xs = [torch.randn(2, 3, requires_grad=True) for _ in range(count)]
+            before = _core.plan_cache_stats()["builds"]
+            joined = compiled(xs)
+            assert _core.plan_cache_stats()["builds"] - before <= 8
+            assert _bits(joined) == _bits(function(xs, -1) * 2)
+
+
 def test_long_lists_in_a_region() -> None:
     """A recorded call is one of the region's program, with the same bits."""
     xs = [torch.randn(3, requires_grad=True) for _ in range(12)]
