@@ -26,16 +26,45 @@ int64_t recorders = 0;                   // that there are
 std::vector<Recorder*> spare_recorders;  // of all threads; their vectors have grown already
 constexpr size_t kSpareRecorders = 4;
 constexpr size_t kSpareRecords = 4096;  // longer ones give their memory back
-constexpr size_t kMaxStreams = 4096;
+size_t max_streams = 4096;
+constexpr size_t kMaxPlans = 64;  // of one class: sizes that vary where they are constants
 
 PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
 PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
 
 struct StreamClass {
-  std::vector<Plan*> plans;  // owned
+  std::vector<Plan*> plans;  // owned, newest first
 };
-std::unordered_map<Words, Instance*, WordsHash> exact_streams;
-std::unordered_map<Words, StreamClass, WordsHash> stream_classes;
+using ExactStreams = std::unordered_map<Words, Instance*, WordsHash>;
+using StreamClasses = std::unordered_map<Words, StreamClass, WordsHash>;
+
+// Known streams in two generations: what is asked for moves into the young one; when that is full
+// the old one goes and it takes its place. So what is used stays, and the number is bounded.
+template <typename Map>
+struct Generations {
+  Map young, old;
+
+  typename Map::mapped_type* find(const Words& key) {
+    auto found = young.find(key);
+    if (found != young.end()) return &found->second;
+    found = old.find(key);
+    if (found == old.end()) return nullptr;
+    auto moved = young.emplace(key, std::move(found->second)).first;
+    old.erase(found);
+    return &moved->second;
+  }
+  size_t size() const { return young.size() + old.size(); }
+  // Begins a new generation where this one is full; what is to be released.
+  Map turn() {
+    Map gone;
+    if (young.size() < max_streams / 2) return gone;
+    gone.swap(old);
+    old.swap(young);
+    return gone;
+  }
+};
+Generations<ExactStreams> exact_streams;
+Generations<StreamClasses> stream_classes;
 int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
 uint32_t next_epoch = 1;
 
@@ -162,18 +191,28 @@ PyObject* checked_plan(PyObject* plan) {
   return nullptr;
 }
 
-void forget_streams() {
-  for (auto& entry : exact_streams) instance_decref(entry.second);
-  exact_streams.clear();
-  for (auto& entry : stream_classes)
+// What is released may run code of users, which may come here again: no table is touched meanwhile.
+void release(ExactStreams streams) {
+  for (auto& entry : streams) instance_decref(entry.second);
+}
+void release(StreamClasses classes) {
+  for (auto& entry : classes)
     for (Plan* plan : entry.second.plans) Py_DECREF(plan);
-  stream_classes.clear();
 }
 
-Instance* try_plans(const StreamClass& streams, const std::vector<int64_t>& symbols) {
+void forget_streams() {
+  release(std::exchange(exact_streams.young, {}));
+  release(std::exchange(exact_streams.old, {}));
+  release(std::exchange(stream_classes.young, {}));
+  release(std::exchange(stream_classes.old, {}));
+}
+
+Instance* find_plan(const Words& key, const std::vector<int64_t>& symbols) {
+  const StreamClass* streams = stream_classes.find(key);
   const auto count = static_cast<int32_t>(symbols.size());
-  for (Plan* plan : streams.plans)
-    if (Instance* found = instance_new(plan, symbols.data(), count)) return found;
+  if (streams)
+    for (Plan* plan : streams->plans)
+      if (Instance* found = instance_new(plan, symbols.data(), count)) return found;
   return nullptr;
 }
 
@@ -184,12 +223,33 @@ Instance* add_plan(const Words& key, PyObject* plan, const std::vector<int64_t>&
     return nullptr;
   }
   Plan* made = reinterpret_cast<Plan*>(plan);
-  std::vector<Plan*>& plans = stream_classes[key].plans;
-  plans.insert(plans.begin(), made);
   Instance* found = instance_new(made, symbols.data(), static_cast<int32_t>(symbols.size()));
   if (found == nullptr && !PyErr_Occurred())
     PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
+  StreamClasses gone;
+  StreamClass* streams = stream_classes.find(key);
+  if (streams == nullptr) {
+    gone = stream_classes.turn();
+    streams = &stream_classes.young[key];
+  }
+  streams->plans.insert(streams->plans.begin(), made);
+  Plan* last = nullptr;
+  if (streams->plans.size() > kMaxPlans) {
+    last = streams->plans.back();
+    streams->plans.pop_back();
+  }
+  Py_XDECREF(reinterpret_cast<PyObject*>(last));
+  release(std::move(gone));
   return found;
+}
+
+// Keeps a reference of its own. Another thread may have built the same stream meanwhile.
+void remember(Words key, Instance* instance) {
+  if (exact_streams.find(key) != nullptr) return;
+  ExactStreams gone = exact_streams.turn();
+  instance_incref(instance);
+  exact_streams.young.emplace(std::move(key), instance);
+  release(std::move(gone));
 }
 
 }  // namespace
@@ -197,17 +257,15 @@ Instance* add_plan(const Words& key, PyObject* plan, const std::vector<int64_t>&
 Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, const Words& more,
                           PyObject* (*build)(void* context), void* context) {
   Words exact = record_key(r, live, more);
-  auto hit = exact_streams.find(exact);
-  if (hit != exact_streams.end()) {
+  if (Instance** hit = exact_streams.find(exact)) {
     ++stream_hits;
-    instance_incref(hit->second);
-    return hit->second;
+    instance_incref(*hit);
+    return *hit;
   }
-  if (exact_streams.size() >= kMaxStreams) forget_streams();
   const std::vector<int64_t> symbols = stream_symbols(r);
   Words key = stream_key(r, live, false);
   key.words.insert(key.words.end(), more.words.begin(), more.words.end());
-  Instance* found = try_plans(stream_classes[key], symbols);
+  Instance* found = find_plan(key, symbols);
   if (found != nullptr) {
     ++stream_class_hits;
   } else {
@@ -216,8 +274,7 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, c
     found = add_plan(key, plan, symbols);
     if (found == nullptr) return nullptr;
   }
-  instance_incref(found);
-  exact_streams.emplace(std::move(exact), found);
+  remember(std::move(exact), found);
   return found;
 }
 
@@ -582,10 +639,21 @@ PyObject* set_flush_observer(PyObject*, PyObject* callable) {
 }
 
 PyObject* stream_stats(PyObject*, PyObject*) {
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:n,s:L}", "flushes", stream_flushes, "exact_hits",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:n,s:n,s:L}", "flushes", stream_flushes, "exact_hits",
                        stream_hits, "class_hits", stream_class_hits, "builds", stream_builds,
-                       "entries", static_cast<Py_ssize_t>(exact_streams.size()), "recorders",
-                       recorders);
+                       "entries", static_cast<Py_ssize_t>(exact_streams.size()), "classes",
+                       static_cast<Py_ssize_t>(stream_classes.size()), "recorders", recorders);
+}
+
+PyObject* set_stream_limit(PyObject*, PyObject* argument) {
+  const Py_ssize_t limit = PyNumber_AsSsize_t(argument, PyExc_OverflowError);
+  if (limit < 2) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[compile] at least two streams");
+    return nullptr;
+  }
+  max_streams = static_cast<size_t>(limit);
+  forget_streams();
+  Py_RETURN_NONE;
 }
 
 PyObject* stream_clear(PyObject*, PyObject*) {
@@ -609,6 +677,7 @@ PyMethodDef methods[] = {
     {"set_stream_compiler", set_stream_compiler, METH_O, "Sets the builder of stream plans."},
     {"set_flush_observer", set_flush_observer, METH_O, "Sets the callback of flushes."},
     {"stream_stats", stream_stats, METH_NOARGS, "Counters of recorded streams."},
+    {"set_stream_limit", set_stream_limit, METH_O, "How many streams are known at a time."},
     {"stream_clear", stream_clear, METH_NOARGS, "Forgets all streams."},
     {nullptr, nullptr, 0, nullptr},
 };

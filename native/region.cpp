@@ -23,6 +23,7 @@ namespace {
 
 PyObject* joint_compiler = nullptr;
 std::unordered_set<Words, WordsHash> refused;  // streams that run without this
+constexpr size_t kMaxRefused = 4096;
 // Gradients that meet at an edge out of the region are added in the order of eager mode, which has
 // those from outside that were there before as the first summands. Few are handed on one by one. A
 // sum of more than this is made inside, and goes on from what the edge holds by then: a gradient
@@ -515,6 +516,7 @@ RegionEnd region_finish(Recorder* r) {
   Instance* instance = record_instance(r, region.live, region.words, build_joint, &building);
   if (!instance) {
     if (PyErr_Occurred()) return RegionEnd::Failed;
+    if (refused.size() >= kMaxRefused) refused.clear();
     refused.insert(std::move(key));
     return RegionEnd::Plain;
   }

@@ -295,11 +295,10 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     """
     found = Explanation()
     _core.stream_clear()
-    start = len(stream.reports)
-    with _Listening(found.flushes.append):
+    with stream.watching() as reports, _Listening(found.flushes.append):
         record(function, args, kwargs)
     different: set[int] = set()
-    for report in stream.reports[start:]:
+    for report in reports:
         different |= report.different
         found.plans += 1
         found.kernels += report.launches

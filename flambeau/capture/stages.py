@@ -67,6 +67,7 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
 def _compiling_into(collected: _Collected) -> Iterator[None]:
     """Inside, streams are compiled as ever (also with a backward, ahead of time), but watched."""
     begin = time.perf_counter()
+    reports: list[stream.StreamReport] = []
 
     def watched(compile_it: Callable[..., Any], parts: Sequence[Any], backward: int) -> Any:
         """Compiles one stream; `backward` is the number of its first backward record."""
@@ -77,7 +78,7 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
             _, records, live, _ = parts
             collected.programs += 1
             collected.add("record", (now - begin) * 1e3, record_text(records, live, backward))
-            text = print_graph(stream.reports[-1].graph if plan.graph is None else plan.graph)
+            text = print_graph(reports[-1].graph if plan.graph is None else plan.graph)
             collected.add("trace", (time.perf_counter() - now) * 1e3, text)
         begin = time.perf_counter()
         return plan
@@ -93,7 +94,8 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
     _core.set_stream_compiler(compile_stream)
     _core.set_joint_compiler(compile_joint)
     try:
-        yield
+        with stream.watching() as reports:
+            yield
     finally:
         _core.set_stream_compiler(stream.compile_stream)
         _core.set_joint_compiler(joint.compile_joint)

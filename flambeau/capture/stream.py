@@ -12,7 +12,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -103,14 +105,32 @@ class StreamReport:
 # Each trace may find sizes that must be equal; the next one starts from them.
 MAX_TRACES = 4
 
-_histories: dict[Any, History] = {}
-reports: list[StreamReport] = []
+MAX_HISTORIES = 4096  # the core knows no more streams either
+_MAX_HINTS = 64
+
+_histories: OrderedDict[Any, History] = OrderedDict()  # oldest use first
+_watchers: list[list[StreamReport]] = []
 
 
 def forget() -> None:
     """Drops everything remembered between compilations."""
     _histories.clear()
-    reports.clear()
+
+
+@contextmanager
+def watching() -> Iterator[list[StreamReport]]:
+    """Inside, the reports of the streams that are compiled are gathered in a list."""
+    found: list[StreamReport] = []
+    _watchers.append(found)
+    try:
+        yield found
+    finally:
+        _watchers[:] = [each for each in _watchers if each is not found]
+
+
+def _tell(report: StreamReport) -> None:
+    for watcher in _watchers:
+        watcher.append(report)
 
 
 class StreamTrace:
@@ -405,7 +425,14 @@ def history_key(externals: Sequence[Any], records: Sequence[Any]) -> Any:
 
 def history_of(key: Any) -> History:
     """What was seen under a key, made on demand."""
-    return _histories.setdefault(key, History())
+    found = _histories.get(key)
+    if found is None:
+        found = _histories[key] = History()
+        if len(_histories) > MAX_HISTORIES:
+            _histories.popitem(last=False)
+    _histories.move_to_end(key)
+    del found.hints[:-_MAX_HINTS]
+    return found
 
 
 def compile_stream(
@@ -482,7 +509,7 @@ def plan_of(
         again = functools.cache(lambda: trace(History()))  # when it was kept nothing had been seen
         history.hints.append(known.hints)
         report = StreamReport(count, lambda: again().graph, known.bytes_moved)
-        reports.append(report)
+        _tell(report)
         debug.show(debug.PLANS, f"stream: {count} ops, a finished plan of an earlier run")
         return _known_plan(known, report, again, tuned)
     traced = trace(history)
@@ -490,7 +517,7 @@ def plan_of(
     history.hints.append(numbers)
     moved = bytes_moved(traced.graph, dict(zip(symbols, numbers, strict=True)))
     report = StreamReport(count, lambda: traced.graph, moved)
-    reports.append(report)
+    _tell(report)
     if name is not None:
         keep_programs(records)
     return _plan(traced, report, name, tuned)
