@@ -13,10 +13,12 @@ from typing import Any
 from flambeau import prims
 from flambeau.ir.environment import next_sequence, same_shape
 from flambeau.ir.node import Attributes, Graph, Node, attributes, node
-from flambeau.ir.size import Size, SizeExpr, substitute
+from flambeau.ir.size import Size, SizeExpr, free_symbols, substitute
 from flambeau.prims.common import is_constant, show
 
 Operand = Node | None
+Form = tuple[Attributes, tuple[Size, ...]]
+FORMS = 16  # bindings of sizes of which a program stores its nodes' forms
 
 
 def replay(
@@ -47,7 +49,7 @@ def replay(
         order = graph.notes["order"] = graph.nodes()
     sequences = _renumber(order)
     values: dict[Node, Operand] = {}
-    for current in order:
+    for current, form in zip(order, _forms(graph, order, sizes), strict=True):
         if current.op == "input":
             values[current] = tensor_nodes[current.attribute("slot")]
         elif current.op == "scalar":
@@ -55,7 +57,7 @@ def replay(
         elif current.op == "random":
             values[current] = _draw(current, values, sizes, sequences[current], generators)
         else:
-            values[current] = _rebuild(current, values, sizes)
+            values[current] = _rebuild(current, form, values, sizes)
     return [values[output.node] for output in graph.outputs]
 
 
@@ -106,6 +108,38 @@ class _Sizes:
         return tuple([(name, self.attribute(value)) for name, value in pairs])
 
 
+def _forms(graph: Graph, order: Sequence[Node], sizes: _Sizes) -> list[Form]:
+    """Attributes and shape of every node under new sizes.
+
+    Equal layers of a model replay the same programs on the same sizes, so they are stored.
+    """
+    names = graph.notes.get("sizes")
+    if names is None:
+        names = graph.notes["sizes"] = _names_in(order)
+    stored: dict[tuple[Size | None, ...], list[Form]] = graph.notes.setdefault("forms", {})
+    key = tuple([sizes.values.get(name) for name in names])
+    forms = stored.get(key)
+    if forms is None:
+        forms = [(sizes.attributes(x.attributes), sizes.tuple(x.shape)) for x in order]
+        if len(stored) >= FORMS:
+            stored.clear()
+        stored[key] = forms
+    return forms
+
+
+def _names_in(order: Sequence[Node]) -> tuple[str, ...]:
+    """The symbols that shapes and attributes mention."""
+    found: dict[str, None] = {}
+    stack: list[Any] = [part for x in order for part in (x.shape, x.attributes)]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, SizeExpr):
+            found.update(dict.fromkeys(free_symbols(value)))
+        elif type(value) is tuple:
+            stack.extend(value)
+    return tuple(found)
+
+
 def _fitted_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Sizes) -> list[Operand]:
     """The operands, with sizes of 1 where the program was traced on such."""
     fitted = list(tensor_nodes)
@@ -113,6 +147,8 @@ def _fitted_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Size
         if old is None or new is None:
             continue
         expected = sizes.tuple(old.shape)
+        if new.dtype == old.dtype and new.shape == expected:
+            continue
         if new.dtype != old.dtype or not same_shape(new.shape, expected):
             raise ValueError(
                 f"[{graph.name}] tensor {slot} is {new.dtype}{show(new.shape)}, the program was "
@@ -136,12 +172,9 @@ def _renumber(order: Sequence[Node]) -> dict[Node, int]:
     return {x: next_sequence() for x in draws}
 
 
-def _rebuild(current: Node, values: Mapping[Node, Operand], sizes: _Sizes) -> Operand:
+def _rebuild(current: Node, form: Form, values: Mapping[Node, Operand], sizes: _Sizes) -> Operand:
     operands = tuple([values[x] for x in current.inputs])
-    if sizes.values:
-        constants, shape = sizes.attributes(current.attributes), sizes.tuple(current.shape)
-    else:
-        constants, shape = current.attributes, current.shape
+    constants, shape = form
     if None in operands:
         vanish = _LINEAR.get(current.op)
         if vanish is not None:

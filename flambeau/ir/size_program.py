@@ -114,6 +114,8 @@ def _intern(
 
 def eq(a: Size, b: Size) -> Truth:
     """Return the condition `a == b`, or its value where that is known."""
+    if isinstance(a, SizeExpr) and a.kind == "symbol" and a.extent is None and isinstance(b, int):
+        return a.least <= b and _intern("==", a, b)  # a register: the most frequent case
     known = _size.known_equal(a, b)
     return known if known is not None else _equality("==", _size.sub(a, b))
 

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau import nn
+from flambeau import nn, prims
+from flambeau.autograd import replay as replaying
 from flambeau.compiler.schedule import launch
+from flambeau.ir.node import Graph, GraphOutput
+from flambeau.ir.size import symbol
 
 WIDTH = 8
 
@@ -120,3 +123,16 @@ def test_conflicts_are_found_together(function: Any, monkeypatch: Any) -> None:
         assert max(runs) == count  # all of them at once
         rounds.append(len([n for n in runs if n]))
     assert rounds[0] == rounds[1]
+
+
+def test_replays_on_equal_sizes_share_their_forms() -> None:
+    """Shapes and attributes are computed once per binding of sizes, and few are stored."""
+    rows = symbol("rows", minimum=2)
+    x = prims.input_node(0, "f32", (rows, 4), (4, 1))
+    body = prims.reshape(prims.exp(x), (rows * 4,))
+    graph = Graph(("rows",), (x,), (), (GraphOutput(body),), 1)
+    for count in (7, 7, 8, 7, *range(10, 10 + 2 * replaying.FORMS)):
+        operand = prims.input_node(0, "f32", (count, 4), (4, 1))
+        (result,) = replaying.replay(graph, [operand], (), {"rows": count})
+        assert result is prims.reshape(prims.exp(operand), (count * 4,))
+        assert 1 <= len(graph.notes["forms"]) <= replaying.FORMS

@@ -212,3 +212,13 @@ def test_environment_is_sound(seed: int) -> None:
                 assert plain(values) == answer, (condition, env.guards, values)
             for before, after in resolved:
                 assert size.evaluate(before, values) == size.evaluate(after, values)
+
+
+def test_a_register_equal_to_a_number_is_the_general_condition() -> None:
+    """The short way for a symbol and a number gives what the long way gives."""
+    for least in (-3, 0, 1, 2):
+        for value in (-5, -3, -1, 0, 1, 2, 7):
+            register = symbol(f"register_{least + 9}_{value + 9}", minimum=least)
+            known = size.known_equal(register, value)
+            general = eq(register * 2, value * 2) if known is None else known
+            assert eq(register, value) is general

@@ -186,8 +186,8 @@ class _Rewriting:
         """Where parts of concatenations and bases of scatters go: memory of their owners."""
         table = self.prepared.destinations
         for value in list(topological(table)):
-            strides = self.prepared.read_strides(value)
             if value.op == "s.cat":
+                strides = self.prepared.read_strides(value)
                 start: Size = 0
                 d = value.attribute("dimension")
                 for part in value.inputs:
@@ -195,6 +195,7 @@ class _Rewriting:
                     table[part] = [place]
                     start = start + part.shape[d]
             elif value.inputs and value.inputs[0].op == "s.base":
+                strides = self.prepared.read_strides(value)
                 table[value.inputs[0]] = [Destination("value", value, strides)]
 
     # ----------------------------------------------------------------------------- rewriting
