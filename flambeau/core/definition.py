@@ -80,6 +80,8 @@ class Options:
         single_views: results of a view op with several may be written in place.
         overlap: what operands of an in-place call (or one with `out=`) may share with its target;
             one of `OVERLAP_RULES`, by default "partial" for pointwise ops, else "copy".
+        varying: whether static integers vary from call to call: kernels then take them as
+            arguments, so that no value needs one of its own.
     """
 
     where: tuple[str, ...] = ("torch", "method")
@@ -93,6 +95,7 @@ class Options:
     returns_self: bool = False
     host: bool = False
     long_list: str = ""
+    varying: bool = False
     differentiable: bool = True
     saves_result: bool = True
     single_views: bool = False

@@ -69,6 +69,7 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
 
     trace, graph = traced(call, aligned, run)
     returns = overload.schema.returns_kind
+    graph.notes["varying"] = overload.options.varying
     with trace:
         device = _device(overload.name, call, placed, graph)
         place = device or first_device(call)
@@ -93,6 +94,7 @@ def specify_graph(graph: Graph, name: str, call: Call) -> Specification:
         return trace, _graph(name, trace, outputs)
 
     trace, replayed = traced(call, False, run)
+    replayed.notes["varying"] = graph.notes.get("varying", False)
     with trace:
         return _specify(replayed, trace, "tuple", first_device(call))
 
@@ -231,7 +233,9 @@ def _specify(
     if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
         derived = derivation.derive(graph, needs, saves_result=saves_result)
         if derived is not None:
+            varying = graph.notes.get("varying", False)
             graph, backward = derived.forward, _backward_spec(derived, graph.name)
+            graph.notes["varying"] = derived.backward.notes["varying"] = varying
     graph.notes["device"] = "cpu" if place is None else place.type
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]

@@ -103,6 +103,7 @@ def averaged(value: Node, factor: Node, reduction: str) -> Node:
     "int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
     where=_F,
     promote="keep",
+    varying=True,
     samples=_class_samples,
 )
 def nll_loss(
@@ -135,6 +136,7 @@ def nll_loss(
     "-> Tensor",
     where=_F,
     promote="keep",
+    varying=True,
     samples=_class_samples,
     out=False,
 )

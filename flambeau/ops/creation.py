@@ -281,7 +281,7 @@ def _number_range(start: Any, end: Any, step: Any, dtype: Any, layout: Any) -> N
     return prims.cast(values, target)
 
 
-@creation("arange(SymInt end", samples=_arange_samples, errors=_arange_errors)
+@creation("arange(SymInt end", varying=True, samples=_arange_samples, errors=_arange_errors)
 def arange(end: Size, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
     """Numbers from start (0) to before end by step (1): `ceil((end - start) / step)` of them.
 

@@ -54,6 +54,7 @@ def _joined(*terms: Node) -> Node:
             )
         ]
     ),
+    varying=True,
 )
 def ctc_states(
     log_probs: Node, targets: Node, target_lengths: Node, blank: int

@@ -555,6 +555,7 @@ prims.register_rule("log_sigmoid", lambda grad, out, x: (grad * prims.sigmoid(-x
     "_one_hot(Tensor self, int num_classes) -> Tensor",
     where="private",
     samples=lambda: iter([sample(T(2, 3, dtype="i64", low=0, high=4), 4)]),
+    varying=True,
 )
 def one_hot_of(self: Node, num_classes: int) -> Node:
     """1 where a class equals the place in a new last dimension."""

@@ -277,6 +277,7 @@ def _define(kind: str, suffix: str) -> None:
     op(
         f"{name}(Tensor input, {arguments}",
         where="fft",
+        varying=True,
         out=_out(kind, suffix),
         samples=_samples(kind, suffix),
         errors=lambda: iter([ErrorSample(sample(T(4, 4), norm="x"), RuntimeError, "Invalid norm")]),
@@ -323,6 +324,7 @@ def _shift_samples() -> Iterator[Sample]:
 @op(
     "fftshift(Tensor input, int[]? dim=None) -> Tensor",
     where="fft",
+    varying=True,
     out=False,
     samples=_shift_samples,
 )
@@ -339,6 +341,7 @@ def fftshift(input: Node, dim: Sequence[int] | None) -> Node:  # noqa: A002 - Py
 @op(
     "ifftshift(Tensor input, int[]? dim=None) -> Tensor",
     where="fft",
+    varying=True,
     out=False,
     samples=_shift_samples,
 )
@@ -374,7 +377,7 @@ def _frequency_samples() -> Iterator[Sample]:
 
 
 @creation(
-    "fftfreq(int n, float d=1.0", where="fft", out=True, samples=_frequency_samples,
+    "fftfreq(int n, float d=1.0", where="fft", out=True, varying=True, samples=_frequency_samples,
     reference="numpy.fft.fftfreq",
 )  # fmt: skip
 def fftfreq(n: int, d: float, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
@@ -393,7 +396,7 @@ def fftfreq(n: int, d: float, dtype: Any, layout: Any, device: Any, pin_memory: 
 
 
 @creation(
-    "rfftfreq(int n, float d=1.0", where="fft", out=True, samples=_frequency_samples,
+    "rfftfreq(int n, float d=1.0", where="fft", out=True, varying=True, samples=_frequency_samples,
     reference="numpy.fft.rfftfreq",
 )  # fmt: skip
 def rfftfreq(n: int, d: float, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:

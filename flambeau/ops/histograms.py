@@ -172,6 +172,7 @@ _REST = "Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_ed
     samples=_samples,
     errors=_errors,
     dtypes="f32 f64",
+    varying=True,
 )
 def histogram(
     self: Node,

@@ -108,6 +108,7 @@ def _places(size: Size, low: int, extent: Size, mode: str) -> Node:
     samples=_samples,
     errors=_errors,
     out=False,
+    varying=True,
 )
 def pad(input: Node, pad: tuple[int, ...], mode: str, value: float | None) -> Node:  # noqa: A002
     """The input with elements added around it; negative numbers remove elements.
@@ -177,6 +178,7 @@ def _fill(x: Node, value: float | None) -> Any:
     samples=lambda: iter([sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)]),
     errors=lambda: iter([ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")]),
     out=False,
+    varying=True,
 )
 def constant_pad_nd(self: Node, pad: tuple[int, ...], value: Any) -> Node:
     """The input with a number around it: `nn.functional.pad` in its mode "constant".

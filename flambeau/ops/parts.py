@@ -20,6 +20,7 @@ Samples = Iterator[Sample]
     layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
     out=False,
+    varying=True,
 )
 def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
     """A copy with `select(dim, index)` replaced by src.
@@ -42,6 +43,7 @@ def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
     layout="first",
     overlap="copy",
     samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
+    varying=True,
 )
 def slice_scatter(
     self: Node, src: Node, dim: int, start: Size | None, end: Size | None, step: Size
@@ -75,6 +77,7 @@ def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Si
     layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
     out=False,
+    varying=True,
 )
 def diagonal_scatter(self: Node, src: Node, offset: int, dim1: int, dim2: int) -> Node:
     """A copy with a diagonal replaced by src.

@@ -70,6 +70,7 @@ def _define(name: str) -> None:
     creation(
         f"{name}_window(int window_length, bool periodic=True{arguments}",
         out=False,
+        varying=True,
         samples=samples,
         errors=lambda: iter([ErrorSample(sample(-1), RuntimeError, "non-negative window_length")]),
     )(body)

@@ -94,6 +94,7 @@ def _interleave_samples() -> Samples:
     " -> Tensor",
     samples=_interleave_samples,
     out=False,
+    varying=True,
 )
 def repeat_interleave(self: Node, repeats: Size, dim: int | None, output_size: Size | None) -> Node:
     """Each element of a dimension repeated in place; without `dim`, of the flattened tensor.

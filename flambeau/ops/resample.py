@@ -177,6 +177,7 @@ def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cu
     promote="keep",
     layout="images",
     samples=lambda: iter([sample(T(1, 2, 5), (7,), None, "linear", False, False)]),
+    varying=True,
 )
 def resize(
     input: Node,  # noqa: A002

@@ -189,6 +189,7 @@ def _mean(total: Node, lengths: Node, initial: float | None) -> Node:
     where="torch",
     samples=lambda: iter([sample([T(3, 2), T(5, 4)], 0, 2), sample([T(3, 2), T(3, 3)], 1, 2)]),
     errors=lambda: iter([ErrorSample(sample([T(3)], 0, 0), RuntimeError, "positive num_chunks")]),
+    varying=True,
 )
 def _chunk_cat(tensors: Sequence[Node], dim: int, num_chunks: int) -> Node:
     """Each tensor's dimension filled up by zeros and cut into chunks; equal chunks side by side.

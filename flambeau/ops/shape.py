@@ -463,6 +463,7 @@ def _roll_samples() -> Samples:
     samples=_roll_samples,
     errors=lambda: iter([ErrorSample(sample(T(3), (1, 2), (0,)), RuntimeError, "must align")]),
     out=False,
+    varying=True,
 )
 def roll(self: Node, shifts: Sequence[Size], dims: Sequence[int]) -> Node:
     """Elements moved along `dims` by `shifts`, re-entering at the other end.
@@ -562,6 +563,7 @@ def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
     inplace=True,
     samples=_triangle_samples,
     reference="numpy.tril",
+    varying=True,
 )
 def tril(self: Node, diagonal: Size) -> Node:
     """Elements on and below a diagonal, zeros above; shapes (..., m, n).
@@ -583,6 +585,7 @@ def tril(self: Node, diagonal: Size) -> Node:
     inplace=True,
     samples=_triangle_samples,
     reference="numpy.triu",
+    varying=True,
 )
 def triu(self: Node, diagonal: Size) -> Node:
     """Elements on and above a diagonal, zeros below; shapes (..., m, n).
@@ -622,6 +625,7 @@ def _embedded(self: Node, offset: int, first: int, second: int) -> Node:
     "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     samples=lambda: iter([sample(T(3)), sample(T(2, 3), 1), sample(T(2, 3), -1, 0, 2)]),
     out=False,
+    varying=True,
 )
 def diag_embed(self: Node, offset: int, dim1: int, dim2: int) -> Node:
     """Matrices that have the last dimension on their diagonal `offset`, zeros elsewhere.
@@ -648,6 +652,7 @@ def diag_embed(self: Node, offset: int, dim1: int, dim2: int) -> Node:
     out="exact",
     samples=lambda: iter([sample(T(3)), sample(T(3), -1), sample(T(3, 4)), sample(T(3, 4), 1)]),
     reference="numpy.diag",
+    varying=True,
 )
 def diag(self: Node, diagonal: int) -> Node:
     """The matrix with a vector on its diagonal, or the diagonal of a matrix (a copy).
@@ -678,6 +683,7 @@ diagonal_of = diagonal
     samples=lambda: iter([sample(T(2, 2)), sample(T(), 1)]),
     reference="numpy.diagflat",
     out=False,
+    varying=True,
 )
 def diagflat(self: Node, offset: int) -> Node:
     """The matrix with the flattened tensor on its diagonal.

@@ -29,6 +29,7 @@ def _narrow_samples() -> Samples:
     "narrow(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
     view=True,
     samples=_narrow_samples,
+    varying=True,
 )
 def narrow(self: Node, dim: int, start: Size, length: Size) -> Node:
     """`length` elements of a dimension from `start` on; a negative start counts from the end.
@@ -91,6 +92,7 @@ def _select_errors() -> Iterator[ErrorSample]:
     view=True,
     samples=_select_samples,
     errors=_select_errors,
+    varying=True,
 )
 def select(self: Node, dim: int, index: Size) -> Any:
     """The slice at `index` of a dimension, which disappears.
@@ -129,6 +131,7 @@ def _dropped(x: Node, d: int) -> Any:
     where="method",
     view=True,
     samples=lambda: iter([sample(T(6, 2), 0, 1, 5, 2), sample(T(6, 2), 1, -1)]),
+    varying=True,
 )
 def slice_of(self: Node, dim: int, start: Size | None, end: Size | None, step: Size) -> Node:
     """Every `step`-th element of a dimension from `start` to before `end`, as Python slices.
@@ -169,6 +172,7 @@ def _diagonal_samples() -> Samples:
     view=True,
     samples=_diagonal_samples,
     reference="numpy.diagonal",
+    varying=True,
 )
 def diagonal(self: Node, offset: int, dim1: int, dim2: int) -> Any:
     """Elements whose places along dim1 and dim2 differ by `offset`, as a new last dimension.
@@ -305,6 +309,7 @@ _NO_PIECES = "[{}] split expects at least a 1-dimensional tensor\nhint: unsqueez
     view=True,
     samples=_split_samples,
     errors=_split_errors,
+    varying=True,
 )
 def split(self: Node, split_size: Size, dim: int) -> list[Node]:
     """Pieces of `split_size` elements of a dimension (the last may be shorter), or of given sizes.
@@ -386,6 +391,7 @@ def split_with_sizes(self: Node, split_sizes: Sequence[Size], dim: int) -> list[
     long_list="chunk",
     view=True,
     samples=lambda: iter([sample(T(7, 2), 3), sample(T(4, 6), 4, -1), sample(T(0, 2), 2)]),
+    varying=True,
 )
 def chunk(self: Node, chunks: int, dim: int) -> list[Node]:
     """At most `chunks` pieces of equal size; the last may be shorter.
@@ -420,6 +426,7 @@ def _tensor_split_samples() -> Samples:
     view=True,
     single_views=True,
     samples=_tensor_split_samples,
+    varying=True,
 )
 def tensor_split(self: Node, sections: int, dim: int) -> list[Node]:
     """`sections` pieces whose sizes differ by at most one, or pieces between given places.

@@ -308,6 +308,7 @@ def _histc_samples() -> Iterator[Sample]:
     differentiable=False,
     samples=_histc_samples,
     dtypes="f16 bf16 f32 f64",
+    varying=True,
 )
 def histc(self: Node, bins: int, min: float, max: float) -> Node:
     """Counts of the elements in `bins` equal parts of [min, max]; elements outside are left out.

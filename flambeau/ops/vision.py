@@ -191,6 +191,7 @@ def _block_counts(
 @op(
     f"unfold(Tensor input, {_BLOCKS}) -> Tensor",
     where=_F,
+    varying=True,
     samples=_unfold_samples,
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 5), RuntimeError, "sliding blocks")]),
     out=False,
@@ -260,6 +261,7 @@ def _check_fold(
     f"fold(Tensor input, int[] output_size, {_BLOCKS}) -> Tensor",
     where=_F,
     promote="keep",
+    varying=True,
     samples=_fold_samples,
     errors=_fold_errors,
     out=False,
@@ -333,6 +335,7 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
         ]
     ),
     out=False,
+    varying=True,
 )
 def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> Node:
     """Grid of (x, y[, z]) positions an affine map sends the output's pixels to.
@@ -445,6 +448,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     ),
     errors=lambda: iter([ErrorSample(sample(T(3, 2), 2), ValueError, "3D or higher")]),
     out=False,
+    varying=True,
 )
 def local_response_norm(
     input: Node,  # noqa: A002

@@ -55,6 +55,7 @@ def _window(
         text, _, example = (window.__doc__ or "").partition("\n\n    Example:")
         body.__doc__ = f"{text}\n{_RAISES.format(wrong=wrong)}\n\n    Example:{example}"
         options = {"where": "signal.windows", "samples": _samples(given), "errors": _errors(given)}
+        options["varying"] = True
         return creation(signature, **options)(body)
 
     return decorate

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flambeau.compiler.schedule.axes import Accesses, Axes, choose
 from flambeau.compiler.schedule.cluster import Cluster, Member
@@ -11,6 +13,7 @@ from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
 from flambeau.compiler.schedule.views import Shape, address
 from flambeau.ir import kernel as k
+from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import ITEM_SIZE, Attributes, Node, node, topological
 from flambeau.ir.size import (
     Size,
@@ -28,8 +31,14 @@ from flambeau.prims.record import PRIMITIVES
 
 # ("input", slot), ("output", number), ("temporary", node), ("error", message)
 Memory = tuple[str, int | str | Node]
+Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
 CHUNK_ELEMENTS = 8192  # aimed at per chunk
 COST_PER_NANOSECOND = 32
+COMMON_NUMBERS = frozenset({0.0, 0.5, 1.0, 2.0})  # of every program: part of the kernel's text
+LIFTED_LIMIT = 8
+FLOATS, INTEGERS = ("f32", "f64"), ("i32", "i64")
+FIXED_LIMIT = 2  # integers that vary are at least so large
+FIXED_INTEGERS = frozenset({-1, 0, 1, REDUCE_BLOCK})
 NO_ARITHMETIC = frozenset({"bitcast", "cast", "complex", "imag", "real", "where"})
 
 
@@ -61,7 +70,7 @@ class Call:
     kernel: k.Kernel
     memory: list[Memory]
     sizes: list[Size]
-    scalars: list[tuple[int, bool]]
+    scalars: list[Scalar]
     chunks: Size
     work: Size
     scratch: Size
@@ -71,20 +80,28 @@ class Call:
 
 
 class Sizes:
-    """Size arguments: every part of an expression that no loop changes becomes one n*."""
+    """Size arguments: every part of an expression that no loop changes becomes one n*.
 
-    def __init__(self, first: int = 0) -> None:
-        self.first = first  # how many others come before
+    Args:
+        first: how many others come before.
+        varying: whether integers become arguments, too.
+    """
+
+    def __init__(self, first: int = 0, varying: bool = False) -> None:
+        self.first = first
+        self.varying = varying
         self.arguments: dict[Size, Size] = {}
         self._memo: dict[Size, Size] = {}
 
     def argument(self, expression: Size) -> Size:
         """An invariant as a constant or size symbol."""
-        if isinstance(expression, int):
+        if isinstance(expression, int) and (not self.varying or expression in FIXED_INTEGERS):
             return expression
         found = self.arguments.get(expression)
         if found is None:
             least = 0 if is_non_negative(expression) else -(1 << 62)
+            if isinstance(expression, int) and expression > 0:
+                least = min(FIXED_LIMIT, expression)
             found = symbol(f"n{self.first + len(self.arguments)}", minimum=least)
             self.arguments[expression] = found
         return found
@@ -92,7 +109,7 @@ class Sizes:
     def abstract(self, expression: Size, loops: frozenset[str]) -> Size:
         """The expression over loop symbols and size arguments only."""
         if isinstance(expression, int):
-            return expression
+            return self.argument(expression)
         found = self._memo.get(expression)
         if found is None:
             found = self._memo[expression] = self._abstract(expression, loops)
@@ -126,19 +143,25 @@ class Builder:
         cluster: values and domain.
         stores: per stored member its places.
         reads: where the memory of a heavy value is.
+        varying: whether the integers of the program vary from call to call.
     """
 
     def __init__(
-        self, cluster: Cluster, stores: dict[Node, list[Place]], reads: dict[Node, Place]
+        self,
+        cluster: Cluster,
+        stores: dict[Node, list[Place]],
+        reads: dict[Node, Place],
+        varying: bool = False,
     ) -> None:
         assert cluster.domain is not None
         self.domain: Domain = cluster.domain
         self.members: dict[Node, Member] = cluster.members
         self.stores = stores
         self.reads = reads
-        self.sizes = Sizes()
+        self.sizes = Sizes(varying=varying)
         self.parameters: dict[Memory, list[str]] = {}  # -> [dtype, access]
-        self.scalars: dict[int, str] = {}
+        self.scalars: dict[int | Node, str] = {}  # by slot, or by the constant
+        self.lifted: frozenset[Node] = frozenset()
         self.names: dict[Node, str] = {}  # reductions and scans
         self.final: dict[Node, Node] = {}
         self.levels: dict[Node, int] = {}
@@ -150,6 +173,7 @@ class Builder:
         """The call; None where nothing is left to do (a value already is where it belongs)."""
         roots = self._roots()
         self._collect(roots)
+        self.lifted = _numbers_of_calls(self.order, self.sizes.varying)
         self.axes = choose(self.accesses)
         self._name_axes()
         self._check_in_place()
@@ -257,7 +281,7 @@ class Builder:
 
     def _rewrite(self, expression: Size) -> Size:
         if isinstance(expression, int):
-            return expression
+            return self.sizes.argument(expression)
         found = self._rewritten.get(expression)
         if found is None:
             found = self._rewritten[expression] = self._rewrite_new(expression)
@@ -332,15 +356,25 @@ class Builder:
         if op == "k.index":
             return k.index(self._rewrite(value.attribute("expression")), inputs)
         if op == "k.scalar":
-            slot = value.attribute("slot")
-            self.scalars.setdefault(slot, value.dtype)
-            return k.scalar(list(self.scalars).index(slot), value.dtype)
+            return self._scalar(value.attribute("slot"), value.dtype)
         if op == "k.const":
-            return value
+            if value not in self.lifted:
+                return value
+            number = self._scalar(value, "f64" if value.dtype in FLOATS else "i64")
+            if number.dtype == value.dtype:
+                return number
+            return node("cast", (number,), (("dtype", value.dtype),), value.dtype)
         record = PRIMITIVES.get(op)
         self.cost += 1 if record is None else record.cost
         self.operations += op not in NO_ARITHMETIC
         return node(op, inputs, value.attributes, value.dtype)
+
+    def _scalar(self, key: int | Node, dtype: str) -> Node:
+        """A run-time number of the program, or a constant that the launch hands over."""
+        self.scalars.setdefault(key, dtype)
+        made = k.scalar(list(self.scalars).index(key), dtype)
+        self.levels[made] = 0
+        return made
 
     def _check_index(self, value: Node, inputs: tuple[Node, ...]) -> Node:
         """An index that is wrapped, and reported to an error buffer where it is outside."""
@@ -481,7 +515,7 @@ class Builder:
         )
         if chunked:
             sizes.append(self._rows_per_chunk())
-        scalars = [(slot, dtype == "f64") for slot, dtype in self.scalars.items()]
+        scalars = [handed_over(key, dtype) for key, dtype in self.scalars.items()]
         elements = mul(self.domain.numel, self.cost + 1)
         return Call(
             kernel,
@@ -614,3 +648,31 @@ class _Keeper:
 
 
 __all__ = ["Builder", "Call", "InPlaceConflict", "Memory", "Place", "keep_dear_values"]
+
+
+def _numbers_of_calls(values: Sequence[Node], varying: bool) -> frozenset[Node]:
+    """Constants that a kernel takes as arguments: calls with other numbers then share it.
+
+    Where there are many, they are the coefficients of a formula, the same in every call.
+    """
+    dtypes = (*FLOATS, *INTEGERS) if varying else FLOATS
+    found = [v for v in values if v.op == "k.const" and v.dtype in dtypes and not _is_common(v)]
+    limit = 8 * LIFTED_LIMIT if varying else LIFTED_LIMIT
+    return frozenset(found) if len(found) <= limit else frozenset()
+
+
+def _is_common(constant: Node) -> bool:
+    number = _number(constant)
+    return not math.isfinite(number) or abs(number) in COMMON_NUMBERS
+
+
+def _number(constant: Node) -> float | int:
+    text: str = constant.attribute("value")
+    return float.fromhex(text) if constant.dtype in FLOATS else int(text)
+
+
+def handed_over(key: int | Node, dtype: str) -> Scalar:
+    """A kernel's scalar: a slot's number, or the value of a lifted constant."""
+    if isinstance(key, Node):
+        return ("constant", _number(key), dtype == "f64")
+    return ("argument", key, dtype == "f64")

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flambeau.compiler.schedule.build import Place
+from flambeau.compiler.schedule.build import Place, Scalar
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 
-Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
 Reads = Callable[[Node], Place]
 FLOPS_PER_NANOSECOND = 64
 

@@ -15,6 +15,7 @@ from flambeau.compiler.schedule.build import (
     Memory,
     Place,
     Sizes,
+    handed_over,
 )
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.ir import kernel as k
@@ -100,7 +101,7 @@ class EpilogueBuilder(Builder):
             memory=[memory for memory, _ in added],
             sizes=list(self.sizes.arguments),
             scalars=tuple(self.scalars.values()),
-            arguments=[("argument", slot, t == "f64") for slot, t in self.scalars.items()],
+            arguments=[handed_over(key, dtype) for key, dtype in self.scalars.items()],
             body=body,
             work=floordiv(mul(self.domain.numel, self.cost), COST_PER_NANOSECOND),
         )

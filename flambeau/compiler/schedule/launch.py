@@ -225,7 +225,8 @@ class _Scheduler:
             calls[-1].name = _name(self.graph, cluster)
             count_flops(cluster.product, calls)
             return [self._routine(call) for call in calls]
-        made = Builder(cluster, stores, reads).build()
+        varying = self.graph.notes.get("varying", False)
+        made = Builder(cluster, stores, reads, varying).build()
         return [] if made is None else [self._kernel(made, cluster)]
 
     def _chosen(self, value: Node, make: Callable[[str], list[RoutineCall]]) -> list[RoutineCall]:
@@ -261,7 +262,7 @@ class _Scheduler:
             buffers=buffers,
             offsets=[0] * len(buffers),
             sizes=call.sizes,
-            scalars=[("argument", slot, as_float) for slot, as_float in call.scalars],
+            scalars=call.scalars,
             chunks=call.chunks,
             work=call.work,
             scratch=call.scratch,
