@@ -15,6 +15,11 @@
 // searchsorted_<t real>      sorted, values, out, sorter?    rows, length, count, right,
 //     sorted: [rows, length] (or [length] with            sorted row stride, has_sorter
 //     row stride 0), values, out(i64): [rows, count].
+// true_indices               mask, out(i64)                  rows, length, count, ndim,
+//     out: [rows, ndim, count], the indices of a row's     sizes[ndim]
+//     first true elements; -1 where there are fewer.
+// compress                   x, mask, out                    length, count, bytes of an entry
+//     The entries of x whose element of the mask is true; zeros where there are fewer.
 // scatter_<mode>_<t>         out, index, source              ndim, axis, index sizes[ndim],
 //     out[.., index[i], ..] (mode)= source[i] in        out strides[ndim], index strides[ndim],
 //     row-major order of i; a stride of 0 in the        source strides[ndim], out size

@@ -35,13 +35,23 @@ def _ranks(mask: Node) -> Node:
     return prims.cumsum(ones, 0) - ones
 
 
-def _places(mask: Node, total: Size) -> Node:
-    """Places of the true elements of a flat mask, in order; there are `total` of them."""
-    spare = prims.constant(total, prims.iota(mask.shape, 0))
-    slots = prims.where(mask, _ranks(mask), spare)  # false elements go to one slot too many
-    base = prims.full(0, (total + 1,), "i64")
-    written = prims.put_nd(base, (slots,), prims.iota(mask.shape, 0), (0,), "set")
-    return prims.slice(written, 0, 0, total)
+def _is_contiguous(x: Node) -> bool:
+    return strides_of(x) == layout.contiguous_strides(x.shape)
+
+
+def _selected(x: Node, mask: Node, total: Size, dense: bool) -> Node:
+    """The entries of `x` where a mask of its leading dimensions is true.
+
+    Args:
+        x, mask: the operands.
+        total: how many elements of the mask are true.
+        dense: whether x is contiguous: its entries are copied without an index for each.
+    """
+    flat = prims.reshape(mask, (prod(mask.shape),))
+    entries = prims.reshape(x, (*flat.shape, *x.shape[mask.ndim :]))
+    if dense:
+        return prims.compress(entries, flat, total)
+    return prims.take(entries, prims.true_positions(flat, total), 0)
 
 
 # ------------------------------------------------------------------------------------ nonzero
@@ -62,14 +72,7 @@ def _count(self: Node) -> Node:
 )
 def _nonzero(self: Node, total: Size) -> Node:
     """Index vectors of the elements that are not zero, shape (ndim, total)."""
-    linear = _places(_truth(prims.reshape(self, (prod(self.shape),))), total)
-    rows: list[Node] = []
-    for extent in reversed(self.shape[1:]):
-        size = prims.constant(extent, linear)
-        rows.append(prims.reshape(prims.remainder(linear, size), (1, total)))
-        linear = prims.floor_div(linear, size)
-    rows.append(prims.reshape(linear, (1, total)))
-    return prims.cat(list(reversed(rows)), 0)
+    return prims.true_indices(_truth(self), total)
 
 
 def _nonzero_samples() -> Samples:
@@ -128,6 +131,7 @@ def _coordinates(x: Any) -> Any:
         ]
     ),
     errors=lambda: iter([ErrorSample(sample(T(3), size=-1), RuntimeError, "non-negative")]),
+    varying=True,
 )
 def nonzero_static(self: Node, size: Size, fill_value: int) -> Node:
     """The first `size` rows of `nonzero(self)`, filled up where there are fewer: (size, ndim).
@@ -149,21 +153,8 @@ def nonzero_static(self: Node, size: Size, fill_value: int) -> Node:
         )
     if self.ndim == 0 or any(isinstance(n, int) and n == 0 for n in self.shape):
         return prims.full(fill_value, (size, self.ndim), "i64")
-    mask = _truth(prims.reshape(self, (prod(self.shape),)))
-    rank, spare = _ranks(mask), prims.constant(size, prims.iota(mask.shape, 0))
-    slots = prims.where(mask, prims.minimum(rank, spare), spare)
-    base = prims.full(-1, (size + 1,), "i64")
-    written = prims.put_nd(base, (slots,), prims.iota(mask.shape, 0), (0,), "set")
-    linear = prims.slice(written, 0, 0, size)
-    missing, columns = linear < 0, list[Node]()
-    for extent in reversed(self.shape):
-        step = prims.constant(extent, linear)
-        place = prims.where(
-            missing, prims.full_like(fill_value, linear), prims.remainder(linear, step)
-        )
-        columns.insert(0, prims.unsqueeze(place, 1))
-        linear = prims.floor_div(linear, step)
-    return prims.cat(columns, 1)
+    found = prims.transpose(prims.true_indices(_truth(self), size), 0, 1)
+    return prims.where(found < 0, prims.full_like(fill_value, found), found)
 
 
 @op(
@@ -193,9 +184,7 @@ def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
 def _masked_select(self: Node, mask: Node, total: Size) -> Node:
     """The elements where the mask is true, in order; mask and tensor broadcast."""
     chosen, x = prims.broadcast_all(mask, self)
-    count = prod(x.shape)
-    places = _places(prims.reshape(chosen, (count,)), total)
-    return prims.take(prims.reshape(x, (count,)), places, 0)
+    return _selected(x, chosen, total, x is self and _is_contiguous(self))
 
 
 @op("_count_mask(Tensor self, Tensor mask) -> Tensor", where="torch", out=False)
@@ -238,9 +227,7 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
 @op("_masked_slices(Tensor self, Tensor mask, SymInt total) -> Tensor", where="torch", out=False)
 def _masked_slices(self: Node, mask: Node, total: Size) -> Dense:
     """`self[mask]` for a mask of the leading dimensions with `total` true elements."""
-    count = prod(mask.shape)
-    places = _places(_truth(prims.reshape(mask, (count,))), total)
-    value = prims.take(prims.reshape(self, (count, *self.shape[mask.ndim :])), places, 0)
+    value = _selected(self, _truth(mask), total, _is_contiguous(self))
     return gathered(value, (), strides_of(self)[mask.ndim :], [((total,), (1,))])
 
 

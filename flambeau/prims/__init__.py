@@ -49,6 +49,7 @@ from flambeau.prims.linear_algebra import (
     upper_triangle,
     with_diagonal,
 )
+from flambeau.prims.mask import compress, true_indices, true_positions
 from flambeau.prims.pointwise import (
     abs,
     acos,
@@ -152,6 +153,10 @@ from flambeau.prims.shape import (
 )
 
 __all__ = [
+    "NOT_DIFFERENTIABLE",
+    "PRIMITIVES",
+    "Primitive",
+    "Read",
     "abs",
     "acos",
     "acosh",
@@ -185,6 +190,7 @@ __all__ = [
     "check_index",
     "cholesky",
     "complex",
+    "compress",
     "conj",
     "constant",
     "contiguous_strides",
@@ -249,19 +255,15 @@ __all__ = [
     "neg",
     "nextafter",
     "orthogonal_polynomial",
-    "NOT_DIFFERENTIABLE",
     "overlap_add",
     "pad",
     "permute",
     "pow",
-    "Primitive",
-    "PRIMITIVES",
     "prod",
     "put_nd",
     "qr",
     "random",
     "random_places",
-    "Read",
     "real",
     "reduce_dims",
     "register_rule",
@@ -299,6 +301,8 @@ __all__ = [
     "transpose",
     "triangular_solve",
     "trigamma",
+    "true_indices",
+    "true_positions",
     "trunc",
     "unsqueeze",
     "upper_triangle",

@@ -121,9 +121,21 @@ def _bag_sum(b: Batched) -> Node:
     return _unfold(b.same(*operands), 0, b.extent, b.node.shape[0])
 
 
+def _true_indices(b: Batched) -> Node:
+    """A batch is one more leading dimension of the mask."""
+    return b.same(*b.all(), batch=b.node.attribute("batch") + 1)
+
+
+def _compress(b: Batched) -> Node:
+    """Samples of which each has as many true elements: one long vector."""
+    return _folded(b, (0, 0), 0, b.node.shape[0], count=mul(b.extent, b.node.shape[0]))
+
+
 ROUTINES: dict[str, Rule] = {
     "matmul": _matmul,
     "searchsorted": _searchsorted,
+    "true_indices": _true_indices,
+    "compress": _compress,
     "bag_sum": _bag_sum,
     "convolution": _convolution,
     "convolution_input": _convolution_input,

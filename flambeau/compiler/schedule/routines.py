@@ -25,14 +25,14 @@ from typing import Any
 
 from flambeau.compiler.schedule import convolution
 from flambeau.compiler.schedule.attention import attention, attention_backward
-from flambeau.compiler.schedule.build import Memory, Place
-from flambeau.compiler.schedule.calls import Reads, RoutineCall, Scalar
+from flambeau.compiler.schedule.build import Memory, Place, Scalar
+from flambeau.compiler.schedule.calls import Reads, RoutineCall
 from flambeau.compiler.schedule.candidates import DEFAULT
 from flambeau.compiler.schedule.prepare import number_of
 from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.dtypes import TABLE, UNSIGNED
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import mul, prod
+from flambeau.ir.size import floordiv, mul, prod
 from flambeau.prims.linear_algebra import RESULTS
 from flambeau.prims.random import EACH, INTEGERS, PLACE_ROWS
 from flambeau.prims.record import PRIMITIVES
@@ -159,6 +159,31 @@ def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
     else:
         call.sizes = [count(wanted[:-1]), length, wanted[-1], right, length, 0]
     call.work = mul(count(wanted), 20)
+    return call
+
+
+def _true_indices(values: list[Node], reads: Reads) -> RoutineCall:
+    [value] = values
+    [shape] = value.attribute("shapes")
+    batch = value.attribute("batch")
+    sizes = shape[batch:]
+    call = RoutineCall("true_indices")
+    _operand(call, value, 0, reads, 0)
+    _result(call, value, reads)
+    call.sizes = [count(shape[:batch]), count(sizes), value.shape[-1], len(sizes), *sizes]
+    call.work = floordiv(count(shape), 4)
+    return call
+
+
+def _compress(values: list[Node], reads: Reads) -> RoutineCall:
+    [value] = values
+    shape, _ = value.attribute("shapes")
+    call = RoutineCall("compress")
+    _operand(call, value, 0, reads, 0)
+    _operand(call, value, 1, reads, 1)
+    _result(call, value, reads)
+    call.sizes = [shape[0], value.shape[0], mul(count(shape[1:]), ITEM_SIZE[value.dtype])]
+    call.work = floordiv(count(shape), 4)
     return call
 
 
@@ -306,6 +331,8 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "random": _random,
     "kept_elements": _places,
     "searchsorted": _searchsorted,
+    "true_indices": _true_indices,
+    "compress": _compress,
     "bag_sum": _bag_sum,
     "fft": _fft,
     **dict.fromkeys(("solve", "triangular_solve", "ldl_solve", *RESULTS), _linear_algebra),
