@@ -187,7 +187,7 @@ def _add_tensor(writer: _Writer, tensor: Any, path: str) -> int:
     if tensor.is_meta:
         record["meta"] = True
         return number
-    plain = tensor.detach()
+    plain = tensor.detach().resolve_conj().resolve_neg()
     storage = plain.untyped_storage()
     first, last = _byte_range(plain)
     memory = writer.memories.setdefault(storage._cdata, _Memory(storage, first, last))

@@ -158,7 +158,10 @@ enum TensorFlags : uint8_t {
   kIsView = 2,      // result of a view op
   kContiguous = 4,  // cached: row-major dense (size-1 dimensions ignored)
   kPythonType = 8,  // exact type is not the base Tensor type
+  kConjugate = 16,  // the elements are the conjugates of what memory holds
+  kNegative = 32,   // the elements are the negatives of what memory holds
 };
+constexpr uint8_t kLazy = kConjugate | kNegative;
 
 // Counts the writes to tensors that share memory with others, but not their history: `x.data` and
 // its views, a tensor that was set to memory of another.
@@ -203,6 +206,8 @@ Tensor* tensor_empty(DType dtype, Device device, int ndim, const int64_t* sizes)
 Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes,
                      const int64_t* strides, int64_t offset);
 Tensor* tensor_detach(Tensor* source);
+// `flambeau.ops.pending.<name>(object)`, which resolves views of conjugates and negatives.
+PyObject* call_conjugate(const char* name, PyObject* object);
 // Writes to either are counted for both; or t's own are, from `version` on (false + MemoryError).
 void tensor_share_count(Tensor* t, const Tensor* source);
 bool tensor_count_on(Tensor* t, uint32_t version);

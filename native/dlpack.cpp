@@ -140,6 +140,12 @@ bool exportable(Tensor* t) {
                     "hint: x.detach().__dlpack__()");
     return false;
   }
+  if (t->flags & kLazy) {
+    PyErr_SetString(PyExc_BufferError,
+                    "[__dlpack__] Can't export tensors with the conjugate bit set\n"
+                    "hint: x.resolve_conj().__dlpack__()");
+    return false;
+  }
   if (t->device.kind != DeviceKind::CPU) {
     PyErr_SetString(PyExc_BufferError,
                     "[__dlpack__] a meta tensor has no data to export\nhint: make it on cpu");

@@ -496,7 +496,22 @@ PyMethodDef interop_methods[] = {
     {"__complex__", method_complex, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
+namespace {
+
+// The function of a tensor's values, of a view of conjugates: of its resolved copy.
+template <typename F>
+auto of_resolved(Tensor* t, F function) -> decltype(function(t)) {
+  PyObject* copy = call_conjugate("resolved", reinterpret_cast<PyObject*>(t));
+  auto result = copy ? function(as_tensor(copy)) : nullptr;
+  Py_XDECREF(copy);
+  return result;
+}
+
+}  // namespace
+
 PyObject* tensor_item(Tensor* t) {
+  if (t->flags & kLazy) [[unlikely]]
+    return of_resolved(t, tensor_item);
   if (t->device.kind != DeviceKind::CPU) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[item] Tensor.item() cannot be called on meta tensors\n"
@@ -509,12 +524,18 @@ PyObject* tensor_item(Tensor* t) {
 }
 
 PyObject* tensor_to_list(Tensor* t) {
+  if (t->flags & kLazy) [[unlikely]]
+    return of_resolved(t, tensor_to_list);
   if (!has_data("tolist", t)) return nullptr;
   return list_of(t, 0, t->numel == 0 ? nullptr : t->data());
 }
 
 Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype) {
   if (is_tensor(data)) {
+    if (as_tensor(data)->flags & kLazy) [[unlikely]]
+      return of_resolved(as_tensor(data), [&](Tensor* copy) {
+        return tensor_from_python(op, reinterpret_cast<PyObject*>(copy), dtype);
+      });
     return copy_converted(as_tensor(data), dtype ? *dtype : as_tensor(data)->dtype);
   }
   if (numpy_array(data)) {

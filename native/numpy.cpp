@@ -97,6 +97,20 @@ bool exportable(Tensor* t, bool force) {
 }
 
 PyObject* to_numpy(Tensor* t, bool force) {
+  if (t->flags & kLazy) [[unlikely]] {
+    if (!force) {
+      const bool conjugate = t->flags & kConjugate;
+      PyErr_Format(PyExc_RuntimeError,
+                   "[numpy] Can't call numpy() on Tensor that has %s bit set.\n"
+                   "hint: use tensor.resolve_%s().numpy() instead",
+                   conjugate ? "conjugate" : "negative", conjugate ? "conj" : "neg");
+      return nullptr;
+    }
+    PyObject* copy = call_conjugate("resolved", as_object(t));
+    PyObject* array = copy ? to_numpy(as_tensor(copy), true) : nullptr;
+    Py_XDECREF(copy);
+    return array;
+  }
   if (!exportable(t, force)) return nullptr;
   PyObject* numpy = numpy_module();
   if (!numpy) return nullptr;

@@ -261,6 +261,56 @@ __attribute__((noinline)) PyObject* taken_over(PyObject* self, PyObject* const* 
   return call_dispatch(self, args, count, kwnames);
 }
 
+bool is_lazy(PyObject* object) {
+  return object && is_tensor(object) && (reinterpret_cast<Tensor*>(object)->flags & kLazy);
+}
+
+// Views of views of conjugates are such views themselves, unless memory has to be copied.
+bool stays_lazy(Op* op, Overload* overload, Frame* frame, bool* fine) {
+  *fine = true;
+  if (!overload->is_view || overload->python || frame->out) return false;
+  const Instance* instance = find_instance(op, overload, frame);
+  *fine = instance != nullptr;
+  if (!instance) return false;
+  const Plan* plan = instance->plan;
+  for (int32_t k = 0; k < plan->visible; ++k) {
+    const OutputSpec& spec = plan->outputs[k];
+    if (spec.kind == OutputSpec::Input) continue;
+    if (spec.kind != OutputSpec::Alias || spec.dtype != frame->tensors[spec.input]->dtype)
+      return false;
+  }
+  return true;
+}
+
+// A call with views of conjugates: on resolved copies, written back where the call writes.
+__attribute__((noinline)) PyObject* run_resolved(Op* op, Overload* overload, Frame* frame,
+                                                 PyObject* const* args, Py_ssize_t count,
+                                                 PyObject* kwnames) {
+  bool fine;
+  if (stays_lazy(op, overload, frame, &fine)) return run(op, overload, frame);
+  if (!fine) return nullptr;
+  PyObject* written = PyList_New(0);
+  PyObject* positional = PyTuple_New(count);
+  PyObject* named = PyDict_New();
+  fine = written && positional && named;
+  for (size_t i = 0; fine && i < frame->mutated.size(); ++i) {
+    auto* target = reinterpret_cast<PyObject*>(frame->tensors[frame->mutated[i]]);
+    if (is_lazy(target)) fine = PyList_Append(written, target) == 0;
+  }
+  if (fine && is_lazy(frame->out)) fine = PyList_Append(written, frame->out) == 0;
+  for (Py_ssize_t i = 0; fine && i < count; ++i)
+    PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; fine && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i)
+    fine = PyDict_SetItem(named, PyTuple_GET_ITEM(kwnames, i), args[count + i]) == 0;
+  PyObject* call = fine ? PyTuple_Pack(4, op, positional, named, written) : nullptr;
+  PyObject* result = call ? call_conjugate("call_resolved", call) : nullptr;
+  Py_XDECREF(call);
+  Py_XDECREF(written);
+  Py_XDECREF(positional);
+  Py_XDECREF(named);
+  return result;
+}
+
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   Op* op = reinterpret_cast<Op*>(self);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
@@ -273,6 +323,9 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyO
     if (outcome == Outcome::Ok) [[likely]] {
       if (frame.overridden) [[unlikely]]
         return taken_over(self, args, count, kwnames);
+      if ((frame.flags & kLazy) || (frame.out && is_lazy(frame.out))) [[unlikely]] {
+        return run_resolved(op, overload.get(), &frame, args, count, kwnames);
+      }
       return run(op, overload.get(), &frame);
     }
     if (outcome == Outcome::Failed && !try_others(op, frame)) return nullptr;

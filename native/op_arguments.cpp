@@ -126,6 +126,7 @@ bool read_flag(Overload* overload, PyObject* flag) {
   if (std::strcmp(text, "overlap_fill") == 0) overload->overlap = Overlap::Fill;
   if (std::strcmp(text, "overlap_partial") == 0) overload->overlap = Overlap::Partial;
   if (std::strcmp(text, "overlap_any") == 0) overload->overlap = Overlap::Any;
+  if (std::strcmp(text, "view") == 0) overload->is_view = true;
   return true;  // other flags concern the Python side
 }
 
@@ -162,6 +163,7 @@ __attribute__((always_inline)) inline bool add_tensor(const Overload& overload, 
     frame->any_requires_grad = true;
   }
   size_t words = 2 * ndim;
+  frame->flags |= t->flags;
   if (t->flags & kContiguous) {
     word |= kKeyContiguous;
     words = ndim;

@@ -220,6 +220,7 @@ struct Overload {
   ListRule list = ListRule::None;
   int result_dtype = -1;  // the argument that `out` answers for where its dtype is computed in
   bool is_operator = false;
+  bool is_view = false;       // takes views of conjugates as they are
   bool any_window = false;    // its views may have any geometry: their bounds are checked
   bool single_views = false;  // each of its views may be written in place
   Overlap overlap = Overlap::Copy;
@@ -259,6 +260,7 @@ struct Frame {
   PyObject* out = nullptr;               // the `out=` argument
   bool any_requires_grad = false;
   bool overridden = false;  // some argument has its own __torch_function__
+  uint8_t flags = 0;        // TensorFlags of any tensor
   int bad_argument = -1;    // of a mismatch
   PyObject* bad_value = nullptr;
   const char* problem = nullptr;  // instead of a bad argument
@@ -284,6 +286,7 @@ struct Frame {
     key.clear(), tensors.clear(), scalars.clear(), scalar_is_float.clear(), scalar_types.clear();
     integers.clear(), objects.clear(), mutated.clear();
     any_requires_grad = overridden = false;
+    flags = 0;
     bad_argument = -1, bad_value = nullptr, problem = nullptr, out = nullptr, too_large = false;
     fitting_count = 0;
   }

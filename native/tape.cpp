@@ -236,11 +236,28 @@ void move_retained(Autograd* a, Node* to, uint32_t to_index) {
   }
 }
 
+// The same for a view of conjugates: Python makes the view again.
+bool attach_lazy_history(Tensor* view) {
+  PyObject* made = call_conjugate("viewed_again", reinterpret_cast<PyObject*>(view));
+  if (!made) return false;
+  uint32_t index = 0;
+  Node* node = tape_gradient_node(reinterpret_cast<Tensor*>(made), &index);
+  if (node) {
+    if (view->autograd->retains_grad) move_retained(view->autograd, node, index);
+    set_history(view, node, index);
+    view->autograd->view_version = view->version();
+  }
+  Py_DECREF(made);
+  return node != nullptr;
+}
+
 // History of a view in terms of its base as it is now.
 bool attach_strided_history(Tensor* view) {
   Autograd* a = view->autograd;
   Tensor* base = a->base;
   if (!same_element_type(base, view)) return false;
+  if ((base->flags ^ view->flags) & kLazy) [[unlikely]]
+    return attach_lazy_history(view);
   Node* node = node_new(NodeKind::AsStrided, 1, 0, 0);
   if (!node) return false;
   const bool fine = node_extras(node) && gradient_edge(base, &node->edge(0));

@@ -342,6 +342,7 @@ Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes
   // A view made under inference mode is what its base is.
   if (!alias) return nullptr;
   alias->flags = static_cast<uint8_t>((alias->flags & ~kInference) | (source->flags & kInference));
+  if (source->flags & kLazy && dtype == source->dtype) alias->flags |= source->flags & kLazy;
   tensor_share_count(alias, source);
   return alias;
 }
@@ -369,7 +370,7 @@ Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source) {
     Py_DECREF(object);
     return nullptr;
   }
-  t->flags |= source->flags & kInference;
+  t->flags |= source->flags & (kInference | kLazy);
   tensor_share_count(t, source);
   return t;
 }
@@ -386,6 +387,13 @@ Tensor* tensor_detach(Tensor* source) {
   if ((source->flags & kPythonType) && dispatches(reinterpret_cast<PyObject*>(source))) [[unlikely]]
     return detach_dispatched(source);
   return tensor_alias_as(TensorType, source);
+}
+
+PyObject* call_conjugate(const char* name, PyObject* object) {
+  PyObject* module = PyImport_ImportModule("flambeau.ops.pending");
+  PyObject* result = module ? PyObject_CallMethod(module, name, "(O)", object) : nullptr;
+  Py_XDECREF(module);
+  return result;
 }
 
 bool tensor_contiguous(const Tensor* t) { return (t->flags & kContiguous) != 0; }

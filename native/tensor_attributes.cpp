@@ -167,7 +167,8 @@ PyObject* method_is_set_to(PyObject* self, PyObject* other) {
     return nullptr;
   }
   const Tensor *a = as_tensor(self), *b = as_tensor(other);
-  const bool same = a->storage == b->storage && a->offset == b->offset && a->ndim == b->ndim &&
+  const bool same = a->storage == b->storage && ((a->flags ^ b->flags) & kLazy) == 0 &&
+                    a->offset == b->offset && a->ndim == b->ndim &&
                     std::memcmp(a->dims, b->dims, sizeof(int64_t) * 2 * a->ndim) == 0;
   return PyBool_FromLong(same);
 }
@@ -177,7 +178,27 @@ PyObject* method_pin_memory(PyObject*, PyObject*, PyObject*) {
                   "hint: tensors on the CPU need no pinned memory; leave the call out");
   return nullptr;
 }
-PyObject* method_self_noargs(PyObject* self, PyObject*) { return Py_NewRef(self); }
+template <TensorFlags flag>
+PyObject* method_resolve(PyObject* self, PyObject*) {
+  return as_tensor(self)->flags & flag ? call_conjugate("resolved", self) : Py_NewRef(self);
+}
+constexpr auto method_resolve_conj = method_resolve<kConjugate>;
+constexpr auto method_resolve_neg = method_resolve<kNegative>;
+PyObject* method_is_conj(PyObject* self, PyObject*) {
+  return PyBool_FromLong((as_tensor(self)->flags & kConjugate) != 0);
+}
+PyObject* method_is_neg(PyObject* self, PyObject*) {
+  return PyBool_FromLong((as_tensor(self)->flags & kNegative) != 0);
+}
+// _toggle(bits): a fresh alias becomes a view of conjugates (1) or negatives (2), or ends to be.
+PyObject* method_toggle(PyObject* self, PyObject* bits) {
+  const long value = PyLong_AsLong(bits);
+  if (value == -1 && PyErr_Occurred()) return nullptr;
+  Tensor* t = as_tensor(self);
+  if (value & 1) t->flags ^= kConjugate;
+  if (value & 2) t->flags ^= kNegative;
+  return Py_NewRef(self);
+}
 PyObject* method_share_memory(PyObject* self, PyObject*) {
   PyObject* callable = operator_required(Operator::ShareMemory);
   return callable ? PyObject_CallOneArg(callable, self) : nullptr;
@@ -498,8 +519,8 @@ PyMethodDef attribute_methods[] = {
     {"is_complex", method_is_complex, METH_NOARGS, "True for complex dtypes."},
     {"is_signed", method_is_signed, METH_NOARGS, "True if the dtype holds negative values."},
     {"is_inference", method_is_inference, METH_NOARGS, "True if made under inference_mode."},
-    {"is_conj", method_false, METH_NOARGS, "False: conjugation is computed, never pending."},
-    {"is_neg", method_false, METH_NOARGS, "False: negation is computed, never pending."},
+    {"is_conj", method_is_conj, METH_NOARGS, "True for a view of conjugates (`conj`)."},
+    {"is_neg", method_is_neg, METH_NOARGS, "True for a view of negatives (`imag` of a `conj`)."},
     {"is_pinned", with_keywords(method_false), METH_VARARGS, "False: there is no pinned memory."},
     {"get_device", method_get_device, METH_NOARGS, "-1: the tensor lives on the CPU."},
     {"data_ptr", method_data_ptr, METH_NOARGS, "Address of the first element."},
@@ -507,8 +528,9 @@ PyMethodDef attribute_methods[] = {
     {"is_set_to", method_is_set_to, METH_O, "Same storage and geometry as the other tensor."},
     {"pin_memory", with_keywords(method_pin_memory), kKeywords,
      "Raises RuntimeError: there is no accelerator."},
-    {"resolve_conj", method_self_noargs, METH_NOARGS, "Itself: nothing is pending."},
-    {"resolve_neg", method_self_noargs, METH_NOARGS, "Itself: nothing is pending."},
+    {"resolve_conj", method_resolve_conj, METH_NOARGS, "Itself; a copy of a view of conjugates."},
+    {"resolve_neg", method_resolve_neg, METH_NOARGS, "Itself; a copy of a view of negatives."},
+    {"_toggle", method_toggle, METH_O, nullptr},
     {"share_memory_", method_share_memory, METH_NOARGS, "Moves the data to shared memory."},
     {"is_shared", method_is_shared, METH_NOARGS, "True if the data is in shared memory."},
     {"requires_grad_", with_keywords(method_requires_grad), kKeywords,

@@ -88,6 +88,8 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     if overload.options.single_views:
         flags += ("single_views",)
     flags += _overlap_flags(overload)
+    if overload.options.view or overload.options.returns_self:
+        flags += ("view",)
     return (arguments, builder(overload, variant), flags)
 
 

@@ -31,6 +31,11 @@ def rebuild_tensor(
     return _core.tensor_from_storage(storage, dtype, sizes, strides, offset)
 
 
+def rebuild_pending(bits: int, *arguments: Any) -> Any:
+    """Makes a view of conjugates or negatives that was pickled."""
+    return rebuild_tensor(*arguments)._toggle(bits)
+
+
 def rebuild_subclass(
     build: Any, arguments: tuple[Any, ...], cls: type, requires_grad: bool, state: Any
 ) -> Any:
@@ -68,6 +73,9 @@ def _reduce(tensor: Any, protocol: int) -> tuple[Any, ...]:
             tuple(tensor.shape),
             tensor.stride(),
         )
+        bits = tensor.is_conj() + 2 * tensor.is_neg()
+        if bits:
+            build, arguments = rebuild_pending, (bits, *arguments)
     if type(tensor) is _core.Tensor and not tensor.__dict__ and not requires_grad:
         return build, arguments
     state = dict(tensor.__dict__)
@@ -89,6 +97,8 @@ def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
     sizes, strides = tuple(self.shape), self.stride()
     if not self.is_cpu:
         result = rebuild_meta(self.dtype, sizes, strides, self.device.type)
+    elif self.is_conj() or self.is_neg():
+        result = self.detach().resolve_conj().resolve_neg()
     else:
         storage = self.untyped_storage()
         key = ("flambeau storage", storage._cdata)

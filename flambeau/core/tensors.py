@@ -44,6 +44,9 @@ def empty_strided(
     return filled_for_debugging(result) if _core.fills_uninitialised else result
 
 
+is_grad_enabled = _core.is_grad_enabled
+enable_grad = _core.enable_grad
+
 # Whether uninitialised memory is filled: `runtime.switches` sets it.
 _core.fills_uninitialised = False
 

@@ -1,7 +1,4 @@
-"""Parts of complex numbers: real, imaginary, conjugate, angle; adjoint matrices.
-
-Conjugates are computed, not remembered by a flag: `resolve_conj` has nothing to do.
-"""
+"""Parts of complex numbers: real, imaginary, conjugate, angle; adjoint matrices."""
 
 from __future__ import annotations
 
@@ -9,14 +6,14 @@ import math
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import Dense, op
+from flambeau.core.definition import op
 from flambeau.core.promotion import compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, T, sample, unary_samples
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import is_complex, is_float, unsupported
-from flambeau.ops.common import turned_copy
+from flambeau.ops.pending import CONJUGATE, NEGATIVE, bits_of, set_operators, toggled
 from flambeau.ops.slices import select
-from flambeau.ops.views import matrix_transposed, view_as_real
+from flambeau.ops.views import view_as_real, viewed
 
 
 @op(
@@ -37,32 +34,101 @@ def conj_physical(self: Node) -> Node:
     return prims.complex(prims.real(self), -prims.imag(self)) if is_complex(self) else self
 
 
+# Views of conjugates and negatives share memory: the value of the node is what memory holds, and
+# `ops.pending` sets the bit. The rules are those of the value that users see.
+prims.register_rule(
+    "conj_alias",
+    lambda g, y, x: [prims.complex(prims.real(g), -prims.imag(g)) if is_complex(g) else g],
+)
+prims.register_rule("neg_alias", lambda g, y, x: [-g])
+
+
+def _alias(name: str) -> Any:
+    def body(self: Node) -> Any:
+        value = prims.with_derivative(self, self, rule=name)
+        return viewed(self, value, lambda sizes, strides, offset: (strides, offset))
+
+    body.__doc__ = "The same memory, of which the caller changes what the elements are."
+    return op(f"_{name}(Tensor self) -> Tensor", where="private", view=True)(body)
+
+
+conj_alias = _alias("conj_alias")
+neg_alias = _alias("neg_alias")
+set_operators(conj_alias=conj_alias, neg_alias=neg_alias, conj_physical=conj_physical)
+
+
+def _physical(x: Any) -> bool:
+    """Whether a tensor's conjugate is computed: samples of a batch, tensors made of others."""
+    return type(x).__module__ not in ("flambeau", "flambeau.nn.parameter") or x.is_meta
+
+
+@op("conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
+def conj(self: Any) -> Any:
+    """A view of the complex conjugates of the elements; a real tensor is returned itself.
+
+    Writes through it reach the tensor, conjugated. `resolve_conj` makes a copy of it.
+
+    Example:
+        >>> torch.conj(torch.tensor([1 + 2j]))
+        tensor([1.-2.j])
+    """
+    if not self.is_complex():
+        return self
+    return conj_physical(self) if _physical(self) else toggled(self, CONJUGATE)
+
+
+@op("_conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
+def _conj(self: Any) -> Any:
+    """`conj` under its inner name.
+
+    Example:
+        >>> torch._conj(torch.tensor([1 + 2j])).is_conj()
+        True
+    """
+    return conj(self)
+
+
+@op("_neg_view(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
+def _neg_view(self: Any) -> Any:
+    """A view of the negatives of the elements.
+
+    Example:
+        >>> torch._neg_view(torch.tensor([1.0, -2.0]))
+        tensor([-1.,  2.])
+    """
+    return -self if _physical(self) else toggled(self, NEGATIVE)
+
+
 @op(
     "adjoint(Tensor self) -> Tensor",
-    view=True,
+    host=True,
+    out=False,
     samples=lambda: iter([sample(T(2, 3, 4)), sample(T())]),
 )
-def adjoint(self: Node) -> Node | Dense:
-    """Matrices transposed and conjugated: the attribute `mH`; a view of real ones.
+def adjoint(self: Any) -> Any:
+    """Matrices transposed and conjugated, as a view: the attribute `mH`.
 
     Example:
         >>> torch.zeros(2, 3, 4).adjoint().shape
         torch.Size([2, 4, 3])
     """
-    turned = matrix_transposed(self, "mH")
-    if self.ndim == 0:
-        return prims.conj(turned) if is_complex(self) else turned
-    return turned_copy(prims.conj(turned), self, -2, -1) if is_complex(self) else turned
+    if self.ndim == 1:
+        raise RuntimeError(
+            "[mH] tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor\n"
+            "hint: unsqueeze it first"
+        )
+    return conj(self.transpose(-2, -1) if self.ndim else self)
 
 
 @op(
     "matrix_H(Tensor self) -> Tensor",
     where="torch",
-    view=True,
+    host=True,
+    out=False,
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
 )
-def matrix_h(self: Node) -> Node | Dense:
-    """A matrix transposed and conjugated: the attribute `H`.
+def matrix_h(self: Any) -> Any:
+    """A matrix transposed and conjugated, as a view: the attribute `H`.
 
     Raises:
         RuntimeError: a tensor of more than two dimensions, or of one.
@@ -78,20 +144,15 @@ def matrix_h(self: Node) -> Node | Dense:
             f"{self.ndim}-D tensor. For batches of matrices, consider using tensor.mH\n"
             "hint: mH transposes batches"
         )
-    if self.ndim == 0 or not is_complex(self):
-        return prims.conj(prims.transpose(self, 0, 1) if self.ndim else self)
-    return turned_copy(prims.conj(prims.transpose(self, 0, 1)), self, 0, 1)
+    return conj(self.transpose(0, 1) if self.ndim else self)
 
 
-@op("conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
-def conj(self: Any) -> Any:
-    """The complex conjugate of each element; a real tensor is returned itself.
-
-    Example:
-        >>> torch.conj(torch.tensor([1.0]))
-        tensor([1.])
-    """
-    return conj_physical(self) if self.is_complex() else self
+def _part(x: Any, index: int) -> Any:
+    """Real (0) or imaginary (1) parts, as a view of negatives where conjugates are viewed."""
+    bits = bits_of(x)
+    part = select(view_as_real(toggled(x, bits) if bits else x), -1, index)
+    negative = bool(bits & NEGATIVE) != bool(bits & CONJUGATE and index)
+    return toggled(part, NEGATIVE) if negative else part
 
 
 @op(
@@ -108,7 +169,7 @@ def real(input: Any) -> Any:  # noqa: A002 - PyTorch's name
         >>> torch.real(torch.tensor([1.0]))
         tensor([1.])
     """
-    return select(view_as_real(input), -1, 0) if input.is_complex() else input
+    return _part(input, 0) if input.is_complex() else input
 
 
 @op(
@@ -133,7 +194,7 @@ def imag(input: Any) -> Any:  # noqa: A002 - PyTorch's name
             "[imag] imag is not implemented for tensors with non-complex dtypes.\n"
             "hint: real numbers have no imaginary part"
         )
-    return select(view_as_real(input), -1, 1)
+    return _part(input, 1)
 
 
 @op(
