@@ -16,6 +16,7 @@ from flambeau import _core
 from flambeau._core import UntypedStorage
 from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.dtypes import TITLES
+from flambeau.ir.lock import importing
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
@@ -405,7 +406,8 @@ def _type(self: UntypedStorage, dtype: Any = None, non_blocking: bool = False) -
 
 def _from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
     """A storage over the first bytes of a file; see `torch.from_file`."""
-    from flambeau.runtime.files import mapped_storage
+    with importing:
+        from flambeau.runtime.files import mapped_storage
 
     return mapped_storage(filename, shared, nbytes)
 

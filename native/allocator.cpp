@@ -14,7 +14,6 @@
 //
 // One spin lock per pool: an uncontended pair of allocate and free costs about 10 ns, and all
 // counters, peaks included, stay exact. fork() takes both locks, so a child finds them free.
-#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -27,6 +26,7 @@
 #include <unordered_map>
 
 #include "core.h"
+#include "fork.h"
 #include "prepacked.h"
 #include "profile.h"
 #include "tensor_internal.h"
@@ -57,12 +57,13 @@ class SpinLock {
       if (++spins > 64) sched_yield();
     }
   }
+  bool try_lock() { return !taken_.exchange(true, std::memory_order_acquire); }
   void unlock() { taken_.store(false, std::memory_order_release); }
 
  private:
   std::atomic<bool> taken_{false};
 };
-using Guard = std::lock_guard<SpinLock>;
+using Guard = std::lock_guard<ForkSafe<SpinLock>>;
 
 struct Counter {
   int64_t current = 0, peak = 0, allocated = 0;
@@ -110,7 +111,7 @@ struct BySize {
 };
 
 struct LargePool {
-  SpinLock lock;
+  ForkSafe<SpinLock> lock{3};
   std::set<Block*, BySize> free;
   std::unordered_map<char*, Block*> used;
   std::map<char*, Block*> segments;  // segment start -> its first block
@@ -300,7 +301,7 @@ struct SizeClass {
   std::vector<char*> slabs;
 };
 struct SmallPool {
-  SpinLock lock;
+  ForkSafe<SpinLock> lock{2};
   PoolStats stats;
   PoolStats both;  // of the two pools together, so that peaks of the sum are exact
   SizeClass classes[kClassCount];
@@ -537,19 +538,6 @@ PyMethodDef functions[] = {
     {"prepacked_limit", py_prepacked_limit, METH_NOARGS, "The bound on packed copies in bytes."},
     {nullptr, nullptr, 0, nullptr}};
 
-void before_fork() {
-  small().lock.lock();
-  large().lock.lock();
-}
-void after_fork() {
-  large().lock.unlock();
-  small().lock.unlock();
-}
-
-}  // namespace
-
-namespace {
-
 void* allocate(int64_t nbytes) {
   if (nbytes > kRequestLimit) return nullptr;
   try {
@@ -700,10 +688,7 @@ PyObject* out_of_memory_error() { return oom_error; }
 bool init_allocator(PyObject* module) {
   small();
   large();
-  static bool hooked = false;
-  if (!hooked) pthread_atfork(before_fork, after_fork, after_fork);
   init_prepacked();
-  hooked = true;
   PyObject* bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError);
   if (!bases) return false;
   oom_error = PyErr_NewExceptionWithDoc("flambeau.OutOfMemoryError",

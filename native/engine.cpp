@@ -56,7 +56,7 @@ struct GraphTask {
   GraphTask& operator=(const GraphTask&) = delete;
   ~GraphTask() {
     for (NodeState& s : states)
-      if (s.node->task == this) s.node->task = nullptr;
+      if (s.node->task == id) s.node->task = 0;
     for (Tensor* t : grads) Py_XDECREF(object_of(t));
     for (Capture& c : captures) Py_XDECREF(object_of(c.value));
     for (auto& list : parts)
@@ -75,7 +75,7 @@ constinit FB_THREAD_LOCAL std::vector<std::vector<Tensor*>>* next_parts = nullpt
 // ---------------------------------------------------------------- the graph of a run
 uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
   *is_new = false;
-  if (node->task == task) return node->task_index;
+  if (node->task == task->id) return node->task_index;
   const auto index = static_cast<uint32_t>(task->states.size());
   if (!task->contested.empty()) {  // also nodes that the other run has left since
     const auto found = task->contested.find(node);
@@ -84,7 +84,7 @@ uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
   if (node->task) {
     task->contested.emplace(node, index);
   } else {
-    node->task = task;
+    node->task = task->id;
     node->task_index = index;
   }
   *is_new = true;
@@ -479,7 +479,7 @@ class Backward {  // one call of run_backward
   void attach_captures() {
     for (const Edge& edge : inputs_) {
       const auto contested = task_.contested.find(edge.node);
-      const bool reached = edge.node->task == &task_ || contested != task_.contested.end();
+      const bool reached = edge.node->task == task_.id || contested != task_.contested.end();
       if (!reached) {
         capture_of_.push_back(-1);
         continue;
@@ -583,7 +583,7 @@ PyObject* will_execute_node(PyObject*, PyObject* object) {
   }
   Node* node = front_of({node_of(object), 0}, current_task->id).node;
   uint32_t index = node->task_index;
-  if (node->task != current_task) {
+  if (node->task != current_task->id) {
     const auto found = current_task->contested.find(node);
     if (found == current_task->contested.end()) Py_RETURN_FALSE;
     index = found->second;

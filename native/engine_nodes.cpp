@@ -1,9 +1,11 @@
 // What a node does when backward reaches it: hooks, the backward of its kind, checks of what user
 // code returned, sums into leaves.
 #include <algorithm>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 
+#include "fork.h"
 #include "lists.h"
 #include "op_internal.h"
 #include "tape.h"
@@ -74,24 +76,26 @@ Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
 // sums apart. It is not held while hooks run.
 class LeafLock {
  public:
-  explicit LeafLock(const Tensor* leaf) {
-    static PyThread_type_lock locks[kLocks];
-    PyThread_type_lock& lock = locks[(reinterpret_cast<uintptr_t>(leaf) >> 6) % kLocks];
-    if (!lock) lock = PyThread_allocate_lock();
-    lock_ = lock;
-    if (!lock_ || PyThread_acquire_lock(lock_, NOWAIT_LOCK)) return;
-    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(lock_, WAIT_LOCK);
+  explicit LeafLock(const Tensor* leaf) : lock_(lock_of(leaf)) {
+    if (lock_->try_lock()) return;
+    Py_BEGIN_ALLOW_THREADS lock_->lock();
     Py_END_ALLOW_THREADS
   }
-  ~LeafLock() {
-    if (lock_) PyThread_release_lock(lock_);
-  }
+  ~LeafLock() { lock_->unlock(); }
   LeafLock(const LeafLock&) = delete;
   LeafLock& operator=(const LeafLock&) = delete;
 
  private:
   static constexpr int kLocks = 32;
-  PyThread_type_lock lock_;
+
+  static ForkSafe<std::mutex>* lock_of(const Tensor* leaf) {
+    static ForkSafe<std::mutex>* locks[kLocks];
+    ForkSafe<std::mutex>*& lock = locks[(reinterpret_cast<uintptr_t>(leaf) >> 6) % kLocks];
+    if (!lock) lock = new ForkSafe<std::mutex>(kReset);
+    return lock;
+  }
+
+  ForkSafe<std::mutex>* lock_;
 };
 
 bool add_to_leaf(Tensor* leaf, Tensor* grad) {
@@ -161,16 +165,20 @@ bool store_retained(const RetainedOutput& retained, Tensor* grad) {
   bool fine = false;
   if (Autograd* a = tensor_autograd(tensor_of(owner))) {
     PyObject* value;
-    if (!a->grad) {
+    Tensor* held = a->grad;  // while the sum runs, others may put something else there
+    if (!held) {
       PyObject* clone = tensor_method("clone");
       PyObject* args[1] = {object_of(grad)};
       value = clone ? invoke(clone, args, 1) : nullptr;
     } else {
-      PyObject* args[2] = {object_of(a->grad), object_of(grad)};
+      Py_INCREF(object_of(held));
+      PyObject* args[2] = {object_of(held), object_of(grad)};
       PyObject* add = operator_required(Operator::Add);
       value = add ? invoke(add, args, 2) : nullptr;
+      Py_DECREF(object_of(held));
     }
-    fine = replace_tensor(&a->grad, value);
+    a = tensor_autograd(tensor_of(owner));
+    fine = a ? replace_tensor(&a->grad, value) : (Py_XDECREF(value), false);
   }
   Py_DECREF(owner);
   return fine;

@@ -2,6 +2,7 @@
 //
 // Nodes of the exact type come from a free list. Freeing one may free the graph behind it, whose
 // depth has no bound, so nested frees are put off: only the outermost one works, in a loop.
+#include "fork.h"
 #include "lists.h"
 #include "tape.h"
 
@@ -79,8 +80,7 @@ void detach_accumulator(Node* n) {
   if (a && a->accumulator == n) a->accumulator = nullptr;
 }
 
-int node_clear(PyObject* self) {
-  Node* n = node_of(self);
+void release(Node* n) {
   detach_accumulator(n);
   Py_CLEAR(n->object);
   release_saved(n);
@@ -88,13 +88,23 @@ int node_clear(PyObject* self) {
   NodeExtras* extras = n->extras;
   n->extras = nullptr;
   if (extras) extras_free(extras);
+}
+
+// The collector does not know that a leaf points at its accumulator: between the moment when it
+// finds the accumulator dead and this call, another graph may have taken it up from a leaf that is
+// alive. So an accumulator stays whole; a cycle through it is broken at its other objects.
+int node_clear(PyObject* self) {
+  if (node_of(self)->kind != NodeKind::Accumulate) release(node_of(self));
   return 0;
 }
+
+// In a forked child: the thread that was burying is gone.
+void stop_burying() { burying = false; }
 
 void bury(Node* n) {
   PyObject* self = object_of(n);
   PyTypeObject* type = Py_TYPE(self);
-  node_clear(self);
+  release(n);
   if (n->instance) instance_decref(n->instance);
   if (n->wide) PyMem_Free(n->cells);
   if (type == NodeType && spare_count < kSpareNodes) {
@@ -108,8 +118,8 @@ void bury(Node* n) {
 void node_dealloc(PyObject* self) {
   Node* n = node_of(self);
   PyObject_GC_UnTrack(self);
+  detach_accumulator(n);  // first: callbacks of weak references may begin another backward
   if (n->weakrefs) PyObject_ClearWeakRefs(self);
-  detach_accumulator(n);
   n->next_dead = dead_nodes;
   dead_nodes = n;
   if (burying) return;
@@ -135,7 +145,7 @@ void initialise(Node* n, NodeKind kind) {
   n->instance = nullptr;
   n->object = nullptr;
   n->extras = nullptr;
-  n->task = nullptr;
+  n->task = 0;
   n->next_dead = nullptr;
   n->weakrefs = nullptr;
   n->cells = n->inline_cells;
@@ -389,6 +399,7 @@ NodeExtras* node_extras(Node* n) {
 }
 
 std::string node_name(const Node* n) {
+  if (n->kind == NodeKind::Plan && !n->instance) return "unfinished";  // seen by gc.get_objects()
   switch (n->kind) {
     case NodeKind::Accumulate:
       return "AccumulateGrad";
@@ -472,6 +483,7 @@ void node_release_saved(Node* n) {
 }
 
 bool init_node(PyObject* module) {
+  in_forked_child(stop_burying);
   NodeType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return NodeType &&
          PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(NodeType)) == 0;

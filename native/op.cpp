@@ -98,13 +98,11 @@ PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instanc
   std::vector<PyObject*> many;
   if (count > kInlineOutputs) many.resize(count);
   PyObject** outputs = count > kInlineOutputs ? many.data() : few;
-  instance_incref(instance);  // a compile, or another thread, may drop the cache entry
   bool fine =
       active_recorder ? record_call(instance, run, outputs) : plan_run(instance, run, outputs);
   fine = fine && finish(overload, *frame, instance, record, outputs);
   PyObject* result = fine ? wrap_outputs(plan, outputs) : nullptr;
   for (size_t k = 0; k < count; ++k) Py_XDECREF(outputs[k]);
-  instance_decref(instance);
   return result;
 }
 
@@ -113,7 +111,8 @@ PyObject* run_inplace(Op* op, Overload* overload, Frame* frame) {
   StackVector<Tensor*, 16> originals;
   bool separated = false;
   if (!separate_overlaps(op, overload, frame, &originals, &separated)) return nullptr;
-  Instance* instance = find_instance(op, overload, frame);
+  const HeldInstance held(find_instance(op, overload, frame));
+  Instance* instance = held.get();
   if (!instance) return nullptr;
   const Call call = frame->call();
   if (!separated) return run_instance(overload, frame, instance, call, call);
@@ -177,7 +176,8 @@ inline __attribute__((always_inline)) PyObject* run_matched(Op* op, Overload* ov
   }
   if (frame->out) return run_out(op, overload, frame);
   if (overload->mutates) return run_inplace(op, overload, frame);
-  Instance* instance = find_instance(op, overload, frame);
+  const HeldInstance held(find_instance(op, overload, frame));
+  Instance* instance = held.get();
   if (!instance) return nullptr;
   const Call call = frame->call();
   if (overload->any_window && !check_windows(op, instance, call)) return nullptr;

@@ -371,9 +371,11 @@ Instance* remember(Overload* overload, const Frame& frame, uint64_t hash, Instan
   // Building and compiling run Python, which may have made the same call meanwhile.
   Instance* found = overload->exact.find(frame.key.data(), frame.key.size(), hash);
   if (found) {
+    instance_incref(found);
     instance_decref(instance);
     return found;
   }
+  instance_incref(instance);  // the entry's: what it displaces may run Python, which drops it again
   auto* entry = new CacheEntry{hash, instance, {}, {}};
   entry->words.assign(frame.key.data(), frame.key.data() + frame.key.size());
   keep_pointers(*overload, frame, entry);
@@ -421,11 +423,6 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
     Py_XDECREF(oldest);
     if (plan->offset_sensitive && !overload->offsets_in_key) {
       overload->offsets_in_key = true;  // this key lacks them: do not remember it
-      if (!frame->own(PyCapsule_New(instance, nullptr, [](PyObject* capsule) {
-            instance_decref(static_cast<Instance*>(PyCapsule_GetPointer(capsule, nullptr)));
-          }))) {
-        return nullptr;
-      }
       return instance;
     }
   }
@@ -516,6 +513,7 @@ Instance* find_any(Op* op, Overload* overload, Frame* frame) {
   Instance* found = overload->exact.find(frame->key.data(), frame->key.size(), hash);
   if (found) [[likely]] {
     ++exact_hits;
+    instance_incref(found);
     return found;
   }
   return miss(op, overload, frame, hash);
@@ -527,7 +525,9 @@ Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
   Instance* found = find_any(op, overload, frame);
   if (!found || frame->fitting_count == 0) [[likely]]
     return found;
-  return check_fits(op, *frame, dtype_of_numbers(overload, frame, found)) ? found : nullptr;
+  if (check_fits(op, *frame, dtype_of_numbers(overload, frame, found))) return found;
+  instance_decref(found);
+  return nullptr;
 }
 
 void register_op(Op* op) { all_ops().insert(op); }

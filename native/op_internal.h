@@ -134,6 +134,20 @@ class StackVector {
   T inline_[kInline];
 };
 
+class HeldInstance {  // a reference to an Instance
+ public:
+  explicit HeldInstance(Instance* owned) : instance_(owned) {}
+  ~HeldInstance() {
+    if (instance_) instance_decref(instance_);
+  }
+  HeldInstance(const HeldInstance&) = delete;
+  HeldInstance& operator=(const HeldInstance&) = delete;
+  Instance* get() const { return instance_; }
+
+ private:
+  Instance* instance_;
+};
+
 struct CacheEntry {
   uint64_t hash;
   Instance* instance;  // counted
@@ -335,7 +349,8 @@ bool is_plain_tensor_type(PyTypeObject* type, Override* kind);   // Tensor or su
 
 // op_cache.cpp
 uint64_t hash_words(const uint64_t* words, size_t count);
-// The instance of a call: exact cache, class cache, or built by Python. Borrowed; null + exception.
+// The instance of a call: exact cache, class cache, or built by Python. A new reference, for what
+// runs next may empty the caches; null + exception.
 Instance* find_instance(Op* op, Overload* overload, Frame* frame);
 // The call as `build` sees it.
 PyObject* describe_call(const Overload& overload, Frame* frame);

@@ -417,12 +417,12 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   const bool separate = overload->out == OutRule::Separate;
   if (collect_outs(op, frame->out, &outs) < 0) return nullptr;
   if (!check_no_grad(op->text.c_str(), any_requires_grad(*frame, outs))) return nullptr;
-  Instance* instance = find_instance(op, overload, frame);
+  const HeldInstance held(find_instance(op, overload, frame));
+  Instance* instance = held.get();
   if (!instance) return nullptr;
   const Plan* plan = instance->plan;
   if (!check_outs(op, *overload, *frame, plan, outs)) return nullptr;
   std::vector<PyObject*> outputs(plan->outputs.size());
-  instance_incref(instance);
   bool fine = run_into(plan, instance, frame, outs, outputs.data());
   if (!fine) std::fill(outputs.begin(), outputs.end(), nullptr);
   for (size_t k = 0; fine && k < outs.size(); ++k) {
@@ -441,7 +441,6 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
     result = wrap_outputs(plan, outputs.data());
   }
   for (PyObject* output : outputs) Py_XDECREF(output);
-  instance_decref(instance);
   return result;
 }
 

@@ -23,12 +23,13 @@
 // which entry has which. Memory is given back outside of the lock, so it never waits for another.
 #include "prepacked.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+
+#include "fork.h"
 
 namespace fb {
 
@@ -60,7 +61,7 @@ struct PackedBlock {
 namespace {
 
 struct Table {
-  std::mutex lock;
+  ForkSafe<std::mutex> lock{1};
   PackedBlock* first = nullptr;
   PackedStats stats;
   int64_t limit = -1;
@@ -70,7 +71,7 @@ Table& table() {
   static auto* const made = new Table();
   return *made;
 }
-using Guard = std::lock_guard<std::mutex>;
+using Guard = std::lock_guard<ForkSafe<std::mutex>>;
 
 int64_t read_number(const char* path) {
   long long value = -1;
@@ -348,13 +349,6 @@ std::vector<const void*> packed_addresses() {
   return found;
 }
 
-void init_prepacked() {
-  static bool hooked = false;
-  table();
-  if (!hooked)
-    pthread_atfork([] { table().lock.lock(); }, [] { table().lock.unlock(); },
-                   [] { table().lock.unlock(); });
-  hooked = true;
-}
+void init_prepacked() { table(); }
 
 }  // namespace fb

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <utility>
 
+#include "fork.h"
 #include "op_internal.h"
 #include "tape.h"
 #if defined(__linux__)
@@ -45,8 +46,10 @@ struct Event {
   PyObject* frames = nullptr;     // owned: (code, line) innermost first
 };
 
+using Guard = std::lock_guard<ForkSafe<std::mutex>>;
+
 struct Log {
-  std::mutex lock;
+  ForkSafe<std::mutex> lock{kReset};
   std::vector<Event> events;
   std::vector<uint32_t> open;  // innermost last
   int64_t held = 0;            // bytes this thread has taken minus those it gave back
@@ -57,7 +60,7 @@ struct Log {
 
 // Replaced as a whole in a forked child, where locks may be held for ever.
 struct Registry {
-  std::mutex lock;
+  ForkSafe<std::mutex> lock{kReset};
   std::vector<Log*> logs;  // places stay: events are addressed by number
   std::atomic<uint32_t> session{0};
   std::atomic<int64_t> held{0};
@@ -73,7 +76,7 @@ struct OwnLog {
   int32_t number = -1;
   ~OwnLog() {
     if (!log || owner != registry.load()) return;
-    const std::lock_guard<std::mutex> guard(log->lock);
+    const Guard guard(log->lock);
     log->ended = true;
   }
 };
@@ -105,7 +108,7 @@ OwnLog* my_log() {
   Log* log = new (std::nothrow) Log();
   if (!log) return nullptr;
   log->thread = thread_number();
-  const std::lock_guard<std::mutex> guard(all->lock);
+  const Guard guard(all->lock);
   const auto free = std::find(all->logs.begin(), all->logs.end(), nullptr);
   const auto number = free - all->logs.begin();
   if (free == all->logs.end())
@@ -137,7 +140,7 @@ Event* append(Log* log, EventKind kind, const char* name) {
 
 Log* log_at(int32_t number) {
   Registry* const all = the_registry();
-  const std::lock_guard<std::mutex> guard(all->lock);
+  const Guard guard(all->lock);
   const auto at = static_cast<size_t>(number);
   return number >= 0 && at < all->logs.size() ? all->logs[at] : nullptr;
 }
@@ -148,7 +151,7 @@ void with_event(const EventPlace& place, Change change) {
   if (place.log < 0 || place.session != the_registry()->session.load()) return;
   Log* log = own_log.number == place.log ? own_log.log : log_at(place.log);
   if (!log) return;
-  const std::lock_guard<std::mutex> guard(log->lock);
+  const Guard guard(log->lock);
   if (place.session != the_registry()->session.load() || place.index >= log->events.size()) return;
   change(log, &log->events[place.index]);
 }
@@ -210,7 +213,7 @@ EventPlace profile_begin(EventKind kind, const char* name) {
     frames = current_frames();
   EventPlace place;
   {
-    const std::lock_guard<std::mutex> guard(own->log->lock);
+    const Guard guard(own->log->lock);
     if (Event* event = append(own->log, kind, name)) {
       event->frames = std::exchange(frames, nullptr);
       event->memory = -own->log->held;
@@ -264,7 +267,7 @@ void profile_note_sequence(const EventPlace& place, uint64_t sequence) {
 void profile_launch(const LaunchRecord& launch) {
   OwnLog* own = my_log();
   if (!own) return;
-  const std::lock_guard<std::mutex> guard(own->log->lock);
+  const Guard guard(own->log->lock);
   Event* event = append(own->log, EventKind::Launch, launch.name);
   if (!event) return;
   event->start = launch.start, event->end = launch.end;
@@ -276,7 +279,7 @@ void profile_launch(const LaunchRecord& launch) {
 void profile_piece(const char* name, int64_t start, int64_t end) {
   OwnLog* own = my_log();
   if (!own) return;
-  const std::lock_guard<std::mutex> guard(own->log->lock);
+  const Guard guard(own->log->lock);
   std::vector<Event>& events = own->log->events;
   if (!events.empty() && events.back().kind == EventKind::Piece &&
       start - events.back().end < kSamePiece && events.back().name == name) {
@@ -304,7 +307,7 @@ void profile_memory(int64_t nbytes, const void* block) {
   OwnLog* own = my_log();
   if (!own) return;
   const int64_t total = the_registry()->held.fetch_add(nbytes) + nbytes;
-  const std::lock_guard<std::mutex> guard(own->log->lock);
+  const Guard guard(own->log->lock);
   own->log->held += nbytes;
   Event* event = append(own->log, EventKind::Memory, "[memory]");
   if (!event) return;
@@ -320,14 +323,14 @@ namespace {
 // Takes all events out; logs of threads that are gone are freed.
 std::vector<std::pair<int64_t, std::vector<Event>>> take_events(Registry* all, size_t* dropped) {
   std::vector<std::pair<int64_t, std::vector<Event>>> taken;
-  const std::lock_guard<std::mutex> guard(all->lock);
+  const Guard guard(all->lock);
   all->session.fetch_add(1);  // whoever ends an event from now on is too late
   for (Log*& log : all->logs) {
     taken.emplace_back();
     if (!log) continue;
     bool ended;
     {
-      const std::lock_guard<std::mutex> inner(log->lock);
+      const Guard inner(log->lock);
       taken.back() = {log->thread, std::move(log->events)};
       log->events = {};
       log->open.clear();
@@ -452,7 +455,7 @@ PyMethodDef methods[] = {
 bool init_profile(PyObject* module) {
   if (!the_registry()) {
     registry.store(new Registry());
-    pthread_atfork(nullptr, nullptr, forget_profile);
+    in_forked_child(forget_profile);
   }
   return PyModule_AddFunctions(module, methods) == 0;
 }

@@ -14,6 +14,7 @@
 #include <random>
 #include <string_view>
 
+#include "fork.h"
 #include "random.h"
 #include "tensor_internal.h"
 
@@ -22,8 +23,10 @@ namespace {
 
 // Every Generator that leaves this file is one of these.
 struct SharedGenerator : Generator {
-  std::mutex mutex;
+  ForkSafe<std::mutex> mutex{0};
 };
+
+using GeneratorGuard = std::lock_guard<ForkSafe<std::mutex>>;
 
 struct GeneratorObject {
   PyObject_HEAD SharedGenerator* generator;
@@ -92,7 +95,7 @@ PyObject* generator_manual_seed(PyObject* self, PyObject* argument) {
   uint64_t seed;
   if (!read_seed(argument, &seed) || !flush_draws()) return nullptr;
   SharedGenerator* g = as_generator(self)->generator;
-  const std::lock_guard<std::mutex> lock(g->mutex);
+  const GeneratorGuard lock(g->mutex);
   g->manual_seed(seed);
   return Py_NewRef(self);
 }
@@ -101,7 +104,7 @@ PyObject* generator_seed(PyObject* self, PyObject*) {
   std::random_device device;
   const uint64_t seed = (static_cast<uint64_t>(device()) << 32 | device()) & ((1ull << 53) - 1);
   SharedGenerator* g = as_generator(self)->generator;
-  const std::lock_guard<std::mutex> lock(g->mutex);
+  const GeneratorGuard lock(g->mutex);
   g->manual_seed(seed);
   return PyLong_FromUnsignedLongLong(seed);
 }
@@ -114,7 +117,7 @@ PyObject* generator_get_state(PyObject* self, PyObject*) {
   Tensor* state = tensor_empty(DType::U8, Device{}, 1, &size);
   if (!state) return nullptr;
   SharedGenerator* g = as_generator(self)->generator;
-  const std::lock_guard<std::mutex> lock(g->mutex);
+  const GeneratorGuard lock(g->mutex);
   const std::vector<uint8_t> bytes = g->get_state();
   std::memcpy(state->data(), bytes.data(), bytes.size());
   return reinterpret_cast<PyObject*>(state);
@@ -140,7 +143,7 @@ PyObject* generator_set_state(PyObject* self, PyObject* argument) {
   bytes.reserve(Generator::kStateBytes);
   for_each_element(state, [&](const char* at) { bytes.push_back(static_cast<uint8_t>(*at)); });
   SharedGenerator* g = as_generator(self)->generator;
-  const std::lock_guard<std::mutex> lock(g->mutex);
+  const GeneratorGuard lock(g->mutex);
   if (!g->set_state(bytes.data(), bytes.size())) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[set_state] RNG state is not valid\nhint: pass what get_state() returned");
@@ -153,7 +156,7 @@ PyObject* generator_clone_state(PyObject* self, PyObject*) {
   PyObject* copy = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(Py_TYPE(self)));
   if (!copy) return nullptr;
   SharedGenerator* g = as_generator(self)->generator;
-  const std::lock_guard<std::mutex> lock(g->mutex);
+  const GeneratorGuard lock(g->mutex);
   static_cast<Generator&>(*as_generator(copy)->generator) = *g;
   return copy;
 }
@@ -231,7 +234,7 @@ const char* uniform(const RoutineContext& c) {
         low, high);
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   if constexpr (type == RandomType::kFloat16) {
     fill_uniform_f16(g, reinterpret_cast<uint16_t*>(c.p[0]), n, low, high);
   } else if constexpr (type == RandomType::kBFloat16) {
@@ -254,7 +257,7 @@ const char* normal(const RoutineContext& c) {
   const int64_t n = c.n[0];
   if (!(std >= 0)) return bad_deviation(std);
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   if constexpr (type == RandomType::kFloat16) {
     fill_normal_f16(g, reinterpret_cast<uint16_t*>(c.p[0]), n, mean, std);
   } else if constexpr (type == RandomType::kBFloat16) {
@@ -270,7 +273,7 @@ template <RandomType type>
 const char* normal_sequential(const RoutineContext& c) {
   if (!(c.s[1].d >= 0)) return bad_deviation(c.s[1].d);
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_normal_sequential(g, c.p[0], type, c.n[0], c.s[0].d, c.s[1].d);
   return nullptr;
 }
@@ -285,13 +288,13 @@ const char* bernoulli(const RoutineContext& c) {
         p);
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_bernoulli(g, c.p[0], type, c.n[0], p);
   return nullptr;
 }
 const char* places(const RoutineContext& c) {
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_places(g, reinterpret_cast<uint32_t*>(c.p[0]), c.n[0], c.n[1], c.n[2], c.n[3]);
   return nullptr;
 }
@@ -326,7 +329,7 @@ const char* bernoulli_from_f32(const RoutineContext& c) {
   const auto* p = reinterpret_cast<const float*>(c.p[2]);
   if (const char* error = check_probabilities(p, c.n[0])) return error;
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_bernoulli_f32(g, c.p[0], type, c.n[0], p);
   return nullptr;
 }
@@ -335,7 +338,7 @@ const char* bernoulli_from_f64(const RoutineContext& c) {
   const auto* p = reinterpret_cast<const double*>(c.p[2]);
   if (const char* error = check_probabilities(p, c.n[0])) return error;
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_bernoulli_f64(g, c.p[0], type, c.n[0], p);
   return nullptr;
 }
@@ -371,7 +374,7 @@ const char* randint(const RoutineContext& c) {
   }
   if (const char* error = check_range<type>(low, high - 1)) return error;
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_randint(g, c.p[0], type, c.n[0], low, high);
   return nullptr;
 }
@@ -381,14 +384,14 @@ const char* random_from(const RoutineContext& c) {
   const int64_t low = c.s[0].i;
   const uint64_t top = static_cast<uint64_t>(c.s[1].i);  // the largest value, included
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_random_range(g, c.p[0], type, c.n[0], top - static_cast<uint64_t>(low) + 1, low);
   return nullptr;
 }
 template <RandomType type>
 const char* full_range(const RoutineContext& c) {
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_random_full(g, c.p[0], type, c.n[0]);
   return nullptr;
 }
@@ -403,7 +406,7 @@ const char* exponential(const RoutineContext& c) {
         lambda);
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_exponential(g, c.p[0], type, c.n[0], lambda);
   return nullptr;
 }
@@ -416,7 +419,7 @@ const char* cauchy(const RoutineContext& c) {
         c.s[1].d);
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_cauchy(g, c.p[0], type, c.n[0], c.s[0].d, c.s[1].d);
   return nullptr;
 }
@@ -429,7 +432,7 @@ const char* log_normal(const RoutineContext& c) {
         c.s[1].d);
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_log_normal(g, c.p[0], type, c.n[0], c.s[0].d, c.s[1].d);
   return nullptr;
 }
@@ -443,7 +446,7 @@ const char* geometric(const RoutineContext& c) {
         p);
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_geometric(g, c.p[0], type, c.n[0], p);
   return nullptr;
 }
@@ -461,7 +464,7 @@ const char* poisson(const RoutineContext& c) {
     }
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_poisson(g, c.p[0], type, c.n[0], rates);
   return nullptr;
 }
@@ -475,20 +478,20 @@ const char* binomial(const RoutineContext& c) {
     }
   }
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_binomial(g, c.p[0], type, c.n[0], counts, reinterpret_cast<const double*>(c.p[3]));
   return nullptr;
 }
 template <RandomType type>
 const char* standard_gamma(const RoutineContext& c) {
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_standard_gamma(g, c.p[0], type, c.n[0], reinterpret_cast<const double*>(c.p[2]));
   return nullptr;
 }
 const char* permutation(const RoutineContext& c) {
   SharedGenerator& g = generator_at(c);
-  const std::lock_guard<std::mutex> lock(g.mutex);
+  const GeneratorGuard lock(g.mutex);
   fill_randperm(g, reinterpret_cast<int64_t*>(c.p[0]), c.n[0]);
   return nullptr;
 }

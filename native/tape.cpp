@@ -558,14 +558,16 @@ Tensor* unpack_saved(Node* node, size_t position) {
   const Saved& saved = node->saved(position);
   if (!saved.object) return nullptr;
   if (saved.packed) return unpack_hooked(node, saved);
-  Tensor* t = tensor_of(saved.object);
+  Tensor* t = tensor_of(Py_NewRef(saved.object));  // another backward may release the node
   if (t->version() != saved.version) {
     raise_modified(node, saved, t);
+    Py_DECREF(object_of(t));
     return nullptr;
   }
-  if (saved.output && grad_mode.enabled && differentiable(t->dtype))
-    return with_history(t, node, saved.output - 1u, false);
-  return tensor_of(Py_NewRef(saved.object));
+  if (!saved.output || !grad_mode.enabled || !differentiable(t->dtype)) return t;
+  Tensor* alias = with_history(t, node, saved.output - 1u, false);
+  Py_DECREF(object_of(t));
+  return alias;
 }
 
 bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation) {

@@ -121,7 +121,7 @@ struct Node {
   Instance* instance;    // owned; Plan and Constant nodes
   PyObject* object;      // owned; Accumulate: the leaf; CopySlices: the inner node
   NodeExtras* extras;
-  GraphTask* task;  // the running backward that uses task_index
+  uint64_t task;    // number of the running backward that uses task_index; 0: none
   Node* next_dead;  // see node_dealloc
   PyObject* weakrefs;
   Cell* cells;

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "fork.h"
 #include "profile.h"
 
 namespace fb {
@@ -43,8 +44,8 @@ void relax() {
 // Everything workers share. Never destroyed: parked workers outlive static destructors, and a
 // forked child simply forgets its parent's pool.
 struct Pool {
-  std::mutex owner;  // held by the one thread whose job runs
-  std::mutex starting;
+  ForkSafe<std::mutex> owner{kReset};  // held by the one thread whose job runs
+  ForkSafe<std::mutex> starting{kReset};
   int started = 0;  // workers alive, indices 1..started
   // The job. `gate` packs (sequence << 16 | open bit << 15 | workers inside): joining is one
   // compare-and-swap that fails once the job is closed.
@@ -143,8 +144,6 @@ void forget_pool() {
 Pool* pool() {
   Pool* existing = the_pool.load(std::memory_order_acquire);
   if (existing) return existing;
-  static std::once_flag registered;
-  std::call_once(registered, [] { pthread_atfork(nullptr, nullptr, forget_pool); });
   Pool* fresh = new Pool();
   if (the_pool.compare_exchange_strong(existing, fresh, std::memory_order_acq_rel)) return fresh;
   delete fresh;
@@ -154,7 +153,7 @@ Pool* pool() {
 // Starts missing workers; fewer than asked for is not an error.
 void ensure_workers(Pool* pool, int wanted) {
   if (pool->started >= wanted) return;
-  std::lock_guard<std::mutex> guard(pool->starting);
+  std::lock_guard<ForkSafe<std::mutex>> guard(pool->starting);
   while (pool->started < wanted) {
     const int index = pool->started + 1;
     try {
@@ -304,6 +303,9 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-bool init_threads(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+bool init_threads(PyObject* module) {
+  in_forked_child(forget_pool);
+  return PyModule_AddFunctions(module, methods) == 0;
+}
 
 }  // namespace fb

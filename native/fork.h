@@ -1,0 +1,58 @@
+// The locks of the core, and what becomes of them when the process forks.
+//
+// A child has only the thread that forked; a lock that another thread held would stay held in it
+// for ever. So every lock of the core is a ForkSafe, which registers itself (a test holds that):
+//
+//   lock                                level  in the child
+//   generators (random_binding.cpp)     0      taken by the fork: the stream of words is whole
+//   packed copies (prepacked.cpp)       1      taken
+//   small, then large blocks            2, 3   taken
+//   gradients of leaves (engine_nodes)  -      reset: a holder may wait for the GIL, which the
+//                                              forking thread has; what is half added is the user's
+//   thread pool (threads.cpp)           -      reset, and the pool is forgotten with its workers
+//   profiles (profile.cpp)              -      reset, and the profile is forgotten
+//
+// What is taken is never held by a thread that waits for the GIL. Locks of lower levels are taken
+// before those of higher ones, by the fork as by all others. Python's side: flambeau/ir/lock.py.
+#pragma once
+#include <new>
+
+namespace fb {
+
+constexpr int kReset = -1;  // instead of a level: free in the child, whoever held it
+
+class ForkLock {
+ public:
+  explicit ForkLock(int level);
+  virtual ~ForkLock();
+  ForkLock(const ForkLock&) = delete;
+  ForkLock& operator=(const ForkLock&) = delete;
+
+ private:
+  friend struct ForkHandlers;
+  virtual void take() = 0;
+  virtual void release() = 0;
+  virtual void reset() = 0;
+  const int level_;
+  ForkLock *previous_ = nullptr, *next_ = nullptr;
+};
+
+template <typename Mutex>
+class ForkSafe final : public ForkLock {
+ public:
+  explicit ForkSafe(int level) : ForkLock(level) {}
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+  bool try_lock() { return mutex_.try_lock(); }
+
+ private:
+  void take() override { mutex_.lock(); }
+  void release() override { mutex_.unlock(); }
+  void reset() override { new (&mutex_) Mutex(); }
+  Mutex mutex_;
+};
+
+// Calls `forget` in each forked child, after all locks are free. At most 8 of them.
+void in_forked_child(void (*forget)());
+
+}  // namespace fb
