@@ -762,9 +762,18 @@ std::string signature_text(const Op* op, const Overload& overload) {
   return text + ")";
 }
 
+// The signature that a call came nearest to, then those of the other overloads.
+std::string signatures_text(const Op* op, const Overload& nearest) {
+  std::string text = signature_text(op, nearest);
+  for (const auto& overload : op->overloads) {
+    if (overload.get() != &nearest) text += "\n   or " + signature_text(op, *overload);
+  }
+  return text;
+}
+
 void raise_mismatch(const Op* op, const Overload& overload, const Frame& frame,
                     Py_ssize_t positional) {
-  const std::string hint = signature_text(op, overload);
+  const std::string hint = signatures_text(op, overload);
   const char* name = op->text.c_str();
   if (frame.bad_argument >= 0) {
     const Argument& argument = overload.arguments[frame.bad_argument];

@@ -6,6 +6,7 @@ a check. Devices are compared here too: once per class of calls, when its progra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,16 +15,21 @@ from flambeau.ir.environment import hint
 from flambeau.ir.node import Graph
 from flambeau.prims.common import DtypeMismatch, ShapeMismatch, UndefinedDtype
 
+# Names of dtypes in the IR as words of a message. "bool" is a public name, and a Python word.
+_IR_DTYPE = re.compile(
+    rf"(?<![\w.'-])(?:{'|'.join(name for name in PUBLIC_NAMES if name != 'bool')})(?![\w'])"
+)
 # Operators whose first tensor may be written from, or read at, tensors of another device.
 _MOVING = frozenset({"copy_", "copy"})
 _INDEXING = frozenset({"index", "_index_put", "index_put", "index_put_", "_unsafe_index"})
 
 
 def user_error(name: str, error: Exception) -> Exception:
-    """The complaint of a primitive as the error of the operator `name`; other errors as they are.
+    """The complaint of a primitive as the error of the operator `name`; dtypes by public names.
 
     Shapes or dtypes that do not fit together make a RuntimeError, a dtype for which the operator
-    is not defined a NotImplementedError.
+    is not defined a NotImplementedError. Other errors keep their type and text, in which names of
+    dtypes in the IR ("f64") become public ones ("torch.float64").
     """
     if isinstance(error, ShapeMismatch):
         return RuntimeError(_shape_text(name, error))
@@ -31,7 +37,13 @@ def user_error(name: str, error: Exception) -> Exception:
         return RuntimeError(_public_text(name, error))
     if isinstance(error, UndefinedDtype):
         return NotImplementedError(_public_text(name, error))
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (_with_public_dtypes(error.args[0]),)
     return error
+
+
+def _with_public_dtypes(text: str) -> str:
+    return _IR_DTYPE.sub(lambda match: f"torch.{PUBLIC_NAMES[match[0]]}", text)
 
 
 def _shape_text(name: str, error: ShapeMismatch) -> str:
@@ -48,10 +60,8 @@ def _shape_text(name: str, error: ShapeMismatch) -> str:
 def _public_text(name: str, error: Exception) -> str:
     """The primitive's message with the dtypes' public names, for the operator."""
     head, _, rest = str(error).partition("\nhint: ")
-    words = [PUBLIC_NAMES.get(word, word) for word in head.partition("]")[2].split()]
     advice = rest if isinstance(error, UndefinedDtype) else "cast one of them with .to(dtype)"
-    advice = " ".join(PUBLIC_NAMES.get(word, word) for word in advice.split())
-    return f"[{name}] {' '.join(words)}\nhint: {advice}"
+    return _with_public_dtypes(f"[{name}]{head.partition(']')[2]}\nhint: {advice}")
 
 
 def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:

@@ -63,8 +63,11 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
     def run(trace: Trace) -> tuple[Trace, Graph]:
         try:
             results = evaluate(overload, trace.arguments)
-        except (TypeError, ValueError) as error:
-            raise user_error(overload.name, error) from error
+        except (TypeError, ValueError, RuntimeError, IndexError) as error:
+            clear = user_error(overload.name, error)
+            if clear is error:
+                raise
+            raise clear from error
         return trace, _graph(overload.name, trace, _outputs(overload, variant, trace, results))
 
     trace, graph = traced(call, aligned, run)

@@ -8,7 +8,6 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import given_dtype
-from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, HALF, default_dtype, number_dtype
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
@@ -123,7 +122,7 @@ def check_one_dtype(name: str, **operands: Node) -> None:
     dtypes = [given_dtype(x) for x in operands.values()]
     if len(set(dtypes)) > 1:
         names = " and ".join(operands)
-        found = " and ".join(PUBLIC_NAMES[dtype] for dtype in dtypes)
+        found = " and ".join(dtypes)
         raise RuntimeError(
             f"[{name}] expected {names} to have the same dtype, but got {found}\n"
             "hint: convert one of them"
@@ -152,9 +151,7 @@ def averaged(total: Node, count: Node | int) -> Node:
 def unsupported(name: str, x: Node | str, advice: str) -> NotImplementedError:
     """The error of an operator that a dtype has no meaning for."""
     dtype = x if isinstance(x, str) else x.dtype
-    return NotImplementedError(
-        f"[{name}] not implemented for {PUBLIC_NAMES[dtype]}\nhint: {advice}"
-    )
+    return NotImplementedError(f"[{name}] not implemented for {dtype}\nhint: {advice}")
 
 
 def participant(value: Value) -> tuple[str, str]:

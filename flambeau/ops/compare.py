@@ -12,7 +12,6 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import promotion, tensors
 from flambeau.core.definition import OpDefinition, op
-from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.no_data import refuse_meta
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.node import Node
@@ -110,7 +109,7 @@ def isclose(self: Node, other: Node, rtol: float, atol: float, equal_nan: bool) 
     """
     _check_tolerances("isclose", rtol, atol)
     if self.dtype != other.dtype:
-        names = " did not match ".join(PUBLIC_NAMES[x.dtype] for x in (self, other))
+        names = " did not match ".join(x.dtype for x in (self, other))
         raise RuntimeError(f"[isclose] {names}\nhint: convert one of the tensors")
     close: Node = eq(self, other)
     if equal_nan and promotion.CATEGORY[self.dtype] == 2:

@@ -12,7 +12,6 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.lock import importing
@@ -47,7 +46,7 @@ def check_matrices(x: Node, name: str, square: bool = False) -> None:
     if x.dtype not in la.LAPACK:
         raise RuntimeError(
             f"[{name}] {name}: Expected a floating point or complex tensor as input. Got "
-            f"{PUBLIC_NAMES[x.dtype]}\nhint: convert to float32 or float64"
+            f"{x.dtype}\nhint: convert to float32 or float64"
         )
 
 

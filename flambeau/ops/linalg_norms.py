@@ -13,7 +13,6 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
-from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
@@ -72,12 +71,12 @@ def _norm_dtype(name: str, x: Node, dtype: Any) -> str:
     if CATEGORY[x.dtype] < 2:
         raise RuntimeError(
             f"[{name}] linalg.vector_norm: Expected a floating point or complex tensor as input. "
-            f"Got {PUBLIC_NAMES[x.dtype]}\nhint: convert to float first"
+            f"Got {x.dtype}\nhint: convert to float first"
         )
     found = dtype_or(dtype, x.dtype)
     if CATEGORY[found] < 2:
         raise RuntimeError(
-            f"[{name}] dtype should be floating point or complex. Got {PUBLIC_NAMES[found]}\n"
+            f"[{name}] dtype should be floating point or complex. Got {found}\n"
             "hint: leave dtype out"
         )
     return found

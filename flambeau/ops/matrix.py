@@ -36,7 +36,7 @@ def check_same_dtype(name: str, a: Node, b: Node) -> None:
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"[{name}] expected m1 and m2 to have the same dtype, but got: "
-            f"{PUBLIC_NAMES[a.dtype]} != {PUBLIC_NAMES[b.dtype]}\n"
+            f"{a.dtype} != {b.dtype}\n"
             "hint: convert one operand; products do not promote dtypes"
         )
 
@@ -189,7 +189,7 @@ def _int_mm(self: Node, mat2: Node) -> Node:
             raise RuntimeError(
                 f"[_int_mm] Expected {argument} dtype to be "
                 f"{' or '.join(PUBLIC_NAMES[name] for name in names)} but got "
-                f"{PUBLIC_NAMES[x.dtype]}\nhint: quantise it, or use mm"
+                f"{x.dtype}\nhint: quantise it, or use mm"
             )
     check_inner_sizes("_int_mm", self, mat2)
     return prims.matmul(self, mat2, "i32")
@@ -256,7 +256,7 @@ def _dot(name: str, a: Node, b: Node, conjugate: bool = False) -> Node:
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"[{name}] dot : expected both vectors to have same dtype, but found "
-            f"{PUBLIC_NAMES[a.dtype]} and {PUBLIC_NAMES[b.dtype]}\nhint: convert one operand"
+            f"{a.dtype} and {b.dtype}\nhint: convert one operand"
         )
     if not layout.same(a.shape[0], b.shape[0]):
         raise RuntimeError(
@@ -399,8 +399,8 @@ def _scaled_sum(name: str, self: Node, found: Node, dtype: str, beta: Value, alp
     """beta * self + alpha * found, of a dtype; beta 0 leaves `self` out, even its NaN."""
     if self.dtype != dtype:
         raise RuntimeError(
-            f"[{name}] self and mat2 must have the same dtype, but got {PUBLIC_NAMES[self.dtype]} "
-            f"and {PUBLIC_NAMES[dtype]}\nhint: convert one of them"
+            f"[{name}] self and mat2 must have the same dtype, but got {self.dtype} "
+            f"and {dtype}\nhint: convert one of them"
         )
     shape = found.shape
     whole = broadcast_sizes(name, self.shape, shape)

@@ -12,7 +12,6 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -165,7 +164,7 @@ def _fill(x: Node, value: float | None) -> Any:
         return number
     if not math.isfinite(number):
         raise RuntimeError(
-            f"[pad] value cannot be converted to type {PUBLIC_NAMES[x.dtype]} without overflow\n"
+            f"[pad] value cannot be converted to type {x.dtype} without overflow\n"
             "hint: give a number that the dtype holds, or convert the tensor first"
         )
     return int(number)

@@ -8,7 +8,6 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
-from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, HALF, result_type
 from flambeau.core.samples import ErrorSample, Sample, T, binary_samples, sample
 from flambeau.ir.dtypes import UNSIGNED
@@ -67,7 +66,7 @@ def _check_exponent(dtype: str, exponent: float) -> None:
         )
     if normal_value(exponent, dtype) != exponent:
         raise RuntimeError(
-            f"[pow] value cannot be converted to type {PUBLIC_NAMES[dtype]} without overflow\n"
+            f"[pow] value cannot be converted to type {dtype} without overflow\n"
             f"hint: {exponent} is an exponent for a wider dtype"
         )
 

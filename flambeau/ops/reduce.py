@@ -12,7 +12,6 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import OpDefinition, op
-from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
@@ -181,7 +180,7 @@ def _mean_dtype(name: str, x: Node, dtype: Any) -> str:
         what = "Input" if dtype is None else "Optional"
         raise RuntimeError(
             f"[{name}] {name}(): could not infer output dtype. {what} dtype must be either a "
-            f"floating point or complex dtype. Got: {PUBLIC_NAMES[found]}\n"
+            f"floating point or complex dtype. Got: {found}\n"
             "hint: convert first: x.float().mean(), or pass dtype=torch.float32"
         )
     return found
@@ -249,7 +248,7 @@ def nanmean(self: Node, dim: Dims, keepdim: bool, dtype: Any) -> Node:
     if CATEGORY[self.dtype] < 2:
         raise RuntimeError(
             "[nanmean] nanmean(): expected input to have floating point or complex dtype but got "
-            f"{PUBLIC_NAMES[self.dtype]}\nhint: convert to float first"
+            f"{self.dtype}\nhint: convert to float first"
         )
     target = _mean_dtype("nanmean", self, dtype)
     inner = compute_dtype(target)
