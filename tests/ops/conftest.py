@@ -10,6 +10,7 @@ from tests.ops.exercise import everything
 from tests.ops.table import TABLE
 from tests.ops.warm import warm
 
+WITHOUT_KERNELS = {"test_errors.py"}  # calls that fail before they have any
 GROUP = 40  # operators whose kernels one child collects
 
 
@@ -17,7 +18,7 @@ GROUP = 40  # operators whose kernels one child collects
 def kernels(request):
     """All kernels of the table, unless only a few checks were chosen."""
     here = [item for item in request.session.items if "tests/ops" in str(item.path)]
-    if len(here) < 200:
+    if sum(item.path.name not in WITHOUT_KERNELS for item in here) < 200:
         return 0
     entries = [e for e in TABLE.values() if not e.mutating]
     faulthandler.cancel_dump_traceback_later()  # the first test waits for all of them
