@@ -57,22 +57,18 @@ def training_step(t: Any, layers: int) -> Callable[[], Any]:
 def deep(layers: int) -> Figures:
     """Wall and processor seconds of each call, and the nodes of the program."""
     import flambeau
+    from flambeau.capture import stream
 
     step = flambeau.compile(training_step(flambeau, layers))
     walls, processors = [], []
-    for _ in range(CALLS):
-        wall, processor = time.perf_counter(), time.process_time()
-        step().item()
-        walls.append(time.perf_counter() - wall)
-        processors.append(time.process_time() - processor)
-    return {"walls": walls, "processors": processors, "nodes": _nodes()}
-
-
-def _nodes() -> int:
-    """Nodes of the program that was compiled last."""
-    from flambeau.capture import stream
-
-    return len(stream.reports[-1].graph.nodes()) if stream.reports else 0
+    with stream.watching() as reports:
+        for _ in range(CALLS):
+            wall, processor = time.perf_counter(), time.process_time()
+            step().item()
+            walls.append(time.perf_counter() - wall)
+            processors.append(time.process_time() - processor)
+    nodes = len(reports[-1].graph.nodes()) if reports else 0
+    return {"walls": walls, "processors": processors, "nodes": nodes}
 
 
 def wide(framework: str, name: str, count: int) -> Figures:
