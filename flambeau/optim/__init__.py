@@ -1,4 +1,4 @@
-"""Optimizers: parameter groups in PyTorch's form; every step runs as one Plan."""
+"""Optimizers: parameter groups in PyTorch's form; one plan steps every parameter of a kind."""
 
 from flambeau.optim import lr_scheduler
 from flambeau.optim.adagrad import Adagrad
