@@ -234,10 +234,13 @@ PyObject* make_subscript(PyObject*, PyObject* args) {
   return reinterpret_cast<PyObject*>(self);
 }
 
-// `x.unsqueeze_(0)`: x becomes what `x.unsqueeze(0)` is, in memory and in the autograd graph.
+// `x.unsqueeze_(0)`: x becomes what `x.unsqueeze(0)` is, in memory and in the autograd graph. That
+// counts as a write, except where a new object stands for the other one (a fake tensor).
 PyObject* tensor_take_over(PyObject*, PyObject* args) {
   PyObject *target_object, *source_object;
-  if (!PyArg_ParseTuple(args, "O!O!", TensorType, &target_object, TensorType, &source_object))
+  int written = 1;
+  if (!PyArg_ParseTuple(args, "O!O!|p", TensorType, &target_object, TensorType, &source_object,
+                        &written))
     return nullptr;
   auto* target = reinterpret_cast<Tensor*>(target_object);
   auto* source = reinterpret_cast<Tensor*>(source_object);
@@ -245,7 +248,7 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
                           !tensor_materialise(source, "an in-place change of shape")))
     return nullptr;
   if (!tape_check_inplace(target)) return nullptr;
-  tensor_bump_version(target);
+  if (written) tensor_bump_version(target);
   Autograd* from = source->autograd;
   if (from && from->node) {
     Autograd* to = tensor_autograd(target);
@@ -267,7 +270,7 @@ PyMethodDef functions[] = {
     {"subscript", make_subscript, METH_VARARGS,
      "subscript(view, index, fill, copy, getitem, setitem): what x[key] and x[key] = v call."},
     {"tensor_take_over", tensor_take_over, METH_VARARGS,
-     "tensor_take_over(tensor, other): the tensor becomes what `other`, a view of it, is."},
+     "tensor_take_over(tensor, other, written=True): the tensor becomes what `other` is."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -242,3 +242,13 @@ def test_custom_operators():
 
     with pytest.raises(DynamicOutputShapeException):
         places(FakeTensorMode().from_tensor(torch.ones(3)))
+
+
+@pytest.mark.parametrize("name", ["relu", "exp", "sigmoid", "tanh", "sqrt"])
+def test_results_that_are_saved_for_backward(name):
+    with FakeTensorMode():
+        x = torch.randn(3, 4, requires_grad=True)
+        result = getattr(torch, name)(x)
+        assert result._version == 0
+        result.sum().backward()
+        assert x.grad.shape == (3, 4)
