@@ -3,6 +3,7 @@
 // tried on the call's sizes; behind that stands Python.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "op_internal.h"
 #include "profile.h"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr size_t kMaxEntries = 8192;  // exact keys per overload
 constexpr size_t kMaxPlans = 256;     // plans per class; more means guards that never repeat
+constexpr size_t kMaxClasses = 1024;  // per overload; more means static values that never repeat
 
 int64_t exact_hits = 0, class_hits = 0, builds = 0;
 std::set<Op*>& all_ops() {
@@ -383,6 +385,12 @@ Instance* remember(Overload* overload, const Frame& frame, uint64_t hash, Instan
   return instance;
 }
 
+void release(ClassCache classes) {  // may run Python: no overload has them any more
+  for (auto& [key, plans] : classes) {
+    for (PyObject* plan : plans) Py_DECREF(plan);
+  }
+}
+
 Instance* find_in_class(const std::vector<PyObject*>& plans, const Frame& frame, Symbols* symbols) {
   for (size_t i = plans.size(); i-- > 0;) {  // newest first
     Instance* found = instantiate(reinterpret_cast<Plan*>(plans[i]), frame, symbols);
@@ -413,6 +421,8 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
       Py_DECREF(plan);
       return nullptr;
     }
+    ClassCache gone;
+    if (overload->classes.size() >= kMaxClasses) gone.swap(overload->classes);
     std::vector<PyObject*>& plans = overload->classes[std::move(key)];
     PyObject* oldest = nullptr;
     if (plans.size() >= kMaxPlans) {
@@ -421,6 +431,7 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
     }
     plans.push_back(reinterpret_cast<PyObject*>(plan));
     Py_XDECREF(oldest);
+    release(std::move(gone));
     if (plan->offset_sensitive && !overload->offsets_in_key) {
       overload->offsets_in_key = true;  // this key lacks them: do not remember it
       return instance;
@@ -561,11 +572,7 @@ PyObject* py_clear(PyObject*, PyObject*) {
   for (Op* op : ops) {
     for (const auto& overload : op->overloads) {
       overload->exact.clear();
-      ClassCache classes;
-      classes.swap(overload->classes);
-      for (auto& [key, plans] : classes) {
-        for (PyObject* plan : plans) Py_DECREF(plan);
-      }
+      release(std::exchange(overload->classes, {}));
     }
   }
   for (Op* op : ops) Py_DECREF(op);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 import os
 import pickle
 import subprocess
@@ -257,6 +258,25 @@ def test_inplace_needs_separate_elements(kernels):
     spread = _core.tensor_alias(tensor([1.0]), (3,), (0,), 0)
     with pytest.raises(RuntimeError, match=r"\[add_\] unsupported operation"):
         op(spread, tensor([1.0, 2.0, 3.0]))
+
+
+def test_plans_of_static_values_that_never_repeat_are_dropped():
+    """Each value is a class of its own: an overload keeps so many classes, and so many keys."""
+
+    def build(call):
+        spec = {"name": "same", "symbols": 0, "outputs": [("input", 0)], "returns": "single"}
+        return _core.Plan(spec | {"symbols": len(call[0][2]) * 2 + 1})
+
+    arguments = (argument("self", "Tensor"), argument("k", "int"))
+    op = _core.Op("same", [(arguments, build, ())])
+    x, before, most = tensor([1.0]), _core.plan_cache_stats()["builds"], 0
+    for value in range(30_000):
+        op(x, value)
+        if value % 5_000 == 4_999:
+            gc.collect()
+            most = max(most, sum(type(each) is _core.Plan for each in gc.get_objects()))
+    assert _core.plan_cache_stats()["builds"] - before == 30_000
+    assert most < 12_000
 
 
 def test_forked_child_has_threads_of_its_own(add):
