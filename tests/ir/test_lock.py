@@ -51,7 +51,7 @@ def test_property_in_a_child_of_a_fork_during_its_computation() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_lock_is_free_in_a_child() -> None:
-    lock = fork_safe_lock()
+    lock = fork_safe_lock(level=9)
     held, end = threading.Event(), threading.Event()
 
     def hold() -> None:
