@@ -506,6 +506,7 @@ bool init_threads(PyObject* module);
 bool init_plan(PyObject* module);
 bool init_op(PyObject* module);
 bool init_routines(PyObject* module);
+bool init_lapack(PyObject* module);
 bool init_random(PyObject* module);
 bool init_tape(PyObject* module);
 bool init_record(PyObject* module);

@@ -19,9 +19,10 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 
 // Order matters: dtypes and sizes before tensors, tensors before everything that makes them.
 constexpr bool (*kParts[])(PyObject*) = {
-    fb::init_dtype,   fb::init_allocator, fb::init_storage,  fb::init_tensor,    fb::init_interop,
-    fb::init_threads, fb::init_random,    fb::init_plan,     fb::init_op,        fb::init_routines,
-    fb::init_tape,    fb::init_record,    fb::init_indexing, fb::init_traceback, fb::init_profile,
+    fb::init_dtype,    fb::init_allocator, fb::init_storage, fb::init_tensor,
+    fb::init_interop,  fb::init_threads,   fb::init_random,  fb::init_plan,
+    fb::init_op,       fb::init_routines,  fb::init_tape,    fb::init_record,
+    fb::init_indexing, fb::init_traceback, fb::init_profile, fb::init_lapack,
 };
 
 }  // namespace

@@ -682,10 +682,20 @@ void raise_routine_error(const char* op, const char* text) {
     text += 6;
     while (*text == ' ') ++text;
   }
+  PyObject* linear = nullptr;
+  if (std::strncmp(text, "linalg:", 7) == 0) {
+    PyObject* module = PyImport_ImportModule("flambeau.ops.factorisations");
+    linear = module ? PyObject_GetAttrString(module, "LinAlgError") : nullptr;
+    Py_XDECREF(module);
+    if (!linear) return;
+    type = linear;
+    text += 7;
+  }
   if (text[0] == '[')
     PyErr_SetString(type, text);
   else
     PyErr_Format(type, "[%s] %s", op, text);
+  Py_XDECREF(linear);
 }
 
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {

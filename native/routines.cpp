@@ -91,11 +91,6 @@ const std::unordered_map<std::string, RoutineFunction>& registry() {
   return *table;
 }
 
-std::unordered_map<std::string, void*>& foreign_functions() {
-  static auto* const table = new std::unordered_map<std::string, void*>();
-  return *table;
-}
-
 // ---- calling a routine from Python (host ops)
 
 bool read_pointers(PyObject* tensors, std::vector<char*>* pointers, std::vector<Storage*>* held) {
@@ -223,31 +218,12 @@ PyObject* routine_names(PyObject*, PyObject*) {
   return list;
 }
 
-PyObject* register_blas(PyObject*, PyObject* functions) {
-  if (!PyDict_Check(functions)) {
-    PyErr_SetString(PyExc_TypeError, "[register_blas] expected a dict of name to address");
-    return nullptr;
-  }
-  PyObject *key, *value;
-  Py_ssize_t at = 0;
-  while (PyDict_Next(functions, &at, &key, &value)) {
-    const char* name = PyUnicode_AsUTF8(key);
-    if (!name) return nullptr;
-    void* address = PyLong_AsVoidPtr(value);
-    if (!address && PyErr_Occurred()) return nullptr;
-    foreign_functions()[name] = address;
-  }
-  Py_RETURN_NONE;
-}
-
 PyMethodDef methods[] = {
     {"call_routine", call_routine, METH_VARARGS,
      "call_routine(name, tensors and generators, sizes, scalars=()): runs a native routine."},
     {"routine_names", routine_names, METH_NOARGS, "Names of all native routines, sorted."},
     {"set_python_routine", set_python_routine, METH_O,
      "set_python_routine(function): called as (call, buffers) by launches of `python`."},
-    {"register_blas", register_blas, METH_O,
-     "register_blas({name: address}): functions of a BLAS and LAPACK library."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -256,11 +232,6 @@ PyMethodDef methods[] = {
 RoutineFunction find_routine(const char* name) {
   const auto found = registry().find(name);
   return found == registry().end() ? find_random_routine(name) : found->second;
-}
-
-void* foreign_function(const char* name) {
-  const auto found = foreign_functions().find(name);
-  return found == foreign_functions().end() ? nullptr : found->second;
 }
 
 bool init_routines(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }

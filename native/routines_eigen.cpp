@@ -8,16 +8,37 @@
 #include <limits>
 #include <numeric>
 
-#include "linear.h"
+#include "routines_lapack.h"
 
 namespace fb {
 namespace {
 
-constexpr const char* kNoConvergence =
-    "the algorithm failed to converge\nhint: does the matrix hold inf or nan?";
+// Sizes from which LAPACK is used, as in routines_linear.cpp.
+template <typename T>
+struct Least {
+  static constexpr int64_t kHermitian = 32, kGeneral = 16, kSingular = 16, kSquares = 1;
+};
 
 template <typename R>
 constexpr R kEpsilon = std::numeric_limits<R>::epsilon();
+
+template <typename T>
+RealOf<T> greatest_part(T x) {
+  return std::max(std::abs(std::real(x)), std::abs(std::imag(x)));
+}
+
+// A power of two by which the elements become of usual size, so that no square overflows or
+// vanishes; 1 for most matrices.
+template <typename T>
+RealOf<T> usual_scale(const T* a, int64_t count) {
+  using R = RealOf<T>;
+  R largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, greatest_part(a[i]));
+  const R high = std::sqrt(std::numeric_limits<R>::max()) * kEpsilon<R>;
+  if (largest == 0 || (largest < high && largest > 1 / high)) return 1;
+  const int most = std::numeric_limits<R>::max_exponent - 1;
+  return std::ldexp(R(1), std::min(-std::ilogb(largest), most));
+}
 
 // ---- Hermitian eigenvalues
 
@@ -139,39 +160,58 @@ bool iterate_ql(RealOf<T>* d, RealOf<T>* e, T* q, int64_t n) {
   return true;
 }
 
+// Eigenvalues d, in no order, and as rows of q the vectors of a matrix of finite elements.
 template <typename T>
+bool hermitian(const T* from, int64_t n, T* q, RealOf<T>* d, RealOf<T>* e, T* work) {
+  for (int64_t i = 0; i < n; ++i) {  // the other triangle may hold anything
+    for (int64_t j = 0; j < n; ++j) q[i * n + j] = j <= i ? from[i * n + j] : T(0);
+  }
+  const RealOf<T> scale = usual_scale(q, n * n);
+  for (int64_t i = 0; i < n * n; ++i) q[i] *= scale;
+  to_tridiagonal(q, n, d, e, work);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = i + 1; j < n; ++j) std::swap(q[i * n + j], q[j * n + i]);
+  }
+  const bool fine = iterate_ql(d, e, q, n);
+  for (int64_t i = 0; i < n; ++i) d[i] /= scale;
+  return fine;
+}
+
+template <typename T, bool kVectors>
 const char* eigh(const RoutineContext& c) {
   using R = RealOf<T>;
   const int64_t batch = c.n[0], n = c.n[1];
-  std::atomic<const char*> error{nullptr};
+  if (by_lapack(n, Least<T>::kHermitian)) return lapack_eigh<T>(c, kVectors);
+  Failures failures;
   parallel(batch, grain_of(4 * n * n * n), [&](int64_t begin, int64_t end) {
     Block memory((n * n + 3 * n) * int64_t{sizeof(T)}), reals(2 * n * int64_t{sizeof(R)});
     Block matrix(n * n * int64_t{sizeof(T)}), order(n * int64_t{sizeof(int64_t)});
-    if (!memory.ok() || !reals.ok() || !matrix.ok() || !order.ok()) {
-      error = kOutOfMemory;
-      return;
-    }
+    if (!memory.ok() || !reals.ok() || !matrix.ok() || !order.ok()) return failures.no_memory();
     T* q = matrix.as<T>();
     R *d = reals.as<R>(), *e = d + n;
     int64_t* place = order.as<int64_t>();
     for (int64_t b = begin; b < end; ++b) {
-      std::copy_n(pointer<T>(c, 0) + b * n * n, n * n, q);
-      to_tridiagonal(q, n, d, e, memory.as<T>());
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t j = i + 1; j < n; ++j) std::swap(q[i * n + j], q[j * n + i]);
+      const T* from = pointer<T>(c, 0) + b * n * n;
+      const Contents contents = contents_of_triangle(from, n);
+      if (contents == Contents::kFinite) {
+        if (!hermitian(from, n, q, d, e, memory.as<T>())) failures.report(b, n - 1);
+      } else {
+        if (contents == Contents::kNan && n > 2) failures.report(b, n - 2 + kVectors);
+        std::fill_n(d, n, kNanOf<T>);
+        std::fill_n(q, n * n, T(kNanOf<T>));
       }
-      if (!iterate_ql(d, e, q, n)) error = kNoConvergence;
       std::iota(place, place + n, int64_t{0});
       std::stable_sort(place, place + n, [&](int64_t x, int64_t y) { return d[x] < d[y]; });
       R* values = pointer<R>(c, 1) + b * n;
+      for (int64_t j = 0; j < n; ++j) values[j] = d[place[j]];
+      if (!kVectors) continue;
       T* vectors = pointer<T>(c, 2) + b * n * n;
       for (int64_t j = 0; j < n; ++j) {
-        values[j] = d[place[j]];
         for (int64_t i = 0; i < n; ++i) vectors[i * n + j] = q[place[j] * n + i];
       }
     }
   });
-  return error;
+  return failures.text("linalg.eigh", batch, kEigenvaluesUnmet);
 }
 
 // ---- general eigenvalues
@@ -307,28 +347,34 @@ void triangular_vectors(const C* h, const C* z, int64_t n, C* x, C* out) {
   }
 }
 
-template <typename T, typename C>
+template <typename T, typename C, bool kVectors>
 const char* eig(const RoutineContext& c) {
   const int64_t batch = c.n[0], n = c.n[1];
-  std::atomic<const char*> error{nullptr};
+  if (by_lapack(n, Least<T>::kGeneral)) return lapack_eig<T>(c, kVectors);
+  std::atomic<bool> finite{true};
+  Failures failures;
   parallel(batch, grain_of(10 * n * n * n), [&](int64_t begin, int64_t end) {
     Block memory((2 * n * n + n) * int64_t{sizeof(C)});
-    if (!memory.ok()) {
-      error = kOutOfMemory;
-      return;
-    }
+    if (!memory.ok()) return failures.no_memory();
     C *h = memory.as<C>(), *z = h + n * n, *work = z + n * n;
     for (int64_t b = begin; b < end; ++b) {
       const T* a = pointer<T>(c, 0) + b * n * n;
-      for (int64_t i = 0; i < n * n; ++i) h[i] = C(a[i]);
-      to_hessenberg(h, z, n, work);
-      if (!iterate_qr(h, z, n)) error = kNoConvergence;
       C* values = pointer<C>(c, 1) + b * n;
-      for (int64_t i = 0; i < n; ++i) values[i] = h[i * n + i];
-      triangular_vectors(h, z, n, work, pointer<C>(c, 2) + b * n * n);
+      if (contents_of(a, n * n) != Contents::kFinite) {
+        std::fill_n(values, n, C(kNanOf<T>, kNanOf<T>));
+        finite = false;
+        continue;
+      }
+      const RealOf<T> scale = usual_scale(a, n * n);
+      for (int64_t i = 0; i < n * n; ++i) h[i] = C(a[i] * scale);
+      to_hessenberg(h, z, n, work);
+      if (!iterate_qr(h, z, n)) failures.report(b, n);
+      for (int64_t i = 0; i < n; ++i) values[i] = h[i * n + i] / scale;
+      if (kVectors) triangular_vectors(h, z, n, work, pointer<C>(c, 2) + b * n * n);
     }
   });
-  return error;
+  if (kVectors && !finite) return kNoEigenvectors;
+  return failures.text("linalg.eig", batch, kEigenvaluesUnmet);
 }
 
 // ---- singular values
@@ -522,17 +568,14 @@ template <typename T>
 bool singular(const T* a, int64_t m, int64_t n, bool adjointed, const SingularWork<T>& w,
               RealOf<T>* s, int64_t want) {
   using R = RealOf<T>;
-  R largest = 0, sum = 0;
-  for (int64_t i = 0; i < m * n; ++i) {
-    largest = std::max(largest, size1(a[i]));
-    sum += size1(a[i]) * 0;
-  }
-  if (sum != 0) {  // not finite
-    std::fill_n(s, n, std::numeric_limits<R>::quiet_NaN());
-    std::fill_n(w.u, want * m, T(std::numeric_limits<R>::quiet_NaN()));
-    std::fill_n(w.v, n * n, T(std::numeric_limits<R>::quiet_NaN()));
+  if (contents_of(a, m * n) != Contents::kFinite) {
+    std::fill_n(s, n, kNanOf<T>);
+    std::fill_n(w.u, want * m, T(kNanOf<T>));
+    std::fill_n(w.v, n * n, T(kNanOf<T>));
     return true;
   }
+  R largest = 0;
+  for (int64_t i = 0; i < m * n; ++i) largest = std::max(largest, greatest_part(a[i]));
   const R scale = largest > 0 ? largest : R(1);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
@@ -558,29 +601,54 @@ bool singular(const T* a, int64_t m, int64_t n, bool adjointed, const SingularWo
   return fine;
 }
 
+// Memory for the decompositions of a thread: matrices of m >= n, `want` left vectors.
 template <typename T>
+class SingularMemory {
+ public:
+  SingularMemory(int64_t m, int64_t n, int64_t want)
+      : memory_((n * m + 2 * n + 2 * want * m + 2 * n * n) * int64_t{sizeof(T)}),
+        order_(n * int64_t{sizeof(int64_t)}),
+        reals_(3 * n * int64_t{sizeof(RealOf<T>)}) {
+    T *matrix = memory_.template as<T>(), *taus = matrix + n * m, *q = taus + 2 * n;
+    T *u = q + want * m, *v = u + want * m, *right = v + n * n;
+    RealOf<T>* d = reals_.template as<RealOf<T>>();
+    work = {matrix, taus, q, u, v, right, d, d + n, order_.template as<int64_t>()};
+    values = d + 2 * n;
+  }
+  bool ok() const { return memory_.ok() && order_.ok() && reals_.ok(); }
+  SingularWork<T> work;
+  RealOf<T>* values;
+
+ private:
+  Block memory_, order_, reals_;
+};
+
+// Computes one matrix and reports what went wrong.
+template <typename T>
+void singular_or_report(const T* a, int64_t m, int64_t n, bool wide, const SingularWork<T>& work,
+                        RealOf<T>* s, int64_t want, int64_t b, Failures* failures) {
+  if (contents_of(a, m * n) == Contents::kNan) failures->report(b, Failures::kNotFinite);
+  if (!singular(a, m, n, wide, work, s, want)) failures->report(b, n);
+}
+
+template <typename T, bool kVectors>
 const char* svd(const RoutineContext& c) {
   using R = RealOf<T>;
   const int64_t batch = c.n[0], rows = c.n[1], columns = c.n[2];
-  const bool full = c.n[3] != 0, wide = rows < columns;
+  if (by_lapack(std::min(rows, columns), Least<T>::kSingular)) return lapack_svd<T>(c, kVectors);
+  const bool full = kVectors && c.n[3] != 0, wide = rows < columns;
   const int64_t m = std::max(rows, columns), n = std::min(rows, columns), want = full ? m : n;
-  std::atomic<const char*> error{nullptr};
+  Failures failures;
   parallel(batch, grain_of(10 * m * n * n), [&](int64_t begin, int64_t end) {
-    Block memory((n * m + 2 * n + 2 * want * m + 2 * n * n) * int64_t{sizeof(T)});
-    Block order(n * int64_t{sizeof(int64_t)}), reals(2 * n * int64_t{sizeof(R)});
-    if (!memory.ok() || !order.ok() || !reals.ok()) {
-      error = kOutOfMemory;
-      return;
-    }
-    T *matrix = memory.as<T>(), *taus = matrix + n * m, *q = taus + 2 * n, *u = q + want * m;
-    T *v = u + want * m, *other = v + n * n;
-    R* d = reals.as<R>();
-    const SingularWork<T> work{matrix, taus, q, u, v, other, d, d + n, order.as<int64_t>()};
+    const SingularMemory<T> memory(m, n, want);
+    if (!memory.ok()) return failures.no_memory();
     for (int64_t b = begin; b < end; ++b) {
       const T* a = pointer<T>(c, 0) + b * m * n;
-      R* s = pointer<R>(c, 2) + b * n;
-      if (!singular(a, m, n, wide, work, s, want)) error = kNoConvergence;
+      R* s = pointer<R>(c, kVectors ? 2 : 1) + b * n;
+      singular_or_report(a, m, n, wide, memory.work, s, want, b, &failures);
+      if (!kVectors) continue;
       // A = U S V^H; of the adjoint: A = V S U^H.
+      const T *u = memory.work.u, *v = memory.work.v;
       const T *left = wide ? v : u, *right = wide ? u : v;
       const int64_t width = wide ? n : want, height = wide ? want : n;
       T* out_u = pointer<T>(c, 1) + b * rows * width;
@@ -591,15 +659,73 @@ const char* svd(const RoutineContext& c) {
       for (int64_t i = 0; i < height * columns; ++i) out_v[i] = conjugate(right[i]);
     }
   });
-  return error;
+  return failures.text("linalg.svd", batch, kSingularValuesUnmet);
+}
+
+// ---- least squares
+
+// x [columns of A, right sides] = V S^+ U^H b, with singular values up to `limit` counted as 0.
+template <typename T>
+int64_t shortest_solution(const SingularMemory<T>& memory, const RoutineContext& c, int64_t b,
+                          RealOf<T> limit) {
+  const int64_t m = c.n[1], n = c.n[2], columns = c.n[3], least = std::min(m, n);
+  const bool wide = m < n;
+  const T *u = wide ? memory.work.v : memory.work.u, *v = wide ? memory.work.u : memory.work.v;
+  const T* right = pointer<T>(c, 1) + b * m * columns;
+  T *x = pointer<T>(c, 2) + b * n * columns, *sums = memory.work.q;
+  std::fill_n(x, n * columns, T(0));
+  int64_t rank = 0;
+  for (int64_t k = 0; k < least && memory.values[k] > limit; ++k, ++rank) {
+    for (int64_t j = 0; j < columns; ++j) {
+      T sum = T(0);
+      for (int64_t i = 0; i < m; ++i) {
+        sum += times(conjugate(u[k * m + i]), right[i * columns + j]);
+      }
+      sums[0] = sum / memory.values[k];
+      for (int64_t i = 0; i < n; ++i) x[i * columns + j] += times(v[k * n + i], sums[0]);
+    }
+  }
+  return rank;
+}
+
+// By singular values, whatever the driver: it tells only what counts as 0.
+template <typename T>
+const char* least_squares(const RoutineContext& c) {
+  using R = RealOf<T>;
+  const int64_t batch = c.n[0], rows = c.n[1], columns = c.n[2];
+  if (by_lapack(std::min(rows, columns), Least<T>::kSquares) && c.n[3]) {
+    return lapack_least_squares<T>(c);
+  }
+  const int64_t m = std::max(rows, columns), n = std::min(rows, columns);
+  const bool full_rank = c.n[4] == 0;
+  Failures failures;
+  parallel(batch, grain_of(10 * m * n * n), [&](int64_t begin, int64_t end) {
+    const SingularMemory<T> memory(m, n, n);
+    if (!memory.ok()) return failures.no_memory();
+    for (int64_t b = begin; b < end; ++b) {
+      const T* a = pointer<T>(c, 0) + b * m * n;
+      singular_or_report(a, m, n, rows < columns, memory.work, memory.values, n, b, &failures);
+      const R greatest = n ? memory.values[0] : R(0);
+      const R limit = full_rank ? R(0) : static_cast<R>(c.s[0].d) * greatest;
+      const int64_t rank = shortest_solution(memory, c, b, limit);
+      if (full_rank && greatest > 0 && rank < n) failures.report(b, rank + 1);
+      pointer<int64_t>(c, 3)[b] = rank;
+      std::copy_n(memory.values, n, pointer<R>(c, 4) + b * n);
+    }
+  });
+  return failures.text("torch.linalg.lstsq", batch, kRankUnmet);
 }
 
 template <typename T>
 void add_routines(RoutineList* list, const std::string& dtype) {
   using C = std::complex<RealOf<T>>;
-  list->push_back({"eigh_" + dtype, eigh<T>});
-  list->push_back({"eig_" + dtype, eig<T, C>});
-  list->push_back({"svd_" + dtype, svd<T>});
+  list->push_back({"eigh_" + dtype, eigh<T, true>});
+  list->push_back({"eigvalsh_" + dtype, eigh<T, false>});
+  list->push_back({"eig_" + dtype, eig<T, C, true>});
+  list->push_back({"eigvals_" + dtype, eig<T, C, false>});
+  list->push_back({"svd_" + dtype, svd<T, true>});
+  list->push_back({"svdvals_" + dtype, svd<T, false>});
+  list->push_back({"least_squares_" + dtype, least_squares<T>});
 }
 
 }  // namespace

@@ -19,9 +19,6 @@ void add_indefinite_routines(RoutineList* list);  // routines_indefinite.cpp
 void add_eigen_routines(RoutineList* list);       // routines_eigen.cpp
 void add_fourier_routines(RoutineList* list);     // routines_fourier.cpp
 
-// A function handed to `_core.register_blas`; null when there is none of this name.
-void* foreign_function(const char* name);
-
 constexpr const char* kOutOfMemory = "out of memory: a native routine got no workspace";
 
 template <typename T>

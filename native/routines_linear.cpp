@@ -6,10 +6,17 @@
 // Signs follow LAPACK: the diagonal of R is real and of the sign opposite to the column's head.
 #include <algorithm>
 
-#include "linear.h"
+#include "routines_lapack.h"
 
 namespace fb {
 namespace {
+
+// Sizes from which LAPACK is used (`python -m bench linalg`): below, copies and calls cost more
+// than its kernels win. A size and a dtype decide, never a batch.
+template <typename T>
+struct Least {
+  static constexpr int64_t kLu = 32, kTriangular = 32, kCholesky = 32, kQr = 32;
+};
 
 // ---- LU with partial pivoting
 
@@ -39,6 +46,7 @@ int32_t factor_lu(T* a, int64_t m, int64_t n, int32_t* pivots) {
 
 template <typename T>
 const char* lu(const RoutineContext& c) {
+  if (by_lapack(std::min(c.n[1], c.n[2]), Least<T>::kLu)) return lapack_lu<T>(c);
   const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], least = std::min(m, n);
   parallel(batch, grain_of(m * n * least), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
@@ -80,6 +88,7 @@ void substitute(const T* a, T* b, int64_t n, int64_t columns, Triangle kind) {
 
 template <typename T>
 const char* triangular_solve(const RoutineContext& c) {
+  if (by_lapack(c.n[1], Least<T>::kTriangular) && c.n[2]) return lapack_triangular_solve<T>(c);
   const int64_t batch = c.n[0], n = c.n[1], columns = c.n[2];
   const Triangle kind{c.n[3] != 0, c.n[4] != 0, c.n[5] != 0};
   parallel(batch, grain_of(n * n * columns), [&](int64_t begin, int64_t end) {
@@ -94,6 +103,7 @@ const char* triangular_solve(const RoutineContext& c) {
 
 template <typename T>
 const char* solve(const RoutineContext& c) {
+  if (by_lapack(c.n[1], Least<T>::kLu) && c.n[2]) return lapack_solve<T>(c);
   const int64_t batch = c.n[0], n = c.n[1], columns = c.n[2];
   std::atomic<bool> fine{true};
   parallel(batch, grain_of(n * n * (n + columns)), [&](int64_t begin, int64_t end) {
@@ -144,6 +154,7 @@ int32_t factor_cholesky(T* a, int64_t n) {
 
 template <typename T>
 const char* cholesky(const RoutineContext& c) {
+  if (by_lapack(c.n[1], Least<T>::kCholesky)) return lapack_cholesky<T>(c);
   const int64_t batch = c.n[0], n = c.n[1];
   parallel(batch, grain_of(n * n * n), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
@@ -160,6 +171,7 @@ const char* cholesky(const RoutineContext& c) {
 
 template <typename T>
 const char* qr(const RoutineContext& c) {
+  if (by_lapack(std::min(c.n[1], c.n[2]), Least<T>::kQr)) return lapack_qr<T>(c);
   const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], least = std::min(m, n);
   const int64_t inner = c.n[3] ? m : least;
   std::atomic<bool> fine{true};
@@ -187,6 +199,7 @@ const char* qr(const RoutineContext& c) {
 // The packed factor and the reflections' scales, as LAPACK's geqrf gives them.
 template <typename T>
 const char* geqrf(const RoutineContext& c) {
+  if (by_lapack(std::min(c.n[1], c.n[2]), Least<T>::kQr)) return lapack_geqrf<T>(c);
   const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], least = std::min(m, n);
   parallel(batch, grain_of(m * n * least), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
@@ -198,6 +211,43 @@ const char* geqrf(const RoutineContext& c) {
   return nullptr;
 }
 
+// Q x, or Q^H x, for the product Q of reflections as `geqrf` packs them.
+template <typename T>
+const char* reflect(const RoutineContext& c) {
+  const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], count = c.n[3], columns = c.n[4];
+  if (by_lapack(count, Least<T>::kQr) && columns) return lapack_reflect<T>(c);
+  const bool adjointed = c.n[5] != 0;
+  parallel(batch, grain_of(m * count * columns), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const T* a = pointer<T>(c, 0) + b * m * n;
+      const T* taus = pointer<T>(c, 1) + b * count;
+      T* x = pointer<T>(c, 3) + b * m * columns;
+      std::copy_n(pointer<T>(c, 2) + b * m * columns, m * columns, x);
+      for (int64_t step = 0; step < count; ++step) {
+        const int64_t k = adjointed ? step : count - 1 - step;
+        const T tau = adjointed ? conjugate(taus[k]) : taus[k];
+        reflect_rows(x + k * columns, m - k, columns, columns, a + k * n + k, n, tau);
+      }
+    }
+  });
+  return nullptr;
+}
+
+// The order of rows that LAPACK's interchanges (from 1) amount to; others leave rows alone.
+const char* pivot_order(const RoutineContext& c) {
+  const int64_t batch = c.n[0], count = c.n[1], rows = c.n[2];
+  for (int64_t b = 0; b < batch; ++b) {
+    const int32_t* pivots = pointer<int32_t>(c, 0) + b * count;
+    int64_t* order = pointer<int64_t>(c, 1) + b * rows;
+    for (int64_t i = 0; i < rows; ++i) order[i] = i;
+    for (int64_t k = 0; k < std::min(count, rows); ++k) {
+      const int64_t other = pivots[k] - 1;
+      if (other >= 0 && other < rows) std::swap(order[k], order[other]);
+    }
+  }
+  return nullptr;
+}
+
 template <typename T>
 void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"lu_" + dtype, lu<T>});
@@ -206,11 +256,13 @@ void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"cholesky_" + dtype, cholesky<T>});
   list->push_back({"qr_" + dtype, qr<T>});
   list->push_back({"geqrf_" + dtype, geqrf<T>});
+  list->push_back({"reflect_" + dtype, reflect<T>});
 }
 
 }  // namespace
 
 void add_linear_routines(RoutineList* list) {
+  list->push_back({"pivot_order_i32", pivot_order});
   add_routines<float>(list, "f32");
   add_routines<double>(list, "f64");
   add_routines<std::complex<float>>(list, "c64");

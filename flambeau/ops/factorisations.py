@@ -188,27 +188,6 @@ def old_cholesky(self: Any, upper: bool = False) -> Any:
 # ------------------------------------------------------------------------------------ LU
 
 
-def permutation_of(pivots: Node, rows: Any) -> Node:
-    """The order of rows (i64, from 0) that LAPACK's interchanges amount to."""
-    shape = (*pivots.shape[:-1], rows)
-    places = prims.iota(shape, len(shape) - 1)
-    order = places
-    last = len(shape) - 1
-    for k in range(static_size(pivots.shape[-1])):
-        pivot = prims.cast(prims.slice(pivots, last, k, 1), "i64") - 1
-        here = prims.slice(order, last, k, 1)
-        there = prims.gather(order, pivot, last)
-        moved = prims.where(
-            prims.eq(places, prims.broadcast_to(pivot, shape)),
-            prims.broadcast_to(here, shape),
-            order,
-        )
-        order = prims.where(
-            prims.eq(places, prims.full_like(k, places)), prims.broadcast_to(there, shape), moved
-        )
-    return order
-
-
 def permutation_matrix(order: Node, dtype: str) -> Node:
     """P with P L U = A, where A[order] = L U."""
     shape = (*order.shape[:-1], order.shape[-1], order.shape[-1])
@@ -336,7 +315,7 @@ def lu_unpack(
     low, up = triangles(LU_data) if unpack_data else (empty, empty)
     if not unpack_pivots:
         return empty, low, up
-    order = permutation_of(LU_pivots, LU_data.shape[-2])
+    order = la.pivot_order(LU_pivots, LU_data.shape[-2])
     return permutation_matrix(order, LU_data.dtype), low, up
 
 
@@ -405,13 +384,14 @@ def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
 # ------------------------------------------------------------------------------------ eigenvalues
 
 
-def _hermitian(x: Node, uplo: str, name: str) -> tuple[Node, Node]:
+def _hermitian(x: Node, uplo: str, name: str) -> Node:
+    """Square matrices whose lower triangle is the one to read."""
     check_matrices(x, name, True)
     if uplo.upper() not in ("L", "U"):
         raise RuntimeError(
             f"[{name}] Expected UPLO argument to be 'L' or 'U', but got {uplo}\nhint: 'L' or 'U'"
         )
-    return la.eigh(la.adjoint(x) if uplo.upper() == "U" else x)
+    return la.adjoint(x) if uplo.upper() == "U" else x
 
 
 @op("eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
@@ -428,7 +408,7 @@ def eigh(self: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's 
         >>> torch.linalg.eigh(torch.eye(2)).eigenvalues
         tensor([1., 1.])
     """
-    values, vectors = _hermitian(self, UPLO, "linalg.eigh")
+    values, vectors = la.eigh(_hermitian(self, UPLO, "linalg.eigh"))
     return values, columns(vectors)
 
 
@@ -444,7 +424,7 @@ def eigvalsh(self: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
         >>> torch.linalg.eigvalsh(torch.eye(2))
         tensor([1., 1.])
     """
-    return _hermitian(self, UPLO, "linalg.eigvalsh")[0]
+    return la.eigvalsh(_hermitian(self, UPLO, "linalg.eigvalsh"))
 
 
 @op("eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
@@ -477,10 +457,18 @@ def eigvals(self: Node) -> Node:
         tensor([1.+0.j, 1.+0.j])
     """
     check_matrices(self, "linalg.eigvals", True)
-    return la.eig(self)[0]
+    return la.eigvals(self)
 
 
 # ------------------------------------------------------------------------------------ singular
+
+
+def _refuse_driver(driver: str | None, name: str) -> None:
+    if driver is not None:
+        raise RuntimeError(
+            "[svd] torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs "
+            "with cuSOLVER backend.\nhint: leave it out"
+        )
 
 
 @op(
@@ -506,11 +494,7 @@ def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  
         tensor([1., 1.])
     """
     check_matrices(A, "linalg.svd")
-    if driver is not None:
-        raise RuntimeError(
-            "[svd] torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs\n"
-            "hint: leave it out"
-        )
+    _refuse_driver(driver, "linalg.svd")
     u, s, vh = la.svd(A, full_matrices)
     return columns(u), s, columns(vh)
 
@@ -528,7 +512,8 @@ def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
         tensor([1., 1.])
     """
     check_matrices(A, "linalg.svdvals")
-    return la.svd(A)[1]
+    _refuse_driver(driver, "linalg.svdvals")
+    return la.svdvals(A)
 
 
 @op(
@@ -549,9 +534,9 @@ def old_svd(self: Node, some: bool, compute_uv: bool) -> tuple[Node, ...]:
         tensor([1., 1.])
     """
     check_matrices(self, "svd")
-    u, s, vh = la.svd(self, not some and compute_uv)
     if compute_uv:
+        u, s, vh = la.svd(self, not some)
         return columns(u), s, la.adjoint(vh)
     batch, (m, n) = self.shape[:-2], self.shape[-2:]
-    absent = prims.full(0, (*batch, m, m), u.dtype), prims.full(0, (*batch, n, n), u.dtype)
-    return absent[0], s, columns(absent[1])
+    left, right = (prims.full(0, (*batch, k, k), self.dtype) for k in (m, n))
+    return left, la.svdvals(self), columns(right)

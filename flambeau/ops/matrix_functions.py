@@ -100,9 +100,13 @@ def cond(self: Any, p: Any = None) -> Any:
         greatest, least = sizes[..., 0], sizes[..., -1]
         return least / greatest if p == -2 else greatest / least
     inverse, info = REGISTRY["linalg.inv_ex"].native(self)
-    norm = REGISTRY["linalg.matrix_norm"].native
+    norm, where = REGISTRY["linalg.matrix_norm"].native, REGISTRY["where"].native
+    if p == "nuc":  # singular values of infinities are NaN
+        known = (info[..., None, None] == 0) & (inverse == inverse)
+        return norm(self, p) * norm(where(known, inverse, math.inf), p)
     value = norm(self, p) * norm(inverse, p)
-    return REGISTRY["where"].native(info == 0, value, value.new_full((), math.inf))
+    usual = (info == 0) & (value == value)
+    return where(usual, value, value.new_full((), math.inf))
 
 
 def _reflector(packed: Node, k: int) -> Node:

@@ -24,7 +24,6 @@ from flambeau.ops.complex_products import product_along
 from flambeau.ops.factorisations import (
     check_matrices,
     eigh,
-    permutation_of,
     raise_errors,
     refuse_check,
 )
@@ -390,7 +389,7 @@ def _by_lu(packed: Node, pivots: Node, b: Node, left: bool, adjointed: bool, nam
     a = prims.broadcast_to(packed, (*batch, *packed.shape[-2:]))
     right = prims.broadcast_to(b, (*batch, *b.shape[-2:]))
     places = prims.broadcast_to(pivots, (*batch, pivots.shape[-1]))
-    order = permutation_of(places, packed.shape[-2])
+    order = la.pivot_order(places, packed.shape[-2])
     rows = prims.broadcast(order, right.shape, (*range(right.ndim - 2), right.ndim - 2))
     if not adjointed:
         moved = prims.gather(right, rows, right.ndim - 2)
@@ -533,13 +532,16 @@ def logdet(self: Node) -> Node:
 
 
 def _spectrum(a: Node, hermitian: bool) -> Node:
-    return prims.abs(eigh(a)[0]) if hermitian else la.svd(a)[1]
+    return prims.abs(la.eigvalsh(a)) if hermitian else la.svdvals(a)
+
+
+def _precision(x: Node) -> float:
+    return 2.0**-23 if x.dtype in ("f32", "c64") else 2.0**-52
 
 
 def _limit(a: Node, sizes: Node, atol: Any, rtol: Any) -> Node:
     """What singular values must exceed, for each matrix, kept as a last size of 1."""
-    precision = {"f32": 2.0**-23, "f64": 2.0**-52}[sizes.dtype]
-    default = precision * max(static_size(n) for n in a.shape[-2:])
+    default = _precision(sizes) * max(static_size(n) for n in a.shape[-2:])
     absolute = _tolerance(0.0 if atol is None else atol, sizes)
     if rtol is None:
         relative = _tolerance(default, sizes)
@@ -705,24 +707,26 @@ def pinverse(self: Node, rcond: float) -> Node:
 # ------------------------------------------------------------------------------------ least squares
 
 
-def _least_squares(a: Node, b: Node) -> Node:
-    rows, columns = a.shape[-2:]
-    if not less(rows, columns):
-        q, r = la.qr(a)
-        return la.triangular_solve(r, product(la.adjoint(q), b), True)
-    q, r = la.qr(la.adjoint(a))
-    return product(q, la.triangular_solve(r, b, True, True))
+def _least_squares_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    """Those of A^+ B, whose rank is constant."""
+    inverse = pseudo_inverse(a, None, None, False)
+    of_inverse = product(g, la.adjoint(b))
+    return _pseudo_inverse_rule(of_inverse, inverse, a)[0], product(la.adjoint(inverse), g)
+
+
+prims.register_rule("least_squares", _least_squares_rule)
 
 
 @op(
-    "_least_squares(Tensor self, Tensor b, bool residuals) -> (Tensor, Tensor)",
+    "_least_squares(Tensor self, Tensor b, float? rcond, str driver)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
     where="private",
-    samples=lambda: iter([sample(_TALL, T(3, 2), True)]),
+    samples=lambda: iter([sample(_TALL, T(3, 2), None, "gels")]),
     dtypes=_MATRICES,
 )
-def solve_least_squares(self: Node, b: Node, residuals: bool) -> tuple[Node, Node]:
-    """X with the least |A X - B|, and for matrices with more rows than columns its square."""
-    check_matrices(self, "linalg.lstsq")
+def solve_least_squares(self: Node, b: Node, rcond: float | None, driver: str) -> tuple[Node, ...]:
+    """X with the least |A X - B|, its square where it is told, A's rank and singular values."""
+    check_matrices(self, "torch.linalg.lstsq")
     _check_same_dtype("linalg.lstsq", self, b)
     vector = b.ndim < self.ndim and _is_vector(self, b)
     right = prims.reshape(b, (*b.shape, 1)) if vector else b
@@ -732,30 +736,27 @@ def solve_least_squares(self: Node, b: Node, residuals: bool) -> tuple[Node, Nod
             f"{shown(self.shape)} and {shown(b.shape)}\nhint: one right side per row"
         )
     a, right = _batched("linalg.lstsq", self, right)
-    value = _least_squares(a, right)
-    off = prims.abs(product(a, value) - right)
-    if residuals and less(a.shape[-1], a.shape[-2]):
-        squares = prims.reduce_dims("sum", off * off, (off.ndim - 2,), False)
-    else:
-        squares = prims.with_derivative(prims.full(0, (0,), off.dtype), self, b, rule="flat")
+    limit = _precision(a) * max(static_size(n) for n in a.shape[-2:]) if rcond is None else rcond
+    solution, rank, values = la.least_squares(a, right, driver, limit)
+    value = prims.with_derivative(solution, a, right, rule="least_squares")
+    told = driver in ("gels", "gelsd", "gelss") and less(a.shape[-1], a.shape[-2])
+    squares = (
+        _residuals(a, value, right, rank, driver)
+        if told
+        else prims.with_derivative(prims.full(0, (0,), values.dtype), self, b, rule="flat")
+    )
     found = prims.reshape(value, value.shape[:-1]) if vector else value
-    return columns(found), squares
+    return (
+        columns(found),
+        squares,
+        prims.full(0, (0,), "i64") if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else prims.full(0, (0,), values.dtype),
+    )
 
 
-@op(
-    "_least_squares_rank(Tensor self, float? rcond, bool rank, bool values) -> (Tensor, Tensor)",
-    where="private",
-    differentiable=False,
-    samples=lambda: iter([sample(_TALL, None, True, True)]),
-    dtypes=_MATRICES,
-)
-def least_squares_rank(
-    self: Node, rcond: float | None, rank: bool, values: bool
-) -> tuple[Node, Node]:
-    """How many singular values exceed rcond times the greatest, and all of them; else nothing."""
-    s = la.svd(self)[1]
-    found = _rank(self, 0.0, rcond, False, "linalg.lstsq") if rank else prims.full(0, (0,), "i64")
-    return found, s if values else prims.full(0, (0,), s.dtype)
+def _residuals(a: Node, value: Node, right: Node, rank: Node, driver: str) -> Node:
+    off = prims.abs(product(a, value) - right)
+    return prims.reduce_dims("sum", off * off, (off.ndim - 2,), False)
 
 
 @cache
@@ -774,7 +775,7 @@ def _least_squares_result() -> Any:
     out=True,
 )
 def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """X with the least |A X - B| (of several the shortest), for matrices of full rank.
+    """X with the least |A X - B|, of several the shortest; "gels" is for matrices of full rank.
 
     Returns the residuals' squared norms where A has more rows than columns (not for the default
     driver "gelsy"), A's rank (not for "gels") and its singular values (for "gelsd" and "gelss");
@@ -793,6 +794,4 @@ def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None =
             f"[lstsq] torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
             f"gelss)\nhint: not {chosen!r}"
         )
-    found = solve_least_squares(self, b, chosen != "gelsy")
-    spectrum = least_squares_rank(self, rcond, chosen != "gels", chosen in ("gelsd", "gelss"))
-    return _least_squares_result()((*found, *spectrum))
+    return _least_squares_result()(solve_least_squares(self, b, rcond, chosen))

@@ -8,12 +8,13 @@ eigenvectors the same method with conjugates. Each result's rule gives its share
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, minimum
+from flambeau.prims import linear_references as references
 from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.common import (
     COMPLEX,
@@ -26,23 +27,13 @@ from flambeau.prims.common import (
     show,
 )
 from flambeau.prims.create import full_like, iota, zeros_like
+from flambeau.prims.linear_references import RESULTS
 from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
 from flambeau.prims.routine import adjoint, matmul
 from flambeau.prims.scatter import scatter
 
-Samples = Iterator[tuple[list[Any], dict[str, Any]]]
-Reference = Callable[[list[Any], dict[str, Any]], Any]
 LAPACK = frozenset({"f32", "f64", "c64", "c128"})
-RESULTS = {
-    "cholesky": ("factor", "info"),
-    "lu": ("packed", "pivots", "permutation", "info"),
-    "ldl": ("packed", "pivots", "info"),
-    "qr": ("q", "r"),
-    "geqrf": ("packed", "tau"),
-    "eigh": ("values", "vectors"),
-    "eig": ("values", "vectors"),
-    "svd": ("u", "s", "vh"),
-}
+DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 # ------------------------------------------------------------------------------------ helpers
 
@@ -172,6 +163,47 @@ def _infer_ldl_solve(operands: tuple[Node, ...], constants: dict[str, Any]) -> T
     return _infer_solve((packed, b), constants)
 
 
+def _infer_least_squares(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("least_squares", operands, 2)
+    a, b = operands
+    check_dtype("least_squares", a, LAPACK)
+    check_dtype("least_squares", b, frozenset({a.dtype}))
+    _check_result("least_squares", constants["result"])
+    if a.ndim < 2 or not same_shape(a.shape[:-1], b.shape[:-1]):
+        raise ValueError(
+            f"[least_squares] right sides {show(b.shape)} do not fit matrices {show(a.shape)}\n"
+            "hint: both are batches of matrices of as many rows"
+        )
+    batch, (m, n) = a.shape[:-2], a.shape[-2:]
+    types: dict[str, Type] = {
+        "solution": (a.dtype, (*batch, n, b.shape[-1])),
+        "rank": ("i64", batch),
+        "values": (TO_REAL.get(a.dtype, a.dtype), (*batch, minimum(m, n))),
+    }
+    return types[constants["result"]]
+
+
+def _infer_reflect(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("reflect", operands, 3)
+    packed, tau, x = operands
+    check_dtype("reflect", packed, LAPACK)
+    for other in (tau, x):
+        check_dtype("reflect", other, frozenset({packed.dtype}))
+    if not (same_shape(packed.shape[:-1], x.shape[:-1]) and tau.ndim == packed.ndim - 1):
+        raise ValueError(
+            f"[reflect] {show(packed.shape)}, {show(tau.shape)} and {show(x.shape)} do not fit\n"
+            "hint: batches of matrices of as many rows, and of scales"
+        )
+    return x.dtype, x.shape
+
+
+def _infer_pivot_order(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("pivot_order", operands, 1)
+    [pivots] = operands
+    check_dtype("pivot_order", pivots, frozenset({"i32"}))
+    return "i64", (*pivots.shape[:-1], constants["rows"])
+
+
 def _qr_shape(x: Node, constants: dict[str, Any]) -> Type:
     batch, (m, n) = x.shape[:-2], x.shape[-2:]
     inner = m if constants["complete"] else minimum(m, n)
@@ -187,6 +219,18 @@ def _eigh_shape(x: Node, constants: dict[str, Any]) -> Type:
     if constants["result"] == "vectors":
         return x.dtype, x.shape
     return TO_REAL.get(x.dtype, x.dtype), x.shape[:-1]
+
+
+def _eigvalsh_shape(x: Node, constants: dict[str, Any]) -> Type:
+    return TO_REAL.get(x.dtype, x.dtype), x.shape[:-1]
+
+
+def _eigvals_shape(x: Node, constants: dict[str, Any]) -> Type:
+    return TO_COMPLEX.get(x.dtype, x.dtype), x.shape[:-1]
+
+
+def _svdvals_shape(x: Node, constants: dict[str, Any]) -> Type:
+    return TO_REAL.get(x.dtype, x.dtype), (*x.shape[:-2], minimum(*x.shape[-2:]))
 
 
 def _eig_shape(x: Node, constants: dict[str, Any]) -> Type:
@@ -214,8 +258,11 @@ _SHAPES: dict[str, Callable[[Node, dict[str, Any]], Type]] = {
     "qr": _qr_shape,
     "geqrf": _geqrf_shape,
     "eigh": _eigh_shape,
+    "eigvalsh": _eigvalsh_shape,
     "eig": _eig_shape,
+    "eigvals": _eigvals_shape,
     "svd": _svd_shape,
+    "svdvals": _svdvals_shape,
 }
 
 # ------------------------------------------------------------------------------------ derivatives
@@ -345,7 +392,7 @@ def _differences(values: Node, like: Node) -> Node:
 
 def _eigh_rule(g: Node, y: Node, a: Node) -> Gradients:
     values, vectors = eigh(a)
-    if y.attribute("result") == "values":
+    if y.attribute("result") == "values":  # of `eigvalsh`, too
         inner = with_diagonal(zeros_like(a), _like(g, a))
     else:
         projected = matmul(adjoint(vectors), g)
@@ -374,7 +421,7 @@ def _eig_rule(g: Node, y: Node, a: Node) -> Gradients:
 
 def _svd_rule(g: Node, y: Node, a: Node) -> Gradients:
     # Vectors of no singular value are any basis of what is left: nothing should depend on them.
-    u, s, vh = svd(a, y.attribute("full_matrices"))
+    u, s, vh = svd(a, y.attribute("full_matrices", False))
     least = minimum(*a.shape[-2:])
     u, vh = shape.slice(u, u.ndim - 1, 0, least), shape.slice(vh, vh.ndim - 2, 0, least)
     if y.attribute("result") != "s":
@@ -406,163 +453,11 @@ def _svd_vectors(g: Node, u: Node, s: Node, vh: Node, with_phase: bool) -> Node:
     return total + matmul(outside / _columns(s, outside), vh)
 
 
-# ------------------------------------------------------------------------------------ references
+# ------------------------------------------------------------------------------------ records
 
 
-def _numpy_solve(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import numpy
-
-    return numpy.linalg.solve(*arrays)
-
-
-def _batched(function: Callable[..., Any], *arrays: Any) -> Any:
-    import numpy
-
-    batch = arrays[0].shape[:-2]
-    if not batch:
-        return function(*arrays)
-    flat = [x.reshape(-1, *x.shape[-2:]) for x in arrays]
-    results = [function(*parts) for parts in zip(*flat)]
-    return numpy.stack(results).reshape(*batch, *numpy.shape(results[0]))
-
-
-def _numpy_triangular(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import scipy.linalg  # type: ignore[import-untyped]
-
-    is_upper, adjointed, unit = (constants[k] for k in ("upper", "adjointed", "unit"))
-
-    def one(a: Any, b: Any) -> Any:
-        return scipy.linalg.solve_triangular(
-            a, b, lower=not is_upper, trans=2 if adjointed else 0, unit_diagonal=unit
-        )
-
-    return _batched(one, *arrays)
-
-
-def _numpy_cholesky(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import numpy
-
-    if constants["result"] == "info":
-        return numpy.zeros(arrays[0].shape[:-2])
-    return numpy.linalg.cholesky(arrays[0])
-
-
-def _numpy_lu(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import numpy
-    import scipy.linalg
-
-    def one(a: Any) -> Any:
-        packed, pivots = scipy.linalg.lu_factor(a)
-        order = numpy.arange(a.shape[0])
-        for i, p in enumerate(pivots):
-            order[[i, p]] = order[[p, i]]
-        found = {"packed": packed, "pivots": pivots + 1, "permutation": order, "info": 0}
-        return found[constants["result"]]
-
-    return _batched(one, arrays[0])
-
-
-def _numpy_ldl(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    """Of matrices whose diagonal outweighs the rest, where no row is swapped."""
-    import numpy
-
-    def one(a: Any) -> Any:
-        packed = numpy.array(a)
-        for k in range(len(packed)):
-            below = packed[k + 1 :, k] / packed[k, k]
-            packed[k + 1 :, k + 1 :] -= numpy.tril(numpy.outer(below, packed[k + 1 :, k]))
-            packed[k + 1 :, k] = below
-        found = {"packed": packed, "pivots": numpy.arange(len(packed)) + 1, "info": 0}
-        return found[constants["result"]]
-
-    return _batched(one, arrays[0])
-
-
-def _numpy_ldl_solve(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import numpy
-
-    def one(packed: Any, b: Any) -> Any:
-        low = numpy.tril(packed, -1) + numpy.eye(len(packed))
-        return numpy.linalg.solve(low * numpy.diag(packed) @ low.T, b)
-
-    return _batched(one, arrays[0], arrays[2])
-
-
-def _numpy_qr(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import numpy
-
-    mode: Any = "complete" if constants["complete"] else "reduced"
-    return numpy.linalg.qr(arrays[0], mode)[constants["result"] == "r"]
-
-
-def _numpy_eig(name: str) -> Reference:
-    def reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
-        import numpy
-
-        return getattr(numpy.linalg, name)(arrays[0])[constants["result"] == "vectors"]
-
-    return reference
-
-
-def _numpy_geqrf(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import numpy
-
-    packed, tau = numpy.linalg.qr(arrays[0], "raw")
-    return packed.swapaxes(-1, -2) if constants["result"] == "packed" else tau
-
-
-def _numpy_svd(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    import numpy
-
-    found = numpy.linalg.svd(arrays[0], full_matrices=constants["full_matrices"])
-    return found[RESULTS["svd"].index(constants["result"])]
-
-
-# ------------------------------------------------------------------------------------ samples
-
-SQUARE = [[4.0, 1.0, 0.5], [1.0, 3.0, -0.7], [0.5, -0.7, 5.0]]
-GENERAL = [[0.3, 1.2, -0.5], [2.0, 0.4, 0.9], [-0.6, 1.1, 1.7]]
-TALL = [[0.3, 1.2], [2.0, 0.4], [-0.6, 1.1]]
-
-
-def _pair_samples() -> Samples:
-    yield [GENERAL, TALL], {}
-    yield [[GENERAL, SQUARE], [TALL, TALL]], {}
-
-
-def _triangular_samples() -> Samples:
-    for flags in ((False, False, False), (True, False, False), (False, True, True)):
-        packed = dict(zip(("upper", "adjointed", "unit"), flags))
-        yield [SQUARE, TALL], packed
-
-
-def _factor_samples(name: str) -> Callable[[], Samples]:
-    def samples() -> Samples:
-        matrices = [SQUARE] if name in ("cholesky", "eigh", "ldl") else [GENERAL]
-        if name in ("qr", "geqrf", "svd"):
-            matrices.append(TALL)
-        extra = {
-            "qr": {"complete": False},
-            "ldl": {"hermitian": True},
-            "svd": {"full_matrices": False},
-        }.get(name, {})
-        for matrix in matrices:
-            for result in RESULTS[name]:
-                yield [matrix], {"result": result, **extra}
-
-    return samples
-
-
-def _ldl_solve_samples() -> Samples:
-    import numpy
-
-    pivots: Any = numpy.array([1, 2, 3], "int32")
-    yield [SQUARE, pivots, TALL], {"hermitian": True}
-
-
-def _routine(
-    name: str, infer: Any, derivative: Any, reference: Reference, samples: Callable[[], Samples]
-) -> None:
+def _routine(name: str, infer: Any, derivative: Any) -> None:
+    reference, samples = references.REFERENCES[name], references.SAMPLES[name]
     register(
         Primitive(
             name,
@@ -577,21 +472,27 @@ def _routine(
     )
 
 
-_routine("solve", _infer_solve, _solve_rule, _numpy_solve, _pair_samples)
-_routine("triangular_solve", _infer_solve, _triangular_rule, _numpy_triangular, _triangular_samples)
-_routine("ldl_solve", _infer_ldl_solve, NOT_DIFFERENTIABLE, _numpy_ldl_solve, _ldl_solve_samples)
-for _name, _rule, _reference in (
-    ("cholesky", _cholesky_rule, _numpy_cholesky),
-    ("lu", _lu_rule, _numpy_lu),
-    ("ldl", NOT_DIFFERENTIABLE, _numpy_ldl),
-    ("qr", _qr_rule, _numpy_qr),
-    ("geqrf", NOT_DIFFERENTIABLE, _numpy_geqrf),
-    ("eigh", _eigh_rule, _numpy_eig("eigh")),
-    ("eig", _eig_rule, _numpy_eig("eig")),
-    ("svd", _svd_rule, _numpy_svd),
+_routine("solve", _infer_solve, _solve_rule)
+_routine("triangular_solve", _infer_solve, _triangular_rule)
+_routine("least_squares", _infer_least_squares, NOT_DIFFERENTIABLE)
+_routine("reflect", _infer_reflect, NOT_DIFFERENTIABLE)
+_routine("pivot_order", _infer_pivot_order, NOT_DIFFERENTIABLE)
+_routine("ldl_solve", _infer_ldl_solve, NOT_DIFFERENTIABLE)
+_SQUARE = ("cholesky", "ldl", "eigh", "eigvalsh", "eig", "eigvals")
+for _name, _rule in (
+    ("cholesky", _cholesky_rule),
+    ("lu", _lu_rule),
+    ("ldl", NOT_DIFFERENTIABLE),
+    ("qr", _qr_rule),
+    ("geqrf", NOT_DIFFERENTIABLE),
+    ("eigh", _eigh_rule),
+    ("eigvalsh", _eigh_rule),
+    ("eig", _eig_rule),
+    ("eigvals", _eig_rule),
+    ("svd", _svd_rule),
+    ("svdvals", _svd_rule),
 ):
-    _infer = _infer_factorisation(_name, square=_name in ("cholesky", "ldl", "eigh", "eig"))
-    _routine(_name, _infer, _rule, _reference, _factor_samples(_name))
+    _routine(_name, _infer_factorisation(_name, square=_name in _SQUARE), _rule)
 
 # ------------------------------------------------------------------------------------ constructors
 
@@ -647,6 +548,44 @@ def eigh(a: Node) -> tuple[Node, Node]:
     return bind("eigh", a, result="values"), bind("eigh", a, result="vectors")
 
 
+def eigvalsh(a: Node) -> Node:
+    """Ascending eigenvalues of the Hermitian lower triangle of A."""
+    return bind("eigvalsh", a, result="values")
+
+
+def eigvals(a: Node) -> Node:
+    """Complex eigenvalues of a general matrix."""
+    return bind("eigvals", a, result="values")
+
+
+def svdvals(a: Node) -> Node:
+    """Descending singular values of A."""
+    return bind("svdvals", a, result="s")
+
+
+def least_squares(a: Node, b: Node, driver: str, rcond: float) -> tuple[Node, Node, Node]:
+    """X with the least |A X - B|; the rank (i64) and the singular values of A [*B, M, N].
+
+    Drivers are LAPACK's: "gels" is for matrices of full rank and tells neither; "gelsy" tells the
+    rank. Singular values up to rcond times the greatest count as 0.
+    """
+    given = {"driver": driver, "rcond": rcond}
+    solution, rank, values = (
+        bind("least_squares", a, b, result=r, **given) for r in RESULTS["least_squares"]
+    )
+    return solution, rank, values
+
+
+def reflect(packed: Node, tau: Node, x: Node, adjointed: bool = False) -> Node:
+    """Q X (or Q^H X), Q being the product of reflections as `geqrf` packs them [*B, M, N]."""
+    return bind("reflect", packed, tau, x, adjointed=adjointed)
+
+
+def pivot_order(pivots: Node, rows: Size) -> Node:
+    """The order of `rows` rows (i64, from 0) that LAPACK's interchanges amount to."""
+    return bind("pivot_order", pivots, rows=rows)
+
+
 def eig(a: Node) -> tuple[Node, Node]:
     """Complex eigenvalues and eigenvectors (columns of norm 1) of a general matrix."""
     return bind("eig", a, result="values"), bind("eig", a, result="vectors")
@@ -664,14 +603,20 @@ __all__ = [
     "diagonal",
     "eig",
     "eigh",
+    "eigvals",
+    "eigvalsh",
     "geqrf",
     "ldl",
     "ldl_solve",
+    "least_squares",
     "lower_triangle",
     "lu",
+    "pivot_order",
     "qr",
+    "reflect",
     "solve",
     "svd",
+    "svdvals",
     "triangular_solve",
     "upper_triangle",
     "with_diagonal",

@@ -28,6 +28,10 @@ def of_eigh(x):
     return prims.matmul(scaled_columns(vectors, prims.sin(values)), prims.adjoint(vectors))
 
 
+def of_eigenvalues(x):
+    return prims.sin(prims.eigvalsh(hermitian(x)))
+
+
 def of_eig(x):
     values, vectors = prims.eig(x)
     left = scaled_columns(vectors, prims.sin(values))
@@ -82,8 +86,8 @@ def of_norm(x):
 
 
 FUNCTIONS = [
-    of_eigh, of_eig, of_svd, of_wide_svd, of_qr, of_wide_qr, of_complete_qr, of_lu, of_cholesky,
-    of_triangular,
+    of_eigh, of_eigenvalues, of_eig, of_svd, of_wide_svd, of_qr, of_wide_qr, of_complete_qr,
+    of_lu, of_cholesky, of_triangular,
 ]  # fmt: skip
 TALL = (of_svd, of_wide_svd, of_qr, of_wide_qr, of_complete_qr, of_norm)
 

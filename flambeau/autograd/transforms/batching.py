@@ -402,6 +402,8 @@ RULES: dict[str, Rule] = {
     "select": _leading,
     "with_derivative": _with_derivative,
     **dict.fromkeys(
-        "solve triangular_solve ldl_solve cholesky lu ldl qr geqrf eigh eig svd".split(), _leading
+        "solve triangular_solve ldl_solve cholesky lu ldl qr geqrf eigh eigvalsh eig eigvals svd "
+        "svdvals least_squares reflect pivot_order".split(),
+        _leading,
     ),
 }

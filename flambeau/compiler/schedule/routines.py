@@ -14,7 +14,12 @@ batches of row-major matrices, and all results are written whether used or not:
     ldl_<t>                a, packed, pivots(i32), info(i32)         batch, N, hermitian
     ldl_solve_<t>          packed, pivots, b, out        batch, N, N, columns of b, hermitian
     eigh_<t>, eig_<t>      a, values, vectors                        batch, N
+    eigvalsh_<t>, eigvals_<t>   a, values                            batch, N
     svd_<t>                a, u, s, vh                               batch, M, N, full
+    svdvals_<t>            a, s                                      batch, M, N
+    least_squares_<t>      a, b, out, rank(i64), values    batch, M, N, columns of b, driver; rcond
+    reflect_<t>            packed, tau, x, out   batch, M, N, length of tau, columns of x, adjointed
+    pivot_order_i32        pivots, order(i64)                        batch, length of pivots, rows
     fft_<c64|c128>         x, out         rows, length, inverse (along the last axis, not scaled)
 """
 
@@ -33,7 +38,8 @@ from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.dtypes import TABLE, UNSIGNED
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import floordiv, mul, prod
-from flambeau.prims.linear_algebra import RESULTS
+from flambeau.prims.linear_algebra import DRIVERS
+from flambeau.prims.linear_references import RESULTS
 from flambeau.prims.random import EACH, INTEGERS, PLACE_ROWS
 from flambeau.prims.record import PRIMITIVES
 
@@ -209,6 +215,7 @@ def _fft(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
+_RECTANGULAR = ("lu", "qr", "geqrf", "svd", "svdvals", "least_squares", "reflect")
 _FLAGS = ("upper", "adjointed", "unit", "complete", "full_matrices", "hermitian")
 
 
@@ -225,20 +232,37 @@ def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
         else:
             _result(call, made, reads)
     rows, columns = shapes[0][-2:]
-    square = value.op not in ("lu", "qr", "geqrf", "svd")
+    square = value.op not in _RECTANGULAR
     call.sizes = [count(shapes[0][:-2]), rows, *(() if square else (columns,))]
     call.sizes.extend(shape[-1] for shape in shapes[1:])
     given: dict[str, Any] = dict(value.attributes)
     call.sizes.extend(int(given[flag]) for flag in _FLAGS if flag in given)
+    if value.op == "least_squares":
+        call.sizes.append(DRIVERS.index(given["driver"]))
+        call.scalars = [("constant", given["rcond"], True)]
     call.work = prod((count(shapes[0]), columns))
+    return call
+
+
+def _pivot_order(values: list[Node], reads: Reads) -> RoutineCall:
+    [value] = values
+    call = RoutineCall("pivot_order_i32")
+    _operand(call, value, 0, reads, 0)
+    _result(call, value, reads)
+    [shape] = value.attribute("shapes")
+    call.sizes = [count(shape[:-1]), shape[-1], value.shape[-1]]
+    call.work = mul(count(value.shape), 2)
     return call
 
 
 def _unused_result(value: Node, name: str) -> Node:
     """Stands for a result that nobody reads: memory the routine writes all the same."""
-    operand = node("s.like", (), (), value.inputs[0].dtype, value.attribute("shapes")[0])
+    operands = tuple(
+        node("s.like", (), (), operand.dtype, shape)
+        for operand, shape in zip(value.inputs, value.attribute("shapes"))
+    )
     constants = dict(value.attributes) | {"result": name}
-    dtype, shape = PRIMITIVES[value.op].infer((operand,), constants)
+    dtype, shape = PRIMITIVES[value.op].infer(operands, constants)
     return node("s.unused", (), (("of", value), ("result", name)), dtype, shape)
 
 
@@ -335,7 +359,10 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "compress": _compress,
     "bag_sum": _bag_sum,
     "fft": _fft,
-    **dict.fromkeys(("solve", "triangular_solve", "ldl_solve", *RESULTS), _linear_algebra),
+    "pivot_order": _pivot_order,
+    **dict.fromkeys(
+        ("solve", "triangular_solve", "ldl_solve", "reflect", *RESULTS), _linear_algebra
+    ),
 }
 
 __all__ = ["Memory", "RoutineCall", "routine_calls"]
