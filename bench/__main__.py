@@ -11,6 +11,7 @@ PARTS = (
     "throughput",
     "rest",
     "products",
+    "linalg",
     "attention",
     "autotune",
     "convolution",

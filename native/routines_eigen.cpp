@@ -13,10 +13,12 @@
 namespace fb {
 namespace {
 
-// Sizes from which LAPACK is used, as in routines_linear.cpp.
-template <typename T>
+// Sizes from which LAPACK is used, of vectors and of values alone, as in routines_linear.cpp.
+template <typename T, bool kVectors>
 struct Least {
-  static constexpr int64_t kHermitian = 32, kGeneral = 16, kSingular = 16, kSquares = 1;
+  static constexpr int64_t kHermitian = kVectors ? by_type<T>(160, 96, 48) : 16;
+  static constexpr int64_t kGeneral = by_type<T>(8, 8, kVectors ? 64 : 40);
+  static constexpr int64_t kSingular = kVectors ? by_type<T>(192, 96, 48) : 16;
 };
 
 template <typename R>
@@ -181,7 +183,7 @@ template <typename T, bool kVectors>
 const char* eigh(const RoutineContext& c) {
   using R = RealOf<T>;
   const int64_t batch = c.n[0], n = c.n[1];
-  if (by_lapack(n, Least<T>::kHermitian)) return lapack_eigh<T>(c, kVectors);
+  if (by_lapack(n, Least<T, kVectors>::kHermitian)) return lapack_eigh<T>(c, kVectors);
   Failures failures;
   parallel(batch, grain_of(4 * n * n * n), [&](int64_t begin, int64_t end) {
     Block memory((n * n + 3 * n) * int64_t{sizeof(T)}), reals(2 * n * int64_t{sizeof(R)});
@@ -350,7 +352,7 @@ void triangular_vectors(const C* h, const C* z, int64_t n, C* x, C* out) {
 template <typename T, typename C, bool kVectors>
 const char* eig(const RoutineContext& c) {
   const int64_t batch = c.n[0], n = c.n[1];
-  if (by_lapack(n, Least<T>::kGeneral)) return lapack_eig<T>(c, kVectors);
+  if (by_lapack(n, Least<T, kVectors>::kGeneral)) return lapack_eig<T>(c, kVectors);
   std::atomic<bool> finite{true};
   Failures failures;
   parallel(batch, grain_of(10 * n * n * n), [&](int64_t begin, int64_t end) {
@@ -635,7 +637,8 @@ template <typename T, bool kVectors>
 const char* svd(const RoutineContext& c) {
   using R = RealOf<T>;
   const int64_t batch = c.n[0], rows = c.n[1], columns = c.n[2];
-  if (by_lapack(std::min(rows, columns), Least<T>::kSingular)) return lapack_svd<T>(c, kVectors);
+  if (by_lapack(std::min(rows, columns), Least<T, kVectors>::kSingular))
+    return lapack_svd<T>(c, kVectors);
   const bool full = kVectors && c.n[3] != 0, wide = rows < columns;
   const int64_t m = std::max(rows, columns), n = std::min(rows, columns), want = full ? m : n;
   Failures failures;
@@ -693,7 +696,7 @@ template <typename T>
 const char* least_squares(const RoutineContext& c) {
   using R = RealOf<T>;
   const int64_t batch = c.n[0], rows = c.n[1], columns = c.n[2];
-  if (by_lapack(std::min(rows, columns), Least<T>::kSquares) && c.n[3]) {
+  if (by_lapack(std::min(rows, columns), 1) && c.n[3]) {
     return lapack_least_squares<T>(c);
   }
   const int64_t m = std::max(rows, columns), n = std::min(rows, columns);

@@ -12,6 +12,14 @@ namespace fb {
 // Whether matrices of size n are left to LAPACK: below `least` own code is faster.
 inline bool by_lapack(int64_t n, int64_t least) { return n >= least && lapack_ready(); }
 
+// The size for float, double, and complex numbers. Measured alone, so that a matrix is computed by
+// one code whatever its batch.
+template <typename T>
+constexpr int64_t by_type(int64_t single, int64_t twice, int64_t complex) {
+  if (!std::is_arithmetic_v<T>) return complex;
+  return sizeof(T) == sizeof(float) ? single : twice;
+}
+
 template <typename T>
 const char* lapack_lu(const RoutineContext& c);
 template <typename T>

@@ -11,11 +11,11 @@
 namespace fb {
 namespace {
 
-// Sizes from which LAPACK is used (`python -m bench linalg`): below, copies and calls cost more
-// than its kernels win. A size and a dtype decide, never a batch.
+// Sizes from which LAPACK is used: below, copies and calls cost more than its kernels win.
 template <typename T>
 struct Least {
-  static constexpr int64_t kLu = 32, kTriangular = 32, kCholesky = 32, kQr = 32;
+  static constexpr int64_t kLu = by_type<T>(80, 40, 16), kTriangular = 12, kCholesky = 12;
+  static constexpr int64_t kQr = by_type<T>(192, 160, 192), kReflections = 64;
 };
 
 // ---- LU with partial pivoting
@@ -215,7 +215,7 @@ const char* geqrf(const RoutineContext& c) {
 template <typename T>
 const char* reflect(const RoutineContext& c) {
   const int64_t batch = c.n[0], m = c.n[1], n = c.n[2], count = c.n[3], columns = c.n[4];
-  if (by_lapack(count, Least<T>::kQr) && columns) return lapack_reflect<T>(c);
+  if (by_lapack(count, Least<T>::kReflections) && columns) return lapack_reflect<T>(c);
   const bool adjointed = c.n[5] != 0;
   parallel(batch, grain_of(m * count * columns), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
