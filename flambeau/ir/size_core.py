@@ -46,7 +46,7 @@ class SizeExpr:
     least: int  # of a symbol: its minimum
     extent: Size | None  # of a symbol: its exclusive upper bound
     operands: tuple[Size, ...]  # of an opaque operation
-    terms: dict[Monomial, int]  # the polynomial; an atom is {(itself,): 1}
+    terms: Polynomial  # an atom is {(itself,): 1}
     key: str  # orders atoms independently of the order they were made in
     _symbols: frozenset[str] | None
 
@@ -134,6 +134,7 @@ class SizeExpr:
 Size: TypeAlias = int | SizeExpr
 Monomial: TypeAlias = tuple[SizeExpr, ...]
 Terms: TypeAlias = dict[Monomial, int]
+Polynomial: TypeAlias = Mapping[Monomial, int]  # of an expression: nobody may change it
 Bounds: TypeAlias = Mapping[str, tuple[int, Size | None]]
 
 _SYMBOLS: dict[tuple[str, int, Size | None], SizeExpr] = {}
@@ -206,8 +207,8 @@ def _opaque(kind: Kind, operands: tuple[Size, ...]) -> SizeExpr:
     return _OPAQUE.setdefault((kind, operands), node)
 
 
-def from_terms(terms: Terms) -> Size:
-    """Return the interned polynomial with these non-zero terms, which are not copied."""
+def from_terms(terms: Polynomial) -> Size:
+    """Return the interned polynomial with these non-zero terms."""
     if len(terms) <= 1:
         if not terms:
             return 0
@@ -225,7 +226,7 @@ def from_terms(terms: Terms) -> Size:
         if recombined is not None:
             return recombined
     node = _new("sum")
-    node.terms = terms
+    node.terms = dict(terms)  # the caller may go on changing its own
     return _SUMS.setdefault(identity, node)
 
 
@@ -242,8 +243,8 @@ def sorted_terms(a: SizeExpr) -> list[tuple[Monomial, int]]:
     return sorted(a.terms.items(), key=lambda term: (-len(term[0]), [x.key for x in term[0]]))
 
 
-def terms_of(a: Size) -> Terms:
-    """Return the polynomial of a size, not to be changed."""
+def terms_of(a: Size) -> Polynomial:
+    """Return the polynomial of a size."""
     if isinstance(a, int):
         return {(): a} if a else {}
     return a.terms
@@ -257,7 +258,7 @@ def _remember(memo: _Memo, a: Size, b: Size, result: Size) -> Size:
 
 
 def _add(a: SizeExpr, b: Size) -> Size:
-    terms = a.terms.copy()
+    terms = dict(a.terms)
     for monomial, factor in terms_of(b).items():
         total = terms.get(monomial, 0) + factor
         if total:
@@ -513,7 +514,7 @@ def shared_atoms(a: Monomial, b: Monomial) -> Monomial:
     return tuple(shared)
 
 
-def _recombine(terms: Terms) -> Size | None:
+def _recombine(terms: Polynomial) -> Size | None:
     """Undo a split into quotient and remainder inside a sum, if there is one.
 
     `m*(x//m) + x%m` is `x` for every `m` that divides at all, and `b*(y%a) + w` with `0 <= w < b`
@@ -546,7 +547,7 @@ def _recombine(terms: Terms) -> Size | None:
     return None
 
 
-def _contains(terms: Terms, part: Size) -> bool:
+def _contains(terms: Polynomial, part: Size) -> bool:
     """Tell whether every term of `part` is within the term of the same monomial in `terms`."""
     for monomial, factor in terms_of(part).items():
         available = terms.get(monomial, 0)
@@ -555,8 +556,8 @@ def _contains(terms: Terms, part: Size) -> bool:
     return True
 
 
-def _subtract(terms: Terms, *parts: Size) -> Size:
-    remaining = terms.copy()
+def _subtract(terms: Polynomial, *parts: Size) -> Size:
+    remaining = dict(terms)
     for part in parts:
         for monomial, factor in terms_of(part).items():
             remaining[monomial] = remaining.get(monomial, 0) - factor

@@ -10,9 +10,9 @@ from math import gcd
 
 from flambeau.ir.size_core import (
     Monomial,
+    Polynomial,
     Size,
     SizeExpr,
-    Terms,
     divide_monomial,
     from_terms,
     shared_atoms,
@@ -50,7 +50,7 @@ def _reduced(a: Size, monomial: Monomial, number: int) -> Size:
     )
 
 
-def polynomial_division(a: Terms, b: Size) -> tuple[Size, Size]:
+def polynomial_division(a: Polynomial, b: Size) -> tuple[Size, Size]:
     """Divide by a polynomial's leading term (highest degree, then greatest key), repeatedly."""
 
     def order(monomial: Monomial) -> tuple[int, list[str]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import random
 
 import pytest
 
-from flambeau.ir import size
+from flambeau.ir import size, size_core
 from flambeau.ir.size import Size, SizeExpr, symbol
 
 S0 = symbol("s0", minimum=2)
@@ -263,6 +264,26 @@ def test_interning_copy_and_pickle() -> None:
     assert copy.deepcopy(expression) is expression
     assert pickle.loads(pickle.dumps(expression)) is expression
     assert type(S0 - S0) is int and S0 != S0 + 1
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4])
+def test_a_quotient_leaves_other_expressions_alone(divisor: int) -> None:
+    """Positions counted from the end: on its way a quotient meets a part that it gives up."""
+    for factor, less in itertools.product((17, 19), range(1, 18)):
+        extent = divisor * factor * S0 - less
+        position = extent - 1 - symbol("p", extent=extent)
+        for values in ({"s0": 2, "p": 0}, {"s0": 3, "p": 11}):
+            expected = (divisor * factor * values["s0"] - less - 1 - values["p"]) // divisor
+            assert size.evaluate(position // divisor, values) == expected
+    for identity, expression in size_core._SUMS.items():
+        assert frozenset(expression.terms.items()) == identity
+
+
+def test_a_caller_keeps_its_terms() -> None:
+    terms = {(S0,): 11, (): 5}
+    expression = size_core.from_terms(terms)
+    terms.clear()
+    assert expression is 11 * S0 + 5 and size.evaluate(expression, {"s0": 2}) == 27
 
 
 def test_no_order_and_no_truth_value() -> None:

@@ -32,6 +32,11 @@ PROGRAMS = {
     ),
     # The weight is a view of values that are computed in the program.
     "depthwise": _chain(("s", 2, 16), ("convolved_plane", 2, 1, 1), ("ended",)),
+    # Quotients of what may be negative: positions counted from the end.
+    "windows_of_a_reversed_plane": _chain(
+        ("s", "c"), ("convolved_plane", 3, 1, 0), ("flatten_front", 2), ("flipped", 0),
+        ("pooled", 3, 3, False),
+    ),
 }  # fmt: skip
 
 
