@@ -21,6 +21,8 @@ from flambeau.compiler import debug
 from flambeau.ir.lock import importing
 
 END = "end of region"
+# Flushes that no line of the user's code asks for: the recorder's own, see native/record_call.cpp.
+INTERNAL = frozenset({"an error must not come later", "the stream is very long"})
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -133,7 +135,7 @@ class GraphBreakError(RuntimeError):
 
 
 def _refuse(event: Flush) -> None:
-    if event.reason != END:
+    if event.reason != END and event.reason not in INTERNAL:
         raise GraphBreakError(
             f"[compile] fullgraph=True, but {event.line} needs a value: {event.reason}\n"
             "hint: move that line out of the compiled function, or drop fullgraph=True"
