@@ -74,4 +74,13 @@ void in_forked_child(void (*forget)()) {
   if (all.forgotten < kMostForgotten) all.forget[all.forgotten++] = forget;
 }
 
+static SharedLock* first_lock = nullptr;
+
+void take_first_at_fork(SharedLock* lock) {
+  if (first_lock) return;
+  first_lock = lock;
+  pthread_atfork([] { first_lock->lock(); }, [] { first_lock->unlock(); },
+                 [] { first_lock->unlock(); });
+}
+
 }  // namespace fb

@@ -6,6 +6,7 @@
 //   lock                                level  in the child
 //   generators (random_binding.cpp)     0      taken by the fork: the stream of words is whole
 //   packed copies (prepacked.cpp)       1      taken
+//   uses of LAPACK (lapack.cpp)         -      taken before all others, see take_first_at_fork
 //   small, then large blocks            2, 3   taken
 //   gradients of leaves (engine_nodes)  -      reset: a holder may wait for the GIL, which the
 //                                              forking thread has; what is half added is the user's
@@ -15,6 +16,9 @@
 // What is taken is never held by a thread that waits for the GIL. Locks of lower levels are taken
 // before those of higher ones, by the fork as by all others. Python's side: flambeau/ir/lock.py.
 #pragma once
+#include <pthread.h>
+#include <unistd.h>
+
 #include <new>
 
 namespace fb {
@@ -51,6 +55,43 @@ class ForkSafe final : public ForkLock {
   void reset() override { new (&mutex_) Mutex(); }
   Mutex mutex_;
 };
+
+// A lock that many may share. Who wants it alone comes before those who would share it: a fork must
+// not wait for ever.
+class SharedLock {
+ public:
+  SharedLock() { start(); }
+  void lock() {
+    pthread_rwlock_wrlock(&lock_);
+    process_ = getpid();
+  }
+  // In a forked child the lock is made anew: threads that wait for it are not there, but counted.
+  void unlock() {
+    if (process_ == getpid())
+      pthread_rwlock_unlock(&lock_);
+    else
+      start();
+  }
+  void lock_shared() { pthread_rwlock_rdlock(&lock_); }
+  void unlock_shared() { pthread_rwlock_unlock(&lock_); }
+
+ private:
+  void start() {
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+#if defined(__GLIBC__)
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+#endif
+    pthread_rwlock_init(&lock_, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
+  }
+  pthread_rwlock_t lock_;
+  pid_t process_ = 0;
+};
+
+// Makes forks take a lock before the handlers of all libraries that are loaded now, whose functions
+// run only under that lock: no other thread is inside of them then. Once in a process.
+void take_first_at_fork(SharedLock* lock);
 
 // Calls `forget` in each forked child, after all locks are free. At most 8 of them.
 void in_forked_child(void (*forget)());

@@ -2,8 +2,8 @@
 #include "lapack.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
+#include "fork.h"
 #include "processor.h"
 
 namespace fb {
@@ -27,29 +27,10 @@ enum State : int { kUnknown, kAbsent, kPresent };
 std::atomic<int> state{kUnknown};
 std::atomic<const Library*> library{nullptr};
 
-void start_lock(pthread_rwlock_t* lock) {
-  pthread_rwlockattr_t attributes;
-  pthread_rwlockattr_init(&attributes);
-#if defined(__GLIBC__)
-  pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-#endif
-  pthread_rwlock_init(lock, &attributes);
-  pthread_rwlockattr_destroy(&attributes);
-}
-
-pthread_rwlock_t& use_lock() {
-  static auto* const lock = [] {
-    auto* made = new pthread_rwlock_t;
-    start_lock(made);
-    return made;
-  }();
+SharedLock& use_lock() {
+  static auto* const lock = new SharedLock();
   return *lock;
 }
-
-void before_fork() { pthread_rwlock_wrlock(&use_lock()); }
-void after_fork() { pthread_rwlock_unlock(&use_lock()); }
-// Threads that wait for the lock are not in the child, but it counts them.
-void after_fork_in_child() { start_lock(&use_lock()); }
 
 // The functions of an open library; null where one is missing.
 Library* look_up(void* handle) {
@@ -77,8 +58,7 @@ Library* open_library(const char* path) {
     return nullptr;
   }
   limit(1);
-  static const int registered = pthread_atfork(before_fork, after_fork, after_fork_in_child);
-  (void)registered;
+  take_first_at_fork(&use_lock());
   return opened;
 }
 
@@ -134,8 +114,8 @@ LapackFunction lapack_function(Lapack which, int letter) {
   return library.load(std::memory_order_acquire)->functions[letter][static_cast<int>(which)];
 }
 
-LapackUse::LapackUse() { pthread_rwlock_rdlock(&use_lock()); }
-LapackUse::~LapackUse() { pthread_rwlock_unlock(&use_lock()); }
+LapackUse::LapackUse() { use_lock().lock_shared(); }
+LapackUse::~LapackUse() { use_lock().unlock_shared(); }
 
 bool init_lapack(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
 

@@ -785,7 +785,7 @@ def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None =
         RuntimeError: no matrices, shapes that do not fit, or an unknown driver.
 
     Example:
-        >>> torch.linalg.lstsq(torch.ones(2, 1), torch.tensor([[1.0], [3.0]])).solution
+        >>> torch.linalg.lstsq(torch.ones(2, 1), torch.tensor([[1.0], [3.0]])).solution.round()
         tensor([[2.]])
     """
     chosen = "gelsy" if driver is None else driver
