@@ -163,16 +163,19 @@ def _numpy_reflect(arrays: list[Any], constants: dict[str, Any]) -> Any:
             x = x - scale * numpy.outer(v, v.conj() @ x)
         return x
 
-    return one(*arrays)
+    return numpy.vectorize(one, signature="(m,n),(k),(m,j)->(m,j)")(*arrays)
 
 
 def _numpy_pivot_order(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
-    order = numpy.arange(constants["rows"])
-    for k, pivot in enumerate(arrays[0]):
-        order[[k, pivot - 1]] = order[[pivot - 1, k]]
-    return order
+    def one(pivots: Any) -> Any:
+        order = numpy.arange(constants["rows"])
+        for k, pivot in enumerate(pivots):
+            order[[k, pivot - 1]] = order[[pivot - 1, k]]
+        return order
+
+    return numpy.vectorize(one, signature="(k)->(r)")(arrays[0])
 
 
 def _numpy_svd(arrays: list[Any], constants: dict[str, Any]) -> Any:

@@ -128,7 +128,9 @@ def _true_indices(b: Batched) -> Node:
 
 def _compress(b: Batched) -> Node:
     """Samples of which each has as many true elements: one long vector."""
-    return _folded(b, (0, 0), 0, b.node.shape[0], count=mul(b.extent, b.node.shape[0]))
+    x, mask = (_fold(operand, 0) for operand in b.all())
+    each = b.node.shape[0]
+    return _unfold(b.same(x, mask, count=mul(b.extent, each)), 0, b.extent, each)
 
 
 ROUTINES: dict[str, Rule] = {
