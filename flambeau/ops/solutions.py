@@ -794,4 +794,5 @@ def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None =
             f"[lstsq] torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
             f"gelss)\nhint: not {chosen!r}"
         )
-    return _least_squares_result()(solve_least_squares(self, b, rcond, chosen))
+    *found, values = solve_least_squares(self, b, rcond, chosen)
+    return _least_squares_result()((*found, values.detach()))
