@@ -184,17 +184,6 @@ bool plan_join(Join* join, const Frame& frame) {
   return true;
 }
 
-class NoGrad {
- public:
-  NoGrad() : before_(grad_mode.enabled) { grad_mode.enabled = false; }
-  ~NoGrad() { grad_mode.enabled = before_; }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool before_;
-};
-
 // Sources in the result's dtype, with their memory there.
 bool prepare_sources(Join* join, Frame* frame) {
   const NoGrad guard;

@@ -23,18 +23,6 @@ std::string sizes_text(const Tensor* t) {
   return text + "]";
 }
 
-// Python callbacks run from inside an operation see no gradient mode.
-class NoGrad {
- public:
-  NoGrad() : before_(grad_mode.enabled) { grad_mode.enabled = false; }
-  ~NoGrad() { grad_mode.enabled = before_; }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool before_;
-};
-
 // ---------------------------------------------------------------- saving and unpacking
 bool pack_tensor(Node* node, Saved* saved, Tensor* t, const SavedHooks& hooks) {
   NodeExtras* extras = node_extras(node);

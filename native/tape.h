@@ -10,6 +10,19 @@
 
 namespace fb {
 
+// A scope in which nothing is recorded for backward: Python called from inside an operation,
+// copies.
+class NoGrad {
+ public:
+  NoGrad() : before_(grad_mode.enabled) { grad_mode.enabled = false; }
+  ~NoGrad() { grad_mode.enabled = before_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
 enum class NodeKind : uint8_t {
   Plan,        // backward of an op: calls BackwardSpec::op
   Accumulate,  // adds into the .grad of a leaf

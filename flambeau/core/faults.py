@@ -36,21 +36,21 @@ def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool] | None
     more = False
     for x in topological(o.node for o in graph.outputs):
         if x.op == "check_index":
-            found = _check(x, program)
-            more |= found is None
-            if found is not None:
-                checks[found] = None
+            check = _check(x, program)
+            more |= check is None
+            if check is not None:
+                checks[check] = None
         more |= x.op in _RAISING
     return (list(checks), more) if checks or more else None
 
 
 def may_fail(graph: Graph) -> bool:
     """Whether there are data for which the program raises."""
-    found = graph.notes.get("may_fail")
-    if found is None:
-        found = any(x.op in FAILING for x in topological(o.node for o in graph.outputs))
-        graph.notes["may_fail"] = found
-    return bool(found)
+    fails = graph.notes.get("may_fail")
+    if fails is None:
+        fails = any(x.op in FAILING for x in topological(o.node for o in graph.outputs))
+        graph.notes["may_fail"] = fails
+    return bool(fails)
 
 
 def _check(checked: Node, program: Program) -> Check | None:

@@ -37,9 +37,9 @@ def refuse(module: str, name: str) -> NoReturn:
         name: what it was asked for.
     """
     text = f"module {module!r} has no attribute {name!r}"
-    known = "torch" + module.removeprefix("flambeau")
-    if name in public_names().get(known, ()):
-        text += f"\nhint: {known}.{name} is a name of PyTorch 2.13 that is not in Flambeau yet"
+    upstream = "torch" + module.removeprefix("flambeau")
+    if name in public_names().get(upstream, ()):
+        text += f"\nhint: {upstream}.{name} is a name of PyTorch 2.13 that is not in Flambeau yet"
     raise AttributeError(text, name=name)
 
 
