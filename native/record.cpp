@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "fork.h"
 #include "profile.h"
 
 namespace fb {
@@ -87,7 +88,7 @@ void record_forget(Recorder* r) {
   r->values.clear();
   r->copies.clear();
   r->state_of.clear();
-  r->appended = r->unsure = r->written = false;
+  r->appended = r->unsure = r->written = r->interrupted = false;
   r->epoch = next_epoch++;
   for (Record& record : records) {
     instance_decref(record.instance);
@@ -116,7 +117,7 @@ namespace {
 std::vector<int32_t> live_values(const Recorder* r) {
   std::vector<int32_t> live;
   for (const StorageState& state : r->states) {
-    const bool held = state.storage->references.load() > 1;
+    const bool held = state.storage->pending && state.storage->references.load() > 1;
     if ((state.fresh && held) || (!state.fresh && state.written)) live.push_back(state.latest);
   }
   return live;
@@ -304,8 +305,8 @@ void settle(Storage* storage) {
   storage->recorder = nullptr;
 }
 
-Tensor* tensor_of_value(const Recorder* r, const Value& v) {
-  Storage* storage = r->states[v.state].storage;
+// A tensor for a value, over memory that is the state's storage or stands for it.
+Tensor* tensor_over(Storage* storage, const Value& v) {
   storage_incref(storage);
   const int ndim = static_cast<int>(v.geometry.size() / 2);
   return tensor_new(storage, v.dtype, v.device, ndim, v.geometry.data(), v.geometry.data() + ndim,
@@ -333,7 +334,7 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
     if (!state.fresh) continue;
     ok = allocate(state.storage);
     if (ok) {
-      outputs[k] = reinterpret_cast<PyObject*>(tensor_of_value(r, r->values[live[k]]));
+      outputs[k] = reinterpret_cast<PyObject*>(tensor_over(state.storage, r->values[live[k]]));
       ok = outputs[k] != nullptr;
       given.push_back(outputs[k]);
     }
@@ -366,39 +367,80 @@ bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live
   return ok;
 }
 
+bool draws(const Recorder* r) {
+  return std::any_of(r->records.begin(), r->records.end(),
+                     [](const Record& record) { return !record.objects.empty(); });
+}
+
+// Memory of the stream's fresh storages while its records run one by one. Others see none of it
+// until the end: they would read values that later records still write.
+class PrivateMemory {
+ public:
+  explicit PrivateMemory(const Recorder* r) : r_(r), storages_(r->states.size(), nullptr) {}
+  ~PrivateMemory() {
+    for (Storage* storage : storages_)
+      if (storage) storage_decref(storage);
+  }
+  PrivateMemory(const PrivateMemory&) = delete;
+  PrivateMemory& operator=(const PrivateMemory&) = delete;
+
+  // New reference; null + exception.
+  Tensor* tensor(const Value& v) {
+    Storage* shared = r_->states[v.state].storage;
+    if (!r_->states[v.state].fresh) return tensor_over(shared, v);
+    Storage*& own = storages_[v.state];
+    if (!own) own = storage_new(shared->nbytes, shared->device);
+    return own ? tensor_over(own, v) : nullptr;
+  }
+  // What a record made belongs to the storages that others hold.
+  void publish(const Record& record) {
+    for (int32_t id : record.results) {
+      if (id < 0 || r_->values[id].kind != Value::New) continue;
+      const int32_t state = r_->values[id].state;
+      Storage* shared = r_->states[state].storage;
+      if (!shared->pending) continue;
+      std::swap(shared->data, storages_[state]->data);
+      settle(shared);
+    }
+  }
+
+ private:
+  const Recorder* r_;
+  std::vector<Storage*> storages_;  // owned, by state; null: not of this stream, or not used yet
+};
+
+bool run_record(Recorder* r, size_t number, const std::vector<Tensor*>& tensors) {
+  Record& record = r->records[number];
+  std::vector<Tensor*> operands;
+  for (int32_t v : record.operands) operands.push_back(v < 0 ? nullptr : tensors[v]);
+  std::vector<PyObject*> outputs(record.results.size(), nullptr);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (record.instance->plan->outputs[k].kind != OutputSpec::New) continue;
+    outputs[k] = reinterpret_cast<PyObject*>(tensors[record.results[k]]);
+  }
+  Call call{operands.data(),
+            static_cast<int32_t>(operands.size()),
+            record.scalars.data(),
+            record.scalar_is_float.data(),
+            static_cast<int32_t>(record.scalars.size()),
+            record.objects.data(),
+            static_cast<int32_t>(record.objects.size())};
+  const bool ok = plan_run(record.instance, call, outputs.data());
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  return ok;
+}
+
 // Record by record, exactly as eager mode would: the fallback, and the check of the fused form.
 // *done: how many ran.
 bool run_records(Recorder* r, size_t* done) {
+  PrivateMemory memory(r);
   std::vector<Tensor*> tensors(r->values.size(), nullptr);
   bool ok = true;
-  for (size_t v = 0; v < r->values.size() && ok; ++v) {
-    const Value& value = r->values[v];
-    if (value.kind == Value::New) {
-      ok = allocate(r->states[value.state].storage);
-      settle(r->states[value.state].storage);
-    }
-    if (ok) ok = (tensors[v] = tensor_of_value(r, value)) != nullptr;
-  }
-  for (size_t i = *done = 0; i < r->records.size() && ok; *done = i += ok) {
-    Record& record = r->records[i];
-    std::vector<Tensor*> operands;
-    for (int32_t v : record.operands) operands.push_back(v < 0 ? nullptr : tensors[v]);
-    std::vector<PyObject*> outputs(record.results.size(), nullptr);
-    for (size_t k = 0; k < outputs.size(); ++k) {
-      const OutputSpec& spec = record.instance->plan->outputs[k];
-      if (spec.kind != OutputSpec::New) continue;
-      outputs[k] = reinterpret_cast<PyObject*>(tensors[record.results[k]]);
-    }
-    Call call{operands.data(),
-              static_cast<int32_t>(operands.size()),
-              record.scalars.data(),
-              record.scalar_is_float.data(),
-              static_cast<int32_t>(record.scalars.size()),
-              record.objects.data(),
-              static_cast<int32_t>(record.objects.size())};
-    ok = plan_run(record.instance, call, outputs.data());
-    for (PyObject* output : outputs) Py_XDECREF(output);
-  }
+  for (size_t v = 0; v < r->values.size() && ok; ++v)
+    ok = (tensors[v] = memory.tensor(r->values[v])) != nullptr;
+  for (size_t i = *done = 0; i < r->records.size() && ok; *done = i += ok)
+    ok = run_record(r, i, tensors);
+  for (size_t i = 0; i < *done; ++i) memory.publish(r->records[i]);
   for (Tensor* t : tensors) Py_XDECREF(t);
   return ok;
 }
@@ -418,11 +460,9 @@ void abandon(Recorder* r, size_t first) {
 
 // A stream that failed as a whole: eager mode would have made what comes before the call that does.
 bool run_up_to_error(Recorder* r) {
-  const bool draws = std::any_of(r->records.begin(), r->records.end(),
-                                 [](const Record& record) { return !record.objects.empty(); });
   size_t done = 0;
   bool ok = false;
-  if (r->unsure && !r->written && !draws) {
+  if (r->unsure && !r->written && !draws(r)) {
     PyErr_Clear();
     ok = run_records(r, &done);
   }
@@ -439,9 +479,7 @@ bool run_whole(Recorder* r) {
 
 bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
   if (live.empty()) {  // nobody reads what was drawn, but the generators must move on
-    const bool draws = std::any_of(r->records.begin(), r->records.end(),
-                                   [](const Record& record) { return !record.objects.empty(); });
-    return !(draws || r->unsure) || run_whole(r);
+    return !(draws(r) || r->unsure) || run_whole(r);
   }
   Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
   if (instance == nullptr) {
@@ -472,6 +510,7 @@ bool record_flush(Recorder* r, const char* reason) {
     return false;
   }
   record_wait(r);
+  if (r->interrupted && !record_resume_flush(r)) return false;
   if (r->kept) return region_recompute(r, reason);
   if (r->flusher != 0)
     return true;  // its own flush wants a value that is not there: the caller says so
@@ -488,6 +527,54 @@ bool record_flush(Recorder* r, const char* reason) {
   const size_t records = r->records.size();
   record_forget(r);
   return ok && observe(reason, records, builds == stream_builds);
+}
+
+namespace {
+
+Recorder* first_flushed = nullptr;
+
+// In a forked child, where the other threads are not.
+void interrupt_flushes() {
+  Recorder** at = &first_flushed;
+  while (Recorder* r = *at) {
+    if (r->flusher == PyThread_get_thread_ident()) {
+      at = &r->next_flushed;
+      continue;
+    }
+    r->flusher = 0;
+    r->interrupted = true;
+    *at = r->next_flushed;
+  }
+}
+
+}  // namespace
+
+Flushing::Flushing(Recorder* r) : r_(r), previous_(std::exchange(active_recorder, nullptr)) {
+  r->flusher = PyThread_get_thread_ident();
+  ++r->references;
+  r->next_flushed = std::exchange(first_flushed, r);
+}
+
+Flushing::~Flushing() {
+  active_recorder = previous_;
+  Recorder** at = &first_flushed;
+  while (*at != r_) at = &(*at)->next_flushed;
+  *at = r_->next_flushed;
+  r_->flusher = 0;
+  record_release(r_);
+}
+
+bool record_resume_flush(Recorder* r) {
+  if (!r->symbolic && !r->written && !draws(r)) {
+    r->interrupted = false;
+    return true;
+  }
+  PyErr_SetString(PyExc_RuntimeError,
+                  "[compile] this tensor was being computed by another thread when the process "
+                  "forked, and cannot be computed again: its program writes to memory from "
+                  "outside, draws random numbers, or was being differentiated\n"
+                  "hint: read the tensor before the fork, or let the thread finish its call");
+  return false;
 }
 
 bool record_flushed_elsewhere(const Recorder* r) {
@@ -519,6 +606,7 @@ namespace {
 
 RegionEnd finish_region(Recorder* r, const char* reason) {
   record_wait(r);
+  if (r->interrupted) return RegionEnd::Plain;  // its history is dropped
   const int64_t builds = stream_builds;
   const size_t records = r->records.size();
   const RegionEnd end = region_finish(r);
@@ -685,6 +773,7 @@ PyMethodDef methods[] = {
 }  // namespace
 
 bool init_record(PyObject* module) {
+  in_forked_child(interrupt_flushes);
   return PyModule_AddFunctions(module, methods) == 0 && init_region(module);
 }
 

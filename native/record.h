@@ -127,20 +127,22 @@ struct Recorder {
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;
-  RecordPlace forward;             // of the next call, see record_backward_of
-  std::vector<Tensor*> taped;      // owned: results that got a history, see region.cpp
-  uint64_t first_sequence = 0;     // nodes from this one on are of this stream
-  bool tuned = false;              // its plans' candidates are measured
-  bool kept = false;               // a region is over, but its tape may ask for inner values
-  std::vector<uint32_t> versions;  // of the externals, when it was kept
-  unsigned long flusher = 0;       // the thread that is flushing it now
-  int32_t references = 1;          // its region, or the node that has it; whoever flushes it
-  bool symbolic = false;           // what is called now is the backward of what was recorded
-  bool appended = false;           // the newest call is its last record
-  bool unsure = false;             // a call may fail when it runs
-  bool written = false;            // a call writes to memory from outside of the stream
-  bool lasting_writes = false;     // ... that others reach, at the end of the sealed scopes
-  int sealed = 0;                  // scopes without code of users, see regions.record_sealed
+  RecordPlace forward;               // of the next call, see record_backward_of
+  std::vector<Tensor*> taped;        // owned: results that got a history, see region.cpp
+  uint64_t first_sequence = 0;       // nodes from this one on are of this stream
+  bool tuned = false;                // its plans' candidates are measured
+  bool kept = false;                 // a region is over, but its tape may ask for inner values
+  std::vector<uint32_t> versions;    // of the externals, when it was kept
+  unsigned long flusher = 0;         // the thread that is flushing it now
+  Recorder* next_flushed = nullptr;  // another one that is being flushed
+  bool interrupted = false;     // forked while it was being flushed, by a thread that is not here
+  int32_t references = 1;       // its region, or the node that has it; whoever flushes it
+  bool symbolic = false;        // what is called now is the backward of what was recorded
+  bool appended = false;        // the newest call is its last record
+  bool unsure = false;          // a call may fail when it runs
+  bool written = false;         // a call writes to memory from outside of the stream
+  bool lasting_writes = false;  // ... that others reach, at the end of the sealed scopes
+  int sealed = 0;               // scopes without code of users, see regions.record_sealed
   PyFrameObject* entry = nullptr;  // borrowed: where the region began
 };
 
@@ -159,19 +161,15 @@ void record_release(Recorder* r);  // gives up a reference
 // Waits while another thread flushes it.
 void record_wait(const Recorder* r);
 bool record_flushed_elsewhere(const Recorder* r);
+// Whether an interrupted flush can be made again: nothing outside of the stream was changed by it.
+// Else an exception is set.
+bool record_resume_flush(Recorder* r);
 
 // Its values are being computed by this thread: others wait, nothing is recorded, and it lives on.
 class Flushing {
  public:
-  explicit Flushing(Recorder* r) : r_(r), previous_(std::exchange(active_recorder, nullptr)) {
-    r->flusher = PyThread_get_thread_ident();
-    ++r->references;
-  }
-  ~Flushing() {
-    active_recorder = previous_;
-    r_->flusher = 0;
-    record_release(r_);
-  }
+  explicit Flushing(Recorder* r);
+  ~Flushing();
   Flushing(const Flushing&) = delete;
   Flushing& operator=(const Flushing&) = delete;
 

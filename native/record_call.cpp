@@ -439,6 +439,7 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
   bool flushed = false, fine = true;
   while (fine) {
     record_wait(r);
+    if (r->interrupted && !record_flush(r, "a fork")) return false;
     if (!settle_others(r, call, &fine)) continue;
     const Way way = way_of(r, instance, call);
     const bool first = way == Way::Later || (way == Way::Alone && !r->records.empty());

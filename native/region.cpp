@@ -367,12 +367,12 @@ PyObject* build_joint(void* context) {
   PyObject* plan = nullptr;
   if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, parts);
   active_recorder = nullptr;
-  r->symbolic = false;
   Py_XDECREF(found);
   Py_XDECREF(pairs);
   for (const auto& list : parts)
     for (Tensor* part : list) Py_DECREF(object_of(part));
   if (r->epoch == epoch) restore(r, before);
+  r->symbolic = false;
   for (Tensor* seed : seeds) Py_DECREF(object_of(seed));
   if (plan) return plan;
   PyErr_Clear();  // what is wrong with the gradient shows when it is asked for
@@ -562,6 +562,7 @@ bool run_again(Recorder* r, const std::vector<int32_t>& live) {
 bool region_recompute(Recorder* r, const char* reason) {
   record_wait(r);
   if (r->flusher != 0) return true;  // it wants a value of its own: the caller says so
+  if (r->interrupted && !record_resume_flush(r)) return false;
   std::vector<int32_t> live;
   for (const StorageState& state : r->states)
     if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
