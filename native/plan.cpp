@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "op_internal.h"
+#include "traceback.h"
 
 namespace fb {
 
@@ -701,6 +702,7 @@ bool plan_compile(Plan* plan) {
   PyObject* callback = Py_NewRef(plan->compile);
   PyObject* dict = PyObject_CallNoArgs(callback);
   Py_DECREF(callback);
+  if (!dict) hide_internals(true);
   const bool fine = dict && read_execution(plan, dict);
   Py_XDECREF(dict);
   if (fine) Py_CLEAR(plan->compile);

@@ -16,6 +16,7 @@
 
 #include "fork.h"
 #include "profile.h"
+#include "traceback.h"
 
 namespace fb {
 
@@ -182,6 +183,7 @@ PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
   PyObject* stream = describe_stream(r, live, false);
   PyObject* plan = stream != nullptr ? PyObject_CallObject(stream_compiler, stream) : nullptr;
   Py_XDECREF(stream);
+  if (plan == nullptr) hide_internals(true);
   return plan;
 }
 

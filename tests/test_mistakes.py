@@ -377,6 +377,31 @@ def test_errors_point_at_the_users_line() -> None:
     assert error.__cause__ is None and error.__context__ is None
 
 
+def test_errors_of_the_compiler_hide_our_frames(tmp_path: Path) -> None:
+    """A kernel, its backward and a region: the traceback ends where the user called."""
+    program = """
+import traceback
+import flambeau as torch
+x = torch.randn(3, 5, 7).transpose(0, 1).requires_grad_()
+region = torch.compile(lambda x: (x.sin() * x.cos() + x.exp() * 3.25).logit())
+for call in (lambda: x.logit() * 3.5, lambda: x.sum().backward(), lambda: region(x)):
+    try:
+        call()
+    except RuntimeError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        print([frame.name for frame in frames if "/compiler/" in frame.filename], error)
+"""
+    environment = {**os.environ, "FLAMBEAU_CC": "/bin/false", "FLAMBEAU_CACHE": str(tmp_path)}
+    environment["FLAMBEAU_DEBUG"] = "0"
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("hint")]
+    assert lines and set(lines) == {
+        "[] [codegen] /bin/false --version gives no version, exit status 1: ''"
+    }, result.stderr
+
+
 def test_debug_shows_internals() -> None:
     program = "import flambeau as torch\ntorch.ones(2, 3).sum(dim=2)\n"
     for level, shown in (("0", False), ("1", True)):

@@ -156,7 +156,8 @@ def _identity(command: tuple[str, ...], file: str) -> str:
     first = (result.stdout or result.stderr).splitlines()
     if result.returncode != 0 or not first:
         raise RuntimeError(
-            f"[codegen] {shlex.join(command)} --version failed: {result.stderr.strip()[:200]}\n"
+            f"[codegen] {shlex.join(command)} --version gives no version, exit status "
+            f"{result.returncode}: {result.stderr.strip()[:200]!r}\n"
             "hint: set FLAMBEAU_CC to a working C compiler"
         )
     identity = ("zig " if "ziglang" in command else "") + first[0].strip()
