@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from flambeau.compiler.schedule.domain import Domain
+from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.prepare import Prepared, is_opaque, number_of
-from flambeau.compiler.schedule.views import Shape, count
+from flambeau.compiler.schedule.views import Index, Shape, count
 from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size, prod
 from flambeau.prims.record import PRIMITIVES
@@ -169,15 +171,33 @@ class _Extents:
 
 
 def _exact_size(value: Node, roles: dict[Node, str]) -> int:
-    seen = {value}
-    stack = [value]
-    while stack and len(seen) <= SIZE_LIMIT:
-        for operand in stack.pop().inputs:
-            if operand not in seen:
-                seen.add(operand)
-                if operand not in roles:
-                    stack.append(operand)
-    return len(seen)
+    """The number of values that inlining makes, up to the limit. A node read at several positions
+    (slices of one value) is one value at each of them."""
+    lowering = _BoundedLowering(roles)
+    try:
+        lowering.expand(value, Domain("map", value.shape).index)
+    except _LimitError:
+        pass
+    return lowering.size + 1
+
+
+class _LimitError(Exception):
+    """More is inlined than the limit allows."""
+
+
+class _BoundedLowering(Lowering):
+    """A lowering that stops at the limit; what it has made is counted, then dropped."""
+
+    @property
+    def size(self) -> int:
+        """The number of values so far, those at which it stops included."""
+        return len(self._memo)
+
+    def at(self, value: Node, index: Index, mask: Node | None = None) -> Node:
+        """The value at an index, as long as the limit is not reached."""
+        if self.size >= SIZE_LIMIT:
+            raise _LimitError
+        return super().at(value, index, mask)
 
 
 def _role(value: Node) -> str | None:
@@ -205,7 +225,7 @@ def _own_cost(value: Node) -> int:
 
 def _is_dear(value: Node, analysis: Analysis) -> bool:
     """Whether to keep a value that would otherwise be computed several times."""
-    if kind_of(value) not in ("pointwise", "index"):
+    if kind_of(value) not in ("pointwise", "index") and value.op != "cat":
         return False
     users = analysis.users.get(value, ())
     if value in analysis.epilogues and any(user.op in MOVING for user in users):
