@@ -214,6 +214,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--operators", default=",".join(OPERATORS))
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
     options = parser.parse_args(arguments)
     for t in (flambeau, torch):
         t.set_num_threads(1)
@@ -221,7 +222,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     names = tuple(options.operators.split(","))
     tables: list[tuple[str, list[Row], float | None]] = [
         (f"Linear algebra, {dtype}", list(matrix_cases(sizes, names, dtype)), 0.9)
-        for dtype in DTYPES
+        for dtype in options.dtypes.split(",")
     ]
     if not arguments:
         tables.append(("Fourier transforms", list(fourier_cases()), 0.9))

@@ -13,9 +13,10 @@ constexpr int kCount = static_cast<int>(Lapack::kCount);
 // For real and for complex numbers, in the order of the enumeration.
 constexpr const char* kNames[kCount][2] = {
     {"potrf", "potrf"}, {"getrf", "getrf"}, {"trsm", "trsm"},   {"trsv", "trsv"},
-    {"geqrf", "geqrf"}, {"orgqr", "ungqr"}, {"ormqr", "unmqr"}, {"syevd", "heevd"},
-    {"geev", "geev"},   {"gesdd", "gesdd"}, {"gels", "gels"},   {"gelsy", "gelsy"},
-    {"gelsd", "gelsd"}, {"gelss", "gelss"},
+    {"trtri", "trtri"}, {"geqrf", "geqrf"}, {"orgqr", "ungqr"}, {"ormqr", "unmqr"},
+    {"syevd", "heevd"}, {"geev", "geev"},   {"gesdd", "gesdd"}, {"gels", "gels"},
+    {"gelsy", "gelsy"}, {"gelsd", "gelsd"}, {"gelss", "gelss"}, {"sytrf", "sytrf"},
+    {"sytrf", "hetrf"},
 };
 constexpr char kLetters[] = "sdcz";
 

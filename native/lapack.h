@@ -14,6 +14,7 @@ enum class Lapack {
   kGetrf,
   kTrsm,
   kTrsv,
+  kTrtri,
   kGeqrf,
   kOrgqr,
   kOrmqr,
@@ -24,6 +25,8 @@ enum class Lapack {
   kGelsy,
   kGelsd,
   kGelss,
+  kSytrf,
+  kHetrf,
   kCount
 };
 

@@ -106,7 +106,16 @@ struct ReflectColumns {
                             T factor) {
     T sums[kReflected];
     for (int64_t j = 0; j < n; ++j) sums[j] = a[j];
-    for (int64_t i = 1; i < m; ++i) {
+    int64_t i = 1;
+    for (; i + 4 <= m; i += 4) {  // four rows at a time: fewer loads, and smaller rounding errors
+      const T x0 = conjugate(v[i * stride]), x1 = conjugate(v[(i + 1) * stride]);
+      const T x2 = conjugate(v[(i + 2) * stride]), x3 = conjugate(v[(i + 3) * stride]);
+      const T *a0 = a + i * row, *a1 = a0 + row, *a2 = a1 + row, *a3 = a2 + row;
+      for (int64_t j = 0; j < n; ++j) {
+        sums[j] += (times(x0, a0[j]) + times(x1, a1[j])) + (times(x2, a2[j]) + times(x3, a3[j]));
+      }
+    }
+    for (; i < m; ++i) {
       const T x = conjugate(v[i * stride]);
       for (int64_t j = 0; j < n; ++j) sums[j] += times(x, a[i * row + j]);
     }
@@ -114,7 +123,7 @@ struct ReflectColumns {
       sums[j] = times(factor, sums[j]);
       a[j] -= sums[j];
     }
-    for (int64_t i = 1; i < m; ++i) {
+    for (i = 1; i < m; ++i) {
       const T x = v[i * stride];
       for (int64_t j = 0; j < n; ++j) a[i * row + j] -= times(x, sums[j]);
     }

@@ -693,19 +693,17 @@ int64_t shortest_solution(const SingularMemory<T>& memory, const RoutineContext&
 
 // By singular values, whatever the driver: it tells only what counts as 0.
 template <typename T>
-const char* least_squares(const RoutineContext& c) {
+const char* by_singular_values(const RoutineContext& c, const std::vector<int64_t>& matrices) {
   using R = RealOf<T>;
-  const int64_t batch = c.n[0], rows = c.n[1], columns = c.n[2];
-  if (by_lapack(std::min(rows, columns), 1) && c.n[3]) {
-    return lapack_least_squares<T>(c);
-  }
+  const int64_t rows = c.n[1], columns = c.n[2];
   const int64_t m = std::max(rows, columns), n = std::min(rows, columns);
-  const bool full_rank = c.n[4] == 0;
+  const bool full_rank = c.n[4] == kGels;
   Failures failures;
-  parallel(batch, grain_of(10 * m * n * n), [&](int64_t begin, int64_t end) {
+  parallel(std::ssize(matrices), grain_of(10 * m * n * n), [&](int64_t begin, int64_t end) {
     const SingularMemory<T> memory(m, n, n);
     if (!memory.ok()) return failures.no_memory();
-    for (int64_t b = begin; b < end; ++b) {
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t b = matrices[index];
       const T* a = pointer<T>(c, 0) + b * m * n;
       singular_or_report(a, m, n, rows < columns, memory.work, memory.values, n, b, &failures);
       const R greatest = n ? memory.values[0] : R(0);
@@ -716,7 +714,17 @@ const char* least_squares(const RoutineContext& c) {
       std::copy_n(memory.values, n, pointer<R>(c, 4) + b * n);
     }
   });
-  return failures.text("torch.linalg.lstsq", batch, kRankUnmet);
+  return failures.text(kLeastSquares, c.n[0], kRankUnmet);
+}
+
+// Most matrices are of full rank and solved without a rule of rank.
+template <typename T>
+const char* least_squares(const RoutineContext& c) {
+  std::vector<int64_t> matrices;
+  if (const char* error = solve_full_rank<T>(c, &matrices)) return error;
+  if (matrices.empty()) return nullptr;
+  const bool library = by_lapack(std::min(c.n[1], c.n[2]), 1) && c.n[3];
+  return library ? lapack_least_squares<T>(c, matrices) : by_singular_values<T>(c, matrices);
 }
 
 template <typename T>

@@ -41,7 +41,15 @@ const char* lapack_eig(const RoutineContext& c, bool vectors);
 template <typename T>
 const char* lapack_svd(const RoutineContext& c, bool vectors);
 template <typename T>
-const char* lapack_least_squares(const RoutineContext& c);
+const char* lapack_least_squares(const RoutineContext& c, const std::vector<int64_t>& matrices);
+
+// Solves the least squares problems whose matrices are of full rank beyond doubt, and appends the
+// numbers of the others.
+template <typename T>
+const char* solve_full_rank(const RoutineContext& c, std::vector<int64_t>* others);
+
+enum Driver : int64_t { kGels, kGelsy, kGelsd, kGelss };
+constexpr const char* kLeastSquares = "torch.linalg.lstsq";
 
 // The first matrix of a batch that failed, and how. Several threads report to one.
 class Failures {

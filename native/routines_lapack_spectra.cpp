@@ -1,4 +1,4 @@
-// Eigenvalues, singular values and least squares by LAPACK; see routines_lapack.cpp.
+// Eigenvalues and singular values by LAPACK; see routines_lapack.cpp.
 #include "routines_lapack.h"
 
 namespace fb {
@@ -103,45 +103,6 @@ Int call_gesdd(char job, Int m, Int n, T* a, RealOf<T>* s, T* u, Int u_rows, T* 
   }
   return info;
 }
-
-// ---- least squares
-
-enum Driver : int64_t { kGels, kGelsy, kGelsd, kGelss };
-
-template <typename T>
-struct LeastSquares {
-  Int m, n, columns, rows;  // `rows`: of the right side, max(m, n)
-  Driver driver;
-  RealOf<T> limit;
-
-  Int call(T* a, T* b, RealOf<T>* values, Int* rank, T* work, Int length, RealOf<T>* reals,
-           Int* integers) const {
-    Int info = 0;
-    const char plain = 'N';
-    const auto with = [&](Lapack which, auto*... rest) {
-      lapack<T>(which, &m, &n, &columns, a, &m, b, &rows, rest..., &info);
-    };
-    if (driver == kGels) {
-      lapack<T>(Lapack::kGels, &plain, &m, &n, &columns, a, &m, b, &rows, work, &length, &info);
-    } else if (driver == kGelsy) {
-      if constexpr (kIsReal<T>)
-        with(Lapack::kGelsy, integers, &limit, rank, work, &length);
-      else
-        with(Lapack::kGelsy, integers, &limit, rank, work, &length, reals);
-    } else if (driver == kGelsd) {
-      if constexpr (kIsReal<T>)
-        with(Lapack::kGelsd, values, &limit, rank, work, &length, integers);
-      else
-        with(Lapack::kGelsd, values, &limit, rank, work, &length, reals, integers);
-    } else {
-      if constexpr (kIsReal<T>)
-        with(Lapack::kGelss, values, &limit, rank, work, &length);
-      else
-        with(Lapack::kGelss, values, &limit, rank, work, &length, reals);
-    }
-    return info;
-  }
-};
 
 }  // namespace
 
@@ -263,65 +224,10 @@ const char* lapack_svd(const RoutineContext& c, bool vectors) {
   return failures.text("linalg.svd", batch, kSingularValuesUnmet);
 }
 
-template <typename T>
-const char* lapack_least_squares(const RoutineContext& c) {
-  using R = RealOf<T>;
-  const Int batch = c.n[0], m = c.n[1], n = c.n[2], columns = c.n[3], least = std::min(m, n);
-  const LeastSquares<T> problem{m,
-                                n,
-                                columns,
-                                std::max({m, n, Int{1}}),
-                                static_cast<Driver>(c.n[4]),
-                                static_cast<R>(c.s[0].d)};
-  T asked{}, nothing{};
-  R nil{}, real_length{};
-  Int rank = 0, integers = 0;
-  problem.call(&nothing, &nothing, &nil, &rank, &asked, kQuery, &real_length, &integers);
-  const Int length = size_from(asked), reals = size_from(real_length) + 2 * n + 5 * least;
-  Failures failures;
-  over_matrices(batch, 2 * m * n * least,
-                {bytes<T>(m * n), bytes<T>(problem.rows * columns), bytes<R>(least),
-                 bytes<T>(length), bytes<R>(reals), bytes<Int>(std::max(integers, n) + 64)},
-                &failures, [&](const Room& room, int64_t b) {
-                  T *a = room.part<T>(0), *x = room.part<T>(1);
-                  R* values = room.part<R>(2);
-                  Int* places = room.part<Int>(5);
-                  Int found = 0;
-                  std::fill_n(values, least, R(0));
-                  std::fill_n(places, n, Int{0});
-                  const T *matrix = pointer<T>(c, 0) + b * m * n,
-                          *right = pointer<T>(c, 1) + b * m * columns;
-                  const Contents contents = contents_of(matrix, m * n);
-                  if (contents == Contents::kFinite) {
-                    transpose(matrix, m, n, a);
-                    for (Int j = 0; j < columns; ++j) {
-                      for (Int i = 0; i < m; ++i) x[j * problem.rows + i] = right[i * columns + j];
-                      std::fill_n(x + j * problem.rows + m, problem.rows - m, T(0));
-                    }
-                    const Int info = problem.call(a, x, values, &found, room.part<T>(3), length,
-                                                  room.part<R>(4), places);
-                    if (info) failures.report(b, info);
-                  } else {
-                    if (contents == Contents::kNan) failures.report(b, Failures::kNotFinite);
-                    std::fill_n(x, problem.rows * columns, T(kNanOf<T>));
-                    std::fill_n(values, least, kNanOf<T>);
-                  }
-                  T* out = pointer<T>(c, 2) + b * n * columns;
-                  for (Int i = 0; i < n; ++i) {
-                    for (Int j = 0; j < columns; ++j)
-                      out[i * columns + j] = x[j * problem.rows + i];
-                  }
-                  pointer<int64_t>(c, 3)[b] = found;
-                  std::copy_n(values, least, pointer<R>(c, 4) + b * least);
-                });
-  return failures.text("torch.linalg.lstsq", batch, kRankUnmet);
-}
-
 #define FB_INSTANTIATE(T)                                           \
   template const char* lapack_eigh<T>(const RoutineContext&, bool); \
   template const char* lapack_eig<T>(const RoutineContext&, bool);  \
-  template const char* lapack_svd<T>(const RoutineContext&, bool);  \
-  template const char* lapack_least_squares<T>(const RoutineContext&);
+  template const char* lapack_svd<T>(const RoutineContext&, bool);
 FB_INSTANTIATE(float)
 FB_INSTANTIATE(double)
 FB_INSTANTIATE(std::complex<float>)

@@ -8,11 +8,14 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import REGISTRY, Dense, op
+from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ops.common import columns, static_size
+from flambeau.ir.size import minimum
+from flambeau.ops.common import columns, same_sizes, shown, static_size
 from flambeau.ops.factorisations import check_matrices, values_of
-from flambeau.ops.solutions import inverted, product
+from flambeau.ops.solutions import inverted
 from flambeau.prims import linear_algebra as la
 
 _MATRICES = "f32 f64 c64 c128"
@@ -109,25 +112,51 @@ def cond(self: Any, p: Any = None) -> Any:
     return where(usual, value, value.new_full((), math.inf))
 
 
-def _reflector(packed: Node, k: int) -> Node:
-    """v of reflection k as matrices of one column: zeros, 1, then what is packed below."""
-    column = prims.slice(packed, packed.ndim - 1, k, 1)
-    rows = prims.iota(column.shape, column.ndim - 2)
-    place = prims.full_like(k, rows)
-    below = prims.where(prims.gt(rows, place), column, prims.zeros_like(column))
-    return below + prims.cast(prims.eq(rows, place), packed.dtype)
+def _check_reflections(name: str, packed: Node, tau: Node) -> None:
+    if tau.dtype != packed.dtype:
+        raise RuntimeError(
+            f"[{name}] {name}: tau dtype {tau.dtype} does not match input dtype {packed.dtype}\n"
+            "hint: pass what geqrf returned"
+        )
+    if tau.ndim != packed.ndim - 1:
+        raise RuntimeError(
+            f"[{name}] {name}: Expected tau to have one dimension less than input, but got "
+            f"tau.ndim equal to {tau.ndim} and input.ndim is equal to {packed.ndim}\n"
+            "hint: pass what geqrf returned"
+        )
+    if not same_sizes(tau.shape[:-1], packed.shape[:-2]):
+        raise RuntimeError(
+            f"[{name}] {name}: Expected batch dimensions of tau to be equal to input.shape[:-2], "
+            f"but got {shown(tau.shape[:-1])}\nhint: pass what geqrf returned"
+        )
 
 
-def _reflected(packed: Node, tau: Node, x: Node, adjointed: bool) -> Node:
-    """Q x, or Q^H x, of the product Q of all reflections."""
-    count = static_size(tau.shape[-1])
-    for k in range(count) if adjointed else range(count - 1, -1, -1):
-        v = _reflector(packed, k)
-        scale = prims.slice(tau, tau.ndim - 1, k, 1)
-        scale = prims.reshape(prims.conj(scale) if adjointed else scale, (*tau.shape[:-1], 1, 1))
-        inner = product(la.adjoint(v), x)
-        x = x - product(v, inner * prims.broadcast_to(scale, inner.shape))
-    return x
+def _check_reflected(packed: Node, tau: Node, other: Node, left: bool) -> None:
+    name, dim = "torch.ormqr", -2 if left else -1
+    if other.dtype != packed.dtype:
+        raise RuntimeError(
+            f"[{name}] {name}: Expected input and other to have the same dtype, but input has "
+            f"dtype {packed.dtype} and other has dtype {other.dtype}\nhint: convert one of them"
+        )
+    if other.ndim < 2:
+        raise RuntimeError(
+            f"[{name}] {name}: other must have at least 2 dimensions.\nhint: unsqueeze it"
+        )
+    if not same(other.shape[dim], packed.shape[-2]):
+        raise RuntimeError(
+            f"[{name}] {name}: other.shape[{dim}] must be equal to input.shape[-2], but they are "
+            f"{shown(other.shape)} and {shown(packed.shape)}\nhint: see the argument left"
+        )
+    if not same(tau.shape[-1], minimum(other.shape[dim], packed.shape[-1])):
+        raise RuntimeError(
+            f"[{name}] {name}: tau.shape[-1] must be equal to min(other.shape[{dim}], "
+            f"input.shape[-1]), but it is {shown(tau.shape[-1:])}\nhint: pass what geqrf returned"
+        )
+    if not same_sizes(other.shape[:-2], packed.shape[:-2]):
+        raise RuntimeError(
+            f"[{name}] {name}: Expected batch dimensions of other to be equal to "
+            f"input.shape[:-2], but got {shown(other.shape[:-2])}\nhint: expand it"
+        )
 
 
 def _packed_samples() -> Iterator[Sample]:
@@ -155,8 +184,9 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
     """
     name = "torch.linalg.householder_product"
     check_matrices(input, name)
-    rows, width = (static_size(n) for n in input.shape[-2:])
-    if rows < width or width < static_size(tau.shape[-1]):
+    _check_reflections(name, input, tau)
+    rows, width = input.shape[-2:]
+    if less(rows, width) or less(width, tau.shape[-1]):
         raise RuntimeError(
             f"[householder_product] {name}: input.shape[-2] must be greater than or equal to "
             "input.shape[-1], and that to tau.shape[-1]\nhint: as geqrf gives them"
@@ -164,9 +194,7 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
     shape = (*input.shape[:-2], rows, width)
     row, column = (prims.iota(shape, d) for d in (len(shape) - 2, len(shape) - 1))
     unit = prims.cast(prims.eq(row, column), input.dtype)
-    # Also without reflections the result is one of the operands, of derivative 0.
-    unit = prims.with_derivative(unit, input, tau, rule="flat")
-    return columns(_reflected(input, tau, unit, False))
+    return columns(la.reflect(input, tau, unit))
 
 
 @op(
@@ -235,10 +263,11 @@ def ormqr(self: Node, input2: Node, input3: Node, left: bool, transpose: bool) -
                 [1.]])
     """
     check_matrices(self, "torch.ormqr")
+    _check_reflections("torch.ormqr", self, input2)
+    _check_reflected(self, input2, input3, left)
     if left:
-        return columns(_reflected(self, input2, input3, transpose))
-    turned = _reflected(self, input2, la.adjoint(input3), not transpose)
-    return columns(la.adjoint(turned))
+        return columns(la.reflect(self, input2, input3, transpose))
+    return columns(la.adjoint(la.reflect(self, input2, la.adjoint(input3), not transpose)))
 
 
 # ------------------------------------------------------------------------------------ tensors

@@ -189,7 +189,10 @@ def _infer_reflect(operands: tuple[Node, ...], constants: dict[str, Any]) -> Typ
     check_dtype("reflect", packed, LAPACK)
     for other in (tau, x):
         check_dtype("reflect", other, frozenset({packed.dtype}))
-    if not (same_shape(packed.shape[:-1], x.shape[:-1]) and tau.ndim == packed.ndim - 1):
+    fits = same_shape(packed.shape[:-1], x.shape[:-1]) and same_shape(
+        packed.shape[:-2], tau.shape[:-1]
+    )
+    if not fits or less(minimum(*packed.shape[-2:]), tau.shape[-1]):
         raise ValueError(
             f"[reflect] {show(packed.shape)}, {show(tau.shape)} and {show(x.shape)} do not fit\n"
             "hint: batches of matrices of as many rows, and of scales"
@@ -385,6 +388,53 @@ def _wide_qr(g: Node, q: Node, r: Node, result: str) -> Node:
     return shape.cat([first, matmul(q, of_rest)], columns)
 
 
+def _reflect_rule(g: Node, y: Node, packed: Node, tau: Node, x: Node) -> Gradients:
+    """By Q = I - V T V^H with T = (I + D U)^-1 D, D = diag(tau), U above the diagonal of V^H V.
+
+    No step depends on the number of reflections. Source: Schreiber & Van Loan, "A storage-efficient
+    WY representation for products of Householder transformations", SISSC 10, 1989.
+    """
+    adjointed = y.attribute("adjointed")
+    v = _reflectors(packed, tau)
+    gram = matmul(adjoint(v), v)
+    above = gram - lower_triangle(gram)
+    scaled, w = _rows(tau, above) * above, matmul(adjoint(v), x)
+    scales = _rows(tau, w)
+    of_s = -matmul(adjoint(v), g)
+    if adjointed:  # S = D^H (I + D U)^-H V^H x
+        z = triangular_solve(scaled, w, True, True, unit=True)
+        s, of_scales = pointwise.conj(scales) * z, pointwise.conj(of_s) * z
+        of_w = triangular_solve(scaled, scales * of_s, True, False, unit=True)
+        of_scaled = -matmul(z, adjoint(of_w))
+    else:  # S = (I + D U)^-1 D V^H x
+        s = triangular_solve(scaled, scales * w, True, False, unit=True)
+        inner = triangular_solve(scaled, of_s, True, True, unit=True)
+        of_scales, of_w = inner * pointwise.conj(w), pointwise.conj(scales) * inner
+        of_scaled = -matmul(inner, adjoint(s))
+    of_scaled = of_scaled - lower_triangle(of_scaled)
+    of_tau = reduce.sum(of_scales, axis=w.ndim - 1)
+    of_tau = of_tau + reduce.sum(of_scaled * pointwise.conj(above), axis=above.ndim - 1)
+    of_gram = of_scaled * pointwise.conj(_rows(tau, above))
+    of_v = matmul(v, of_gram + adjoint(of_gram)) + matmul(x, adjoint(of_w)) - matmul(g, adjoint(s))
+    return _packed_gradient(of_v, packed), of_tau, g + matmul(v, of_w)
+
+
+def _reflectors(packed: Node, tau: Node) -> Node:
+    """The vectors of the reflections: 1 on the diagonal, above it 0."""
+    v = shape.slice(packed, packed.ndim - 1, 0, tau.shape[-1])
+    return lower_triangle(v, strict=True) + pointwise.cast(_mask(v, pointwise.eq), v.dtype)
+
+
+def _packed_gradient(of_v: Node, packed: Node) -> Node:
+    below = lower_triangle(of_v, strict=True)
+    if not less(of_v.shape[-1], packed.shape[-1]):
+        return below
+    columns = packed.ndim - 1
+    width = packed.shape[-1] - of_v.shape[-1]
+    unread = zeros_like(shape.slice(packed, columns, of_v.shape[-1], width))
+    return shape.cat([below, unread], columns)
+
+
 def _differences(values: Node, like: Node) -> Node:
     """values[j] - values[i] with ones on the diagonal."""
     return with_diagonal(_columns(values, like) - _rows(values, like), full_like(1, values))
@@ -475,7 +525,7 @@ def _routine(name: str, infer: Any, derivative: Any) -> None:
 _routine("solve", _infer_solve, _solve_rule)
 _routine("triangular_solve", _infer_solve, _triangular_rule)
 _routine("least_squares", _infer_least_squares, NOT_DIFFERENTIABLE)
-_routine("reflect", _infer_reflect, NOT_DIFFERENTIABLE)
+_routine("reflect", _infer_reflect, _reflect_rule)
 _routine("pivot_order", _infer_pivot_order, NOT_DIFFERENTIABLE)
 _routine("ldl_solve", _infer_ldl_solve, NOT_DIFFERENTIABLE)
 _SQUARE = ("cholesky", "ldl", "eigh", "eigvalsh", "eig", "eigvals")

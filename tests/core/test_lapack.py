@@ -73,6 +73,8 @@ OPERATORS = {
     "wide svd": lambda x, b, p, u: list(L.svd(x[..., : x.shape[-1] - 3, :], full_matrices=False)),
     "svdvals": lambda x, b, p, u: [L.svdvals(x)],
     "solve_triangular": lambda x, b, p, u: [L.solve_triangular(u, b, upper=True)],
+    "householder_product": lambda x, b, p, u: [L.householder_product(*torch.geqrf(x))],
+    "tall gelsy": lambda x, b, p, u: [L.lstsq(x[..., : x.shape[-1] // 4], b).solution],
     "gels": lambda x, b, p, u: [L.lstsq(x, b, driver="gels").solution],
     "gelsy": lambda x, b, p, u: [L.lstsq(x, b).solution],
     "gelsd": lambda x, b, p, u: [L.lstsq(x, b, driver="gelsd").solution],
@@ -181,6 +183,60 @@ def test_least_squares_of_low_rank(either, dtype, driver, shape):
         if driver != "gelsy":
             np.testing.assert_allclose(found.singular_values[i].numpy(), values, atol=1e-12)
     assert found.rank.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [3, 30, 170])
+def test_least_squares_of_full_rank(either, dtype, n):
+    """Solved without a rule of rank; a batch may hold both kinds of matrices."""
+    m, near = n + 7, Near(dtype, n)
+    a, b = general(dtype, 3, m, n), general(dtype, 3, m, 2, seed=1)
+    a[1, :, 1] = a[1, :, 0]
+    found = L.lstsq(t(a), t(b))
+    assert found.rank.tolist() == [n, n - 1, n]
+    x = found.solution.numpy()
+    near(adjoint(a) @ (a @ x), adjoint(a) @ b, 100)
+    np.testing.assert_allclose(x[1, 0], x[1, 1], rtol=0.01)  # the shortest of several
+    assert L.lstsq(t(a[:1]), t(b[:1])).solution.numpy().tobytes() == x[:1].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_gradient_of_reflections(dtype):
+    packed, x = (t(general(dtype, 5, k)).requires_grad_() for k in (4, 2))
+    tau, wide = (t(general(dtype, *s, seed=1)).requires_grad_() for s in ((4,), (2, 5)))
+    few = tau[:3].detach().requires_grad_()
+    for transpose in (False, True):
+        of_left = lambda *all, by=transpose: torch.ormqr(*all, transpose=by)  # noqa: E731
+        of_right = lambda *all, by=transpose: torch.ormqr(*all, False, by)  # noqa: E731
+        assert torch.autograd.gradcheck(of_left, (packed, tau, x))
+        assert torch.autograd.gradcheck(of_right, (packed, tau, wide))
+    assert torch.autograd.gradcheck(L.householder_product, (packed, few))
+
+
+def test_the_program_of_reflections_does_not_depend_on_their_number():
+    texts = [
+        "".join(text for name, _, text in torch.compiler.stages(torch.ormqr, *operands))
+        for operands in ((torch.ones(n, n), torch.ones(n), torch.ones(n, 2)) for n in (2, 24))
+    ]
+    assert texts[0].count("\n") == texts[1].count("\n")
+
+
+def test_reflections_of_shapes_that_do_not_fit():
+    a, tau, x = torch.ones(2, 3, 3), torch.ones(2, 3), torch.ones(2, 3, 1)
+    for operands, text in (
+        ((a, tau[0], x), "one dimension less than input"),
+        ((a, torch.ones(3, 3), x), "batch dimensions of tau"),
+        ((a, torch.ones(2, 4), x), "tau.shape"),
+        ((a, tau, x[0]), "batch dimensions of other"),
+        ((a, tau, torch.ones(2, 4, 1)), "must be equal to input.shape"),
+        ((a, tau, x.double()), "to have the same dtype"),
+        ((a, tau.double(), x), "does not match input dtype"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            torch.ormqr(*operands)
+    for scales in (torch.ones(3), torch.ones(3, 3), torch.ones(2, 4), tau.double()):
+        with pytest.raises(RuntimeError, match="tau"):
+            L.householder_product(a, scales)
 
 
 def test_least_squares_of_zeros(either):
