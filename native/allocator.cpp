@@ -325,6 +325,8 @@ int64_t slab_size(int64_t block) {
 // Slow path, lock held.
 bool SmallPool::refill(SizeClass& c, int64_t size) {
   const int64_t bytes = slab_size(size);
+  // What may throw comes first, while there is nothing to lose.
+  if (c.slabs.size() == c.slabs.capacity()) c.slabs.reserve(2 * c.slabs.size() + 4);
   int64_t taken;
   char* slab = large().allocate(bytes, true, &taken);
   if (!slab) return false;
@@ -385,6 +387,8 @@ void SmallPool::empty() {
       return static_cast<size_t>(it - c.slabs.begin()) - 1;
     };
     std::vector<int64_t> unused(c.slabs.size(), 0);
+    std::vector<char*> kept;
+    kept.reserve(c.slabs.size());  // what throws does so before anything is given back
     for (FreeBlock* b = c.free; b; b = b->next) ++unused[slab_of(b)];
     if (c.fresh < c.fresh_end) unused[slab_of(c.fresh)] += (c.fresh_end - c.fresh) / size;
     for (FreeBlock** link = &c.free; *link;) {
@@ -394,13 +398,13 @@ void SmallPool::empty() {
         link = &(*link)->next;
       }
     }
-    std::vector<char*> kept;
     for (size_t i = 0; i < c.slabs.size(); ++i) {
       if (unused[i] != bytes / size) {
         kept.push_back(c.slabs[i]);
         continue;
       }
-      if (c.fresh >= c.slabs[i] && c.fresh <= c.slabs[i] + bytes) c.fresh = c.fresh_end = nullptr;
+      // The unused part of another slab stays, also of one that begins where this one ends.
+      if (c.fresh >= c.slabs[i] && c.fresh < c.slabs[i] + bytes) c.fresh = c.fresh_end = nullptr;
       large().release(c.slabs[i]);
       stats.reserved.remove(bytes);
       stats.segments.remove(1);

@@ -20,9 +20,10 @@ struct DeviceObject {
   int8_t index;
 };
 PyTypeObject* device_type;
-Device default_device_value;
+// Of each thread, as in PyTorch: a `with` block does not move what other threads make.
+constinit FB_THREAD_LOCAL Device default_device_value;
 std::vector<Device>& entered_devices() {
-  static std::vector<Device> stack;  // `with device(...):` restores what was there before
+  thread_local std::vector<Device> stack;  // `with device(...):` restores what was there before
   return stack;
 }
 

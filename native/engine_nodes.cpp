@@ -719,7 +719,7 @@ PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyObject* tensor_method(const char* name) {
-  static std::unordered_map<std::string, PyObject*> cache;
+  static auto& cache = *new std::unordered_map<std::string, PyObject*>();
   const auto found = cache.find(name);
   if (found != cache.end()) return found->second;
   PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name);

@@ -113,8 +113,8 @@ Outcome read_key(const Tensor* t, PyObject* key, Reading* r) {
 
 // The string object of a pattern, borrowed; few patterns occur in a program, all are kept.
 PyObject* pattern_object(std::string_view text) {
-  static std::unordered_map<std::string, PyObject*> known;
-  static std::string last_text;
+  static auto& known = *new std::unordered_map<std::string, PyObject*>();
+  static auto& last_text = *new std::string();
   static PyObject* last = nullptr;
   if (last && text == last_text) return last;
   auto found = known.find(std::string(text));

@@ -481,8 +481,8 @@ int op_clear(PyObject* self) {
 void op_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Op* op = reinterpret_cast<Op*>(self);
+  unregister_op(op);  // first: code of users that runs from here on must not find it there
   if (op->weakrefs) PyObject_ClearWeakRefs(self);
-  unregister_op(op);
   op_clear(self);
   for (const auto& overload : op->overloads) release_overload(overload.get());
   Py_CLEAR(op->name);

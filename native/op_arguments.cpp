@@ -151,8 +151,7 @@ Outcome mismatch(Frame* frame, int position, PyObject* object) {
   return Outcome::Mismatch;
 }
 
-__attribute__((always_inline)) inline bool add_tensor(const Overload& overload, Frame* frame,
-                                                      Tensor* t, bool mutated) {
+__attribute__((always_inline)) inline bool add_tensor(Frame* frame, Tensor* t, bool mutated) {
   const size_t ndim = t->ndim;
   if (!frame->tensors.reserve(1) || !frame->key.reserve(2 * ndim + 2)) return false;
   uint64_t word = tag_word(Tag::Tensor) | static_cast<uint64_t>(t->dtype) |
@@ -168,10 +167,10 @@ __attribute__((always_inline)) inline bool add_tensor(const Overload& overload, 
     word |= kKeyContiguous;
     words = ndim;
   }
-  if (overload.offsets_in_key) word |= kKeyOffset;
+  if (frame->offsets_in_key) word |= kKeyOffset;
   frame->key.push(word);
   for (size_t i = 0; i < words; ++i) frame->key.push(static_cast<uint64_t>(t->dims[i]));
-  if (overload.offsets_in_key) frame->key.push(static_cast<uint64_t>(t->offset));
+  if (frame->offsets_in_key) frame->key.push(static_cast<uint64_t>(t->offset));
   if (mutated) {
     if (!frame->mutated.reserve(1)) return false;
     frame->mutated.push(static_cast<int32_t>(frame->tensors.size()));
@@ -181,13 +180,12 @@ __attribute__((always_inline)) inline bool add_tensor(const Overload& overload, 
 }
 
 // A tensor of a subclass, or an object that brings its own __torch_function__.
-Outcome add_other(const Overload& overload, Frame* frame, PyObject* object, bool mutated) {
+Outcome add_other(Frame* frame, PyObject* object, bool mutated) {
   Override kind = Override::None;
   if (is_plain_tensor_type(Py_TYPE(object), &kind)) {
     if (overrides_op(kind) || dispatches(object)) frame->overridden = true;
-    return add_tensor(overload, frame, reinterpret_cast<Tensor*>(object), mutated)
-               ? Outcome::Ok
-               : Outcome::Failed;
+    return add_tensor(frame, reinterpret_cast<Tensor*>(object), mutated) ? Outcome::Ok
+                                                                         : Outcome::Failed;
   }
   if (overrides_op(override_of(object))) {
     frame->overridden = true;  // never run: the object takes over
@@ -260,8 +258,7 @@ Outcome parse_number(const Argument& argument, Frame* frame, PyObject* object) {
   return outcome == Outcome::Ok ? push_number(argument, frame, number) : outcome;
 }
 
-Outcome parse_tensor_list(const Overload& overload, const Argument& argument, int position,
-                          Frame* frame) {
+Outcome parse_tensor_list(const Argument& argument, int position, Frame* frame) {
   PyObject* object = frame->values[position];
   if (PyList_Check(object)) {  // a copy: the list may change while the call runs
     object = frame->own(PyList_AsTuple(object));
@@ -276,12 +273,11 @@ Outcome parse_tensor_list(const Overload& overload, const Argument& argument, in
     PyObject* element = PyTuple_GET_ITEM(object, i);
     Outcome outcome = Outcome::Mismatch;
     if (is_exact_tensor(element)) {
-      outcome =
-          done(add_tensor(overload, frame, reinterpret_cast<Tensor*>(element), argument.mutated));
+      outcome = done(add_tensor(frame, reinterpret_cast<Tensor*>(element), argument.mutated));
     } else if (element == Py_None && argument.optional_elements) {
       outcome = done(push_word(frame, tag_word(Tag::None)));
     } else {
-      outcome = add_other(overload, frame, element, argument.mutated);
+      outcome = add_other(frame, element, argument.mutated);
     }
     if (outcome == Outcome::Mismatch) frame->bad_value = element;
     if (outcome != Outcome::Ok) return outcome;
@@ -504,7 +500,7 @@ Outcome parse_rare(const Overload& overload, int position, Frame* frame) {
   if (object == Py_None && argument.optional) return done(push_word(frame, tag_word(Tag::None)));
   switch (argument.kind) {
     case Kind::TensorList:
-      return parse_tensor_list(overload, argument, position, frame);
+      return parse_tensor_list(argument, position, frame);
     case Kind::SymInt:
     case Kind::Int:
       return parse_integer(argument, frame, object);
@@ -663,6 +659,7 @@ Outcome bind_any(const Op* op, const Overload& overload, Frame* frame, PyObject*
 Outcome parse_arguments(const Op* op, const Overload& overload, Frame* frame) {
   const int total = static_cast<int>(overload.arguments.size());
   const Device place = default_device();  // where results of calls without tensors go
+  frame->offsets_in_key = overload.offsets_in_key;
   frame->key.push(tag_word(Tag::Header, static_cast<uint64_t>(default_dtype()) |
                                             static_cast<uint64_t>(place.kind) << 8));
   for (int i = 0; i < total; ++i) {
@@ -672,11 +669,11 @@ Outcome parse_arguments(const Op* op, const Overload& overload, Frame* frame) {
     if (argument.kind == Kind::Tensor || argument.kind == Kind::TensorOrScalar) {
       if (is_exact_tensor(object)) {
         Tensor* t = reinterpret_cast<Tensor*>(object);
-        outcome = done(add_tensor(overload, frame, t, argument.mutated));
+        outcome = done(add_tensor(frame, t, argument.mutated));
       } else if (object == Py_None && argument.optional) {
         outcome = done(push_word(frame, tag_word(Tag::None)));
       } else {
-        outcome = add_other(overload, frame, object, argument.mutated);
+        outcome = add_other(frame, object, argument.mutated);
         if (outcome == Outcome::Mismatch && argument.kind == Kind::TensorOrScalar) {
           outcome = parse_number(argument, frame, object);
         }

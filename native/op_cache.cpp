@@ -18,7 +18,7 @@ constexpr size_t kMaxClasses = 1024;  // per overload; more means static values 
 
 int64_t exact_hits = 0, class_hits = 0, builds = 0;
 std::set<Op*>& all_ops() {
-  static std::set<Op*> ops;
+  static auto& ops = *new std::set<Op*>();  // never destroyed
   return ops;
 }
 
@@ -359,6 +359,12 @@ Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbol
   return plan;
 }
 
+// Whether a key tells calls apart: not one that was begun without offsets, before another thread
+// found that they matter.
+bool distinct(const Overload& overload, const Frame& frame) {
+  return frame.offsets_in_key == overload.offsets_in_key;
+}
+
 // Objects whose address is in the key must live as long as the entry.
 void keep_pointers(const Overload& overload, const Frame& frame, CacheEntry* entry) {
   for (size_t i = 0; i < overload.arguments.size(); ++i) {
@@ -421,6 +427,7 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
       Py_DECREF(plan);
       return nullptr;
     }
+    overload->offsets_in_key |= plan->offset_sensitive;
     ClassCache gone;
     if (overload->classes.size() >= kMaxClasses) gone.swap(overload->classes);
     std::vector<PyObject*>& plans = overload->classes[std::move(key)];
@@ -432,12 +439,8 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
     plans.push_back(reinterpret_cast<PyObject*>(plan));
     Py_XDECREF(oldest);
     release(std::move(gone));
-    if (plan->offset_sensitive && !overload->offsets_in_key) {
-      overload->offsets_in_key = true;  // this key lacks them: do not remember it
-      return instance;
-    }
   }
-  return remember(overload, *frame, hash, instance);
+  return !distinct(*overload, *frame) ? instance : remember(overload, *frame, hash, instance);
 }
 
 }  // namespace
@@ -522,7 +525,7 @@ DType dtype_of_numbers(const Overload* overload, const Frame* frame, const Insta
 Instance* find_any(Op* op, Overload* overload, Frame* frame) {
   const uint64_t hash = hash_words(frame->key.data(), frame->key.size());
   Instance* found = overload->exact.find(frame->key.data(), frame->key.size(), hash);
-  if (found) [[likely]] {
+  if (found && distinct(*overload, *frame)) [[likely]] {
     ++exact_hits;
     instance_incref(found);
     return found;

@@ -273,9 +273,10 @@ struct Frame {
   StackVector<PyObject*, 8> owned;       // temporaries
   PyObject* out = nullptr;               // the `out=` argument
   bool any_requires_grad = false;
-  bool overridden = false;  // some argument has its own __torch_function__
-  uint8_t flags = 0;        // TensorFlags of any tensor
-  int bad_argument = -1;    // of a mismatch
+  bool overridden = false;      // some argument has its own __torch_function__
+  bool offsets_in_key = false;  // what the overload said when the key was begun
+  uint8_t flags = 0;            // TensorFlags of any tensor
+  int bad_argument = -1;        // of a mismatch
   PyObject* bad_value = nullptr;
   const char* problem = nullptr;  // instead of a bad argument
   bool too_large = false;         // an integer needs more than 64 bits; no exception is set yet

@@ -30,7 +30,7 @@ constexpr const char* kNames[kOperators] = {
     "repr",      "reduce_ex", "to_dtype", "new"};
 PyObject* table[kOperators];
 std::vector<PyTypeObject*>& scalar_types() {
-  static std::vector<PyTypeObject*> types;
+  static auto& types = *new std::vector<PyTypeObject*>();
   return types;
 }
 

@@ -24,8 +24,9 @@ constinit FB_THREAD_LOCAL Recorder* active_recorder = nullptr;
 
 namespace {
 
-int64_t recorders = 0;                   // that there are
-std::vector<Recorder*> spare_recorders;  // of all threads; their vectors have grown already
+int64_t recorders = 0;  // that there are
+// These are never destroyed: daemon threads outlive static destructors.
+std::vector<Recorder*>& spare_recorders = *new std::vector<Recorder*>();  // of all threads
 constexpr size_t kSpareRecorders = 4;
 constexpr size_t kSpareRecords = 4096;  // longer ones give their memory back
 size_t max_streams = 4096;
@@ -65,8 +66,8 @@ struct Generations {
     return gone;
   }
 };
-Generations<ExactStreams> exact_streams;
-Generations<StreamClasses> stream_classes;
+Generations<ExactStreams>& exact_streams = *new Generations<ExactStreams>();
+Generations<StreamClasses>& stream_classes = *new Generations<StreamClasses>();
 int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
 uint32_t next_epoch = 1;
 
@@ -282,8 +283,8 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, c
 }
 
 void record_release(Recorder* r) {
+  if (r->references == 1) record_forget(r);  // code of users may flush it meanwhile
   if (--r->references > 0) return;
-  record_forget(r);
   if (!r->kept && spare_recorders.size() < kSpareRecorders &&
       r->records.capacity() <= kSpareRecords) {
     r->references = 1;

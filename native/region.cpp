@@ -22,7 +22,8 @@ namespace fb {
 namespace {
 
 PyObject* joint_compiler = nullptr;
-std::unordered_set<Words, WordsHash> refused;  // streams that run without this
+// Streams that run without this. Never destroyed.
+std::unordered_set<Words, WordsHash>& refused = *new std::unordered_set<Words, WordsHash>();
 constexpr size_t kMaxRefused = 4096;
 // Gradients that meet at an edge out of the region are added in the order of eager mode, which has
 // those from outside that were there before as the first summands. Few are handed on one by one. A

@@ -169,6 +169,46 @@ def test_number_of_threads_changes() -> None:
     assert all(result == expected for results in found[::2] for result in results)
 
 
+def test_first_calls_that_differ_in_offsets_alone() -> None:
+    """Keys that were begun before offsets were found to matter are not remembered."""
+    from flambeau import _core
+
+    ((arguments, build, flags),) = torch.view_as_real.overloads
+    meeting = threading.Barrier(THREADS)
+
+    def build_together(call: Any) -> Any:
+        plan = build(call)
+        meeting.wait(60)
+        return plan
+
+    op = _core.Op("together", [(arguments, build_together, flags)])
+    x = torch.arange(4 * THREADS).to(torch.complex64)
+    found: dict[int, Any] = {}
+
+    def run(offset: int) -> None:
+        found[offset] = op(x[offset : offset + 2]).tolist()
+
+    workers = [threading.Thread(target=run, args=(3 * k + 1,)) for k in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert found == {k: [[k, 0], [k + 1, 0]] for k in found} and len(found) == THREADS
+
+
+def test_default_devices_are_of_threads() -> None:
+    """A `with` block does not move what other threads make meanwhile."""
+
+    def meta(turn: int) -> str:
+        with torch.device("meta"):
+            time.sleep(0.0001)
+            return torch.ones(2).device.type
+
+    found = together(meta, lambda turn: torch.ones(2).device.type)
+    assert {kind for kinds in found[::2] for kind in kinds} == {"meta"}
+    assert {kind for kinds in found[1::2] for kind in kinds} == {"cpu"}
+
+
 def test_plan_caches_are_cleared_meanwhile() -> None:
     def clear(turn: int) -> None:
         plan_cache_clear()
