@@ -60,6 +60,7 @@ def derive(
     needs: Sequence[bool],
     grads_present: Sequence[bool] | None = None,
     saves_result: bool = True,
+    unsaved: frozenset[int] = frozenset(),
 ) -> Derived | None:
     """Return forward and backward of a graph; None where no gradient flows.
 
@@ -69,6 +70,7 @@ def derive(
         grads_present: per visible output, whether its gradient will be given; default: all.
         saves_result: whether the backward Graph may read visible outputs. Where not, they may be
             written in place before the backward.
+        unsaved: tensor slots that the backward Graph does not read, for the same reason.
     """
     wanted = [x for x, need in zip(graph.inputs, needs) if need and x is not None]
     visible = [output.node for output in graph.outputs[: graph.visible]]
@@ -83,7 +85,7 @@ def derive(
     if not targets:
         return None
     grads = [prims.cast(found[x], x.dtype) for x in targets]
-    return _assemble(graph, targets, grads, seeds, saves_result)
+    return _assemble(graph, targets, grads, seeds, saves_result, unsaved)
 
 
 def _with_saved(
@@ -184,9 +186,10 @@ def _assemble(
     grads: Sequence[Node],
     seeds: list[Seed],
     saves_result: bool,
+    unsaved: frozenset[int],
 ) -> Derived:
     """Partition the joint program into the two Graphs."""
-    overwritten = {o.target for o in graph.outputs if o.target is not None}
+    overwritten = {o.target for o in graph.outputs if o.target is not None} | unsaved
     free: dict[Node, Source] = {}
     for slot, x in enumerate(graph.inputs):
         if x is not None and slot not in overwritten:
@@ -194,10 +197,7 @@ def _assemble(
     for k, output in enumerate(graph.outputs[: graph.visible if saves_result else 0]):
         free.setdefault(output.node, ("output", k))
     saved = choose_saved(split(grads, {seed for _, _, seed in seeds}), free)
-    twice = _with_saved(graph, targets, saved, seeds)
-    if twice is not None:
-        grads, seeds = twice
-        saved += _irrecoverable(grads, {*free, *saved, *(seed for _, _, seed in seeds)})
+    saved, (grads, seeds) = _close_saved(graph, targets, saved, free, (grads, seeds), unsaved)
     kept = (GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
     forward = graph.with_outputs((*graph.outputs[: graph.visible], *kept))
     known = free | {x: ("output", graph.visible + k) for k, x in enumerate(saved)}
@@ -209,6 +209,34 @@ def _assemble(
     sources += [("scalar", slot) for slot in scalars]
     slots = tuple(graph.inputs.index(x) for x in targets)
     return Derived(forward, backward, tuple(sources), slots)
+
+
+def _close_saved(
+    graph: Graph,
+    targets: Sequence[Node],
+    saved: list[Node],
+    free: dict[Node, Source],
+    first: tuple[Sequence[Node], list[Seed]],
+    unsaved: frozenset[int],
+) -> tuple[list[Node], tuple[Sequence[Node], list[Seed]]]:
+    """The values to save such that their own gradients read nothing else, and the gradients.
+
+    Values that are added have gradients as well, so the search repeats. The first round may add
+    values computed from unsaved operands; later rounds add only the operands, so the search ends.
+    """
+    search = bool(unsaved)
+    while (twice := _with_saved(graph, targets, saved, first[1])) is not None:
+        given = {seed for _, _, seed in twice[1]}
+        known = {*free, *saved}
+        if search:
+            more = choose_saved(split(twice[0], given), known)
+        else:
+            more = _irrecoverable(twice[0], known | given)
+        if not (more or search):
+            return saved, twice
+        search = False
+        saved = [*saved, *more]
+    return saved, first
 
 
 def _irrecoverable(grads: Sequence[Node], known: set[Node]) -> list[Node]:

@@ -77,6 +77,8 @@ class Options:
         long_list: the rule in `native/lists.cpp` by which long lists run without a Plan.
         fits: arguments whose number the result's dtype must be able to hold.
         saves_result: whether backward may read the results, which then must not be written.
+        unsaved: arguments that backward does not read, so that they may be written after the call.
+            Values that it needs of them are saved apart.
         single_views: results of a view op with several may be written in place.
         overlap: what operands of an in-place call (or one with `out=`) may share with its target;
             one of `OVERLAP_RULES`, by default "partial" for pointwise ops, else "copy".
@@ -98,6 +100,7 @@ class Options:
     varying: bool = False
     differentiable: bool = True
     saves_result: bool = True
+    unsaved: tuple[str, ...] = ()
     single_views: bool = False
     overlap: str = ""
     aliases: tuple[str, ...] = ()
@@ -226,7 +229,7 @@ def _has_node(values: Any) -> bool:
 
 
 def _split_names(given: dict[str, Any]) -> dict[str, Any]:
-    for name in ("where", "participants", "fits", "aliases", "dtypes"):
+    for name in ("where", "participants", "fits", "unsaved", "aliases", "dtypes"):
         value = given.get(name)
         if isinstance(value, str):
             given[name] = tuple(value.split())

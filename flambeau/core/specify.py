@@ -78,7 +78,14 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
         place = device or first_device(call)
         options = overload.options
         made = _specify(
-            graph, trace, returns, place, options.differentiable, device, options.saves_result
+            graph,
+            trace,
+            returns,
+            place,
+            options.differentiable,
+            device,
+            options.saves_result,
+            _unsaved_slots(overload, trace),
         )
     if made.spec["backward"] is not None and options.notes.get("differentiable once"):
         made.spec["backward"]["once"] = True
@@ -128,6 +135,14 @@ def _mutated_slots(overload: Overload) -> list[int]:
     """Tensor slots of arguments declared `Tensor!`; such an op's results are their new values."""
     tensors = [a for a in overload.schema.arguments if a.is_tensor]
     return [slot for slot, argument in enumerate(tensors) if argument.mutated]
+
+
+def _unsaved_slots(overload: Overload, trace: Trace) -> frozenset[int]:
+    """Tensor slots of arguments that backward does not read."""
+    named = overload.options.unsaved
+    pairs = zip(overload.schema.arguments, trace.arguments, strict=False) if named else ()
+    values = [value for argument, value in pairs if argument.name in named]
+    return frozenset(x.attribute("slot") for x in values if isinstance(x, Node) and x.op == "input")
 
 
 def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) -> GraphOutput:
@@ -216,6 +231,7 @@ def _specify(
     differentiable: bool = True,
     device: Any = None,
     saves_result: bool = True,
+    unsaved: frozenset[int] = frozenset(),
 ) -> Specification:
     """Describes the Plan of a traced graph, with its backward where a gradient is needed.
 
@@ -226,6 +242,7 @@ def _specify(
         differentiable: False for operators whose results never need a gradient.
         device: where new results go, if not to the first tensor's device.
         saves_result: whether backward may read the results.
+        unsaved: tensor slots that backward does not read.
     """
     needs = tuple(
         wanted and CATEGORY[n.dtype] >= 2
@@ -234,7 +251,7 @@ def _specify(
     backward: dict[str, Any] | None = None
     derived = None
     if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
-        derived = derivation.derive(graph, needs, saves_result=saves_result)
+        derived = derivation.derive(graph, needs, saves_result=saves_result, unsaved=unsaved)
         if derived is not None:
             varying = graph.notes.get("varying", False)
             graph, backward = derived.forward, _backward_spec(derived, graph.name)

@@ -437,6 +437,7 @@ def softsign(input: Node) -> Node:  # noqa: A002
 
 @op(
     "tanhshrink(Tensor input) -> Tensor",
+    unsaved="input",
     where=_HOMES,
     promote="float",
     samples=unary_samples(-3, 3),

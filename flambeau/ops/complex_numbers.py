@@ -221,6 +221,7 @@ def angle(self: Node) -> Node:
 
 @op(
     "polar(Tensor abs, Tensor angle) -> Tensor",
+    unsaved="abs angle",
     out="exact",
     where="torch",
     layout="follow",

@@ -130,6 +130,7 @@ def _distance_samples() -> Iterator[Sample]:
 @op(
     "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, Scalar eps=1e-06, bool keepdim=False)"
     " -> Tensor",
+    unsaved="x1 x2",
     where=f"torch {_F}",
     promote="float",
     participants="x1 x2",
@@ -169,6 +170,7 @@ def _cosine_samples() -> Iterator[Sample]:
 @op(
     f"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {_LEGACY})"
     " -> Tensor",
+    unsaved="target",
     where=_F,
     promote="keep",
     samples=_cosine_samples,
@@ -228,6 +230,7 @@ def _triplet_samples() -> Iterator[Sample]:
 @op(
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
     f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
+    unsaved="anchor positive negative",
     where=_F,
     promote="float",
     layout="contiguous",

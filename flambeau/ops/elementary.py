@@ -31,6 +31,7 @@ def _function(
     primitive: Callable[[Node], Node] | None = None,
     real: bool = False,
     saves_result: bool = True,
+    saves_operand: bool = True,
 ) -> OpDefinition:
     """Defines an operator that is one primitive."""
     function: Callable[[Node], Node] = primitive or getattr(prims, name)
@@ -55,11 +56,18 @@ def _function(
         where=where,
         promote="float",
         saves_result=saves_result,
+        unsaved=() if saves_operand else ("self",),
         aliases=aliases,
         samples=unary_samples(low, high),
         reference=reference or "numpy." + name,
     )(body)
 
+
+def _reciprocal(x: Node) -> Node:
+    return prims.with_derivative(1 / x, x, rule="reciprocal")
+
+
+prims.register_rule("reciprocal", lambda g, y, x: (-g * prims.conj(y * y),))
 
 # fmt: off
 exp = _function("exp", "e to the power of x.")
@@ -98,7 +106,8 @@ lgamma = _function("lgamma", "The logarithm of |gamma(x)|.", 0.1, 5.0,
                    reference="scipy.special.gammaln", real=True)
 digamma = _function("digamma", "The derivative of lgamma.", 0.1, 5.0, where=_SPECIAL,
                     reference="scipy.special.digamma", real=True)
-reciprocal = _function("reciprocal", "1 / x.", 0.2, 3.0, primitive=lambda x: 1 / x)
+reciprocal = _function("reciprocal", "1 / x.", 0.2, 3.0, primitive=_reciprocal,
+                    saves_operand=False)
 deg2rad = _function("deg2rad", "Degrees as radians.", -180.0, 180.0,
                     primitive=lambda x: x * (math.pi / 180), real=True)
 rad2deg = _function("rad2deg", "Radians as degrees.", primitive=lambda x: x * (180 / math.pi),
@@ -363,12 +372,12 @@ entr = _function("entr", "-x log(x): 0 at 0, -inf below.", 0.1, 3.0, where="spec
                  reference="scipy.special.entr", primitive=_entr, real=True)  # fmt: skip
 ndtr = _function(
     "ndtr", "The normal distribution function.", where="special", reference="scipy.special.ndtr",
-    primitive=lambda x: prims.erfc(x * -math.sqrt(0.5)) * 0.5, real=True,
+    primitive=lambda x: prims.erfc(x * -math.sqrt(0.5)) * 0.5, real=True, saves_operand=False,
 )  # fmt: skip
 ndtri = _function(
     "ndtri", "The inverse of the normal distribution function.", 0.05, 0.95, where="special",
     reference="scipy.special.ndtri",
-    primitive=lambda x: prims.erfinv(x * 2 - 1) * math.sqrt(2), real=True,
+    primitive=lambda x: prims.erfinv(x * 2 - 1) * math.sqrt(2), real=True, saves_operand=False,
 )  # fmt: skip
 
 

@@ -444,7 +444,8 @@ def eig(self: Node) -> tuple[Node, Node]:
     return values, columns(vectors)
 
 
-@op("eigvals(Tensor self) -> Tensor", where="linalg", samples=_square_samples, errors=_not_square,
+@op("eigvals(Tensor self) -> Tensor", where="linalg", unsaved="self", samples=_square_samples,
+    errors=_not_square,
     dtypes=_MATRICES)  # fmt: skip
 def eigvals(self: Node) -> Node:
     """Complex eigenvalues of square matrices, in no particular order.
@@ -499,7 +500,8 @@ def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  
     return columns(u), s, columns(vh)
 
 
-@op("svdvals(Tensor A, *, str? driver=None) -> Tensor", where="linalg", samples=_tall_samples,
+@op("svdvals(Tensor A, *, str? driver=None) -> Tensor", where="linalg", unsaved="A",
+    samples=_tall_samples,
     errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
 def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
     """Descending singular values of matrices.

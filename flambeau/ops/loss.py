@@ -122,6 +122,7 @@ def mse_loss(
 
 @op(
     f"l1_loss(Tensor input, Tensor target, {_LEGACY}, Tensor? weight=None) -> Tensor",
+    unsaved="input target",
     where=_F,
     promote="default",
     participants="input target",
@@ -450,6 +451,7 @@ def hinge(x: Node) -> Node:
 
 @op(
     f"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_LEGACY}) -> Tensor",
+    unsaved="input target",
     where=_F,
     promote="keep",
     samples=_pair_samples,
@@ -490,6 +492,7 @@ def hinge_embedding_loss(
 @op(
     "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
     "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    unsaved="input1 input2 target",
     where=_F,
     promote="float",
     layout="contiguous",
@@ -593,6 +596,7 @@ def _gaussian_errors() -> Iterator[ErrorSample]:
 @op(
     "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, "
     "float eps=1e-06, str reduction='mean') -> Tensor",
+    unsaved="input target var",
     where=_F,
     promote="float",
     layout="contiguous",

@@ -79,6 +79,7 @@ def _define(name: str) -> None:
     source = REGISTRY[f"nn.functional.{name}"]
     names = [part.split("=")[0].split()[-1] for part in signature.replace("*, ", "").split(", ")]
     others = {"self": "input"}
+    unsaved = source.overloads[0].options.unsaved
 
     def body(*arguments: Any) -> Any:
         options = {others.get(n, n): v for n, v in zip(names, arguments, strict=True)}
@@ -99,6 +100,7 @@ def _define(name: str) -> None:
         f"{name}({signature}) -> Tensor",
         where="torch",
         out=False,
+        unsaved=tuple(n for n in names if others.get(n, n) in unsaved),
         samples=_samples(given, named),
     )(body)
 

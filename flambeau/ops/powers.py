@@ -126,6 +126,7 @@ def _rpow(self: Node, other: Value) -> Node:
 
 @op(
     "float_power(Tensor self, Tensor|Scalar exponent) -> Tensor",
+    unsaved="self exponent",
     out="exact",
     layout="follow",
     inplace=True,
@@ -142,7 +143,9 @@ def float_power(self: Node, exponent: Value) -> Node:
     return power(*_doubles(self, exponent))
 
 
-@float_power.overload("float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", inplace=False)
+@float_power.overload(
+    "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", unsaved="exponent", inplace=False
+)
 def _scalar_float_power(self: Value, exponent: Node) -> Node:
     base, exponent = _doubles(self, exponent)
     return power(as_node(base, exponent.dtype), exponent)
@@ -449,6 +452,7 @@ def _halves_of(exponent: Node) -> tuple[Node, Node]:
 
 @op(
     "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+    unsaved="self",
     layout="follow",
     out="exact",
     samples=lambda: iter(

@@ -274,6 +274,7 @@ def _area_dtype(y: Node, x: Node | None) -> str:
 
 @op(
     "trapezoid(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+    unsaved="x y",
     where="torch",
     out=False,
     aliases="trapz",
@@ -296,6 +297,7 @@ def _trapezoid_dx(y: Node, dx: Any, dim: int) -> Node:
 
 @op(
     "cumulative_trapezoid(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+    unsaved="x y",
     where="torch",
     out=False,
     samples=_integral_samples,

@@ -183,7 +183,8 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch'
 
 def inverted(a: Node) -> tuple[Node, Node]:
     """The inverse of square matrices; and of each 0 or its first zero pivot's number."""
-    return _with_numbers("linalg.inv", a, identity(a))
+    value, info = _with_numbers("linalg.inv", a, identity(a))
+    return prims.with_derivative(value, a, rule="inverse"), info
 
 
 @op(

@@ -409,6 +409,7 @@ def covariance(
 
 @op(
     "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
+    unsaved="self",
     out=False,
     samples=lambda: iter(
         [
@@ -453,6 +454,7 @@ def _one_row(x: Node) -> bool:
 
 @op(
     "corrcoef(Tensor self) -> Tensor",
+    unsaved="self",
     out=False,
     samples=lambda: iter([sample(T(3, 7)), sample(T(7))]),
     reference="numpy.corrcoef",

@@ -16,6 +16,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, minimum
 from flambeau.prims import linear_references as references
 from flambeau.prims import pointwise, reduce, shape
+from flambeau.prims.annotation import register_rule
 from flambeau.prims.common import (
     COMPLEX,
     TO_COMPLEX,
@@ -274,6 +275,14 @@ _SHAPES: dict[str, Callable[[Node, dict[str, Any]], Type]] = {
 def _solve_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
     of_b = solve(adjoint(a), g)
     return -matmul(of_b, adjoint(y)), of_b
+
+
+def _inverse_rule(g: Node, y: Node, a: Node) -> Gradients:
+    """The gradient of an inverse, from the inverse alone."""
+    return (-matmul(matmul(adjoint(y), g), adjoint(y)),)
+
+
+register_rule("inverse", _inverse_rule)
 
 
 def _triangular_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
