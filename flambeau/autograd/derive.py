@@ -145,7 +145,7 @@ def accumulate(seeds: Sequence[tuple[Node, Node]], active: set[Node]) -> dict[No
     found: dict[Node, Node] = {}
     for value, seed in seeds:
         _add(found, value, seed)
-    for current in reversed(list(topological(value for value, _ in seeds))):
+    for current in reversed(topological(value for value, _ in seeds)):
         grad = found.get(current)
         if grad is None or current not in active or not current.inputs:
             continue

@@ -62,7 +62,7 @@ def _nothing(value: Node) -> Node:
 
 
 def _is_empty(value: Node) -> bool:
-    return any(isinstance(extent, int) and extent == 0 for extent in value.shape)
+    return 0 in value.shape
 
 
 # ------------------------------------------------------------------------------- constants

@@ -7,7 +7,7 @@ Three grammars are written over it (`graph_grammar`, `kernel_grammar`, `plan_gra
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from flambeau.ir.dtypes import ITEM_SIZE as ITEM_SIZE
@@ -23,6 +23,7 @@ Attributes = tuple[tuple[str, Hashable], ...]
 OPERATORS: dict[str, Callable[..., Node]] = {}
 
 _table: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_references: dict[tuple[Any, ...], weakref.ref[Node]] = _table.data  # type: ignore[attr-defined]
 _making = fork_safe_lock(level=3)  # two threads that meet a new structure at once must get one node
 
 
@@ -102,9 +103,11 @@ def node(
     """Returns the one node of this structure (creates it on first sight)."""
     inputs = tuple(inputs)
     key = (op, inputs, attributes, dtype, shape)
-    found = _table.get(key)
-    if found is not None:
-        return found
+    known = _references.get(key)  # `_table.get` without its call
+    if known is not None:
+        found = known()
+        if found is not None:
+            return found
     new = Node()
     new.op, new.inputs, new.attributes, new.dtype, new.shape = key
     new.source = source
@@ -202,20 +205,26 @@ class Graph:
 
     def nodes(self) -> list[Node]:
         """Every node, operands before users; each once."""
-        return list(topological(o.node for o in self.outputs))
+        return topological(o.node for o in self.outputs)
 
 
-def topological(roots: Iterable[Node]) -> Iterator[Node]:
-    """Yields all nodes that `roots` depend on, operands first, without recursion."""
+def topological(roots: Iterable[Node]) -> list[Node]:
+    """All nodes that `roots` depend on, operands first; without recursion."""
     done: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(list(roots))]
+    order: list[Node] = []
+    stack = list(roots)
+    stack.reverse()
     while stack:
-        current, expanded = stack.pop()
+        current = stack[-1]
         if current in done:
+            stack.pop()
             continue
-        if expanded:
+        waiting = [operand for operand in current.inputs if operand not in done]
+        if waiting:
+            waiting.reverse()
+            stack += waiting
+        else:
+            stack.pop()
             done.add(current)
-            yield current
-            continue
-        stack.append((current, True))
-        stack.extend((i, False) for i in reversed(current.inputs) if i not in done)
+            order.append(current)
+    return order

@@ -115,6 +115,11 @@ class Clustering:
                 self._merge_partial(cluster)
         return [c for c in self.clusters if c.members]
 
+    def add_root(self, value: Node) -> None:
+        """Assigns one more value, computed from those that are assigned."""
+        self.analysis.roles[value] = "root"
+        self._place(value)
+
     # ----------------------------------------------------------------------------- structure
 
     def sources_of(self, value: Node) -> list[Node]:

@@ -69,7 +69,7 @@ def kind_of(value: Node) -> str:
 
 def analyse(prepared: Prepared) -> Analysis:
     """Finds the heavy nodes of a prepared graph."""
-    nodes = _with_draws_in_order(list(topological(prepared.destinations)))
+    nodes = _with_draws_in_order(topological(prepared.destinations))
     users: dict[Node, list[Node]] = {}
     for value in nodes:
         for operand in dict.fromkeys(value.inputs):
@@ -85,7 +85,7 @@ def _with_draws_in_order(nodes: list[Node]) -> list[Node]:
     """The nodes, operands first, so that draws of random numbers stand in program order."""
     draws = [value for value in nodes if value.op == "random"]
     ordered = sorted(draws, key=lambda draw: int(draw.attribute("sequence")))
-    return nodes if draws == ordered else list(topological([*ordered, *nodes]))
+    return nodes if draws == ordered else topological([*ordered, *nodes])
 
 
 def _behind_templates(nodes: list[Node]) -> frozenset[Node]:

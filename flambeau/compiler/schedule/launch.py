@@ -14,7 +14,7 @@ from flambeau.compiler.schedule.convolution import convolution_calls
 from flambeau.compiler.schedule.flops import count_flops
 from flambeau.compiler.schedule.heavy import analyse
 from flambeau.compiler.schedule.order import in_order
-from flambeau.compiler.schedule.prepare import Destination, Prepared, prepare
+from flambeau.compiler.schedule.prepare import Destination, Prepared, copy_of, prepare
 from flambeau.compiler.schedule.product import product_calls
 from flambeau.compiler.schedule.routines import RoutineCall, routine_calls
 from flambeau.compiler.schedule.views import contiguous, count
@@ -147,6 +147,10 @@ class _Scheduler:
         clustering = Clustering(self.analysis)
         clusters = clustering.run()
         self._order_in_place(clusters)
+        if self.conflicts and self._write_late(clustering):
+            clusters = [c for c in clustering.clusters if c.members]
+            self.conflicts.clear()
+            self._order_in_place(clusters)
         if self.conflicts:
             return self.result
         needed = {s for c in clusters for s in c.sources}
@@ -293,6 +297,30 @@ class _Scheduler:
             if not _readers_first(readers.get(memory, []), writers):
                 assert isinstance(memory[1], int)
                 self.conflicts[memory[1]] = InPlaceConflict(memory[1])
+
+    def _write_late(self, clustering: Clustering) -> bool:
+        """Gives the slots in conflict a copy that comes last, as `prepare` does for slots known to
+        be `indirect`; False where clusters depend on how memory is then addressed."""
+        prepared = self.prepared
+        moved: list[tuple[Node, Destination, list[Destination]]] = []
+        for value, destinations in prepared.destinations.items():
+            late = [d for d in destinations if d.kind == "input" and d.where in self.conflicts]
+            others = [d for d in destinations if d not in late]
+            strides = others[0].strides if others else contiguous(value.shape)
+            again = len(late) > 1 or value.op == "s.copy"
+            if late and (again or strides != prepared.read_strides(value)):
+                return False
+            moved.extend((value, d, others) for d in late)
+        for value, destination, others in moved:
+            if others:
+                prepared.destinations[value] = others
+            else:
+                del prepared.destinations[value]
+            copy = copy_of(value, alone=True)
+            prepared.destinations[copy] = [destination]
+            clustering.add_root(copy)
+        self._places.clear()
+        return True
 
     def _finish_lives(self) -> None:
         """First and last launch of each temporary, whole groups at a time."""

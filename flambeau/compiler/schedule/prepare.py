@@ -156,7 +156,7 @@ class _Rewriting:
 
     def run(self) -> Prepared:
         """Rewrites all nodes, operands first, then lists the destinations of the new ones."""
-        nodes = list(topological(self.by_node))
+        nodes = topological(self.by_node)
         for value in nodes:
             for operand in value.inputs:
                 self.users.setdefault(operand, []).append(value)
@@ -185,7 +185,7 @@ class _Rewriting:
     def _place_parts(self) -> None:
         """Where parts of concatenations and bases of scatters go: memory of their owners."""
         table = self.prepared.destinations
-        for value in list(topological(table)):
+        for value in topological(table):
             if value.op == "s.cat":
                 strides = self.prepared.read_strides(value)
                 start: Size = 0
