@@ -21,9 +21,13 @@ namespace fb {
 inline const int kMachineLevel = vector_level();
 
 // Body::run(arguments...) compiled for each level; the body must be FB_INLINE throughout.
+#if defined(__clang__)  // which ignores the whole attribute where it holds a name unknown to it
+#define FB_AVX512 "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+#else
+#define FB_AVX512 "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512"
+#endif
 template <class Body, class... Args>
-[[gnu::target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")]] auto
-run_avx512(Args... args) {
+[[gnu::target(FB_AVX512)]] auto run_avx512(Args... args) {
   return Body::run(args...);
 }
 template <class Body, class... Args>

@@ -391,7 +391,7 @@ for call in (lambda: x.logit() * 3.5, lambda: x.sum().backward(), lambda: region
         frames = traceback.extract_tb(error.__traceback__)
         print([frame.name for frame in frames if "/compiler/" in frame.filename], error)
 """
-    environment = {**os.environ, "FLAMBEAU_CC": "/bin/false", "FLAMBEAU_CACHE": str(tmp_path)}
+    environment = {**os.environ, "FLAMBEAU_CC": "/bin/false", "FLAMBEAU_CACHE_DIR": str(tmp_path)}
     environment["FLAMBEAU_DEBUG"] = "0"
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
