@@ -12,7 +12,7 @@ import sys
 import types
 from typing import NoReturn
 
-from flambeau import compat
+from flambeau.compat import PATH, install
 
 _USAGE = """usage: python -m flambeau script.py [argument ...]
        python -m flambeau -m module [argument ...]
@@ -28,7 +28,7 @@ def _fail() -> NoReturn:
 
 
 def _share_with_children() -> None:
-    paths = [compat.PATH, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [PATH, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 
@@ -59,7 +59,7 @@ def main() -> None:
         _fail()
     else:
         sys.argv = arguments
-    compat.install()
+    install()
     _share_with_children()
     if option == "-m":
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
@@ -70,8 +70,8 @@ def main() -> None:
             sys.path[0] = os.path.dirname(os.path.abspath(option))
         else:
             sys.path.pop(0)
-        if compat.PATH not in sys.path:
-            sys.path.insert(1, compat.PATH)
+        if PATH not in sys.path:
+            sys.path.insert(1, PATH)
         runpy.run_path(option, run_name="__main__")
 
 

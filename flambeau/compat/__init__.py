@@ -162,8 +162,8 @@ def is_installed() -> bool:
     """Whether `import torch` gives Flambeau in this process.
 
     Example:
-        >>> from flambeau import compat
-        >>> compat.is_installed()
+        >>> import flambeau.compat
+        >>> flambeau.compat.is_installed()
         False
     """
     return sys.modules.get(_ALIAS) is flambeau

@@ -108,7 +108,8 @@ if __name__ == "__main__":
         process.start()
         print(queue.get())
         process.join()
-    print(subprocess.run([sys.executable, "-c", "import torch, flambeau; assert torch is flambeau"]))
+    program = "import torch, flambeau; assert torch is flambeau"
+    print(subprocess.run([sys.executable, "-c", program]))
 """)
     result = run("-m", "flambeau", str(script))
     assert result.stdout.splitlines()[:2] == ["True", "True"], result.stderr

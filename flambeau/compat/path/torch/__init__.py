@@ -2,6 +2,6 @@
 
 __flambeau__ = True
 
-from flambeau import compat  # noqa: E402
+from flambeau.compat import install  # noqa: E402
 
-compat.install()
+install()
