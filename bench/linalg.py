@@ -84,6 +84,22 @@ OPERATORS: dict[str, Operator] = {
         lambda x, r: x["general"] @ r[0] - np.eye(r[0].shape[-1]), 2,
     ),
     "det": Operator(lambda t, x: t.linalg.det(x["small"]), lambda x, r: np.zeros(1), 0.7),
+    "ldl_factor": Operator(
+        lambda t, x: t.linalg.ldl_factor(x["hermitian"], hermitian=True),
+        lambda x, r: np.zeros(1), 0.5,
+    ),
+    "ldl_solve": Operator(
+        lambda t, x: t.linalg.ldl_solve(*x["ldl"], x["right"], hermitian=True),
+        lambda x, r: x["hermitian"] @ r[0] - x["right"], 0.5,
+    ),
+    "ormqr": Operator(
+        lambda t, x: t.ormqr(x["packed"], x["scales"], x["right"]),
+        lambda x, r: adjoint(r[0]) @ r[0] - adjoint(x["right"]) @ x["right"], 1,
+    ),
+    "householder_product": Operator(
+        lambda t, x: t.linalg.householder_product(x["packed"], x["scales"]),
+        lambda x, r: adjoint(r[0]) @ r[0] - np.eye(r[0].shape[-1]), 2,
+    ),
     "qr": Operator(
         lambda t, x: t.linalg.qr(x["general"]), lambda x, r: r[0] @ r[1] - x["general"], 3
     ),
@@ -132,8 +148,13 @@ def matrices(n: int, batch: int, dtype: str) -> Arrays:
 
     general = draw(n, n)
     positive = (general @ adjoint(general) + n * np.eye(n)).astype(dtype)
+    hermitian = (general + adjoint(general)) / 2
+    packed, scales = (x.numpy() for x in torch.geqrf(torch.from_numpy(general)))
+    factors = torch.linalg.ldl_factor(torch.from_numpy(hermitian), hermitian=True)
     return {
-        "general": general, "positive": positive, "triangular": np.triu(positive),
+        "hermitian": hermitian, "packed": packed, "scales": scales,
+        "ldl": tuple(x.numpy() for x in factors), "general": general, "positive": positive,
+        "triangular": np.triu(positive),
         "small": general / np.sqrt(n).astype(dtype), "right": draw(n, 4), "tall": draw(2 * n, n),
         "tall_right": draw(2 * n, 4),
     }  # fmt: skip
@@ -148,7 +169,8 @@ def _results(found: Any, wide: str) -> list[Any]:
 def residual_ratio(operator: Operator, arrays: Arrays, ours: Any, theirs: Any) -> str:
     """How much larger our largest residual is; empty where both are none."""
     wide = "complex128" if arrays["general"].dtype.kind == "c" else "float64"
-    exact = {name: x.astype(wide) for name, x in arrays.items()} | {"wide": wide}
+    matrices = {name: x for name, x in arrays.items() if not isinstance(x, tuple)}
+    exact = {name: x.astype(wide) for name, x in matrices.items()} | {"wide": wide}
     sizes = [np.abs(operator.residual(exact, _results(r, wide))).max() for r in (ours, theirs)]
     return f"residual x {sizes[0] / sizes[1]:.2g}" if sizes[1] > 0 else ""
 
@@ -165,12 +187,17 @@ def matrix_cases(sizes: tuple[int, ...], names: tuple[str, ...], dtype: str) -> 
                 yield matrix_row(name, operator, n, batch, dtype)
 
 
+def _tensors(t: Any, arrays: Arrays) -> Arrays:
+    def tensor(x: Any) -> Any:
+        return tuple(map(tensor, x)) if isinstance(x, tuple) else t.from_numpy(x.copy())
+
+    return {key: tensor(x) for key, x in arrays.items()}
+
+
 def matrix_row(name: str, operator: Operator, n: int, batch: int, dtype: str) -> Row:
     """Both frameworks on one case."""
     arrays = matrices(n, batch, dtype)
-    operands = [
-        (t, {key: t.from_numpy(x.copy()) for key, x in arrays.items()}) for t in (flambeau, torch)
-    ]
+    operands = [(t, _tensors(t, arrays)) for t in (flambeau, torch)]
     ours, theirs = (lambda pair=pair: operator.call(*pair) for pair in operands)
     title = f"{name} {n}" + ("" if batch == 1 else f" x {batch}")
     row = compare(title, ours, theirs, blocks=5, seconds=0.01)

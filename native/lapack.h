@@ -27,6 +27,8 @@ enum class Lapack {
   kGelss,
   kSytrf,
   kHetrf,
+  kSytrs,
+  kHetrs,
   kCount
 };
 

@@ -6,7 +6,7 @@
 // and its second row was swapped with row p.
 #include <algorithm>
 
-#include "linear.h"
+#include "routines_lapack.h"
 
 namespace fb {
 namespace {
@@ -117,9 +117,61 @@ int32_t factor_symmetric(const Symmetric<T>& m, int32_t* pivots) {
   return info;
 }
 
+// Sizes from which LAPACK is used, as in routines_linear.cpp.
+constexpr int64_t kLeastFactor = 48, kLeastSolve = 48;
+
+// Complex matrices may be Hermitian; of real numbers LAPACK knows symmetric ones alone.
+template <typename T>
+Lapack kind_of(bool hermitian, Lapack symmetric, Lapack otherwise) {
+  return hermitian && !std::is_arithmetic_v<T> ? otherwise : symmetric;
+}
+
+template <typename T>
+const char* lapack_ldl(const RoutineContext& c) {
+  const Int batch = c.n[0], n = c.n[1];
+  const Lapack which = kind_of<T>(c.n[2] != 0, Lapack::kSytrf, Lapack::kHetrf);
+  const char lower = 'L';
+  T asked{};
+  Int info = 0, none = 0;
+  lapack<T>(which, &lower, &n, &asked, &n, &none, &asked, &kQuery, &info);
+  const Int length = size_from(asked);
+  Failures failures;
+  over_matrices(batch, n * n * n, {bytes<T>(n * n), bytes<Int>(n), bytes<T>(length)}, &failures,
+                [&](const Room& room, int64_t b) {
+                  T* a = room.part<T>(0);
+                  Int *places = room.part<Int>(1), status = 0;
+                  transpose(pointer<T>(c, 0) + b * n * n, n, n, a);
+                  lapack<T>(which, &lower, &n, a, &n, places, room.part<T>(2), &length, &status);
+                  transpose(a, n, n, pointer<T>(c, 1) + b * n * n);
+                  std::copy_n(places, n, pointer<int32_t>(c, 2) + b * n);
+                  pointer<int32_t>(c, 3)[b] = static_cast<int32_t>(status);
+                });
+  return failures.text("ldl", batch, "");
+}
+
+template <typename T>
+const char* lapack_ldl_solve(const RoutineContext& c) {
+  const Int batch = c.n[0], n = c.n[1], columns = c.n[3];
+  const Lapack which = kind_of<T>(c.n[4] != 0, Lapack::kSytrs, Lapack::kHetrs);
+  const char lower = 'L';
+  Failures failures;
+  over_matrices(batch, n * n * columns, {bytes<T>(n * n), bytes<Int>(n), bytes<T>(n * columns)},
+                &failures, [&](const Room& room, int64_t b) {
+                  T *a = room.part<T>(0), *x = room.part<T>(2);
+                  Int *places = room.part<Int>(1), status = 0;
+                  transpose(pointer<T>(c, 0) + b * n * n, n, n, a);
+                  std::copy_n(pointer<int32_t>(c, 1) + b * n, n, places);
+                  transpose(pointer<T>(c, 2) + b * n * columns, n, columns, x);
+                  lapack<T>(which, &lower, &n, &columns, a, &n, places, x, &n, &status);
+                  transpose(x, columns, n, pointer<T>(c, 3) + b * n * columns);
+                });
+  return failures.text("ldl_solve", batch, "");
+}
+
 template <typename T>
 const char* ldl(const RoutineContext& c) {
   const int64_t batch = c.n[0], n = c.n[1];
+  if (by_lapack(n, kLeastFactor)) return lapack_ldl<T>(c);
   const bool hermitian = c.n[2] != 0;
   parallel(batch, grain_of(n * n * n), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
@@ -188,6 +240,7 @@ const char* ldl_solve(const RoutineContext& c) {
       k += pair;
     }
   }
+  if (by_lapack(n, kLeastSolve) && columns) return lapack_ldl_solve<T>(c);
   parallel(batch, grain_of(n * n * columns), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       T* x = pointer<T>(c, 3) + b * n * columns;

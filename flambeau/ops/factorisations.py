@@ -8,9 +8,11 @@ error number for each matrix, the plain one waits for it and raises `LinAlgError
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import tensors
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
@@ -331,8 +333,13 @@ def old_lu(self: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any,
         >>> len(torch.lu(torch.eye(2)))
         2
     """
-    found = lu_factor_ex(self, pivot=pivot)
-    return tuple(found) if get_infos else tuple(found)[:2]
+    factors = lu_factor_ex(self, pivot=pivot)
+    return _lu_with_info()(tuple(factors)) if get_infos else tuple(factors)[:2]
+
+
+@cache
+def _lu_with_info() -> Any:
+    return tensors.struct_sequence("_lu_with_info", ("LU", "pivots", "info"))
 
 
 # ------------------------------------------------------------------------------------ QR

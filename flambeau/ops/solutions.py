@@ -7,16 +7,13 @@ last size. Source: Golub & Van Loan, Matrix Computations, 4th ed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import tensors
 from flambeau.core.definition import op
 from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
-from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.common import columns, same_sizes, shown, static_size
@@ -59,11 +56,12 @@ def product(*factors: Node) -> Node:
     """The matrix product of batches, which broadcast."""
     result = factors[0]
     for factor in factors[1:]:
-        result = prims.matmul(*_batched("matmul", result, factor))
+        result = prims.matmul(*batched("matmul", result, factor))
     return result
 
 
-def _batched(name: str, a: Node, b: Node) -> tuple[Node, Node]:
+def batched(name: str, a: Node, b: Node) -> tuple[Node, Node]:
+    """Both operands with the batch dimensions that theirs broadcast to."""
     batch = broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
     return (
         prims.broadcast_to(a, (*batch, *a.shape[-2:])),
@@ -77,11 +75,13 @@ def identity(like: Node) -> Node:
     return prims.cast(prims.eq(rows, columns), like.dtype)
 
 
-def _is_vector(a: Node, b: Node) -> bool:
+def is_vector(a: Node, b: Node) -> bool:
+    """Whether the right side b is a vector for each matrix of a."""
     return b.ndim == 1 or (b.ndim == a.ndim - 1 and same_sizes(b.shape, a.shape[:-1]))
 
 
-def _check_same_dtype(name: str, a: Node, b: Node) -> None:
+def check_same_dtype(name: str, a: Node, b: Node) -> None:
+    """Raises RuntimeError where matrices and right sides differ in dtype."""
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"[{name}] {name}: Expected A and B to have the same dtype, but found A of type "
@@ -102,7 +102,7 @@ def _check_rows(name: str, a: Node, b: Node, left: bool) -> None:
 def _with_numbers(name: str, a: Node, b: Node) -> tuple[Node, Node]:
     """X with A X = B, and of each matrix 0 or its first zero pivot's number."""
     packed, _, order, info = la.lu(a)
-    whole, right = _batched(name, a, b)
+    whole, right = batched(name, a, b)
     packed = prims.broadcast_to(packed, whole.shape)
     places = prims.broadcast_to(order, whole.shape[:-1])
     rows = prims.broadcast(places, right.shape, (*range(right.ndim - 2), right.ndim - 2))
@@ -123,7 +123,7 @@ prims.register_rule("solve", _solve_rule)
 
 def solved(name: str, a: Node, b: Node, left: bool = True) -> tuple[Node, Node]:
     """X with A X = B, or X A = B; and of each matrix of A 0 or its first zero pivot's number."""
-    vector = left and _is_vector(a, b)
+    vector = left and is_vector(a, b)
     right = prims.reshape(b, (*b.shape, 1)) if vector else b
     if right.ndim < 2:
         raise RuntimeError(
@@ -158,7 +158,7 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
     """
     refuse_check("linalg.solve", check_errors)
     check_matrices(A, "linalg.solve", True)
-    _check_same_dtype("linalg.solve", A, B)
+    check_same_dtype("linalg.solve", A, B)
     value, info = solved("linalg.solve", A, B, left)
     return (columns(value) if left else value), info
 
@@ -255,12 +255,12 @@ def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
 def triangular(a: Node, b: Node, upper: bool, left: bool, unit: bool, name: str) -> Node:
     """X with T X = B, or X T = B, of a triangle of A."""
     check_matrices(a, name, True)
-    _check_same_dtype(name, a, b)
+    check_same_dtype(name, a, b)
     _check_rows(name, a, b, left)
     if left:
-        return la.triangular_solve(*_batched(name, a, b), upper, False, unit)
+        return la.triangular_solve(*batched(name, a, b), upper, False, unit)
     value = la.triangular_solve(
-        *_batched(name, transposed(a), transposed(b)), not upper, False, unit
+        *batched(name, transposed(a), transposed(b)), not upper, False, unit
     )
     return transposed(value)
 
@@ -314,7 +314,7 @@ def triangular_solve(
         >>> torch.triangular_solve(torch.ones(1, 2), torch.eye(1)).solution
         tensor([[1., 1.]])
     """
-    a, b = _batched("triangular_solve", A, self)
+    a, b = batched("triangular_solve", A, self)
     turned, up = (transposed(a), not upper) if transpose else (a, upper)
     solution = triangular(turned, b, up, True, unitriangular, "triangular_solve")
     return columns(solution), columns(a)
@@ -324,7 +324,7 @@ def _by_cholesky(b: Node, factor: Node, upper: bool, name: str) -> Node:
     low = la.adjoint(factor) if upper else factor
     half = triangular(low, b, False, True, False, name)
     value = triangular(la.adjoint(low), half, True, True, False, name)
-    whole, right = _batched(name, factor, b)
+    whole, right = batched(name, factor, b)
     return prims.with_derivative(value, whole, right, rule="by_cholesky", upper=upper)
 
 
@@ -536,13 +536,14 @@ def _spectrum(a: Node, hermitian: bool) -> Node:
     return prims.abs(la.eigvalsh(a)) if hermitian else la.svdvals(a)
 
 
-def _precision(x: Node) -> float:
+def precision(x: Node) -> float:
+    """The distance from 1 to the next number of x's real dtype."""
     return 2.0**-23 if x.dtype in ("f32", "c64") else 2.0**-52
 
 
 def _limit(a: Node, sizes: Node, atol: Any, rtol: Any) -> Node:
     """What singular values must exceed, for each matrix, kept as a last size of 1."""
-    default = _precision(sizes) * max(static_size(n) for n in a.shape[-2:])
+    default = precision(sizes) * max(static_size(n) for n in a.shape[-2:])
     absolute = _tolerance(0.0 if atol is None else atol, sizes)
     if rtol is None:
         relative = _tolerance(default, sizes)
@@ -640,7 +641,7 @@ def pseudo_inverse(a: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
     return prims.with_derivative(value, a, rule="pseudo_inverse")
 
 
-def _pseudo_inverse_rule(g: Node, y: Node, a: Node) -> tuple[Node]:
+def pseudo_inverse_rule(g: Node, y: Node, a: Node) -> tuple[Node]:
     """Source: Golub & Pereyra, SIAM Journal on Numerical Analysis 10, 1973; of constant rank."""
     of_rows = product(la.adjoint(y), y, la.adjoint(g) - product(la.adjoint(g), y, a))
     columns_only = la.adjoint(g) - product(a, y, la.adjoint(g))
@@ -648,7 +649,7 @@ def _pseudo_inverse_rule(g: Node, y: Node, a: Node) -> tuple[Node]:
     return (of_rows + of_columns - product(la.adjoint(y), g, la.adjoint(y)),)
 
 
-prims.register_rule("pseudo_inverse", _pseudo_inverse_rule)
+prims.register_rule("pseudo_inverse", pseudo_inverse_rule)
 
 
 @op(
@@ -703,97 +704,3 @@ def pinverse(self: Node, rcond: float) -> Node:
         tensor([[0.5000]])
     """
     return pseudo_inverse(self, 0.0, rcond, False)
-
-
-# ------------------------------------------------------------------------------------ least squares
-
-
-def _least_squares_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
-    """Those of A^+ B, whose rank is constant."""
-    inverse = pseudo_inverse(a, None, None, False)
-    of_inverse = product(g, la.adjoint(b))
-    return _pseudo_inverse_rule(of_inverse, inverse, a)[0], product(la.adjoint(inverse), g)
-
-
-prims.register_rule("least_squares", _least_squares_rule)
-
-
-@op(
-    "_least_squares(Tensor self, Tensor b, float? rcond, str driver)"
-    " -> (Tensor, Tensor, Tensor, Tensor)",
-    where="private",
-    samples=lambda: iter([sample(_TALL, T(3, 2), None, "gels")]),
-    dtypes=_MATRICES,
-)
-def solve_least_squares(self: Node, b: Node, rcond: float | None, driver: str) -> tuple[Node, ...]:
-    """X with the least |A X - B|, its square where it is told, A's rank and singular values."""
-    check_matrices(self, "torch.linalg.lstsq")
-    _check_same_dtype("linalg.lstsq", self, b)
-    vector = b.ndim < self.ndim and _is_vector(self, b)
-    right = prims.reshape(b, (*b.shape, 1)) if vector else b
-    if not same(self.shape[-2], right.shape[-2]):
-        raise RuntimeError(
-            f"[lstsq] torch.linalg.lstsq: input.size(-2) should match other.size(-2), but got "
-            f"{shown(self.shape)} and {shown(b.shape)}\nhint: one right side per row"
-        )
-    a, right = _batched("linalg.lstsq", self, right)
-    limit = _precision(a) * max(static_size(n) for n in a.shape[-2:]) if rcond is None else rcond
-    solution, rank, values = la.least_squares(a, right, driver, limit)
-    value = prims.with_derivative(solution, a, right, rule="least_squares")
-    told = driver in ("gels", "gelsd", "gelss") and less(a.shape[-1], a.shape[-2])
-    squares = (
-        _residuals(a, value, right, rank, driver)
-        if told
-        else prims.with_derivative(prims.full(0, (0,), values.dtype), self, b, rule="flat")
-    )
-    found = prims.reshape(value, value.shape[:-1]) if vector else value
-    return (
-        columns(found),
-        squares,
-        prims.full(0, (0,), "i64") if driver == "gels" else rank,
-        values if driver in ("gelsd", "gelss") else prims.full(0, (0,), values.dtype),
-    )
-
-
-def _residuals(a: Node, value: Node, right: Node, rank: Node, driver: str) -> Node:
-    off = prims.abs(product(a, value) - right)
-    return prims.reduce_dims("sum", off * off, (off.ndim - 2,), False)
-
-
-@cache
-def _least_squares_result() -> Any:
-    fields = ("solution", "residuals", "rank", "singular_values")
-    return tensors.struct_sequence("linalg_lstsq", fields)
-
-
-@op(
-    "lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
-    " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-    where="linalg",
-    host=True,
-    samples=lambda: iter([sample(_TALL, T(3, 2))]),
-    dtypes=_MATRICES,
-    out=True,
-)
-def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """X with the least |A X - B|, of several the shortest; "gels" is for matrices of full rank.
-
-    Returns the residuals' squared norms where A has more rows than columns (not for the default
-    driver "gelsy"), A's rank (not for "gels") and its singular values (for "gelsd" and "gelss");
-    else empty tensors. Gradients flow through the solution and the residuals.
-
-    Raises:
-        RuntimeError: no matrices, shapes that do not fit, or an unknown driver.
-
-    Example:
-        >>> torch.linalg.lstsq(torch.ones(2, 1), torch.tensor([[1.0], [3.0]])).solution.round()
-        tensor([[2.]])
-    """
-    chosen = "gelsy" if driver is None else driver
-    if chosen not in ("gels", "gelsy", "gelsd", "gelss"):
-        raise RuntimeError(
-            f"[lstsq] torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
-            f"gelss)\nhint: not {chosen!r}"
-        )
-    *found, values = solve_least_squares(self, b, rcond, chosen)
-    return _least_squares_result()((*found, values.detach()))

@@ -73,6 +73,8 @@ OPERATORS = {
     "wide svd": lambda x, b, p, u: list(L.svd(x[..., : x.shape[-1] - 3, :], full_matrices=False)),
     "svdvals": lambda x, b, p, u: [L.svdvals(x)],
     "solve_triangular": lambda x, b, p, u: [L.solve_triangular(u, b, upper=True)],
+    "ldl_factor": lambda x, b, p, u: list(L.ldl_factor(x, hermitian=True)),
+    "ldl_solve": lambda x, b, p, u: [L.ldl_solve(*L.ldl_factor(x), b)],
     "householder_product": lambda x, b, p, u: [L.householder_product(*torch.geqrf(x))],
     "tall gelsy": lambda x, b, p, u: [L.lstsq(x[..., : x.shape[-1] // 4], b).solution],
     "gels": lambda x, b, p, u: [L.lstsq(x, b, driver="gels").solution],
@@ -147,6 +149,19 @@ def test_systems_satisfy_their_equations(either, dtype, n):
 
 
 @pytest.mark.parametrize("dtype, n", CASES)
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_indefinite_systems(either, dtype, n, hermitian):
+    x, b, near = general(dtype, 2, n, n), general(dtype, 2, n, 3, seed=1), Near(dtype, n)
+    x = x + (adjoint(x) if hermitian else x.swapaxes(-1, -2))
+    packed, pivots, info = L.ldl_factor_ex(t(x), hermitian=hermitian)
+    assert n == 3 or (pivots < 0).any()
+    assert info.tolist() == [0, 0]
+    assert (np.triu(packed.numpy(), 1) == 0).all()
+    near(x @ L.ldl_solve(packed, pivots, t(b), hermitian=hermitian).numpy(), b, 300)
+    assert L.ldl_factor_ex(torch.zeros(n, n)).info.item() == 1
+
+
+@pytest.mark.parametrize("dtype, n", CASES)
 def test_decompositions_multiply_to_the_matrix(either, dtype, n):
     x, near = general(dtype, 2, n, n), Near(dtype, n)
     h = x @ adjoint(x)
@@ -198,6 +213,41 @@ def test_least_squares_of_full_rank(either, dtype, n):
     near(adjoint(a) @ (a @ x), adjoint(a) @ b, 100)
     np.testing.assert_allclose(x[1, 0], x[1, 1], rtol=0.01)  # the shortest of several
     assert L.lstsq(t(a[:1]), t(b[:1])).solution.numpy().tobytes() == x[:1].tobytes()
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+def test_the_memory_order_of_least_squares(driver):
+    """Solutions have their place in the memory of right sides, as LAPACK leaves them."""
+    for shape, strides in (((5, 3), (1, 5)), ((3, 3), (1, 3)), ((3, 5), (1, 5))):
+        a = t(general("float64", *shape))
+        found = L.lstsq(a, torch.ones(shape[0], 2, dtype=a.dtype), driver=driver).solution
+        assert found.stride() == strides and found.shape == (shape[1], 2)
+        assert L.lstsq(a, torch.ones(shape[0], dtype=a.dtype), driver=driver)[0].stride() == (1,)
+    assert L.lstsq(torch.ones(0, 5, 3), torch.ones(0, 5, 2), driver=driver)[0].shape == (0, 3, 2)
+
+
+@pytest.mark.parametrize("driver", ["gelsd", "gelss"])
+def test_residuals_only_where_all_matrices_are_of_full_rank(driver):
+    full, low = torch.eye(4)[:, :3], torch.ones(4, 3)
+    assert L.lstsq(full, torch.ones(4, 2), driver=driver).residuals.tolist() == [1.0, 1.0]
+    assert L.lstsq(low, torch.ones(4, 2), driver=driver).residuals.shape == (0,)
+    both = L.lstsq(torch.stack([full, low]), torch.ones(2, 4, 2), driver=driver)
+    assert both.residuals.shape == (0,) and both.rank.tolist() == [3, 1]
+
+
+def test_the_fields_of_lu():
+    found = torch.lu(torch.eye(3), get_infos=True)
+    assert found.info.item() == 0 and found.pivots.tolist() == [1, 2, 3]
+    assert torch.equal(found.LU, torch.eye(3)) and len(found) == 3
+    assert type(torch.lu(torch.eye(3))) is tuple
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0)])
+def test_determinants_without_elements_keep_their_graph(shape):
+    for call in (L.det, torch.det, lambda x: L.slogdet(x)[1], torch.logdet):
+        x = torch.ones(shape, requires_grad=True)
+        call(x).sum().backward()
+        assert x.grad.shape == shape
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

@@ -14,7 +14,6 @@ ORACLE_GRADIENT = "PyTorch itself has no derivative here, or a wrong one"
 HALVES = "not implemented for half types"
 ORACLE_VALUES = "PyTorch's own values are inexact: Bessel functions to 1e-8, halves overflow"
 SIGNS = "singular and eigenvectors are unique up to a phase, which LAPACK chooses otherwise"
-STRIDES = "results are dense; PyTorch's have gaps"
 
 _NAMES = {
     COMPLEX: """
@@ -39,12 +38,6 @@ _NAMES = {
         svd_lowrank-c64 svd_lowrank-f64 pca_lowrank-c64 pca_lowrank-f64
     """,
 }
-# Operators whose results have other strides in float32 and in the named dtypes.
-_STRIDES = {
-    "c64 f64": """
-        linalg.lstsq
-    """,
-}
 _GRADIENTS = "floor_divide vander dist sgn heaviside ldexp bincount as_strided_scatter detach_copy"
 
 KNOWN: dict[str, str] = {
@@ -56,12 +49,6 @@ KNOWN |= {
     f"test_float32[{name}]": SIGNS for name in ("linalg.eig", "linalg.svd", "svd", *_LOW_RANK)
 }
 KNOWN |= {f"test_gradients[{name}]": SIGNS for name in _LOW_RANK}
-KNOWN |= {
-    f"test_{kind}[{name}{suffix}]": STRIDES
-    for dtypes, names in _STRIDES.items()
-    for name in names.split()
-    for kind, suffix in [("float32", ""), *(("dtypes", f"-{dtype}") for dtype in dtypes.split())]
-}
 KNOWN |= {
     "test_float32[max_pool1d_with_indices]": "a private operator with another layout of results",
 }
