@@ -260,12 +260,14 @@ class Draft {
 
   void drop() {
     for (Tensor*& copy : copies_) Py_CLEAR(copy);
+    known_.assign(known_.size(), -1);
     for (size_t k = 0; k < made_; ++k) Py_CLEAR(outputs_[k]);
     made_ = 0;
   }
   bool make(Way way) {
     drop();
     const Plan* plan = instance_->plan;
+    epoch_ = r_->epoch;
     for (; made_ < plan->outputs.size(); ++made_) {
       if (plan->outputs[made_].kind == OutputSpec::None) continue;
       Tensor* t = make_output(r_, instance_, call_, made_);
@@ -286,8 +288,10 @@ class Draft {
       *id = add_copy(r_, copy, t);
       return Resolve::Ok;
     }
-    const int32_t found = find_copy(r_, t);  // it was here when the copies were made
-    if (found < 0) return Resolve::Again;
+    // Compared once: bytes of any moment of the call are right. A stream that was run has none.
+    int32_t found = known_[static_cast<size_t>(i)];
+    if (found < 0) found = find_copy(r_, t);  // of an operand before this one
+    if (found < 0 || r_->epoch != epoch_) return Resolve::Again;
     *id = r_->copies[found].value;
     if (grad_mode.enabled && find_original(r_, t) < 0) add_link(r_, t, *id, add_external(r_, t));
     return Resolve::Ok;
@@ -300,10 +304,11 @@ class Draft {
       const Tensor* t = call_.tensors[i];
       if (!t || !reads_copy(r_, t)) continue;
       copies_.resize(static_cast<size_t>(call_.tensor_count), nullptr);
+      known_.resize(copies_.size(), -1);
       const bool before = std::any_of(call_.tensors, call_.tensors + i, [&](const Tensor* other) {
         return other && same_tensor(other, t);
       });
-      if (before || find_copy(r_, t) >= 0) continue;
+      if (before || (known_[static_cast<size_t>(i)] = find_copy(r_, t)) >= 0) continue;
       if (!(copies_[static_cast<size_t>(i)] = copy_of(t))) return false;
     }
     return true;
@@ -314,7 +319,9 @@ class Draft {
   const Call& call_;
   PyObject** outputs_;
   size_t made_ = 0;
+  uint32_t epoch_ = 0;
   std::vector<Tensor*> copies_;  // owned; empty: none
+  std::vector<int32_t> known_;   // by operand: the copy that the stream has already, or -1
 };
 
 // ---------------------------------------------------------------- appending
