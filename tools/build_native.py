@@ -5,9 +5,10 @@ This is the only place that knows how the C++ core is built: ``./go`` calls it f
 under ``build/objects``, named by the content it was made from, so that a change of one file
 recompiles one object and a change of nothing compiles nothing.
 
-A sanitizer build is a second module, in ``build/sanitize``. The package loads it in place of its
-own when the environment names its directory: ``FLAMBEAU_NATIVE_DIR=build/sanitize``
-(``flambeau/__init__.py`` puts that directory first on ``flambeau.__path__``).
+A sanitizer build is another module, in ``build/sanitize-address`` (which finds undefined behaviour,
+too) or ``build/sanitize-thread``. The package loads it in place of its own when the environment
+names its directory: ``FLAMBEAU_NATIVE_DIR=build/sanitize-address`` (``flambeau/__init__.py`` puts
+that directory first on ``flambeau.__path__``).
 """
 
 from __future__ import annotations
@@ -41,13 +42,11 @@ CODE_FLAGS = (
     "-fvisibility=hidden",
     "-pthread",
 )
-SANITIZE_FLAGS = (
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=undefined",
-    "-fno-omit-frame-pointer",
-    "-O1",
-    "-g",
-)
+SANITIZE_FLAGS = {
+    "": (),
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+    "thread": ("-fsanitize=thread",),
+}
 # A thread that asks for the GIL of an interpreter that ends is unwound by `pthread_exit`. Frames
 # without exception tables are left as C frames are; with them, every destructor on the way would
 # give up its reference without the GIL, a crash. So only units that never hold a reference while
@@ -115,7 +114,7 @@ def build(
     output: Path,
     compiler: Compiler | None = None,
     *,
-    sanitize: bool = False,
+    sanitize: str = "",
     warnings_are_errors: bool = False,
 ) -> bool:
     """Bring the module *output* up to date; return whether anything had to be done.
@@ -154,7 +153,7 @@ def build(
     return True
 
 
-def sanitizer_libraries(compiler: Compiler) -> list[str]:
+def sanitizer_libraries(compiler: Compiler, sanitize: str = "address") -> list[str]:
     """Return the libraries that must be preloaded for a sanitizer build; empty if it has none.
 
     The C++ library is among them because AddressSanitizer looks for ``__cxa_throw`` when it
@@ -163,10 +162,12 @@ def sanitizer_libraries(compiler: Compiler) -> list[str]:
     if compiler.is_zig:
         return []
     if compiler.is_gcc:
-        names = ["libasan.so", "libubsan.so", "libstdc++.so.6"]
+        sanitizers = {"address": ["libasan.so", "libubsan.so"], "thread": ["libtsan.so"]}
+        names = [*sanitizers[sanitize], "libstdc++.so.6"]
     else:
         machine = os.uname().machine
-        names = [f"libclang_rt.asan-{machine}.so", "libstdc++.so.6"]
+        kind = {"address": "asan", "thread": "tsan"}[sanitize]
+        names = [f"libclang_rt.{kind}-{machine}.so", "libstdc++.so.6"]
     paths = [_print_file_name(compiler, name) for name in names]
     return paths if all(os.path.isabs(path) for path in paths) else []
 
@@ -176,10 +177,10 @@ def _print_file_name(compiler: Compiler, name: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _code_flags(compiler: Compiler, sanitize: bool) -> list[str]:
+def _code_flags(compiler: Compiler, sanitize: str) -> list[str]:
     flags = [*CODE_FLAGS, f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}"]
     if sanitize:
-        flags += SANITIZE_FLAGS
+        flags += [*SANITIZE_FLAGS[sanitize], "-fno-omit-frame-pointer", "-O1", "-g"]
         if not compiler.is_gcc:
             flags.append("-shared-libsan")
     if compiler.is_zig:

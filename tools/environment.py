@@ -144,9 +144,9 @@ def find_compiler(environment: Environment) -> Compiler:
     return compiler
 
 
-def build_core(compiler: Compiler, *, sanitize: bool = False) -> Path:
+def build_core(compiler: Compiler, *, sanitize: str = "") -> Path:
     """Compile ``native/`` in place, or its sanitizer build, and return the module's path."""
-    directory = BUILD / "sanitize" if sanitize else ROOT / "flambeau"
+    directory = BUILD / f"sanitize-{sanitize}" if sanitize else ROOT / "flambeau"
     output = directory / build_native.EXTENSION
     strict = in_continuous_integration() and compiler.is_gcc
     built = build_native.build(output, compiler, sanitize=sanitize, warnings_are_errors=strict)

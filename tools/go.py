@@ -115,17 +115,23 @@ def lint(arguments: list[str]) -> int:
 
 
 def sanitize(arguments: list[str]) -> int:
-    """Run the tests of the core under Address- and UndefinedBehaviorSanitizer."""
+    """Run the tests of the core under Address- and UndefinedBehaviorSanitizer (--thread: races)."""
     prepare(DEVELOPMENT)
     compiler = find_compiler(DEVELOPMENT)
-    libraries = build_native.sanitizer_libraries(compiler)
+    kind = "thread" if arguments[:1] == ["--thread"] else "address"
+    libraries = build_native.sanitizer_libraries(compiler, kind)
     if not libraries:
         say(f"{compiler.name} has no sanitizer libraries here; install gcc or clang")
         return int(in_continuous_integration())
-    module = build_core(compiler, sanitize=True)
+    module = build_core(compiler, sanitize=kind)
+    os.environ.update(FLAMBEAU_NATIVE_DIR=str(module.parent), LD_PRELOAD=" ".join(libraries))
+    if kind == "thread":
+        # Python itself is not instrumented: what it does between our calls is left out.
+        os.environ["TSAN_OPTIONS"] = "ignore_noninstrumented_modules=1 die_after_fork=0"
+        words = arguments[1:] or ["-m", "tests.stress.racing", "--seconds", "600"]
+        fixed = ["setarch", "-R"] if shutil.which("setarch") else []  # its shadow needs the room
+        return subprocess.call([*fixed, str(DEVELOPMENT.python), *words], cwd=ROOT)
     os.environ.update(
-        FLAMBEAU_NATIVE_DIR=str(module.parent),
-        LD_PRELOAD=" ".join(libraries),
         ASAN_OPTIONS="detect_leaks=0",  # Python itself leaks on exit, by design
         UBSAN_OPTIONS="print_stacktrace=1",
         PYTHONMALLOC="malloc",  # pymalloc's arenas would hide overruns
