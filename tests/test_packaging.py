@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import flambeau
@@ -49,3 +50,27 @@ def test_which_kernels_are_installed_depends_on_the_sources_alone():
     first, second = (process.communicate()[0].split() for process in processes)
     assert len(first) > 100
     assert first == second
+
+
+def test_the_distribution_named_torch(tmp_path):
+    """Installed beside Flambeau, it makes `import torch` give Flambeau, and nothing else."""
+    build = [sys.executable, "-m", "tools.alias_wheel", str(tmp_path)]
+    name = subprocess.check_output(build, cwd=ROOT, text=True).strip()
+    site = tmp_path / "site"
+    with zipfile.ZipFile(tmp_path / name) as archive:
+        assert archive.testzip() is None
+        archive.extractall(site)
+    program = """
+import importlib.metadata as metadata, sys
+import torch, torch.nn as nn, flambeau
+assert torch is flambeau is sys.modules["torch"] and nn is flambeau.nn
+assert metadata.version("torch") == str(torch.__version__)
+[needed] = metadata.requires("torch")
+assert needed == f"flambeau=={flambeau.version.__version__}"
+assert metadata.packages_distributions()["torch"] == ["torch"]
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    module = [sys.executable, "-m", "torch.utils.collect_nothing"]
+    failed = subprocess.run(module, env=environment, capture_output=True, text=True)
+    assert "No module named torch.utils.collect_nothing" in failed.stderr

@@ -56,6 +56,7 @@ QUICK: tuple[str, ...] = (
     "tests/ops/test_errors.py",
     "tests/serialization",
 )
+ALIAS_OPTION = "--torch-alias"  # of `./go wheel`
 INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
 
 
@@ -160,8 +161,13 @@ def docs(arguments: list[str]) -> int:
 
 
 def wheel(arguments: list[str]) -> int:
-    """Build a wheel, native core and kernel cache included, into dist/."""
+    """Build a wheel, kernels included, into dist/; with --torch-alias one named "torch" as well."""
     prepare(DEVELOPMENT)
+    if ALIAS_OPTION in arguments:
+        arguments = [word for word in arguments if word != ALIAS_OPTION]
+        status = execute(DEVELOPMENT, "-m", "tools.alias_wheel", "dist")
+        if status:
+            return status
     for leftover in [*BUILD.glob("lib*"), *BUILD.glob("bdist*")]:
         shutil.rmtree(leftover)  # setuptools would pack files that are gone from the checkout
     options = ["-qq", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist"]

@@ -121,8 +121,17 @@ class _Finder(MetaPathFinder):
         self, context: importlib.metadata.DistributionFinder.Context | None = None
     ) -> Iterator[importlib.metadata.Distribution]:
         """The distribution "torch", for `importlib.metadata.version` and its like."""
-        if context is None or context.name is None or context.name.lower() == _ALIAS:
+        wanted = context is None or context.name is None or context.name.lower() == _ALIAS
+        if wanted and not _has_distribution():
             yield _Distribution()
+
+
+def _has_distribution() -> bool:
+    """Whether `./go wheel --torch-alias` was installed, which says all this itself."""
+    named = importlib.metadata.MetadataPathFinder.find_distributions(
+        importlib.metadata.DistributionFinder.Context(name=_ALIAS)
+    )
+    return any("flambeau" in distribution.version for distribution in named)
 
 
 class _Distribution(importlib.metadata.Distribution):
