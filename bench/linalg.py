@@ -1,9 +1,9 @@
 """Linear algebra and Fourier transforms beside PyTorch, on one thread.
 
-`python -m bench linalg`, or a selection: `python -m bench.linalg --sizes 4,64 --operators qr`. The
-note tells how far our result is from satisfying its equation, relative to PyTorch's: at most 2 is
-the aim, at most 0.9 of its time in the mean and 1.5 in every row. Cases that take more than about a
-second are left out.
+`python -m bench linalg`, or a selection: `python -m bench.linalg --sizes 4,64 --operators qr`, or
+`python -m bench.linalg --only-fourier`. The note tells how far our result is from satisfying its
+equation, relative to PyTorch's: at most 2 is the aim, at most 0.9 of its time in the mean and 1.5
+in every row. Cases that take more than about a second are left out.
 """
 
 from __future__ import annotations
@@ -206,30 +206,48 @@ def matrix_row(name: str, operator: Operator, n: int, batch: int, dtype: str) ->
     return row
 
 
+TRANSFORMS: dict[str, Callable[[Any, Any, int], Any]] = {
+    "fft": lambda t, x, n: t.fft.fft(x),
+    "rfft": lambda t, x, n: t.fft.rfft(x),
+    "fft of complex": lambda t, x, n: t.fft.fft(x),
+    "irfft": lambda t, x, n: t.fft.irfft(x, n),
+}
+LARGER: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "fft2 512 x 512": (lambda t, x: t.fft.fft2(x), (512, 512)),
+    "fftn 64 x 64 x 64": (lambda t, x: t.fft.fftn(x), (64, 64, 64)),
+    "stft of 10 s": (lambda t, x: _spectrogram(t, x), (160000,)),
+    "istft of 10 s": (lambda t, x: t.istft(x, 400, 160, window=t.hann_window(400)), (-1,)),
+}
+
+
 def fourier_cases() -> Iterator[Row]:
     """Transforms of smooth and prime lengths, of 1 to 3 dimensions, and of 10 s of audio."""
     shapes = [(64, 256), (64, 1000), (64, 1009), (1, 65536), (1, 65537)]
-    calls: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
-        f"{kind} {shape[0]} x {shape[1]}": (
-            lambda t, x, kind=kind: getattr(t.fft, kind)(x), shape
-        )
-        for kind in ("fft", "rfft")
-        for shape in shapes
-    }  # fmt: skip
-    calls["fft2 512 x 512"] = (lambda t, x: t.fft.fft2(x), (512, 512))
-    calls["fftn 64 x 64 x 64"] = (lambda t, x: t.fft.fftn(x), (64, 64, 64))
-    calls["stft of 10 s"] = (lambda t, x: _spectrogram(t, x), (160000,))
-    calls["istft of 10 s"] = (
-        lambda t, x: t.istft(x, 400, 160, window=t.hann_window(400)), (-1,)
-    )  # fmt: skip
-    for name, (call, shape) in calls.items():
-        operands = []
-        for t in (flambeau, torch):
-            t.manual_seed(0)
-            x = _spectrogram(t, t.randn(160000)) if shape == (-1,) else t.randn(*shape)
-            operands.append((t, x))
-        ours, theirs = (lambda pair=pair, call=call: call(*pair) for pair in operands)
-        yield compare(name, ours, theirs, blocks=5, seconds=0.01)
+    for dtype in ("float32", "float64"):
+        for kind, call in TRANSFORMS.items():
+            for rows, n in shapes:
+                x = np.random.default_rng(0).standard_normal((rows, n)).astype(dtype)
+                if kind == "irfft":
+                    x = np.fft.rfft(x).astype(np.result_type(dtype, "complex64"))
+                elif kind == "fft of complex":
+                    x = x + 1j * x[:, ::-1].astype(dtype)
+                name = f"{kind} {rows} x {n}" + (", float64" if dtype == "float64" else "")
+                yield _beside(name, lambda t, x, call=call, n=n: call(t, x, n), x)
+    for name, (larger, shape) in LARGER.items():
+        x = np.random.default_rng(0).standard_normal(160000 if shape == (-1,) else shape)
+        x = x.astype("float32")
+        if shape == (-1,):
+            x = _spectrogram(torch, torch.from_numpy(x)).contiguous().numpy()
+        yield _beside(name, larger, x)
+
+
+def _beside(name: str, call: Callable[[Any, Any], Any], x: Any) -> Row:
+    """Both frameworks on one case."""
+    operands = [(t, t.from_numpy(x.copy())) for t in (flambeau, torch)]
+    ours, theirs = (lambda pair=pair: call(*pair) for pair in operands)
+    row = compare(name, ours, theirs, blocks=5, seconds=0.01)
+    print(f"{name}: {row.ratio:.2f}", file=sys.stderr, flush=True)
+    return row
 
 
 def _spectrogram(t: Any, x: Any) -> Any:
@@ -242,18 +260,20 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--operators", default=",".join(OPERATORS))
     parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--only-fourier", action="store_true")
     options = parser.parse_args(arguments)
     for t in (flambeau, torch):
         t.set_num_threads(1)
     sizes = tuple(map(int, options.sizes.split(",")))
     names = tuple(options.operators.split(","))
-    tables: list[tuple[str, list[Row], float | None]] = [
-        (f"Linear algebra, {dtype}", list(matrix_cases(sizes, names, dtype)), 0.9)
-        for dtype in options.dtypes.split(",")
-    ]
-    if not arguments:
+    tables: list[tuple[str, list[Row], float | None]] = []
+    if not options.only_fourier:
+        for dtype in options.dtypes.split(","):
+            rows = list(matrix_cases(sizes, names, dtype))
+            tables.append((f"Linear algebra, {dtype}", rows, 0.9))
+    if options.only_fourier or not arguments:
         tables.append(("Fourier transforms", list(fourier_cases()), 0.9))
-    publish("linalg", tables)
+    publish("fourier" if options.only_fourier else "linalg", tables)
 
 
 if __name__ == "__main__":

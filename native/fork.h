@@ -6,6 +6,7 @@
 //   lock                                level  in the child
 //   generators (random_binding.cpp)     0      taken by the fork: the stream of words is whole
 //   packed copies (prepacked.cpp)       1      taken
+//   plans of Fourier transforms         1      taken
 //   uses of LAPACK (lapack.cpp)         -      taken before all others, see take_first_at_fork
 //   small, then large blocks            2, 3   taken
 //   gradients of leaves (engine_nodes)  -      reset: a holder may wait for the GIL, which the

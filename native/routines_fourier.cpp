@@ -1,203 +1,216 @@
-// Discrete Fourier transforms of rows of any length.
+// Discrete Fourier transforms of any length along one axis: of complex numbers, of real ones, and
+// of half a spectrum to real ones.
 //
-// A length whose prime factors are small is transformed by Stockham's self-sorting passes, one per
-// factor (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1.7); any other by
-// Bluestein's convolution with a chirp (4.2.3), in double precision. Roots of unity are computed
-// in double precision. A row is computed by one thread, so results do not depend on their number.
-#include <algorithm>
-#include <cmath>
+// Real numbers of even length are taken in pairs as complex ones of half the length (Van Loan,
+// Computational Frameworks for the Fast Fourier Transform, 4.3). A signal is computed by one
+// thread, alone or as one lane of several, by the same operations: its bits depend on nothing else.
+#include <atomic>
 
-#include "linear.h"
+#include "fourier_plan.h"
 
 namespace fb {
 namespace {
 
-constexpr int64_t kLargestFactor = 13;
-constexpr int kMostFactors = 64;
+constexpr int64_t kLanes = 16;
+constexpr int64_t kShort = 48;                // points below which rows are done in lanes
+constexpr int64_t kCache = int64_t{1} << 20;  // bytes that the lanes of a block may take
 
-struct Factors {
-  int64_t value[kMostFactors];
-  int count = 0;
-  int64_t rest = 1;  // 1 where only small factors were found
+int64_t grain_of(int64_t work) { return work > 32768 ? 1 : 32768 / (work + 1) + 1; }
+
+// Signals of `n` points, `outer` times `inner` of them; those of an inner row lie side by side.
+struct Signals {
+  int64_t outer, n, inner;
+
+  int64_t total() const { return outer * inner; }
 };
 
-Factors factors_of(int64_t n) {
-  Factors found;
-  for (int64_t p : {4, 2, 3, 5, 7, 11, 13}) {
-    while (n % p == 0 && n > 1) {
-      found.value[found.count++] = p;
-      n /= p;
-    }
-  }
-  found.rest = n;
-  return found;
-}
-
-// exp(direction * 2 pi i k / n), exact at the quarters.
-template <typename R>
-std::complex<R> root(int64_t k, int64_t n, int direction) {
-  k %= n;
-  if (4 * k % n == 0) {
-    static constexpr double kCosine[] = {1, 0, -1, 0}, kSine[] = {0, 1, 0, -1};
-    const int64_t quarter = 4 * k / n;
-    return {R(kCosine[quarter]), R(direction * kSine[quarter])};
-  }
-  const double angle = 2 * 3.14159265358979323846 * static_cast<double>(k) / static_cast<double>(n);
-  return {static_cast<R>(std::cos(angle)), static_cast<R>(direction * std::sin(angle))};
-}
+// Some neighbouring signals: numbers `first` and following of an outer row (or, with inner = 1, of
+// all), and where the first of them begins in points.
+struct Group {
+  int64_t outer, inner, lanes;
+};
 
 template <typename R>
-void fill_roots(std::complex<R>* roots, int64_t n, int direction) {
-  for (int64_t k = 0; k < n; ++k) roots[k] = root<R>(k, n, direction);
-}
+struct Work {
+  FourierParts<R> a, b;
+};
 
-// One pass: columns of `p` numbers m apart become their transforms, times the twiddle factors.
-template <typename R>
-void pass(const std::complex<R>* x, std::complex<R>* y, int64_t n, int64_t p, int64_t stride,
-          const std::complex<R>* roots) {
-  using C = std::complex<R>;
-  const int64_t m = n / (stride * p), step = n / p;
-  C small[kLargestFactor][kLargestFactor];
-  for (int64_t r = 0; r < p; ++r) {
-    for (int64_t k = 0; k < p; ++k) small[r][k] = roots[k * r % p * step];
-  }
-  const C quarter = p == 4 ? small[1][1] : C(0);
-  for (int64_t j = 0; j < m; ++j) {
-    const C *from = x + stride * j, *two = from + stride * m, *three = two + stride * m;
-    C* to = y + stride * p * j;
-    if (p == 2) {
-      const C w = roots[j * stride];
-      for (int64_t q = 0; q < stride; ++q) {
-        const C a = from[q], b = two[q];
-        to[q] = a + b;
-        to[q + stride] = times(w, a - b);
-      }
-      continue;
-    }
-    if (p == 4) {
-      const C *four = three + stride * m, w1 = roots[j * stride], w2 = roots[2 * j * stride];
-      const C w3 = roots[3 * j * stride];
-      for (int64_t q = 0; q < stride; ++q) {
-        const C a = from[q] + three[q], b = from[q] - three[q];
-        const C c = two[q] + four[q], d = times(quarter, two[q] - four[q]);
-        to[q] = a + c;
-        to[q + stride] = times(w1, b + d);
-        to[q + 2 * stride] = times(w2, a - c);
-        to[q + 3 * stride] = times(w3, b - d);
-      }
-      continue;
-    }
-    for (int64_t r = 0; r < p; ++r) {
-      const C w = roots[j * r * stride];
-      for (int64_t q = 0; q < stride; ++q) {
-        C sum = from[q];
-        for (int64_t k = 1; k < p; ++k) sum += times(small[r][k], from[q + stride * m * k]);
-        to[q + stride * r] = times(w, sum);
-      }
-    }
-  }
-}
-
-// The transform of one row; `spare` has its size, the result is in `out`.
-template <typename R>
-void transform(const std::complex<R>* x, std::complex<R>* out, std::complex<R>* spare, int64_t n,
-               const Factors& factors, const std::complex<R>* roots) {
-  if (factors.count == 0) {
-    std::copy_n(x, n, out);
-    return;
-  }
-  int64_t stride = 1;
-  const std::complex<R>* from = x;
-  for (int i = 0; i < factors.count; ++i) {
-    std::complex<R>* to = (factors.count - i) % 2 ? out : spare;
-    pass(from, to, n, factors.value[i], stride, roots);
-    stride *= factors.value[i];
-    from = to;
-  }
-}
-
-template <typename R>
-const char* direct(const RoutineContext& c, const Factors& factors) {
-  using C = std::complex<R>;
-  const int64_t rows = c.n[0], n = c.n[1];
-  Block table(n * int64_t{sizeof(C)});
-  if (!table.ok()) return kOutOfMemory;
-  fill_roots(table.as<C>(), n, c.n[2] ? 1 : -1);
+// Calls body(group, work) for groups of signals, in parallel. `room`: points of a signal's work.
+template <typename R, typename Body>
+const char* each_group(const Signals& signals, int64_t room, bool odd, const Body& body) {
+  const bool rows = signals.inner == 1;
+  const int64_t line = rows ? signals.outer : signals.inner;
+  int64_t lanes = kLanes;
+  while (lanes > 4 && room * lanes * 4 * int64_t{sizeof(R)} > kCache) lanes /= 2;
+  if (rows && !(room <= kShort || (odd && room <= 4096 && line >= lanes))) lanes = 1;
+  lanes = std::min(lanes, line);
+  const int64_t groups = (line + lanes - 1) / lanes, lines = rows ? 1 : signals.outer;
+  const int64_t part = (room * lanes + 31) / 16 * 16 + 16;
   std::atomic<bool> fine{true};
-  parallel(rows, grain_of(8 * n), [&](int64_t begin, int64_t end) {
-    Block spare(n * int64_t{sizeof(C)});
-    if (!spare.ok()) {
+  parallel(groups * lines, grain_of(24 * room * lanes), [&](int64_t begin, int64_t end) {
+    Block memory(4 * part * int64_t{sizeof(R)});
+    if (!memory.ok()) {
       fine = false;
       return;
     }
-    for (int64_t r = begin; r < end; ++r) {
-      transform(pointer<C>(c, 0) + r * n, pointer<C>(c, 1) + r * n, spare.as<C>(), n, factors,
-                table.as<C>());
+    R* p = memory.as<R>();
+    const Work<R> work = {{p, p + part}, {p + 2 * part, p + 3 * part}};
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % groups * lanes, count = std::min(lanes, line - first);
+      if (rows)
+        body(Group{first, 0, count}, work);
+      else
+        body(Group{i / groups, first, count}, work);
     }
   });
   return fine ? nullptr : kOutOfMemory;
 }
 
-// Bluestein: jk = (j^2 + k^2 - (j - k)^2) / 2 makes the transform a convolution with a chirp.
+// How the points of signals of complex (2) or real (1) numbers lie, `n` to a signal.
+FourierLayout layout(const Signals& signals, int64_t n, int64_t parts) {
+  return {signals.inner * parts, signals.inner == 1 ? n * parts : parts};
+}
 template <typename R>
-const char* by_chirp(const RoutineContext& c) {
-  using D = std::complex<double>;
-  const int64_t rows = c.n[0], n = c.n[1];
-  const int direction = c.n[2] ? 1 : -1;
-  int64_t size = 1;
-  while (size < 2 * n - 1) size *= 2;
-  const Factors factors = factors_of(size);
-  Block memory((n + 3 * size) * int64_t{sizeof(D)});
-  if (!memory.ok()) return kOutOfMemory;
-  D *chirp = memory.as<D>(), *roots = chirp + n, *kernel = roots + size, *first = kernel + size;
-  fill_roots(roots, size, -1);
-  for (int64_t k = 0, square = 0; k < n; square = (square + 2 * k + 1) % (2 * n), ++k) {
-    chirp[k] = root<double>(square, 2 * n, direction);
-  }
-  {
-    Block spare(size * int64_t{sizeof(D)});
-    if (!spare.ok()) return kOutOfMemory;
-    std::fill_n(first, size, D(0));
-    for (int64_t k = 0; k < n; ++k) first[k] = first[k ? size - k : 0] = conjugate(chirp[k]);
-    transform(first, kernel, spare.as<D>(), size, factors, roots);
-  }
-  std::atomic<bool> fine{true};
-  parallel(rows, grain_of(32 * size), [&](int64_t begin, int64_t end) {
-    Block work(3 * size * int64_t{sizeof(D)});
-    if (!work.ok()) {
-      fine = false;
-      return;
-    }
-    D *a = work.as<D>(), *b = a + size, *spare = b + size;
-    for (int64_t r = begin; r < end; ++r) {
-      const auto* x = pointer<std::complex<R>>(c, 0) + r * n;
-      auto* out = pointer<std::complex<R>>(c, 1) + r * n;
-      std::fill_n(a, size, D(0));
-      for (int64_t k = 0; k < n; ++k) a[k] = times(D(x[k]), chirp[k]);
-      transform(a, b, spare, size, factors, roots);
-      // The inverse transform of the product, as the conjugate of that of its conjugate.
-      for (int64_t k = 0; k < size; ++k) b[k] = conjugate(times(b[k], kernel[k]));
-      transform(b, a, spare, size, factors, roots);
-      for (int64_t k = 0; k < n; ++k) {
-        const D value = times(conjugate(a[k]), chirp[k]) / static_cast<double>(size);
-        out[k] = {static_cast<R>(value.real()), static_cast<R>(value.imag())};
-      }
-    }
-  });
-  return fine ? nullptr : kOutOfMemory;
+R* start(const RoutineContext& c, int which, const Signals& signals, const Group& group, int64_t n,
+         int64_t parts) {
+  return pointer<R>(c, which) + (group.outer * n * signals.inner + group.inner) * parts;
+}
+template <typename R>
+FourierParts<R> swapped(FourierParts<R> x, bool swap) {
+  return swap ? FourierParts<R>{x.im, x.re} : x;
+}
+template <typename R>
+FourierParts<R> other(const Work<R>& work, FourierParts<R> x) {
+  return x.re == work.a.re || x.re == work.a.im ? work.b : work.a;
 }
 
+// n: outer, length, inner, inverse; s: factor of the results.
 template <typename R>
 const char* fft(const RoutineContext& c) {
-  const Factors factors = factors_of(c.n[1]);
-  return factors.rest == 1 ? direct<R>(c, factors) : by_chirp<R>(c);
+  const Signals signals = {c.n[0], c.n[1], c.n[2]};
+  const bool inverse = c.n[3];
+  const int64_t n = signals.n;
+  const R scale = static_cast<R>(c.s[0].d);
+  if (signals.total() == 0 || n == 0) return nullptr;
+  const auto plan = fourier_plan<R>(n);
+  if (!plan) return kOutOfMemory;
+  const FourierLoops<R>& loops = fourier_loops<R>();
+  const FourierLayout at = layout(signals, n, 2);
+  return each_group<R>(signals, plan->room(), n % 2, [&](const Group& g, const Work<R>& work) {
+    // The inverse: real and imaginary parts change places before and after.
+    loops.load(start<R>(c, 0, signals, g, n, 2), at, 1, n, g.lanes, swapped(work.a, inverse));
+    const FourierParts<R> found = run_fourier<R>(*plan, work.a, work.b, g.lanes);
+    loops.store(swapped(found, inverse), start<R>(c, 1, signals, g, n, 2), at, 1, n, g.lanes, scale,
+                scale);
+  });
+}
+
+template <typename R>
+void fold_ends(FourierParts<R> x, FourierParts<R> y, int64_t half, int64_t lanes) {
+  for (int64_t l = 0; l < lanes; ++l) {
+    const R re = x.re[l], im = x.im[l];
+    y.re[l] = re + im;
+    y.re[half * lanes + l] = re - im;
+    y.im[l] = y.im[half * lanes + l] = R(0);
+  }
+}
+
+// n: outer, length, inner, inverse, whether all of the spectrum; s: factor of the results.
+template <typename R>
+const char* real_fft(const RoutineContext& c) {
+  const Signals signals = {c.n[0], c.n[1], c.n[2]};
+  const int64_t n = signals.n, half = n / 2, count = c.n[4] ? n : half + 1;
+  const bool even = n % 2 == 0;
+  const R scale = static_cast<R>(c.s[0].d), imaginary = c.n[3] ? -scale : scale;
+  if (signals.total() == 0 || n == 0) return nullptr;
+  const auto plan = fourier_plan<R>(even ? half : n);
+  const auto fold = even ? fourier_fold<R>(n) : nullptr;
+  if (!plan || (even && !fold)) return kOutOfMemory;
+  const FourierLoops<R>& loops = fourier_loops<R>();
+  FourierLayout from = layout(signals, n, 1);
+  if (even) from.point *= 2;
+  const FourierLayout to = layout(signals, count, 2);
+  const int64_t room = std::max(plan->room(), n + 1);
+  return each_group<R>(signals, room, !even, [&](const Group& g, const Work<R>& work) {
+    loops.load(start<R>(c, 0, signals, g, n, 1), from, even ? signals.inner : 0, even ? half : n,
+               g.lanes, work.a);
+    FourierParts<R> found = run_fourier<R>(*plan, work.a, work.b, g.lanes);
+    if (even) {
+      const FourierParts<R> folded = other(work, found);
+      loops.fold(found, folded, half, g.lanes, fold->roots, R(0.5), R(0.5), R(0.5));
+      fold_ends(found, folded, half, g.lanes);
+      found = folded;
+    } else {
+      std::fill_n(found.im, g.lanes, R(0));
+    }
+    if (count == n && n > 1) loops.mirror(found, n, g.lanes);
+    loops.store(found, start<R>(c, 1, signals, g, count, 2), to, 1, count, g.lanes, scale,
+                imaginary);
+  });
+}
+
+template <typename R>
+void unfold_ends(FourierParts<R> x, FourierParts<R> y, int64_t half, int64_t lanes) {
+  for (int64_t l = 0; l < lanes; ++l) {
+    const R first = x.re[l], last = x.re[half * lanes + l];
+    y.re[l] = first + last;
+    y.im[l] = first - last;
+  }
+}
+
+// n: outer, length of the result, inner, inverse; s: factor of the results.
+template <typename R>
+const char* half_fft(const RoutineContext& c) {
+  const Signals signals = {c.n[0], c.n[1], c.n[2]};
+  const int64_t n = signals.n, half = n / 2, count = half + 1;
+  const bool even = n % 2 == 0, forward = !c.n[3];
+  const R scale = static_cast<R>(c.s[0].d);
+  if (signals.total() == 0 || n == 0) return nullptr;
+  const auto plan = fourier_plan<R>(even ? half : n);
+  const auto fold = even ? fourier_fold<R>(n) : nullptr;
+  if (!plan || (even && !fold)) return kOutOfMemory;
+  const FourierLoops<R>& loops = fourier_loops<R>();
+  const FourierLayout from = layout(signals, count, 2);
+  FourierLayout to = layout(signals, n, 1);
+  if (even) to.point *= 2;
+  const int64_t room = std::max(plan->room(), n + 1);
+  return each_group<R>(signals, room, !even, [&](const Group& g, const Work<R>& work) {
+    FourierParts<R> x = work.a;
+    loops.load(start<R>(c, 0, signals, g, count, 2), from, 1, count, g.lanes, x);
+    if (forward) {
+      for (int64_t i = 0; i < count * g.lanes; ++i) x.im[i] = -x.im[i];
+    }
+    if (even) {
+      loops.fold(x, work.b, half, g.lanes, fold->roots, R(1), R(1), R(-1));
+      unfold_ends(x, work.b, half, g.lanes);
+      x = work.b;
+    } else {
+      std::fill_n(x.im, g.lanes, R(0));
+      loops.mirror(x, n, g.lanes);
+    }
+    const FourierParts<R> free = swapped(other(work, x), true);
+    FourierParts<R> found = swapped(run_fourier<R>(*plan, swapped(x, true), free, g.lanes), true);
+    loops.store(found, start<R>(c, 1, signals, g, n, 1), to, even ? signals.inner : 0,
+                even ? half : n, g.lanes, scale, scale);
+  });
+}
+
+// n: the highest level of vector units that transforms use.
+const char* fourier_level(const RoutineContext& c) {
+  limit_fourier_level(static_cast<int>(c.n[0]));
+  return nullptr;
 }
 
 }  // namespace
 
 void add_fourier_routines(RoutineList* list) {
+  list->push_back({"fourier_level", fourier_level});
   list->push_back({"fft_c64", fft<float>});
   list->push_back({"fft_c128", fft<double>});
+  list->push_back({"real_fft_f32", real_fft<float>});
+  list->push_back({"real_fft_f64", real_fft<double>});
+  list->push_back({"half_fft_c64", half_fft<float>});
+  list->push_back({"half_fft_c128", half_fft<double>});
 }
 
 }  // namespace fb

@@ -1,7 +1,7 @@
-"""Discrete Fourier transforms: all are the complex transform of one axis, `prims.fft`.
+"""Discrete Fourier transforms, one axis after the other: `prims.fft` of complex numbers.
 
-Transforms of real numbers keep the first half of the result; those to real numbers complete the
-half by its mirror image (Oppenheim & Schafer, Discrete-Time Signal Processing, ch. 8).
+The transform of real numbers is its own mirror image, conjugate (Oppenheim & Schafer, Discrete-Time
+Signal Processing, ch. 8): `prims.real_fft` gives its first half, `prims.half_fft` inverts that.
 """
 
 from __future__ import annotations
@@ -30,11 +30,20 @@ _MANY = "int[]? s=None, int[]? dim=None, str? norm=None) -> Tensor"
 
 def _spectrum(x: Node, name: str) -> Node:
     """x as complex numbers."""
+    return prims.cast(x, _COMPLEX[_checked(x, name)])
+
+
+def _signal(x: Node, name: str) -> Node:
+    """x as real numbers, if it is real."""
+    return prims.cast(x, _checked(x, name))
+
+
+def _checked(x: Node, name: str) -> str:
     dtype = x.dtype if x.dtype in ("f16", "bf16", *_COMPLEX) else default_dtype()
     if dtype not in _COMPLEX:
         public = {"f16": "Half", "bf16": "BFloat16"}[dtype]
         raise RuntimeError(f"[{name}] Unsupported dtype {public}\nhint: convert to float32")
-    return prims.cast(x, _COMPLEX[dtype])
+    return dtype
 
 
 def _real_only(x: Node, name: str) -> None:
@@ -62,17 +71,14 @@ def _resized(x: Node, length: int, axis: int, name: str) -> Node:
     return prims.pad(x, (0,) * x.ndim, high)
 
 
-def _scaled(x: Node, count: int, norm: str | None, inverse: bool, name: str) -> Node:
+def _scale(count: int, norm: str | None, inverse: bool, name: str) -> float:
+    """What the results of a transform of `count` points are multiplied by."""
     mode = "backward" if norm is None else norm
     if mode not in _NORMS:
         raise RuntimeError(f'[{name}] Invalid normalization mode: "{norm}"\nhint: one of {_NORMS}')
     if mode == "ortho":
-        return x * (1 / math.sqrt(count))
-    return x * (1 / count) if (mode == "backward") == inverse else x
-
-
-def _conjugate(x: Node) -> Node:
-    return prims.complex(prims.real(x), -prims.imag(x))
+        return 1 / math.sqrt(count)
+    return 1 / count if (mode == "backward") == inverse else 1.0
 
 
 def _axis(x: Node, dim: int, name: str) -> int:
@@ -119,24 +125,41 @@ def _geometry(
 
 
 def _complex_transform(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
-    value = _spectrum(x, name)
-    for axis, length in zip(*found, strict=True):
-        value = prims.fft(_resized(value, length, axis, name), axis, inverse)
-    return _scaled(value, math.prod(found[1]), norm, inverse, name)
+    dims, lengths = found
+    scale = _scale(math.prod(lengths), norm, inverse, name)
+    value = _signal(x, name)
+    if not dims:
+        return prims.cast(value, _COMPLEX[value.dtype]) * scale
+    axis = dims[-1]
+    value = _resized(value, lengths[-1], axis, name)
+    own = scale if len(dims) == 1 else 1.0
+    if value.dtype[0] == "c":
+        value = prims.fft(value, axis, inverse, own)
+    else:
+        value = prims.real_fft(value, axis, inverse, whole=True, scale=own)
+    return _others_transformed(value, found, inverse, scale, name)
+
+
+def _others_transformed(x: Node, found: Geometry, inverse: bool, scale: float, name: str) -> Node:
+    """The complex transforms of all axes but the last one; the final one scales."""
+    dims, lengths = found
+    for axis, length in zip(dims[:-1], lengths[:-1], strict=True):
+        x = _resized(x, length, axis, name)
+        x = prims.fft(x, axis, inverse, scale if axis == dims[-2] else 1.0)
+    return x
 
 
 def _to_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
     """The transform of real numbers: half of the last axis; `inverse` conjugates and scales so."""
     _real_only(x, name)
     dims, lengths = found
-    value = _spectrum(x, name)
+    value = _signal(x, name)
     if not dims:
         raise RuntimeError(f"[{name}] {name} must transform at least one axis\nhint: give dim")
-    value = prims.fft(_resized(value, lengths[-1], dims[-1], name), dims[-1], inverse)
-    value = prims.slice(value, dims[-1], 0, lengths[-1] // 2 + 1)
-    for axis, length in zip(dims[:-1], lengths[:-1], strict=True):
-        value = prims.fft(_resized(value, length, axis, name), axis, inverse)
-    return _scaled(value, math.prod(lengths), norm, inverse, name)
+    scale = _scale(math.prod(lengths), norm, inverse, name)
+    value = _resized(value, lengths[-1], dims[-1], name)
+    value = prims.real_fft(value, dims[-1], inverse, scale=scale if len(dims) == 1 else 1.0)
+    return _others_transformed(value, found, inverse, scale, name)
 
 
 def _from_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
@@ -144,17 +167,10 @@ def _from_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) ->
     dims, lengths = found
     if not dims:
         raise RuntimeError(f"[{name}] {name} must transform at least one axis\nhint: give dim")
-    value = _spectrum(x, name)
-    for axis, length in zip(dims[:-1], lengths[:-1], strict=True):
-        value = prims.fft(_resized(value, length, axis, name), axis, inverse)
-    axis, length = dims[-1], lengths[-1]
-    half = _resized(value, length // 2 + 1, axis, name)
-    mirrored = prims.flip(prims.slice(half, axis, 1, (length - 1) // 2), (axis,))
-    whole = prims.cat([half, _conjugate(mirrored)], axis) if length > 2 else half
-    if length == 1:
-        whole = half
-    result = prims.real(prims.fft(whole, axis, inverse))
-    return _scaled(result, math.prod(lengths), norm, inverse, name)
+    scale = _scale(math.prod(lengths), norm, inverse, name)
+    value = _others_transformed(_spectrum(x, name), found, inverse, 1.0, name)
+    half = _resized(value, lengths[-1] // 2 + 1, dims[-1], name)
+    return prims.half_fft(half, dims[-1], lengths[-1], inverse, scale)
 
 
 _KINDS: dict[str, tuple[Callable[..., Node], bool, bool]] = {

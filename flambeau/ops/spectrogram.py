@@ -14,9 +14,8 @@ from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
 from flambeau.ops import fourier  # noqa: F401 - defines the transforms
-from flambeau.ops.convert import contiguous
+from flambeau.ops.common import static_size
 from flambeau.ops.factorisations import values_of
 from flambeau.ops.padding import pad
 from flambeau.ops.slices import narrow, unfold
@@ -216,16 +215,49 @@ def _checked_signal(
 # ------------------------------------------------------------------------------------ inverse
 
 
+_MOST_TERMS = 16  # of a sum that is written out
+
+
+def _sums(pieces: Node, step: int) -> Node:
+    """Sums of windows (..., count, length) that start `step` apart."""
+    *_, count, length = pieces.shape
+    d, extent = pieces.ndim - 1, (count - 1) * step + length
+    width = static_size(length)
+    terms = -(-width // step)
+    if terms > _MOST_TERMS:
+        return prims.overlap_add(pieces, d - 1, extent, step, 1)
+    total: Node | None = None
+    for k in range(terms):  # what term k of a window holds lies k steps after its start
+        end = min(width, (k + 1) * step)
+        part = prims.slice(pieces, d, k * step, end - k * step)
+        low, high = (k, 0), (terms - 1 - k, (k + 1) * step - end)
+        part = prims.pad(part, (*(0,) * (d - 1), *low), (*(0,) * (d - 1), *high))
+        total = part if total is None else total + part
+    assert total is not None
+    flat = prims.reshape(total, (*total.shape[:-2], total.shape[-2] * step))
+    return prims.slice(flat, d - 1, 0, extent)
+
+
 @op(
-    "_overlapped(Tensor self, SymInt step) -> Tensor",
+    "_overlapped(Tensor self, Tensor? weights, int step) -> Tensor",
     where="private",
     out=False,
-    samples=lambda: iter([sample(T(2, 3, 4), 2)]),
+    samples=lambda: iter([sample(T(2, 3, 4), T(4), 2), sample(T(3, 5), None, 2)]),
 )
-def _overlapped(self: Node, step: Size) -> Node:
-    """Sums of windows (..., count, length) that start `step` apart."""
-    count, length = self.shape[-2:]
-    return prims.overlap_add(self, self.ndim - 2, (count - 1) * step + length, step, 1)
+def _overlapped(self: Node, weights: Node | None, step: int) -> Node:
+    """Sums of windows (..., count, length) times weights, which start `step` apart."""
+    return _sums(self if weights is None else self * weights, step)
+
+
+@op(
+    "_envelope(Tensor self, int count, int step) -> Tensor",
+    where="private",
+    out=False,
+    samples=lambda: iter([sample(T(4), 3, 2)]),
+)
+def _envelope(self: Node, count: int, step: int) -> Node:
+    """Sums of the squares of `count` equal windows that start `step` apart."""
+    return _sums(prims.broadcast(self * self, (count, self.shape[-1]), (1,)), step)
 
 
 def _istft_samples() -> Iterator[Sample]:
@@ -293,12 +325,10 @@ def istft(
         pieces = pieces if onesided else narrow(pieces, -1, 0, n_fft // 2 + 1)
         pieces = _transform("irfft", pieces, n=n_fft, norm=norm)
     count = pieces.shape[-2]
+    total = _overlapped(pieces, weights, hop)
     if weights is None:
-        square = pieces.new_ones(n_fft, dtype=_real_dtype(pieces))
-    else:
-        pieces, square = pieces * weights, weights * weights
-    total = _overlapped(contiguous(pieces), hop)
-    envelope = _overlapped(contiguous(square.expand(count, n_fft)), hop)
+        weights = pieces.new_ones(n_fft, dtype=_real_dtype(pieces))
+    envelope = _envelope(weights, count, hop)
     return _cut_signal(total, envelope, n_fft, center, length)
 
 

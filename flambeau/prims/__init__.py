@@ -140,7 +140,7 @@ from flambeau.prims.reduce import argmax, argmin, reduce_dims, spread, sum, xor
 from flambeau.prims.reduce import max_ as max
 from flambeau.prims.reduce import min_ as min
 from flambeau.prims.reduce import prod_ as prod
-from flambeau.prims.routine import fft, matmul, searchsorted, select, sort
+from flambeau.prims.routine import fft, half_fft, matmul, real_fft, searchsorted, select, sort
 from flambeau.prims.scan import cummax, cummin, cumprod, cumsum, extreme_index, linear_scan
 from flambeau.prims.scatter import put_nd, scatter, take_add
 from flambeau.prims.shape import (
@@ -224,6 +224,8 @@ __all__ = [
     "expm1",
     "extreme_index",
     "fft",
+    "half_fft",
+    "real_fft",
     "flip",
     "floor",
     "floor_div",

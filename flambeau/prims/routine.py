@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
+from flambeau.ir.size import Size, floordiv
 from flambeau.prims import pointwise, shape
 from flambeau.prims.common import (
     BOOL,
@@ -22,7 +22,7 @@ from flambeau.prims.common import (
     check_dtype,
     show,
 )
-from flambeau.prims.create import zeros_like
+from flambeau.prims.create import iota, zeros_like
 from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
@@ -257,6 +257,9 @@ def select(x: Node, first: Size, count: Size, descending: bool = False) -> tuple
 # ------------------------------------------------------------------------------------ Fourier
 
 
+_COMPLEX_OF = {"f32": "c64", "f64": "c128"}
+
+
 def _infer_fft(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
     check_count("fft", operands, 1)
     [x] = operands
@@ -266,22 +269,23 @@ def _infer_fft(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
 
 
 def _fft_rule(g: Node, y: Node, x: Node) -> Gradients:
-    return (fft(g, y.attribute("axis"), not y.attribute("inverse")),)
+    return (fft(g, y.attribute("axis"), not y.attribute("inverse"), y.attribute("scale")),)
 
 
 def _numpy_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
-    axis = constants["axis"]
+    axis, scale = constants["axis"], constants["scale"]
     if constants["inverse"]:
-        return numpy.fft.ifft(arrays[0], axis=axis, norm="forward")
-    return numpy.fft.fft(arrays[0], axis=axis)
+        return numpy.fft.ifft(arrays[0], axis=axis, norm="forward") * scale
+    return numpy.fft.fft(arrays[0], axis=axis) * scale
 
 
 def _fft_samples() -> Samples:
     row = [1.0 + 0.5j, -0.3 + 2.0j, 0.7 - 1.0j]
-    yield [row], {"axis": 0, "inverse": False}
-    yield [[row, row[::-1]]], {"axis": 1, "inverse": True}
+    yield [row], {"axis": 0, "inverse": False, "scale": 1.0}
+    yield [[row, row[::-1]]], {"axis": 1, "inverse": True, "scale": 0.5}
+    yield [[row, row[::-1]]], {"axis": 0, "inverse": False, "scale": 1.0}
 
 
 register(
@@ -298,13 +302,136 @@ register(
 )
 
 
-def fft(x: Node, axis: int, inverse: bool = False) -> Node:
-    """Discrete Fourier transform along an axis, not normalised in either direction.
+def fft(x: Node, axis: int, inverse: bool = False, scale: float = 1.0) -> Node:
+    """Discrete Fourier transform along an axis, times `scale`.
 
-    Sum over k of x[k] * exp(-2 pi i j k / n), with + for the inverse. Transforms of real values are
-    written with it: cast to complex, keep the first n // 2 + 1 results.
+    Sum over k of x[k] * exp(-2 pi i j k / n), with + for the inverse.
     """
-    return bind("fft", x, axis=axis, inverse=inverse)
+    return bind("fft", x, axis=axis, inverse=inverse, scale=scale)
+
+
+def _infer_real_fft(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("real_fft", operands, 1)
+    [x] = operands
+    check_dtype("real_fft", x, frozenset(_COMPLEX_OF))
+    axis = constants["axis"]
+    check_axis("real_fft", axis, x.ndim)
+    length = x.shape[axis]
+    count = length if constants["whole"] else floordiv(length, 2) + 1
+    return _COMPLEX_OF[x.dtype], (*x.shape[:axis], count, *x.shape[axis + 1 :])
+
+
+def _real_fft_rule(g: Node, y: Node, x: Node) -> Gradients:
+    axis, inverse, scale = y.attribute("axis"), y.attribute("inverse"), y.attribute("scale")
+    if y.attribute("whole"):
+        return (pointwise.real(fft(g, axis, not inverse, scale)),)
+    length = x.shape[axis]
+    return (half_fft(_pairs_times(g, axis, length, 0.5), axis, length, not inverse, scale),)
+
+
+def _pairs_times(x: Node, axis: int, length: Size, factor: float) -> Node:
+    """Half a spectrum of `length` points, those that also have a mirror image times a factor."""
+    place = iota(x.shape, axis)
+    last = floordiv(length - 1, 2)
+    paired = (place > 0) & (place <= last)
+    return pointwise.where(paired, x * factor, x)
+
+
+def _numpy_real_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    axis, length = constants["axis"], arrays[0].shape[constants["axis"]]
+    whole = numpy.fft.fft(arrays[0], axis=axis) * constants["scale"]
+    whole = whole.conj() if constants["inverse"] else whole
+    return whole if constants["whole"] else whole.take(range(length // 2 + 1), axis)
+
+
+def _real_fft_samples() -> Samples:
+    rows = [[1.0, -0.3, 0.7, 2.0], [0.5, 0.1, -2.0, 1.5], [0.2, 0.4, 0.9, -1.0]]
+    given = {"axis": 1, "inverse": False, "whole": False, "scale": 1.0}
+    yield [rows], given
+    yield [rows], given | {"axis": 0, "inverse": True, "scale": 0.5}
+    yield [rows], given | {"whole": True}
+
+
+register(
+    Primitive(
+        "real_fft",
+        "routine",
+        _infer_real_fft,
+        _real_fft_rule,
+        spelling="real_fft",
+        cost=16,
+        reference=_numpy_real_fft,
+        samples=_real_fft_samples,
+    )
+)
+
+
+def real_fft(
+    x: Node, axis: int, inverse: bool = False, whole: bool = False, scale: float = 1.0
+) -> Node:
+    """`fft` of real numbers: the first n // 2 + 1 results; the `whole` of them if so wanted."""
+    return bind("real_fft", x, axis=axis, inverse=inverse, whole=whole, scale=scale)
+
+
+def _infer_half_fft(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
+    check_count("half_fft", operands, 1)
+    [x] = operands
+    check_dtype("half_fft", x, COMPLEX)
+    axis, length = constants["axis"], constants["length"]
+    check_axis("half_fft", axis, x.ndim)
+    if not same_size(x.shape[axis], floordiv(length, 2) + 1):
+        raise ValueError(
+            f"[half_fft] {show(x.shape)} is not half of a spectrum of {length} points\n"
+            "hint: length // 2 + 1 along the axis"
+        )
+    real = {c: r for r, c in _COMPLEX_OF.items()}[x.dtype]
+    return real, (*x.shape[:axis], length, *x.shape[axis + 1 :])
+
+
+def _half_fft_rule(g: Node, y: Node, x: Node) -> Gradients:
+    axis, length, scale = y.attribute("axis"), y.attribute("length"), y.attribute("scale")
+    found = real_fft(g, axis, not y.attribute("inverse"), scale=scale)
+    return (_pairs_times(found, axis, length, 2.0),)
+
+
+def _numpy_half_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
+    import numpy
+
+    axis, length, scale = constants["axis"], constants["length"], constants["scale"]
+    x = arrays[0] if constants["inverse"] else arrays[0].conj()
+    found = numpy.fft.irfft(x, length, axis, norm="forward") * scale
+    return found.astype(arrays[0].real.dtype)
+
+
+def _half_fft_samples() -> Samples:
+    rows = [[1.0 + 0.5j, -0.3 + 2.0j, 0.7 - 1.0j], [0.5 - 1.0j, 0.1 + 0.2j, -2.0 + 3.0j]]
+    yield [rows], {"axis": 1, "length": 4, "inverse": True, "scale": 1.0}
+    yield [rows], {"axis": 1, "length": 5, "inverse": False, "scale": 0.5}
+    yield [rows], {"axis": 0, "length": 2, "inverse": True, "scale": 1.0}
+
+
+register(
+    Primitive(
+        "half_fft",
+        "routine",
+        _infer_half_fft,
+        _half_fft_rule,
+        spelling="half_fft",
+        cost=16,
+        reference=_numpy_half_fft,
+        samples=_half_fft_samples,
+    )
+)
+
+
+def half_fft(x: Node, axis: int, length: Size, inverse: bool = True, scale: float = 1.0) -> Node:
+    """`fft` of the spectrum of which x is the first half: `length` real numbers.
+
+    The rest is the conjugate mirror image; imaginary parts of what has none are not read.
+    """
+    return bind("half_fft", x, axis=axis, length=length, inverse=inverse, scale=scale)
 
 
 # ------------------------------------------------------------------------------------ searching

@@ -399,6 +399,8 @@ RULES: dict[str, Rule] = {
     "sort": _along_axis,
     "sort_indices": _along_axis,
     "fft": _along_axis,
+    "real_fft": _along_axis,
+    "half_fft": _along_axis,
     "select": _leading,
     "with_derivative": _with_derivative,
     **dict.fromkeys(

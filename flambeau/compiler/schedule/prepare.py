@@ -236,7 +236,7 @@ class _Rewriting:
         return _permuted(turned, tuple(swap[d] for d in order))
 
     def _routine(self, value: Node, inputs: tuple[Node, ...]) -> Node:
-        if value.op in ("sort", "sort_indices", "fft"):
+        if value.op in ("sort", "sort_indices"):
             return self._along_last(value, inputs[0])
         if value.op == "random" and value.attribute("distribution") not in EACH:
             return self._draw(value, inputs)

@@ -20,7 +20,9 @@ batches of row-major matrices, and all results are written whether used or not:
     least_squares_<t>      a, b, out, rank(i64), values    batch, M, N, columns of b, driver; rcond
     reflect_<t>            packed, tau, x, out   batch, M, N, length of tau, columns of x, adjointed
     pivot_order_i32        pivots, order(i64)                        batch, length of pivots, rows
-    fft_<c64|c128>         x, out         rows, length, inverse (along the last axis, not scaled)
+    fft_<c64|c128>         x, out    outer, length, inner, inverse; factor of the results
+    real_fft_<f32|f64>     x, out    outer, length, inner, inverse, whole; factor of the results
+    half_fft_<c64|c128>    x, out    outer, length of out, inner, inverse; factor of the results
 """
 
 from __future__ import annotations
@@ -207,11 +209,18 @@ def _bag_sum(values: list[Node], reads: Reads) -> RoutineCall:
 
 def _fft(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
-    call = RoutineCall(f"fft_{value.dtype}")
+    call = RoutineCall(f"{value.op}_{value.inputs[0].dtype}")
     _operand(call, value, 0, reads, 0)
     _result(call, value, reads)
-    call.sizes = [count(value.shape[:-1]), value.shape[-1], int(value.attribute("inverse"))]
-    call.work = mul(count(value.shape), 16)
+    [shape] = value.attribute("shapes")
+    axis = value.attribute("axis")
+    length = value.attribute("length", shape[axis])
+    call.sizes = [count(shape[:axis]), length, count(shape[axis + 1 :])]
+    call.sizes.append(int(value.attribute("inverse")))
+    if value.op == "real_fft":
+        call.sizes.append(int(value.attribute("whole")))
+    call.scalars = [("constant", value.attribute("scale"), True)]
+    call.work = mul(count(value.shape), 4)
     return call
 
 
@@ -358,7 +367,7 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "true_indices": _true_indices,
     "compress": _compress,
     "bag_sum": _bag_sum,
-    "fft": _fft,
+    **dict.fromkeys(("fft", "real_fft", "half_fft"), _fft),
     "pivot_order": _pivot_order,
     **dict.fromkeys(
         ("solve", "triangular_solve", "ldl_solve", "reflect", *RESULTS), _linear_algebra
