@@ -126,6 +126,7 @@ bool read_flag(Overload* overload, PyObject* flag) {
   if (std::strcmp(text, "overlap_fill") == 0) overload->overlap = Overlap::Fill;
   if (std::strcmp(text, "overlap_partial") == 0) overload->overlap = Overlap::Partial;
   if (std::strcmp(text, "overlap_any") == 0) overload->overlap = Overlap::Any;
+  if (std::strncmp(text, "overlap_only:", 13) == 0) overload->overlap_only = std::atoi(text + 13);
   if (std::strcmp(text, "view") == 0) overload->is_view = true;
   return true;  // other flags concern the Python side
 }

@@ -238,7 +238,8 @@ struct Overload {
   bool any_window = false;    // its views may have any geometry: their bounds are checked
   bool single_views = false;  // each of its views may be written in place
   Overlap overlap = Overlap::Copy;
-  bool varargs = false;  // the last positional argument takes the rest
+  int overlap_only = -1;  // the only argument that the rule applies to
+  bool varargs = false;   // the last positional argument takes the rest
   bool mutates = false;
   bool offsets_in_key = false;
   ExactCache exact;

@@ -237,6 +237,12 @@ bool check_separate(const Op* op, const Frame& frame, const Tensor* out) {
 // The first tensor is what others change: it may be `out` itself.
 bool check_out_shared(const char* name, const Overload& overload, const Frame& frame,
                       const Tensor* out) {
+  if (overload.overlap_only >= 0) {
+    PyObject* value = frame.values[static_cast<size_t>(overload.overlap_only)];
+    if (!value || !is_tensor(value)) return true;
+    const Tensor* read = reinterpret_cast<Tensor*>(value);
+    return read->ndim != out->ndim || check_shared(name, overload.overlap, out, read);
+  }
   const bool list = !overload.arguments.empty() && overload.arguments[0].kind == Kind::TensorList;
   for (size_t i = 0; i < frame.tensors.size(); ++i) {
     const bool first = i == 0 && !list && overload.overlap == Overlap::Any;
@@ -349,7 +355,9 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
       PyObject* value = frame->values[i];
       if (overload->arguments[i].mutated || !value || !is_tensor(value)) continue;
       Tensor* other = reinterpret_cast<Tensor*>(value);
-      if (!check_shared(name, overload->overlap, target, other)) return false;
+      const bool ruled =
+          overload->overlap_only < 0 || overload->overlap_only == static_cast<int>(i);
+      if (ruled && !check_shared(name, overload->overlap, target, other)) return false;
       if (!overlaps(target, other)) continue;
       PyObject* copy = frame->own(reinterpret_cast<PyObject*>(contiguous_copy(other)));
       if (!copy) return false;

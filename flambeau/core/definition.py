@@ -81,7 +81,8 @@ class Options:
             Values that it needs of them are saved apart.
         single_views: results of a view op with several may be written in place.
         overlap: what operands of an in-place call (or one with `out=`) may share with its target;
-            one of `OVERLAP_RULES`, by default "partial" for pointwise ops, else "copy".
+            one of `OVERLAP_RULES`, by default "partial" for pointwise ops, else "copy". A name
+            after the rule is the only argument that it applies to.
         varying: whether static integers vary from call to call: kernels then take them as
             arguments, so that no value needs one of its own.
     """
@@ -116,7 +117,7 @@ class Options:
             raise TypeError(f"[op] unknown options {unknown}\nhint: one of {sorted(OPTION_NAMES)}")
         if isinstance(stated.get("out"), str) and stated["out"] not in OUT_RULES:
             raise TypeError(f"[op] unknown out={stated['out']!r}\nhint: one of {OUT_RULES}")
-        if stated.get("overlap", "copy") not in OVERLAP_RULES:
+        if (stated.get("overlap") or "copy").split()[0] not in OVERLAP_RULES:
             raise TypeError(
                 f"[op] unknown overlap={stated['overlap']!r}\nhint: one of {OVERLAP_RULES}"
             )

@@ -96,7 +96,11 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
 def _overlap_flags(overload: Overload) -> tuple[str, ...]:
     pointwise = overload.options.layout in ("follow", "first")
     rule = overload.options.overlap or ("partial" if pointwise else "copy")
-    return () if rule == "copy" else (f"overlap_{rule}",)
+    if rule == "copy":
+        return ()
+    kind, *only = rule.split()
+    names = [argument.name for argument in overload.schema.arguments]
+    return (f"overlap_{kind}", *(f"overlap_only:{names.index(name)}" for name in only))
 
 
 def _out_flags(rule: bool | str) -> tuple[str, ...]:

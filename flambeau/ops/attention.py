@@ -33,6 +33,7 @@ def _linear_samples() -> Any:
 
 @op(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+    overlap="partial bias",
     out="exact",
     where="nn.functional",
     samples=_linear_samples,

@@ -32,6 +32,7 @@ def _function(
     real: bool = False,
     saves_result: bool = True,
     saves_operand: bool = True,
+    overlap: str = "",
 ) -> OpDefinition:
     """Defines an operator that is one primitive."""
     function: Callable[[Node], Node] = primitive or getattr(prims, name)
@@ -57,6 +58,7 @@ def _function(
         promote="float",
         saves_result=saves_result,
         unsaved=() if saves_operand else ("self",),
+        overlap=overlap,
         aliases=aliases,
         samples=unary_samples(low, high),
         reference=reference or "numpy." + name,
@@ -373,6 +375,7 @@ entr = _function("entr", "-x log(x): 0 at 0, -inf below.", 0.1, 3.0, where="spec
 ndtr = _function(
     "ndtr", "The normal distribution function.", where="special", reference="scipy.special.ndtr",
     primitive=lambda x: prims.erfc(x * -math.sqrt(0.5)) * 0.5, real=True, saves_operand=False,
+    overlap="copy",
 )  # fmt: skip
 ndtri = _function(
     "ndtri", "The inverse of the normal distribution function.", 0.05, 0.95, where="special",

@@ -521,7 +521,7 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
         inplace=True,
         out=rule,
         samples=lambda: _sum_samples(name),
-        overlap="partial" if name == "addr" else "copy",
+        overlap="partial" if name == "addr" else "partial self",
     )(plain)
     return definition.overload(
         f"{name}.scaled({tensors}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

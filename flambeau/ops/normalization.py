@@ -536,6 +536,7 @@ def batch_normed(
 
 @op(
     "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
+    overlap="partial",
     saves_result=False,
     where="nn.functional",
     promote="keep",

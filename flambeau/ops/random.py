@@ -495,6 +495,7 @@ def _probabilities(p: Node, name: str) -> Node:
 
 @op(
     f"bernoulli(Tensor self, *, {GENERATOR}) -> Tensor",
+    overlap="partial",
     out="any",
     dtypes=FLOAT_NAMES,
     samples=lambda: iter(
@@ -565,6 +566,7 @@ def _bernoulli_fill(self: Node, p: Any, generator: Any) -> Node:
 
 @op(
     f"normal(Tensor mean, Tensor std, *, {GENERATOR}) -> Tensor",
+    overlap="partial",
     where="torch",
     dtypes=FLOAT_NAMES,
     samples=lambda: iter(

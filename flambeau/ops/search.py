@@ -120,6 +120,7 @@ def _coordinates(x: Any) -> Any:
 
 @op(
     "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
+    overlap="any",
     out="exact",
     differentiable=False,
     samples=lambda: iter(

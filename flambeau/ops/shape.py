@@ -122,6 +122,7 @@ def _stack_samples() -> Samples:
 
 @op(
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
+    overlap="any",
     long_list="stack",
     out="join",
     where="torch",
@@ -168,6 +169,7 @@ def _at_least(x: Node, ndim: int) -> Node:
 
 @op(
     "hstack(Tensor[] tensors) -> Tensor",
+    overlap="any",
     long_list="hstack",
     out="join",
     where="torch",
@@ -186,6 +188,7 @@ def hstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "vstack(Tensor[] tensors) -> Tensor",
+    overlap="any",
     long_list="vstack",
     out="join",
     where="torch",
@@ -204,6 +207,7 @@ def vstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "dstack(Tensor[] tensors) -> Tensor",
+    overlap="any",
     long_list="dstack",
     out="join",
     where="torch",
@@ -221,6 +225,7 @@ def dstack(tensors: Sequence[Node]) -> Node:
 
 @op(
     "column_stack(Tensor[] tensors) -> Tensor",
+    overlap="any",
     long_list="column_stack",
     out="join",
     where="torch",

@@ -273,6 +273,7 @@ def _triangle_samples() -> Iterator[Sample]:
 @op(
     "solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
     "bool unitriangular=False) -> Tensor",
+    overlap="partial B",
     out="exact",
     where="linalg",
     samples=_triangle_samples,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
+from flambeau.nn import functional as F
 
 
 def assign(target: Any, value: Any) -> None:
@@ -58,6 +59,74 @@ def test_refused(name: str) -> None:
 
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         torch.compile(compiled)(x).tolist()
+
+
+ONES = torch.ones(3, 3)
+OUT_REFUSED: dict[str, Callable[[Any], Any]] = {
+    "addmm": lambda x: torch.addmm(square(x, 6), ONES, ONES, out=square(x, 3)),
+    "addmv": lambda x: torch.addmv(x[1:4], ONES, ONES[0], out=x[:3]),
+    "addbmm": lambda x: torch.addbmm(square(x, 6), ONES[None], ONES[None], out=square(x, 3)),
+    "baddbmm": lambda x: torch.baddbmm(
+        square(x, 6)[None], ONES[None], ONES[None], out=square(x, 3)[None]
+    ),
+    "linear": lambda x: F.linear(ONES[0], ONES, x[1:4], out=x[:3]),
+    "solve_triangular": lambda x: torch.linalg.solve_triangular(
+        ONES, square(x, 3), upper=True, out=square(x, 0)
+    ),
+    "normal": lambda x: torch.normal(x[1:9], 1.0, out=x[:8]),
+    "normal of deviations": lambda x: torch.normal(0.0, x[1:9], out=x[:8]),
+    "bernoulli": lambda x: torch.bernoulli(x[1:9], out=x[:8]),
+    "normalize": lambda x: F.normalize(square(x, 3), out=square(x, 0)),
+    "stack": lambda x: torch.stack([x[:2], x[2:4]], out=x[:4].view(2, 2)),
+    "hstack": lambda x: torch.hstack([x[:2], x[2:4]], out=x[1:5]),
+    "vstack": lambda x: torch.vstack([x[:2], x[2:4]], out=x[:4].view(2, 2)),
+    "dstack": lambda x: torch.dstack([x[:2], x[2:4]], out=x[:4].view(1, 2, 2)),
+    "column_stack": lambda x: torch.column_stack([x[:2], x[2:4]], out=x[:4].view(2, 2)),
+}
+OUT_TAKEN: dict[str, Callable[[Any], Any]] = {
+    "addmm of its factor": lambda x: torch.addmm(
+        square(x, 11), square(x, 0), ONES, out=square(x, 2)
+    ),
+    "addmm expanded": lambda x: torch.addmm(x[:3], ONES, ONES, out=square(x, 0)),
+    "addmm all": lambda x: torch.addmm(square(x, 0), ONES, ONES, out=square(x, 0)),
+    "linear": lambda x: F.linear(ONES, ONES, x[:3], out=square(x, 0)),
+    "ndtr": lambda x: torch.special.ndtr(x[1:9], out=x[:8]),
+}
+
+EXPECTED: dict[str, Callable[[Any], Any]] = {
+    "addmm of its factor": lambda x: torch.addmm(square(x, 11), square(x, 0), ONES),
+    "addmm expanded": lambda x: torch.addmm(x[:3], ONES, ONES),
+    "addmm all": lambda x: torch.addmm(square(x, 0), ONES, ONES),
+    "linear": lambda x: F.linear(ONES, ONES, x[:3]),
+    "ndtr": lambda x: torch.special.ndtr(x[1:9]),
+}
+
+
+def square(x: Any, start: int) -> Any:
+    return x[start : start + 9].view(3, 3)
+
+
+@pytest.mark.parametrize("name", OUT_REFUSED)
+def test_refused_out(name: str) -> None:
+    x = torch.arange(20.0) / 20
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        OUT_REFUSED[name](x)
+    assert x.tolist() == (torch.arange(20.0) / 20).tolist()
+
+
+def test_refused_out_of_places() -> None:
+    x = torch.arange(6)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        torch.nonzero_static(x[1:4], size=3, out=x[:3].view(3, 1))
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("name", OUT_TAKEN)
+def test_taken_out(name: str) -> None:
+    """The result is that of operands with memory of their own."""
+    call, x = OUT_TAKEN[name], torch.arange(20.0) / 20
+    result = call(x).tolist()
+    assert result == EXPECTED[name](torch.arange(20.0) / 20).tolist()
 
 
 @pytest.mark.parametrize("name", TAKEN)
