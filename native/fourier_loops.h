@@ -65,21 +65,36 @@ FB_INNER Complex<V> below(Complex<V> a) {  // times -i
 
 // ------------------------------------------------------------------------------------- shuffles
 
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define FB_SHUFFLES_BY_NUMBER
+#endif
+#endif
+
+// Elements by their numbers, those of a before those of b.
+template <typename V, int... I>
+FB_INNER V chosen(V a, V b) {
+#ifdef FB_SHUFFLES_BY_NUMBER
+  return __builtin_shufflevector(a, b, I...);
+#else  // GCC 11 and before
+  return __builtin_shuffle(a, b, decltype(a == b){I...});
+#endif
+}
 template <typename V, int W, int... I>
 FB_INNER V low_pairs(V a, V b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, (I / 2 + I % 2 * W)...);
+  return chosen<V, (I / 2 + I % 2 * W)...>(a, b);
 }
 template <typename V, int W, int... I>
 FB_INNER V high_pairs(V a, V b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, (W / 2 + I / 2 + I % 2 * W)...);
+  return chosen<V, (W / 2 + I / 2 + I % 2 * W)...>(a, b);
 }
 template <typename V, int Odd, int... I>
 FB_INNER V every_second(V a, V b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, (2 * I + Odd)...);
+  return chosen<V, (2 * I + Odd)...>(a, b);
 }
 template <typename V, int W, int... I>
 FB_INNER V turned(V a, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, a, (W - 1 - I)...);
+  return chosen<V, (W - 1 - I)...>(a, a);
 }
 template <int W>
 using Lanes = std::make_integer_sequence<int, W>;
