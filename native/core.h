@@ -449,7 +449,8 @@ struct Op;  // op.cpp; a Python callable
 extern PyTypeObject* OpType;
 // Calls an op with an argument vector (borrowed), no keyword arguments; new reference.
 PyObject* op_call(PyObject* op, PyObject* const* args, Py_ssize_t count);
-void plan_cache_counts(int64_t* exact_hits, int64_t* class_hits, int64_t* builds, int64_t* entries);
+void plan_cache_counts(int64_t* exact_hits, int64_t* class_hits, int64_t* builds, int64_t* entries,
+                       int64_t* plans);
 
 // ---------------------------------------------------------------- autograd
 struct GradMode {

@@ -356,6 +356,7 @@ void drop_plans(Overload* overload) {
   overload->exact.clear();
   ClassCache classes;
   classes.swap(overload->classes);
+  overload->plans = 0;
   for (auto& [key, plans] : classes) {
     for (PyObject* plan : plans) Py_DECREF(plan);
   }

@@ -13,8 +13,9 @@ namespace fb {
 namespace {
 
 constexpr size_t kMaxEntries = 8192;  // exact keys per overload
-constexpr size_t kMaxPlans = 256;     // plans per class; more means guards that never repeat
-constexpr size_t kMaxClasses = 1024;  // per overload; more means static values that never repeat
+// Of more plans the older half is forgotten, with the exact keys that lead there.
+constexpr size_t kMaxInClass = 256;  // more means guards that never repeat
+constexpr size_t kMaxPlans = 1024;   // per overload; more means static values that never repeat
 
 int64_t exact_hits = 0, class_hits = 0, builds = 0;
 std::set<Op*>& all_ops() {
@@ -397,6 +398,55 @@ void release(ClassCache classes) {  // may run Python: no overload has them any 
   }
 }
 
+uint64_t id_of(const PyObject* plan) { return reinterpret_cast<const Plan*>(plan)->id; }
+
+// Moves plans older than the one with this number from a class to `gone`.
+void take_older(std::vector<PyObject*>* plans, uint64_t number, std::vector<PyObject*>* gone) {
+  const auto kept = std::stable_partition(plans->begin(), plans->end(),
+                                          [&](PyObject* plan) { return id_of(plan) < number; });
+  gone->insert(gone->end(), plans->begin(), kept);
+  plans->erase(plans->begin(), kept);
+}
+
+// The number that half of all plans of an overload are below.
+uint64_t middle_number(const ClassCache& classes) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [key, plans] : classes) {
+    for (const PyObject* plan : plans) numbers.push_back(id_of(plan));
+  }
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
+
+// What makes room for one more plan of a class, taken out of the overload's tables.
+std::vector<PyObject*> make_room(Overload* overload, const std::vector<uint64_t>& key) {
+  std::vector<PyObject*> gone;
+  const auto same = overload->classes.find(key);
+  if (same != overload->classes.end() && same->second.size() >= kMaxInClass) {
+    take_older(&same->second, id_of(same->second[kMaxInClass / 2]), &gone);
+  } else if (overload->plans >= kMaxPlans) {
+    const uint64_t number = middle_number(overload->classes);
+    for (auto at = overload->classes.begin(); at != overload->classes.end();) {
+      take_older(&at->second, number, &gone);
+      at = at->second.empty() ? overload->classes.erase(at) : std::next(at);
+    }
+  }
+  overload->plans -= gone.size();
+  return gone;
+}
+
+void know(Overload* overload, std::vector<uint64_t> key, Plan* plan) {
+  std::vector<PyObject*> gone = make_room(overload, key);
+  overload->classes[std::move(key)].push_back(reinterpret_cast<PyObject*>(plan));
+  ++overload->plans;
+  if (gone.empty()) return;
+  std::sort(gone.begin(), gone.end());
+  const std::vector<CacheEntry*> entries = overload->exact.take_of(gone);
+  for (CacheEntry* entry : entries) delete_entry(entry);  // may run Python: the tables are whole
+  for (PyObject* old : gone) Py_DECREF(old);
+}
+
 Instance* find_in_class(const std::vector<PyObject*>& plans, const Frame& frame, Symbols* symbols) {
   for (size_t i = plans.size(); i-- > 0;) {  // newest first
     Instance* found = instantiate(reinterpret_cast<Plan*>(plans[i]), frame, symbols);
@@ -428,17 +478,7 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
       return nullptr;
     }
     overload->offsets_in_key |= plan->offset_sensitive;
-    ClassCache gone;
-    if (overload->classes.size() >= kMaxClasses) gone.swap(overload->classes);
-    std::vector<PyObject*>& plans = overload->classes[std::move(key)];
-    PyObject* oldest = nullptr;
-    if (plans.size() >= kMaxPlans) {
-      oldest = plans.front();
-      plans.erase(plans.begin());
-    }
-    plans.push_back(reinterpret_cast<PyObject*>(plan));
-    Py_XDECREF(oldest);
-    release(std::move(gone));
+    know(overload, std::move(key), plan);
   }
   return !distinct(*overload, *frame) ? instance : remember(overload, *frame, hash, instance);
 }
@@ -490,6 +530,21 @@ void ExactCache::insert(CacheEntry* entry) {
   else
     place(entry);
   for (CacheEntry* old : dropped) delete_entry(old);  // may run Python: the table is whole again
+}
+
+std::vector<CacheEntry*> ExactCache::take_of(const std::vector<PyObject*>& plans) {
+  std::vector<CacheEntry*> taken;
+  const auto listed = [&](const CacheEntry* entry) {
+    return std::binary_search(plans.begin(), plans.end(),
+                              reinterpret_cast<PyObject*>(entry->instance->plan));
+  };
+  for (CacheEntry* entry : order_) {
+    if (listed(entry)) taken.push_back(entry);
+  }
+  if (taken.empty()) return taken;
+  order_.erase(std::remove_if(order_.begin(), order_.end(), listed), order_.end());
+  rebuild(slots_.size());
+  return taken;
 }
 
 void ExactCache::clear() {
@@ -547,14 +602,16 @@ Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
 void register_op(Op* op) { all_ops().insert(op); }
 void unregister_op(Op* op) { all_ops().erase(op); }
 
-void plan_cache_counts(int64_t* exact, int64_t* classes, int64_t* built, int64_t* entries) {
+void plan_cache_counts(int64_t* exact, int64_t* classes, int64_t* built, int64_t* entries,
+                       int64_t* plans) {
   *exact = exact_hits;
   *classes = class_hits;
   *built = builds;
-  *entries = 0;
+  *entries = *plans = 0;
   for (const Op* op : all_ops()) {
     for (const auto& overload : op->overloads) {
       *entries += static_cast<int64_t>(overload->exact.size());
+      *plans += static_cast<int64_t>(overload->plans);
     }
   }
 }
@@ -562,11 +619,12 @@ void plan_cache_counts(int64_t* exact, int64_t* classes, int64_t* built, int64_t
 namespace {
 
 PyObject* py_stats(PyObject*, PyObject*) {
-  int64_t exact, classes, built, entries;
-  plan_cache_counts(&exact, &classes, &built, &entries);
-  return Py_BuildValue("{sLsLsLsL}", "exact_hits", static_cast<long long>(exact), "class_hits",
+  int64_t exact, classes, built, entries, plans;
+  plan_cache_counts(&exact, &classes, &built, &entries, &plans);
+  return Py_BuildValue("{sLsLsLsLsL}", "exact_hits", static_cast<long long>(exact), "class_hits",
                        static_cast<long long>(classes), "builds", static_cast<long long>(built),
-                       "entries", static_cast<long long>(entries));
+                       "entries", static_cast<long long>(entries), "plans",
+                       static_cast<long long>(plans));
 }
 
 PyObject* py_clear(PyObject*, PyObject*) {
@@ -575,6 +633,7 @@ PyObject* py_clear(PyObject*, PyObject*) {
   for (Op* op : ops) {
     for (const auto& overload : op->overloads) {
       overload->exact.clear();
+      overload->plans = 0;
       release(std::exchange(overload->classes, {}));
     }
   }
@@ -585,7 +644,8 @@ PyObject* py_clear(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"plan_cache_stats", py_stats, METH_NOARGS,
-     "Counts since the last clear: exact_hits, class_hits, builds; and entries held now."},
+     "Counts since the last clear: exact_hits, class_hits, builds; and entries and plans "
+     "held now."},
     {"plan_cache_clear", py_clear, METH_NOARGS, "Forgets every plan of every op."},
     {nullptr, nullptr, 0, nullptr},
 };

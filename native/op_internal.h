@@ -175,6 +175,8 @@ class ExactCache {
     return nullptr;
   }
   void insert(CacheEntry* entry);  // takes ownership
+  // Gives up the entries whose plan is among these, sorted by address; delete_entry ends them.
+  std::vector<CacheEntry*> take_of(const std::vector<PyObject*>& plans);
   void clear();
   size_t size() const { return order_.size(); }
 
@@ -244,6 +246,7 @@ struct Overload {
   bool offsets_in_key = false;
   ExactCache exact;
   ClassCache classes;  // owns references to Plans
+  size_t plans = 0;    // in all classes
 };
 
 struct Op {

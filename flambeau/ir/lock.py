@@ -1,4 +1,4 @@
-"""What threads share and a fork can not leave locked: locks, late imports, cached attributes.
+"""What threads share and a fork can not leave locked: locks, late imports, attributes, tables.
 
 A thread that forks copies the process with every lock as it is; one that another thread held would
 stay held in the child for ever. So the fork itself takes all locks made here, and both sides give
@@ -11,6 +11,11 @@ import would find such modules, and never be able to complete them.
 
 `functools.cached_property` has a lock in Python 3.11, one for the property of all instances, which
 no fork can take: `computed_once` has none.
+
+A `Table` makes equal structure one object. Looking something up costs what it costs in a dict. When
+the tables have taken in enough since they were last swept, memos are emptied, and entries go whose
+value nothing but its table holds; values are freed by counting references, so none may be part of a
+cycle.
 """
 
 from __future__ import annotations
@@ -18,9 +23,11 @@ from __future__ import annotations
 import os
 import sys
 from _thread import RLock  # `threading`, which hands it out, would cost every start 1 ms
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, overload
+from weakref import ref
 
+Identity = TypeVar("Identity", bound=Hashable)
 Value = TypeVar("Value")
 
 _PATIENCE = 0.1  # seconds that a fork waits for one lock while it holds others
@@ -108,3 +115,73 @@ class computed_once(Generic[Value]):  # noqa: N801 - a decorator
             return self
         kept: Value = instance.__dict__.setdefault(self.name, self.function(instance))
         return kept
+
+
+# -------------------------------------------------------------------------------------------------
+# Tables of equal structures
+
+SWEEP_AFTER = 1 << 13  # new entries; also as many as the last sweep left
+_ROUNDS = 3  # of a sweep: a value may hold what lies in a table that was swept before its own
+_making = fork_safe_lock(level=4)  # held by who enters a value, and by the sweep
+_tables: list[Table[Any, Any]] = []
+_memos: list[dict[Any, Any]] = []
+_entered, _left = 0, 0  # since the last sweep, by the last sweep
+
+
+class Table(dict[Identity, Value]):
+    """Values by their structure. `get` needs no lock; `enter` after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _tables.append(self)
+
+    def enter(self, identity: Identity, value: Value) -> Value:
+        """The one value of this structure: this one, unless another thread entered one."""
+        global _entered
+        with _making:
+            found = self.setdefault(identity, value)
+            _entered += 1
+            if _entered >= max(SWEEP_AFTER, _left):
+                sweep()
+        return found
+
+
+def memo() -> dict[Any, Any]:
+    """A dict of results of pure functions, which may be emptied at any time."""
+    made: dict[Any, Any] = {}
+    _memos.append(made)
+    return made
+
+
+def sweep() -> None:
+    """Empties memos and drops what only tables hold."""
+    global _entered, _left
+    with _making:
+        for known in _memos:
+            known.clear()
+        _left = sum(map(len, _tables))
+        for _ in range(_ROUNDS):
+            for table in _tables:
+                _sweep_table(table)
+            before, _left = _left, sum(map(len, _tables))
+            if _left == before:
+                break
+        _entered = 0
+
+
+def _sweep_table(table: Table[Any, Any]) -> None:
+    """Newest first: an entry that goes takes its parts, which are older, along.
+
+    Who misses an entry meanwhile waits in `enter`, and then finds it.
+    """
+    used: list[tuple[Any, Any]] = []
+    while table:
+        identity, value = table.popitem()
+        weak = ref(value)
+        del value
+        value = weak()
+        if value is not None:
+            used.append((identity, value))
+        del identity, value
+    used.reverse()
+    table.update(used)

@@ -27,7 +27,7 @@ from math import gcd
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
-from flambeau.ir.lock import late
+from flambeau.ir.lock import Table, late, memo
 
 Kind: TypeAlias = Literal["symbol", "sum", "floordiv", "mod", "min", "max"]
 
@@ -39,16 +39,22 @@ class SizeExpr:
     ordering operators and no truth value: ask `known_less`, or a `ShapeEnvironment`.
     """
 
-    __slots__ = ("_symbols", "extent", "key", "kind", "least", "name", "operands", "terms")
+    __slots__ = ("__weakref__", "_symbols", "_terms", "extent", "key", "kind", "least", "name",
+                 "operands")  # fmt: skip
 
     kind: Kind
     name: str  # of a symbol, else ""
     least: int  # of a symbol: its minimum
     extent: Size | None  # of a symbol: its exclusive upper bound
     operands: tuple[Size, ...]  # of an opaque operation
-    terms: Polynomial  # an atom is {(itself,): 1}
+    _terms: Polynomial | None  # of a sum
     key: str  # orders atoms independently of the order they were made in
     _symbols: frozenset[str] | None
+
+    @property
+    def terms(self) -> Polynomial:
+        """The polynomial; an atom, which may not hold itself, is {(itself,): 1}."""
+        return {(self,): 1} if self._terms is None else self._terms
 
     def __add__(self, other: Size) -> Size:
         """Return the sum."""
@@ -137,16 +143,12 @@ Terms: TypeAlias = dict[Monomial, int]
 Polynomial: TypeAlias = Mapping[Monomial, int]  # of an expression: nobody may change it
 Bounds: TypeAlias = Mapping[str, tuple[int, Size | None]]
 
-_SYMBOLS: dict[tuple[str, int, Size | None], SizeExpr] = {}
-_OPAQUE: dict[tuple[Kind, tuple[Size, ...]], SizeExpr] = {}
-_SUMS: dict[frozenset[tuple[Monomial, int]], SizeExpr] = {}
-# Memos hold results of pure functions and may be emptied at any time; the tables above may not.
+_SUMS: Table[frozenset[tuple[Monomial, int]], SizeExpr] = Table()
+_OPAQUE: Table[tuple[Kind, tuple[Size, ...]], SizeExpr] = Table()
+_SYMBOLS: Table[tuple[str, int, Size | None], SizeExpr] = Table()
 _Memo: TypeAlias = dict[tuple[Size, Size], Size]
-_ADD: _Memo = {}
-_MUL: _Memo = {}
-_FLOORDIV: _Memo = {}
-_MOD: _Memo = {}
-_LOWER: dict[SizeExpr, int | None] = {}
+_ADD, _MUL, _FLOORDIV, _MOD = memo(), memo(), memo(), memo()
+_LOWER: dict[SizeExpr, int | None] = memo()
 _MEMO_LIMIT = 1 << 16
 _BY_KEY = attrgetter("key")
 _SEARCH_DEPTH = 6
@@ -159,7 +161,7 @@ def _new(kind: Kind, operands: tuple[Size, ...] = ()) -> SizeExpr:
     node = SizeExpr.__new__(SizeExpr)
     node.kind, node.operands = kind, operands
     node.name, node.least, node.extent = "", 0, None
-    node.key, node._symbols = "", None
+    node.key, node._symbols, node._terms = "", None, None
     return node
 
 
@@ -193,8 +195,7 @@ def symbol(name: str, *, minimum: int = 0, extent: Size | None = None) -> SizeEx
     # Numbers inside names are padded so that s10 comes after s2.
     padded = re.sub(r"\d+", lambda digits: digits.group().zfill(6), name)
     node.key = f"{padded}|{name}|{minimum}|{'' if extent is None else _key(extent)}"
-    node.terms = {(node,): 1}
-    return _SYMBOLS.setdefault((name, minimum, extent), node)
+    return _SYMBOLS.enter((name, minimum, extent), node)
 
 
 def _opaque(kind: Kind, operands: tuple[Size, ...]) -> SizeExpr:
@@ -203,8 +204,7 @@ def _opaque(kind: Kind, operands: tuple[Size, ...]) -> SizeExpr:
         return found
     node = _new(kind, operands)
     node.key = f"~{kind}({','.join(map(_key, operands))})"
-    node.terms = {(node,): 1}
-    return _OPAQUE.setdefault((kind, operands), node)
+    return _OPAQUE.enter((kind, operands), node)
 
 
 def from_terms(terms: Polynomial) -> Size:
@@ -226,8 +226,8 @@ def from_terms(terms: Polynomial) -> Size:
         if recombined is not None:
             return recombined
     node = _new("sum")
-    node.terms = dict(terms)  # the caller may go on changing its own
-    return _SUMS.setdefault(identity, node)
+    node._terms = dict(terms)  # the caller may go on changing its own
+    return _SUMS.enter(identity, node)
 
 
 def _key(a: Size) -> str:
@@ -607,11 +607,14 @@ def lower_bound(a: Size) -> int | None:
     """Return a number that `a` is never below, or None if none is known."""
     if isinstance(a, int):
         return a
-    if a not in _LOWER:
-        if len(_LOWER) >= _MEMO_LIMIT:
-            _LOWER.clear()
-        _LOWER[a] = _search_lower_bound(a, _SEARCH_DEPTH)
-    return _LOWER[a]
+    try:
+        return _LOWER[a]  # another thread may empty it
+    except KeyError:
+        found = _search_lower_bound(a, _SEARCH_DEPTH)
+    if len(_LOWER) >= _MEMO_LIMIT:
+        _LOWER.clear()
+    _LOWER[a] = found
+    return found
 
 
 def upper_bound(a: Size) -> int | None:

@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from flambeau.ir.lock import memo
+
 if TYPE_CHECKING:
     from flambeau.ir.size_core import Size, SizeExpr
 
@@ -19,7 +21,7 @@ Values: TypeAlias = tuple[int | None, ...]
 
 _LARGE, _MASKS, _SHIFTS = 1 << 20, (1, 2, 4), range(3, 27, 3)
 POINTS = 4 + 2 * len(_MASKS) + len(_SHIFTS)
-_KNOWN: dict[SizeExpr, Values] = {}
+_KNOWN: dict[SizeExpr, Values] = memo()
 _LIMIT = 1 << 16
 
 

@@ -18,6 +18,7 @@ from math import gcd
 from typing import Literal, TypeAlias
 
 from flambeau.ir import size as _size
+from flambeau.ir.lock import Table
 from flambeau.ir.size import Size, SizeExpr, Style
 from flambeau.ir.size_core import from_terms, sorted_terms, terms_of
 
@@ -59,7 +60,7 @@ class Condition:
     turns a condition into its opposite.
     """
 
-    __slots__ = ("conditions", "left", "operator", "right")
+    __slots__ = ("__weakref__", "conditions", "left", "operator", "right")
 
     operator: Relation
     left: Size
@@ -93,7 +94,7 @@ class Condition:
 Truth: TypeAlias = bool | Condition
 
 _Identity: TypeAlias = tuple[Relation, Size, Size, tuple[Condition, ...]]
-_CONDITIONS: dict[_Identity, Condition] = {}
+_CONDITIONS: Table[_Identity, Condition] = Table()
 
 
 def _intern(
@@ -105,7 +106,7 @@ def _intern(
         return found
     node = Condition.__new__(Condition)
     node.operator, node.left, node.right, node.conditions = identity
-    return _CONDITIONS.setdefault(identity, node)
+    return _CONDITIONS.enter(identity, node)
 
 
 # --------------------------------------------------------------------------------------------------

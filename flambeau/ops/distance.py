@@ -16,7 +16,7 @@ from flambeau.core.definition import op
 from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ir.size import prod
+from flambeau.ir.size import Size, prod
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linalg_norms import p_norm
 from flambeau.ops.loss import hinge, reduced, reduction_of
@@ -555,12 +555,11 @@ prims.register_rule("log_sigmoid", lambda grad, out, x: (grad * prims.sigmoid(-x
 
 
 @op(
-    "_one_hot(Tensor self, int num_classes) -> Tensor",
+    "_one_hot(Tensor self, SymInt num_classes) -> Tensor",
     where="private",
     samples=lambda: iter([sample(T(2, 3, dtype="i64", low=0, high=4), 4)]),
-    varying=True,
 )
-def one_hot_of(self: Node, num_classes: int) -> Node:
+def one_hot_of(self: Node, num_classes: Size) -> Node:
     """1 where a class equals the place in a new last dimension."""
     shape = (*self.shape, num_classes)
     places = prims.iota(shape, self.ndim, "i64")

@@ -60,6 +60,12 @@ def _is_tensor(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
+def _all_tensors(values: Sequence[Any]) -> bool:
+    """Whether each is a tensor, or stands for one; lists of 10,000 have few types."""
+    kinds = set(map(type, values))
+    return all(issubclass(kind, Tensor) for kind in kinds) or all(map(_is_tensor, values))
+
+
 def _checked(name: str, tensors: Any) -> list[Any]:
     """The first list; there must be something in it.
 
@@ -67,7 +73,7 @@ def _checked(name: str, tensors: Any) -> list[Any]:
         RuntimeError: it is empty.
         TypeError: it is no list of tensors.
     """
-    if not isinstance(tensors, (list, tuple)) or not all(map(_is_tensor, tensors)):
+    if not isinstance(tensors, (list, tuple)) or not _all_tensors(tensors):
         raise TypeError(f"[{name}] {name}(): argument 'self' must be tuple of Tensors\nhint: [x]")
     if not tensors:
         raise RuntimeError(
@@ -81,7 +87,7 @@ def _spread(name: str, value: Any, count: int, what: str = "Tensor") -> list[Any
     if not isinstance(value, (list, tuple)):
         return [value] * count
     if len(value) != count:
-        kinds = "Tensor lists" if all(map(_is_tensor, value)) else "Tensor list and scalar list"
+        kinds = "Tensor lists" if _all_tensors(value) else "Tensor list and scalar list"
         raise RuntimeError(
             f"[{name}] {kinds} must have the same number of elements, got {count} and "
             f"{len(value)}\nhint: one {what} per tensor"
@@ -127,7 +133,7 @@ def _define_binary(name: str, operand: str, inplace: bool) -> None:
         tensors = _checked(full, self)
         extra = {"alpha": alpha} if name in ("add", "sub") and alpha != 1 else {}
         others = _spread(full, value, len(tensors))
-        function = call if all(map(_is_tensor, others)) else limit
+        function = call if _all_tensors(others) else limit
         results = function(tensors, others, **extra)
         return list(self) if inplace else tuple(results)
 

@@ -41,7 +41,7 @@ void fail(char *const *p, const int64_t *n, const Scalar *s, int64_t b, int64_t 
     error[1] = 7; error[2] = n[0]; error[3] = 0; error[0] = 1;
 }
 """
-CONST, ADD, SUB, MUL, FLOORDIV, EQ = 0, 1, 2, 3, 4, 7
+CONST, ADD, SUB, MUL, FLOORDIV, EQ = 0, 1, 2, 3, 4, 8
 REQUIRED = ()
 
 
@@ -150,7 +150,7 @@ def test_runs_and_caches(add):
     longer = tensor([1.0] * 5)
     assert add(longer, longer).tolist() == [2.0] * 5
     stats = _core.plan_cache_stats()
-    assert stats == {"exact_hits": 2, "class_hits": 1, "builds": 1, "entries": 2}
+    assert stats == {"exact_hits": 2, "class_hits": 1, "builds": 1, "entries": 2, "plans": 1}
     # The type of a run-time number is part of the key, its value is not.
     assert add(x, y, alpha=0.5).tolist() == [6.0, 12.0, 18.0]
     assert add(x, y, alpha=0.25).tolist() == [3.5, 7.0, 10.5]
@@ -261,7 +261,7 @@ def test_inplace_needs_separate_elements(kernels):
 
 
 def test_plans_of_static_values_that_never_repeat_are_dropped():
-    """Each value is a class of its own: an overload keeps so many classes, and so many keys."""
+    """Each value is a class of its own: an overload keeps 1,024 plans, its keys no others."""
 
     def build(call):
         spec = {"name": "same", "symbols": 0, "outputs": [("input", 0)], "returns": "single"}
@@ -269,14 +269,42 @@ def test_plans_of_static_values_that_never_repeat_are_dropped():
 
     arguments = (argument("self", "Tensor"), argument("k", "int"))
     op = _core.Op("same", [(arguments, build, ())])
-    x, before, most = tensor([1.0]), _core.plan_cache_stats()["builds"], 0
-    for value in range(30_000):
+    x, before = tensor([1.0]), _core.plan_cache_stats()
+    others = _live_plans()
+    for value in range(5_000):
         op(x, value)
-        if value % 5_000 == 4_999:
-            gc.collect()
-            most = max(most, sum(type(each) is _core.Plan for each in gc.get_objects()))
-    assert _core.plan_cache_stats()["builds"] - before == 30_000
-    assert most < 12_000
+    after = _core.plan_cache_stats()
+    assert after["builds"] - before["builds"] == 5_000
+    assert after["plans"] - before["plans"] <= 1_024
+    assert after["entries"] - before["entries"] <= 1_024
+    assert _live_plans() - others <= 1_024
+    op(x, 4_999)  # the newest are kept
+    assert _core.plan_cache_stats()["builds"] == after["builds"]
+
+
+def test_plans_whose_guards_never_repeat_are_dropped():
+    """One class, whose plans each fit one size: the core keeps 256, and keys of those alone."""
+
+    def build(call):
+        size = call[0][2][0]
+        program = [(CONST, size, 0), (EQ, 0, 3)]
+        spec = {"name": "same", "symbols": 3, "outputs": [("input", 0)], "returns": "single"}
+        return _core.Plan(spec | {"program": program, "guards": [4]})
+
+    op = _core.Op("same", [((argument("self", "Tensor"),), build, ())])
+    before, others = _core.plan_cache_stats(), _live_plans()
+    for size in range(2, 2_000):
+        op(_core.tensor_empty((size,), dtype=_core.float32))
+    after = _core.plan_cache_stats()
+    assert after["builds"] - before["builds"] == 1_998
+    assert after["plans"] - before["plans"] <= 256
+    assert after["entries"] - before["entries"] <= 256
+    assert _live_plans() - others <= 256
+
+
+def _live_plans():
+    gc.collect()
+    return sum(type(each) is _core.Plan for each in gc.get_objects())
 
 
 def test_forked_child_has_threads_of_its_own(add):
