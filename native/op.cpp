@@ -336,6 +336,21 @@ PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyO
   return no_match(op, args, count, kwnames);
 }
 
+// A call that the gate may refuse, by raising. Whoever takes over a call calls the op again.
+PyObject* gated_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  PyObject* gate = reinterpret_cast<Op*>(self)->gate;
+  if (gate && !interceptors && !any_override(args, all, true)) {
+    Py_INCREF(gate);  // the call may remove it
+    PyObject* answer = PyObject_Vectorcall(gate, args, static_cast<size_t>(count), kwnames);
+    Py_DECREF(gate);
+    if (!answer) return nullptr;
+    Py_DECREF(answer);
+  }
+  return op_vectorcall(self, args, flags, kwnames);
+}
+
 // ---- overloads, which may be asked for only when the op is first used
 
 bool parse_overloads(PyObject* specs, std::vector<std::unique_ptr<Overload>>* overloads) {
@@ -411,7 +426,7 @@ bool resolve(Op* op) {
   Py_XDECREF(specs);
   Py_DECREF(pending);
   if (!fine) return false;
-  op->vectorcall = op_vectorcall;
+  op->vectorcall = op->gate ? gated_vectorcall : op_vectorcall;
   Py_CLEAR(op->pending);
   return true;
 }
@@ -452,6 +467,7 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(op->dict);
   Py_VISIT(op->pending);
+  Py_VISIT(op->gate);
   for (const auto& overload : op->overloads) {
     Py_VISIT(overload->build);
     Py_VISIT(overload->spec);
@@ -465,6 +481,7 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
 int op_clear(PyObject* self) {
   Op* op = reinterpret_cast<Op*>(self);
   Py_CLEAR(op->dict);
+  Py_CLEAR(op->gate);
   if (op->pending) {  // stays callable: a cleared op raises, it does not crash
     op->vectorcall = op_vectorcall;
     Py_CLEAR(op->pending);
@@ -532,6 +549,20 @@ int set_qualname(PyObject* self, PyObject* value, void*) {
   if (!op->dict && !(op->dict = PyDict_New())) return -1;
   return value ? PyDict_SetItemString(op->dict, "__qualname__", value)
                : PyDict_DelItemString(op->dict, "__qualname__");
+}
+
+PyObject* get_gate(PyObject* self, void*) {
+  PyObject* gate = reinterpret_cast<Op*>(self)->gate;
+  return Py_NewRef(gate ? gate : Py_None);
+}
+
+int set_gate(PyObject* self, PyObject* value, void*) {
+  Op* op = reinterpret_cast<Op*>(self);
+  if (!resolve(op)) return -1;
+  PyObject* gate = value == Py_None ? nullptr : Py_XNewRef(value);
+  op->vectorcall = gate ? gated_vectorcall : op_vectorcall;
+  Py_XSETREF(op->gate, gate);
+  return 0;
 }
 
 PyObject* get_schemas(PyObject* self, void*) {
@@ -623,6 +654,8 @@ PyMethodDef op_methods[] = {
 PyGetSetDef op_getset[] = {
     {"__name__", get_name, set_name, nullptr, nullptr},
     {"__qualname__", get_qualname, set_qualname, nullptr, nullptr},
+    {"gate", get_gate, set_gate, "Called before each call on plain tensors; None: nothing.",
+     nullptr},
     {"overloads", get_overloads, nullptr, "What its overloads were made of.", nullptr},
     {"schemas", get_schemas, nullptr, "The signature of every overload.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},

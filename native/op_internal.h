@@ -258,6 +258,7 @@ struct Op {
   std::vector<std::unique_ptr<Overload>> overloads;
   bool is_operator;   // NotImplemented instead of TypeError
   PyObject* pending;  // callable that gives the overloads, until the op is first used; or null
+  PyObject* gate;     // asked before each call of users on plain tensors; or null
 };
 
 // ---------------------------------------------------------------- one call

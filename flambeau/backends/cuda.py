@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
+from flambeau.backends.attention import switch, switched
+from flambeau.backends.attention import switches as _attention
 from flambeau.backends.switches import Switches
 
 __all__ = [
@@ -23,7 +26,6 @@ matmul = Switches(
     allow_fp16_accumulation=False,
     fp32_precision="none",
 )
-_sdp = Switches("backends.cuda", flash=True, math=True, mem_efficient=True, cudnn=True, half=False)
 
 
 def is_built() -> bool:
@@ -43,27 +45,27 @@ def is_ck_sdpa_available() -> bool:
 
 def flash_sdp_enabled() -> bool:
     """What `enable_flash_sdp` was given last."""
-    return bool(_sdp.flash)
+    return bool(_attention.flash)
 
 
 def math_sdp_enabled() -> bool:
     """What `enable_math_sdp` was given last."""
-    return bool(_sdp.math)
+    return bool(_attention.math)
 
 
 def mem_efficient_sdp_enabled() -> bool:
     """What `enable_mem_efficient_sdp` was given last."""
-    return bool(_sdp.mem_efficient)
+    return bool(_attention.mem_efficient)
 
 
 def cudnn_sdp_enabled() -> bool:
     """What `enable_cudnn_sdp` was given last."""
-    return bool(_sdp.cudnn)
+    return bool(_attention.cudnn)
 
 
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
     """What `allow_fp16_bf16_reduction_math_sdp` was given last."""
-    return bool(_sdp.half)
+    return bool(_attention.half)
 
 
 def enable_flash_sdp(enabled: bool) -> None:
@@ -72,7 +74,7 @@ def enable_flash_sdp(enabled: bool) -> None:
     Raises:
         RuntimeError: not a bool.
     """
-    _sdp.flash = enabled
+    switch(flash=enabled)
 
 
 def enable_math_sdp(enabled: bool) -> None:
@@ -81,7 +83,7 @@ def enable_math_sdp(enabled: bool) -> None:
     Raises:
         RuntimeError: not a bool.
     """
-    _sdp.math = enabled
+    switch(math=enabled)
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
@@ -90,7 +92,7 @@ def enable_mem_efficient_sdp(enabled: bool) -> None:
     Raises:
         RuntimeError: not a bool.
     """
-    _sdp.mem_efficient = enabled
+    switch(mem_efficient=enabled)
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
@@ -99,7 +101,7 @@ def enable_cudnn_sdp(enabled: bool) -> None:
     Raises:
         RuntimeError: not a bool.
     """
-    _sdp.cudnn = enabled
+    switch(cudnn=enabled)
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
@@ -108,7 +110,7 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
     Raises:
         RuntimeError: not a bool.
     """
-    _sdp.half = enabled
+    switch(half=enabled)
 
 
 @contextlib.contextmanager
@@ -117,19 +119,15 @@ def sdp_kernel(
     enable_math: bool = True,
     enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
-) -> Iterator[None]:
+) -> Iterator[dict[Any, Any]]:
     """Allows kinds of attention for the time of a `with` block (`nn.attention.sdpa_kernel`).
 
     Raises:
         RuntimeError: not bools.
     """
-    before = dict(_sdp._values)
-    try:
-        _sdp.flash, _sdp.math = enable_flash, enable_math
-        _sdp.mem_efficient, _sdp.cudnn = enable_mem_efficient, enable_cudnn
-        yield
-    finally:
-        _sdp._values.update(before)
+    allowed = {"flash": enable_flash, "math": enable_math, "mem_efficient": enable_mem_efficient}
+    with switched(**allowed, cudnn=enable_cudnn, overrideable=False):
+        yield {}
 
 
 def preferred_linalg_library(backend: str | None = None) -> str:

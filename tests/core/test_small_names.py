@@ -170,6 +170,10 @@ def test_choice_of_attention():
             F.scaled_dot_product_attention(q, q, q)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         with pytest.raises(RuntimeError, match="No available kernel"):
+            F.scaled_dot_product_attention(q, q[:, :1], q[:, :1])
+        with pytest.raises(RuntimeError, match="No available kernel"):
+            F.scaled_dot_product_attention(q.mT, q.mT, q.mT)
+        with pytest.raises(RuntimeError, match="No available kernel"):
             F.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
         with pytest.raises(RuntimeError, match="No available kernel"):
             F.scaled_dot_product_attention(q[0], q[0], q[0])
@@ -179,3 +183,45 @@ def test_choice_of_attention():
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]), pytest.raises(RuntimeError, match="viable"):
         attention(q[0], q[0], q[0], need_weights=False)
     assert torch.equal(F.scaled_dot_product_attention(q, q, q), plain)
+
+
+def attention_switches() -> tuple[bool, ...]:
+    cuda = torch.backends.cuda
+    kinds = (cuda.flash_sdp_enabled, cuda.mem_efficient_sdp_enabled, cuda.math_sdp_enabled)
+    return (*(kind() for kind in kinds), cuda.cudnn_sdp_enabled())
+
+
+def test_switches_of_attention_have_one_home():
+    q, cuda = torch.rand(1, 2, 4, 8), torch.backends.cuda
+    present = torch.nn.attention._cur_sdpa_kernel_backends
+    everything = present()
+    compiled = torch.compile(F.scaled_dot_product_attention)
+    compiled(q, q, q)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        assert attention_switches() == (True, False, False, False)
+        assert present() == [SDPBackend.FLASH_ATTENTION]
+        cuda.enable_math_sdp(True)
+        F.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+    assert attention_switches() == (True,) * 4
+    assert present() == everything
+    try:
+        cuda.enable_math_sdp(False)
+        cuda.enable_flash_sdp(False)
+        for call in (F.scaled_dot_product_attention, compiled):
+            with pytest.raises(RuntimeError, match="No viable backend"):
+                call(q, q, q)
+        F.scaled_dot_product_attention(q[:0], q[:0], q[:0])
+        with sdpa_kernel([SDPBackend.MATH]):
+            F.scaled_dot_product_attention(q, q, q)
+        assert attention_switches() == (False, True, False, True)
+    finally:
+        cuda.enable_math_sdp(True)
+        cuda.enable_flash_sdp(True)
+    with cuda.sdp_kernel(enable_math=False), pytest.raises(RuntimeError, match="No available"):
+        F.scaled_dot_product_attention(q[0], q[0], q[0])
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        assert present(True) == [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]
+    assert present(True)[0] == SDPBackend.FLASH_ATTENTION
+    with pytest.raises(AssertionError, match="got tuple"), sdpa_kernel((SDPBackend.MATH,)):
+        pass
+    F.scaled_dot_product_attention(q[0], q[0], q[0])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import flambeau as torch
+from flambeau.backends import attention
 from flambeau.nn.messages import problem
 from flambeau.runtime import missing as _missing
 
@@ -29,80 +29,43 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
-class _Choice(torch.overrides.TorchFunctionMode):
-    """Refuses calls of attention that no chosen implementation of PyTorch takes."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """The call; RuntimeError for attention that the chosen implementations do not take."""
-        kwargs = kwargs or {}
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            check_viable(*args, **kwargs)
-        return func(*args, **kwargs)
+_UNORDERED = (3, 1, 2, 0, 4)  # as PyTorch lists them where no order is asked for
 
 
-def check_viable(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    *_: Any,
-    **__: Any,
-) -> None:
-    """Refuses a call that no chosen implementation takes; PyTorch's CPU has MATH and FLASH.
-
-    Raises:
-        RuntimeError: neither is chosen, or the second one cannot take the call.
-    """
-    if SDPBackend.MATH in _chosen:
-        return
-    if SDPBackend.FLASH_ATTENTION not in _chosen:
-        text = "No viable backend for scaled_dot_product_attention was found"
-        names = [getattr(backend, "name", backend) for backend in _chosen]
-        hint = "SDPBackend.MATH or SDPBackend.FLASH_ATTENTION is there on the CPU"
-        raise RuntimeError(problem("sdpa_kernel", f"{text} among {names}", hint))
-    masked = attn_mask is not None and attn_mask.requires_grad
-    if dropout_p or masked or any(x.ndim != 4 for x in (query, key, value)):
-        text = "No available kernel: FLASH_ATTENTION takes four dimensions, no dropout and no "
-        text += "mask that requires a gradient"
-        raise RuntimeError(problem("sdpa_kernel", text, "add SDPBackend.MATH"))
-
-
-_chosen: list[Any] = [
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-    SDPBackend.CUDNN_ATTENTION,
-]
-
-
-def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[Any]:
+def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
     """The implementations that may be used now."""
-    return list(_chosen)
+    order = attention.switches.priority if with_priority else _UNORDERED
+    allowed = (n for n in order if getattr(attention.switches, attention.KINDS[n]))
+    return [SDPBackend(n) for n in allowed]
 
 
 @contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict[Any, Any]]:
     """Chooses implementations for the time of a `with` block: calls that none takes raise.
 
+    Sets the switches of `torch.backends.cuda` (`enable_math_sdp` and its kind), of all threads.
     What computes is the same for all of them, so the choice and its order change no bit.
 
     Raises:
         AssertionError: neither an `SDPBackend` nor a list of them.
+
+    Example:
+        >>> from flambeau.nn.attention import SDPBackend, sdpa_kernel
+        >>> with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        ...     torch.backends.cuda.math_sdp_enabled()
+        False
     """
-    global _chosen
     chosen = [backends] if isinstance(backends, SDPBackend) else backends
-    if not isinstance(chosen, (list, tuple)):
+    if not isinstance(chosen, list):
         text = "Backend must be an instance of SDPBackend or a list of SDPBackend instances"
+        text = f"{text}, got {type(chosen).__name__}"
         raise AssertionError(problem("sdpa_kernel", text, "SDPBackend.MATH"))
-    before, _chosen = _chosen, list(chosen)
-    try:
-        with _Choice():
-            yield {}
-    finally:
-        _chosen = before
+    numbers = [int(x) for x in chosen if isinstance(x, SDPBackend) and x >= 0]
+    values: dict[str, Any] = {kind: n in numbers for n, kind in enumerate(attention.KINDS)}
+    if set_priority:
+        values["priority"] = tuple(dict.fromkeys([*numbers, *attention.switches.priority]))
+    with attention.switched(**values):
+        yield {}
 
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
