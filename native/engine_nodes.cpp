@@ -406,15 +406,16 @@ PyObject* geometry_argument(const std::vector<int64_t>& values) {
   return size_object(static_cast<int>(values.size()), values.data());
 }
 
-// helper(grad, base sizes, base strides, view sizes, view strides, offset of the view in the base)
+// helper(grad, base sizes, strides, offset, form, and the same of the view)
 PyObject* call_view_helper(const char* name, Node* node, Tensor* grad) {
   const ViewGeometry& g = *node->extras->view;
-  Arguments args(6);
+  Arguments args(9);
   const bool fine =
       args.push(Py_NewRef(object_of(grad))) && args.push(geometry_argument(g.base.sizes)) &&
-      args.push(geometry_argument(g.base_strides)) && args.push(geometry_argument(g.view.sizes)) &&
-      args.push(geometry_argument(g.view_strides)) &&
-      args.push(PyLong_FromLongLong(g.view_offset - g.base_offset));
+      args.push(geometry_argument(g.base_strides)) &&
+      args.push(PyLong_FromLongLong(g.base_offset)) && args.push(PyLong_FromLong(g.base_form)) &&
+      args.push(geometry_argument(g.view.sizes)) && args.push(geometry_argument(g.view_strides)) &&
+      args.push(PyLong_FromLongLong(g.view_offset)) && args.push(PyLong_FromLong(g.view_form));
   if (!fine) return nullptr;
   return call_helper("flambeau.autograd.views", name, args.data(), args.count());
 }

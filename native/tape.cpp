@@ -150,7 +150,7 @@ bool needs_gradient(const Tensor* t) { return tensor_requires_grad(t) || through
 bool check_creation(const Tensor* view, bool indirect) {
   const Autograd* a = view->autograd;
   const auto creation = static_cast<ViewCreation>(a->view_creation);
-  if (creation == ViewCreation::Default) return true;
+  if (creation == ViewCreation::Default || creation == ViewCreation::Bits) return true;
   std::string prefix = "A view";
   if (a->node)
     prefix = "Output " + std::to_string(a->output_index) + " of " + node_name(a->node) +
@@ -177,6 +177,11 @@ bool check_creation(const Tensor* view, bool indirect) {
   return false;
 }
 
+uint8_t form_of(const Tensor* t) {
+  const int bits = (t->flags & kConjugate ? 1 : 0) | (t->flags & kNegative ? 2 : 0);
+  return static_cast<uint8_t>(bits | (is_complex(t->dtype) ? 4 : 0));
+}
+
 std::unique_ptr<ViewGeometry> view_geometry(const Tensor* base, const Tensor* view) {
   auto g = std::make_unique<ViewGeometry>();
   g->base = metadata_of(base);
@@ -185,13 +190,18 @@ std::unique_ptr<ViewGeometry> view_geometry(const Tensor* base, const Tensor* vi
   g->view_strides.assign(view->strides(), view->strides() + view->ndim);
   g->base_offset = base->offset;
   g->view_offset = view->offset;
+  g->base_form = form_of(base);
+  g->view_form = form_of(view);
   g->inner_output = 0;
   g->inner_target = SIZE_MAX;
   return g;
 }
 
-bool same_element_type(const Tensor* base, const Tensor* view) {
+// Complex numbers and their parts are views of each other that gradients pass; bits are not.
+bool same_parts(const Tensor* base, const Tensor* view) {
   if (base->dtype == view->dtype) return true;
+  const auto creation = static_cast<ViewCreation>(view->autograd->view_creation);
+  if (creation != ViewCreation::Bits && to_real(base->dtype) == to_real(view->dtype)) return true;
   PyErr_Format(PyExc_NotImplementedError,
                "[inplace] writing through a view of another dtype (%s of %s) has no gradient\n"
                "hint: write to the base, or clone() the view first",
@@ -224,28 +234,11 @@ void move_retained(Autograd* a, Node* to, uint32_t to_index) {
   }
 }
 
-// The same for a view of conjugates: Python makes the view again.
-bool attach_lazy_history(Tensor* view) {
-  PyObject* made = call_conjugate("viewed_again", reinterpret_cast<PyObject*>(view));
-  if (!made) return false;
-  uint32_t index = 0;
-  Node* node = tape_gradient_node(reinterpret_cast<Tensor*>(made), &index);
-  if (node) {
-    if (view->autograd->retains_grad) move_retained(view->autograd, node, index);
-    set_history(view, node, index);
-    view->autograd->view_version = view->version();
-  }
-  Py_DECREF(made);
-  return node != nullptr;
-}
-
 // History of a view in terms of its base as it is now.
 bool attach_strided_history(Tensor* view) {
   Autograd* a = view->autograd;
   Tensor* base = a->base;
-  if (!same_element_type(base, view)) return false;
-  if ((base->flags ^ view->flags) & kLazy) [[unlikely]]
-    return attach_lazy_history(view);
+  if (!same_parts(base, view)) return false;
   Node* node = node_new(NodeKind::AsStrided, 1, 0, 0);
   if (!node) return false;
   const bool fine = node_extras(node) && gradient_edge(base, &node->edge(0));
@@ -412,7 +405,7 @@ bool recorded_already(const Tensor* target, const Plan* plan, const Call& call,
 // The write went through a view: the base's gradient is split between the old base and `inner`.
 bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) {
   Tensor* base = view->autograd->base;
-  if (!check_creation(view, false) || !same_element_type(base, view)) return false;
+  if (!check_creation(view, false) || !same_parts(base, view)) return false;
   const size_t others = inner->edge_count - (target_edge != SIZE_MAX ? 1 : 0);
   Node* copy = node_new(NodeKind::CopySlices, 1 + others, 0, 0);
   if (!copy) return false;
@@ -668,6 +661,8 @@ bool tape_mark_view(Tensor* view, Tensor* base, bool single) {
                     has_sibling(node->instance->plan, view->autograd->output_index);
   const bool parts = node && node->kind == NodeKind::Parts;
   if (!single && (many || parts)) creation = ViewCreation::MultiOutput;
+  const bool bits = view->dtype != base->dtype && view->ndim == base->ndim;  // no parts of numbers
+  if (bits && creation == ViewCreation::Default) creation = ViewCreation::Bits;
   return mark_view_as(view, base, creation);
 }
 

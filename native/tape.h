@@ -34,7 +34,13 @@ enum class NodeKind : uint8_t {
   Constant,    // overwritten without reading (zero_, copy_ of a constant): passes no gradient
 };
 
-enum class ViewCreation : uint8_t { Default = 0, NoGrad = 1, MultiOutput = 2, InFunction = 3 };
+enum class ViewCreation : uint8_t {
+  Default = 0,
+  NoGrad = 1,
+  MultiOutput = 2,
+  InFunction = 3,
+  Bits = 4
+};
 
 struct Edge {
   Node* node;      // owned; null: no gradient wanted
@@ -77,8 +83,9 @@ struct ViewGeometry {  // CopySlices, AsStrided
   OutputMetadata base, view;
   std::vector<int64_t> base_strides, view_strides;
   int64_t base_offset, view_offset;
-  uint32_t inner_output;  // CopySlices: which output of the inner node the view was
-  size_t inner_target;    // and which of its results belongs to the overwritten value
+  uint8_t base_form, view_form;  // 1: conjugates, 2: negatives of what memory holds, 4: complex
+  uint32_t inner_output;         // CopySlices: which output of the inner node the view was
+  size_t inner_target;           // and which of its results belongs to the overwritten value
 };
 
 struct RetainedOutput {

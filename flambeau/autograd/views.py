@@ -3,6 +3,10 @@
 The native engine calls these when a view's history has to be expressed by geometry: the view is a
 window (sizes, strides, offset) into the memory of its base. They use public operations only, so
 they can be differentiated again.
+
+Views may have another form than their base: real and imaginary parts of complex numbers, complex
+numbers made of real ones, conjugates, negatives. Gradients of complex numbers are pairs of real
+gradients, so the memory of a gradient is viewed as the memory of its value is.
 """
 
 from __future__ import annotations
@@ -10,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau import _core
 
 Tensor = Any
 Sizes = Sequence[int]
+CONJUGATE, NEGATIVE, COMPLEX = 1, 2, 4  # what a view's elements are made of
 
 
 def _extent(sizes: Sizes, strides: Sizes) -> int:
@@ -68,29 +73,92 @@ def clone_with_order(grad: Tensor, strides: Sizes | None) -> Tensor:
     return copy.permute(inverse)
 
 
-def scatter_to_base(
-    grad: Tensor,
-    base_sizes: Sizes,
-    base_strides: Sizes,
-    view_sizes: Sizes,
-    view_strides: Sizes,
-    offset: int,
-) -> Tensor:
-    """The gradient of a base, given that of a strided view of it."""
-    strides = _base_strides(base_sizes, base_strides)
-    last = offset + _extent(view_sizes, view_strides)
-    memory = grad.new_zeros((max(_extent(base_sizes, strides), last),))
-    if _overlaps(view_sizes, view_strides):
-        index = _positions(grad, view_sizes, view_strides, offset)
+class _Elements(NamedTuple):
+    """Where a tensor's elements lie, and what they are made of.
+
+    Attributes:
+        offset: of the first one, in elements of the storage.
+        form: 1: conjugates, 2: negatives of what memory holds; 4: complex numbers.
+    """
+
+    sizes: Sizes
+    strides: Sizes
+    offset: int
+    form: int
+
+    def within(self, start: int) -> _Elements:
+        """The same, counted from the real number at *start*."""
+        return self._replace(offset=(self.offset * self.width - start) // self.width)
+
+    @property
+    def width(self) -> int:
+        """Real numbers per element."""
+        return 2 if self.form & COMPLEX else 1
+
+    @property
+    def end(self) -> int:
+        """The element after the last one."""
+        return self.offset + _extent(self.sizes, self.strides)
+
+
+def _geometry(base: tuple[Any, ...], view: tuple[Any, ...]) -> tuple[_Elements, _Elements, int]:
+    """A base and its view in fresh memory, and how many of the view's elements that takes."""
+    whole, part = _Elements(*base), _Elements(*view)
+    whole = whole._replace(strides=_base_strides(whole.sizes, whole.strides))
+    start = whole.offset * whole.width
+    start -= start % max(whole.width, part.width)  # complex views begin at an even number
+    whole, part = whole.within(start), part.within(start)
+    numbers = max(whole.end * whole.width, part.end * part.width)
+    return whole, part, -(-numbers // max(whole.width, part.width))
+
+
+def _memory(grad: Tensor, count: int, of: _Elements, other: _Elements) -> Tensor:
+    """Zeros, as elements of the gradient's dtype; the count is in the wider ones of the two."""
+    return grad.new_zeros((count * max(of.width, other.width) // of.width,))
+
+
+def _elements(memory: Tensor, elements: _Elements) -> Tensor:
+    """The memory as a row of such elements: real or complex ones."""
+    if memory.is_complex() == bool(elements.form & COMPLEX):
+        return memory
+    flambeau = import_module("flambeau")  # complete by now, unlike when this was loaded
+    if memory.is_complex():
+        return flambeau.view_as_real(memory).reshape(-1)
+    return flambeau.view_as_complex(memory.reshape(-1, 2))
+
+
+def _placed(memory: Tensor, elements: _Elements) -> Tensor:
+    """The window of the memory where elements lie, as memory holds them."""
+    row = _elements(memory, elements)
+    return _window(row, elements.sizes, elements.strides, elements.offset)
+
+
+def _held(x: Tensor, form: int) -> Tensor:
+    """What memory holds for these values, or the values for what it holds."""
+    if form & CONJUGATE and x.is_complex():
+        x = x.conj_physical()
+    return -x if form & NEGATIVE else x
+
+
+def scatter_to_base(grad: Tensor, *geometry: Any) -> Tensor:
+    """The gradient of a base, given that of a strided view of it.
+
+    Args:
+        geometry: sizes, strides, offset and form (`_Elements`) of the base, then of the view.
+    """
+    base, view, count = _geometry(geometry[:4], geometry[4:])
+    memory, grad = _memory(grad, count, view, base), _held(grad, view.form)
+    if _overlaps(view.sizes, view.strides):
+        index = _positions(grad, view.sizes, view.strides, view.offset)
         memory = memory.index_add(0, index.reshape(-1), grad.reshape(-1))
     else:
-        _window(memory, view_sizes, view_strides, offset).copy_(grad)
-    return _window(memory, base_sizes, strides, 0)
+        _placed(memory, view).copy_(grad)
+    return _held(_placed(memory, base), base.form)
 
 
 def _positions(like: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> Tensor:
     """Position in memory of each element of a strided view."""
-    flambeau = import_module("flambeau")  # complete by now, unlike when this was loaded
+    flambeau = import_module("flambeau")
     total = flambeau.full((), offset, dtype=flambeau.int64, device=like.device)
     for dim, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         steps = flambeau.arange(size, device=like.device) * stride
@@ -98,31 +166,28 @@ def _positions(like: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> Tenso
     return total.expand(tuple(sizes))
 
 
-def open_window(
-    grad: Tensor,
-    base_sizes: Sizes,
-    base_strides: Sizes,
-    view_sizes: Sizes,
-    view_strides: Sizes,
-    offset: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """A copy of the base's gradient, the window of it that was written, a copy of that window."""
-    strides = _base_strides(base_sizes, base_strides)
-    last = offset + _extent(view_sizes, view_strides)
-    memory = grad.new_zeros((max(_extent(base_sizes, strides), last),))
-    _window(memory, base_sizes, strides, 0).copy_(grad)
-    window = _window(memory, view_sizes, view_strides, offset)
-    whole = _window(memory, base_sizes, strides, 0)
-    return whole, window, window.clone()
+def open_window(grad: Tensor, *geometry: Any) -> tuple[Tensor, Any, Tensor]:
+    """A copy of the base's gradient, the window of it that was written, a copy of that window.
+
+    Args:
+        geometry: as for `scatter_to_base`.
+    """
+    base, view, count = _geometry(geometry[:4], geometry[4:])
+    memory = _memory(grad, count, base, view)
+    _placed(memory, base).copy_(_held(grad, base.form))
+    window = _placed(memory, view)
+    opened = (window, base.form, view.form)
+    return _placed(memory, base), opened, _held(window.clone(), view.form)
 
 
-def close_window(whole: Tensor, window: Tensor, inner: Tensor | None) -> Tensor:
+def close_window(whole: Tensor, opened: Any, inner: Tensor | None) -> Tensor:
     """Puts what flows to the overwritten value into the window; nothing when it was not read."""
+    window, base_form, view_form = opened
     if inner is None:
         window.zero_()
     else:
-        window.copy_(inner)
-    return whole
+        window.copy_(_held(inner, view_form))
+    return _held(whole, base_form)
 
 
 def reduce_to(grad: Tensor, sizes: Sizes) -> Tensor:

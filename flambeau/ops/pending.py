@@ -54,19 +54,8 @@ def resolved(x: Any) -> Any:
 
 
 def write(target: Any, value: Any) -> None:
-    """Writes a value through a view of conjugates to the memory behind it.
-
-    Raises:
-        NotImplementedError: the gradient of what is written belongs to a view without a base.
-    """
+    """Writes a value through a view of conjugates to the memory behind it."""
     bits = bits_of(target)
-    base = target._base
-    lost = base is None or is_pending(base)
-    if lost and tensors.is_grad_enabled() and (value.requires_grad or target.requires_grad):
-        raise NotImplementedError(
-            "[conj] an in-place change of a detached view of conjugates has no gradient\n"
-            "hint: resolve_conj() it first"
-        )
     toggled(target, bits).copy_(computed(value, bits))
 
 
@@ -108,11 +97,3 @@ def call_resolved(call: tuple[Any, tuple[Any, ...], dict[str, Any], list[Any]]) 
     if originals and type(result) in (tuple, list):
         return type(result)(originals.get(id(item), item) for item in result)
     return result
-
-
-def viewed_again(view: Any) -> Any:
-    """A view of conjugates made anew of its base, whose history has changed."""
-    base = view._base
-    with tensors.enable_grad():
-        plain = base.as_strided(view.shape, view.stride(), view.storage_offset())
-        return toggled(plain, bits_of(view) ^ bits_of(base))

@@ -179,7 +179,10 @@ def test_samples_of_a_batch():
     assert torch.allclose(tangent, 2 * x.conj() * x)
 
 
-def test_detached_write_without_a_gradient_is_refused():
-    y = matrix().conj().detach()
-    with pytest.raises(NotImplementedError, match="resolve_conj"):
-        y.add_(matrix().requires_grad_())
+def test_a_write_to_a_view_without_a_base_has_a_gradient():
+    y, w = matrix().conj().detach(), matrix().requires_grad_()
+    y.add_(w).mul_(1j)
+    assert y.is_conj()
+    assert y.requires_grad
+    y.backward(matrix())
+    assert torch.equal(w.grad, matrix() * -1j)
