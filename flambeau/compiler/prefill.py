@@ -145,6 +145,7 @@ def _train(torch: Any, model: Any, loss: Callable[[], Any]) -> None:
         lambda: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4),
         lambda: torch.optim.Adam(parameters),
         lambda: torch.optim.AdamW(parameters),
+        lambda: torch.optim.Adagrad(parameters),
     )
     for make in optimizers:
         with suppress(Exception):
