@@ -19,22 +19,30 @@ import json
 import math
 import mmap as mapping
 import os
-import stat
 import sys
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 from flambeau import _core
 from flambeau.core.dtypes import name_of, object_of
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
 from flambeau.ir.lock import importing
 from flambeau.runtime import missing as _missing
+from flambeau.runtime import safe_classes
+from flambeau.runtime.replacing import replacing
+from flambeau.runtime.safe_classes import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    safe_globals,
+)
 
-__all__ = ["load", "save"]
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
+]  # fmt: skip
 
 VERSION = 1
 KEY = "flambeau"  # of the structure in the container's metadata
@@ -90,18 +98,7 @@ def _encode(writer: _Writer, value: Any, path: str, depth: int = 0) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
     if isinstance(value, _core.Tensor):
-        if value.is_nested:
-            parts = value.__reduce_ex__(2)[1]
-            return {"t": "nested", "v": [str(value.layout), _encode(writer, parts, path, depth)]}
-        if kind.__module__ == "flambeau.masked.tensor":  # not loaded unless there are such tensors
-            parts = value.__reduce_ex__(2)[1]
-            return {"t": "masked", "v": _encode(writer, parts, path, depth)}
-        if value.layout is not _core.strided:
-            return {"t": "sparse", "v": _encode_sparse(writer, value, path, depth)}
-        if kind.__name__ in _UNINITIALIZED:
-            parts = value.__reduce_ex__(2)[1]
-            return {"t": kind.__name__, "v": _encode(writer, parts, path, depth)}
-        return {"t": "tensor", "v": _add_tensor(writer, value, path)}
+        return _encode_tensor(writer, value, path, depth)
     if kind is complex:
         return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
     if kind in (bytes, bytearray):
@@ -111,6 +108,41 @@ def _encode(writer: _Writer, value: Any, path: str, depth: int = 0) -> Any:
     if kind is _core.device:
         return {"t": "device", "v": str(value)}
     return _encode_container(writer, value, path, depth)
+
+
+def _encode_tensor(writer: _Writer, value: Any, path: str, depth: int) -> Any:
+    kind = type(value)
+    if kind.__name__ in _UNINITIALIZED:
+        parts = value.__reduce_ex__(2)[1]
+        return {"t": kind.__name__, "v": _encode(writer, parts, path, depth)}
+    if value.is_nested:
+        parts = value.__reduce_ex__(2)[1]
+        encoded = {"t": "nested", "v": [str(value.layout), _encode(writer, parts, path, depth)]}
+    elif kind.__module__ == "flambeau.masked.tensor":  # not loaded unless there are such tensors
+        parts = value.__reduce_ex__(2)[1]
+        encoded = {"t": "masked", "v": _encode(writer, parts, path, depth)}
+    elif value.layout is not _core.strided:
+        encoded = {"t": "sparse", "v": _encode_sparse(writer, value, path, depth)}
+    else:
+        return {"t": "tensor", "v": _add_tensor(writer, value, path, depth)}
+    return encoded | _attributes(writer, value, path, depth)
+
+
+def _attributes(writer: _Writer, tensor: Any, path: str, depth: int) -> dict[str, Any]:
+    """What users set on a tensor (`weight.tag = 1`), as an entry "state" if there is any."""
+    own = _own_names(tensor)
+    state = {name: v for name, v in tensor.__dict__.items() if name not in own}
+    return {"state": _encode(writer, state, path, depth + 1)} if state else {}
+
+
+def _own_names(tensor: Any) -> set[str]:
+    """Attributes that a tensor made of others consists of."""
+    own = {"_claimed_device"}
+    if type(tensor).__module__.startswith("flambeau."):
+        own |= {"_kept", "_ragged_idx"}
+        for cls in type(tensor).__mro__:
+            own |= cls.__dict__.get("__annotations__", {}).keys()
+    return own
 
 
 def _encode_sparse(writer: _Writer, tensor: Any, path: str, depth: int) -> list[Any]:
@@ -163,12 +195,16 @@ def _class_name(tensor: Any, path: str) -> str:
         from flambeau.nn.parameter import Buffer, Parameter
 
     classes: dict[type, str] = {_core.Tensor: "Tensor", Parameter: "Parameter", Buffer: "Buffer"}
-    if type(tensor) not in classes:
+    kind = type(tensor)
+    if kind in classes:
+        return classes[kind]
+    special = kind.__reduce_ex__ is not _core.Tensor.__reduce_ex__
+    if special or "_claimed_device" in tensor.__dict__ or kind.__module__.startswith("flambeau."):
         raise _type_error(path, tensor)
-    return classes[type(tensor)]
+    return "Parameter" if issubclass(kind, Parameter) else safe_classes.name_of(kind)
 
 
-def _add_tensor(writer: _Writer, tensor: Any, path: str) -> int:
+def _add_tensor(writer: _Writer, tensor: Any, path: str, depth: int) -> int:
     """Number of the tensor's record."""
     if id(tensor) in writer.seen:
         return writer.seen[id(tensor)]
@@ -184,6 +220,7 @@ def _add_tensor(writer: _Writer, tensor: Any, path: str) -> int:
     writer.tensors.append(tensor)
     writer.paths.append(path or "tensor")
     writer.records.append(record)
+    record |= _attributes(writer, tensor, path, depth)
     if tensor.is_meta:
         record["meta"] = True
         return number
@@ -282,49 +319,6 @@ def _write(file: Any, header: bytes, entries: Sequence[_Entry]) -> None:
             file.write(entry.data[start : start + 2**26])
 
 
-@contextmanager
-def _replacing(path: str) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` only when it is complete and on the disk."""
-    target = os.path.realpath(path)
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.stat(target).st_mode):  # a device or a pipe is written to
-            with open(target, "wb") as file:
-                yield file
-            return
-    folder = os.path.dirname(target)
-    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fchmod(file.fileno(), _mode(target))
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(folder)
-
-
-def _mode(path: str) -> int:
-    """Permissions the file has, or that a new one would get."""
-    with suppress(OSError):
-        return stat.S_IMODE(os.stat(path).st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _sync_folder(folder: str) -> None:
-    with suppress(OSError):  # some file systems refuse; the rename itself has happened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def save(
     obj: Any,
     f: Any,
@@ -335,9 +329,9 @@ def save(
     """Writes tensors and the structure around them to a file.
 
     Dicts (also OrderedDict), lists, tuples, sets, numbers, strings, bytes, None, `torch.Size`,
-    dtypes, devices, tensors, parameters and buffers. Views of one storage stay views of one
-    storage. The file appears complete or not at all: it is written beside the target, synced, and
-    renamed.
+    dtypes, devices, tensors (also of subclasses), parameters and buffers. Tensors keep the
+    attributes that were set on them; views of one storage stay views of one storage. The file
+    appears complete or not at all: it is written beside the target, synced, and renamed.
 
     Args:
         obj: what to save.
@@ -366,7 +360,7 @@ def save(
     if hasattr(f, "write"):
         _write(f, header, entries)
         return
-    with _replacing(os.fspath(f)) as file:
+    with replacing(os.fspath(f)) as file:
         _write(file, header, entries)
 
 
@@ -517,9 +511,15 @@ class _Reader:
     """Builds the saved object again."""
 
     def __init__(
-        self, source: _Source, stored: dict[str, _Stored], begin: int, place: Callable[[Any], Any]
+        self,
+        source: _Source,
+        stored: dict[str, _Stored],
+        begin: int,
+        place: Callable[[Any], Any],
+        trusted: bool,
     ) -> None:
         self.source, self.stored, self.begin, self.place = source, stored, begin, place
+        self.trusted = trusted  # its classes
         self.storages: dict[str, Any] = {}
         self.tensors: list[Any] = []
 
@@ -543,7 +543,18 @@ class _Reader:
         else:
             [offset] = _sizes([record["offset"]], "offset")
             result = _view(storage, dtype, offset, shape, stride)
-        return _of_class(result, record["class"], record["grad"] is True)
+        return _of_class(result, record["class"], record["grad"] is True, self.trusted)
+
+    def attributes(self, tensor: Any, encoded: dict[str, Any], depth: int = 0) -> Any:
+        """The tensor, with the attributes that users had set."""
+        if "state" in encoded:
+            state = self.value(encoded["state"], depth + 1)
+            if type(state) is not dict or any(type(name) is not str for name in state):
+                raise _damaged("a tensor's attributes have no names")
+            if state.keys() & _own_names(tensor):
+                raise _damaged("an attribute stands for a part of its tensor")
+            tensor.__dict__.update(state)
+        return tensor
 
     def value(self, encoded: Any, depth: int = 0) -> Any:
         """The value of its JSON form."""
@@ -563,21 +574,23 @@ class _Reader:
             if type(inner) is not int or not 0 <= inner < len(self.tensors):
                 raise _damaged("a tensor is missing")
             return self.tensors[inner]
-        if kind == "sparse":
-            return self._sparse(inner, depth)
-        if kind == "nested":
-            with importing:
-                from flambeau.nested.tensor import rebuild_any
-
-            return rebuild_any(inner[0], self.value(inner[1], depth + 1))
-        if kind == "masked":
-            with importing:
-                from flambeau.masked.tensor import rebuild
-
-            return rebuild(*self.value(inner, depth + 1))
+        if kind in ("sparse", "nested", "masked"):
+            return self.attributes(self._composed(kind, inner, depth), encoded, depth)
         if kind in _UNINITIALIZED:
             return _uninitialized(kind, self.value(inner, depth + 1))
         return _atom(kind, inner)
+
+    def _composed(self, kind: str, inner: Any, depth: int) -> Any:
+        """A tensor made of other tensors."""
+        if kind == "sparse":
+            return self._sparse(inner, depth)
+        with importing:
+            from flambeau.masked import tensor as masked
+            from flambeau.nested import tensor as nested
+
+        if kind == "masked":
+            return masked.rebuild(*self.value(inner, depth + 1))
+        return nested.rebuild_any(inner[0], self.value(inner[1], depth + 1))
 
     def _sparse(self, inner: Any, depth: int) -> Any:
         """A sparse tensor, its parts checked: indices of a file are not to be trusted."""
@@ -611,7 +624,7 @@ def _view(
     return _core.tensor_from_storage(storage, dtype, shape, stride, offset)
 
 
-def _of_class(tensor: Any, name: str, requires_grad: bool) -> Any:
+def _of_class(tensor: Any, name: str, requires_grad: bool, trusted: bool) -> Any:
     with importing:
         from flambeau.nn.parameter import Buffer, Parameter
 
@@ -619,6 +632,8 @@ def _of_class(tensor: Any, name: str, requires_grad: bool) -> Any:
         return Parameter(tensor, requires_grad)
     if name == "Buffer":
         tensor = Buffer(tensor)
+    elif ":" in name:
+        tensor = tensor.as_subclass(safe_classes.find(name, trusted, _core.Tensor))
     elif name != "Tensor":
         raise _damaged(f"{name!r} is no tensor class")
     return tensor.requires_grad_() if requires_grad else tensor
@@ -673,9 +688,9 @@ def _placement(map_location: Any) -> Callable[[Any], Any]:
     return lambda storage: _core.UntypedStorage(storage.nbytes(), device=device)
 
 
-def _rebuild(source: _Source, place: Callable[[Any], Any]) -> Any:
+def _rebuild(source: _Source, place: Callable[[Any], Any], trusted: bool) -> Any:
     stored, structure, begin = _read_header(source)
-    reader = _Reader(source, stored, begin, place)
+    reader = _Reader(source, stored, begin, place, trusted)
     if structure is None:  # a plain safetensors file
         result: Any = {name: _plain(reader, name) for name in stored}
     else:
@@ -685,6 +700,8 @@ def _rebuild(source: _Source, place: Callable[[Any], Any]) -> Any:
                 "hint: load it with the release that wrote it"
             )
         reader.tensors = [reader.tensor(record) for record in structure["tensors"]]
+        for tensor, record in zip(reader.tensors, structure["tensors"], strict=True):
+            reader.attributes(tensor, record)
         result = reader.value(structure["root"])
     if source.mapped is None:  # a file object may hold more after this
         end = max((entry.end for entry in stored.values()), default=0)
@@ -732,12 +749,14 @@ def load(
         map_location: None, a device, a dict of locations, or a function
             (storage, location) -> storage.
         pickle_module, pickle_load_args: must not be given; nothing is unpickled.
-        weights_only: accepted for PyTorch's sake; loading is always safe.
+        weights_only: False: tensors of any subclass whose module is imported; else only of those
+            that `serialization.add_safe_globals` was given. Loading is safe either way.
         mmap: map the file instead of reading it; needs a path. The file is never written to.
 
     Raises:
         RuntimeError: the file is damaged, or was written by PyTorch itself.
         ValueError: arguments that do not fit.
+        UnpicklingError: a tensor of a class that is not allowed.
     """
     if pickle_module is not None or pickle_load_args:
         raise ValueError(
@@ -746,11 +765,10 @@ def load(
         )
     if sys.byteorder != "little":
         raise NotImplementedError("[load] big-endian machines are not supported\nhint: convert")
-    del weights_only
     place = _placement(map_location)
     with _opened(f, bool(mmap)) as source:
         try:
-            return _rebuild(source, place)
+            return _rebuild(source, place, weights_only is False)
         except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
             raise _damaged(f"{type(error).__name__} at {error}") from error
         except RecursionError as error:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import random
 from collections import OrderedDict
 
@@ -159,6 +160,86 @@ class Unknown:
 def test_unknown_types_name_their_place(value, path):
     with pytest.raises(TypeError, match=path):
         save(value, io.BytesIO())
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+class Special(Parameter):
+    pass
+
+
+STATE = {"tag": 1, "other": torch.zeros(2), "_names": ["a", {"b": (1, 2)}]}
+CARRIERS = {
+    "tensor": lambda: torch.ones(2),
+    "leaf": lambda: torch.ones(2, requires_grad=True),
+    "view": lambda: torch.ones(4)[::2],
+    "parameter": lambda: Parameter(torch.ones(2)),
+    "buffer": lambda: torch.nn.Buffer(torch.ones(2)),
+    "meta": lambda: torch.ones(2, device="meta"),
+    "sparse": lambda: torch.ones(2).to_sparse(),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),
+}
+
+
+@pytest.mark.parametrize("kind", CARRIERS)
+def test_attributes_of_tensors(kind):
+    tensor = CARRIERS[kind]()
+    inner = set(tensor.__dict__)
+    for name, value in STATE.items():
+        setattr(tensor, name, value)
+    for result in round_trip([tensor, tensor]):
+        assert type(result) is type(tensor)
+        assert set(result.__dict__) == inner | set(STATE)
+        equal({name: getattr(result, name) for name in STATE}, STATE)
+
+
+def test_attributes_that_point_back_or_cannot_be_saved():
+    tensor = torch.ones(2)
+    tensor.me = tensor
+    result = round_trip(tensor)
+    assert result.me is result
+    tensor.me = Unknown()
+    with pytest.raises(TypeError, match="Unknown at weight.me"):
+        save({"weight": tensor}, io.BytesIO())
+    model = torch.nn.Linear(2, 2)
+    model.weight.tag = 3
+    assert not hasattr(round_trip(model.state_dict())["weight"], "tag")  # they were detached
+
+
+def test_subclasses_are_loaded_where_they_are_allowed():
+    tensor = torch.ones(2).as_subclass(Tagged)
+    tensor.tag = 1
+    with pytest.raises(pickle.UnpicklingError, match="Tagged was not an allowed global"):
+        round_trip(tensor)
+    result = round_trip(tensor, weights_only=False)
+    assert type(result) is Tagged and result.tag == 1
+    with torch.serialization.safe_globals([Tagged]):
+        assert torch.serialization.get_safe_globals() == [Tagged]
+        assert type(round_trip(tensor.requires_grad_())) is Tagged
+    assert torch.serialization.get_safe_globals() == []
+    assert type(round_trip(Special(torch.ones(2)))) is Parameter
+    for name in ("os:system", "os.path:join", "nowhere:Tensor", "builtins:dict"):
+        with pytest.raises(pickle.UnpicklingError):
+            load(tampered(tensor, f"{__name__}:Tagged", name), weights_only=False)
+
+
+def test_attributes_never_replace_parts_of_a_tensor():
+    sparse = torch.ones(2).to_sparse()
+    sparse.aaaaaa = 1
+    with pytest.raises(RuntimeError, match="stands for a part"):
+        load(tampered(sparse, "aaaaaa", "_index"))
+
+
+def tampered(value, before, after):
+    """A file in which a text of the structure was replaced."""
+    file = io.BytesIO()
+    save(value, file)
+    data = file.getvalue()
+    length = int.from_bytes(data[:8], "little")
+    header = data[8 : 8 + length].replace(before.encode(), after.encode())
+    return io.BytesIO(len(header).to_bytes(8, "little") + header + data[8 + length :])
 
 
 def test_cycles_are_refused():

@@ -1,0 +1,96 @@
+"""Classes of tensors that a file may name: `torch.serialization.add_safe_globals` and its kind.
+
+A file names the class of a tensor, as text. Nothing is imported for it and nothing of the class is
+called: a class is found among those that were declared safe, or, where the caller trusts the file,
+among those of modules that the program has imported itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
+_safe: dict[str, Any] = {}  # by the name that files give it
+
+
+def name_of(cls: Any) -> str:
+    """What a file calls a class."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def add_safe_globals(safe_globals: Sequence[Any]) -> None:
+    """Declares classes that `load` may give tensors of a file back, also under `weights_only`.
+
+    Args:
+        safe_globals: the classes, or pairs of a class and its dotted name.
+
+    Example:
+        >>> class Weight(torch.Tensor):
+        ...     pass
+        >>> torch.serialization.add_safe_globals([Weight])
+        >>> torch.serialization.get_safe_globals() == [Weight]
+        True
+        >>> torch.serialization.clear_safe_globals()
+    """
+    for entry in safe_globals:
+        if isinstance(entry, tuple):
+            known, dotted = entry
+            module, _, name = dotted.rpartition(".")
+            _safe[f"{module}:{name}"] = known
+        else:
+            _safe[name_of(entry)] = entry
+
+
+def get_safe_globals() -> list[Any]:
+    """The classes that were declared safe."""
+    return list(_safe.values())
+
+
+def clear_safe_globals() -> None:
+    """Forgets what was declared safe."""
+    _safe.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
+    """Declares classes safe for the time of a `with` block."""
+    before = dict(_safe)
+    try:
+        add_safe_globals(safe_globals)
+        yield
+    finally:
+        _safe.clear()
+        _safe.update(before)
+
+
+def find(name: str, trusted: bool, base: type) -> Any:
+    """The class that a file names.
+
+    Args:
+        trusted: whether any class of an imported module will do.
+        base: what it must be a subclass of.
+
+    Raises:
+        UnpicklingError: it is not declared safe, not there, or no such class.
+    """
+    found = _safe.get(name)
+    module, _, path = name.partition(":")
+    if found is None and not trusted:
+        raise pickle.UnpicklingError(
+            f"[load] Weights only load failed: {module}.{path} was not an allowed global by "
+            f"default\nhint: torch.serialization.add_safe_globals([{path}]), or weights_only=False"
+        )
+    if found is None:
+        found = sys.modules.get(module)
+        for part in path.split("."):
+            found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise pickle.UnpicklingError(
+            f"[load] {module}.{path} is no tensor class of an imported module\n"
+            f"hint: import {module} before loading"
+        )
+    return found
