@@ -275,7 +275,7 @@ bool stays_lazy(Op* op, Overload* overload, Frame* frame, bool* fine) {
   const Plan* plan = instance->plan;
   for (int32_t k = 0; k < plan->visible; ++k) {
     const OutputSpec& spec = plan->outputs[k];
-    if (spec.kind == OutputSpec::Input) continue;
+    if (spec.kind == OutputSpec::Input || spec.kind == OutputSpec::None) continue;
     if (spec.kind != OutputSpec::Alias || spec.dtype != frame->tensors[spec.input]->dtype)
       return false;
   }

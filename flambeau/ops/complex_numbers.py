@@ -74,6 +74,8 @@ def conj(self: Any) -> Any:
     """
     if not self.is_complex():
         return self
+    if hasattr(self, "viewed"):
+        return self.viewed(conj)
     return conj_physical(self) if _physical(self) else toggled(self, CONJUGATE)
 
 
@@ -96,6 +98,8 @@ def _neg_view(self: Any) -> Any:
         >>> torch._neg_view(torch.tensor([1.0, -2.0]))
         tensor([-1.,  2.])
     """
+    if hasattr(self, "viewed"):
+        return self.viewed(_neg_view)
     return -self if _physical(self) else toggled(self, NEGATIVE)
 
 
@@ -149,6 +153,8 @@ def matrix_h(self: Any) -> Any:
 
 def _part(x: Any, index: int) -> Any:
     """Real (0) or imaginary (1) parts, as a view of negatives where conjugates are viewed."""
+    if hasattr(x, "viewed"):  # a sample of a batch, a value with its tangent
+        return x.viewed(lambda inner: _part(inner, index))
     bits = bits_of(x)
     part = select(view_as_real(toggled(x, bits) if bits else x), -1, index)
     negative = bool(bits & NEGATIVE) != bool(bits & CONJUGATE and index)

@@ -210,3 +210,32 @@ def test_debug_unwrap():
     assert seen == [((3,), (2, 3), True)] and torch.func.debug_unwrap(x) is x
     with pytest.raises(TypeError):
         torch.func.debug_unwrap(1)
+
+
+PARTS = {
+    "imag": lambda y: y.imag,
+    "pairs": torch.view_as_real,
+    "column": lambda y: torch.view_as_real(y)[:, 1],
+    "conjugates": lambda y: y.conj(),
+    "row of conjugates": lambda y: y.conj()[:1],
+    "imag of conjugates": lambda y: y.conj().imag,
+    "negatives": lambda y: y._neg_view(),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_writes_through_parts_of_complex_numbers(part):
+    def program(x):
+        y = x * 1.5
+        PARTS[part](y).mul_(3).add_(1)
+        return (y * y.conj() * (1 + 2j)).real.sum()
+
+    x = torch.tensor([[1 + 2j, 3 - 1j], [0.3 + 1j, -1 + 0.2j]], dtype=torch.complex128)
+    slope = torch.func.grad(program)
+    rows, slopes = torch.stack([*map(program, x)]), torch.stack([*map(slope, x)])
+    assert torch.allclose(torch.func.vmap(program)(x), rows)
+    assert torch.allclose(torch.func.vmap(slope)(x), slopes)
+    assert torch.allclose(torch.func.grad(lambda z: torch.func.vmap(program)(z).sum())(x), slopes)
+    direction = x.flip(0)
+    _, moved = torch.func.jvp(torch.func.vmap(program), (x,), (direction,))
+    assert torch.allclose(moved, (slopes.conj() * direction).real.sum(1))

@@ -67,7 +67,8 @@ class Program:
         arguments, build, *flags = op.overloads[number]
         self.arguments: tuple[Any, ...] = arguments
         self.build = build
-        self.host = "python" in (flags[0] if flags else ())
+        self.flags: tuple[str, ...] = flags[0] if flags else ()
+        self.host = "python" in self.flags
         self.mutates = any(a[5] for a in arguments)
         self.tensors = [i for i, a in enumerate(arguments) if a[1].startswith("Tensor")]
         self.random = any(a[1].startswith("generator") for a in arguments)
@@ -127,7 +128,8 @@ class Program:
             return None if source.identity is None else f"{name} {source.identity}"
 
         derived = Source(lambda call: specify(source, count, call), identity)
-        return _core.Op(self.op.__name__, [((*own, *more), derived.build, ())])
+        kept = tuple(flag for flag in self.flags if flag == "view")  # hands on conjugate bits
+        return _core.Op(self.op.__name__, [((*own, *more), derived.build, kept)])
 
     def results(self, values: Sequence[Any]) -> Any:
         """Results as the op gives them, from one value each."""

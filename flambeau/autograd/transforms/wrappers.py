@@ -99,6 +99,16 @@ class Wrapper(_core.Tensor):  # type: ignore[misc]
     tangent: Any
     _operators_only = True  # attributes and functions in Python are ordinary
 
+    def viewed(self, view: Callable[[Any], Any]) -> Any:
+        """A wrapper of views of what is inside, so that writes to it arrive there.
+
+        Args:
+            view: makes a view of a tensor; linear.
+        """
+        if self.level.extent is not None:
+            return batched(self.level, view(self.value))
+        return dual(self.level, view(self.value), view(self.tangent))
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs an operator on what the wrappers stand for."""
@@ -288,6 +298,8 @@ def _call_forward(program: Program, level: Level, values: Sequence[Any]) -> Any:
         tangents.append(x.tangent)
         return x.value
 
+    if program.op.__name__ in _OTHER_ELEMENTS and _alike(values[0]):
+        return _views_of_both(program.op, level, *values)
     inner = _unwrapped(program, values, take)
     found = program.forward(*inner, tangents)
     half = len(found) // 2
@@ -304,6 +316,25 @@ def _call_forward(program: Program, level: Level, values: Sequence[Any]) -> Any:
         else:
             results.append(dual(level, value, tangent))
     return program.results(results)
+
+
+# Views of other elements: no program tells what is a view of a tangent.
+_OTHER_ELEMENTS = ("view_as_real", "view_as_complex")
+
+
+def _alike(x: Any) -> bool:
+    """Whether a tangent lies in memory as its value does."""
+    own = x.value.stride() == x.tangent.stride()
+    return own and x.value.storage_offset() % 2 == x.tangent.storage_offset() % 2
+
+
+def _views_of_both(op: Any, level: Level, x: Any, *more: Any) -> Any:
+    """A view of a value with the view of its tangent."""
+    value, tangent = op(x.value, *more), op(x.tangent, *more)
+    if isinstance(value, _core.Tensor):
+        return dual(level, value, tangent)
+    pairs = zip(value, tangent, strict=True)  # of a derived op
+    return tuple(v if t is None else dual(level, v, t) for v, t in pairs)
 
 
 def _flat(values: Any) -> list[Any]:
@@ -336,7 +367,7 @@ def _written(
         else:
             target.copy_(value)
         done.append(target)
-    return program.results(done)
+    return program.results([*done, *results[len(done) :]])
 
 
 def _overwritten(old: Any, new: Any) -> Any:
