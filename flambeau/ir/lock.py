@@ -120,7 +120,7 @@ class computed_once(Generic[Value]):  # noqa: N801 - a decorator
 # -------------------------------------------------------------------------------------------------
 # Tables of equal structures
 
-SWEEP_AFTER = 1 << 13  # new entries; also as many as the last sweep left
+SWEEP_AFTER = 1 << 14  # new entries; also as many as the last sweep left
 _ROUNDS = 3  # of a sweep: a value may hold what lies in a table that was swept before its own
 _making = fork_safe_lock(level=4)  # held by who enters a value, and by the sweep
 _tables: list[Table[Any, Any]] = []
