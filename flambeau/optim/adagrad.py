@@ -7,17 +7,26 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.optim._elementwise import (
+    advance,
+    check_call,
+    check_range,
+    column,
+    not_negative,
+    run_step,
+    scaled_gradients,
+)
 from flambeau.optim.optimizer import (
     Closure,
     Optimizer,
     as_real,
-    check_differentiable,
     check_implementation,
     check_lr,
-    each,
     gradients,
-    private,
+    scalar_state,
 )
+
+__all__ = ["Adagrad", "adagrad"]
 
 
 class Adagrad(Optimizer):
@@ -67,15 +76,15 @@ class Adagrad(Optimizer):
         fused: bool | None = None,
     ) -> None:
         check_lr(lr)
-        for name, value in (
-            ("learning rate", lr),
-            ("lr_decay value", lr_decay),
-            ("weight_decay value", weight_decay),
-            ("initial_accumulator_value value", initial_accumulator_value),
-            ("epsilon value", eps),
-        ):
-            if not 0.0 <= value:
-                raise ValueError(f"[optim] Invalid {name}: {value}\nhint: it must not be negative")
+        check_range(
+            (
+                ("learning rate", lr, not_negative),
+                ("lr_decay value", lr_decay, not_negative),
+                ("weight_decay value", weight_decay, not_negative),
+                ("initial_accumulator_value value", initial_accumulator_value, not_negative),
+                ("epsilon value", eps, not_negative),
+            )
+        )
         defaults = {
             "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
@@ -86,57 +95,110 @@ class Adagrad(Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 start = group["initial_accumulator_value"]
+                if parameter.is_complex():
+                    start = complex(start, start)
                 total = flambeau.full_like(parameter, start, requires_grad=False)
-                self.state[parameter] = {"step": 0, "sum": total}
+                self.state[parameter] = {"step": scalar_state(0.0), "sum": total}
+        if fused:
+            self._step_supports_amp_scaling = True
 
+    def share_memory(self) -> None:
+        """Moves the sums to memory that processes share."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["sum"].share_memory_()
+
+    _step_is_tensor = True
     _later_options = MappingProxyType(
         {"maximize": False, "foreach": None, "differentiable": False, "fused": None}
     )
 
     def _update(self, group: dict[str, Any]) -> None:
-        check_differentiable(group)
-        by_number: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
-        for parameter, grad in gradients(group, sparse=True):
-            state = self.state[parameter]
-            number = state["step"] = int(state["step"]) + 1
-            if grad.is_sparse:
-                rate = _rate(group, number)
-                _update_sparse(parameter, grad, state["sum"], rate, group)
-            else:
-                by_number.setdefault(number, []).append((parameter, grad, state["sum"]))
-        update = _differentiable_step if group["differentiable"] else _step
-        for number, rows in by_number.items():
-            update(rows, _rate(group, number), group)
+        pairs = list(gradients(group, sparse=True))
+        if not pairs:
+            return
+        params, grads = (list(entries) for entries in zip(*pairs, strict=True))
+        states = [self.state[p] for p in params]
+        options = (
+            "fused", "foreach", "differentiable", "lr", "weight_decay", "lr_decay", "eps",
+            "maximize",
+        )  # fmt: skip
+        adagrad(
+            params, grads, column(states, "sum"), column(states, "step"),
+            grad_scale=getattr(self, "grad_scale", None),
+            found_inf=getattr(self, "found_inf", None),
+            **{name: group[name] for name in options},
+        )  # fmt: skip
 
     def step(self, closure: Closure | None = None) -> Any:
         """Updates the parameters once."""
         return self._run(self._update, closure)
 
 
-def _rate(group: dict[str, Any], number: int) -> float:
-    return float(group["lr"]) / (1 + (number - 1) * group["lr_decay"])
+def adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    state_sums: list[Tensor],
+    state_steps: list[Tensor],
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float,
+    weight_decay: float,
+    lr_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adagrad` on given state, in place.
 
+    Args:
+        grad_scale: gradients are divided by it first.
+        found_inf: nothing happens where it is 1.
+        has_sparse_grad, has_complex: accepted; such tensors are recognized.
 
-def _step(rows: list[tuple[Tensor, ...]], rate: float, group: dict[str, Any]) -> None:
-    """One step of parameters that share a rate."""
-    columns = [as_real(column) for column in zip(*rows, strict=True)]
-    each(
-        private("_adagrad_step"),
-        (*columns, rate, group["weight_decay"], group["eps"], group["maximize"]),
-    )
+    Example:
+        >>> p = torch.ones(1)
+        >>> torch.optim.adagrad.adagrad(
+        ...     [p], [torch.ones(1)], [torch.zeros(1)], [torch.tensor(0.0)], lr=0.5,
+        ...     weight_decay=0, lr_decay=0, eps=1e-10, maximize=False)
+        >>> p
+        tensor([0.5000])
+    """
+    check_call(state_steps, foreach, False, differentiable)
+    unscaled = scaled_gradients(grads, grad_scale, found_inf)
+    if unscaled is None:
+        return
+    lr = lr if differentiable else float(lr)
+    rates = [lr / (1 + (number - 1) * lr_decay) for number in advance(state_steps)]
+    group = {"weight_decay": weight_decay, "eps": eps, "maximize": maximize}
+    dense = []
+    for row in zip(params, unscaled, state_sums, rates, strict=True):
+        if row[1].is_sparse:
+            _update_sparse(*row, group)
+        elif differentiable:
+            _differentiable_step(*row, group)
+        else:
+            dense.append(row)
+    if dense:
+        *columns, rates = (list(entries) for entries in zip(*dense, strict=True))
+        run_step("_adagrad_step", False, columns, (rates, weight_decay, eps, bool(maximize)))
 
 
 def _differentiable_step(
-    rows: list[tuple[Tensor, ...]], rate: float, group: dict[str, Any]
+    parameter: Tensor, grad: Tensor, total: Tensor, rate: float, group: dict[str, Any]
 ) -> None:
     """The same by operators that have gradients."""
-    for row in rows:
-        parameter, grad, total = as_real(row)
-        grad = -grad if group["maximize"] else grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(parameter, alpha=group["weight_decay"])
-        total.addcmul_(grad, grad)
-        parameter.addcdiv_(grad, total.sqrt() + group["eps"], value=-rate)
+    parameter, grad, total = as_real((parameter, grad, total))
+    grad = -grad if group["maximize"] else grad
+    if group["weight_decay"] != 0:
+        grad = grad.add(parameter, alpha=group["weight_decay"])
+    total.addcmul_(grad, grad)
+    parameter.sub_(grad / (total.sqrt() + group["eps"]) * rate)
 
 
 def _update_sparse(

@@ -1,4 +1,5 @@
-"""Adam and AdamW (Kingma & Ba 2015; Loshchilov & Hutter 2019; AMSGrad of Reddi et al. 2018)."""
+"""Adam (Kingma & Ba 2015; decoupled decay of
+Loshchilov & Hutter 2019; AMSGrad of Reddi et al. 2018)."""
 
 from __future__ import annotations
 
@@ -8,21 +9,24 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
-from flambeau.optim.optimizer import (
-    Closure,
-    Optimizer,
-    as_real,
-    check_differentiable,
-    check_implementation,
-    check_lr,
-    each,
-    gradients,
-    new_state,
-    private,
+from flambeau.optim._elementwise import (
+    ElementwiseOptimizer,
+    advance,
+    check_betas,
+    check_call,
+    check_range,
+    column,
+    not_negative,
+    run_step,
+    scaled_gradients,
+    zeros,
 )
+from flambeau.optim.optimizer import as_real, check_implementation, check_lr, scalar_state
+
+__all__ = ["Adam", "adam"]
 
 
-class Adam(Optimizer):
+class Adam(ElementwiseOptimizer):
     """Adam.
 
     Args:
@@ -40,6 +44,14 @@ class Adam(Optimizer):
     Raises:
         ValueError: a hyper-parameter is out of range, or a tensor where none is allowed.
         RuntimeError: `fused` with `foreach` or `differentiable`.
+
+    Example:
+        >>> p = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adam([p], lr=0.1)
+        >>> p.sum().backward()
+        >>> optimizer.step()
+        >>> p
+        tensor([0.9000, 0.9000], requires_grad=True)
     """
 
     def __init__(
@@ -59,7 +71,9 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         _check_tensors(lr, betas, bool(foreach), capturable)
-        _check(lr, betas, eps, weight_decay)
+        check_range((("learning rate", lr, not_negative), ("epsilon value", eps, not_negative)))
+        check_betas(betas)
+        check_range((("weight_decay value", weight_decay, not_negative),))
         check_implementation(foreach, fused, differentiable)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
@@ -68,6 +82,8 @@ class Adam(Optimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
         }  # fmt: skip
         super().__init__(params, defaults)
+        if fused:
+            self._step_supports_amp_scaling = True
 
     _later_options = MappingProxyType(
         {
@@ -76,116 +92,120 @@ class Adam(Optimizer):
         }
     )  # fmt: skip
 
-    def _state(self, parameter: Tensor, amsgrad: bool) -> dict[str, Any]:
-        state = self.state[parameter]
-        if not state:
-            state["step"] = 0
-            names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if amsgrad else 2]
-            for name in names:
-                state[name] = flambeau.zeros_like(parameter, requires_grad=False)
-        return state
+    def _start(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if group["amsgrad"] else 2]
+        return {"step": scalar_state(0.0)} | {name: zeros(parameter) for name in names}
 
-    def _update(self, group: dict[str, Any]) -> None:
-        _check_devices(group)
-        check_differentiable(group)
-        amsgrad = group["amsgrad"]
-        pairs = list(gradients(group))
-        missing = [p for p, _ in pairs if not self.state.get(p)]
-        if missing:
-            new_state(lambda: [self._state(p, amsgrad) for p in missing])
-        by_number: dict[int, list[tuple[Tensor, ...]]] = {}
-        for parameter, grad in pairs:
-            state = self.state[parameter]
-            number = state["step"] = int(state["step"]) + 1
-            moments = [state["exp_avg"], state["exp_avg_sq"]]
-            if amsgrad:
-                moments.append(state["max_exp_avg_sq"])
-            by_number.setdefault(number, []).append((parameter, grad, *moments))
-        update = _differentiable_step if group["differentiable"] else _step
-        for number, rows in by_number.items():
-            update(rows, number, group)
-
-    def step(self, closure: Closure | None = None) -> Any:
-        """Updates the parameters once."""
-        return self._run(self._update, closure)
-
-
-class AdamW(Adam):
-    """Adam with decoupled weight decay; arguments as `Adam`."""
-
-    def __init__(
+    def _apply(
         self,
-        params: Any,
-        lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
+        params: list[Tensor],
+        grads: list[Tensor],
+        states: list[dict[str, Any]],
+        group: dict[str, Any],
     ) -> None:
-        super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize,
-            capturable=capturable, differentiable=differentiable, fused=fused,
-            decoupled_weight_decay=True,
+        options = (
+            "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay",
+            "amsgrad", "lr", "weight_decay", "eps", "maximize",
+        )  # fmt: skip
+        beta1, beta2 = group["betas"]
+        adam(
+            params, grads, column(states, "exp_avg"), column(states, "exp_avg_sq"),
+            column(states, "max_exp_avg_sq") if group["amsgrad"] else [],
+            column(states, "step"), beta1=beta1, beta2=beta2,
+            grad_scale=getattr(self, "grad_scale", None),
+            found_inf=getattr(self, "found_inf", None),
+            **{name: group[name] for name in options},
         )  # fmt: skip
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group["decoupled_weight_decay"] = True
 
+def adam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    decoupled_weight_decay: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: float | Tensor,
+    beta2: float | Tensor,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adam` on given state, in place.
 
-def _betas(group: dict[str, Any]) -> tuple[float, float]:
-    beta1, beta2 = group["betas"]
-    return float(beta1), float(beta2)
+    Args:
+        max_exp_avg_sqs: empty unless `amsgrad`.
+        grad_scale: gradients are divided by it first.
+        found_inf: nothing happens where it is 1.
+        has_complex: accepted; complex tensors are recognized.
 
-
-def _step(rows: list[tuple[Tensor, ...]], number: int, group: dict[str, Any]) -> None:
-    """One step of parameters that have made as many before."""
-    beta1, beta2 = _betas(group)
-    step_op = private("_amsgrad_step" if group["amsgrad"] else "_adam_step")
-    columns = [as_real(column) for column in zip(*rows, strict=True)]
-    numbers = (
-        float(group["lr"]), beta1, beta2, group["eps"], group["weight_decay"],
-        1 - beta1**number, math.sqrt(1 - beta2**number),
-        group["decoupled_weight_decay"], group["maximize"],
+    Example:
+        >>> p, zero = torch.ones(1), torch.zeros(1)
+        >>> torch.optim.adam.adam(
+        ...     [p], [torch.ones(1)], [zero], [zero.clone()], [], [torch.tensor(0.0)],
+        ...     amsgrad=False, beta1=0.9, beta2=0.999, lr=0.1, weight_decay=0, eps=1e-8,
+        ...     maximize=False)
+        >>> p
+        tensor([0.9000])
+    """
+    check_call(state_steps, foreach, capturable, differentiable)
+    unscaled = scaled_gradients(grads, grad_scale, found_inf)
+    if unscaled is None:
+        return
+    numbers = advance(state_steps)
+    betas = (float(beta1), float(beta2))
+    tops = [max_exp_avg_sqs] if amsgrad else []
+    columns = [params, unscaled, exp_avgs, exp_avg_sqs, *tops]
+    decoupled = bool(decoupled_weight_decay)
+    if differentiable:
+        for number, row in zip(numbers, zip(*columns, strict=True), strict=True):
+            tensors = as_real([-t if k == 1 and maximize else t for k, t in enumerate(row)])
+            _differentiable_step(tensors, number, betas, lr, weight_decay, eps, decoupled)
+        return
+    corrections = (
+        [1 - betas[0] ** number for number in numbers],
+        [math.sqrt(1 - betas[1] ** number) for number in numbers],
+    )
+    run_step(
+        "_amsgrad_step" if amsgrad else "_adam_step", False, columns,
+        (lr, *betas, eps, weight_decay, *corrections, decoupled, bool(maximize)),
     )  # fmt: skip
-    each(step_op, (*columns, *numbers))
 
 
 def _differentiable_step(
-    rows: list[tuple[Tensor, ...]], number: int, group: dict[str, Any]
+    tensors: list[Tensor],
+    number: float,
+    betas: tuple[float, float],
+    lr: float | Tensor,
+    decay: float,
+    eps: float,
+    decoupled: bool,
 ) -> None:
     """The same by operators that have gradients; a rate may be a tensor with a gradient, too."""
-    beta1, beta2 = _betas(group)
-    lr, decay = group["lr"], group["weight_decay"]
-    for row in rows:
-        parameter, grad, first, second, *top = as_real(row)
-        grad = -grad if group["maximize"] else grad
-        if decay != 0 and group["decoupled_weight_decay"]:
-            parameter.mul_(1 - lr * decay)
-        elif decay != 0:
-            grad = grad.add(parameter, alpha=decay)
-        first.mul_(beta1).add_(grad, alpha=1 - beta1)
-        second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        root = second
-        if top:
-            root = top[0].copy_(flambeau.maximum(top[0].clone(), second.clone()))
-        denominator = root.sqrt() / math.sqrt(1 - beta2**number) + group["eps"]
-        parameter.sub_(first.clone() / denominator * (lr / (1 - beta1**number)))
-
-
-def _check_devices(group: dict[str, Any]) -> None:
-    if group["capturable"]:
-        raise AssertionError(
-            "[optim] If capturable=True, params and state_steps must be on supported devices: "
-            "['cuda', 'xpu', 'hpu', 'privateuseone', 'xla'].\nhint: capturable=False"
-        )
+    parameter, grad, first, second, *top = tensors
+    beta1, beta2 = betas
+    if decay != 0 and decoupled:
+        parameter.mul_(1 - lr * decay)
+    elif decay != 0:
+        grad = grad.add(parameter, alpha=decay)
+    first.mul_(beta1).add_(grad, alpha=1 - beta1)
+    second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    root = second
+    if top:
+        root = top[0].copy_(flambeau.maximum(top[0].clone(), second.clone()))
+    denominator = root.sqrt() / math.sqrt(1 - beta2**number) + eps
+    parameter.sub_(first.clone() / denominator * (lr / (1 - beta1**number)))
 
 
 def _check_tensors(lr: Any, betas: tuple[Any, Any], foreach: bool, capturable: bool) -> None:
@@ -209,18 +229,3 @@ def _check_tensors(lr: Any, betas: tuple[Any, Any], foreach: bool, capturable: b
             )
         if isinstance(beta, Tensor) and beta.numel() != 1:
             raise ValueError(f"[optim] Tensor betas[{index}] must be 1-element\nhint: a float")
-
-
-def _check(lr: Any, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
-    for name, value in (
-        ("learning rate", lr),
-        ("epsilon value", eps),
-        ("weight_decay value", weight_decay),
-    ):
-        if not 0.0 <= value:
-            raise ValueError(f"[optim] Invalid {name}: {value}\nhint: it must not be negative")
-    for index, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(
-                f"[optim] Invalid beta parameter at index {index}: {beta}\nhint: 0 <= beta < 1"
-            )

@@ -15,17 +15,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import flambeau
 from flambeau import Tensor
 from flambeau.autograd import enable_grad, no_grad, set_grad_enabled
+from flambeau.autograd.graph import RemovableHandle
 from flambeau.autograd.profiler import record_function
 from flambeau.capture import regions
 from flambeau.core.tensors import call_each
 
 Closure = Callable[[], Any]
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 required = object()
+
+# Hooks around the steps of all optimizers.
+_global_optimizer_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Any] = OrderedDict()
+_HOOKS = (
+    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)  # fmt: skip
 
 
 class Optimizer:
@@ -43,6 +54,9 @@ class Optimizer:
     _later_options: Mapping[str, Any] = MappingProxyType(
         {}
     )  # groups of older state dicts lack them
+    _step_is_tensor = False  # whether `state["step"]` is a tensor, which older state dicts lack
+    OptimizerPreHook: TypeAlias = Callable[["Optimizer", Any, Any], Any]
+    OptimizerPostHook: TypeAlias = Callable[["Optimizer", Any, Any], None]
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -54,8 +68,7 @@ class Optimizer:
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        self._step_pre_hooks: OrderedDict[int, Any] = OrderedDict()
-        self._step_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._add_hook_tables()
         groups = list(params)
         if not groups:
             raise ValueError(
@@ -69,7 +82,7 @@ class Optimizer:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Wraps a subclass's `step` so that hooks run around it."""
         super().__init_subclass__(**kwargs)
-        if "step" in cls.__dict__:
+        if "step" in cls.__dict__ and not hasattr(cls.__dict__["step"], "hooked"):
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,11 +94,18 @@ class Optimizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__dict__.setdefault("_step_pre_hooks", OrderedDict())
-        self.__dict__.setdefault("_step_post_hooks", OrderedDict())
+        self._add_hook_tables()
+        self.defaults.setdefault("differentiable", False)
         for group in self.param_groups:
             for name, value in self._later_options.items():
                 group.setdefault(name, value)
+        for entry in self.state.values() if self._step_is_tensor else ():
+            if "step" in entry and not isinstance(entry["step"], Tensor):
+                entry["step"] = scalar_state(float(entry["step"]))
+
+    def _add_hook_tables(self) -> None:
+        for name in _HOOKS:
+            self.__dict__.setdefault(name, OrderedDict())
 
     def __repr__(self) -> str:
         lines = [self.__class__.__name__ + " ("]
@@ -169,19 +189,29 @@ class Optimizer:
     # ------------------------------------------------------------------ checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """State and groups, parameters replaced by their numbers."""
-        numbers = {
-            p: k for k, p in enumerate(chain.from_iterable(g["params"] for g in self.param_groups))
-        }
+        """State and groups, parameters replaced by their numbers; the state is live, no copy."""
+        for hook in list(self._optimizer_state_dict_pre_hooks.values()):
+            hook(self)
+        numbers: dict[Tensor, int] = {}
+        for parameter in chain.from_iterable(group["params"] for group in self.param_groups):
+            numbers.setdefault(parameter, len(numbers))
         groups = [
             {k: v for k, v in group.items() if k != "params"}
             | {"params": [numbers[p] for p in group["params"]]}
             for group in self.param_groups
         ]
-        return {
-            "state": {numbers[p]: dict(s) for p, s in self.state.items()},
+        result: dict[str, Any] = {
+            "state": {
+                numbers[p] if isinstance(p, Tensor) else p: values
+                for p, values in self.state.items()
+            },
             "param_groups": groups,
         }
+        for hook in list(self._optimizer_state_dict_post_hooks.values()):
+            changed = hook(self, result)
+            if changed is not None:
+                result = changed
+        return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over state and options of `state_dict`.
@@ -189,6 +219,11 @@ class Optimizer:
         Raises:
             ValueError: groups or their sizes differ.
         """
+        state_dict = state_dict.copy()
+        for hook in list(self._optimizer_load_state_dict_pre_hooks.values()):
+            changed = hook(self, state_dict)
+            if changed is not None:
+                state_dict = changed
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError("[optim] loaded state dict has a different number of parameter groups")
@@ -202,38 +237,71 @@ class Optimizer:
         parameters = dict(zip(chain.from_iterable(s["params"] for s in saved), mine))
         state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         for number, values in state_dict["state"].items():
-            parameter = parameters[number]
-            state[parameter] = {k: _adopt(k, v, parameter) for k, v in values.items()}
-        groups = [
-            deepcopy({k: v for k, v in s.items() if k != "params"}) | {"params": g["params"]}
-            for g, s in zip(self.param_groups, saved)
-        ]
+            parameter = parameters.get(number)
+            if parameter is None:  # an entry of the optimizer's own
+                state[number] = values
+            else:
+                state[parameter] = {k: _adopt(k, v, parameter) for k, v in values.items()}
+        groups = [_adopted_group(g, s) for g, s in zip(self.param_groups, saved)]
         self.__setstate__({"state": state, "param_groups": groups})
+        for hook in list(self._optimizer_load_state_dict_post_hooks.values()):
+            hook(self)
 
     # ------------------------------------------------------------------ hooks
 
-    def register_step_pre_hook(self, hook: Any) -> Any:
-        """`hook(optimizer, args, kwargs)` runs before every step."""
-        return _Handle(self._step_pre_hooks, hook)
+    def register_step_pre_hook(self, hook: Any) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` runs before every step; may return other arguments."""
+        return _added(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: Any) -> Any:
+    def register_step_post_hook(self, hook: Any) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` runs after every step."""
-        return _Handle(self._step_post_hooks, hook)
+        return _added(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer)` runs before `state_dict()`; first of all if `prepend`."""
+        return _added(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` runs on the result, which it may change or replace."""
+        return _added(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Any, prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` runs before loading; may return another dict."""
+        return _added(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Any, prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(optimizer)` runs after loading."""
+        return _added(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
 
-class _Handle:
-    """Removes a hook again."""
+def register_optimizer_step_pre_hook(hook: Any) -> RemovableHandle:
+    """`hook(optimizer, args, kwargs)` runs before every step of every optimizer.
 
-    _count = 0
+    Returns:
+        A handle; `handle.remove()` takes the hook out.
+    """
+    return _added(_global_optimizer_pre_hooks, hook)
 
-    def __init__(self, hooks: OrderedDict[int, Any], hook: Any) -> None:
-        _Handle._count += 1
-        self._hooks, self._id = hooks, _Handle._count
-        hooks[self._id] = hook
 
-    def remove(self) -> None:
-        """Takes the hook out."""
-        self._hooks.pop(self._id, None)
+def register_optimizer_step_post_hook(hook: Any) -> RemovableHandle:
+    """`hook(optimizer, args, kwargs)` runs after every step of every optimizer.
+
+    Returns:
+        A handle; `handle.remove()` takes the hook out.
+    """
+    return _added(_global_optimizer_post_hooks, hook)
+
+
+def _added(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -241,17 +309,24 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         with record_function(f"Optimizer.step#{type(self).__name__}.step"):
             # A subclass may never have called __init__.
-            hooks = self.__dict__.get("_step_pre_hooks", {})
-            for hook in list(hooks.values()):
+            own = self.__dict__.get("_optimizer_step_pre_hooks", {})
+            for hook in [*_global_optimizer_pre_hooks.values(), *own.values()]:
                 changed = hook(self, args, kwargs)
-                if changed is not None:
-                    args, kwargs = changed
+                if changed is None:
+                    continue
+                if not (isinstance(changed, tuple) and len(changed) == 2):
+                    raise RuntimeError(
+                        f"[optim] {step} must return None or a tuple of (new_args, new_kwargs), "
+                        f"but got {changed}.\nhint: return args, kwargs"
+                    )
+                args, kwargs = changed
             result = step(self, *args, **kwargs)
-            hooks = self.__dict__.get("_step_post_hooks", {})
-            for hook in list(hooks.values()):
+            own = self.__dict__.get("_optimizer_step_post_hooks", {})
+            for hook in [*own.values(), *_global_optimizer_post_hooks.values()]:
                 hook(self, args, kwargs)
         return result
 
+    wrapped.hooked = True  # type: ignore[attr-defined]
     return wrapped
 
 
@@ -276,11 +351,28 @@ def _adopt(key: str, value: Any, parameter: Tensor) -> Any:
     return value.detach().clone().to(parameter.dtype)
 
 
-def gradients(group: dict[str, Any], sparse: bool = False) -> Iterable[tuple[Tensor, Tensor]]:
+def _adopted_group(mine: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+    """The saved options with this optimizer's parameters, and their names if only it has them."""
+    group = deepcopy({k: v for k, v in saved.items() if k != "params"})
+    if "param_names" in mine and "param_names" not in group:
+        group["param_names"] = mine["param_names"]
+    return group | {"params": mine["params"]}
+
+
+def scalar_state(value: float) -> Tensor:
+    """A number of the state as a tensor: float64 if that is the default dtype, else float32."""
+    wide = flambeau.get_default_dtype() == flambeau.float64
+    return flambeau.tensor(value, dtype=flambeau.float64 if wide else flambeau.float32)
+
+
+def gradients(
+    group: dict[str, Any], sparse: bool = False, name: str = "this optimizer"
+) -> Iterable[tuple[Tensor, Tensor]]:
     """Parameters of a group that have a gradient, with it.
 
     Args:
         sparse: the optimizer has a step for sparse gradients.
+        name: what the error calls the optimizer.
 
     Raises:
         RuntimeError: a gradient is sparse, and the optimizer has no step for it.
@@ -291,7 +383,7 @@ def gradients(group: dict[str, Any], sparse: bool = False) -> Iterable[tuple[Ten
             continue
         if grad.is_sparse and not sparse:
             raise RuntimeError(
-                "[optim] this optimizer does not support sparse gradients, please consider "
+                f"[optim] {name} does not support sparse gradients, please consider "
                 "SparseAdam instead\nhint: SGD and Adagrad take them, too; or sparse=False"
             )
         yield parameter, grad
@@ -339,16 +431,6 @@ def check_implementation(
         raise RuntimeError(
             "[optim] `fused` and `foreach` cannot be `True` together.\nhint: leave out one"
         )
-
-
-def check_differentiable(group: dict[str, Any]) -> None:
-    """Steps of lists of tensors have no gradient in PyTorch.
-
-    Raises:
-        AssertionError: `foreach` and `differentiable` are both set.
-    """
-    if group.get("foreach") and group.get("differentiable"):
-        raise AssertionError("[optim] _foreach ops don't support autograd\nhint: foreach=False")
 
 
 def as_real(tensors: Sequence[Tensor]) -> list[Tensor]:

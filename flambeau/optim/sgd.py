@@ -7,16 +7,17 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.optim._elementwise import run_step, scaled_gradients
 from flambeau.optim.optimizer import (
     Closure,
     Optimizer,
     check_implementation,
     check_lr,
-    each,
     gradients,
     new_state,
-    private,
 )
+
+__all__ = ["SGD", "sgd"]
 
 
 class SGD(Optimizer):
@@ -39,6 +40,14 @@ class SGD(Optimizer):
         ValueError: a hyper-parameter is out of range, or Nesterov without momentum.
         RuntimeError: weight decay with a sparse gradient, or `fused` with `foreach` or
             `differentiable`.
+
+    Example:
+        >>> p = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([p], lr=0.5, momentum=0.9)
+        >>> p.sum().backward()
+        >>> optimizer.step()
+        >>> p
+        tensor([0.5000, 0.5000], requires_grad=True)
     """
 
     def __init__(
@@ -75,6 +84,8 @@ class SGD(Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
         check_implementation(foreach, fused, differentiable)
+        if fused:
+            self._step_supports_amp_scaling = True
 
     _later_options = MappingProxyType(
         {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False,
@@ -82,73 +93,147 @@ class SGD(Optimizer):
     )  # fmt: skip
 
     def _update(self, group: dict[str, Any]) -> None:
-        dense = []
-        for parameter, grad in gradients(group, sparse=True):
-            if grad.is_sparse:
-                self._update_rows(parameter, grad, group)
-            else:
-                dense.append((parameter, grad))
-        if dense and group["differentiable"]:
-            self._update_differentiable(dense, group)
-        elif dense:
-            self._update_dense(dense, group)
-
-    def _update_dense(self, pairs: list[tuple[Tensor, Tensor]], group: dict[str, Any]) -> None:
-        lr, decay, momentum = float(group["lr"]), group["weight_decay"], group["momentum"]
-        parameters, grads = (list(column) for column in zip(*pairs, strict=True))
-        if momentum == 0:
-            each(private("_sgd_step"), (parameters, grads, lr, decay, group["maximize"]))
+        pairs = list(gradients(group, sparse=True))
+        unscaled = scaled_gradients(
+            [grad for _, grad in pairs],
+            getattr(self, "grad_scale", None),
+            getattr(self, "found_inf", None),
+        )
+        if not pairs or unscaled is None:
             return
-        # The first gradient enters the buffer undamped.
-        dampening = [group["dampening"] if self._buffer(p) is not None else 0.0 for p in parameters]
-        missing = [p for p in parameters if self._buffer(p) is None]
-        if missing:
-            buffers = new_state(lambda: [flambeau.zeros_like(p) for p in missing])
-            for parameter, buffer in zip(missing, buffers, strict=True):
+        params = [p for p, _ in pairs]
+        momentum = group["momentum"] != 0
+        buffers = [self.state[p].get("momentum_buffer") if momentum else None for p in params]
+        _step(params, unscaled, buffers, group)
+        for parameter, buffer in zip(params, buffers, strict=True):
+            if momentum:
                 self.state[parameter]["momentum_buffer"] = buffer
-        columns = (parameters, grads, [self._buffer(p) for p in parameters])
-        numbers = (lr, decay, momentum, dampening, group["nesterov"], group["maximize"])
-        each(private("_sgd_momentum_step"), (*columns, *numbers))
-
-    def _buffer(self, parameter: Tensor) -> Tensor | None:
-        return self.state[parameter].get("momentum_buffer")
-
-    def _update_differentiable(
-        self, pairs: list[tuple[Tensor, Tensor]], group: dict[str, Any]
-    ) -> None:
-        """The same by operators that have gradients."""
-        momentum, decay = group["momentum"], group["weight_decay"]
-        for parameter, grad in pairs:
-            grad = -grad if group["maximize"] else grad
-            if decay != 0:
-                grad = grad.add(parameter, alpha=decay)
-            if momentum != 0:
-                buffer = self._buffer(parameter)
-                if buffer is None:
-                    buffer = self.state[parameter]["momentum_buffer"] = grad.clone()
-                else:
-                    buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-                grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer.clone()
-            parameter.sub_(grad * group["lr"])
-
-    def _update_rows(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        """The step for a sparse gradient: what it does not keep stays as it is."""
-        grad = -grad if group["maximize"] else grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(parameter, alpha=group["weight_decay"])  # refused, as the sum is dense
-        momentum = group["momentum"]
-        if momentum != 0:
-            buffer = self.state[parameter].get("momentum_buffer")
-            if buffer is None:
-                buffer = grad.clone()
-            else:
-                buffer = (buffer * momentum).add(grad, alpha=1 - group["dampening"])
-            if buffer.is_sparse:
-                buffer = buffer.coalesce()
-            self.state[parameter]["momentum_buffer"] = buffer
-            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-        parameter.add_(grad, alpha=-float(group["lr"]))
 
     def step(self, closure: Closure | None = None) -> Any:
         """Updates the parameters once."""
         return self._run(self._update, closure)
+
+
+def sgd(
+    params: list[Tensor],
+    d_p_list: list[Tensor],
+    momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """One step of `SGD` on given buffers, in place.
+
+    Args:
+        d_p_list: gradients.
+        momentum_buffer_list: None where there is none yet; it is then put there.
+        has_sparse_grad, foreach, fused: accepted.
+        grad_scale: gradients are divided by it first.
+        found_inf: nothing happens where it is 1.
+
+    Example:
+        >>> p = torch.ones(1)
+        >>> torch.optim.sgd.sgd(
+        ...     [p], [torch.ones(1)], [None], weight_decay=0, momentum=0, lr=0.25, dampening=0,
+        ...     nesterov=False, maximize=False)
+        >>> p
+        tensor([0.7500])
+    """
+    unscaled = scaled_gradients(d_p_list, grad_scale, found_inf)
+    if unscaled is not None:
+        group = {
+            "weight_decay": weight_decay, "momentum": momentum, "lr": lr, "dampening": dampening,
+            "nesterov": nesterov, "maximize": maximize, "differentiable": False,
+        }  # fmt: skip
+        _step(params, unscaled, momentum_buffer_list, group)
+
+
+def _step(
+    params: list[Tensor],
+    grads: list[Tensor],
+    buffers: list[Tensor | None],
+    group: dict[str, Any],
+) -> None:
+    """One step; writes new momentum buffers to the list."""
+    dense = []
+    for index, (parameter, grad) in enumerate(zip(params, grads, strict=True)):
+        if grad.is_sparse:
+            buffers[index] = _update_rows(parameter, grad, buffers[index], group)
+        elif group["differentiable"]:
+            buffers[index] = _update_differentiable(parameter, grad, buffers[index], group)
+        else:
+            dense.append(index)
+    if dense:
+        _update_dense(dense, params, grads, buffers, group)
+
+
+def _update_dense(
+    dense: list[int],
+    params: list[Tensor],
+    grads: list[Tensor],
+    buffers: list[Tensor | None],
+    group: dict[str, Any],
+) -> None:
+    lr, decay, momentum = group["lr"], group["weight_decay"], group["momentum"]
+    columns = [[params[k] for k in dense], [grads[k] for k in dense]]
+    maximize = bool(group["maximize"])
+    if momentum == 0:
+        run_step("_sgd_step", False, columns, (lr, decay, maximize))
+        return
+    missing = [k for k in dense if buffers[k] is None]
+    # The first gradient enters the buffer undamped.
+    dampening = [0.0 if buffers[k] is None else float(group["dampening"]) for k in dense]
+    if missing:
+        fresh = new_state(lambda: [flambeau.zeros_like(params[k]) for k in missing])
+        for index, buffer in zip(missing, fresh, strict=True):
+            buffers[index] = buffer
+    columns.append([buffers[k] for k in dense])  # type: ignore[misc]
+    numbers = (lr, decay, momentum, dampening, bool(group["nesterov"]), maximize)
+    run_step("_sgd_momentum_step", False, columns, numbers)
+
+
+def _update_differentiable(
+    parameter: Tensor, grad: Tensor, buffer: Tensor | None, group: dict[str, Any]
+) -> Tensor | None:
+    """The same by operators that have gradients; returns the momentum buffer."""
+    momentum, decay = group["momentum"], group["weight_decay"]
+    grad = -grad if group["maximize"] else grad
+    if decay != 0:
+        grad = grad.add(parameter, alpha=decay)
+    if momentum != 0:
+        if buffer is None:
+            buffer = grad.clone()
+        else:
+            buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+        grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer.clone()
+    parameter.sub_(grad * group["lr"])
+    return buffer
+
+
+def _update_rows(
+    parameter: Tensor, grad: Tensor, buffer: Tensor | None, group: dict[str, Any]
+) -> Tensor | None:
+    """The step for a sparse gradient: what it does not keep stays as it is."""
+    grad = -grad if group["maximize"] else grad
+    if group["weight_decay"] != 0:
+        grad = grad.add(parameter, alpha=group["weight_decay"])  # refused, as the sum is dense
+    momentum = group["momentum"]
+    if momentum != 0:
+        if buffer is None:
+            buffer = grad.clone()
+        else:
+            buffer = (buffer * momentum).add(grad, alpha=1 - group["dampening"])
+        if buffer.is_sparse:
+            buffer = buffer.coalesce()
+        grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+    parameter.add_(grad, alpha=-float(group["lr"]))
+    return buffer

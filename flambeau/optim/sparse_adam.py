@@ -8,7 +8,17 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
-from flambeau.optim.optimizer import Closure, Optimizer, check_lr, gradients, new_state
+from flambeau.optim._elementwise import advance, check_betas
+from flambeau.optim.optimizer import (
+    Closure,
+    Optimizer,
+    check_lr,
+    gradients,
+    new_state,
+    scalar_state,
+)
+
+__all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
@@ -49,11 +59,7 @@ class SparseAdam(Optimizer):
         for name, value in (("learning rate", lr), ("epsilon value", eps)):
             if not value > 0.0:
                 raise ValueError(f"[optim] Invalid {name}: {value}\nhint: it must be positive")
-        for index, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(
-                    f"[optim] Invalid beta parameter at index {index}: {beta}\nhint: 0 <= beta < 1"
-                )
+        check_betas(betas)
         defaults = {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize}
         super().__init__(params, defaults)
         places = [
@@ -62,11 +68,24 @@ class SparseAdam(Optimizer):
             for index, parameter in enumerate(group["params"])
             if parameter.is_sparse
         ]
+        imaginary = [
+            [number, index]
+            for number, group in enumerate(self.param_groups)
+            for index, parameter in enumerate(group["params"])
+            if parameter.is_complex()
+        ]
+        if imaginary:
+            raise ValueError(
+                f"[optim] Complex params at indices {imaginary}: SparseAdam does not support "
+                "complex parameters\nhint: view_as_real of the parameter"
+            )
         if places:
             raise ValueError(
                 f"[optim] Sparse params at indices {places}: SparseAdam requires dense parameter "
                 "tensors\nhint: it is gradients that are sparse"
             )
+
+    _step_is_tensor = True
 
     def _update(self, group: dict[str, Any]) -> None:
         for parameter, grad in gradients(group, sparse=True):
@@ -77,21 +96,28 @@ class SparseAdam(Optimizer):
                 )
             state = self.state[parameter]
             if not state:
-                state["step"] = 0
+                state["step"] = scalar_state(0.0)
                 for name in ("exp_avg", "exp_avg_sq"):
                     state[name] = new_state(functools.partial(flambeau.zeros_like, parameter))
-            state["step"] = int(state["step"]) + 1
-            _move(parameter, (-grad if group["maximize"] else grad).coalesce(), state, group)
+            (number,) = advance([state["step"]])
+            _move(
+                number, parameter, (-grad if group["maximize"] else grad).coalesce(), state, group
+            )
 
     def step(self, closure: Closure | None = None) -> Any:
         """Updates the parameters once."""
         return self._run(self._update, closure)
 
 
-def _move(parameter: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+def _move(
+    number: float,
+    parameter: Tensor,
+    grad: Tensor,
+    state: dict[str, Any],
+    group: dict[str, Any],
+) -> None:
     """Adam's step at the places of a coalesced gradient."""
     beta1, beta2 = group["betas"]
-    number = state["step"]
     indices, values = grad.indices(), grad.values()
 
     def kept(changes: Tensor) -> Tensor:
