@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flambeau.ir.lock import memo
 from flambeau.ir.size import Size, add, floordiv, known_less, mod, mul, prod
 
 Shape = tuple[Size, ...]
@@ -34,7 +35,7 @@ def address(index: Sequence[Size], strides: Sequence[Size], offset: Size = 0) ->
 
 
 Group = tuple[list[int], list[int]]
-_groups: dict[tuple[Shape, Shape], list[Group]] = {}
+_groups: dict[tuple[Shape, Shape], list[Group]] = memo()
 
 
 def reshape_groups(old: Shape, new: Shape) -> list[Group]:
