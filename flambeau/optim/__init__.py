@@ -1,6 +1,6 @@
 """Optimizers: parameter groups in PyTorch's form; one plan steps every parameter of a kind."""
 
-from flambeau.optim import lr_scheduler
+from flambeau.optim import lr_scheduler, swa_utils
 from flambeau.optim._adafactor import Adafactor
 from flambeau.optim._muon import Muon
 from flambeau.optim.adadelta import Adadelta
@@ -21,7 +21,7 @@ from flambeau.runtime import missing as _missing
 
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
-    "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler",
+    "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "swa_utils",
 ]  # fmt: skip
 
 # A name of PyTorch that is not here yet is told from a misspelt one.

@@ -320,6 +320,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                         f"but got {changed}.\nhint: return args, kwargs"
                     )
                 args, kwargs = changed
+            if "_opt_called" in self.__dict__:  # a schedule looks after the order of calls
+                self._opt_called = True
             result = step(self, *args, **kwargs)
             own = self.__dict__.get("_optimizer_step_post_hooks", {})
             for hook in [*own.values(), *_global_optimizer_post_hooks.values()]:

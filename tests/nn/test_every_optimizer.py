@@ -263,3 +263,66 @@ def test_copies_and_pickles(name: str) -> None:
         assert other.state_dict()["param_groups"] == optimizer.state_dict()["param_groups"]
         states = [o.state_dict()["state"].get(0, {}) for o in (other, optimizer)]
         assert list(states[0]) == list(states[1])
+
+
+# ---------------------------------------------------------------------------------- schedules
+
+
+def test_schedules_are_pickled_by_their_public_name() -> None:
+    optimizer = optim.SGD([torch.ones(1)], lr=0.1, momentum=0.9)
+    schedules = optim.lr_scheduler
+    for schedule in (
+        schedules.OneCycleLR(optimizer, 0.2, total_steps=5),
+        schedules.CyclicLR(optimizer, 0.1, 0.2, 3),
+        schedules.ReduceLROnPlateau(optimizer),
+    ):
+        assert type(schedule).__module__ == "flambeau.optim.lr_scheduler"
+        other = pickle.loads(pickle.dumps(schedule))
+        assert other.state_dict() == schedule.state_dict()
+
+
+def test_order_of_steps() -> None:
+    optimizer = optim.SGD([torch.ones(1)], lr=0.1)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 1)
+    with pytest.warns(UserWarning, match="before `optimizer.step"):
+        schedule.step()
+    optimizer.step()
+    schedule.step()
+
+
+def test_one_cycle_formula() -> None:
+    """Half a cosine to the greatest rate, then half a one to the least."""
+    optimizer = optim.SGD([torch.ones(1)], lr=1.0, momentum=0.9)
+    schedule = optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=11, pct_start=0.5)
+    rates = []
+    for _ in range(11):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    top, low, last, bend = 1.0, 1 / 25, 1 / 25e4, 11 * 0.5 - 1
+    for number, rate in enumerate(rates):
+        ends = (low, top) if number <= bend else (top, last)
+        share = number / bend if number <= bend else (number - bend) / (10 - bend)
+        wave = (1 - math.cos(math.pi * share)) / 2
+        assert rate == pytest.approx(ends[0] + (ends[1] - ends[0]) * wave, rel=1e-12)
+
+
+def test_averages_are_means() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    utils = optim.swa_utils
+    equal = utils.AveragedModel(model)
+    moving = utils.AveragedModel(model, multi_avg_fn=utils.get_ema_multi_avg_fn(0.75))
+    values, expected = [], 0.0
+    for number in range(6):
+        with torch.no_grad():
+            model[0].weight.normal_()
+        values.append(model[0].weight.detach().clone().numpy().astype(float))
+        expected = values[-1] if number == 0 else 0.75 * expected + 0.25 * values[-1]
+        equal.update_parameters(model)
+        moving.update_parameters(model)
+    mean = numpy.mean(values, 0)
+    numpy.testing.assert_allclose(equal.module[0].weight.detach().numpy(), mean, atol=1e-6)
+    numpy.testing.assert_allclose(moving.module[0].weight.detach().numpy(), expected, atol=1e-6)
+    assert equal.n_averaged == 6
+    x = torch.randn(5, 3)
+    assert torch.equal(equal(x), equal.module(x))
