@@ -26,6 +26,7 @@ LAZY_PARTS = (
     "autograd",
     "capture",
     "compiler",
+    "distributions",
     "func",
     "linalg",
     "utils",

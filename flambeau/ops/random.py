@@ -23,6 +23,7 @@ from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import insist
 from flambeau.ops.common import dtype_or, is_one, same_sizes, strides_of
 from flambeau.ops.creation import OPTIONS, check_layout, check_sizes, creation, with_format
+from flambeau.ops.gamma_gradient import gamma_gradient
 
 Samples = Iterator[Sample]
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -48,16 +49,14 @@ def _integer(value: Any) -> Any:
     return prims.cast(value, "i64") if isinstance(value, Node) else int(value)
 
 
-def _no_gamma_gradient(grad: Node, out: Node, *operands: Node) -> tuple[Node, ...]:
-    raise NotImplementedError(
-        "[_standard_gamma] the derivative of a gamma sample by its shape is not written yet\n"
-        "hint: detach() the concentration"
-    )
+def _gamma_rule(grad: Node, out: Node, *operands: Node) -> tuple[Node, ...]:
+    (shape,) = operands
+    return (grad * prims.cast(gamma_gradient(out, shape), grad.dtype),)
 
 
 # A draw depends on its parameters in steps, if at all: its gradient is zero, as in PyTorch.
 prims.register_rule("draw", lambda grad, out, *xs: tuple(prims.zeros_like(x) for x in xs))
-prims.register_rule("gamma draw", _no_gamma_gradient)
+prims.register_rule("gamma draw", _gamma_rule)
 
 
 def check_floating(dtype: str, name: str) -> None:

@@ -19,7 +19,7 @@ from flambeau.core.definition import REGISTRY, OpDefinition
 NAMESPACES = ("flambeau.nn", "flambeau.optim", "flambeau.autograd", "flambeau.utils")
 NAMESPACES += ("flambeau.capture", "flambeau.serialization", "flambeau.random", "flambeau.linalg")
 NAMESPACES += ("flambeau.special", "flambeau.runtime", "flambeau.func", "flambeau.fft")
-NAMESPACES += ("flambeau.profiler",)
+NAMESPACES += ("flambeau.profiler", "flambeau.distributions")
 INTERNAL = ("flambeau.nn.messages", "flambeau.nn.modules.registry", "flambeau.nn.modules.hooks")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
