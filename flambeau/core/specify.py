@@ -154,6 +154,12 @@ def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) ->
             f"[{name}] result type {TITLES[result.dtype]} can't be cast to the desired output "
             f"type {TITLES[target.dtype]}\nhint: use the out-of-place {overload.name}"
         )
+    if overload.options.out == "exact" and result.dtype != target.dtype:
+        raise RuntimeError(
+            f"[{name}] the base given to {name} has dtype {TITLES[target.dtype]} but the "
+            f"operation's result requires dtype {TITLES[result.dtype]}\n"
+            f"hint: use the out-of-place {overload.name}"
+        )
     fits = len(result.shape) == len(target.shape) and all(
         layout.same(a, b) for a, b in zip(result.shape, target.shape, strict=True)
     )

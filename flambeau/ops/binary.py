@@ -90,7 +90,7 @@ _BOOLS_SUB = (
 )
 
 
-def _refuse_bools(self: Node, other: Any) -> None:
+def refuse_bools(self: Node, other: Any) -> None:
     """Masks have no difference: PyTorch refuses `True` on either side, numbers included."""
     kinds = [
         given_dtype(x) if isinstance(x, Node) else number_dtype(type(x)) for x in (self, other)
@@ -129,7 +129,7 @@ def sub(self: Node, other: Any) -> Node:
         >>> torch.sub(torch.tensor([1.0, 2.0]), 1)
         tensor([0., 1.])
     """
-    _refuse_bools(self, other)
+    refuse_bools(self, other)
     return apply("sub", prims.sub, self, other)
 
 
@@ -140,7 +140,7 @@ def sub(self: Node, other: Any) -> Node:
     participants="self other",
 )
 def _sub_alpha(self: Node, other: Any, alpha: Any) -> Node:
-    _refuse_bools(self, other)
+    refuse_bools(self, other)
     return sub(self, _scaled("sub", self, other, alpha))
 
 
@@ -160,7 +160,7 @@ def rsub(self: Node, other: Any) -> Node:
         >>> torch.rsub(torch.tensor([1.0, 2.0]), 1)
         tensor([ 0., -1.])
     """
-    _refuse_bools(self, other)
+    refuse_bools(self, other)
     return apply("rsub", lambda a, b: prims.sub(b, a), self, other)
 
 
@@ -171,7 +171,7 @@ def rsub(self: Node, other: Any) -> Node:
     participants="self other",
 )
 def _rsub_alpha(self: Node, other: Any, alpha: Any) -> Node:
-    _refuse_bools(self, other)
+    refuse_bools(self, other)
     return rsub(_scaled("rsub", self, self, alpha), other)
 
 

@@ -17,6 +17,7 @@ from flambeau.core.promotion import CATEGORY, default_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
+from flambeau.ops.binary import refuse_bools
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linalg_norms import p_norm
 from flambeau.ops.loss import hinge, reduced, reduction_of
@@ -265,6 +266,8 @@ def triplet_margin_loss(
         >>> F.triplet_margin_loss(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2))
         tensor(1.)
     """
+    refuse_bools(anchor, positive)
+    refuse_bools(anchor, negative)
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(
             "[triplet_margin_loss] The anchor, positive, and negative tensors are expected to have "
@@ -535,6 +538,7 @@ def multilabel_soft_margin_loss(
         >>> F.multilabel_soft_margin_loss(torch.zeros(1, 3), torch.ones(1, 3))
         tensor(0.6931)
     """
+    refuse_bools(target, target)
     x, t = _both(input, target, "multilabel_soft_margin_loss")
     tail = prims.log1p(prims.exp(-prims.abs(x)))
     positive = prims.minimum(x, _zero(x)) - tail  # log s(x)

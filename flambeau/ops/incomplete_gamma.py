@@ -16,6 +16,7 @@ from flambeau import prims
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.node import Node
+from flambeau.ops.broadcasting import is_float, unsupported
 
 _NEAR = 2.0  # the series serves below
 _TERMS = 30
@@ -127,6 +128,8 @@ def _samples() -> Iterator[Sample]:
 
 def _function(name: str, upper: bool, formula: str, shown: str, reference: str) -> OpDefinition:
     def body(self: Node, other: Node) -> Node:
+        if not is_float(self):
+            raise unsupported(name, self, "convert to a floating-point type first")
         a, x = (prims.cast(v, "f64") for v in prims.broadcast_all(self, other))
         value = (prims.igammac if upper else prims.igamma)(a, x)
         return prims.cast(prims.with_derivative(value, a, x, rule=name), self.dtype)
@@ -142,7 +145,7 @@ def _function(name: str, upper: bool, formula: str, shown: str, reference: str) 
     """
     return op(
         f"{name}(Tensor self, Tensor other) -> Tensor",
-        promote="float",
+        promote="default",
         samples=_samples,
         reference=reference,
     )(body)

@@ -18,9 +18,11 @@ from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
+from flambeau.ops.binary import refuse_bools
 from flambeau.ops.broadcasting import insist, is_complex, is_float, rounded, unsupported
 from flambeau.ops.common import shown
 from flambeau.ops.pointwise import clamped
+from flambeau.prims.common import COMPLEX, FLOATS
 
 _F = "nn.functional"
 _LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
@@ -151,6 +153,7 @@ def l1_loss(
         >>> F.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
         tensor(1.5000)
     """
+    refuse_bools(input, target)
     value = prims.abs(input - target)
     return weighted(value, weight, reduction_of("l1_loss", size_average, reduce, reduction))
 
@@ -397,6 +400,12 @@ def kl_div(
         >>> F.kl_div(torch.zeros(2), torch.ones(2), reduction="sum")
         tensor(0.)
     """
+    given = {given_dtype(input), given_dtype(target)}
+    if not given <= FLOATS:
+        kind = "Complex" if given & COMPLEX else "Integral"
+        raise RuntimeError(
+            f"[kl_div] kl_div: {kind} inputs not supported.\nhint: convert them to real floats"
+        )
     if log_target:
         value = prims.exp(target) * (target - input)
     else:
@@ -524,6 +533,7 @@ def margin_ranking_loss(
         >>> F.margin_ranking_loss(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
         tensor(2.)
     """
+    refuse_bools(input1, input2)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
             "[margin_ranking_loss] All input tensors should have same dimension but got sizes: "
@@ -629,6 +639,7 @@ def gaussian_nll_loss(
         >>> F.gaussian_nll_loss(torch.zeros(2), torch.ones(2), torch.ones(2))
         tensor(0.5000)
     """
+    refuse_bools(input, target)
     var = _checked_variance(input, var)
     floor = prims.stop_gradient(prims.maximum(var, prims.full_like(eps, var)))
     safe = prims.with_derivative(floor, var, rule="straight")
