@@ -50,7 +50,7 @@ class Cauchy(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        draw = self.loc.new_empty(shape).cauchy_()
+        draw = self.loc.new_zeros(shape).cauchy_()
         return self.loc + draw * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ class Exponential(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        draw = self.rate.new_empty(shape)
+        draw = self.rate.new_zeros(shape)
         return draw.exponential_() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:

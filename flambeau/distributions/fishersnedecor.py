@@ -29,8 +29,8 @@ class FisherSnedecor(Distribution):
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
         self.df1, self.df2 = broadcast_all(df1, df2)
-        self._gamma1 = Gamma(self.df1 * 0.5, self.df1)
-        self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
+        self._gamma1 = Gamma(self.df1 * 0.5, self.df1, validate_args=False)
+        self._gamma2 = Gamma(self.df2 * 0.5, self.df2, validate_args=False)
         batch = batch_of(df1, df2)
         super().__init__(self.df1.size() if batch is None else batch, validate_args=validate_args)
 

@@ -58,7 +58,7 @@ class Geometric(Odds, Distribution):
         shape = self._extended_shape(sample_shape)
         tiny = torch.finfo(self.probs.dtype).tiny
         with torch.no_grad():
-            draw = self.probs.new_empty(shape)
+            draw = self.probs.new_zeros(shape)
             return (draw.uniform_(tiny, 1).log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:

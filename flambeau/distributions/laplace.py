@@ -51,7 +51,7 @@ class Laplace(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         eps = torch.finfo(self.loc.dtype).eps
-        draw = self.loc.new_empty(shape)
+        draw = self.loc.new_zeros(shape)
         share = draw.uniform_(eps - 1, 1)
         return self.loc - self.scale * share.sign() * torch.log1p(-share.abs())
 

@@ -35,7 +35,7 @@ class StudentT(Distribution):
         self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None
     ) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
-        self._chi2 = Chi2(self.df)
+        self._chi2 = Chi2(self.df, validate_args=False)
         super().__init__(self.df.size(), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:

@@ -22,7 +22,7 @@ def rejection_sample(loc: Tensor, concentration: Tensor, r: Tensor, shape: Any) 
         >>> rejection_sample(one, one, one * 2, (3,)).shape
         torch.Size([3])
     """
-    x = loc.new_empty(shape)
+    x = loc.new_zeros(shape)
     done = torch.zeros(shape, dtype=torch.bool, device=loc.device)
     while not done.all():
         u1, u2, u3 = torch.rand((3, *shape), dtype=loc.dtype, device=loc.device).unbind()

@@ -210,10 +210,12 @@ def test_batched_by_vmap():
     x = D.Gamma(A, B).sample()
     assert torch.vmap(log_prob)(A, B, x).tolist() == D.Gamma(A, B).log_prob(x).tolist()
 
-    def draw(a):
-        return D.Normal(a, 1.0, validate_args=False).rsample((2,))
+    for family in (D.Normal, D.Gamma, D.Beta, D.Laplace, D.Cauchy, D.Weibull, D.StudentT):
 
-    assert torch.vmap(draw, randomness="different")(A).shape == (2, 2)
+        def draw(a, b, family=family):
+            return family(a, b, validate_args=False).rsample((2,))
+
+        assert torch.vmap(draw, randomness="different")(A, B).shape == (2, 2)
 
 
 def test_subclasses_need_their_own_expand():

@@ -40,7 +40,7 @@ def test_sizes_under_vmap(key):
 
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated")
-@pytest.mark.parametrize("key", sorted(CHECKED.keys() - {"_standard_gamma"}))  # no derivative yet
+@pytest.mark.parametrize("key", sorted(CHECKED.keys()))
 def test_sizes_under_jvp(key):
     entry = CHECKED[key]
     for sample in entry.samples(1):
