@@ -30,6 +30,7 @@ from flambeau import _core
 from flambeau.core.dtypes import name_of, object_of
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
 from flambeau.ir.lock import importing
+from flambeau.ir.modules import module_of
 from flambeau.runtime import missing as _missing
 from flambeau.runtime import safe_classes
 from flambeau.runtime.replacing import replacing
@@ -118,7 +119,7 @@ def _encode_tensor(writer: _Writer, value: Any, path: str, depth: int) -> Any:
     if value.is_nested:
         parts = value.__reduce_ex__(2)[1]
         encoded = {"t": "nested", "v": [str(value.layout), _encode(writer, parts, path, depth)]}
-    elif kind.__module__ == "flambeau.masked.tensor":  # not loaded unless there are such tensors
+    elif module_of(kind) == "flambeau.masked.tensor":  # not loaded unless there are such tensors
         parts = value.__reduce_ex__(2)[1]
         encoded = {"t": "masked", "v": _encode(writer, parts, path, depth)}
     elif value.layout is not _core.strided:
@@ -138,7 +139,7 @@ def _attributes(writer: _Writer, tensor: Any, path: str, depth: int) -> dict[str
 def _own_names(tensor: Any) -> set[str]:
     """Attributes that a tensor made of others consists of."""
     own = {"_claimed_device"}
-    if type(tensor).__module__.startswith("flambeau."):
+    if module_of(type(tensor)).startswith("flambeau."):
         own |= {"_kept", "_ragged_idx"}
         for cls in type(tensor).__mro__:
             own |= cls.__dict__.get("__annotations__", {}).keys()
@@ -199,7 +200,7 @@ def _class_name(tensor: Any, path: str) -> str:
     if kind in classes:
         return classes[kind]
     special = kind.__reduce_ex__ is not _core.Tensor.__reduce_ex__
-    if special or "_claimed_device" in tensor.__dict__ or kind.__module__.startswith("flambeau."):
+    if special or "_claimed_device" in tensor.__dict__ or module_of(kind).startswith("flambeau."):
         raise _type_error(path, tensor)
     return "Parameter" if issubclass(kind, Parameter) else safe_classes.name_of(kind)
 

@@ -468,8 +468,9 @@ _DIRECT_WITH_DIM = {"softmax": _softmax, "log_softmax": _log_softmax}
 
 def _publish() -> None:
     """Modes and types with `__torch_function__` are asked before a function written here runs."""
+    here = (__name__, "torch" + __name__.removeprefix("flambeau"))  # the second: under the alias
     for name, value in list(globals().items()):
-        own = getattr(value, "__module__", "").startswith(__name__)
+        own = getattr(value, "__module__", "").startswith(here)
         if own and isinstance(value, type(_publish)) and not name.startswith("_"):
             direct = _DIRECT.get(name) or _DIRECT_WITH_DIM.get(name)
             globals()[name] = _core.shield(value, False, True, direct, name in _DIRECT_WITH_DIM)

@@ -57,9 +57,13 @@ neg_alias = _alias("neg_alias")
 set_operators(conj_alias=conj_alias, neg_alias=neg_alias, conj_physical=conj_physical)
 
 
+# Where the classes of plain tensors say they are, under the alias as well.
+_PLAIN = frozenset({"flambeau", "flambeau.nn.parameter", "torch", "torch.nn.parameter"})
+
+
 def _physical(x: Any) -> bool:
     """Whether a tensor's conjugate is computed: samples of a batch, tensors made of others."""
-    return type(x).__module__ not in ("flambeau", "flambeau.nn.parameter") or x.is_meta
+    return type(x).__module__ not in _PLAIN or x.is_meta
 
 
 @op("conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))

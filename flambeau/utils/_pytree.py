@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.ir.modules import module_of
+
 __all__ = [
     "LeafSpec",
     "TreeSpec",
@@ -127,7 +129,7 @@ def _kind(value: Any) -> Any:
         return kind
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return namedtuple
-    if isinstance(value, tuple) and kind.__module__ == "flambeau.return_types":
+    if isinstance(value, tuple) and module_of(kind) == "flambeau.return_types":
         return _Named
     return None
 

@@ -151,3 +151,45 @@ def test_the_package_that_stands_for_torch() -> None:
     program += "assert torch is flambeau and sys.modules['torch'] is flambeau"
     result = run("-c", program)
     assert result.returncode == 0, result.stderr
+
+
+def test_what_asks_where_a_class_is_defined() -> None:
+    """Conjugates stay views, results with names are containers, kinds of tensors are saved."""
+    checked("""
+import io
+import torch, torch.utils._pytree as pytree, torch.masked, torch.nn.functional as F
+
+x = torch.randn(3, dtype=torch.complex64)
+assert x.conj().is_conj() and x.conj().data_ptr() == x.data_ptr()
+assert torch.nn.Parameter(x).conj().is_conj()
+leaves, form = pytree.tree_flatten(torch.sort(torch.tensor([2.0, 1.0])))
+assert len(leaves) == 2 and pytree.tree_unflatten(leaves, form).indices.tolist() == [1, 0]
+nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+masked = torch.masked.masked_tensor(torch.ones(2), torch.tensor([True, False]))
+for value in (nested, masked, torch.ones(2).to_sparse(), torch.nn.Parameter(torch.ones(2))):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    assert type(torch.load(file)) is type(value)
+assert type(F.linear_cross_entropy).__name__ == type(F.relu).__name__ == "shield"
+""")
+
+
+def test_plans_are_kept_under_one_name(tmp_path: Path) -> None:
+    """What a process stores is found by the next one, whichever name they import."""
+    program = """
+import sys
+if sys.argv[1] == "alias":
+    import flambeau.compat
+    flambeau.compat.install()
+import flambeau as torch
+x = torch.arange(30.0).reshape(5, 6).requires_grad_()
+torch.nn.functional.gelu(x * 3.25).logsumexp(1).sum().backward()
+print("flambeau.core.specify" in sys.modules)  # whether anything was traced
+"""
+    environment = {**ENVIRONMENT, "FLAMBEAU_CACHE_DIR": str(tmp_path), "FLAMBEAU_VERIFY": "0"}
+    traced = [
+        subprocess.check_output([sys.executable, "-c", program, name], env=environment, text=True)
+        for name in ("plain", "alias")
+    ]
+    assert [text.strip() for text in traced] == ["True", "False"]
