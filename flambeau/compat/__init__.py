@@ -121,8 +121,8 @@ class _Finder(MetaPathFinder):
         self, context: importlib.metadata.DistributionFinder.Context | None = None
     ) -> Iterator[importlib.metadata.Distribution]:
         """The distribution "torch", for `importlib.metadata.version` and its like."""
-        wanted = context is None or context.name is None or context.name.lower() == _ALIAS
-        if wanted and not _has_distribution():
+        concerned = context is None or context.name is None or context.name.lower() == _ALIAS
+        if concerned and not _has_distribution():
             yield _Distribution()
 
 

@@ -34,10 +34,10 @@ class Bernoulli(Odds, ExponentialFamily):
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         name = self._either(probs, logits)
-        given = logits if probs is None else probs
-        (value,) = broadcast_all(given)
+        parameter = logits if probs is None else probs
+        (value,) = broadcast_all(parameter)
         setattr(self, name, value)
-        batch = torch.Size() if isinstance(given, Number) else value.size()
+        batch = torch.Size() if isinstance(parameter, Number) else value.size()
         super().__init__(batch, validate_args=validate_args)
 
     @property

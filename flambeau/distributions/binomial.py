@@ -38,8 +38,8 @@ class Binomial(Odds, Distribution):
         validate_args: bool | None = None,
     ) -> None:
         name = self._either(probs, logits)
-        given = logits if probs is None else probs
-        self.total_count, value = broadcast_all(total_count, given)
+        parameter = logits if probs is None else probs
+        self.total_count, value = broadcast_all(total_count, parameter)
         self.total_count = self.total_count.type_as(value)
         setattr(self, name, value)
         super().__init__(value.size(), validate_args=validate_args)

@@ -30,8 +30,8 @@ class Categorical(Odds, Distribution):
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         self._either(probs, logits)
-        given = logits if probs is None else probs
-        if given.dim() < 1:
+        parameter = logits if probs is None else probs
+        if parameter.dim() < 1:
             raise ValueError(
                 f"[{type(self).__name__}] the parameter must be at least one-dimensional"
             )
@@ -40,7 +40,7 @@ class Categorical(Odds, Distribution):
         else:
             self.probs = probs / probs.sum(-1, keepdim=True)
         self._num_events = self._param.size()[-1]
-        super().__init__(given.size()[:-1], validate_args=validate_args)
+        super().__init__(parameter.size()[:-1], validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(Categorical, _instance)

@@ -42,15 +42,15 @@ class ContinuousBernoulli(Odds, ExponentialFamily):
         validate_args: bool | None = None,
     ) -> None:
         name = self._either(probs, logits)
-        given = logits if probs is None else probs
-        (value,) = broadcast_all(given)
+        parameter = logits if probs is None else probs
+        (value,) = broadcast_all(parameter)
         if probs is not None:
             if validate_args is not None and not constraints.unit_interval.check(value).all():
                 raise ValueError("[ContinuousBernoulli] the parameter probs has invalid values")
             value = clamp_probs(value)
         setattr(self, name, value)
         self._lims = lims
-        batch = torch.Size() if isinstance(given, Number) else value.size()
+        batch = torch.Size() if isinstance(parameter, Number) else value.size()
         super().__init__(batch, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:

@@ -37,10 +37,10 @@ class LogitRelaxedBernoulli(Odds, Distribution):
     ) -> None:
         self.temperature = temperature
         name = self._either(probs, logits)
-        given = logits if probs is None else probs
-        (value,) = broadcast_all(given)
+        parameter = logits if probs is None else probs
+        (value,) = broadcast_all(parameter)
         setattr(self, name, value)
-        batch = torch.Size() if isinstance(given, Number) else value.size()
+        batch = torch.Size() if isinstance(parameter, Number) else value.size()
         super().__init__(batch, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:

@@ -348,10 +348,10 @@ def _numpy_real_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 def _real_fft_samples() -> Samples:
     rows = [[1.0, -0.3, 0.7, 2.0], [0.5, 0.1, -2.0, 1.5], [0.2, 0.4, 0.9, -1.0]]
-    given = {"axis": 1, "inverse": False, "whole": False, "scale": 1.0}
-    yield [rows], given
-    yield [rows], given | {"axis": 0, "inverse": True, "scale": 0.5}
-    yield [rows], given | {"whole": True}
+    constants = {"axis": 1, "inverse": False, "whole": False, "scale": 1.0}
+    yield [rows], constants
+    yield [rows], constants | {"axis": 0, "inverse": True, "scale": 0.5}
+    yield [rows], constants | {"whole": True}
 
 
 register(
@@ -392,8 +392,8 @@ def _infer_half_fft(operands: tuple[Node, ...], constants: dict[str, Any]) -> Ty
 
 def _half_fft_rule(g: Node, y: Node, x: Node) -> Gradients:
     axis, length, scale = y.attribute("axis"), y.attribute("length"), y.attribute("scale")
-    found = real_fft(g, axis, not y.attribute("inverse"), scale=scale)
-    return (_pairs_times(found, axis, length, 2.0),)
+    spectrum = real_fft(g, axis, not y.attribute("inverse"), scale=scale)
+    return (_pairs_times(spectrum, axis, length, 2.0),)
 
 
 def _numpy_half_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
@@ -401,8 +401,8 @@ def _numpy_half_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
     axis, length, scale = constants["axis"], constants["length"], constants["scale"]
     x = arrays[0] if constants["inverse"] else arrays[0].conj()
-    found = numpy.fft.irfft(x, length, axis, norm="forward") * scale
-    return found.astype(arrays[0].real.dtype)
+    signal = numpy.fft.irfft(x, length, axis, norm="forward") * scale
+    return signal.astype(arrays[0].real.dtype)
 
 
 def _half_fft_samples() -> Samples:
