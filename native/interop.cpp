@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core.h"
+#include "lists.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -163,13 +164,13 @@ Tensor* copy_converted(Tensor* source, DType dtype) {
   if (!result || source->device.kind != DeviceKind::CPU) return result;
   char* to = result->data();
   const int64_t step = item_size(dtype);
+  if (dtype == source->dtype) {
+    copy_block(to, source->data(), step, block_of(source, result->strides(), source->strides()));
+    return result;
+  }
   bool good = true;
   for_each_element(source, [&](const char* from) {
-    if (good && dtype == source->dtype) {
-      std::memcpy(to, from, static_cast<size_t>(step));
-    } else if (good) {
-      good = convert_element(to, dtype, from, source->dtype);
-    }
+    good = good && convert_element(to, dtype, from, source->dtype);
     to += step;
   });
   if (!good) tensor_drop(&result);

@@ -639,7 +639,7 @@ void record_enter() {
   }
   active_recorder->epoch = next_epoch++;
   active_recorder->tuned = active_recorder->lasting_writes = false;
-  active_recorder->sealed = 0;
+  active_recorder->sealed = active_recorder->rereads = 0;
   active_recorder->entry = PyEval_GetFrame();
 }
 

@@ -142,6 +142,7 @@ struct Recorder {
   bool unsure = false;          // a call may fail when it runs
   bool written = false;         // a call writes to memory from outside of the stream
   bool lasting_writes = false;  // ... that others reach, at the end of the sealed scopes
+  int rereads = 0;              // flushes of this region that reads of memory of others asked for
   int sealed = 0;               // scopes without code of users, see regions.record_sealed
   PyFrameObject* entry = nullptr;  // borrowed: where the region began
 };

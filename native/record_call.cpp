@@ -22,6 +22,10 @@ namespace {
 constexpr size_t kMaxRecords = 20000;
 // Longer memory of others is not copied: the op runs at once, fused with what was recorded.
 constexpr int64_t kMaxCopy = int64_t{64} << 20;
+// A backward that reads so much of it again runs at once instead of comparing it with the copy.
+constexpr int64_t kMinReread = 256 << 10;
+constexpr int kMaxRereads = 4;  // of a region
+constexpr char kRead[] = "memory that others may write to is read";
 
 bool same_geometry(const Value& v, const Tensor* t) {
   return v.dtype == t->dtype && v.offset == t->offset && v.geometry.size() == 2u * t->ndim &&
@@ -114,11 +118,21 @@ bool same_tensor(const Tensor* a, const Tensor* b) {
          a->ndim == b->ndim && std::equal(a->dims, a->dims + 2 * a->ndim, b->dims);
 }
 
+// From the end: whoever filled the memory just now went the other way, so the end is in the cache.
+void copy_backwards(char* to, const char* from, int64_t bytes) {
+  constexpr int64_t kBlock = 64 << 10;
+  for (int64_t end = bytes; end > 0;) {
+    const int64_t begin = (end - 1) / kBlock * kBlock;
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+    end = begin;
+  }
+}
+
 Tensor* copy_of(const Tensor* t) {
   const int64_t bytes = span_of(t);
   Storage* storage = storage_new(bytes, t->device);
   if (!storage) return nullptr;
-  std::memcpy(storage->data, t->data(), static_cast<size_t>(bytes));
+  copy_backwards(static_cast<char*>(storage->data), static_cast<const char*>(t->data()), bytes);
   return tensor_new(storage, t->dtype, t->device, t->ndim, t->sizes(), t->strides(), 0);
 }
 
@@ -166,12 +180,19 @@ int32_t add_copy(Recorder* r, Tensor* copy, Tensor* t) {
 
 // ---------------------------------------------------------------- what a call needs
 enum class Way : uint8_t {
-  Record,   // as it is
-  AtOnce,   // and flush
-  Eagerly,  // not at all: a view of memory that others may write to has to stay one
-  Later,    // after a flush
-  Alone,    // after a flush, and where that answers no question, not at all
+  Record,       // as it is
+  WriteAtOnce,  // and flush
+  ReadAtOnce,   // and flush
+  Eagerly,      // not at all: a view of memory that others may write to has to stay one
+  Later,        // after a flush
+  Alone,        // after a flush, and where that answers no question, not at all
 };
+
+// How the stream goes on after a call that was appended; null: without a flush.
+const char* flush_reason(Way way) {
+  if (way == Way::WriteAtOnce) return "memory that is shared with the outside";
+  return way == Way::ReadAtOnce ? kRead : nullptr;
+}
 
 bool only_views(const Plan* plan) {
   return plan->mutated.empty() &&
@@ -196,7 +217,31 @@ bool writes_outside(const Plan* plan, const Call& call) {
                      [&](int32_t slot) { return !call.tensors[slot]->storage->pending; });
 }
 
-Way way_of(Recorder* r, const Instance* instance, const Call& call) {
+const int64_t* geometry_of(const Instance* instance, size_t output) {
+  const int64_t* at = instance->geometry.data();
+  for (size_t k = 0; k < output; ++k) at += 2 * instance->plan->outputs[k].sizes.size() + 1;
+  return at;
+}
+
+// Bytes of the results that have memory of their own.
+int64_t new_bytes(const Instance* instance) {
+  int64_t bytes = 0;
+  const auto& outputs = instance->plan->outputs;
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (outputs[k].kind == OutputSpec::New)
+      bytes += geometry_of(instance, k)[2 * outputs[k].sizes.size()];
+  return bytes;
+}
+
+// A backward reads its forward's input last, so a flush there separates little: it costs less than
+// comparing the input's bytes, unless results have to be stored that fusion would have left out.
+bool cheaper_at_once(const Recorder* r, const Instance* instance, RecordPlace forward,
+                     const Tensor* t) {
+  return forward.epoch != 0 && r->rereads < kMaxRereads && span_of(t) >= kMinReread &&
+         new_bytes(instance) <= span_of(t);
+}
+
+Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace forward) {
   const Plan* plan = instance->plan;
   if (r->symbolic) return Way::Record;
   if (!plan->checks.empty() || plan->faults) {
@@ -210,7 +255,7 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call) {
   if (r->unsure && writes_outside(plan, call)) return Way::Later;
   for (int32_t slot : plan->mutated) {
     if (!others_read(call.tensors[slot]->storage)) continue;
-    if (!r->sealed) return Way::AtOnce;
+    if (!r->sealed) return Way::WriteAtOnce;
     r->lasting_writes = true;
   }
   Way way = Way::Record;
@@ -218,15 +263,11 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call) {
     const Tensor* t = call.tensors[i];
     if (t == nullptr || !reads_copy(r, t)) continue;
     if (only_views(plan)) return Way::Eagerly;
-    if (plan->offset_sensitive || plan->has_views || span_of(t) > kMaxCopy) way = Way::AtOnce;
+    if (plan->offset_sensitive || plan->has_views || span_of(t) > kMaxCopy ||
+        cheaper_at_once(r, instance, forward, t))
+      way = Way::ReadAtOnce;
   }
   return way;
-}
-
-const int64_t* geometry_of(const Instance* instance, size_t output) {
-  const int64_t* at = instance->geometry.data();
-  for (size_t k = 0; k < output; ++k) at += 2 * instance->plan->outputs[k].sizes.size() + 1;
-  return at;
 }
 
 Tensor* make_output(Recorder* r, const Instance* instance, const Call& call, size_t k) {
@@ -274,7 +315,7 @@ class Draft {
       if (!t) return false;
       outputs_[made_] = reinterpret_cast<PyObject*>(t);
     }
-    return r_->symbolic || way == Way::AtOnce || copy_operands();
+    return r_->symbolic || flush_reason(way) || copy_operands();
   }
   // From here on Python is not called.
   Resolve operand(int32_t i, int32_t* id) {
@@ -448,7 +489,7 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
     record_wait(r);
     if (r->interrupted && !record_flush(r, "a fork")) return false;
     if (!settle_others(r, call, &fine)) continue;
-    const Way way = way_of(r, instance, call);
+    const Way way = way_of(r, instance, call, forward);
     const bool first = way == Way::Later || (way == Way::Alone && !r->records.empty());
     if (first) {
       draft.drop();
@@ -467,7 +508,9 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
       r->written |= writes_outside(instance->plan, call);
       append(r, instance, call, forward, outputs, &record);
       draft.keep();
-      return way != Way::AtOnce || record_flush(r, "memory that is shared with the outside");
+      r->rereads += way == Way::ReadAtOnce;
+      const char* reason = flush_reason(way);
+      return !reason || record_flush(r, reason);
     }
     if (state == Resolve::Again) continue;
     draft.drop();

@@ -22,7 +22,13 @@ from flambeau.ir.lock import importing
 
 END = "end of region"
 # Flushes that no line of the user's code asks for: the recorder's own, see native/record_call.cpp.
-INTERNAL = frozenset({"an error must not come later", "the stream is very long"})
+INTERNAL = frozenset(
+    {
+        "an error must not come later",
+        "memory that others may write to is read",
+        "the stream is very long",
+    }
+)
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 

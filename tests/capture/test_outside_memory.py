@@ -14,6 +14,7 @@ import flambeau as torch
 from flambeau import _core, nn
 
 SIZE = 6
+LARGE = 70_000  # elements of which a backward reads the original at once
 Read = Callable[[int], float]
 Write = Callable[[int, float], None]
 
@@ -26,7 +27,7 @@ def _accessors(view: Any) -> tuple[Read, Write]:
 
 
 def _numbers() -> Any:
-    return np.arange(1, SIZE + 1, dtype=np.float32)
+    return np.linspace(1, 6, SIZE, dtype=np.float32)
 
 
 def _from_numpy() -> tuple[Any, Any]:
@@ -163,8 +164,10 @@ class Program:
             results.append(draw.choice(OPS)(values[which] * weight, results[-1]))
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_random_interleavings(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "size"), [(seed, SIZE) for seed in range(30)]
+                         + [(seed, LARGE) for seed in range(30, 50)])  # fmt: skip
+def test_random_interleavings(seed: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "SIZE", size)
     program = Program(seed)
     try:
         expected, seen = program.run(lambda f: f)
@@ -176,7 +179,12 @@ def test_random_interleavings(seed: int) -> None:
     found, found_seen = program.run(torch.compile)
     assert found_seen == seen
     for a, b in zip(expected, found, strict=True):
-        assert a.detach().numpy().tobytes() == b.detach().numpy().tobytes()
+        assert _bits(a) == _bits(b)
+
+
+def _bits(tensor: Any) -> bytes:
+    array = tensor.detach().numpy()
+    return bytes(np.where(np.isnan(array), np.float32(np.nan), array).tobytes())  # of any sign
 
 
 def test_later_backward_reads_what_is_there_then() -> None:
@@ -196,6 +204,38 @@ def test_later_backward_reads_what_is_there_then() -> None:
         found, name = run(torch.compile)
         assert torch.equal(found, expected)
         assert name == "CompiledFunctionBackward"  # it is still differentiated ahead of time
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_backward_in_the_region_reads_large_memory_at_once(write: bool) -> None:
+    """One copy of the refilled buffer for the forward, none for the backward."""
+    array = np.arange(1 << 17, dtype=np.float32).reshape(256, 512) / (1 << 17)
+    x = torch.from_numpy(array)
+    layer = nn.Linear(512, 64)
+
+    def step(x: Any) -> Any:
+        layer.zero_grad()
+        loss = layer(x).relu().sum()
+        if write:
+            array[:] = 1.0
+        loss.backward()
+        if write:
+            array[:] = 2.0
+        return loss.detach()
+
+    saved = array.copy()
+    loss, expected = step(x), layer.weight.grad
+    compiled = torch.compile(step, fullgraph=True)  # the flush is no graph break
+    for _ in range(2):
+        array[:] = saved
+        begin = _core.memory_stats()["allocated_bytes.all.allocated"]
+        assert torch.equal(compiled(x), loss)
+        copies = (_core.memory_stats()["allocated_bytes.all.allocated"] - begin) // array.nbytes
+        assert torch.equal(layer.weight.grad, expected)
+    assert copies == 1
+    report = torch.compiler.explain(step, x)
+    reasons = [flush.reason for flush in report.flushes]
+    assert reasons == ["memory that others may write to is read"]
 
 
 def test_a_view_taken_before_the_region() -> None:

@@ -264,6 +264,26 @@ def test_array_protocol() -> None:
     assert isinstance(np.add(t, 1), _core.Tensor) or np.add(t, 1).tolist() == [2.5, 3.5]
 
 
+@pytest.mark.parametrize("dtype", [np.bool_, np.int16, np.float32, np.complex128])
+def test_tensors_of_arrays_copy_every_geometry(dtype: type[np.generic]) -> None:
+    array = np.arange(60).reshape(3, 1, 4, 5).astype(dtype)
+    rows = np.broadcast_to(array[..., :1], (3, 1, 4, 7))
+    for part in (
+        array,
+        array.T,
+        array[:, :, ::2],
+        array[:0],
+        array[..., 1],
+        rows,
+        array[0, 0, 0, 0],
+    ):
+        for source in (np.asarray(part), _core.as_tensor(np.asarray(part))):
+            t = make(source)
+            assert t.is_contiguous()
+            np.testing.assert_array_equal(t.numpy(), part)
+            assert not np.shares_memory(t.numpy(), array)
+
+
 def test_as_tensor_shares_what_it_can() -> None:
     t = make([1.0])
     array = np.ones(2, np.float32)
