@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from typing import NoReturn
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from flambeau.ir.lock import late
 
 _NAMES = os.path.join(os.path.dirname(__file__), "torch_names.txt")
 
@@ -43,10 +46,28 @@ def refuse(module: str, name: str) -> NoReturn:
     raise AttributeError(text, name=name)
 
 
-def getter(module: str) -> Callable[[str], NoReturn]:
-    """A module's `__getattr__`: raises for every name.
+def getter(
+    module: str, lazy: dict[str, str] | None = None, submodules: Iterable[str] = ()
+) -> Callable[[str], Any]:
+    """A module's `__getattr__`: loads some names when they are first read, raises for the others.
 
     Args:
         module: the module's `__name__`.
+        lazy: names to the modules that define them.
+        submodules: names of parts of the package that nothing has imported yet.
     """
-    return functools.partial(refuse, module)
+    if lazy is None and not submodules:
+        return functools.partial(refuse, module)
+    sources, parts = dict(lazy or {}), frozenset(submodules)
+
+    def attribute(name: str) -> Any:
+        if name in sources:
+            value = getattr(late(sources[name]), name)
+        elif name in parts:
+            value = late(f"{module}.{name}")
+        else:
+            refuse(module, name)
+        vars(sys.modules[module])[name] = value
+        return value
+
+    return attribute

@@ -12,7 +12,8 @@ from flambeau.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
-from flambeau.utils.data.loader import DataLoader
+from flambeau.utils.data.distributed import DistributedSampler
+from flambeau.utils.data.loader import DataLoader, _DatasetKind
 from flambeau.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -27,9 +28,14 @@ __all__ = [
     "BatchSampler",
     "ChainDataset",
     "ConcatDataset",
+    "DFIterDataPipe",
+    "DataChunk",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
+    "IterDataPipe",
     "IterableDataset",
+    "MapDataPipe",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -39,11 +45,35 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "WorkerInfo",
+    "_DatasetKind",
+    "argument_validation",
     "default_collate",
     "default_convert",
+    "functional_datapipe",
     "get_worker_info",
+    "guaranteed_datapipes_determinism",
+    "non_deterministic",
     "random_split",
+    "runtime_validation",
+    "runtime_validation_disabled",
 ]
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
-globals()["__getattr__"] = _missing.getter(__name__)
+_PIPES = {
+    name: f"flambeau.utils.data.datapipes.{module}"
+    for module, names in {
+        "datapipe": ("DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"),
+        "_decorator": (
+            "argument_validation",
+            "functional_datapipe",
+            "guaranteed_datapipes_determinism",
+            "non_deterministic",
+            "runtime_validation",
+            "runtime_validation_disabled",
+        ),
+    }.items()
+    for name in names
+}
+globals()["__getattr__"] = _missing.getter(
+    __name__, _PIPES, ("_utils", "dataloader", "datapipes", "graph", "graph_settings", "stateful")
+)

@@ -86,7 +86,8 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any
         collate_fn_map: type (or tuple of types) -> function(batch, collate_fn_map=...).
     """
     first = batch[0]
-    rule = _matching_rule(type(first), collate_fn_map or {})
+    rule = _array_rule(first) if collate_fn_map is default_collate_fn_map else None
+    rule = rule or _matching_rule(type(first), collate_fn_map or {})
     if rule is not None:
         return rule(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
@@ -117,22 +118,51 @@ def _collate_sequences(batch: Any, rules: dict[Any, Rule] | None) -> Any:
     return columns if isinstance(first, tuple) else _rebuilt(first, columns, columns)
 
 
-def _default_rules(first: Any) -> Rule | None:
-    if isinstance(first, torch.Tensor):
-        return lambda batch: torch.stack(list(batch), 0)
-    if _is_array(first):
-        if not getattr(first, "shape", ()):
-            return lambda batch: torch.as_tensor([_checked_array(x).item() for x in batch]).to(
-                torch.as_tensor(_checked_array(first)).dtype
-            )
-        return lambda batch: torch.stack([torch.as_tensor(_checked_array(x)) for x in batch], 0)
-    if isinstance(first, float):
-        return lambda batch: torch.tensor(batch, dtype=torch.float64)
-    if isinstance(first, int):  # bool is an int: its tensors are bool
-        return torch.tensor
-    if isinstance(first, (str, bytes)):
-        return lambda batch: batch
-    return None
+def collate_tensor_fn(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any:
+    """Tensors of equal size, stacked."""
+    return torch.stack(list(batch), 0)
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any:
+    """Arrays of equal size, stacked as tensors."""
+    return torch.stack([torch.as_tensor(_checked_array(array)) for array in batch], 0)
+
+
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any:
+    """NumPy's scalars as a tensor of their dtype."""
+    dtype = torch.as_tensor(_checked_array(batch[0])).dtype
+    return torch.as_tensor([_checked_array(scalar).item() for scalar in batch]).to(dtype)
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any:
+    """Python's floats as a tensor of float64."""
+    return torch.tensor(batch, dtype=torch.float64)
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any:
+    """Integers (of int64) or truth values (of bool) as a tensor."""
+    return torch.tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any:
+    """Texts as they are."""
+    return batch
+
+
+default_collate_fn_map: dict[Any, Rule] = {
+    torch.Tensor: collate_tensor_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+"""Rules of `default_collate` by type; a program may add its own types."""
+
+
+def _array_rule(first: Any) -> Rule | None:
+    if not _is_array(first) or type(first) in default_collate_fn_map:
+        return None
+    return collate_numpy_array_fn if getattr(first, "shape", ()) else collate_numpy_scalar_fn
 
 
 def default_collate(batch: Any) -> Any:
@@ -149,18 +179,4 @@ def default_collate(batch: Any) -> Any:
         >>> default_collate([{"x": 1.0, "y": "a"}, {"x": 2.0, "y": "b"}])
         {'x': tensor([1., 2.], dtype=torch.float64), 'y': ['a', 'b']}
     """
-    first = batch[0]
-    rule = _default_rules(first)
-    if rule is not None:
-        return rule(batch)
-    if isinstance(first, Mapping):
-        columns: Any = {key: default_collate([item[key] for item in batch]) for key in first}
-        return _rebuilt(first, columns, columns)
-    if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(default_collate(part) for part in zip(*batch, strict=True)))
-    if isinstance(first, Sequence):
-        if any(len(item) != len(first) for item in batch):
-            return _collate_sequences(batch, None)
-        columns = [default_collate(part) for part in zip(*batch, strict=True)]
-        return columns if isinstance(first, tuple) else _rebuilt(first, columns, columns)
-    return collate(batch)
+    return collate(batch, collate_fn_map=default_collate_fn_map)

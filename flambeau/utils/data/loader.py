@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
+import flambeau as torch
 from flambeau.autograd.profiler import record_function
+from flambeau.ir.lock import late, loaded
 from flambeau.utils.data.collate import default_collate, default_convert
 from flambeau.utils.data.dataset import IterableDataset
 from flambeau.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     draw_seed,
 )
 from flambeau.utils.data.transport import Channel, Closed, channel_pair
-from flambeau.utils.data.worker import Failure, Job, run
+from flambeau.utils.data.worker import Failure, Fetcher, Job, run
 
 __all__ = ["DataLoader"]
 
@@ -90,6 +95,9 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
+        self._settings = _pipe_settings(dataset)
+        if self._settings is not None:
+            dataset = self._settings.apply_shuffle_settings(dataset, shuffle)
         self.dataset = dataset
         self.num_workers, self.timeout = num_workers, timeout
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
@@ -98,6 +106,8 @@ class DataLoader:
         self.prefetch_factor = self._checked_workers(prefetch_factor)
         self.multiprocessing_context = multiprocessing_context
         self._iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
+        self._IterableDataset_len_called: int | None = None
         self._check_orders(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size, drop_last = None, False
@@ -107,8 +117,9 @@ class DataLoader:
         self.batch_sampler = batches if batch_sampler is None else batch_sampler
         default = default_collate if self._auto_collation else default_convert
         self.collate_fn = default if collate_fn is None else collate_fn
-        self._iterator: _WorkerIterator | None = None
+        self._iterator: _MultiProcessingDataLoaderIter | None = None
         self._initialized = True
+        self.check_worker_number_rationality()
 
     def _checked_workers(self, prefetch_factor: int | None) -> int | None:
         if self.num_workers < 0:
@@ -136,7 +147,8 @@ class DataLoader:
         self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
     ) -> None:
         if self._iterable:
-            given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+            order = None if self._settings is not None else shuffle or None
+            given = {"shuffle": order, "sampler": sampler, "batch_sampler": batch_sampler}
             for name, value in given.items():
                 if value is not None:
                     raise _problem(
@@ -160,7 +172,7 @@ class DataLoader:
 
     def _default_sampler(self, shuffle: Any) -> Any:
         if self._iterable:
-            return _Endless()
+            return _InfiniteConstantSampler()
         if shuffle:
             return RandomSampler(self.dataset, generator=self.generator)
         return SequentialSampler(self.dataset)
@@ -206,24 +218,51 @@ class DataLoader:
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def __iter__(self) -> Iterator[Any]:
+    def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers == 0:
-            return _SingleIterator(self)
-        if not self.persistent_workers:
-            return _WorkerIterator(self)
+            return _SingleProcessDataLoaderIter(self)
+        self.check_worker_number_rationality()
+        return _MultiProcessingDataLoaderIter(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not (self.persistent_workers and self.num_workers):
+            return self._get_iterator()  # type: ignore[return-value]
         if self._iterator is None or self._iterator.broken:
-            self._iterator = _WorkerIterator(self)
+            self._iterator = self._get_iterator()  # type: ignore[assignment]
         else:
             self._iterator.restart(self)
-        return self._iterator
+        return self._iterator  # type: ignore[return-value]
+
+    def check_worker_number_rationality(self) -> None:
+        """Warns if more workers are asked for than this process has CPUs to run on."""
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+        available = available or os.cpu_count()
+        if not self.num_workers or (available and self.num_workers <= available):
+            return
+        warnings.warn(
+            f"This DataLoader will create {self.num_workers} worker processes in total, and this "
+            f"process may use {available or 'an unknown number of'} CPUs: loading can become slow "
+            f"or stop\nhint: num_workers <= {available or 1}",
+            stacklevel=3,
+        )
 
     def __len__(self) -> int:
         if not self._iterable:
             return len(self._index_sampler)
-        length = len(self.dataset)
+        length = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+    def seed_pipes(self) -> int | None:
+        """Seeds what draws in a data pipe for the next pass; the seed that all workers share."""
+        if self._settings is None or not self._iterable:
+            return None
+        shared = draw_seed(self.generator)
+        source = torch.Generator()
+        source.manual_seed(shared)
+        self._settings.apply_random_seed(self.dataset, source)
+        return shared
 
     def job(self, base_seed: int, number: int) -> Job:
         """What worker `number` of this loader does."""
@@ -240,25 +279,53 @@ class DataLoader:
         )
 
 
-class _Endless:
+def _pipe_settings(dataset: Any) -> Any:
+    """The module of settings where a dataset is a data pipe, else None."""
+    pipes = loaded("flambeau.utils.data.datapipes.datapipe")
+    if pipes is None or not isinstance(dataset, (pipes.IterDataPipe, pipes.MapDataPipe)):
+        return None
+    return late("flambeau.utils.data.graph_settings")
+
+
+class _DatasetKind:
+    """How a loader reads its dataset: by index, or as a stream."""
+
+    Map = 0
+    Iterable = 1
+
+    @staticmethod
+    def create_fetcher(
+        kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+    ) -> Fetcher:
+        """An object whose `fetch(index)` makes a batch."""
+        stream = iter(dataset) if kind == _DatasetKind.Iterable else None
+        return Fetcher(dataset, auto_collation, collate_fn, drop_last, stream)
+
+
+class _InfiniteConstantSampler(Sampler[None]):
     """The sampler of streams, which know themselves when they end."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
 
 
-class _SingleIterator:
+class _BaseDataLoaderIter:
+    """One pass over a dataset, by whichever processes."""
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Loads in this process."""
 
     def __init__(self, loader: DataLoader) -> None:
         if loader.timeout:
             raise _problem("timeout needs num_workers > 0", "drop timeout")
+        loader.seed_pipes()
         self._indices = iter(loader._index_sampler)
         self._loader = loader
         base_seed = draw_seed(loader.generator)  # drawn as with workers: equal streams after it
         self._fetcher = loader.job(base_seed, 0).fetcher()
 
-    def __iter__(self) -> _SingleIterator:
+    def __iter__(self) -> _SingleProcessDataLoaderIter:
         return self
 
     @record_function("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
@@ -326,7 +393,7 @@ def _shut_down(workers: list[_Worker]) -> None:
     workers.clear()
 
 
-class _WorkerIterator:
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """One pass over a dataset by worker processes (several passes when they persist).
 
     Batches are numbered in the sampler's order. `_owner` says which worker has an unfinished
@@ -340,6 +407,7 @@ class _WorkerIterator:
         self._loader = loader
         self.broken = False
         self._epoch = 0
+        loader.seed_pipes()
         indices = iter(loader._index_sampler)
         base_seed = draw_seed(loader.generator)
         self._workers: list[_Worker] = []
@@ -350,6 +418,7 @@ class _WorkerIterator:
         except BaseException:
             self._stop()
             raise
+        loader.seed_pipes()  # PyTorch draws a second seed here, which workers do not see
         self._begin(indices)
 
     def _begin(self, indices: Iterator[Any]) -> None:
@@ -366,13 +435,14 @@ class _WorkerIterator:
 
     def restart(self, loader: DataLoader) -> None:
         """A new pass; answers to an abandoned one are dropped when they arrive."""
+        shared = loader.seed_pipes()
         indices = iter(loader._index_sampler)  # workers keep their seeds, as in PyTorch
         self._epoch += 1
         for worker in self._workers:
-            self._send(worker, ("resume",))
+            self._send(worker, ("resume", shared))
         self._begin(indices)
 
-    def __iter__(self) -> _WorkerIterator:
+    def __iter__(self) -> _MultiProcessingDataLoaderIter:
         return self
 
     def __len__(self) -> int:

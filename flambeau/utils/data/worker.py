@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.lock import late, loaded
 from flambeau.utils.data.transport import Channel, Closed
 
 __all__ = ["Failure", "WorkerInfo", "get_worker_info"]
@@ -152,6 +153,11 @@ def _prepared(job: Job) -> tuple[Fetcher | None, Failure | None]:
     try:
         seed = _seed(job)
         _info = WorkerInfo(job.number, job.count, seed, job.dataset)
+        pipes = loaded("flambeau.utils.data.datapipes.datapipe")
+        if pipes is not None and isinstance(job.dataset, (pipes.IterDataPipe, pipes.MapDataPipe)):
+            settings = late("flambeau.utils.data.graph_settings")
+            group = settings.SHARDING_PRIORITIES.MULTIPROCESSING
+            settings.apply_sharding(job.dataset, job.count, job.number, group)
         if job.init_fn is not None:
             job.init_fn(job.number)
         return job.fetcher(), None
@@ -182,7 +188,7 @@ def run(end: socket.socket, inherited: list[socket.socket], job: Job) -> None:
         while True:
             message = channel.receive()
             if message[0] == "resume":
-                fetcher, failure = _again(job, failure)
+                fetcher, failure = _again(job, failure, message[1])
                 continue
             _, epoch, number, index = message
             kind, content = "failure", failure
@@ -195,11 +201,17 @@ def run(end: socket.socket, inherited: list[socket.socket], job: Job) -> None:
         pass
 
 
-def _again(job: Job, failure: Failure | None) -> tuple[Fetcher | None, Failure | None]:
+def _again(
+    job: Job, failure: Failure | None, shared_seed: int | None
+) -> tuple[Fetcher | None, Failure | None]:
     """A new pass over the dataset in a worker that stays."""
     if failure is not None:
         return None, failure
     try:
+        if shared_seed is not None:  # of a data pipe
+            source = torch.Generator()
+            source.manual_seed(shared_seed)
+            late("flambeau.utils.data.graph_settings").apply_random_seed(job.dataset, source)
         return job.fetcher(), None
     except Exception as error:
         return None, Failure(error, f"in DataLoader worker process {job.number}")

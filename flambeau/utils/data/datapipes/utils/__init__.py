@@ -1,0 +1,1 @@
+"""Helpers of data pipes: files, columns, decoders."""
