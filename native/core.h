@@ -92,9 +92,6 @@ DType result_type(int count, const OperandCategory* categories, const DType* dty
 // ---------------------------------------------------------------- storage and its allocator
 struct Recorder;
 struct PackedEntry;
-// Address: somebody asked for it outside of compiled regions, most likely to compare it. Always:
-// somebody reads and writes there.
-enum class Reach : uint8_t { Nobody, Address, Always };
 struct Storage {
   std::atomic<int64_t> references{1};
   void* data = nullptr;  // 64-byte aligned when allocated here; null while pending or empty
@@ -105,7 +102,7 @@ struct Storage {
   bool resizable = true;
   bool alone = false;            // foreign memory, but nobody else can reach it
   bool parameter = false;        // of a parameter
-  Reach reach = Reach::Nobody;   // who else has the address for good, see outside.cpp
+  bool reached = false;          // its address was handed out, see outside.cpp
   int32_t exports = 0;           // objects of others that read and write `data` whenever they like
   uint64_t writes = 0;           // after every write to `data`, also those that no version tells
   Recorder* recorder = nullptr;  // set while pending
@@ -484,8 +481,7 @@ bool record_flush(Recorder* recorder, const char* reason);
 bool record_settle(Storage* storage, const char* reason);
 // Memory that is shared with the outside (outside.cpp). Others may write there (read there) at any
 // time: a recorded op reads it (writes to it) when it is called.
-bool others_write(Storage* storage);
-bool others_read(Storage* storage);
+bool others_reach(Storage* storage);
 // Runs what this thread has recorded over a storage. False + exception.
 bool record_settle_reads(Storage* storage, const char* reason);
 // Somebody else is given the memory, till storage_take_back, or its address: what this thread has

@@ -232,9 +232,8 @@ PackedUse use_of(PackedEntry* entry, int64_t nbytes) {
 bool keepable(const Plan* plan, int32_t slot, const Storage* storage) {
   for (int32_t written : plan->written)
     if (written == slot) return false;
-  return storage->reach == Reach::Nobody && storage->exports == 0 &&
-         (!storage->release || storage->alone) && storage->data &&
-         storage->device.kind == DeviceKind::CPU;
+  return !storage->reached && storage->exports == 0 && (!storage->release || storage->alone) &&
+         storage->data && storage->device.kind == DeviceKind::CPU;
 }
 
 PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes) {

@@ -638,7 +638,7 @@ void record_enter() {
     spare_recorders.pop_back();
   }
   active_recorder->epoch = next_epoch++;
-  active_recorder->tuned = active_recorder->lasting_writes = false;
+  active_recorder->tuned = active_recorder->lasting = false;
   active_recorder->sealed = active_recorder->rereads = 0;
   active_recorder->entry = PyEval_GetFrame();
 }
@@ -650,7 +650,7 @@ bool record_leave(const char* reason) {
   r->sealed -= r->sealed > 0;
   if (r->depth > 0) {
     --r->depth;
-    return r->sealed > 0 || !std::exchange(r->lasting_writes, false) ||
+    return r->sealed > 0 || !std::exchange(r->lasting, false) ||
            record_flush(r, "memory that is shared with the outside");
   }
   PyObject *type, *value, *trace;

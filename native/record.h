@@ -135,15 +135,15 @@ struct Recorder {
   std::vector<uint32_t> versions;    // of the externals, when it was kept
   unsigned long flusher = 0;         // the thread that is flushing it now
   Recorder* next_flushed = nullptr;  // another one that is being flushed
-  bool interrupted = false;     // forked while it was being flushed, by a thread that is not here
-  int32_t references = 1;       // its region, or the node that has it; whoever flushes it
-  bool symbolic = false;        // what is called now is the backward of what was recorded
-  bool appended = false;        // the newest call is its last record
-  bool unsure = false;          // a call may fail when it runs
-  bool written = false;         // a call writes to memory from outside of the stream
-  bool lasting_writes = false;  // ... that others reach, at the end of the sealed scopes
-  int rereads = 0;              // flushes of this region that reads of memory of others asked for
-  int sealed = 0;               // scopes without code of users, see regions.record_sealed
+  bool interrupted = false;  // forked while it was being flushed, by a thread that is not here
+  int32_t references = 1;    // its region, or the node that has it; whoever flushes it
+  bool symbolic = false;     // what is called now is the backward of what was recorded
+  bool appended = false;     // the newest call is its last record
+  bool unsure = false;       // a call may fail when it runs
+  bool written = false;      // a call writes to memory from outside of the stream
+  bool lasting = false;      // calls of sealed scopes reach memory of others: run at their end
+  int rereads = 0;           // flushes of this region that reads of memory of others asked for
+  int sealed = 0;            // scopes without code of users, see regions.record_sealed
   PyFrameObject* entry = nullptr;  // borrowed: where the region began
 };
 

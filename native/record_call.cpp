@@ -20,7 +20,8 @@ namespace fb {
 namespace {
 
 constexpr size_t kMaxRecords = 20000;
-// Longer memory of others is not copied: the op runs at once, fused with what was recorded.
+// Longer memory of others is not copied, nor are parameters, which are many and read repeatedly:
+// the op runs at once, fused with what was recorded.
 constexpr int64_t kMaxCopy = int64_t{64} << 20;
 // A backward that reads so much of it again runs at once instead of comparing it with the copy.
 constexpr int64_t kMinReread = 256 << 10;
@@ -205,12 +206,14 @@ bool written_here(const Recorder* r, Storage* storage) {
   return found != r->state_of.end() && r->states[found->second].written;
 }
 
-// Whether an op that reads `t` has to read a copy: nobody's code runs in a region that is sealed.
-bool reads_copy(const Recorder* r, const Tensor* t) {
+// Whether others may write to what an op reads of `t`.
+bool reads_outside(const Recorder* r, const Tensor* t) {
   if (t->numel == 0 || t->storage->pending || !t->storage->data) return false;
-  if (!others_write(t->storage) || (r->sealed > 0 && r->depth == 0)) return false;
-  return !written_here(r, t->storage);
+  return others_reach(t->storage) && !written_here(r, t->storage);
 }
+
+// Whether it has to read a copy: nobody's code runs in a scope that is sealed.
+bool reads_copy(const Recorder* r, const Tensor* t) { return !r->sealed && reads_outside(r, t); }
 
 bool writes_outside(const Plan* plan, const Call& call) {
   return std::any_of(plan->mutated.begin(), plan->mutated.end(),
@@ -254,17 +257,21 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace 
   }
   if (r->unsure && writes_outside(plan, call)) return Way::Later;
   for (int32_t slot : plan->mutated) {
-    if (!others_read(call.tensors[slot]->storage)) continue;
+    if (!others_reach(call.tensors[slot]->storage)) continue;
     if (!r->sealed) return Way::WriteAtOnce;
-    r->lasting_writes = true;
+    r->lasting = true;
   }
   Way way = Way::Record;
   for (int32_t i = 0; i < call.tensor_count; ++i) {
     const Tensor* t = call.tensors[i];
-    if (t == nullptr || !reads_copy(r, t)) continue;
+    if (t == nullptr || !reads_outside(r, t)) continue;
+    if (r->sealed) {
+      r->lasting = true;
+      continue;
+    }
     if (only_views(plan)) return Way::Eagerly;
-    if (plan->offset_sensitive || plan->has_views || span_of(t) > kMaxCopy ||
-        cheaper_at_once(r, instance, forward, t))
+    if (plan->offset_sensitive || plan->has_views || t->storage->parameter ||
+        span_of(t) > kMaxCopy || cheaper_at_once(r, instance, forward, t))
       way = Way::ReadAtOnce;
   }
   return way;
@@ -320,7 +327,7 @@ class Draft {
   // From here on Python is not called.
   Resolve operand(int32_t i, int32_t* id) {
     Tensor* t = call_.tensors[i];
-    if (r_->symbolic && others_write(t->storage)) {
+    if (r_->symbolic && others_reach(t->storage)) {
       *id = find_original(r_, t);
       if (*id >= 0) return Resolve::Ok;
     }
@@ -508,7 +515,7 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
       r->written |= writes_outside(instance->plan, call);
       append(r, instance, call, forward, outputs, &record);
       draft.keep();
-      r->rereads += way == Way::ReadAtOnce;
+      r->rereads += way == Way::ReadAtOnce && forward.epoch != 0;
       const char* reason = flush_reason(way);
       return !reason || record_flush(r, reason);
     }

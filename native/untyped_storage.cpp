@@ -307,7 +307,7 @@ PyObject* subscript(PyObject* self, PyObject* key) {
   if (part) {
     storage_incref(s);
     s->resizable = false;  // the part has the address, and writes that nobody sees, from now on
-    s->reach = Reach::Always;
+    s->reached = true;
   }
   return wrap(part);
 }
