@@ -51,10 +51,10 @@ class Backward(NamedTuple):
 class JointTrace(stream.StreamTrace):
     """A trace of forward calls that goes on with those of their backward."""
 
-    def run(self, externals: Sequence[stream.External]) -> None:
+    def run(self, externals: Sequence[stream.External], partial: bool = False) -> bool:
         """Replays the forward records, noting where each one's numbers begin."""
         self.first_number: list[int] = []
-        super().run(externals)
+        return super().run(externals, partial)
 
     def _replay(self, record: Any, externals: Any) -> None:
         self.first_number.append(len(self.scalars))
@@ -160,11 +160,12 @@ def _traced(
     ]
     count = backward.forward_records
     trace: JointTrace | None = None
-    for _ in range(stream.MAX_TRACES):
+    for number in range(stream.MAX_TRACES + 1):
         trace = JointTrace(known, records[:count], history, trace)
         for slot, external in enumerate(known):
             trace.bind_external(external[5], slot)
-        trace.run(known)
+        if not trace.run(known, partial=number == 0):
+            continue
         given: list[tuple[Node, Source]] = []
         for k, (value, slot) in enumerate(backward.seeds):
             given.append((_stand_in(trace, value, externals[slot][5], len(given)), ("grad", k)))

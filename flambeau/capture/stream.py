@@ -104,6 +104,7 @@ class StreamReport:
 
 # Each trace may find sizes that must be equal; the next one starts from them.
 MAX_TRACES = 4
+_MORE_RECORDS = 64  # of a trace that ends early, see `StreamTrace.run`
 
 MAX_HISTORIES = 4096  # the core knows no more streams either
 _MAX_HINTS = 64
@@ -318,14 +319,28 @@ class StreamTrace:
 
     # ------------------------------------------------------------------ replay
 
-    def run(self, externals: Sequence[External]) -> None:
-        """Replays every record."""
+    def run(self, externals: Sequence[External], partial: bool = False) -> bool:
+        """Replays every record; returns whether the trace is complete.
+
+        Args:
+            externals: of the stream.
+            partial: whether it may end early, where sizes turned out to be equal: the next trace
+                starts from them. A few records more say which others are.
+        """
+        equalities, end = self.environment.equalities, len(self._records)
         push_environment(self.environment)
         try:
-            for record in self._records:
+            for number, record in enumerate(self._records):
+                if number == end:
+                    return False
                 self._replay(record, externals)
+                if partial and self.environment.equalities != equalities:
+                    equalities = self.environment.equalities
+                    if not self.settled():
+                        partial, end = False, 2 * number + _MORE_RECORDS
         finally:
             pop_environment()
+        return True
 
     def _value(self, number: int) -> Value:
         return self.values[number]
@@ -569,12 +584,11 @@ def _traced(
         (*e[:4], e[4] or slot in written, e[5]) for slot, e in enumerate(externals)
     ]  # what the stream updates is state: as fixed as parameters are
     trace: StreamTrace | None = None
-    for _ in range(MAX_TRACES):
+    for number in range(MAX_TRACES + 1):
         trace = StreamTrace(externals, records, history, trace)
-        for slot, number in enumerate(numbers):
-            trace.bind_external(number, slot)
-        trace.run(externals)
-        if trace.settled():
+        for slot, value in enumerate(numbers):
+            trace.bind_external(value, slot)
+        if trace.run(externals, partial=number == 0) and trace.settled():
             break
     assert trace is not None
     return trace

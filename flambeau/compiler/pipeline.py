@@ -7,13 +7,14 @@ text of each.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from flambeau.compiler import debug
+from flambeau.compiler import debug, targets
 from flambeau.compiler.execution import Execution, build_execution
 from flambeau.compiler.schedule import Schedule, schedule
 from flambeau.compiler.schedule.candidates import Choose
@@ -38,6 +39,7 @@ class State:
         symbols: their names in C, by text.
         keepalive: what the addresses need.
         execution: the result.
+        begun: a build that kernels are added to while others are still planned.
     """
 
     graph: Graph
@@ -49,6 +51,7 @@ class State:
     symbols: dict[str, str] = field(default_factory=dict)
     keepalive: list[Any] = field(default_factory=list)
     execution: Execution = field(default_factory=dict)
+    begun: Any = None
 
 
 def _simplify(state: State) -> None:
@@ -56,8 +59,15 @@ def _simplify(state: State) -> None:
 
 
 def _schedule(state: State) -> None:
-    state.schedule = schedule(state.graph)
+    state.schedule = schedule(state.graph, emit=functools.partial(_compile_early, state))
     _collect_kernels(state)
+
+
+def _compile_early(state: State, kernel: Kernel) -> None:
+    """Hands a kernel to the compiler while others are planned."""
+    if state.begun is not None:
+        with contextlib.suppress(NotImplementedError):  # raised when it turns out to be needed
+            state.begun.add(kernel)
 
 
 def _collect_kernels(state: State) -> None:
@@ -82,14 +92,18 @@ def _verify(state: State) -> None:
 def _build(state: State) -> None:
     if not state.kernels:
         return
-    from flambeau.compiler import targets
-
-    build = targets.builder(state.graph.notes.get("device", "cpu"))
-    handles = build(list(state.kernels.values()))
+    build = targets.builder(_device(state))
+    begun = () if state.begun is None else (state.begun,)
+    handles = build(list(state.kernels.values()), *begun)
+    state.begun = None
     for text, handle in zip(state.kernels, handles, strict=True):
         state.addresses[text] = handle.address
         state.symbols[text] = handle.name
     state.keepalive.extend(handle.keepalive for handle in handles)
+
+
+def _device(state: State) -> str:
+    return str(state.graph.notes.get("device", "cpu"))
 
 
 def _tune(state: State) -> None:
@@ -125,7 +139,7 @@ def _verify_text(state: State) -> str:
 
 def _printed(state: State) -> list[tuple[str, str]]:
     """(symbol, C text) of each kernel."""
-    from flambeau.compiler import codegen, targets
+    from flambeau.compiler import codegen
 
     target = targets.current()
     return [
@@ -201,7 +215,7 @@ def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
     """What another process can find each kernel by."""
     if not kernels:
         return []
-    from flambeau.compiler import codegen, targets, toolchain
+    from flambeau.compiler import codegen, toolchain
 
     identities = [codegen._prefilled_identity()]
     try:
@@ -223,15 +237,20 @@ def stages(graph: Graph, upto: str = "execution") -> list[tuple[str, float, str]
 def _compile(graph: Graph, registers: int | None, choose: Choose | None) -> State:
     """All stages, shown to whom it concerns."""
     state = State(graph, registers, choose)
-    if not debug.watchers and not debug.level():
-        with collection.paused():
-            for _, run, _ in _stages_of(state):
-                run(state)
+    begun = state.begun = targets.begin(_device(state))
+    try:
+        if not debug.watchers and not debug.level():
+            with collection.paused():
+                for _, run, _ in _stages_of(state):
+                    run(state)
+            return state
+        if debug.level() >= debug.EVERYTHING:
+            debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))
+        _show(state, list(_run(state, "execution")))
         return state
-    if debug.level() >= debug.EVERYTHING:
-        debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))
-    _show(state, list(_run(state, "execution")))
-    return state
+    finally:
+        if begun is not None:
+            begun.close()
 
 
 def _stages_of(state: State) -> list[Stage]:

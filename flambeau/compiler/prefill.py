@@ -277,7 +277,7 @@ def compile_all(
     target, arriving, progress = targets.current(), iter(kernels), Progress()
 
     def one(unit: dict[str, str]) -> tuple[dict[str, str], bytes]:
-        return unit, codegen.compile_units([unit], target)[0]
+        return unit, codegen.compile_unit(unit, target)
 
     with ThreadPoolExecutor(jobs) as pool:
         pending: set[Future[tuple[dict[str, str], bytes]]] = set()

@@ -1,5 +1,5 @@
 """The CPU: kernels are printed as C, compiled by the C compiler that is there, and loaded."""
 
-from flambeau.compiler.codegen import build
+from flambeau.compiler.codegen import begin, build
 
-__all__ = ["build"]
+__all__ = ["begin", "build"]

@@ -12,13 +12,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flambeau.ir.lock import late
 from flambeau.runtime import settings
-
-if TYPE_CHECKING:
-    from flambeau.ir.kernel import Kernel
 
 # No contraction of a*b + c and no errno (the promise about numbers); wrapping integers; buffers of
 # one memory are read as several types. Stack protectors and unwind tables only cost time here.
@@ -121,8 +118,9 @@ def current() -> Target:
     return TARGETS[settings.get("TARGET") or detect()]
 
 
-# From kernels to handles (address, name, keepalive), in the same order.
-Builder = Callable[["Sequence[Kernel]"], Sequence[Any]]
+# From kernels to handles (address, name, keepalive), in the same order. Where the module has
+# `begin`, what that returned comes second.
+Builder = Callable[..., Sequence[Any]]
 
 
 @functools.cache
@@ -132,9 +130,21 @@ def builder(device: str) -> Builder:
     Raises:
         NotImplementedError: there is no such module.
     """
+    builds: Builder = _module(device).build
+    return builds
+
+
+def begin(device: str) -> Any:
+    """A build that kernels of a device may be added to before all are known, or None: `begin` of
+    the module, if it has one."""
+    begins = getattr(_module(device), "begin", None)
+    return None if begins is None else begins()
+
+
+def _module(device: str) -> Any:
     name = f"flambeau.compiler.target_{device}"
     try:
-        found: Builder = late(name).build
+        return late(name)
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
@@ -142,4 +152,3 @@ def builder(device: str) -> Builder:
             f"[compile] no kernels can be built for device {device!r}\n"
             f"hint: add {name.replace('.', '/')}.py with build(kernels); see docs/extending.md"
         ) from None
-    return found

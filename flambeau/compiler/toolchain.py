@@ -16,11 +16,14 @@ from flambeau.compiler.cache import blake2b
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
     from pathlib import Path
 
     from flambeau.compiler.targets import Target
 
 LINK_FLAGS = ("-shared", "-nostartfiles", "-w", "-x", "c", "-")
+OBJECT_FLAGS = ("-c", "-w", "-x", "c", "-")
 
 
 class CompileError(RuntimeError):
@@ -43,40 +46,76 @@ class Compiler(NamedTuple):
         """Whether this is the `ziglang` wheel's compiler, which takes other target flags."""
         return "ziglang" in self.command
 
-    def arguments(self, target: Target) -> list[str]:
-        """Command line that compiles standard input to a shared library, `-o` still missing."""
+    def flags(self, target: Target) -> list[str]:
+        """Flags that choose the code."""
         flags = list(target.all_flags)
         if self.is_zig:
             flags = [f for f in flags if not f.startswith(("-mprefer", "-fno-asynchronous"))]
         if "clang" in self.identity or self.is_zig:
             flags = [f for f in flags if f not in target.gcc_flags]
             flags.append("-Wno-unknown-warning-option")
-        return [*self.command, *flags, *LINK_FLAGS, "-lm"]
+        return flags
 
-    def compile(self, source: str, target: Target, output: Path) -> None:
+    def compile(
+        self,
+        source: str,
+        target: Target,
+        output: str | Path,
+        objects: Sequence[str] = (),
+        link: bool = True,
+    ) -> None:
         """Compiles C text to a shared library.
+
+        Args:
+            source: the text.
+            target: what it is compiled for.
+            output: the file.
+            objects: paths of object files that the library holds, too.
+            link: False for an object file instead.
 
         Raises:
             CompileError: with the path of the source, which is kept, and what the compiler said.
         """
-        import shlex
-        import subprocess
-
-        command = [*self.arguments(target), "-o", str(output)]
-        result = subprocess.run(
-            command, input=source, capture_output=True, text=True, close_fds=False, check=False
-        )
-        if result.returncode == 0 and output.exists():
+        how = (*LINK_FLAGS, "-lm") if link else OBJECT_FLAGS
+        command = [*self.command, *self.flags(target), *objects, *how]
+        result = _run([*command, "-o", str(output)], source)
+        if result.returncode == 0 and os.path.exists(output):
             return
+        import shlex
+
         name = blake2b(source.encode(), digest_size=8).hexdigest()
         kept = cache.directory() / "failed" / f"{name}.c"
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(source)
         said = "\n".join(result.stderr.strip().splitlines()[:12])
+        example = [*self.command, *self.flags(target), *OBJECT_FLAGS]
         raise CompileError(
             f"[codegen] the C compiler failed ({result.returncode}): {kept}\n{said}\n"
-            f"hint: run `{shlex.join(command[:-3])} -o kernel.so < {kept}`; please report the file"
+            f"hint: run `{shlex.join(example)} -o kernel.o < {kept}`; please report the file"
         )
+
+    def link(self, objects: Sequence[str], target: Target, output: str | Path) -> None:
+        """Makes a shared library of object files.
+
+        Raises:
+            CompileError: with what the compiler said.
+        """
+        how = ["-shared", "-nostartfiles", "-w", *objects, "-lm", "-o", str(output)]
+        result = _run([*self.command, *self.flags(target), *how], "")
+        if result.returncode or not os.path.exists(output):
+            said = "\n".join(result.stderr.strip().splitlines()[:12])
+            raise CompileError(
+                f"[codegen] the C compiler failed to link kernels ({result.returncode})\n{said}\n"
+                "hint: set FLAMBEAU_CC to another C compiler; please report this"
+            )
+
+
+def _run(command: list[str], source: str) -> subprocess.CompletedProcess[str]:
+    import subprocess
+
+    return subprocess.run(
+        command, input=source, capture_output=True, text=True, close_fds=False, check=False
+    )
 
 
 @functools.cache

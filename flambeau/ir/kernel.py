@@ -78,7 +78,7 @@ from typing import Any
 
 from flambeau.ir import size as sizes_module
 from flambeau.ir.dtypes import CATEGORY
-from flambeau.ir.lock import computed_once
+from flambeau.ir.lock import computed_once, memo
 from flambeau.ir.node import ITEM_SIZE, Node, node, topological
 from flambeau.ir.size import Size
 
@@ -131,6 +131,8 @@ class ScanPass:
 
 Statement = Pass | RowStores | ReducePass | ScanPass
 
+_texts: dict[tuple[Kernel, str], str] = memo()  # of equal layers' kernels, printed once
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -169,7 +171,11 @@ class Kernel:
 
     @computed_once
     def _text(self) -> str:
-        return _print(self)
+        key = self, str(self.settings)  # 1 and True are equal, and print differently
+        text = _texts.get(key)
+        if text is None:
+            text = _texts[key] = _print(self)
+        return text
 
     def text(self) -> str:
         """Canonical text: equal text means equal kernels."""

@@ -515,6 +515,11 @@ class ShapeEnvironment:
         """Return the names of all symbols in the order of their creation."""
         return list(self.hints)
 
+    @property
+    def equalities(self) -> int:
+        """How many sizes are replaced by others."""
+        return len(self._replacements)
+
     def create_symbol(
         self, hint: int, name: str, *, specialise: bool = False, minimum: int = 0
     ) -> Size:

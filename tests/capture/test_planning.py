@@ -13,6 +13,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn, prims
 from flambeau.autograd import replay as replaying
+from flambeau.capture import stream
 from flambeau.compiler.schedule import launch
 from flambeau.ir.node import Graph, GraphOutput
 from flambeau.ir.size import symbol
@@ -80,6 +81,23 @@ def test_visits_per_node_do_not_grow() -> None:
     large = (counts[16] - counts[4]) / 12
     assert large <= 1.2 * small, counts
     assert counts[16] <= 1.2 * 16 * counts[1], counts
+
+
+def test_a_trace_starts_again_early(monkeypatch: Any) -> None:
+    """Sizes of the data that a first layer says are constants cost a part of a trace, not all."""
+    replayed: list[int] = []
+    run = stream.StreamTrace.run
+
+    def counted(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return run(self, *args, **options)
+        finally:
+            replayed.append(len(self._sizes))
+
+    monkeypatch.setattr(stream.StreamTrace, "run", counted)
+    training_step(16)().item()
+    first, *others = replayed
+    assert len(others) == 1 and first < 0.3 * others[0], replayed
 
 
 def _reversed_in_place(tensors: Any) -> Any:

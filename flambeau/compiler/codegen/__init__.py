@@ -3,8 +3,8 @@
     build(kernels) ─► text ─► key ─► in memory? ─► on disk? ─► print C, compile, load, store
 
 A key is a digest of the kernel's text, the target, the compiler and its flags, and the sources of
-the printer itself. Kernels that are missing go to the compiler together, in at most one
-translation unit per core.
+the printer itself. Kernels that are missing go to the compiler in batches, while others are still
+planned (`begin`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flambeau.compiler import cache, machine, targets, toolchain
+from flambeau.compiler import cache, targets, toolchain
 from flambeau.compiler.cache import blake2b
-from flambeau.compiler.codegen.progress import Announcement
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
 from flambeau.ir.lock import fork_safe_lock, importing
 from flambeau.ir.node import topological
 from flambeau.ir.spelling import SPELLINGS
 from flambeau.runtime import rehearsal, settings
+
+if TYPE_CHECKING:
+    from flambeau.compiler.codegen.batches import Batches, Library
 
 __all__ = ["KernelHandle", "build", "chunk_count", "collect", "print_kernel", "scratch_bytes"]
 
@@ -58,8 +60,71 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
     return print_c(kernel, target)
 
 
-def build(kernels: Sequence[Kernel]) -> list[KernelHandle]:
+class Build:
+    """Kernels that are compiled, some of them while more are planned.
+
+    Args:
+        target: what they are compiled for.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._batches: Batches | None = None
+        self._kernels: dict[str, Kernel] = {}  # of the batches, by key
+        self._texts: set[str] = set()  # of these kernels
+
+    def add(self, kernel: Kernel) -> None:
+        """Takes a kernel from memory or disk, or hands it to the compiler."""
+        text = kernel.text()
+        if text not in self._texts and (text, self.target.name) not in _handles:
+            with _lock:
+                self._add_missing(kernel)
+
+    def _add_missing(self, kernel: Kernel) -> None:
+        target, text = self.target, kernel.text()
+        if (text, target.name) in _handles or _from_cache(kernel, target):
+            return
+        if self._batches is None:
+            with importing:
+                from flambeau.compiler.codegen.batches import Batches
+
+            self._batches = Batches(target, functools.partial(_key_of_functions, target))
+        key = key_of(kernel, target, toolchain.find().identity)
+        self._batches.add(key, symbol_of(key), print_kernel(kernel, target))
+        self._kernels[key] = kernel
+        self._texts.add(text)
+
+    def finish(self, kernels: Sequence[Kernel]) -> None:
+        """Waits until all of these kernels are in memory.
+
+        Raises:
+            NotImplementedError: for a primitive that the target does not spell.
+            flambeau.compiler.toolchain.CompileError: if the compiler fails.
+        """
+        with _lock:
+            for kernel in kernels:
+                self.add(kernel)
+            if self._batches is not None:
+                for library in self._batches.finish():
+                    _store_and_load(library, self._kernels, self.target)
+
+    def close(self) -> None:
+        """Drops what nobody waits for."""
+        if self._batches is not None:
+            self._batches.close()
+
+
+def begin() -> Build | None:
+    """A build that kernels may be added to before all are known; None where none is compiled."""
+    return Build(targets.current()) if _collected is None else None
+
+
+def build(kernels: Sequence[Kernel], begun: Build | None = None) -> list[KernelHandle]:
     """Compiled kernels, in the same order; equal kernels share one handle.
+
+    Args:
+        kernels: what is compiled.
+        begun: a build that some of them were added to.
 
     Raises:
         NotImplementedError: for a primitive that the target does not spell.
@@ -69,28 +134,11 @@ def build(kernels: Sequence[Kernel]) -> list[KernelHandle]:
     if _collected is not None:
         _collected.extend(kernels)
         return [nothing()] * len(kernels)
-    found = [_handles.get((kernel.text(), target.name)) for kernel in kernels]
-    if any(handle is None for handle in found):
-        with _lock:
-            _build_missing([k for k, handle in zip(kernels, found) if handle is None], target)
-        found = [_handles[kernel.text(), target.name] for kernel in kernels]
-    return [handle for handle in found if handle is not None]
-
-
-def _build_missing(kernels: Sequence[Kernel], target: Target) -> None:
-    """Takes kernels from the disk, or compiles them."""
-    missing: dict[str, Kernel] = {}
-    for kernel in kernels:
-        if (kernel.text(), target.name) not in _handles and not _from_cache(kernel, target):
-            missing[key_of(kernel, target, toolchain.find().identity)] = kernel
-    if not missing:
-        return
-    units = split(missing, target, _jobs())
-    with Announcement(len(missing)) as announcement:
-        libraries = compile_units(units, target, announcement)
-    for unit, content in zip(units, libraries):
-        symbols = {key: symbol_of(key) for key in unit}
-        _store_and_load(content, symbols, missing, target)
+    known = [_handles.get((kernel.text(), target.name)) for kernel in kernels]
+    if None in known:
+        (begun or Build(target)).finish(kernels)
+        known = [_handles[kernel.text(), target.name] for kernel in kernels]
+    return [handle for handle in known if handle is not None]
 
 
 def _from_cache(kernel: Kernel, target: Target) -> bool:
@@ -123,22 +171,21 @@ def _load(level: cache.Level, kernel: Kernel, target: Target, identity: str) -> 
     return True
 
 
-def _store_and_load(
-    content: bytes, symbols: dict[str, str], kernels: dict[str, Kernel], target: Target
-) -> None:
+def _store_and_load(library: Library, kernels: dict[str, Kernel], target: Target) -> None:
     """Keeps a library; where the cache cannot be written it lives in memory only."""
+    content, symbols = library.content, library.symbols
     try:
         cache.store(content, symbols)
         loaded = {key: cache.load(cache.user_level(), key) for key in symbols}
     except OSError:
         loaded = dict.fromkeys(symbols)
-    library: ctypes.CDLL | None = None
+    unstored: ctypes.CDLL | None = None
     for key, symbol in symbols.items():
         entry = loaded[key]
         if entry is None:
-            library = library or _load_unstored(content)
-            address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
-            entry = (address, symbol, library)
+            unstored = unstored or _load_unstored(content)
+            address = ctypes.cast(getattr(unstored, symbol), ctypes.c_void_p).value or 0
+            entry = (address, symbol, unstored)
         _handles[kernels[key].text(), target.name] = KernelHandle(*entry)
 
 
@@ -181,6 +228,13 @@ def key_of(kernel: Kernel, target: Target, identity: str) -> str:
     return str(digest.hexdigest())
 
 
+def _key_of_functions(target: Target, names: str) -> str:
+    """The key of the object of shared functions, whose names tell their text."""
+    digest = _settings_digest(target, toolchain.find().identity).copy()
+    digest.update(b"object " + names.encode())
+    return str(digest.hexdigest())
+
+
 @functools.cache
 def _spelling_text(name: str) -> bytes:
     """What the record of a primitive says about its code; nothing for what only kernels have."""
@@ -196,53 +250,8 @@ def symbol_of(key: str) -> str:
 # ------------------------------------------------------------------------------- compiling
 
 
-def _jobs() -> int:
-    chosen: int = settings.get("COMPILE_JOBS")
-    return chosen or machine.current().cores
-
-
-def split(kernels: dict[str, Kernel], target: Target, count: int) -> list[dict[str, str]]:
-    """Prints kernels and deals them out to at most `count` units of about equal length.
-
-    Returns:
-        Per unit, key -> C text.
-    """
-    texts = {key: print_kernel(kernel, target) for key, kernel in kernels.items()}
-    units: list[dict[str, str]] = [{} for _ in range(min(count, len(texts)))]
-    lengths = [0] * len(units)
-    for key in sorted(texts, key=lambda key: (-len(texts[key]), key)):
-        smallest = lengths.index(min(lengths))
-        units[smallest][key] = texts[key]
-        lengths[smallest] += len(texts[key])
-    return units
-
-
-def compile_units(
-    units: Sequence[dict[str, str]], target: Target, announcement: Announcement | None = None
-) -> list[bytes]:
-    """Shared libraries of translation units, compiled side by side.
-
-    Args:
-        units: key and C text of each unit's kernels.
-        target: what they are compiled for.
-        announcement: is notified of each finished unit.
-    """
-
-    def compiled(unit: dict[str, str]) -> bytes:
-        library = _compile_unit(unit, target)
-        if announcement is not None:
-            announcement.count(len(unit))
-        return library
-
-    if len(units) == 1:
-        return [compiled(units[0])]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(len(units), _jobs())) as pool:
-        return list(pool.map(compiled, units))
-
-
-def _compile_unit(unit: dict[str, str], target: Target) -> bytes:
+def compile_unit(unit: dict[str, str], target: Target) -> bytes:
+    """The shared library of a translation unit: key and C text of its kernels."""
     import tempfile
 
     with importing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from flambeau.compiler.cache import blake2b
 from flambeau.compiler.codegen import cmath, cmath_scalar
@@ -51,7 +51,10 @@ _HEAD = """\
   __builtin_shuffle(v, (__typeof__((v) == (v))){__VA_ARGS__})
 #endif
 #define FB_ALWAYS __attribute__((always_inline))
-#ifdef __clang__
+#define FB_LINKED __attribute__((visibility("hidden")))
+#ifdef FB_OBJECT
+#define FB_SHARED __attribute__((noinline, weak, visibility("hidden")))
+#elif defined(__clang__)
 #define FB_SHARED static __attribute__((noinline))
 #else
 #define FB_SHARED static __attribute__((noinline, noclone))
@@ -175,23 +178,36 @@ def _shared_apart(text: str, shared: dict[str, str]) -> str:
         return text
     functions = {found["name"]: found[0] for found in _FUNCTION.finditer(text)}
     marked = [name for name, body in functions.items() if body.startswith("FB_SHARED")]
-    wanted = set()
+    reached = set()
     while marked:
         name = marked.pop()
-        wanted.add(name)
-        called = set(_OWN_NAME.findall(functions[name])) & functions.keys()
-        marked += called - wanted
+        reached.add(name)
+        marked += (_own_names(functions[name]) & functions.keys()) - reached
     renamed: dict[str, str] = {}
     for name, body in functions.items():
-        if name not in wanted:
+        if name not in reached:
             continue
-        known = _OWN_NAME.sub(lambda own: renamed.get(own[0], own[0]), body)
-        if set(_OWN_NAME.findall(known)) == {name}:
-            digest = blake2b(known.encode(), digest_size=6).hexdigest()
-            renamed[name] = f"fb_shared_{digest}{name.removeprefix(SYMBOL)}"
-            shared[renamed[name]] = known.replace(f"{name}(", f"{renamed[name]}(")
+        callees = tuple((own, renamed[own]) for own in _own_names(body) if own in renamed)
+        if _own_names(body) == {name, *dict(callees)}:
+            renamed[name], shared_text = _shared_function(name, body, callees)
+            shared[renamed[name]] = shared_text
             text = text.replace(body, "")
     return _OWN_NAME.sub(lambda own: renamed.get(own[0], own[0]), text)
+
+
+@functools.lru_cache(maxsize=512)
+def _own_names(body: str) -> frozenset[str]:
+    return frozenset(_OWN_NAME.findall(body))
+
+
+@functools.lru_cache(maxsize=512)
+def _shared_function(name: str, body: str, callees: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """Name and definition of a shared function, whose callees are renamed already."""
+    names = dict(callees)
+    known = _OWN_NAME.sub(lambda own: names.get(own[0], own[0]), body)
+    digest = blake2b(known.encode(), digest_size=6).hexdigest()
+    renamed = f"fb_shared_{digest}{name.removeprefix(SYMBOL)}"
+    return renamed, known.replace(f"{name}(", f"{renamed}(")
 
 
 def render(kernels: Sequence[tuple[str, str]]) -> str:
@@ -202,7 +218,53 @@ def render(kernels: Sequence[tuple[str, str]]) -> str:
     """
     shared: dict[str, str] = {}
     bodies = [_OWN.sub(symbol, _shared_apart(text, shared)) for symbol, text in kernels]
-    definitions = helpers(text for _, text in kernels) + list(shared.values())
+    return _unit(list(shared.values()), bodies)
+
+
+def separate(text: str) -> tuple[str, dict[str, str]]:
+    """A kernel's own text, and the definitions of its functions that others share, by name."""
+    shared: dict[str, str] = {}
+    return _shared_apart(text, shared), shared
+
+
+def render_linked(kernels: Sequence[tuple[str, str]], functions: dict[str, str]) -> str:
+    """A translation unit that is linked with the objects of its shared functions.
+
+    Args:
+        kernels: (symbol, own text as of `separate`) of each.
+        functions: definitions of shared functions that they call, by name.
+    """
+    return _unit(_declared(functions, ()), [_OWN.sub(symbol, text) for symbol, text in kernels])
+
+
+def objects_of(functions: dict[str, str]) -> list[str]:
+    """The shared functions by object: names, separated by spaces. What does one thing (packing,
+    the micro-kernels of a tile) is one object, whichever kernel it is found in."""
+    objects: dict[str, list[str]] = {}
+    for name, text in functions.items():
+        if text.startswith("FB_SHARED"):
+            objects.setdefault(name.split("_")[3], []).append(name)
+    return [" ".join(names) for names in objects.values()]
+
+
+def render_functions(functions: dict[str, str], names: Sequence[str]) -> str:
+    """A translation unit of some shared functions, to be compiled to an object."""
+    return "#define FB_OBJECT\n" + _unit(_declared(functions, names), [])
+
+
+def _declared(functions: dict[str, str], defined: Collection[str]) -> list[str]:
+    """Shared functions, most of which are defined elsewhere; small ones are inlined."""
+    return [
+        f"FB_LINKED {text.partition('{')[0].removeprefix('FB_SHARED').strip()};\n"
+        if text.startswith("FB_SHARED") and name not in defined
+        else text
+        for name, text in functions.items()
+    ]
+
+
+def _unit(shared: list[str], bodies: list[str]) -> str:
+    """A translation unit of functions and of kernels that call them."""
+    definitions = helpers([*shared, *bodies]) + shared
     used = "\n".join([*definitions, *bodies])
     found = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}
     types = [_prelude_definitions(lanes)[0] for lanes in sorted(found)]

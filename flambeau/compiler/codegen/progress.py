@@ -1,7 +1,7 @@
 """Says that a call waits for the C compiler, when that takes long.
 
 Silence for several seconds looks like a program that hangs. After `PATIENCE` one line on standard
-error explains the wait (once in a process), and each finished part of the work adds a line.
+error explains the wait (once in a process), and others say how much is done.
 """
 
 from __future__ import annotations
@@ -19,31 +19,38 @@ _counting = fork_safe_lock(level=3)
 
 
 class Announcement:
-    """A `with` block around a compilation of many kernels.
+    """What a compilation of many kernels says.
 
     Args:
-        kernels: how many are compiled.
+        kernels: how many are compiled; may grow.
     """
 
     def __init__(self, kernels: int) -> None:
         self.kernels = kernels
         self.finished = 0
+        self._timer: threading.Timer | None = None
 
-    def __enter__(self) -> Announcement:
-        self._began = time.monotonic()
-        self._timer = threading.Timer(PATIENCE, _explain, (self.kernels,))
-        self._timer.daemon = True
-        self._timer.start()
-        return self
+    def begin(self) -> None:
+        """From now on somebody waits."""
+        if self._timer is None:
+            self._began = self._said = time.monotonic()
+            self._timer = threading.Timer(PATIENCE, lambda: _explain(self.kernels))
+            self._timer.daemon = True
+            self._timer.start()
 
-    def __exit__(self, *exception: object) -> None:
-        self._timer.cancel()
+    def end(self) -> None:
+        """Nobody waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def count(self, kernels: int) -> None:
         """Notes that some kernels are finished."""
         with _counting:
             self.finished += kernels
-            if time.monotonic() - self._began >= PATIENCE:
+            now = time.monotonic()
+            done = self.finished == self.kernels
+            if now - self._began >= PATIENCE and (done or now - self._said >= PATIENCE):
+                self._said = now
                 _explain(self.kernels)
                 _say(f"compiled {self.finished} of {self.kernels} kernels")
 

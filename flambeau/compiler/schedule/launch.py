@@ -118,11 +118,19 @@ class Schedule:
         return "\n".join(lines) + "\n"
 
 
-def schedule(graph: Graph, choose: Choose | None = None) -> Schedule:
-    """Schedules a (simplified) graph; `choose` names the candidate of each heavy call."""
+def schedule(
+    graph: Graph, choose: Choose | None = None, emit: Callable[[Kernel], object] | None = None
+) -> Schedule:
+    """Schedules a (simplified) graph.
+
+    Args:
+        graph: the program.
+        choose: names the candidate of each heavy call.
+        emit: called with each kernel as soon as it is built. A kernel may be of no use after all.
+    """
     indirect: set[int] = set()
     while True:
-        scheduler = _Scheduler(graph, indirect, choose)
+        scheduler = _Scheduler(graph, indirect, choose, emit)
         found = scheduler.run()
         if not scheduler.conflicts:
             return found
@@ -132,9 +140,16 @@ def schedule(graph: Graph, choose: Choose | None = None) -> Schedule:
 
 
 class _Scheduler:
-    def __init__(self, graph: Graph, indirect: set[int], choose: Choose | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        indirect: set[int],
+        choose: Choose | None,
+        emit: Callable[[Kernel], object] | None,
+    ) -> None:
         self.graph = graph
         self.choose = choose
+        self.emit = emit
         self.prepared: Prepared = prepare(graph, indirect)
         self.analysis = analyse(self.prepared)
         self.result = Schedule(written=self._written())
@@ -157,9 +172,15 @@ class _Scheduler:
         steps: list[tuple[Cluster, Launch]] = []
         for cluster in in_order(clusters, self.prepared.destinations, needed):
             try:
-                steps.extend((cluster, made) for made in self._launches(cluster, needed))
+                launches = self._launches(cluster, needed)
             except InPlaceConflict as conflict:
                 self.conflicts.setdefault(conflict.slot, conflict)
+                continue
+            steps.extend((cluster, launch) for launch in launches)
+            if self.emit is not None:
+                for launch in launches:
+                    if launch.kernel is not None:
+                        self.emit(launch.kernel)
         self.result.launches = [launch for _, launch in steps]
         _group(steps)
         self._finish_lives()
