@@ -478,5 +478,8 @@ def _publish() -> None:
 
 _publish()
 
+GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
+
 # A name of PyTorch that is not here yet is told from a misspelt one.
 globals()["__getattr__"] = _missing.getter(__name__)

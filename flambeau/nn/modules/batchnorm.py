@@ -270,8 +270,77 @@ class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm over several processes; not supported."""
+    """Batch norm whose statistics are those of all processes; of one process, plain batch norm.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        text = "training in several processes is not supported"
-        raise NotImplementedError(problem("SyncBatchNorm", text, "use BatchNorm2d"))
+    Args:
+        process_group: the processes; the default group when None.
+
+    Example:
+        >>> nn.SyncBatchNorm(4)(torch.ones(2, 4, 5)).shape
+        torch.Size([2, 4, 5])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+        if input.dim() < 2:
+            text = f"expected at least 2D input (got {input.dim()}D input)"
+            raise ValueError(problem("SyncBatchNorm", text, "a batch and channels come first"))
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """Replaces every batch norm in a module by one of this class with the same tensors.
+
+        Args:
+            module: changed in place, and returned unless it is a batch norm itself.
+            process_group: of the new modules.
+
+        Example:
+            >>> m = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(2)))
+            >>> type(m[0]).__name__
+            'SyncBatchNorm'
+        """
+        converted = module
+        if isinstance(module, _BatchNorm):
+            converted = cls._from(module, process_group)
+        for name, child in module.named_children():
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted
+
+    @classmethod
+    def _from(cls, module: Any, process_group: Any) -> Module:
+        """A module of this class with the parameters and buffers of another batch norm."""
+        bias = module.bias is not None
+        result: Any = cls(
+            module.num_features,
+            module.eps,
+            module.momentum,
+            module.affine,
+            module.track_running_stats,
+            process_group,
+            bias=bias,
+        )
+        if module.affine:
+            result.weight, result.bias = module.weight, module.bias
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            setattr(result, name, getattr(module, name))
+        result.training = module.training
+        if hasattr(module, "qconfig"):
+            result.qconfig = module.qconfig
+        return result

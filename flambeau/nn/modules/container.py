@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections import abc as container_abcs
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from flambeau.nn.messages import problem, typename
 from flambeau.nn.modules.module import Module, _addindent
 from flambeau.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 def _position(op: str, index: Any, length: int) -> int:
@@ -52,6 +53,21 @@ class _Numbered(Module):
         found = self[key]  # type: ignore[index]
         del self[key]  # type: ignore[attr-defined]
         return found
+
+
+class Container(Module):
+    """Modules under names; deprecated: every module can do this."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        warnings.warn(
+            "`nn.Container` is deprecated. All of its functionality is now implemented in "
+            "`nn.Module`. Subclass that instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class Sequential(_Numbered):

@@ -44,3 +44,14 @@ def _list_with_default(out_size: Any, defaults: list[int]) -> Any:
                          "hint: give fewer sizes")  # fmt: skip
     known = defaults[-len(out_size) :]
     return [value if value is not None else default for value, default in zip(out_size, known)]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Strips a prefix from the keys of a state dict, in place: "module." of DataParallel, say."""
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", None)
+    for key in list(metadata or ()):
+        if key and (key == prefix.rstrip(".") or key.startswith(prefix)):
+            metadata[key[len(prefix) :]] = metadata.pop(key)  # type: ignore[index]

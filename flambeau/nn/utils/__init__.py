@@ -26,3 +26,7 @@ from flambeau.nn.utils.normed import (
     spectral_norm,
     weight_norm,
 )
+from flambeau.runtime import missing as _missing
+
+# A name of PyTorch that is not here yet is told from a misspelt one.
+globals()["__getattr__"] = _missing.getter(__name__, submodules=("prune",))

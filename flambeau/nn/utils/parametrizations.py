@@ -132,6 +132,107 @@ def spectral_norm(
     )
 
 
+def _orthogonal_factor(matrix: Any) -> Any:
+    """Q of the QR decomposition whose R has a positive diagonal."""
+    reflectors, factors = torch.geqrf(matrix)
+    q = torch.linalg.householder_product(reflectors, factors)
+    return q * reflectors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+def _is_orthogonal(matrix: Any) -> bool:
+    rows, columns = matrix.size(-2), matrix.size(-1)
+    if rows < columns:
+        matrix = matrix.mT
+        rows, columns = columns, rows
+    identity = torch.eye(columns, dtype=matrix.dtype)
+    limit = 10 * rows * torch.finfo(matrix.dtype).eps
+    return bool(torch.allclose(matrix.mH @ matrix, identity, atol=limit))
+
+
+class _Orthogonal(Module):
+    """A matrix with orthonormal columns (rows, if it is wide) from any matrix.
+
+    The lower triangle is mapped by the matrix exponential or the Cayley map of its skew-symmetric
+    part, or read as Householder reflectors. With a base B the result is B times that, so that any
+    orthogonal matrix can be assigned (Lezcano-Casado 2019, dynamic trivialization).
+    """
+
+    base: Any
+
+    def __init__(self, weight: Any, orthogonal_map: str, *, use_trivialization: bool) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            text = "The householder parametrization does not support complex tensors."
+            raise ValueError(problem("orthogonal", text, 'orthogonal_map="matrix_exp"'))
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, X: Any) -> Any:  # noqa: N803
+        """The orthogonal matrix."""
+        wide = X.size(-2) < X.size(-1)
+        X = X.mT if wide else X  # noqa: N806
+        if self.orthogonal_map == "householder":
+            reflectors = X.tril(diagonal=-1)
+            factors = 2.0 / (1.0 + (reflectors * reflectors).sum(dim=-2))
+            q = torch.linalg.householder_product(reflectors, factors)
+            q = q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        else:
+            q = self._from_skew(X)
+        if hasattr(self, "base"):
+            q = self.base @ q
+        return q.mT if wide else q
+
+    def _from_skew(self, X: Any) -> Any:  # noqa: N803
+        rows, columns = X.size(-2), X.size(-1)
+        lower = X.tril()
+        if rows != columns:
+            padding = lower.new_zeros(rows, rows - columns).expand(*lower.shape[:-2], -1, -1)
+            lower = torch.cat([lower, padding], dim=-1)
+        skew = lower - lower.mH
+        if self.orthogonal_map == "matrix_exp":
+            q = torch.matrix_exp(skew)
+        else:
+            identity = torch.eye(rows, dtype=skew.dtype)
+            q = torch.linalg.solve(
+                torch.add(identity, skew, alpha=-0.5), torch.add(identity, skew, alpha=0.5)
+            )
+        return q[..., :columns]
+
+    @no_grad()
+    def right_inverse(self, Q: Any) -> Any:  # noqa: N803
+        """A matrix that `forward` maps to Q, or to its orthogonal factor."""
+        if Q.shape != self.shape:
+            text = f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
+            raise ValueError(problem("orthogonal", f"{text}shape {Q.shape}.", "the same shape"))
+        rows, columns = Q.size(-2), Q.size(-1)
+        wide = rows < columns
+        matrix = Q.mT if wide else Q
+        rows, columns = max(rows, columns), min(rows, columns)
+        if not hasattr(self, "base"):
+            return self._reflectors(matrix, wide)
+        if rows == columns:
+            self.base = matrix.clone() if _is_orthogonal(matrix) else _orthogonal_factor(matrix)
+        else:
+            shape = (*matrix.shape[:-1], rows - columns)
+            random = torch.randn(shape, dtype=matrix.dtype)
+            self.base = _orthogonal_factor(torch.cat([matrix, random], dim=-1))
+        negative = torch.zeros_like(Q)
+        negative.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return negative
+
+    def _reflectors(self, matrix: Any, wide: bool) -> Any:
+        if self.orthogonal_map != "householder":
+            text = "It is not possible to assign to the matrix exponential or the Cayley "
+            text += "parametrizations when use_trivialization=False."
+            raise NotImplementedError(problem("orthogonal", text, "use_trivialization=True"))
+        reflectors, factors = torch.geqrf(matrix)
+        diagonal = reflectors.diagonal(dim1=-2, dim2=-1)
+        diagonal.copy_(torch.where(factors == 0, -diagonal.sign(), diagonal.sign()))
+        return reflectors.mT if wide else reflectors
+
+
 def orthogonal(
     module: Any,
     name: str = "weight",
@@ -139,6 +240,35 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Any:
-    """Keeps a matrix orthogonal; not supported."""
-    text = "orthogonal parametrizations are not supported"
-    raise NotImplementedError(problem("orthogonal", text, "use init.orthogonal_ or spectral_norm"))
+    """Keeps a matrix orthogonal: its columns, or its rows if there are more columns.
+
+    Args:
+        module: has the parameter.
+        name: which parameter; of three or more dimensions it is a batch of matrices.
+        orthogonal_map: "matrix_exp", "cayley" or "householder"; the first for square and complex
+            matrices, the last for others when None.
+        use_trivialization: moves along the group from a base: any matrix can be assigned.
+
+    Raises:
+        ValueError: no such parameter, a vector, another map.
+
+    Example:
+        >>> layer = orthogonal(torch.nn.Linear(2, 3))
+        >>> bool(torch.allclose(layer.weight.mT @ layer.weight, torch.eye(2), atol=1e-5))
+        True
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, torch.Tensor):
+        text = f"Module '{module}' has no parameter or buffer with name '{name}'"
+        raise ValueError(problem("orthogonal", text, "see named_parameters()"))
+    if weight.ndim < 2:
+        text = f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
+        raise ValueError(problem("orthogonal", text, "parametrize a weight"))
+    if orthogonal_map is None:
+        square = weight.shape[-2] == weight.shape[-1]
+        orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
+    if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
+        text = 'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got '
+        raise ValueError(problem("orthogonal", text + str(orthogonal_map), "one of these"))
+    mapping = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, mapping, unsafe=True)

@@ -79,7 +79,10 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    start = module.right_inverse(start)
+                    try:
+                        start = module.right_inverse(start)
+                    except NotImplementedError:  # the parameter starts as the value itself
+                        continue
         if not isinstance(start, (Tensor, Sequence)):
             text = "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...)."
             raise ValueError(problem("ParametrizationList", text, f"Got {type(start).__name__}"))

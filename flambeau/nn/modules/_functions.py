@@ -1,0 +1,67 @@
+"""Differentiable functions behind some modules, under PyTorch's private names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.autograd.function import Function
+from flambeau.nn import functional as F  # noqa: N812
+
+__all__ = ["BackwardHookFunction", "CrossMapLRN2d", "SyncBatchNorm"]
+
+
+class CrossMapLRN2d:
+    """Local response norm of `(N, C, H, W)`."""
+
+    @staticmethod
+    def apply(
+        input: Any,  # noqa: A002
+        size: int,
+        alpha: float = 1e-4,
+        beta: float = 0.75,
+        k: float = 1,
+    ) -> Any:
+        """`F.local_response_norm`."""
+        return F.local_response_norm(input, size, alpha, beta, k)
+
+
+class SyncBatchNorm:
+    """Batch norm of one process."""
+
+    @staticmethod
+    def apply(
+        input: Any,  # noqa: A002
+        weight: Any,
+        bias: Any,
+        running_mean: Any,
+        running_var: Any,
+        eps: float,
+        momentum: float,
+        process_group: Any = None,
+        world_size: int = 1,
+    ) -> Any:
+        """`F.batch_norm` in training.
+
+        Raises:
+            NotImplementedError: more than one process.
+        """
+        if world_size != 1:
+            raise NotImplementedError(
+                f"[SyncBatchNorm] statistics of {world_size} processes\nhint: use one process"
+            )
+        return F.batch_norm(input, running_mean, running_var, weight, bias, True, momentum, eps)
+
+
+class BackwardHookFunction(Function):
+    """The identity, as one node of the graph of gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        """Views of the arguments."""
+        ctx.mark_non_differentiable(*(arg for arg in args if not arg.requires_grad))
+        return tuple(arg.view_as(arg) for arg in args)
+
+    @staticmethod
+    def backward(ctx: Any, *args: Any) -> Any:
+        """The gradients as they are."""
+        return args
