@@ -6,6 +6,7 @@ turned off for a type, or for a while, by these names in PyTorch's own documenta
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
@@ -101,4 +102,44 @@ def _parse_to(
     return found, dtype, non_blocking, memory_format
 
 
-_nn = types.SimpleNamespace(_parse_to=_parse_to)
+# Functions of torch._C._nn with the signature of nn.functional; the others are inner operators.
+_LAYERS = frozenset(
+    """adaptive_avg_pool2d adaptive_avg_pool3d avg_pool2d avg_pool3d elu elu_ gelu glu hardsigmoid
+    hardswish hardtanh hardtanh_ leaky_relu leaky_relu_ linear mish one_hot pad relu6
+    scaled_dot_product_attention silu softplus softshrink""".split()
+)
+
+
+class _Functions(types.ModuleType):
+    """The functions of a namespace under the names that PyTorch's native module has for them."""
+
+    def __init__(self, name: str, home: str, prefix: str = "") -> None:
+        super().__init__(f"torch._C.{name}")
+        self._home, self._prefix = home, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        torch = sys.modules["flambeau"]
+        home: Any = torch
+        for part in self._home.split("."):
+            home = getattr(home, part)
+        if self._prefix:
+            value = getattr(home, name.removeprefix(self._prefix), None)
+            fits = value is not None and name.startswith(self._prefix)
+        else:
+            fits = name in _LAYERS or name == "log_sigmoid"
+            value = getattr(home, name.replace("log_sigmoid", "logsigmoid")) if fits else None
+        if not fits:
+            value = getattr(torch.ops.aten, name, None)
+        if value is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        setattr(self, name, value)
+        return value
+
+
+_nn = _Functions("_nn", "nn.functional")
+_nn._parse_to = _parse_to
+_fft = _Functions("_fft", "fft", "fft_")
+_linalg = _Functions("_linalg", "linalg", "linalg_")
+_special = _Functions("_special", "special", "special_")

@@ -23,7 +23,7 @@ _functions = namespace("torch")
 globals().update({name: op for name, op in _operators.items() if name not in globals()})
 
 _SHARED = (
-    "sigmoid", "tanh", "relu_", "selu_", "celu_", "threshold_", "rrelu_", "bilinear", "celu",
+    "relu_", "selu_", "celu_", "threshold_", "rrelu_", "bilinear", "celu",
     "selu", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "conv_tbc", "avg_pool1d", "adaptive_avg_pool1d", "adaptive_max_pool1d",
     "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "hardshrink", "prelu", "pdist",
@@ -57,8 +57,32 @@ _leaky_relu, _leaky_relu_ = _with_inplace("leaky_relu")
 _hardtanh, _hardtanh_ = _with_inplace("hardtanh")
 _hardsigmoid, _hardsigmoid_ = _with_inplace("hardsigmoid")
 _hardswish, _hardswish_ = _with_inplace("hardswish")
-_threshold, _threshold_ = _with_inplace("threshold")
+_threshold_out, _threshold_ = _with_inplace("threshold")
 _rrelu, _rrelu_ = _with_inplace("rrelu")
+
+
+def sigmoid(input: Any) -> Any:  # noqa: A002
+    """1 / (1 + exp(-x)).
+
+    Shape: any -> the same; any real or complex dtype.
+
+    Example:
+        >>> F.sigmoid(torch.tensor([0.0]))
+        tensor([0.5000])
+    """
+    return input.sigmoid()
+
+
+def tanh(input: Any) -> Any:  # noqa: A002
+    """The hyperbolic tangent.
+
+    Shape: any -> the same; any real or complex dtype.
+
+    Example:
+        >>> F.tanh(torch.tensor([0.0]))
+        tensor([0.])
+    """
+    return input.tanh()
 
 
 def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
@@ -291,7 +315,9 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
         >>> F.threshold(torch.tensor([-2.0, 0.0, 3.0]), 1.0, 9.0)
         tensor([9., 9., 3.])
     """
-    return _threshold_(input, threshold, value) if inplace else _threshold(input, threshold, value)
+    return (
+        _threshold_(input, threshold, value) if inplace else _threshold_out(input, threshold, value)
+    )
 
 
 def rrelu(
@@ -463,6 +489,7 @@ _DIRECT = {
     "celu": _celu, "leaky_relu": _leaky_relu, "hardtanh": _hardtanh, "hardswish": _hardswish,
     "hardsigmoid": _hardsigmoid,
 }  # fmt: skip
+_BY_METHOD = ("sigmoid", "tanh")  # call a method, which asks
 _DIRECT_WITH_DIM = {"softmax": _softmax, "log_softmax": _log_softmax}
 
 
@@ -471,7 +498,8 @@ def _publish() -> None:
     here = (__name__, "torch" + __name__.removeprefix("flambeau"))  # the second: under the alias
     for name, value in list(globals().items()):
         own = getattr(value, "__module__", "").startswith(here)
-        if own and isinstance(value, type(_publish)) and not name.startswith("_"):
+        asks = not name.startswith("_") and name not in _BY_METHOD
+        if own and isinstance(value, type(_publish)) and asks:
             direct = _DIRECT.get(name) or _DIRECT_WITH_DIM.get(name)
             globals()[name] = _core.shield(value, False, True, direct, name in _DIRECT_WITH_DIM)
 
@@ -480,6 +508,7 @@ _publish()
 
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
+_threshold = threshold  # its name in graphs
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
 globals()["__getattr__"] = _missing.getter(__name__)

@@ -12,9 +12,12 @@ Message = Callable[[], str]
 __all__: list[str] = []  # private names, though programs call them
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: Any, message: str) -> Any:
     """Raises AssertionError unless `condition`, a bool or a tensor of one element, is true."""
+    if type(condition) is not bool and _core.has_torch_function((condition,)):
+        return _core.handle_torch_function(_assert, (condition,), (condition, message), {})
     assert condition, message  # noqa: S101 - the function's purpose
+    return None
 
 
 def _raise(error_type: type[Exception], message: Message | None, default: str) -> None:

@@ -7,13 +7,31 @@ symbols of the compiler here, which Python never sees.
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from flambeau import _core
 
 __all__ = [
     "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
 ]  # fmt: skip
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _overridable(function: _Function) -> _Function:
+    """Lets `__torch_function__` of the arguments take over: graphs record the call."""
+
+    @functools.wraps(function)
+    def asked(*args: Any) -> Any:
+        if any(hasattr(type(value), "__torch_function__") for value in args):
+            return _core.handle_torch_function(asked, args, args, {})
+        return function(*args)
+
+    return asked  # type: ignore[return-value]
 
 
 def _extreme(name: str, choose: Callable[[Any, Any], Any], a: Any, b: Any) -> int | float:
@@ -24,6 +42,7 @@ def _extreme(name: str, choose: Callable[[Any, Any], Any], a: Any, b: Any) -> in
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
+@_overridable
 def sym_max(a: Any, b: Any) -> int | float:
     """The larger of two numbers; a float where one is.
 
@@ -37,6 +56,7 @@ def sym_max(a: Any, b: Any) -> int | float:
     return _extreme("sym_max", builtins.max, a, b)
 
 
+@_overridable
 def sym_min(a: Any, b: Any) -> int | float:
     """The smaller of two numbers; a float where one is.
 
@@ -50,6 +70,7 @@ def sym_min(a: Any, b: Any) -> int | float:
     return _extreme("sym_min", builtins.min, a, b)
 
 
+@_overridable
 def sym_not(a: Any) -> bool:
     """Whether a condition is false.
 
@@ -60,6 +81,7 @@ def sym_not(a: Any) -> bool:
     return not a
 
 
+@_overridable
 def sym_int(a: Any) -> int:
     """A number's whole part.
 
@@ -70,6 +92,7 @@ def sym_int(a: Any) -> int:
     return int(a)
 
 
+@_overridable
 def sym_float(a: Any) -> float:
     """A number as a float.
 
@@ -80,6 +103,7 @@ def sym_float(a: Any) -> float:
     return float(a)
 
 
+@_overridable
 def sym_sqrt(a: Any) -> float:
     """A number's square root.
 
@@ -106,6 +130,7 @@ def sym_sum(*args: Any) -> Any:
     return sum(terms)
 
 
+@_overridable
 def sym_ite(b: bool, t: Any, f: Any) -> Any:
     """`t` where a condition holds, else `f`.
 

@@ -1,0 +1,1 @@
+"""`torch.fx.passes`: analyses and changes of graphs."""
