@@ -1,5 +1,6 @@
 // Arithmetic that the linear algebra shares for real and complex numbers, and reflections.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <complex>
@@ -49,21 +50,73 @@ RealOf<T> square(T x) {
 }
 // Products without C's detour for infinities.
 template <typename T>
-T times(T a, T b) {
+FB_INLINE T times(T a, T b) {
   return a * b;
 }
 template <typename T>
-std::complex<T> times(std::complex<T> a, std::complex<T> b) {
+FB_INLINE std::complex<T> times(std::complex<T> a, std::complex<T> b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
 template <typename T>
-T divide(T a, T b) {
+FB_INLINE T divide(T a, T b) {
+  return a / b;
+}
+// In double precision, where no square of a float overflows or vanishes; C's rules for infinities
+// and zeros where that is no number.
+FB_INLINE std::complex<float> divide(std::complex<float> a, std::complex<float> b) {
+  const double x = a.real(), y = a.imag(), u = b.real(), v = b.imag();
+  const double scale = 1 / (u * u + v * v);
+  const std::complex<float> value(static_cast<float>((x * u + y * v) * scale),
+                                  static_cast<float>((y * u - x * v) * scale));
+  if (value.real() == value.real() && value.imag() == value.imag()) return value;
   return a / b;
 }
 
 template <typename T>
-void subtract_scaled(T* row, const T* other, T factor, int64_t count) {
+FB_INLINE void subtract_scaled(T* row, const T* other, T factor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i] -= times(factor, other[i]);
+}
+
+// i times numbers: factor times a number is then a sum of two products of real numbers, which needs
+// no shuffles.
+constexpr int64_t kTurned = 64;
+
+template <typename T>
+FB_INLINE void turn(const std::complex<T>* x, int64_t count, T* turned) {
+  for (int64_t j = 0; j < count; ++j) {
+    turned[2 * j] = -x[j].imag();
+    turned[2 * j + 1] = x[j].real();
+  }
+}
+
+// Rows i of a, each `stride` apart, minus factors[i * apart] (or its conjugate) times `other`; with
+// one rounding for a product and its difference, as LAPACK's kernels have it.
+template <typename T>
+FB_INLINE void subtract_outer(T* a, int64_t rows, int64_t stride, const T* factors, int64_t apart,
+                              bool conjugated, const T* other, int64_t count) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const T factor = factors[i * apart];
+      T* row = a + i * stride;
+      for (int64_t j = 0; j < count; ++j) row[j] = std::fma(-factor, other[j], row[j]);
+    }
+  } else {
+    using R = RealOf<T>;
+    R turned[2 * kTurned];
+    for (int64_t first = 0; first < count; first += kTurned) {
+      const int64_t width = std::min(kTurned, count - first);
+      turn(other + first, width, turned);
+      const R* straight = reinterpret_cast<const R*>(other + first);
+      for (int64_t i = 0; i < rows; ++i) {
+        const T factor = factors[i * apart];
+        const R re = -factor.real(), im = conjugated ? factor.imag() : -factor.imag();
+        R* row = reinterpret_cast<R*>(a + i * stride + first);
+        for (int64_t j = 0; j < 2 * width; ++j) {
+          row[j] = std::fma(re, straight[j], std::fma(im, turned[j], row[j]));
+        }
+      }
+    }
+  }
 }
 
 // How many matrices of so much work each are worth a thread.
@@ -77,7 +130,7 @@ T reflect_column(T* head, T* rest, int64_t count, int64_t stride) {
   R largest = size1(*head);
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, size1(rest[i * stride]));
   R below = 0;
-  if (largest > 0) {
+  if (largest != 0) {  // or NaN
     for (int64_t i = 0; i < count; ++i) below += square(rest[i * stride] / largest);
   }
   const T alpha = *head;

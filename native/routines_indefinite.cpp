@@ -11,6 +11,44 @@
 namespace fb {
 namespace {
 
+constexpr int64_t kColumns = 64;  // that are updated together
+
+// Rows of the lower triangle of a [rows, width], minus x times `left` and, where there is one, the
+// number after x times `right`, x being a column to the left of a.
+template <typename T>
+struct SubtractColumns {
+  static FB_INLINE void run(T* a, int64_t rows, int64_t n, int64_t width, const T* x, const T* left,
+                            const T* right) {
+    using R = RealOf<T>;
+    if constexpr (std::is_arithmetic_v<T>) {
+      for (int64_t i = 0; i < rows; ++i) {
+        T* row = a + i * n;
+        const T one = -x[i * n], two = right ? -x[i * n + 1] : T(0);
+        const int64_t count = std::min(width, i + 1);
+        for (int64_t j = 0; j < count; ++j) row[j] = std::fma(one, left[j], row[j]);
+        if (!right) continue;
+        for (int64_t j = 0; j < count; ++j) row[j] = std::fma(two, right[j], row[j]);
+      }
+    } else {
+      for (const T* other : {left, right}) {
+        if (!other) break;
+        R turned[2 * kColumns];
+        turn(other, width, turned);
+        const R* straight = reinterpret_cast<const R*>(other);
+        for (int64_t i = 0; i < rows; ++i) {
+          R* row = reinterpret_cast<R*>(a + i * n);
+          const T factor = -x[i * n + (other == right)];
+          const R re = factor.real(), im = factor.imag();
+          const int64_t count = 2 * std::min(width, i + 1);
+          for (int64_t j = 0; j < count; ++j) {
+            row[j] = std::fma(re, straight[j], std::fma(im, turned[j], row[j]));
+          }
+        }
+      }
+    }
+  }
+};
+
 template <typename T>
 struct Symmetric {  // one matrix [n, n], row by row
   T* a;
@@ -37,30 +75,42 @@ struct Symmetric {  // one matrix [n, n], row by row
 
   void eliminate_one(int64_t k) const {
     const T inverse = divide(T(1), at(k, k));
-    for (int64_t j = k + 1; j < n; ++j) {
-      const T factor = times(inverse, mirrored(at(j, k)));
-      for (int64_t i = j; i < n; ++i) at(i, j) -= times(at(i, k), factor);
-      keep_real(j);
+    T factors[kColumns];
+    for (int64_t first = k + 1; first < n; first += kColumns) {
+      const int64_t end = std::min(n, first + kColumns);
+      for (int64_t j = first; j < end; ++j) {
+        factors[j - first] = times(inverse, mirrored(at(j, k)));
+      }
+      run_variant<SubtractColumns<T>>(&at(first, first), n - first, n, end - first, &at(first, k),
+                                      &factors[0], static_cast<const T*>(nullptr));
     }
+    for (int64_t j = k + 1; j < n; ++j) keep_real(j);
     for (int64_t i = k + 1; i < n; ++i) at(i, k) = times(at(i, k), inverse);
   }
 
   void eliminate_two(int64_t k) const {
     // The block's inverse, scaled by its element off the diagonal.
     const T off = at(k + 1, k);
-    const T first = divide(at(k, k), mirrored(off)), second = divide(at(k + 1, k + 1), off);
-    const T scale = divide(T(1), times(first, second) - T(1));
-    for (int64_t j = k + 2; j < n; ++j) {
-      const T x = divide(at(j, k), mirrored(off)), y = divide(at(j, k + 1), off);
-      // [x', y'] = [A(j, k), A(j, k+1)] times the block's inverse
-      const T left = times(scale, times(second, x) - divide(at(j, k + 1), mirrored(off)));
-      const T right = times(scale, times(first, y) - divide(at(j, k), off));
-      for (int64_t i = j; i < n; ++i) {
-        at(i, j) -= times(at(i, k), mirrored(left)) + times(at(i, k + 1), mirrored(right));
+    const T upper = divide(at(k, k), mirrored(off)), second = divide(at(k + 1, k + 1), off);
+    const T scale = divide(T(1), times(upper, second) - T(1));
+    T lefts[kColumns], rights[kColumns];
+    for (int64_t first = k + 2; first < n; first += kColumns) {
+      const int64_t end = std::min(n, first + kColumns);
+      for (int64_t j = first; j < end; ++j) {
+        const T x = divide(at(j, k), mirrored(off)), y = divide(at(j, k + 1), off);
+        // [x', y'] = [A(j, k), A(j, k+1)] times the block's inverse
+        const T left = times(scale, times(second, x) - divide(at(j, k + 1), mirrored(off)));
+        const T right = times(scale, times(upper, y) - divide(at(j, k), off));
+        lefts[j - first] = mirrored(left);
+        rights[j - first] = mirrored(right);
       }
-      keep_real(j);
-      at(j, k) = left;
-      at(j, k + 1) = right;
+      run_variant<SubtractColumns<T>>(&at(first, first), n - first, n, end - first, &at(first, k),
+                                      &lefts[0], &rights[0]);
+      for (int64_t j = first; j < end; ++j) {
+        keep_real(j);
+        at(j, k) = mirrored(lefts[j - first]);
+        at(j, k + 1) = mirrored(rights[j - first]);
+      }
     }
   }
 };
@@ -118,7 +168,7 @@ int32_t factor_symmetric(const Symmetric<T>& m, int32_t* pivots) {
 }
 
 // Sizes from which LAPACK is used, as in routines_linear.cpp.
-constexpr int64_t kLeastFactor = 48, kLeastSolve = 48;
+constexpr int64_t kLeastFactor = 112, kLeastSolve = 48;
 
 // Complex matrices may be Hermitian; of real numbers LAPACK knows symmetric ones alone.
 template <typename T>

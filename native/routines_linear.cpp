@@ -14,34 +14,64 @@ namespace {
 // Sizes from which LAPACK is used: below, copies and calls cost more than its kernels win.
 template <typename T>
 struct Least {
-  static constexpr int64_t kLu = by_type<T>(80, 40, 16), kTriangular = 12, kCholesky = 12;
+  static constexpr int64_t kLu = by_type<T>(80, 40, 72), kTriangular = 12, kCholesky = 12;
   static constexpr int64_t kQr = by_type<T>(192, 160, 192), kReflections = 64;
 };
 
+constexpr int64_t kShort = 224;  // bytes of a row
+constexpr int64_t kTiny = 8;     // rows of matrices for which vectors do not pay
+
+// As `subtract_outer`, for tiny matrices without vectors and fused operations.
+template <bool kVectors, typename T>
+FB_INLINE void subtract_rows(T* a, int64_t rows, int64_t stride, const T* factors, int64_t apart,
+                             bool conjugated, const T* other, int64_t count) {
+  if constexpr (kVectors) {
+    subtract_outer(a, rows, stride, factors, apart, conjugated, other, count);
+  } else {
+    for (int64_t i = 0; i < rows; ++i) {
+      const T factor = factors[i * apart];
+      subtract_scaled(a + i * stride, other, conjugated ? conjugate(factor) : factor, count);
+    }
+  }
+}
+
 // ---- LU with partial pivoting
+
+template <typename T, bool kVectors>
+struct FactorLu {
+  static FB_INLINE int32_t run(T* a, int64_t m, int64_t n, int32_t* pivots) {
+    int32_t info = 0;
+    for (int64_t k = 0; k < std::min(m, n); ++k) {
+      int64_t best = k;
+      for (int64_t i = k + 1; i < m; ++i) {
+        if (size1(a[i * n + k]) > size1(a[best * n + k])) best = i;
+      }
+      pivots[k] = static_cast<int32_t>(best + 1);
+      if (a[best * n + k] == T(0)) {
+        if (!info) info = static_cast<int32_t>(k + 1);
+        continue;
+      }
+      if (best != k) std::swap_ranges(a + k * n, a + (k + 1) * n, a + best * n);
+      T *pivot = a + k * n + k, *below = pivot + n;
+      if constexpr (kVectors) {
+        for (int64_t i = 0; i < m - k - 1; ++i) below[i * n] = divide(below[i * n], *pivot);
+        subtract_outer(below + 1, m - k - 1, n, below, n, false, pivot + 1, n - k - 1);
+      } else {
+        for (int64_t i = k + 1; i < m; ++i, below += n) {
+          *below = divide(*below, *pivot);
+          subtract_scaled(below + 1, pivot + 1, *below, n - k - 1);
+        }
+      }
+    }
+    return info;
+  }
+};
 
 template <typename T>
 int32_t factor_lu(T* a, int64_t m, int64_t n, int32_t* pivots) {
-  int32_t info = 0;
-  for (int64_t k = 0; k < std::min(m, n); ++k) {
-    int64_t best = k;
-    for (int64_t i = k + 1; i < m; ++i) {
-      if (size1(a[i * n + k]) > size1(a[best * n + k])) best = i;
-    }
-    pivots[k] = static_cast<int32_t>(best + 1);
-    if (a[best * n + k] == T(0)) {
-      if (!info) info = static_cast<int32_t>(k + 1);
-      continue;
-    }
-    if (best != k) std::swap_ranges(a + k * n, a + (k + 1) * n, a + best * n);
-    const T pivot = a[k * n + k];
-    for (int64_t i = k + 1; i < m; ++i) {
-      const T factor = divide(a[i * n + k], pivot);
-      a[i * n + k] = factor;
-      if (factor != T(0)) subtract_scaled(a + i * n + k + 1, a + k * n + k + 1, factor, n - k - 1);
-    }
-  }
-  return info;
+  if (m < kTiny && n < kTiny) return FactorLu<T, false>::run(a, m, n, pivots);
+  if (n * int64_t{sizeof(T)} < kShort) return run_narrow<FactorLu<T, true>>(a, m, n, pivots);
+  return run_variant<FactorLu<T, true>>(a, m, n, pivots);
 }
 
 template <typename T>
@@ -69,20 +99,33 @@ struct Triangle {
 };
 
 // Rows of b [n, columns] become those of the solution.
+template <typename T, bool kVectors>
+struct Substitute {
+  static FB_INLINE void run(const T* a, T* b, int64_t n, int64_t columns, Triangle kind) {
+    const bool forward = kind.upper == kind.adjointed;
+    for (int64_t step = 0; step < n; ++step) {
+      const int64_t i = forward ? step : n - 1 - step;
+      T* row = b + i * columns;
+      if (!kind.unit) {
+        const T pivot = kind.adjointed ? conjugate(a[i * n + i]) : a[i * n + i];
+        for (int64_t k = 0; k < columns; ++k) row[k] = divide(row[k], pivot);
+      }
+      const int64_t first = forward ? i + 1 : 0, apart = kind.adjointed ? 1 : n;
+      const T* factors = kind.adjointed ? a + i * n + first : a + first * n + i;
+      subtract_rows<kVectors>(b + first * columns, n - 1 - step, columns, factors, apart,
+                              kind.adjointed, row, columns);
+    }
+  }
+};
+
 template <typename T>
 void substitute(const T* a, T* b, int64_t n, int64_t columns, Triangle kind) {
-  const bool forward = kind.upper == kind.adjointed;
-  for (int64_t step = 0; step < n; ++step) {
-    const int64_t i = forward ? step : n - 1 - step;
-    T* row = b + i * columns;
-    for (int64_t done = 0; done < step; ++done) {
-      const int64_t j = forward ? done : n - 1 - done;
-      const T factor = kind.adjointed ? conjugate(a[j * n + i]) : a[i * n + j];
-      if (factor != T(0)) subtract_scaled(row, b + j * columns, factor, columns);
-    }
-    if (kind.unit) continue;
-    const T pivot = kind.adjointed ? conjugate(a[i * n + i]) : a[i * n + i];
-    for (int64_t k = 0; k < columns; ++k) row[k] = divide(row[k], pivot);
+  if (n < kTiny) {
+    Substitute<T, false>::run(a, b, n, columns, kind);
+  } else if (columns * int64_t{sizeof(T)} < kShort) {
+    run_narrow<Substitute<T, true>>(a, b, n, columns, kind);
+  } else {
+    run_variant<Substitute<T, true>>(a, b, n, columns, kind);
   }
 }
 
@@ -142,7 +185,7 @@ int32_t factor_cholesky(T* a, int64_t n) {
       T sum = row[k];
       const T* other = a + k * n;
       for (int64_t i = 0; i < k; ++i) sum -= times(row[i], conjugate(other[i]));
-      row[k] = divide(sum, other[k]);
+      row[k] = sum / real_part(other[k]);
     }
     RealOf<T> left = real_part(row[j]);
     for (int64_t i = 0; i < j; ++i) left -= square(row[i]);
@@ -233,6 +276,21 @@ const char* reflect(const RoutineContext& c) {
   return nullptr;
 }
 
+// The product of each row; bits depend on the row alone.
+template <typename T>
+const char* complex_product(const RoutineContext& c) {
+  const int64_t rows = c.n[0], count = c.n[1];
+  parallel(rows, grain_of(4 * count), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const T* x = pointer<T>(c, 0) + b * count;
+      T product(1);
+      for (int64_t i = 0; i < count; ++i) product = i ? times(product, x[i]) : x[i];
+      pointer<T>(c, 1)[b] = product;
+    }
+  });
+  return nullptr;
+}
+
 // The order of rows that LAPACK's interchanges (from 1) amount to; others leave rows alone.
 const char* pivot_order(const RoutineContext& c) {
   const int64_t batch = c.n[0], count = c.n[1], rows = c.n[2];
@@ -263,6 +321,8 @@ void add_routines(RoutineList* list, const std::string& dtype) {
 
 void add_linear_routines(RoutineList* list) {
   list->push_back({"pivot_order_i32", pivot_order});
+  list->push_back({"complex_product_c64", complex_product<std::complex<float>>});
+  list->push_back({"complex_product_c128", complex_product<std::complex<double>>});
   add_routines<float>(list, "f32");
   add_routines<double>(list, "f64");
   add_routines<std::complex<float>>(list, "c64");

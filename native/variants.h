@@ -40,7 +40,17 @@ auto run_variant(Args... args) {
   if (kMachineLevel == 1) return run_avx2<Body, Args...>(args...);
   return Body::run(args...);
 }
+// For short loops, of which wide vectors leave most to the remainder.
+template <class Body, class... Args>
+auto run_narrow(Args... args) {
+  if (kMachineLevel >= 1) return run_avx2<Body, Args...>(args...);
+  return Body::run(args...);
+}
 #else
+template <class Body, class... Args>
+auto run_narrow(Args... args) {
+  return Body::run(args...);
+}
 template <class Body, class... Args>
 auto run_variant(Args... args) {
   return Body::run(args...);

@@ -1,8 +1,7 @@
-"""Products of complex numbers along a dimension, as trees of multiplications.
+"""Products of complex numbers along a dimension.
 
-Kernels fold and scan real numbers only: a complex product is no pair of real ones. Few numbers lie
-along such a dimension in practice (eigenvalues, pivots, powers of a node), so that a tree is enough
-and its derivative, made of products, is right at zeros.
+Kernels fold and scan real numbers only: a complex product is no pair of real ones. A native routine
+folds; few numbers lie along a dimension that is scanned, so that log2 of their number steps do.
 """
 
 from __future__ import annotations
@@ -17,17 +16,8 @@ def product_along(x: Node, axis: int) -> Node:
     """The product along an axis, which is dropped; 1 of nothing."""
     if CATEGORY[x.dtype] != 3:
         return prims.reduce_dims("prod", x, (axis,), False)
-    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-    count = static_size(x.shape[axis])
-    if count == 0:
-        return prims.full(1, shape, x.dtype)
-    while count > 1:  # halves times halves
-        half = count // 2
-        both = prims.slice(x, axis, 0, half) * prims.slice(x, axis, half, half)
-        odd = [prims.slice(x, axis, 2 * half, 1)] if count % 2 else []
-        x = prims.cat([both, *odd], axis)
-        count = half + count % 2
-    return prims.reshape(x, shape)
+    order = (*(d for d in range(x.ndim) if d != axis), axis)
+    return prims.complex_product(x if axis == x.ndim - 1 else prims.permute(x, order))
 
 
 def product_of(x: Node, dims: tuple[int, ...], keepdim: bool) -> Node:

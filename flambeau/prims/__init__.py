@@ -132,6 +132,7 @@ from flambeau.prims.pointwise import (
     where,
     zeta,
 )
+from flambeau.prims.products import complex_product
 from flambeau.prims.random import random, random_places
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, Primitive, bind
 from flambeau.prims.reduce import all_ as all
@@ -196,6 +197,7 @@ __all__ = [
     "check_index",
     "cholesky",
     "complex",
+    "complex_product",
     "compress",
     "conj",
     "constant",

@@ -13,7 +13,7 @@ from typing import Any
 
 from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, minimum
+from flambeau.ir.size import Size, add, minimum, mul
 from flambeau.prims import linear_references as references
 from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.annotation import register_rule
@@ -57,8 +57,9 @@ def upper_triangle(x: Node) -> Node:
 
 def diagonal(x: Node) -> Node:
     """The diagonals [*B, N] of square matrices."""
-    kept = pointwise.where(_mask(x, pointwise.eq), x, zeros_like(x))
-    return reduce.sum(kept, axis=x.ndim - 1)
+    batch, n = x.shape[:-2], x.shape[-1]
+    flat = shape.reshape(x, (*batch, mul(x.shape[-2], n)))
+    return shape.slice(flat, len(batch), 0, x.shape[-2], add(n, 1))
 
 
 def with_diagonal(x: Node, values: Node) -> Node:

@@ -62,6 +62,7 @@ OPERATORS = {
     "lu_solve": lambda x, b, p, u: [L.lu_solve(*L.lu_factor(x), b)],
     "solve": lambda x, b, p, u: [L.solve(x, b)],
     "inv": lambda x, b, p, u: [L.inv(x)],
+    "det": lambda x, b, p, u: [L.det(x / 8), *L.slogdet(x)],
     "qr": lambda x, b, p, u: list(L.qr(x)),
     "complete qr": lambda x, b, p, u: list(L.qr(x[..., : x.shape[-1] - 3], mode="complete")),
     "ormqr": lambda x, b, p, u: [torch.ormqr(*torch.geqrf(x), b)],
@@ -95,7 +96,16 @@ def bits(tensors):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_matrix_has_the_same_bits_alone_and_in_a_batch(name, dtype):
     """Also at another place in memory, and on another number of threads."""
-    n, function = (67, 200)[name in LATE and dtype == "float32"], OPERATORS[name]
+    check_bits((67, 200)[name in LATE and dtype == "float32"], OPERATORS[name], dtype)
+
+
+@pytest.mark.parametrize("n", [5, 17, 40])
+@pytest.mark.parametrize("name", ["det", "lu_factor", "solve", "ldl_factor", "ldl_solve"])
+def test_small_matrices_have_the_same_bits_alone_and_in_a_batch(name, n):
+    check_bits(n, OPERATORS[name], "complex64")
+
+
+def check_bits(n, function, dtype):
     x, b = general(dtype, 5, n, n), general(dtype, 5, n, 3, seed=1)
     positive = x @ adjoint(x) + n * np.eye(n, dtype=dtype)
     operands = [x, b, positive, np.triu(positive)]
@@ -248,6 +258,31 @@ def test_determinants_without_elements_keep_their_graph(shape):
         x = torch.ones(shape, requires_grad=True)
         call(x).sum().backward()
         assert x.grad.shape == shape
+
+
+def test_the_program_of_a_determinant_does_not_depend_on_its_size():
+    """One launch multiplies the pivots of complex matrices."""
+    launches = []
+    for n in (2, 40):
+        stages = torch.compiler.stages(L.det, torch.ones(3, n, n, dtype=torch.complex64))
+        launches.append("".join(text for name, _, text in stages if name == "schedule"))
+    assert launches[0].count("launch") == launches[1].count("launch") == 4
+
+
+def test_determinants_of_complex_matrices_with_zero_pivots():
+    x = t(general("complex128", 3, 4, 4))
+    x[1, :, 2] = 0
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: x.prod(-1), x)
+    np.testing.assert_allclose(L.det(x).detach().numpy(), np.linalg.det(x.detach().numpy()))
+
+
+@pytest.mark.parametrize("n", [3, 200])
+def test_reflections_of_nan(n):
+    """A column of NaN is not one of zeros."""
+    for place in ((1, 1), (2, 1), (n - 1, 0)):
+        q, r = L.qr(damaged(n, nan, [place]))
+        assert q.isnan().any() and r.isnan().any()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

@@ -405,7 +405,7 @@ RULES: dict[str, Rule] = {
     "with_derivative": _with_derivative,
     **dict.fromkeys(
         "solve triangular_solve ldl_solve cholesky lu ldl qr geqrf eigh eigvalsh eig eigvals svd "
-        "svdvals least_squares reflect pivot_order".split(),
+        "svdvals least_squares reflect pivot_order complex_product".split(),
         _leading,
     ),
 }

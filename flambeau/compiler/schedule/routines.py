@@ -20,6 +20,7 @@ batches of row-major matrices, and all results are written whether used or not:
     least_squares_<t>      a, b, out, rank(i64), values    batch, M, N, columns of b, driver; rcond
     reflect_<t>            packed, tau, x, out   batch, M, N, length of tau, columns of x, adjointed
     pivot_order_i32        pivots, order(i64)                        batch, length of pivots, rows
+    complex_product_<c64|c128>  x, out                               batch, length of x
     fft_<c64|c128>         x, out    outer, length, inner, inverse; factor of the results
     real_fft_<f32|f64>     x, out    outer, length, inner, inverse, whole; factor of the results
     half_fft_<c64|c128>    x, out    outer, length of out, inner, inverse; factor of the results
@@ -264,6 +265,17 @@ def _pivot_order(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
+def _complex_product(values: list[Node], reads: Reads) -> RoutineCall:
+    [value] = values
+    call = RoutineCall(f"complex_product_{value.dtype}")
+    _operand(call, value, 0, reads, 0)
+    _result(call, value, reads)
+    [shape] = value.attribute("shapes")
+    call.sizes = [count(shape[:-1]), shape[-1]]
+    call.work = mul(count(shape), 4)
+    return call
+
+
 def _unused_result(value: Node, name: str) -> Node:
     """Stands for a result that nobody reads: memory the routine writes all the same."""
     operands = tuple(
@@ -369,6 +381,7 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "bag_sum": _bag_sum,
     **dict.fromkeys(("fft", "real_fft", "half_fft"), _fft),
     "pivot_order": _pivot_order,
+    "complex_product": _complex_product,
     **dict.fromkeys(
         ("solve", "triangular_solve", "ldl_solve", "reflect", *RESULTS), _linear_algebra
     ),
