@@ -126,6 +126,8 @@ def nll_loss(
         tensor(2.)
     """
     _check_classes("nll_loss", input, target)
+    if not is_float(input):
+        raise unsupported("nll_loss", input, "log-probabilities are real floats")
     value, factor = _picked(input, target, weight, ignore_index)
     return averaged(value, factor, reduction_of("nll_loss", size_average, reduce, reduction))
 

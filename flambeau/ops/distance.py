@@ -12,15 +12,17 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.definition import op
-from flambeau.core.promotion import CATEGORY, default_dtype
+from flambeau.core.definition import given_dtype, op
+from flambeau.core.promotion import CATEGORY, PARTS, compute_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.dtypes import TITLES
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.binary import refuse_bools
+from flambeau.ops.broadcasting import unsupported
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linalg_norms import p_norm
-from flambeau.ops.loss import hinge, reduced, reduction_of
+from flambeau.ops.loss import fraction_dtype, hinge, reduced, reduction_of
 from flambeau.ops.reduce import dropped
 from flambeau.ops.variance import flat_root
 
@@ -45,11 +47,6 @@ def _both(a: Node, b: Node, name: str) -> tuple[Node, Node]:
             "dimensions\nhint: sizes are equal or one of them is 1"
         ) from error
     return x, y
-
-
-def _fraction(x: Node) -> Node:
-    """x, integers in the default floating-point dtype."""
-    return x if CATEGORY[x.dtype] >= 2 else prims.cast(x, default_dtype())
 
 
 def _zero(x: Node) -> Node:
@@ -114,6 +111,11 @@ def cosine_similarity(x1: Node, x2: Node, dim: int, eps: Any) -> Node:
         >>> torch.cosine_similarity(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0]), dim=0)
         tensor(0.6000)
     """
+    if CATEGORY[given_dtype(x1)] < 2 and CATEGORY[given_dtype(x2)] < 2:
+        raise RuntimeError(
+            "[cosine_similarity] expected common dtype to be floating point, yet common dtype is "
+            f"{TITLES[promote_types(given_dtype(x1), given_dtype(x2))]}\nhint: convert one of them"
+        )
     a, b = _both(x1, x2, "cosine_similarity")
     if a.ndim == 0:
         a, b = prims.reshape(a, (1,)), prims.reshape(b, (1,))
@@ -153,6 +155,7 @@ def pairwise_distance(x1: Node, x2: Node, p: float, eps: Any, keepdim: bool) -> 
         >>> torch.pairwise_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
         tensor([5.0000])
     """
+    refuse_bools(x1, x2)
     a, b = _both(x1, x2, "pairwise_distance")
     difference = a - b
     return _length(difference + prims.constant(eps, difference), p, keepdim)
@@ -173,7 +176,7 @@ def _cosine_samples() -> Iterator[Sample]:
     " -> Tensor",
     unsaved="target",
     where=_F,
-    promote="keep",
+    promote="none",
     samples=_cosine_samples,
     out=False,
 )
@@ -208,7 +211,9 @@ def cosine_embedding_loss(
             f"input tensors, but found inputs with sizes {shown(input1.shape)} and "
             f"{shown(input2.shape)}\nhint: (N, D) with a target of (N)"
         )
-    a, b = _both(*map(_fraction, (input1, input2)), "cosine_embedding_loss")
+    final = promote_types(*(fraction_dtype(x.dtype) for x in (input1, input2)))
+    wide = compute_dtype(final)
+    a, b = _both(*(prims.cast(x, wide) for x in (input1, input2)), "cosine_embedding_loss")
     target = prims.cast(target, "i64") if target.dtype == "bool" else target
     epsilon = 1e-12  # PyTorch adds it to the squared lengths
     last = a.ndim - 1
@@ -219,7 +224,7 @@ def cosine_embedding_loss(
     near = prims.where(prims.eq(target, one), 1.0 - cosine, zero)
     far = prims.where(prims.eq(target, -one), hinge(cosine - margin), zero)
     kind = reduction_of("cosine_embedding_loss", size_average, reduce, reduction)
-    return reduced(near + far, kind)
+    return prims.cast(reduced(near + far, kind), final)
 
 
 def _triplet_samples() -> Iterator[Sample]:
@@ -233,9 +238,7 @@ def _triplet_samples() -> Iterator[Sample]:
     f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
     unsaved="anchor positive negative",
     where=_F,
-    promote="float",
-    layout="contiguous",
-    inplace=False,
+    promote="none",
     samples=_triplet_samples,
     out=False,
 )
@@ -279,8 +282,15 @@ def triplet_margin_loss(
             f"[triplet_margin_loss] margin must be greater than 0, got {margin}\nhint: margin=1.0"
         )
 
+    sides = (anchor.dtype, positive.dtype, negative.dtype)
+    pairs = [(sides[0], sides[1]), (sides[0], sides[2]), (sides[1], sides[2])]
+    final = fraction_dtype(*(fraction_dtype(*pair) for pair in pairs[: 3 if swap else 2]))
+    anchor, positive, negative = (
+        prims.cast(x, compute_dtype(final)) for x in (anchor, positive, negative)
+    )
+
     def distance(a: Node, b: Node) -> Node:
-        x, y = _both(_fraction(a), _fraction(b), "triplet_margin_loss")
+        x, y = _both(a, b, "triplet_margin_loss")
         return _length(x - y + eps, p, False)
 
     far = distance(anchor, negative)
@@ -288,7 +298,7 @@ def triplet_margin_loss(
         far = prims.minimum(far, distance(positive, negative))
     value = distance(anchor, positive) - far + margin
     kind = reduction_of("triplet_margin_loss", size_average, reduce, reduction)
-    return reduced(hinge(value), kind)
+    return prims.cast(reduced(hinge(value), kind), PARTS.get(final, final))
 
 
 @op(
@@ -477,6 +487,11 @@ def multilabel_margin_loss(
             f"[multilabel_margin_loss] inconsistent target size: {shown(target.shape)} for input "
             f"of size: {shown(input.shape)}\nhint: labels of a row, then -1"
         )
+    if target.dtype != "i64":
+        raise RuntimeError(
+            "[multilabel_margin_loss] expected scalar type Long but found "
+            f"{TITLES[given_dtype(target)]}\nhint: labels are numbers of classes: target.long()"
+        )
     _check_classes("multilabel_margin_loss", input)
     rows, labels = _as_rows(input), prims.cast(_as_rows(target), "i64")
     ended = prims.cumsum(prims.cast(labels < 0, "i64"), 1)
@@ -539,6 +554,10 @@ def multilabel_soft_margin_loss(
         tensor(0.6931)
     """
     refuse_bools(target, target)
+    if CATEGORY[given_dtype(input)] != 2:
+        raise unsupported(
+            "multilabel_soft_margin_loss", input, "convert the input to a real floating-point type"
+        )
     x, t = _both(input, target, "multilabel_soft_margin_loss")
     tail = prims.log1p(prims.exp(-prims.abs(x)))
     positive = prims.minimum(x, _zero(x)) - tail  # log s(x)

@@ -14,6 +14,7 @@ from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.dtypes import TITLES
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -36,7 +37,8 @@ def check_integer(index: Node, name: str, kinds: Sequence[str] = ("i64", "i32"))
     """
     if index.dtype not in kinds:
         raise RuntimeError(
-            f"[{name}] {name}(): Expected dtype int32/int64 for index, got {index.dtype}\n"
+            f"[{name}] {name}(): Expected dtype {'int32/' * ('i32' in kinds)}int64 for index, "
+            f"got {index.dtype}\n"
             "hint: convert it with long()"
         )
     return index
@@ -157,7 +159,7 @@ def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
     if _is_empty(index):
         flat = prims.reshape(self, (prod(self.shape),))
         return prims.reshape(prims.slice(flat, 0, 0, 0), index.shape)
-    check_integer(index, "gather", ("i64", "i32", "u8"))
+    check_integer(index, "gather")
     x, places = _at_least_1d(self), _at_least_1d(index)
     _check_ranks(x, places, d, "gather")
     places = wrapped(places, x.shape[d], "gather", d)
@@ -196,7 +198,9 @@ def take_along_dim(self: Node, indices: Node, dim: int | None) -> Node:
     x = prims.broadcast_to(self, beside[:d] + self.shape[d : d + 1] + beside[d + 1 :])
     at = prims.broadcast_to(indices, beside[:d] + indices.shape[d : d + 1] + beside[d + 1 :])
     return prims.gather(
-        x, wrapped(check_integer(at, "take_along_dim"), x.shape[d], "take_along_dim", d), d
+        x,
+        wrapped(check_integer(at, "take_along_dim", ("i64",)), x.shape[d], "take_along_dim", d),
+        d,
     )
 
 
@@ -400,7 +404,15 @@ def combined(
 # ------------------------------------------------------------------------------------ index_*
 
 
+_LONG_ONLY = {"index_copy": RuntimeError, "index_fill": IndexError}
+
+
 def _vector(index: Node, name: str) -> Node:
+    if name in _LONG_ONLY and index.dtype != "i64":
+        raise _LONG_ONLY[name](
+            f"[{name}] {name}(): Expected a long tensor for index, but got {TITLES[index.dtype]}\n"
+            "hint: convert it with long()"
+        )
     if index.ndim > 1:
         raise IndexError(
             f"[{name}] {name}(): Index is supposed to be a vector, but got dim: {index.ndim}\n"

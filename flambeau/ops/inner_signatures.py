@@ -364,6 +364,12 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
         tensor([[6., 6., 6., 6.]])
     """
     _check_bilinear(input1, input2, weight, bias)
+    operands = [x for x in (input1, input2, weight, bias) if x is not None]
+    if len({x.dtype for x in operands}) > 1:
+        raise RuntimeError(
+            "[bilinear] All tensors must have the same dtype, got "
+            f"{', '.join(str(x.dtype) for x in operands)}\nhint: convert them to one dtype"
+        )
     outputs, inner1, inner2 = weight.shape
     left = input1.matmul(weight.permute(1, 0, 2).reshape(inner1, outputs * inner2))
     left = left.reshape(*input1.shape[:-1], outputs, inner2)

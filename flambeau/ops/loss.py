@@ -10,16 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from functools import reduce as folded
 from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import given_dtype, op
 from flambeau.core.layout import same
-from flambeau.core.promotion import CATEGORY, promote_types
+from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.dtypes import TITLES
 from flambeau.ir.node import Node
 from flambeau.ops.binary import refuse_bools
-from flambeau.ops.broadcasting import insist, is_complex, is_float, rounded, unsupported
+from flambeau.ops.broadcasting import (
+    check_one_dtype,
+    insist,
+    is_complex,
+    is_float,
+    rounded,
+    unsupported,
+)
 from flambeau.ops.common import shown
 from flambeau.ops.pointwise import clamped
 from flambeau.prims.common import COMPLEX, FLOATS
@@ -51,10 +60,18 @@ def reduction_named(number: int) -> str:
     return {1: "mean", 2: "sum"}.get(number, "none")
 
 
+def fraction_dtype(*dtypes: str) -> str:
+    """The dtype of a quotient of operands: the promoted one, of integers the default."""
+    common = folded(promote_types, dtypes)
+    return common if CATEGORY[common] >= 2 else default_dtype()
+
+
 def reduced(value: Node, reduction: str) -> Node:
     """`value`, its mean or its sum."""
     if reduction == "none":
         return value
+    if CATEGORY[value.dtype] < 2:
+        value = prims.cast(value, "i64")
     total = prims.reduce_dims("sum", value, tuple(range(value.ndim)))
     if reduction == "sum":
         return total
@@ -117,6 +134,8 @@ def mse_loss(
         >>> F.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
         tensor(2.5000)
     """
+    if not is_float(input):
+        raise unsupported("mse_loss", input, "convert both to a floating-point type first")
     difference = input - target
     value = difference * difference
     return weighted(value, weight, reduction_of("mse_loss", size_average, reduce, reduction))
@@ -197,6 +216,8 @@ def smooth_l1_loss(
             f"[smooth_l1_loss] does not support negative values for beta, got {beta}\n"
             "hint: beta=1.0"
         )
+    if is_complex(input):
+        raise unsupported("smooth_l1_loss", input, "take the loss of real and imaginary parts")
     distance = prims.abs(input - target)
     kind = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
     if beta == 0:
@@ -286,6 +307,7 @@ def binary_cross_entropy(
         tensor(0.6931)
     """
     _same_shape("binary_cross_entropy", input, target)
+    check_one_dtype("binary_cross_entropy", input=input, target=target)
     if weight is not None:
         weight = prims.broadcast_to(weight, input.shape)
     one = prims.full_like(1, input)
@@ -329,9 +351,7 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
     "bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) "
     "-> Tensor",
     where=_F,
-    promote="default",
-    layout="contiguous",
-    inplace=False,
+    promote="none",
     samples=lambda: iter(
         sample(T(3, 5), T(3, 5, low=0, high=1), reduction=r) for r in ("mean", "sum", "none")
     ),
@@ -346,17 +366,27 @@ def binary_cross_entropy_with_logits(
     reduction: str,
     pos_weight: Node | None,
 ) -> Node:
-    """(1 - t) x - log sigmoid(x), weighted by `pos_weight` on the positive part.
+    """(1 - t) x - log sigmoid(x), weighted by `pos_weight` on the positive part, in the dtype of
+    the target.
 
     Raises:
         ValueError: the shapes differ.
+        RuntimeError: the target, or `pos_weight`, is a mask; the target holds integers.
+        NotImplementedError: the input holds no real floating-point numbers.
 
     Example:
         >>> F.binary_cross_entropy_with_logits(torch.zeros(2), torch.tensor([0.0, 1.0]))
         tensor(0.6931)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
-    step = partial(rounded, dtype=given_dtype(input))
+    final = _logits_dtype(input, target, pos_weight)
+    step = partial(rounded, dtype=final) if input.dtype == final else _unrounded
+    wide = compute_dtype(
+        folded(promote_types, [x.dtype for x in (input, target, weight, pos_weight) if x])
+    )
+    input, target, weight, pos_weight = (
+        x and prims.cast(x, wide) for x in (input, target, weight, pos_weight)
+    )
     tail = prims.log1p(prims.exp(-prims.abs(input)))
     part = step(prims.minimum(input, prims.full_like(0, input)) - tail)
     if pos_weight is not None:
@@ -365,7 +395,27 @@ def binary_cross_entropy_with_logits(
     value = step(step(step(1.0 - target) * input) - part)
     value = value if weight is None else step(value * weight)
     kind = reduction_of("binary_cross_entropy_with_logits", size_average, reduce, reduction)
-    return reduced(value, kind)
+    return prims.cast(reduced(value, kind), final)
+
+
+def _unrounded(x: Node) -> Node:
+    return x
+
+
+def _logits_dtype(x: Node, target: Node, positive: Node | None) -> str:
+    """The dtype of `1 - target`, into which the rest is computed in place."""
+    name = "binary_cross_entropy_with_logits"
+    refuse_bools(target, target)
+    if positive is not None:
+        refuse_bools(positive, positive)
+    if not is_float(x) or is_complex(target):
+        raise unsupported(name, target if is_float(x) else x, "convert it to a real float first")
+    if not is_float(target):
+        raise RuntimeError(
+            f"[{name}] result type {TITLES[x.dtype]} can't be cast to the desired output type "
+            f"{TITLES[target.dtype]}\nhint: convert the target to a floating-point type"
+        )
+    return target.dtype
 
 
 @op(
@@ -447,6 +497,12 @@ def soft_margin_loss(
         tensor(0.6931)
     """
     half = given_dtype(input)
+    if is_complex(target) and not is_complex(input):
+        raise RuntimeError(
+            f"[soft_margin_loss] result type {TITLES[promote_types(half, given_dtype(target))]} "
+            f"can't be cast to the desired output type {TITLES[half]}\n"
+            "hint: take the loss of real and imaginary parts"
+        )
     target = prims.cast(target, input.dtype)  # labels may be integers
     power = rounded(prims.exp(rounded(-target * input, half)), half)
     value = rounded(prims.log1p(power), half)
@@ -490,6 +546,7 @@ def hinge_embedding_loss(
     zero = prims.full_like(0, input)
     margin = margin if CATEGORY[input.dtype] >= 2 else math.floor(margin)
     far = hinge(rounded(rounded(prims.full_like(margin, input), half) - input, half))
+    target = prims.cast(target, "i64") if target.dtype == "bool" else target
     one = prims.full_like(1, target)
     value = prims.where(prims.ne(target, one), far, zero) + prims.where(
         prims.ne(target, -one), input, zero
@@ -540,6 +597,11 @@ def margin_ranking_loss(
             f"input1: {shown(input1.shape)}, input2: {shown(input2.shape)}, target: "
             f"{shown(target.shape)}\nhint: unsqueeze what lacks a dimension"
         )
+    if given_dtype(target) == "bool":
+        raise RuntimeError(
+            "[margin_ranking_loss] Negation, the `-` operator, on a bool tensor is not supported\n"
+            "hint: labels are 1 and -1"
+        )
     value = hinge(-target * (input1 - input2) + margin)
     return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
 
@@ -548,10 +610,7 @@ def margin_ranking_loss(
     "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
     "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
     where=_F,
-    promote="float",
-    participants="input target",
-    layout="contiguous",
-    inplace=False,
+    promote="none",
     samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)),
     out=False,
 )
@@ -578,8 +637,11 @@ def poisson_nll_loss(
         >>> F.poisson_nll_loss(torch.zeros(2), torch.ones(2))
         tensor(1.)
     """
-    own = given_dtype(input)
-    half = own if own == given_dtype(target) else input.dtype
+    if full:
+        refuse_bools(target, target)
+    own, final = input.dtype, promote_types(fraction_dtype(input.dtype), target.dtype)
+    half = own if own == target.dtype else compute_dtype(final)
+    input, target = (prims.cast(x, compute_dtype(final)) for x in (input, target))
     rate = rounded(prims.exp(input), own) if log_input else input
     power = input if log_input else rounded(prims.log(rounded(input + eps, own)), own)
     value = rounded(rate - rounded(target * power, half), half)
@@ -588,7 +650,8 @@ def poisson_nll_loss(
         first = rounded(target * rounded(prims.log(target), half), half)
         stirling = rounded(first - target, half) + rounded(turn * 0.5, half)
         value = value + prims.where(target > 1, stirling, prims.full_like(0, value))
-    return reduced(value, reduction_of("poisson_nll_loss", size_average, reduce, reduction))
+    kind = reduction_of("poisson_nll_loss", size_average, reduce, reduction)
+    return prims.cast(reduced(value, kind), final)
 
 
 def _gaussian_samples() -> Iterator[Sample]:
@@ -640,6 +703,11 @@ def gaussian_nll_loss(
         tensor(0.5000)
     """
     refuse_bools(input, target)
+    if var.op != "scalar" and CATEGORY[given_dtype(var)] < 2:
+        raise RuntimeError(
+            f"[gaussian_nll_loss] result type Float can't be cast to the desired output type "
+            f"{TITLES[given_dtype(var)]}\nhint: variances are floats"
+        )
     var = _checked_variance(input, var)
     floor = prims.stop_gradient(prims.maximum(var, prims.full_like(eps, var)))
     safe = prims.with_derivative(floor, var, rule="straight")

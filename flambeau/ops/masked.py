@@ -69,7 +69,7 @@ def _filled(name: str, x: Any, mask: Any, dtype: Any = None) -> Any:
     if mask is None:
         return x
     value = _NEUTRAL[name](x)
-    return _call("where", mask, x, x.new_full((), value))
+    return _call("where", mask.bool(), x, x.new_full((), value))
 
 
 def _dims(x: Any, dim: Dims) -> tuple[int, ...]:
@@ -79,10 +79,10 @@ def _dims(x: Any, dim: Dims) -> tuple[int, ...]:
 
 
 def _wide(name: str, x: Any, dtype: Any) -> Any:
-    """The dtype of a result: sums and products of integers are int64."""
+    """The dtype of a result: sums and products of integers are int64, running ones are not."""
     if dtype is not None:
         return dtype
-    counted = name in ("sum", "prod", "cumsum", "cumprod")
+    counted = name in ("sum", "prod")
     whole = not (x.is_floating_point() or x.is_complex())
     return DTYPE_OBJECTS["i64"] if counted and whole else x.dtype
 
@@ -91,7 +91,7 @@ def _counts(x: Any, mask: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     """How many elements are left."""
     if mask is None:
         return x.new_ones(x.shape, dtype=_call("any", x).dtype).sum(dims, keepdim=keepdim)
-    return mask.expand(x.shape).sum(dims, keepdim=keepdim)
+    return mask.bool().expand(x.shape).sum(dims, keepdim=keepdim)
 
 
 def _samples(*given: Any) -> Callable[[], Iterator[Sample]]:
@@ -173,9 +173,11 @@ def _define_along(name: str, text: str) -> None:
         dtype: Any = None,
         mask: Any = None,
     ) -> Any:
-        x = _filled(name, input, mask, _wide(name, input, dtype))
+        x = _filled(name, input, mask, dtype)
         if name == "softmin":
             return _call("softmax", -x, dim)
+        if name.startswith("cum"):
+            return _call(name, x, dim, dtype=x.dtype)
         return _call(name, x, dim)
 
     _publish(name, _ALONG, text, body, (0,))
@@ -215,7 +217,12 @@ def _mean(
     dims = _dims(x, dim)
     if mask is None:
         return x.mean(dims, keepdim=keepdim) if dims else x
-    total = _call("where", mask, x, x.new_zeros(())).sum(dims, keepdim=keepdim)
+    if not (x.is_floating_point() or x.is_complex()):
+        raise ValueError(
+            f"[masked.mean] mean(): Could not infer output dtype. Input dtype is {x.dtype}\n"
+            "hint: dtype=torch.float32"
+        )
+    total = _call("where", mask.bool(), x, x.new_zeros(())).sum(dims, keepdim=keepdim)
     return total / _counts(x, mask, dims, keepdim)
 
 
@@ -243,8 +250,16 @@ def _norm(
     x = input if dtype is None else input.to(dtype)
     if mask is not None:
         neutral = math.inf if ord == -math.inf or ord < 0 else 0.0
-        x = _call("where", mask, x, x.new_full((), neutral))
+        x = _call("where", mask.bool(), x, x.new_full((), neutral))
     return _call("linalg.vector_norm", x, ord, _dims(x, dim), keepdim)
+
+
+def _refuse_masks(name: str, x: Any, mask: Any) -> None:
+    if mask is not None and x.dtype == DTYPE_OBJECTS["bool"]:
+        raise RuntimeError(
+            f"[masked] {name}: Subtraction, the `-` operator, with a bool tensor is not supported\n"
+            "hint: convert the input to integers or floats"
+        )
 
 
 def _variance(
@@ -258,13 +273,14 @@ def _variance(
 ) -> Any:
     """The variance, of the input's dtype: of complex numbers a complex one, as in PyTorch."""
     given = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+    _refuse_masks("std and var", input, mask)
     x = input if dtype is None else input.to(dtype)
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(x.sum().float().dtype)
     dims = _dims(x, dim)
     if mask is None:
         return x.var(dims, correction=given, keepdim=keepdim).to(x.dtype)
-    kept = mask.expand(x.shape)
+    kept = mask.bool().expand(x.shape)
     count = kept.sum(dims, keepdim=True)
     zero = x.new_zeros(())
     mean = _call("where", kept, x, zero).sum(dims, keepdim=True) / count
@@ -301,6 +317,7 @@ def _median(
     x = input if dtype is None else input.to(dtype)
     if mask is None:
         return _call("nanmedian", x, dim, keepdim).values
+    mask = mask.bool()
     if x.is_floating_point() or x.is_complex():
         x = _call("where", mask, x, x.new_full((), math.nan))
         return _call("nanmedian", x, dim, keepdim).values
@@ -326,7 +343,7 @@ def _normalize(
 ) -> Any:
     x = input if dtype is None else input.to(dtype)
     size = _norm(x, ord, dim, keepdim=True, mask=mask).clamp(min=eps)
-    kept = x if mask is None else _call("where", mask, x, x.new_zeros(()))
+    kept = x if mask is None else _call("where", mask.bool(), x, x.new_zeros(()))
     return kept / size
 
 
@@ -338,6 +355,7 @@ def _logaddexp(
     input_mask: Any = None,
     other_mask: Any = None,
 ) -> Any:
+    dtype = input.dtype if dtype is None else dtype
     left = _filled("logsumexp", input, input_mask, dtype)
     return _call("logaddexp", left, _filled("logsumexp", other, other_mask, dtype))
 

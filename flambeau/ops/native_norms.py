@@ -17,6 +17,7 @@ from flambeau.ir.size import Size
 from flambeau.ops.normalization import (
     batch_norm_eval,
     batch_normalised,
+    check_parameters,
     check_statistics,
     group_normalised,
     layer_normalised,
@@ -58,6 +59,7 @@ def layer_norm_inner(
     eps: Any,
 ) -> tuple[Node, Node, Node]:
     """Layer norm with the mean and 1 / sqrt(var + eps) of each row."""
+    check_parameters("layer_norm", input, weight, bias)
     x, scale, shift = _wide(input), _wide(weight), _wide(bias)
     assert x is not None
     value, *statistics = layer_normalised(x, normalized_shape, scale, shift, eps)
@@ -138,6 +140,7 @@ def native_group_norm(
         >>> torch.native_group_norm(torch.tensor([[1.0, 3.0]]), None, None, 1, 2, 1, 1, 0.0)
         (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
     """
+    check_parameters("group_norm", input, weight, bias)
     x, scale, shift = _wide(input), _wide(weight), _wide(bias)
     assert x is not None
     value, *statistics = group_normalised(x, group, scale, shift, eps)

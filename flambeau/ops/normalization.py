@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import given_dtype, op
 from flambeau.core.layout import same
+from flambeau.core.promotion import HALF, promote_types
 from flambeau.core.samples import ErrorSample, T, sample
+from flambeau.ir.dtypes import TITLES
 from flambeau.ir.environment import less
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
+from flambeau.ops.broadcasting import is_complex, unsupported
 from flambeau.ops.common import normalise_dim, shown
 
 
@@ -91,6 +94,24 @@ def _standardise_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
 prims.register_rule("standardise", _standardise_rule)
 
 
+def check_parameters(name: str, x: Node, *parameters: Node | None) -> None:
+    """Refuses parameters of another dtype, except those of float32 beside a half type.
+
+    Raises:
+        RuntimeError: the dtypes differ.
+    """
+    own = given_dtype(x)
+    kinds = {given_dtype(p) for p in parameters if p is not None}
+    mixed = not kinds <= {own} and (own in HALF or bool(kinds & HALF))
+    if not mixed or (own in HALF and kinds == {"f32"}):
+        return  # other kinds do not compute together with `x` at all
+    raise RuntimeError(
+        f"[{name}] mixed dtype (CPU): expect parameters to have the dtype of the input, or "
+        f"torch.float32 beside a half type, got {TITLES[own]} and "
+        f"{', '.join(TITLES[kind] for kind in sorted(kinds))}\nhint: convert the parameters"
+    )
+
+
 def _affine(x: Node, weight: Node | None, bias: Node | None) -> Node:
     if weight is not None:
         x = x * weight
@@ -151,6 +172,7 @@ def layer_normalised(
         RuntimeError: the shapes do not fit.
     """
     dims = _check_shape("layer_norm", x, normalized_shape)
+    check_parameters("layer_norm", x, weight, bias)
     value, mean, inverse = standardised(x, dims, eps)
     return _affine(value, weight, bias), mean, inverse
 
@@ -192,7 +214,12 @@ def rms_norm(
     mean_square = _mean(input * input, dims)
     inverse = prims.rsqrt(mean_square + epsilon)
     value = prims.with_derivative(input * inverse, input, inverse, rule="rms", dims=dims)
-    return _affine(value, weight, None)
+    if weight is None or weight.dtype == value.dtype:
+        return _affine(value, weight, None)
+    common = promote_types(value.dtype, weight.dtype)  # the result has the dtype of the input
+    if is_complex(weight):
+        raise unsupported("rms_norm", weight, "take a real weight, or a complex input")
+    return prims.cast(prims.cast(value, common) * prims.cast(weight, common), value.dtype)
 
 
 def _rms_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
@@ -265,6 +292,7 @@ def group_normalised(
             f"got input of shape {shown(x.shape)} and num_groups={num_groups}\n"
             "hint: choose a divisor of the channels"
         )
+    check_parameters("group_norm", x, weight, bias)
     each, space = channels // num_groups, prod(x.shape[2:])
     groups = (x.shape[0], num_groups)
     if x.ndim > 2 and not same(x.shape[0], 0) and not less(space, _LONG):
@@ -347,6 +375,7 @@ def instance_norm(
             "[instance_norm] running statistics are not supported\n"
             "hint: use track_running_stats=False"
         )
+    check_parameters("instance_norm", input, weight, bias)
     dims = tuple(range(2, input.ndim))
     value, _, _ = standardised(input, dims, eps, once=True)
     return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
@@ -382,6 +411,7 @@ def batch_normalised(
     eps: Any,
 ) -> tuple[Node, Node, Node, Node]:
     """Result, mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
+    check_parameters("batch_norm", input, weight, bias)
     x = prims.cast(input, "f32") if input.dtype in ("f16", "bf16") else input
     weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
     dims = _batch_dims(x)
@@ -415,6 +445,7 @@ def batch_norm_eval(
     eps: Any,
 ) -> Node:
     """Batch norm with given statistics."""
+    check_parameters("batch_norm", input, weight, bias, running_mean, running_var)
     mean, variance = (_per_channel(p, input.ndim) for p in (running_mean, running_var))
     assert mean is not None and variance is not None
     inverse = prims.rsqrt(variance + prims.constant(eps, variance))

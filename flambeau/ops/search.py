@@ -378,6 +378,11 @@ def _searched(
             f"[searchsorted] side and right can't be set to opposites, got side of {side} while "
             f"right was {right}\nhint: side='right' alone"
         )
+    if "c64" in (ordered.dtype, values.dtype) or "c128" in (ordered.dtype, values.dtype):
+        raise NotImplementedError(
+            "[searchsorted] not implemented for complex numbers, which have no order\n"
+            "hint: search among real parts or absolute values"
+        )
     if ordered.dtype != values.dtype:
         common = "f64" if "f64" in (ordered.dtype, values.dtype) or scalar else None
         common = common or max(ordered.dtype, values.dtype, key=_width)

@@ -566,6 +566,11 @@ def _common(*values: Node) -> list[Node]:
 
 def _tolerance(value: Any, sizes: Node) -> Node:
     if isinstance(value, Node):
+        if CATEGORY[value.dtype] == 3:
+            raise RuntimeError(
+                "[linalg] tolerance tensor of complex type is not supported\n"
+                "hint: atol and rtol are real"
+            )
         return prims.cast(prims.reshape(value, (*value.shape, 1)), sizes.dtype)
     return prims.full(value, (1,) * sizes.ndim, sizes.dtype)
 

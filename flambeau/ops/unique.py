@@ -255,6 +255,12 @@ def isin(elements: Node, test_elements: Node, assume_unique: bool, invert: bool)
         >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2]))
         tensor([False,  True, False])
     """
+    for side in (elements, test_elements):
+        if side.dtype == "bool":
+            raise RuntimeError(
+                "[isin] Unsupported input type encountered for isin(): Bool\n"
+                "hint: convert masks to integers"
+            )
     common = result_type([participant(elements), participant(test_elements)])
     x = prims.cast(ordered("isin", elements), "u8" if common == "bool" else compute_dtype(common))
     tests = prims.cast(ordered("isin", test_elements), x.dtype)

@@ -51,6 +51,78 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         RuntimeError,
         "with a bool tensor",
     ),
+    "triplet_margin_with_distance_loss": (
+        lambda: F.triplet_margin_with_distance_loss(HALVES, HALVES, MASK),
+        RuntimeError,
+        "with a bool tensor",
+    ),
+    "binary_cross_entropy_with_logits": (
+        lambda: F.binary_cross_entropy_with_logits(HALVES, COUNTS),
+        RuntimeError,
+        "result type Float can't be cast to the desired output type Long",
+    ),
+    "binary_cross_entropy_with_logits of masks": (
+        lambda: F.binary_cross_entropy_with_logits(HALVES, MASK),
+        RuntimeError,
+        "two bool tensors",
+    ),
+    "binary_cross_entropy_with_logits of integers": (
+        lambda: F.binary_cross_entropy_with_logits(COUNTS, HALVES),
+        NotImplementedError,
+        "binary_cross_entropy_with_logits",
+    ),
+    "complex mse_loss": (lambda: F.mse_loss(HALVES, COMPLEX), NotImplementedError, "mse_loss"),
+    "complex smooth_l1_loss": (
+        lambda: F.smooth_l1_loss(HALVES, COMPLEX),
+        NotImplementedError,
+        "smooth_l1_loss",
+    ),
+    "complex soft_margin_loss": (
+        lambda: F.soft_margin_loss(HALVES, COMPLEX),
+        RuntimeError,
+        "can't be cast",
+    ),
+    "poisson_nll_loss": (
+        lambda: F.poisson_nll_loss(HALVES, MASK, full=True),
+        RuntimeError,
+        "two bool tensors",
+    ),
+    "integer variances": (
+        lambda: F.gaussian_nll_loss(HALVES, HALVES, COUNTS),
+        RuntimeError,
+        "can't be cast",
+    ),
+    "two half types": (
+        lambda: F.layer_norm(HALVES.half(), (3,), HALVES.bfloat16()),
+        RuntimeError,
+        "mixed dtype",
+    ),
+    "half weights of a norm": (
+        lambda: F.layer_norm(HALVES, (3,), HALVES.half()),
+        RuntimeError,
+        "mixed dtype",
+    ),
+    "tolerance": (
+        lambda: torch.linalg.matrix_rank(torch.eye(2), atol=torch.tensor(1j)),
+        RuntimeError,
+        "complex type is not supported",
+    ),
+    "isin": (lambda: torch.isin(MASK, COUNTS), RuntimeError, "Unsupported input type"),
+    "gather of bytes": (
+        lambda: torch.gather(HALVES, 0, COUNTS.byte() - 1),
+        RuntimeError,
+        "Expected dtype int32/int64",
+    ),
+    "index_copy": (
+        lambda: HALVES.index_copy(0, COUNTS.int() - 1, HALVES),
+        RuntimeError,
+        "Expected a long tensor",
+    ),
+    "index_fill": (
+        lambda: HALVES.index_fill(0, COUNTS.int() - 1, 2.0),
+        IndexError,
+        "Expected a long tensor",
+    ),
     "multilabel_soft_margin_loss": (
         lambda: F.multilabel_soft_margin_loss(HALVES, MASK),
         RuntimeError,
@@ -72,3 +144,25 @@ def test_what_stays_allowed() -> None:
     assert F.kl_div(HALVES, WIDE, reduction="sum").dtype == torch.float64
     assert F.l1_loss(HALVES, COUNTS).item() == pytest.approx(5 / 6)
     assert F.mse_loss(HALVES, MASK).dtype == torch.float32
+
+
+def test_dtypes_of_losses() -> None:
+    """Integers count as the default dtype where a quotient or an exponential is taken of them."""
+    half, pairs = HALVES.half(), COUNTS.expand(1, 3)
+    assert F.poisson_nll_loss(COUNTS, half).dtype == torch.float32
+    assert F.poisson_nll_loss(half, COUNTS).dtype == torch.float16
+    assert F.triplet_margin_loss(half[None], pairs, pairs).dtype == torch.float16
+    assert F.triplet_margin_loss(half[None], pairs, pairs, swap=True).dtype == torch.float32
+    assert F.cosine_embedding_loss(half, COUNTS, torch.tensor(1)).dtype == torch.float32
+    assert F.cosine_embedding_loss(WIDE, HALVES, torch.tensor(1)).dtype == torch.float64
+    assert F.binary_cross_entropy_with_logits(HALVES, half).dtype == torch.float16
+    assert F.binary_cross_entropy_with_logits(HALVES, WIDE).dtype == torch.float64
+    assert F.rms_norm(HALVES, (3,), WIDE).dtype == torch.float32
+
+
+def test_masks_as_labels() -> None:
+    loss = F.hinge_embedding_loss(HALVES, MASK, reduction="none")
+    assert loss.tolist() == F.hinge_embedding_loss(HALVES, MASK.long(), reduction="none").tolist()
+    numbers = torch.tensor([0.5, 0.0, 2.0])  # as masks they are True where they are not zero
+    assert torch.masked.sum(HALVES, 0, mask=numbers).item() == 2.5
+    assert torch.masked.cumsum(COUNTS.int(), 0, mask=MASK).dtype == torch.int32
