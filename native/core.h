@@ -333,6 +333,7 @@ struct OutputSpec {
   DType dtype;
   Device device;
   bool own_device = false;   // New: `device` was given; else that of the first tensor
+  bool tracked = true;       // what it depends on may require a gradient
   bool adds_offset = false;  // Alias: registers hold it without the input's storage offset
   std::vector<int32_t> sizes, strides;  // registers (metadata program)
   int32_t offset = -1;  // Alias: register, elements (absolute, includes the input's offset)

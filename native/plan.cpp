@@ -303,6 +303,12 @@ bool read_plan(Plan* plan, PyObject* spec) {
     if (!read_output(outputs[i], &plan->outputs[i])) return false;
     plan->has_device |= plan->outputs[i].own_device;
   }
+  std::vector<int32_t> detached;
+  if (!read_list(item(spec, "detached"), &detached)) return false;
+  for (int32_t k : detached) {
+    if (k < 0 || k >= (int32_t)plan->outputs.size()) return bad_spec("detached", "no such output");
+    plan->outputs[k].tracked = false;
+  }
   PyObject* visible = item(spec, "visible");
   plan->visible = static_cast<int32_t>(plan->outputs.size());
   if (visible && !read_i32(visible, &plan->visible)) return false;

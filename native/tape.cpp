@@ -604,7 +604,7 @@ bool tape_record(const Instance* instance, const Call& call, PyObject** outputs)
   for (int32_t k = 0; k < plan->visible; ++k) {
     const OutputSpec& spec = plan->outputs[k];
     if (spec.kind != OutputSpec::New && spec.kind != OutputSpec::Alias) continue;
-    if (outputs[k] && differentiable(spec.dtype))
+    if (outputs[k] && spec.tracked && differentiable(spec.dtype))
       set_history(tensor_of(outputs[k]), node, static_cast<uint32_t>(k));
   }
   Py_DECREF(object_of(node));

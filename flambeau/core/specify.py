@@ -256,6 +256,7 @@ def _specify(
     )
     backward: dict[str, Any] | None = None
     derived = None
+    detached = _detached(graph, needs) if graph.visible > 1 and any(needs) else []
     if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
         derived = derivation.derive(graph, needs, saves_result=saves_result, unsaved=unsaved)
         if derived is not None:
@@ -277,6 +278,7 @@ def _specify(
         "guards": guards,
         "outputs": outputs,
         "visible": graph.visible,
+        "detached": detached,
         "mutated": [o.target for o in graph.outputs if o.target is not None],
         "returns": returns,
         "backward": backward,
@@ -284,6 +286,21 @@ def _specify(
     }
     gradients = None if derived is None else derived.backward
     return Specification(graph, gradients, spec, len(program))
+
+
+def _detached(graph: Graph, needs: tuple[bool, ...]) -> list[int]:
+    """The results without a gradient: views of operands that need none, and what no floating-point
+    value connects with an operand (a permutation as a matrix)."""
+    visible = graph.outputs[: graph.visible]
+    reached = {x for x in graph.inputs if x is not None and CATEGORY[x.dtype] >= 2}
+    for value in topological(output.node for output in visible):
+        if CATEGORY[value.dtype] >= 2 and any(x in reached for x in value.inputs):
+            reached.add(value)
+    return [
+        k
+        for k, output in enumerate(visible)
+        if (output.node not in reached if output.alias is None else not needs[output.alias])
+    ]
 
 
 def _offsets_read(graph: Graph, trace: Trace) -> list[Size]:
