@@ -136,6 +136,7 @@ def nll_loss(
     "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
     "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) "
     "-> Tensor",
+    unsaved="input",
     where=_F,
     promote="keep",
     varying=True,

@@ -26,23 +26,25 @@ READ_HERE = {
 
 # Operands that our backward reads and PyTorch's does not, and why.
 OPERANDS_READ_HERE = {
+    "gradient": "coordinates are read again; PyTorch saves their differences",
     "kron": "PyTorch reads them, too, through an alias without a version: its gradient is wrong",
+    "linalg.matrix_norm": "the nuclear and spectral norms decompose their operand again",
     "masked.std": "the operator's variance reads its operand",
     "masked.var": "the operator's variance reads its operand",
+    "nn.functional.kl_div": "with log_target PyTorch saves two values of the operands' size",
     "nn.functional.scaled_dot_product_attention": "PyTorch's other kernels save them, as ours does",
     "norm_except_dim": "PyTorch copies the operand for one choice of dimensions",
     "nuclear_norm": "the general matrix norm reads its operand",
 }
 
-# Backward here reads these operands again where that needs less memory than what PyTorch saves. It
-# depends on the sizes.
+# PyTorch multiplies a copy of an operand that it expands, permutes or pads: the copy is saved. Here
+# the operand is read where it lies, forward and backward.
 OPERANDS_READ_HERE |= dict.fromkeys(
     (
-        "conv2d", "conv3d", "einsum", "gradient", "linalg.matmul", "linalg.matrix_norm", "matmul",
-        "nanquantile", "nn.functional.conv2d", "nn.functional.conv3d",
-        "nn.functional.cross_entropy", "nn.functional.kl_div", "quantile", "tensordot",
+        "conv2d", "conv3d", "einsum", "linalg.matmul", "matmul", "nn.functional.conv2d",
+        "nn.functional.conv3d", "tensordot",
     ),
-    "read again instead of saving another value",
+    "PyTorch saves a copy",
 )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def oracle_tensor(value: Any) -> torch.Tensor:
     """Flambeau's tensor as PyTorch's; contiguous where it is strided."""
     if value.layout is not flambeau.strided:
         return sparse_copy(value.detach(), torch, oracle_tensor)
-    plain = value.detach().contiguous()
+    plain = value.detach().resolve_conj().resolve_neg().contiguous()
     if plain.dtype == flambeau.bfloat16:
         return torch.from_numpy(plain.view(flambeau.int16).numpy().copy()).view(torch.bfloat16)
     if plain.dtype == flambeau.complex32:
