@@ -393,28 +393,56 @@ def _drop_abandoned() -> None:
 # ------------------------------------------------------------------------------- blobs
 
 
-def _blob_path(key: str) -> str:
-    return f"{_root()}/blobs/{key[:2]}/{key}"
+def _blob_path(root: str | Path, key: str) -> str:
+    return f"{root}/blobs/{key[:2]}/{key}"
 
 
 def get_blob(key: str) -> bytes | None:
     """The bytes stored under `key`; None if there are none, or they were damaged."""
+    path = _blob_path(_root(), key)
     try:
-        content = trust.read(_blob_path(key), own=True)
+        return _unsealed(path, own=True)
+    except ValueError:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        return None
+
+
+def prefilled_blob(key: str) -> bytes | None:
+    """Likewise, of those that the package was installed with."""
+    try:
+        return _unsealed(_blob_path(PREFILLED, key), own=False)
+    except ValueError:
+        return None
+
+
+def _unsealed(path: str, own: bool) -> bytes | None:
+    """What a blob holds; None if there is no file.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        content = trust.read(path, own)
     except OSError:
         return None
     if blake2b(content[16:], digest_size=16).digest() != content[:16]:
-        with contextlib.suppress(OSError):
-            os.unlink(_blob_path(key))
-        return None
+        raise ValueError(f"[cache] damaged: {path}")
     return content[16:]
+
+
+def write_blob(root: str | Path, key: str, value: bytes) -> str:
+    """Writes a blob below a directory; returns its path."""
+    path = _blob_path(root, key)
+    write(path, blake2b(value, digest_size=16).digest() + value)
+    return path
 
 
 def put_blob(key: str, value: bytes) -> None:
     """Stores bytes under `key`, a hexadecimal digest; where nothing can be written, does not."""
     make_room(len(value) + 16)
     with contextlib.suppress(OSError):
-        write(_blob_path(key), blake2b(value, digest_size=16).digest() + value)
+        write_blob(_root(), key, value)
 
 
 # ------------------------------------------------------------------------------- maintenance

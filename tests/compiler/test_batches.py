@@ -7,8 +7,8 @@ import re
 import pytest
 
 import flambeau as torch
-from flambeau.compiler import cache, codegen, pipeline, toolchain
-from flambeau.compiler.codegen import batches
+from flambeau.compiler import cache, codegen, pipeline, prefill, targets, toolchain
+from flambeau.compiler.codegen import batches, c_unit
 from flambeau.runtime import settings
 
 _DEFINED = re.compile(r"^FB_SHARED .*?(fb_shared_\w+)\(", re.MULTILINE)
@@ -57,6 +57,23 @@ def test_shared_functions_are_compiled_once(compiled):
     assert torch.equal(function(a, b, c), (torch.addmm(c, a, b) * 2).tanh())
     functions = _functions(compiled)
     assert len({*first, *functions}) == len(first) + len(functions) < 1.3 * len(first)
+
+
+def test_shared_functions_come_with_the_package(compiled, tmp_path):
+    """With the prefilled objects a new product compiles nothing but its own text."""
+    a, b = torch.randn(20, 30), torch.randn(30, 40)
+    with codegen.collect() as kernels:
+        torch.compile(lambda a, b: (a @ b).sigmoid())(a, b)
+    functions = {}
+    for kernel in kernels:
+        shared = c_unit.separate(codegen.print_kernel(kernel, targets.current()))[1]
+        functions.update(dict.fromkeys(c_unit.objects_of(shared), shared))
+    prefill.write_objects(tmp_path / "none", functions, 1)
+    assert _functions(compiled)
+    compiled.clear()
+    result = torch.compile(lambda a, b: (a @ b).tanh())(a, b)
+    assert compiled and not _functions(compiled)
+    assert torch.equal(result, (a @ b).tanh())
 
 
 def test_kernels_are_compiled_while_others_are_planned(compiled, monkeypatch):

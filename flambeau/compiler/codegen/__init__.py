@@ -88,7 +88,7 @@ class Build:
             with importing:
                 from flambeau.compiler.codegen.batches import Batches
 
-            self._batches = Batches(target, functools.partial(_key_of_functions, target))
+            self._batches = Batches(target, functools.partial(key_of_functions, target))
         key = key_of(kernel, target, toolchain.find().identity)
         self._batches.add(key, symbol_of(key), print_kernel(kernel, target))
         self._kernels[key] = kernel
@@ -228,7 +228,7 @@ def key_of(kernel: Kernel, target: Target, identity: str) -> str:
     return str(digest.hexdigest())
 
 
-def _key_of_functions(target: Target, names: str) -> str:
+def key_of_functions(target: Target, names: str) -> str:
     """The key of the object of shared functions, whose names tell their text."""
     digest = _settings_digest(target, toolchain.find().identity).copy()
     digest.update(b"object " + names.encode())

@@ -131,7 +131,8 @@ class Batches:
     def _object_of(self, names: str, functions: dict[str, str]) -> Future[str] | str:
         """The object of some shared functions: from the cache, or soon."""
         key = self._key_of_functions(names)
-        path, content = self._path(f"{key}.o"), cache.get_blob(key)
+        path = self._path(f"{key}.o")
+        content = cache.prefilled_blob(key) or cache.get_blob(key)
         if content is None:
             future: Future[str] = self._run(self._compile_functions, key, path, names, functions)
             return future
@@ -161,13 +162,7 @@ class Batches:
 
     def _compile_functions(self, key: str, path: str, names: str, functions: dict[str, str]) -> str:
         """Compiles shared functions to an object, which is stored."""
-        with importing:
-            from flambeau.compiler.codegen import c_unit
-
-        source = c_unit.render_functions(functions, names.split())
-        toolchain.find().compile(source, self.target, path, link=False)
-        with open(path, "rb") as file:
-            cache.put_blob(key, file.read())
+        cache.put_blob(key, compile_functions(names, functions, self.target, path))
         return path
 
     def _object(self, path: str, unit: list[Part]) -> str:
@@ -194,6 +189,17 @@ class Batches:
         toolchain.find().link(paths, self.target, path)
         with open(path, "rb") as file:
             return Library(_symbols(parts), file.read())
+
+
+def compile_functions(names: str, functions: dict[str, str], target: Target, path: str) -> bytes:
+    """The object of some shared functions, which is written to a file, too."""
+    with importing:
+        from flambeau.compiler.codegen import c_unit
+
+    source = c_unit.render_functions(functions, names.split())
+    toolchain.find().compile(source, target, path, link=False)
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def jobs() -> int:
