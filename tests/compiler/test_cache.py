@@ -66,6 +66,19 @@ def test_a_kernel_is_compiled_once(fresh):
     assert cache.statistics.misses == 1
 
 
+def test_the_table_of_handles_is_bounded(fresh, monkeypatch):
+    monkeypatch.setattr(codegen, "MAX_HANDLES", 8)
+    for factor in range(2, 40):
+        codegen._handles[f"kernel {factor}", "avx2"] = codegen.nothing()
+        if factor % 10 == 0:
+            check(3.0 + factor % 20)
+            assert len(codegen._handles) <= 8 + 10
+    misses = cache.statistics.misses
+    check(3.0)
+    check(13.0)
+    assert cache.statistics.misses == misses  # dropped, they are in the cache
+
+
 def test_many_kernels_go_into_at_most_one_unit_per_job(fresh):
     kernels = [scale_kernel(float(i)) for i in range(6)]
     with settings.override(COMPILE_JOBS=2):

@@ -47,6 +47,7 @@ class KernelHandle:
     keepalive: Any
 
 
+MAX_HANDLES = 4096
 _handles: dict[tuple[str, str], KernelHandle] = {}
 _collected: list[Kernel] | None = None
 _lock = fork_safe_lock(level=1)
@@ -94,19 +95,21 @@ class Build:
         self._kernels[key] = kernel
         self._texts.add(text)
 
-    def finish(self, kernels: Sequence[Kernel]) -> None:
-        """Waits until all of these kernels are in memory.
+    def finish(self, kernels: Sequence[Kernel]) -> list[KernelHandle]:
+        """Waits until all of these kernels are in memory; returns them.
 
         Raises:
             NotImplementedError: for a primitive that the target does not spell.
             flambeau.compiler.toolchain.CompileError: if the compiler fails.
         """
         with _lock:
+            _drop_oldest()
             for kernel in kernels:
                 self.add(kernel)
             if self._batches is not None:
                 for library in self._batches.finish():
                     _store_and_load(library, self._kernels, self.target)
+            return [_handles[kernel.text(), self.target.name] for kernel in kernels]
 
     def close(self) -> None:
         """Drops what nobody waits for."""
@@ -135,10 +138,15 @@ def build(kernels: Sequence[Kernel], begun: Build | None = None) -> list[KernelH
         _collected.extend(kernels)
         return [nothing()] * len(kernels)
     known = [_handles.get((kernel.text(), target.name)) for kernel in kernels]
-    if None in known:
-        (begun or Build(target)).finish(kernels)
-        known = [_handles[kernel.text(), target.name] for kernel in kernels]
-    return [handle for handle in known if handle is not None]
+    present = [handle for handle in known if handle is not None]
+    return present if len(present) == len(kernels) else (begun or Build(target)).finish(kernels)
+
+
+def _drop_oldest() -> None:
+    """Bounds the table of handles: plans hold their own, and the cache's levels find others."""
+    if len(_handles) > MAX_HANDLES:
+        for key in list(_handles)[: -(MAX_HANDLES // 2)]:
+            del _handles[key]
 
 
 def _from_cache(kernel: Kernel, target: Target) -> bool:
