@@ -5,6 +5,7 @@ Kernels are counted by rehearsal, which compiles none.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import flambeau as torch
 from flambeau.compiler.rehearsal import rehearse
 from flambeau.core.samples import Sample
+from flambeau.ir import lock
 from flambeau.runtime import plan_cache_clear
 from tests.ops.exercise import run
 from tests.ops.table import TABLE, UNINITIALISED
@@ -138,3 +140,22 @@ def test_every_floating_point_argument_varies():
     }
     assert len(named) > 60
     assert needing == {}
+
+
+def test_values_that_never_repeat_leave_nothing_behind():
+    """What stays once the plans are dropped: as many objects after twice as many values."""
+    names = ("pad", "norm", "celu", "interpolate", "layer_norm", "dropout", "roll", "one_hot")
+    x = {name: torch.ones(SERIES[name][0]) for name in names}
+
+    def left_after(numbers: range) -> int:
+        for name in names:
+            for number in numbers:
+                SERIES[name][1](x[name], number)
+        plan_cache_clear()
+        lock.sweep()
+        gc.collect()
+        return len(gc.get_objects()) + sum(map(len, lock._tables))
+
+    left_after(range(2))
+    before = left_after(range(2, 40))
+    assert left_after(range(40, 78)) - before <= 38
