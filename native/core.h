@@ -360,10 +360,16 @@ struct BackwardSpec {
 // A `check_index` whose indices are an argument as it is: see core/faults.py.
 struct IndexCheck {
   enum Exempt : uint8_t { None, Constant, Number };
-  int32_t slot, size;  // tensor slot, metadata register
-  bool strict;         // negative ones are wrong, too
-  Exempt exempt;       // which value is right in any case: `value`, or the number in that slot
+  // Tensor slot, metadata register; -1: the last `size` bits of number `value` must not be 0.
+  int32_t slot, size;
+  bool strict;    // negative ones are wrong, too
+  Exempt exempt;  // which value is right in any case: `value`, or the number in that slot
   int64_t value;
+};
+// Of an integer output: its elements are below register `size` and not negative, or (-1) they are
+// elements of the tensor in `slot`.
+struct IndexBound {
+  int32_t output, size, slot;
 };
 enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
 
@@ -386,6 +392,7 @@ struct Plan {  // one class of calls; immutable once compiled
   std::vector<int32_t> written;    // tensor slots that launches write to
   std::vector<IndexCheck> checks;  // what its arguments' data must fit; `faults`: there is more
   bool faults = false;
+  std::vector<IndexBound> bounds;
   std::vector<PyObject*> keepalive;
   uint64_t id = 0;                // unique; recorded streams refer to it
   bool offset_sensitive = false;  // uses a storage offset other than by adding it to an alias's

@@ -263,12 +263,28 @@ int64_t count_symbols(PyObject* spec, PyObject* program) {
   return read_i64(given, &count) ? count : -1;
 }
 
-// ([(slot, size, strict, exempt, value) ...], whether there is more), or None
+bool read_bounds(PyObject* list, Plan* plan) {
+  Items bounds(list, "[Plan] bounds must be a sequence");
+  for (Py_ssize_t i = 0; !bounds.failed() && i < bounds.size(); ++i) {
+    IndexBound bound;
+    PyObject* entry = PySequence_Tuple(bounds[i]);
+    const bool fine =
+        entry && PyArg_ParseTuple(entry, "iii", &bound.output, &bound.size, &bound.slot);
+    Py_XDECREF(entry);
+    if (!fine) return false;
+    plan->bounds.push_back(bound);
+  }
+  return !bounds.failed();
+}
+
+// ([(slot, size, strict, exempt, value) ...], whether there is more, [(output, size, slot) ...]),
+// or None
 bool read_faults(PyObject* object, Plan* plan) {
   if (!object || object == Py_None) return true;
-  PyObject* list = nullptr;
+  PyObject *list = nullptr, *bounds = nullptr;
   int more = 0;
-  if (!PyArg_ParseTuple(object, "Op", &list, &more)) return false;
+  if (!PyArg_ParseTuple(object, "OpO", &list, &more, &bounds) || !read_bounds(bounds, plan))
+    return false;
   plan->faults = more != 0;
   Items checks(list, "[Plan] checks must be a sequence");
   for (Py_ssize_t i = 0; !checks.failed() && i < checks.size(); ++i) {

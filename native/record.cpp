@@ -90,7 +90,7 @@ void record_forget(Recorder* r) {
   r->values.clear();
   r->copies.clear();
   r->state_of.clear();
-  r->appended = r->unsure = r->written = r->interrupted = false;
+  r->appended = r->written = r->interrupted = false;
   r->epoch = next_epoch++;
   for (Record& record : records) {
     instance_decref(record.instance);
@@ -461,18 +461,6 @@ void abandon(Recorder* r, size_t first) {
   }
 }
 
-// A stream that failed as a whole: eager mode would have made what comes before the call that does.
-bool run_up_to_error(Recorder* r) {
-  size_t done = 0;
-  bool ok = false;
-  if (r->unsure && !r->written && !draws(r)) {
-    PyErr_Clear();
-    ok = run_records(r, &done);
-  }
-  if (!ok) abandon(r, done);
-  return ok;
-}
-
 bool run_whole(Recorder* r) {
   size_t done = 0;
   const bool ok = run_records(r, &done);
@@ -482,7 +470,7 @@ bool run_whole(Recorder* r) {
 
 bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
   if (live.empty()) {  // nobody reads what was drawn, but the generators must move on
-    return !(draws(r) || r->unsure) || run_whole(r);
+    return !draws(r) || run_whole(r);
   }
   Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
   if (instance == nullptr) {
@@ -490,7 +478,8 @@ bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
     abandon(r, 0);
     return false;
   }
-  const bool ok = run_fused(r, instance, live) || run_up_to_error(r);
+  const bool ok = run_fused(r, instance, live);
+  if (!ok) abandon(r, 0);
   instance_decref(instance);
   return ok;
 }
@@ -616,7 +605,7 @@ RegionEnd finish_region(Recorder* r, const char* reason) {
   if (end == RegionEnd::Plain) return end;
   ++stream_flushes;
   if (end == RegionEnd::Failed)
-    run_up_to_error(r);
+    abandon(r, 0);
   else
     observe(reason, records, builds == stream_builds);  // may raise; Done stays Done
   return end;
@@ -640,7 +629,6 @@ void record_enter() {
   active_recorder->epoch = next_epoch++;
   active_recorder->tuned = active_recorder->lasting = false;
   active_recorder->sealed = active_recorder->rereads = 0;
-  active_recorder->entry = PyEval_GetFrame();
 }
 
 // Flushes at the end of the outermost region, also after an error, which stays set.

@@ -139,22 +139,18 @@ struct Recorder {
   int32_t references = 1;    // its region, or the node that has it; whoever flushes it
   bool symbolic = false;     // what is called now is the backward of what was recorded
   bool appended = false;     // the newest call is its last record
-  bool unsure = false;       // a call may fail when it runs
   bool written = false;      // a call writes to memory from outside of the stream
   bool lasting = false;      // calls of sealed scopes reach memory of others: run at their end
   int rereads = 0;           // flushes of this region that reads of memory of others asked for
   int sealed = 0;            // scopes without code of users, see regions.record_sealed
-  PyFrameObject* entry = nullptr;  // borrowed: where the region began
 };
 
 // record_call.cpp
 bool record_resolve(Recorder* r, Tensor* t, int32_t* id);  // false: not part of the stream
 // record_faults.cpp
-enum class Certainty : uint8_t { Right, Unknown, Wrong };
+enum class Certainty : uint8_t { Right, Pending, Unknown, Wrong };
 // Whether the data of a call let it run, as far as can be told without running it.
 Certainty certainty_of(Recorder* r, const Instance* instance, const Call& call);
-// Whether code of users stands between here and the region's beginning that sees exceptions.
-bool exception_may_be_caught(const Recorder* r);
 
 // record.cpp
 void record_forget(Recorder* r);   // ends the stream; runs nothing

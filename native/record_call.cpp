@@ -249,13 +249,9 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace 
   if (r->symbolic) return Way::Record;
   if (!plan->checks.empty() || plan->faults) {
     const Certainty certainty = certainty_of(r, instance, call);
-    if (certainty == Certainty::Wrong) return Way::Alone;
-    if (certainty == Certainty::Unknown) {
-      if (r->written || writes_outside(plan, call) || exception_may_be_caught(r)) return Way::Alone;
-      r->unsure = true;
-    }
+    if (certainty == Certainty::Pending && !r->records.empty()) return Way::Later;
+    if (certainty != Certainty::Right) return Way::Alone;
   }
-  if (r->unsure && writes_outside(plan, call)) return Way::Later;
   for (int32_t slot : plan->mutated) {
     if (!others_reach(call.tensors[slot]->storage)) continue;
     if (!r->sealed) return Way::WriteAtOnce;

@@ -1,17 +1,12 @@
 // Errors that only data show. Eager mode raises them at the call, so a recorded call must not leave
-// them to its region's end where somebody could tell the difference:
+// them to its region's end: Python's own effects, and handlers of exceptions, would tell the
+// difference.
 //
 // - An index tensor whose values are there, or easy to have, is looked at when the call is
-//   recorded; a wrong one runs, and raises, at once.
-// - A call that may still fail (`Certainty::Unknown`) runs at once where an exception may be caught
-//   on its way out of the region: some frame of the user's code between the call and the region's
-//   beginning is inside of a `try` or `with`.
-// - A stream never holds a write to memory from outside together with a call that may fail: what
-//   was written before such a call is there, and what would be written after it is not.
-#include <opcode.h>
-
+//   recorded; a wrong one runs, and raises, at once. Places that `topk` and its kind found are
+//   known to be right. For other computed indices the stream runs first.
+// - A call that nothing but its run can judge (`Certainty::Unknown`) runs at once.
 #include <algorithm>
-#include <string>
 
 #include "record.h"
 
@@ -80,6 +75,50 @@ Range range_of(const IndexCheck& check, const Instance* instance, const Call& ca
   return range;
 }
 
+bool zero_divisor(const IndexCheck& check, const Call& call) {
+  return static_cast<uint64_t>(call.scalars[check.value].i) << (64 - check.size) == 0;
+}
+
+// The call of the stream that makes a value, and which of its results it is.
+struct Maker {
+  const Record* record;
+  size_t output;
+};
+Maker maker_of(const Recorder* r, int32_t id) {
+  for (size_t i = r->records.size(); i-- > 0;) {
+    const auto& results = r->records[i].results;
+    const auto* place = std::find(results.begin(), results.end(), id);
+    if (place != results.end())
+      return {&r->records[i], static_cast<size_t>(place - results.begin())};
+  }
+  return {nullptr, 0};
+}
+
+// Whether a pending tensor is known to hold places of something that is no longer than what it
+// indexes: results of `topk`, `argsort`, `argmax`.
+bool bounded(const Recorder* r, const Tensor* t, const Range& range) {
+  if (!t || t->record_epoch != r->epoch || t->value_id < 0 || range.low > 0) return false;
+  for (int32_t id = t->value_id;;) {
+    const Value& v = r->values[static_cast<size_t>(id)];
+    if (r->states[static_cast<size_t>(v.state)].written) return false;
+    if (v.kind == Value::Alias) {
+      id = v.source;
+      continue;
+    }
+    const Maker maker = v.kind == Value::New ? maker_of(r, id) : Maker{nullptr, 0};
+    if (!maker.record) return false;
+    const Instance* instance = maker.record->instance;
+    const auto& bounds = instance->plan->bounds;
+    const auto bound = std::find_if(bounds.begin(), bounds.end(), [&](const IndexBound& b) {
+      return b.output == static_cast<int32_t>(maker.output);
+    });
+    if (bound == bounds.end()) return false;
+    if (bound->size >= 0)
+      return instance->registers[static_cast<size_t>(bound->size)] <= range.high;
+    id = maker.record->operands[static_cast<size_t>(bound->slot)];
+  }
+}
+
 // Indices that a few recorded calls make of integers (positions, shifted classes) are computed
 // beside the stream, to be looked at.
 class Aside {
@@ -118,13 +157,9 @@ class Aside {
   }
   Tensor* result(int32_t id) {
     if (++calls_ > kMaxCalls) return nullptr;
-    for (size_t i = r_->records.size(); i-- > 0;) {
-      const auto& results = r_->records[i].results;
-      const auto* found = std::find(results.begin(), results.end(), id);
-      if (found == results.end()) continue;
-      return easy(r_->records[i]) ? run(i, static_cast<size_t>(found - results.begin())) : nullptr;
-    }
-    return nullptr;
+    const Maker maker = maker_of(r_, id);
+    if (!maker.record || !easy(*maker.record)) return nullptr;
+    return run(static_cast<size_t>(maker.record - r_->records.data()), maker.output);
   }
   Tensor* run(size_t number, size_t output) {
     const auto& ids = r_->records[number].operands;
@@ -177,104 +212,25 @@ PyObject* looked_at(Recorder* r, Tensor* t) {
   return here ? reinterpret_cast<PyObject*>(Aside(r).value(t->value_id)) : nullptr;
 }
 
-// ---------------------------------------------------------------- handlers
-// CPython's exception tables: runs of instructions and where an exception in them goes.
-class ExceptionTable {
- public:
-  explicit ExceptionTable(PyCodeObject* code)
-      : at_(reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(code->co_exceptiontable))),
-        end_(at_ + PyBytes_GET_SIZE(code->co_exceptiontable)) {}
-  // The instruction where an exception at `instruction` goes; -1: out of the frame.
-  int target(int instruction) const {
-    for (const unsigned char* at = at_; at < end_;) {
-      const int start = number(&at), length = number(&at), target = number(&at);
-      number(&at);  // depth of the stack
-      if (instruction >= start && instruction < start + length) return target;
-    }
-    return -1;
-  }
-  bool empty() const { return at_ == end_; }
-
- private:
-  int number(const unsigned char** at) const {
-    int value = **at & 63;
-    while (*(*at)++ & 64) value = value << 6 | (**at & 63);
-    return value;
-  }
-  const unsigned char* at_;
-  const unsigned char* end_;
-};
-
-// Whether an exception at this place meets `except`, `finally` or `with`. Clean-up that only raises
-// again is followed.
-bool caught(PyCodeObject* code, int instruction) {
-  const ExceptionTable table(code);
-  if (table.empty()) return false;
-  PyObject* bytes = PyCode_GetCode(code);
-  if (!bytes) {
-    PyErr_Clear();
-    return true;
-  }
-  const auto* text = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes));
-  const auto count = static_cast<int>(PyBytes_GET_SIZE(bytes) / 2);
-  bool found = false;
-  for (int at = table.target(instruction); at >= 0 && at < count && !found;) {
-    found = text[2 * at] == PUSH_EXC_INFO;
-    while (!found && at < count && text[2 * at] != RERAISE) ++at;
-    if (!found) at = table.target(at);
-  }
-  Py_DECREF(bytes);
-  return found;
-}
-
-// Frames of the package itself only put things back, whenever the exception comes.
-bool of_package(PyCodeObject* code) {
-  static PyObject* folder = nullptr;
-  if (!folder) {
-    PyObject* package = PyImport_ImportModule("flambeau");
-    PyObject* file = package ? PyObject_GetAttrString(package, "__file__") : nullptr;
-    const char* text = file ? PyUnicode_AsUTF8(file) : nullptr;
-    const std::string path = text ? text : "";
-    folder = PyUnicode_FromString(path.substr(0, path.rfind('/') + 1).c_str());
-    Py_XDECREF(package);
-    Py_XDECREF(file);
-    PyErr_Clear();
-  }
-  return folder && PyUnicode_GET_LENGTH(folder) > 0 &&
-         PyUnicode_Tailmatch(code->co_filename, folder, 0, PY_SSIZE_T_MAX, -1) == 1;
-}
-
 }  // namespace
-
-bool exception_may_be_caught(const Recorder* r) {
-  PyFrameObject* frame = PyEval_GetFrame();
-  Py_XINCREF(frame);
-  bool found = false;
-  while (frame && frame != r->entry && !found) {
-    PyCodeObject* code = PyFrame_GetCode(frame);
-    found = PyBytes_GET_SIZE(code->co_exceptiontable) > 0 && !of_package(code) &&
-            caught(code, PyFrame_GetLasti(frame) / 2);
-    Py_DECREF(code);
-    PyFrameObject* back = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = back;
-  }
-  Py_XDECREF(frame);
-  return found;
-}
 
 Certainty certainty_of(Recorder* r, const Instance* instance, const Call& call) {
   const Plan* plan = instance->plan;
-  bool known = !plan->faults;
+  Certainty known = plan->faults ? Certainty::Unknown : Certainty::Right;
   for (const IndexCheck& check : plan->checks) {
+    if (check.slot < 0) {
+      if (zero_divisor(check, call)) return Certainty::Wrong;
+      continue;
+    }
+    const Range range = range_of(check, instance, call);
+    if (bounded(r, call.tensors[check.slot], range)) continue;
     PyObject* t = looked_at(r, call.tensors[check.slot]);
-    const bool right =
-        t && all_inside(reinterpret_cast<Tensor*>(t), range_of(check, instance, call));
+    const bool right = t && all_inside(reinterpret_cast<Tensor*>(t), range);
     Py_XDECREF(t);
     if (t && !right) return Certainty::Wrong;
-    known &= t != nullptr;
+    if (!t && known == Certainty::Right) known = Certainty::Pending;
   }
-  return known ? Certainty::Right : Certainty::Unknown;
+  return known;
 }
 
 }  // namespace fb

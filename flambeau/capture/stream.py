@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from flambeau.compiler import debug, stored
 from flambeau.core.dispatch import compile_and_keep, native_plan
-from flambeau.core.faults import FAILING, may_fail
 from flambeau.core.layout import contiguous_strides
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.lock import importing
@@ -154,7 +153,6 @@ class StreamTrace:
         self.scalars: list[Node] = []
         self.generators = 0
         self.drawn: list[Node] = []  # results of records that draw random numbers
-        self.doubtful: list[Node] = []  # results of records that may fail
         self._records = records
         self._history = history
         self._again = first is not None
@@ -367,8 +365,6 @@ class StreamTrace:
         self.generators += generators
         if generators:
             self.drawn += [result for result in out if result is not None]
-        if may_fail(graph):
-            self.doubtful += [result for result in out if result is not None]
         for number, result, output in zip(results, out, graph.outputs, strict=True):
             if number >= 0 and result is not None:
                 self._define(number, result, output, mapping, present)
@@ -619,14 +615,11 @@ def graph_of(trace: StreamTrace, live: Sequence[Live]) -> Graph:
 
 
 def _unread(trace: StreamTrace, results: Sequence[Node]) -> list[Node]:
-    """What no result depends on and has an effect all the same: draws, which advance their
-    generator, and checks, which may raise."""
-    if not trace.drawn and not trace.doubtful:
+    """Draws that no result depends on: they advance their generator all the same."""
+    if not trace.drawn:
         return []
     read = set(topological(results))
-    unread = [x for x in topological(trace.drawn) if x.op == "random" and x not in read]
-    checks = [x for x in topological(trace.doubtful) if x.op in FAILING and x not in read]
-    return [*unread, *(x for x in checks if x not in unread)]
+    return [x for x in topological(trace.drawn) if x.op == "random" and x not in read]
 
 
 def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:

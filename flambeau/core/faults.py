@@ -2,35 +2,42 @@
 
 Eager mode raises at the call. A recorded call runs later, so the native recorder looks at its
 indices when it is called: an index tensor whose values are there is compared with the size it
-indexes. What cannot be looked at this way runs at once wherever somebody could tell the difference.
+indexes, and results of `topk` and its kind are known to be places of what was sorted. Calls that
+cannot be judged this way run at once.
 """
 
 from __future__ import annotations
 
-from flambeau.ir.node import Graph, Node, topological
+from flambeau.ir.node import ITEM_SIZE, Graph, Node, topological
 from flambeau.ir.size_program import Program
 
 # Primitives beside `check_index` that may raise: no convergence, or a user's Python.
-_RAISING = frozenset({"custom_op", "eig", "eigh", "svd"})
-FAILING = _RAISING | {"check_index"}
-_SAME_VALUES = frozenset({"cast", "reshape", "broadcast", "permute", "slice", "with_derivative"})
+_RAISING = frozenset(
+    {"custom_op", "eig", "eigh", "eigvals", "eigvalsh", "least_squares", "svd", "svdvals"}
+)
+_SAME_VALUES = frozenset(
+    {"broadcast", "cast", "flip", "permute", "reshape", "slice", "with_derivative"}
+)
 _NOTHING, _CONSTANT, _SCALAR = range(3)
 _INTEGERS = frozenset({"u8", "i8", "i16", "i32", "i64"})
 
 Check = tuple[int, int, bool, int, int]
+Bound = tuple[int, int, int]
 
 
-def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool] | None:
-    """The checks of a program that its arguments answer, and whether there are others.
+def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool, list[Bound]] | None:
+    """The checks of a program that its arguments answer, and what its results may index.
 
     Args:
         graph: the traced operator.
         program: its sizes; those that are compared with are added.
 
     Returns:
-        ((tensor slot, register of the size, no negative ones, 1 or 2 where one value is exempt,
-        that value or the slot of the number that is it) of each check, whether more may go wrong);
-        None: nothing can.
+        (tensor slot, register of the size, no negative ones, 1 or 2 where one value is exempt,
+        that value or the slot of the number that is it) of each check, of tensor slot -1 where so
+        many bits of that number must not be 0; whether more may go wrong; (number of the output,
+        register of a size above all its elements, or -1, tensor slot of whose elements it consists)
+        of integers that are known to be places. None: nothing of all this.
     """
     checks: dict[Check, None] = {}
     more = False
@@ -41,19 +48,49 @@ def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool] | None
             if check is not None:
                 checks[check] = None
         more |= x.op in _RAISING
-    return (list(checks), more) if checks or more else None
+    bounds = [bound for k, o in enumerate(graph.outputs) if (bound := _bound(k, o.node, program))]
+    return (list(checks), more, bounds) if checks or more or bounds else None
 
 
-def may_fail(graph: Graph) -> bool:
-    """Whether there are data for which the program raises."""
-    fails = graph.notes.get("may_fail")
-    if fails is None:
-        fails = any(x.op in FAILING for x in topological(o.node for o in graph.outputs))
-        graph.notes["may_fail"] = fails
-    return bool(fails)
+def _bound(number: int, output: Node, program: Program) -> Bound | None:
+    """What is known about the elements of an output; None: nothing."""
+    index = _source(output)
+    if index.dtype not in _INTEGERS:
+        return None
+    if index.op == "input":
+        return number, -1, index.attribute("slot")
+    if index.op in ("argmax", "argmin", "sort_indices"):
+        axis = index.attribute("axis")
+    elif index.op == "select" and index.attribute("result") == "places":
+        axis = -1
+    else:
+        return None
+    return number, program.register(index.inputs[0].shape[axis]), -1
+
+
+def _divisor(checked: Node) -> Check | None:
+    """The check of a run-time number that must not be 0, where that is what is checked."""
+    wrong = checked.inputs[0]
+    if wrong.op != "cast" or wrong.inputs[0].op != "eq" or checked.attribute("size") != 1:
+        return None
+    number, zero = wrong.inputs[0].inputs
+    bits = 64
+    while number.op in ("broadcast", "cast") and number.dtype in _INTEGERS:
+        bits = min(bits, 8 * ITEM_SIZE[number.dtype])
+        number = number.inputs[0]
+    if number.op != "scalar" or number.dtype not in _INTEGERS or not _is_zero(_source(zero)):
+        return None
+    return -1, bits, False, _SCALAR, number.attribute("slot")
+
+
+def _is_zero(x: Node) -> bool:
+    return x.op == "full" and x.attribute("value") == 0
 
 
 def _check(checked: Node, program: Program) -> Check | None:
+    divisor = _divisor(checked)
+    if divisor is not None:
+        return divisor
     index, exempt = _source(checked.inputs[0]), (_NOTHING, 0)
     if index.op == "where":
         found = _exempt(*index.inputs)
@@ -79,7 +116,7 @@ def _source(x: Node) -> Node:
 def _exempt(condition: Node, kept: Node, other: Node) -> tuple[Node, int, int] | None:
     """`where(x != value, x, 0)` as (x, how the value is told, value)."""
     index, zero = _source(kept), _source(other)
-    if condition.op != "ne" or zero.op != "full" or zero.attribute("value") != 0:
+    if condition.op != "ne" or not _is_zero(zero):
         return None
     left, right = (_source(x) for x in condition.inputs)
     if left is not index:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,14 @@ from flambeau import nn
 
 def _bad() -> Any:
     return torch.tensor([1, 9])
+
+
+@torch.library.custom_op("test_caught_errors::refuse", mutates_args=())
+def _refuse(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("[refuse] deliberate")
+
+
+_refuse.register_fake(torch.empty_like)
 
 
 # Each fails on data alone: with indices that are given, and with ones that the region computes.
@@ -34,7 +43,12 @@ FAULTS: dict[str, Callable[[Any, Any], Any]] = {
     "inverse": lambda x, i: torch.linalg.inv(x.reshape(2, 2) * 0 + i.sum()),
     "multinomial": lambda x, i: torch.multinomial(x * 0 - i.sum(), 1),
     "bincount": lambda x, i: torch.bincount(-i),
+    "eigh": lambda x, i: torch.linalg.eigh(x.outer(x) * math.nan + i.sum()).eigenvalues,
+    "svdvals": lambda x, i: torch.linalg.svdvals(x.outer(x) * math.nan + i.sum()),
+    "custom": lambda x, i: _refuse(x + i.sum()),
     "divide": lambda x, i: i // (i - i),
+    "divide_by_number": lambda x, i: (i + 1) // 0,
+    "divide_by_wrapped": lambda x, i: (i + 1).int() // (1 << 32),
 }
 ERRORS = (IndexError, RuntimeError, ValueError)
 
@@ -114,7 +128,32 @@ def _uncaught_backward(fault: Any, x: Any, i: Any, log: list[Any]) -> Any:
     return (fault(w * x, i) * 1.0).sum().backward()
 
 
-PROGRAMS = [_try, _suppress, _finally, _manager, _outer_frame, _uncaught, _uncaught_backward]
+def _effects(fault: Any, x: Any, i: Any, log: list[Any]) -> Any:
+    log.append("before")
+    y = fault(x * 2, i)
+    log.append("after")
+    return y
+
+
+def _later_handler(fault: Any, x: Any, i: Any, log: list[Any]) -> Any:
+    y = fault(x.sin(), i)
+    try:
+        return y.sum().item()
+    except ERRORS:
+        return "too late"
+
+
+PROGRAMS = [
+    _effects,
+    _later_handler,
+    _try,
+    _suppress,
+    _finally,
+    _manager,
+    _outer_frame,
+    _uncaught,
+    _uncaught_backward,
+]
 
 
 def _outcome(program: Any, fault: Any, compute: bool, wrap: Any) -> list[Any]:
@@ -164,11 +203,26 @@ def test_models_stay_whole() -> None:
     assert torch.compiler.explain(step, torch.tensor([3, 4])).graph_break_count == 0
 
 
-def test_computed_indices_are_recorded_where_nobody_catches() -> None:
-    def route(x: Any) -> Any:
-        return x.gather(0, x.topk(2).indices).relu()
+LOOK_UPS: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "topk": (0, lambda x: x.gather(1, x.topk(1).indices.expand(-1, 2)).relu()),
+    "argsort": (0, lambda x: x.t()[x.sum(0).argsort().flip(0)] * 2),
+    "argmax": (0, lambda x: F.embedding(x.argmax(0), x) + (x.argmax(0)[:, None].int() + 1) // 2),
+    "classes": (0, lambda x: F.cross_entropy(x, x.exp().argmax(-1))),
+    "fewer": (1, lambda x: x.index_select(0, x.argmax(1)) * 2),
+    "written": (1, lambda x: x.index_select(0, x.argmax(0).sub_(1).abs_()) * 2),
+    "floats": (1, lambda x: x[x.sum(1).clamp(0, 1).long()] * 2),
+    "quotient": (1, lambda x: (x.long() + 1) // (x.long() + 2)),
+    "values": (1, lambda x: torch.linalg.svdvals(x * 2) + 1),
+}
 
-    assert torch.compiler.explain(route, torch.arange(5.0)).graph_break_count == 0
+
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_how_often_a_region_runs_early(name: str) -> None:
+    """Results of `topk` and its kind are places of what was sorted: nobody has to look at them."""
+    flushes, function = LOOK_UPS[name]
+    x = torch.tensor([[0.5, 1.0, 0.0], [1.0, 0.5, 0.2]])
+    assert torch.compiler.explain(function, x).graph_break_count == flushes
+    assert torch.equal(torch.compile(function, fullgraph=True)(x), function(x))
 
 
 def test_positions_are_looked_at() -> None:

@@ -207,7 +207,7 @@ class TestTransformed:
 
 
 class TestCompiled:
-    def test_one_node_and_equal_bits(self):
+    def test_runs_at_its_call_with_equal_bits(self):
         scaled = make_scaled()
 
         def function(x):
@@ -217,8 +217,7 @@ class TestCompiled:
         assert torch.equal(compiled(X), function(X))
         assert torch.equal(compiled(X.t()), function(X.t()))
         report = torch.compiler.explain(function, X)
-        assert report.graph_break_count == 0 and report.plans == 1
-        assert sum(x.op == "custom_op" for x in report.graphs[0].nodes()) == 1
+        assert [flush.records for flush in report.flushes] == [2, 2]  # before it and behind it
 
     def test_runs_once_a_call(self):
         scaled = make_scaled()
