@@ -107,7 +107,8 @@ def adopted(mode: Any, tensor: Any, device: Any) -> Any:
             with _core.no_grad():
                 made = tensor.as_subclass(kind)
         if tensor.grad_fn is not None:
-            _core.tensor_take_over(made, tensor, False)
+            with _core.no_grad():  # nothing is written: a view of a leaf may be adopted
+                _core.tensor_take_over(made, tensor, False)
         elif tensor.requires_grad and not made.requires_grad:
             made.requires_grad_()
     made.__dict__.update(fake_mode=mode, fake_device=device, constant=None)

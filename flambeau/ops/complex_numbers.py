@@ -57,13 +57,21 @@ neg_alias = _alias("neg_alias")
 set_operators(conj_alias=conj_alias, neg_alias=neg_alias, conj_physical=conj_physical)
 
 
-# Where the classes of plain tensors say they are, under the alias as well.
-_PLAIN = frozenset({"flambeau", "flambeau.nn.parameter", "torch", "torch.nn.parameter"})
+# Where the classes say they are that share memory as plain tensors do, under the alias as well.
+_PLAIN = frozenset(
+    f"{package}{module}"
+    for package in ("flambeau", "torch")
+    for module in ("", ".nn.parameter", "._subclasses.fake_tensor")
+)
+_PACKAGES = ("flambeau.", "torch.")
 
 
 def _physical(x: Any) -> bool:
     """Whether a tensor's conjugate is computed: samples of a batch, tensors made of others."""
-    return type(x).__module__ not in _PLAIN or x.is_meta
+    kind = type(x)
+    if kind.__module__ in _PLAIN:
+        return False
+    return kind.__module__.startswith(_PACKAGES) or hasattr(kind, "__torch_dispatch__")
 
 
 @op("conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))

@@ -252,3 +252,14 @@ def test_results_that_are_saved_for_backward(name):
         assert result._version == 0
         result.sum().backward()
         assert x.grad.shape == (3, 4)
+
+
+def test_views_of_leaves() -> None:
+    """A view of a fake that requires a gradient is a view of it, of conjugates as well."""
+    with FakeTensorMode() as mode:
+        leaf = mode.from_tensor(torch.ones(2, 2, dtype=torch.complex64)).requires_grad_()
+        for view in (leaf[0], leaf.t(), leaf.conj(), leaf.conj().t()):
+            assert view._is_view() and view.requires_grad
+            (view * view).abs().sum().backward()
+            assert leaf.grad.shape == (2, 2)
+        assert leaf.conj().is_conj() and not (leaf.conj() + 1).is_conj()

@@ -186,3 +186,24 @@ def test_a_write_to_a_view_without_a_base_has_a_gradient():
     assert y.requires_grad
     y.backward(matrix())
     assert torch.equal(w.grad, matrix() * -1j)
+
+
+class Labelled(torch.Tensor):
+    """A class of users, which shares memory as plain tensors do."""
+
+
+def test_subclasses_and_meta_tensors():
+    """Their conjugates are views with the bit, too."""
+    x = torch.tensor([[1 + 2j, 3 - 1j], [2j, 1]])
+    view = x.as_subclass(Labelled).conj()
+    assert view.is_conj() and type(view) is Labelled and type(view + 1) is Labelled
+    assert (view @ view).tolist() == (x.conj().resolve_conj() @ x.conj().resolve_conj()).tolist()
+    view.mul_(2)
+    assert x[0].tolist() == [2 + 4j, 6 - 2j]
+    leaf = x.as_subclass(Labelled).requires_grad_()
+    (leaf.conj() * leaf).real.sum().backward()
+    assert leaf.grad.tolist() == (2 * x).tolist()
+    empty = x.to("meta").conj()
+    assert empty.is_conj() and empty._is_view() and empty[0].is_conj()
+    assert not (empty + 1).is_conj() and (empty @ empty).shape == (2, 2)
+    assert empty.imag.is_neg() and not empty.resolve_conj().is_conj()
