@@ -12,7 +12,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
-from flambeau.core.promotion import compute_dtype, promote_types
+from flambeau.core.promotion import CATEGORY, compute_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -516,7 +516,13 @@ def linalg_vander(x: Node, N: Size | None) -> Node:  # noqa: N803 - PyTorch's na
         tensor([[1, 1, 1],
                 [1, 2, 4]])
     """
+    if x.dtype in ("bool", "f16", "bf16"):
+        raise RuntimeError(
+            "[vander] linalg.vander supports floating point, complex, and integer tensors, but got "
+            f"{x.dtype}\nhint: cast it"
+        )
     x = prims.reshape(x, (1,)) if x.ndim == 0 else x
+    x = prims.cast(x, "i64") if CATEGORY[x.dtype] < 2 else x
     count = x.shape[-1] if N is None else N
     if less(count, 2):
         raise RuntimeError(f"[vander] N must be greater than 1.\nhint: not {number_shown(count)}")

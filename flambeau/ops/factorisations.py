@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from flambeau import prims
-from flambeau.core import tensors
+from flambeau.core import layout, tensors
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
@@ -24,15 +24,25 @@ from flambeau.prims import linear_algebra as la
 _MATRICES = "f32 f64 c64 c128"
 
 
+Missing = Literal["halves", "all", "none"]
+
+
 class LinAlgError(RuntimeError):
     """A matrix that has no such decomposition, solution or inverse."""
 
 
-def check_matrices(x: Node, name: str, square: bool = False) -> None:
+def check_matrices(
+    x: Node, name: str, square: bool = False, missing: Missing = "halves", later: bool = False
+) -> None:
     """Raises unless x is a batch of (square) matrices of a float or complex dtype.
+
+    `missing` are the dtypes for which NotImplementedError is raised, as PyTorch does where it has
+    no kernel; for others that LAPACK does not take it is RuntimeError. `later`: not now, by
+    `check_kernel` where the other operands were checked.
 
     Raises:
         RuntimeError: too few dimensions, not square, or another dtype.
+        NotImplementedError: one of the `missing` dtypes.
     """
     if x.ndim < 2:
         raise RuntimeError(
@@ -45,11 +55,29 @@ def check_matrices(x: Node, name: str, square: bool = False) -> None:
             f"[{name}] {name}: A must be batches of square matrices, but they are "
             f"{shown(x.shape[-2:])[1:-1].replace(', ', ' by ')} matrices\nhint: the last two sizes"
         )
+    if x.dtype not in la.LAPACK and not (later and _is_missing(x, missing)):
+        raise _wrong_dtype(x, name, missing)
+
+
+def check_kernel(x: Node, name: str) -> None:
+    """Raises NotImplementedError for dtypes that `check_matrices` left for later.
+
+    Raises:
+        NotImplementedError: LAPACK does not take the dtype.
+    """
     if x.dtype not in la.LAPACK:
-        raise RuntimeError(
-            f"[{name}] {name}: Expected a floating point or complex tensor as input. Got "
-            f"{x.dtype}\nhint: convert to float32 or float64"
-        )
+        raise _wrong_dtype(x, name, "all")
+
+
+def _is_missing(x: Node, missing: Missing) -> bool:
+    return missing == "all" or (missing == "halves" and x.dtype in ("f16", "bf16"))
+
+
+def _wrong_dtype(x: Node, name: str, missing: Missing) -> Exception:
+    return (NotImplementedError if _is_missing(x, missing) else RuntimeError)(
+        f"[{name}] {name}: Expected a floating point or complex tensor as input. Got "
+        f"{x.dtype}\nhint: convert to float32 or float64"
+    )
 
 
 def values_of(x: Any) -> Any:
@@ -61,11 +89,13 @@ def values_of(x: Any) -> Any:
     return None if x.is_meta else x
 
 
-def raise_errors(name: str, info: Any, meaning: str) -> None:
+def raise_errors(
+    name: str, info: Any, meaning: str, error: type[RuntimeError] = LinAlgError
+) -> None:
     """Raises for the first matrix whose error number is not 0; meta tensors have none.
 
     Raises:
-        LinAlgError: naming the matrix of the batch and the number.
+        LinAlgError: naming the matrix of the batch and the number; or another `error`.
     """
     info = values_of(info)
     if info is None or not bool((info != 0).any()):
@@ -74,7 +104,7 @@ def raise_errors(name: str, info: Any, meaning: str) -> None:
     place = int((numbers != 0).nonzero()[0].item())
     where = f"(Batch element {place}): " if info.ndim else ""
     number = int(numbers[place].item())
-    raise LinAlgError(f"[{name}] {name}: {where}{meaning.format(number)}\nhint: see its condition")
+    raise error(f"[{name}] {name}: {where}{meaning.format(number)}\nhint: see its condition")
 
 
 def _positive_samples() -> Iterator[Sample]:
@@ -139,10 +169,22 @@ def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node
         >>> torch.linalg.cholesky_ex(torch.eye(2)).info
         tensor(0, dtype=torch.int32)
     """
-    refuse_check("linalg.cholesky", check_errors)
     check_matrices(self, "linalg.cholesky", True)
-    factor, info = la.cholesky(la.adjoint(self) if upper else self)
+    refuse_check("linalg.cholesky", check_errors)
+    return _factor_positive(self, upper)
+
+
+def _factor_positive(a: Node, upper: bool) -> tuple[Node, Node]:
+    factor, info = la.cholesky(la.adjoint(a) if upper else a)
     return columns(la.adjoint(factor) if upper else factor), info
+
+
+@op("_old_cholesky_ex(Tensor self, *, bool upper=False) -> (Tensor L, Tensor info)",
+    where="private", samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
+def _old_cholesky_ex(self: Node, upper: bool) -> tuple[Node, Node]:
+    """As `cholesky_ex`, with the errors of `torch.cholesky`."""
+    check_matrices(self, "cholesky", True, "all")
+    return _factor_positive(self, upper)
 
 
 @op("cholesky(Tensor input, *, bool upper=False) -> Tensor", out="exact", where="linalg", host=True,
@@ -182,7 +224,9 @@ def old_cholesky(self: Any, upper: bool = False) -> Any:
         >>> torch.cholesky(torch.tensor([[4.0]]))
         tensor([[2.]])
     """
-    factor, info = cholesky_ex(self, upper=upper)
+    if not self.numel():
+        return self.clone()
+    factor, info = _old_cholesky_ex(self, upper=upper)
     raise_errors("cholesky", info, _NOT_POSITIVE)
     return factor
 
@@ -209,8 +253,8 @@ def triangles(packed: Node) -> tuple[Node, Node]:
     return below + ones, la.upper_triangle(prims.slice(packed, rows, 0, least))
 
 
-def _check_pivot(pivot: bool, name: str) -> None:
-    if not pivot:
+def _check_pivot(a: Node, pivot: bool, name: str) -> None:
+    if not pivot and not any(layout.same(n, 0) for n in a.shape):
         raise RuntimeError(
             f"[{name}] {name}: LU without pivoting is not implemented on the CPU\nhint: pivot=True"
         )
@@ -235,9 +279,9 @@ def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]: 
         >>> torch.linalg.lu_factor_ex(torch.eye(2)).pivots
         tensor([1, 2], dtype=torch.int32)
     """
+    check_matrices(A, "linalg.lu_factor", missing="all")
     refuse_check("linalg.lu_factor", check_errors)
-    check_matrices(A, "linalg.lu_factor")
-    _check_pivot(pivot, "linalg.lu_factor")
+    _check_pivot(A, pivot, "linalg.lu_factor")
     packed, pivots, _, info = la.lu(A)
     return columns(packed), pivots, info
 
@@ -255,8 +299,8 @@ def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    check_matrices(A, "linalg.lu_factor")
-    _check_pivot(pivot, "linalg.lu_factor")
+    check_matrices(A, "linalg.lu_factor", missing="all")
+    _check_pivot(A, pivot, "linalg.lu_factor")
     packed, pivots, _, _ = la.lu(A)
     return columns(packed), pivots
 
@@ -274,10 +318,11 @@ def lu(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
         tensor([[0., 1.],
                 [1., 0.]])
     """
-    check_matrices(A, "linalg.lu")
-    _check_pivot(pivot, "linalg.lu")
+    check_matrices(A, "linalg.lu", missing="all")
+    _check_pivot(A, pivot, "linalg.lu")
     packed, _, order, _ = la.lu(A)
-    return (permutation_matrix(order, A.dtype), *triangles(packed))
+    first = permutation_matrix(order, A.dtype) if pivot else prims.full(0, (0,), A.dtype)
+    return (first, *triangles(packed))
 
 
 def _unpack_samples() -> Iterator[Sample]:
@@ -308,7 +353,12 @@ def lu_unpack(
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    if LU_pivots.dtype != "i32":
+    if LU_data.ndim < 2:
+        raise RuntimeError(
+            "[lu_unpack] torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: "
+            f"{shown(LU_data.shape)} instead\nhint: pass what lu_factor returned"
+        )
+    if unpack_pivots and LU_pivots.dtype != "i32":
         raise RuntimeError(
             "[lu_unpack] torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of "
             "torch.int32 dtype.\nhint: pass what lu_factor returned"
@@ -317,7 +367,17 @@ def lu_unpack(
     low, up = triangles(LU_data) if unpack_data else (empty, empty)
     if not unpack_pivots:
         return empty, low, up
-    order = la.pivot_order(LU_pivots, LU_data.shape[-2])
+    fits = LU_pivots.ndim and LU_pivots.ndim < LU_data.ndim
+    if not fits or not all(
+        layout.same(n, 1) or layout.same(n, m)
+        for n, m in zip(LU_pivots.shape[-2::-1], LU_data.shape[-3::-1])
+    ):
+        raise RuntimeError(
+            f"[lu_unpack] torch.lu_unpack: pivots {shown(LU_pivots.shape)} do not fit factors "
+            f"{shown(LU_data.shape)}\nhint: pass what lu_factor returned"
+        )
+    places = prims.broadcast_to(LU_pivots, (*LU_data.shape[:-2], LU_pivots.shape[-1]))
+    order = la.pivot_order(places, LU_data.shape[-2])
     return permutation_matrix(order, LU_data.dtype), low, up
 
 
@@ -362,11 +422,12 @@ def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
         >>> torch.linalg.qr(torch.tensor([[3.0], [4.0]])).R
         tensor([[-5.]])
     """
-    check_matrices(A, "linalg.qr")
+    check_matrices(A, "linalg.qr", later=True)
     if mode not in _QR_MODES:
         raise RuntimeError(
             f"[qr] qr received unrecognized mode '{mode}'\nhint: one of {', '.join(_QR_MODES)}"
         )
+    check_kernel(A, "linalg.qr")
     q, r = la.qr(A, mode == "complete")
     return columns(prims.full(0, (0,), A.dtype) if mode == "r" else q), columns(r)
 
@@ -393,11 +454,12 @@ def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
 
 def _hermitian(x: Node, uplo: str, name: str) -> Node:
     """Square matrices whose lower triangle is the one to read."""
-    check_matrices(x, name, True)
+    check_matrices(x, name, True, "all", later=True)
     if uplo.upper() not in ("L", "U"):
         raise RuntimeError(
             f"[{name}] Expected UPLO argument to be 'L' or 'U', but got {uplo}\nhint: 'L' or 'U'"
         )
+    check_kernel(x, name)
     return la.adjoint(x) if uplo.upper() == "U" else x
 
 
@@ -471,8 +533,8 @@ def eigvals(self: Node) -> Node:
 # ------------------------------------------------------------------------------------ singular
 
 
-def _refuse_driver(driver: str | None, name: str) -> None:
-    if driver is not None:
+def _refuse_driver(a: Node, driver: str | None, name: str) -> None:
+    if driver is not None and not any(layout.same(n, 0) for n in a.shape):
         raise RuntimeError(
             "[svd] torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs "
             "with cuSOLVER backend.\nhint: leave it out"
@@ -501,8 +563,9 @@ def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  
         >>> torch.linalg.svd(torch.eye(2)).S
         tensor([1., 1.])
     """
-    check_matrices(A, "linalg.svd")
-    _refuse_driver(driver, "linalg.svd")
+    check_matrices(A, "linalg.svd", later=True)
+    _refuse_driver(A, driver, "linalg.svd")
+    check_kernel(A, "linalg.svd")
     u, s, vh = la.svd(A, full_matrices)
     return columns(u), s, columns(vh)
 
@@ -520,8 +583,9 @@ def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
         >>> torch.linalg.svdvals(torch.eye(2))
         tensor([1., 1.])
     """
-    check_matrices(A, "linalg.svdvals")
-    _refuse_driver(driver, "linalg.svdvals")
+    check_matrices(A, "linalg.svdvals", later=True)
+    _refuse_driver(A, driver, "linalg.svdvals")
+    check_kernel(A, "linalg.svdvals")
     return la.svdvals(A)
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core.definition import op
+from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
-from flambeau.ops.common import columns
-from flambeau.ops.factorisations import check_matrices, refuse_check
+from flambeau.ops.common import columns, shown
+from flambeau.ops.factorisations import check_kernel, check_matrices, refuse_check
+from flambeau.ops.solutions import check_pivots
 from flambeau.prims import linear_algebra as la
 
 _MATRICES = "f32 f64 c64 c128"
@@ -56,8 +58,8 @@ def ldl_factor_ex(self: Node, hermitian: bool, check_errors: bool) -> tuple[Any,
         >>> torch.linalg.ldl_factor_ex(torch.eye(2)).pivots
         tensor([1, 2], dtype=torch.int32)
     """
-    refuse_check("linalg.ldl_factor", check_errors)
     check_matrices(self, "linalg.ldl_factor", True)
+    refuse_check("linalg.ldl_factor", check_errors)
     packed, pivots, info = la.ldl(self, hermitian)
     return columns(la.lower_triangle(packed)), pivots, info
 
@@ -117,18 +119,21 @@ def ldl_solve(LD: Node, pivots: Node, B: Node, hermitian: bool) -> Any:  # noqa:
                 [0.5000]])
     """
     name = "linalg.ldl_solve"
-    check_matrices(LD, name, True)
-    check_matrices(B, name)
-    if pivots.dtype != "i32":
+    check_matrices(LD, name, True, later=True)
+    check_matrices(B, name, later=True)
+    if not same(LD.shape[-1], B.shape[-2]):
         raise RuntimeError(
-            f"[{name}] torch.linalg.ldl_solve: Expected pivots to be integers, but they are "
-            f"{pivots.dtype}\nhint: pass what ldl_factor returned"
+            f"[{name}] Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is "
+            f"{shown(LD.shape[-2:])} but each b matrix is {shown(B.shape[-2:])}\n"
+            "hint: as many equations as unknowns"
         )
+    check_pivots(f"torch.{name}", LD, pivots)
     if LD.dtype != B.dtype:
         raise RuntimeError(
             f"[{name}] torch.linalg.ldl_solve: LD dtype {LD.dtype} does not match b dtype "
             f"{B.dtype}\nhint: convert one of them"
         )
+    check_kernel(LD, name)
     batch = broadcast_sizes(name, LD.shape[:-2], B.shape[:-2])
     packed = prims.broadcast_to(LD, (*batch, *LD.shape[-2:]))
     right = prims.broadcast_to(B, (*batch, *B.shape[-2:]))

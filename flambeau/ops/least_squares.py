@@ -48,7 +48,7 @@ prims.register_rule("least_squares", _least_squares_rule)
 )
 def solve_least_squares(self: Node, b: Node, rcond: float | None, driver: str) -> tuple[Node, ...]:
     """X with the least |A X - B|, its square where it is told, A's rank and singular values."""
-    check_matrices(self, "torch.linalg.lstsq")
+    check_matrices(self, "torch.linalg.lstsq", missing="none")
     check_same_dtype("linalg.lstsq", self, b)
     vector = b.ndim < self.ndim and is_vector(self, b)
     right = prims.reshape(b, (*b.shape, 1)) if vector else b

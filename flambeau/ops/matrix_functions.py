@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import tensors
 from flambeau.core.definition import REGISTRY, Dense, op
 from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import minimum
-from flambeau.ops.common import columns, same_sizes, shown, static_size
-from flambeau.ops.factorisations import check_matrices, values_of
+from flambeau.ops.common import columns, normalise_dim, same_sizes, shown, static_size
+from flambeau.ops.factorisations import check_kernel, check_matrices, values_of
 from flambeau.ops.solutions import inverted
 from flambeau.prims import linear_algebra as la
 
@@ -34,7 +35,15 @@ def _halvings(matrices: Any) -> Any:
     return norms.where(usual, 1.0).log2().ceil()
 
 
+def _check_tensor(name: str, x: Any) -> None:
+    if not isinstance(x, tensors.Tensor):
+        raise TypeError(
+            f"[{name}] input must be Tensor, not {type(x).__name__}\nhint: torch.tensor(input)"
+        )
+
+
 def _exponential(self: Any) -> Any:
+    _check_tensor("matrix_exp", self)
     if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
         raise RuntimeError(
             f"[matrix_exp] linalg.matrix_exp: A must be batches of square matrices, but they are "
@@ -93,11 +102,20 @@ def cond(self: Any, p: Any = None) -> Any:
         >>> torch.linalg.cond(torch.eye(2))
         tensor(1.)
     """
+    _check_tensor("linalg.cond", self)
     if self.ndim < 2:
         raise RuntimeError(
             "[cond] linalg.cond: The input tensor A must have at least 2 dimensions.\n"
             f"hint: its shape is {list(self.shape)}"
         )
+    if not (p is None or isinstance(p, int | float | str)):
+        raise TypeError(f"[cond] linalg.cond: p is {type(p).__name__}\nhint: a number or a name")
+    if p not in (None, 1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc"):
+        raise RuntimeError(
+            f"[cond] linalg.cond got an invalid norm type: {p}\nhint: see its orders"
+        )
+    if not self.numel() and (self.is_floating_point() or self.is_complex()):
+        return self.new_zeros(self.shape[:-2]).abs()
     if p is None or p in (2, -2):
         sizes = REGISTRY["linalg.svdvals"].native(self)
         greatest, least = sizes[..., 0], sizes[..., -1]
@@ -113,6 +131,8 @@ def cond(self: Any, p: Any = None) -> Any:
 
 
 def _check_reflections(name: str, packed: Node, tau: Node) -> None:
+    if not tau.ndim:
+        raise IndexError(f"[{name}] {name}: tau has no dimensions\nhint: pass what geqrf returned")
     if tau.dtype != packed.dtype:
         raise RuntimeError(
             f"[{name}] {name}: tau dtype {tau.dtype} does not match input dtype {packed.dtype}\n"
@@ -183,7 +203,7 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
                 [0.]])
     """
     name = "torch.linalg.householder_product"
-    check_matrices(input, name)
+    check_matrices(input, name, missing="all", later=True)
     _check_reflections(name, input, tau)
     rows, width = input.shape[-2:]
     if less(rows, width) or less(width, tau.shape[-1]):
@@ -191,6 +211,7 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
             f"[householder_product] {name}: input.shape[-2] must be greater than or equal to "
             "input.shape[-1], and that to tau.shape[-1]\nhint: as geqrf gives them"
         )
+    check_kernel(input, name)
     shape = (*input.shape[:-2], rows, width)
     row, column = (prims.iota(shape, d) for d in (len(shape) - 2, len(shape) - 1))
     unit = prims.cast(prims.eq(row, column), input.dtype)
@@ -217,7 +238,7 @@ def geqrf(self: Node) -> tuple[Node, Node]:
         >>> torch.geqrf(torch.ones(1, 1)).tau
         tensor([0.])
     """
-    check_matrices(self, "torch.geqrf")
+    check_matrices(self, "torch.geqrf", missing="all")
     packed, tau = la.geqrf(self)
     return columns(packed), tau
 
@@ -262,9 +283,10 @@ def ormqr(self: Node, input2: Node, input3: Node, left: bool, transpose: bool) -
         tensor([[1.],
                 [1.]])
     """
-    check_matrices(self, "torch.ormqr")
+    check_matrices(self, "torch.ormqr", missing="all", later=True)
     _check_reflections("torch.ormqr", self, input2)
     _check_reflected(self, input2, input3, left)
+    check_kernel(self, "torch.ormqr")
     if left:
         return columns(la.reflect(self, input2, input3, transpose))
     return columns(la.adjoint(la.reflect(self, input2, la.adjoint(input3), not transpose)))
@@ -294,6 +316,10 @@ def tensorinv(self: Node, ind: int) -> Node:
         raise RuntimeError(
             f"[tensorinv] Expected a strictly positive integer for 'ind', got {ind}\nhint: ind > 0"
         )
+    if ind > self.ndim:
+        raise RuntimeError(
+            f"[tensorinv] 'ind' is {ind}, the tensor has {self.ndim} dimensions\nhint: ind <= ndim"
+        )
     rows = _rows_of(self, ind)
     columns = math.prod(static_size(n) for n in self.shape[ind:])
     if rows != columns:
@@ -302,6 +328,7 @@ def tensorinv(self: Node, ind: int) -> Node:
             f"prod(self.shape[:ind]), but got {columns} != {rows}\nhint: choose another ind"
         )
     matrix = prims.reshape(self, (rows, rows))
+    check_matrices(matrix, "linalg.inv", True, "none")
     value = prims.reshape(inverted(matrix)[0], (*self.shape[ind:], *self.shape[:ind]))
     return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
 
@@ -318,7 +345,9 @@ def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
         >>> torch.linalg.tensorsolve(2 * torch.eye(2), torch.ones(2))
         tensor([0.5000, 0.5000])
     """
-    moved = tuple(d % self.ndim for d in dims or ())
+    moved = tuple(normalise_dim(d, self.ndim, "tensorsolve") for d in dims or ())
+    if len(set(moved)) < len(moved):
+        raise RuntimeError(f"[tensorsolve] repeated dim in {dims}\nhint: name each once")
     kept = tuple(d for d in range(self.ndim) if d not in moved)
     a = prims.permute(self, (*kept, *moved))
     shape = a.shape[other.ndim :]
@@ -329,4 +358,5 @@ def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
             f"== prod(self.shape[:other.ndim]), but got {columns} != {rows}\nhint: see dims"
         )
     matrix, right = prims.reshape(a, (rows, columns)), prims.reshape(other, (rows, 1))
+    check_matrices(matrix, "linalg.solve", True)
     return prims.reshape(la.solve(matrix, right), shape)

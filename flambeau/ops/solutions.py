@@ -19,6 +19,7 @@ from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.common import columns, same_sizes, shown, static_size
 from flambeau.ops.complex_products import product_along
 from flambeau.ops.factorisations import (
+    check_kernel,
     check_matrices,
     eigh,
     raise_errors,
@@ -89,6 +90,29 @@ def check_same_dtype(name: str, a: Node, b: Node) -> None:
         )
 
 
+def check_right_sides(name: str, b: Node) -> None:
+    """Raises RuntimeError unless right sides are matrices."""
+    if b.ndim < 2:
+        raise RuntimeError(
+            f"[{name}] {name}: The input tensor B must have at least 2 dimensions.\n"
+            f"hint: its shape is {shown(b.shape)}"
+        )
+
+
+def check_pivots(name: str, packed: Node, pivots: Node) -> None:
+    """Raises RuntimeError unless there is one int32 pivot for each row of the factors."""
+    if pivots.dtype != "i32":
+        raise RuntimeError(
+            f"[{name}] {name}: pivots should be a Tensor of scalar type torch.int32\n"
+            "hint: pass what the factorisation returned"
+        )
+    if not same_sizes(pivots.shape, packed.shape[:-1]):
+        raise RuntimeError(
+            f"[{name}] {name}: Expected LU.shape[:-1] and pivots.shape to be the same, but got "
+            f"pivots with shape {shown(pivots.shape)} instead\nhint: {shown(packed.shape[:-1])}"
+        )
+
+
 def _check_rows(name: str, a: Node, b: Node, left: bool) -> None:
     rows = b.shape[-2 if left else -1]
     if not same(rows, a.shape[-1]):
@@ -121,16 +145,24 @@ def _solve_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
 prims.register_rule("solve", _solve_rule)
 
 
-def solved(name: str, a: Node, b: Node, left: bool = True) -> tuple[Node, Node]:
-    """X with A X = B, or X A = B; and of each matrix of A 0 or its first zero pivot's number."""
-    vector = left and is_vector(a, b)
-    right = prims.reshape(b, (*b.shape, 1)) if vector else b
-    if right.ndim < 2:
+def check_system(name: str, a: Node, b: Node, left: bool) -> None:
+    """Raises RuntimeError unless right sides fit the matrices, as vectors or matrices."""
+    if left and is_vector(a, b):
+        b = prims.reshape(b, (*b.shape, 1))
+    if b.ndim < 2:
         raise RuntimeError(
             f"[{name}] {name}: Vector broadcasting of the left hand side is not supported for "
             "left=False.\nhint: unsqueeze it"
         )
-    _check_rows(name, a, right, left)
+    _check_rows(name, a, b, left)
+    broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
+
+
+def solved(name: str, a: Node, b: Node, left: bool = True) -> tuple[Node, Node]:
+    """X with A X = B, or X A = B; and of each matrix of A 0 or its first zero pivot's number."""
+    vector = left and is_vector(a, b)
+    check_system(name, a, b, left)
+    right = prims.reshape(b, (*b.shape, 1)) if vector else b
     if not left:
         value, info = solved(name, transposed(a), transposed(right))
         return transposed(value), info
@@ -156,9 +188,11 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
         >>> torch.linalg.solve_ex(torch.eye(2), torch.ones(2)).result
         tensor([1., 1.])
     """
-    refuse_check("linalg.solve", check_errors)
-    check_matrices(A, "linalg.solve", True)
+    check_matrices(A, "linalg.solve", True, later=True)
     check_same_dtype("linalg.solve", A, B)
+    refuse_check("linalg.solve", check_errors)
+    check_system("linalg.solve", A, B, left)
+    check_kernel(A, "linalg.solve")
     value, info = solved("linalg.solve", A, B, left)
     return (columns(value) if left else value), info
 
@@ -205,8 +239,8 @@ def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - Py
         >>> torch.linalg.inv_ex(torch.eye(2)).info
         tensor(0, dtype=torch.int32)
     """
+    check_matrices(A, "linalg.inv", True, "none")
     refuse_check("linalg.inv", check_errors)
-    check_matrices(A, "linalg.inv", True)
     inverse, info = inverted(A)
     return columns(inverse), info
 
@@ -254,9 +288,12 @@ def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
 
 def triangular(a: Node, b: Node, upper: bool, left: bool, unit: bool, name: str) -> Node:
     """X with T X = B, or X T = B, of a triangle of A."""
-    check_matrices(a, name, True)
+    check_matrices(a, name, True, "all", later=True)
+    check_right_sides(name, b)
     check_same_dtype(name, a, b)
     _check_rows(name, a, b, left)
+    broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
+    check_kernel(a, name)
     if left:
         return la.triangular_solve(*batched(name, a, b), upper, False, unit)
     value = la.triangular_solve(
@@ -315,6 +352,8 @@ def triangular_solve(
         >>> torch.triangular_solve(torch.ones(1, 2), torch.eye(1)).solution
         tensor([[1., 1.]])
     """
+    check_matrices(A, "triangular_solve", True, "all", later=True)
+    check_right_sides("triangular_solve", self)
     a, b = batched("triangular_solve", A, self)
     turned, up = (transposed(a), not upper) if transpose else (a, upper)
     solution = triangular(turned, b, up, True, unitriangular, "triangular_solve")
@@ -379,7 +418,7 @@ def cholesky_inverse(self: Node, upper: bool) -> Node:
         >>> torch.cholesky_inverse(torch.tensor([[2.0]]))
         tensor([[0.2500]])
     """
-    check_matrices(self, "cholesky_inverse", True)
+    check_matrices(self, "cholesky_inverse", True, "all")
     return columns(_by_cholesky(identity(self), self, upper, "cholesky_inverse"))
 
 
@@ -400,6 +439,16 @@ def _by_lu(packed: Node, pivots: Node, b: Node, left: bool, adjointed: bool, nam
     half = la.triangular_solve(a, right, True, True, False)
     whole = la.triangular_solve(a, half, False, True, True)
     return prims.scatter(prims.zeros_like(whole), rows, whole, whole.ndim - 2, "set")
+
+
+def _check_factors(name: str, packed: Node, pivots: Node, b: Node, left: bool) -> None:
+    check_matrices(packed, name, True, later=True)
+    check_right_sides(name, b)
+    check_same_dtype(name, packed, b)
+    check_pivots(name, packed, pivots)
+    _check_rows(name, packed, b, left)
+    broadcast_sizes(name, packed.shape[:-2], b.shape[:-2])
+    check_kernel(packed, name)
 
 
 def _factored_samples() -> Iterator[Sample]:
@@ -425,8 +474,7 @@ def lu_solve(LU: Node, pivots: Node, B: Node, left: bool, adjoint: bool) -> Node
         >>> torch.linalg.lu_solve(*torch.linalg.lu_factor(torch.eye(1)), torch.ones(1, 2))
         tensor([[1., 1.]])
     """
-    check_matrices(LU, "linalg.lu_solve", True)
-    _check_rows("linalg.lu_solve", LU, B, left)
+    _check_factors("linalg.lu_solve", LU, pivots, B, left)
     value = _by_lu(LU, pivots, B, left, adjoint, "linalg.lu_solve")
     return columns(value) if left else value
 
@@ -444,7 +492,7 @@ def old_lu_solve(self: Node, LU_data: Node, LU_pivots: Node) -> Node:  # noqa: N
         >>> torch.lu_solve(torch.ones(1, 2), *torch.linalg.lu_factor(torch.eye(1)))
         tensor([[1., 1.]])
     """
-    check_matrices(LU_data, "lu_solve", True)
+    _check_factors("lu_solve", LU_data, LU_pivots, self, True)
     return columns(_by_lu(LU_data, LU_pivots, self, True, False, "lu_solve"))
 
 
@@ -509,7 +557,7 @@ def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
         >>> torch.linalg.slogdet(torch.eye(2)).sign
         tensor(1.)
     """
-    check_matrices(A, "linalg.slogdet", True)
+    check_matrices(A, "linalg.slogdet", True, "none")
     return _sign_and_log(A)
 
 
@@ -525,7 +573,7 @@ def logdet(self: Node) -> Node:
         >>> torch.logdet(torch.eye(2))
         tensor(0.)
     """
-    check_matrices(self, "logdet", True)
+    check_matrices(self, "logdet", True, "none")
     sign, size = _sign_and_log(self)
     return prims.log(sign) + prims.cast(size, sign.dtype)
 
@@ -576,7 +624,7 @@ def _tolerance(value: Any, sizes: Node) -> Node:
 
 
 def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
-    check_matrices(a, name, hermitian)
+    check_matrices(a, name, hermitian and not any(same(n, 0) for n in a.shape), "none")
     if any(same(n, 0) for n in a.shape[-2:]):
         return prims.full(0, a.shape[:-2], "i64")
     sizes = _spectrum(a, hermitian)
@@ -629,7 +677,8 @@ def _rank_tol_tensor(self: Node, tol: Node, hermitian: bool) -> Node:
 
 def pseudo_inverse(a: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
     """V S^+ U^H: singular values below the tolerance count as 0."""
-    check_matrices(a, "linalg.pinv", hermitian)
+    filled = not any(same(n, 0) for n in a.shape)
+    check_matrices(a, "linalg.pinv", hermitian and filled, "none")
     if any(same(n, 0) for n in a.shape[-2:]):
         empty = prims.full(0, (*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
         return prims.with_derivative(empty, a, rule="flat")
