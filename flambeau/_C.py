@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau._core import Generator, Size
+from flambeau.ir.lock import loaded
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size"]
 
@@ -143,3 +144,74 @@ _nn._parse_to = _parse_to
 _fft = _Functions("_fft", "fft", "fft_")
 _linalg = _Functions("_linalg", "linalg", "linalg_")
 _special = _Functions("_special", "special", "special_")
+
+_GLIBCXX_USE_CXX11_ABI = True
+_TensorMeta = type(_core.Tensor)
+
+
+class _ExcludeDispatchKeyGuard:
+    """A `with` block without some dispatch keys: there are none."""
+
+    def __init__(self, keyset: Any) -> None:
+        self.keyset = keyset
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Records nothing."""
+
+
+def _get_tracing_state() -> Any:
+    """The state of `torch.jit.trace`, or None where it is not running."""
+    tracer = loaded("flambeau.jit")
+    state = getattr(tracer, "_tracing_state", None)
+    return state() if callable(state) else None
+
+
+def _get_accelerator(check: bool | None = None) -> Any:
+    """The accelerator: the CPU, for there is none.
+
+    Raises:
+        RuntimeError: `check`, for there is none.
+    """
+    if check:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return _core.device("cpu")
+
+
+def _get_default_device() -> str:
+    """The device of new tensors, as text."""
+    return str(_core.get_default_device())
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of devices that other packages add."""
+    return "privateuseone"
+
+
+def _current_graph_task_id() -> int:
+    """The number of the running backward pass: not counted, -1."""
+    return -1
+
+
+def _current_autograd_node() -> None:
+    """The node whose gradient is being computed: not known."""
+
+
+def _set_math_sdp_allow_fp16_bf16_reduction(enabled: bool) -> None:
+    """Accepts: attention of these dtypes sums in float32."""
+
+
+def _get_math_sdp_allow_fp16_bf16_reduction() -> bool:
+    """Whether attention may sum in these dtypes: it does not."""
+    return False
+
+
+def _storage_Use_Count(address: int) -> int:  # noqa: N802 - PyTorch's name
+    """Tensors of a storage; not counted here: 1."""
+    return 1

@@ -57,7 +57,15 @@ legacy_contiguous_format = contiguous_format
 
 # What a program may never touch is loaded when it asks: an import pays for operators only.
 _LAZY = {
+    "AcceleratorError": "flambeau.runtime.errors",
+    "Event": "flambeau.runtime.streams",
+    "OutOfMemoryError": "flambeau.runtime.errors",
+    "Stream": "flambeau.runtime.streams",
+    "SymBool": "flambeau.runtime.symbols",
+    "SymFloat": "flambeau.runtime.symbols",
     "SymInt": "flambeau.nested.ragged",
+    "Tag": "flambeau.runtime.tags",
+    "get_device_module": "flambeau.runtime.streams",
     "__version__": "flambeau.torch_version",
     "compile": "flambeau.capture.regions",
     "e": "math",
@@ -179,12 +187,27 @@ _LAZY = {
     "symeig": "flambeau.runtime.removed",
 }
 
+# Private modules of PyTorch that other packages import.
+_PRIVATE = frozenset(
+    {
+        "_C",
+        "__config__",
+        "__future__",
+        "_guards",
+        "_jit_internal",
+        "_logging",
+        "_subclasses",
+        "_tensor_str",
+        "_utils",
+    }
+)
+
 
 def __getattr__(name: str) -> object:
     """Names of `_LAZY`, then submodules (`nn`, `optim`, `linalg` ...)."""
     if name in _LAZY:
         value: object = getattr(_late(_LAZY[name]), name)
-    elif name.startswith("_") and name not in ("_C", "_subclasses"):
+    elif name.startswith("_") and name not in _PRIVATE:
         from flambeau.runtime import missing
 
         missing.refuse("flambeau", name)

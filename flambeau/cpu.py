@@ -116,3 +116,47 @@ def is_initialized() -> bool:
 
 def synchronize(device: Any = None) -> None:
     """Returns at once: calls wait for their results."""
+
+
+_FLAGS = {
+    "sse4_1": "sse4_1", "sse4_2": "sse4_2", "fma3": "fma", "avx512_f": "avx512f",
+    "avx512_bw": "avx512bw", "avx512_cd": "avx512cd", "avx512_dq": "avx512dq",
+    "avx512_vl": "avx512vl", "avx512_ifma": "avx512ifma", "avx512_vbmi": "avx512vbmi",
+    "lzcnt": "abm", "sha": "sha_ni", "sse3": "pni",
+}  # fmt: skip
+_SAME = (
+    "sse sse2 ssse3 sse4a avx avx2 f16c aes bmi bmi2 popcnt clflush clflushopt clwb avx512_vnni "
+    "avx512_vbmi2 avx512_bitalg avx512_vpopcntdq avx512_bf16 avx512_fp16 avx_vnni amx_tile "
+    "amx_int8 amx_bf16"
+).split()
+
+
+def get_capabilities() -> dict[str, Any]:
+    """Instruction sets and sizes of this machine's CPU, by PyTorch's names.
+
+    Example:
+        >>> torch.cpu.get_capabilities()["num_logical_cores"] >= 1
+        True
+    """
+    import os
+    import platform
+
+    flags: set[str] = set()
+    name = ""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                key, _, value = line.partition(":")
+                if key.strip() in ("flags", "Features"):
+                    flags = set(value.split())
+                elif key.strip() == "model name":
+                    name = value.strip()
+    except OSError:
+        pass
+    named = {**{word: word for word in _SAME}, **_FLAGS}
+    return {
+        "architecture": platform.machine(),
+        "cpu_name": name,
+        "num_logical_cores": os.cpu_count() or 1,
+        **{public: flag in flags for public, flag in named.items()},
+    }

@@ -27,6 +27,7 @@ __all__ = [
     "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
+    "redispatch_function",
     "is_tensor_like",
     "is_tensor_method_or_property",
     "resolve_name",
@@ -346,3 +347,19 @@ def resolve_name(f: Function) -> str | None:
         return _names().get(f)
     except TypeError:
         return None
+
+
+def redispatch_function(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Calls a function from inside of `__torch_function__`, past the types that it handles.
+
+    Args:
+        func, types, args, kwargs: as `__torch_function__` received them.
+
+    Returns:
+        The function's result; operators that it calls see `__torch_function__` again.
+    """
+    before = _core.set_torch_function_enabled(False)
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        _core.set_torch_function_enabled(before)

@@ -24,6 +24,7 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "thread_safe_generator",
 ]
 
 
@@ -53,3 +54,8 @@ def fork_rng(
         yield
     finally:
         default_generator.set_state(state)
+
+
+def thread_safe_generator() -> Any:
+    """The generator of a thread that draws for others, or None: draws take a lock by themselves."""
+    return None

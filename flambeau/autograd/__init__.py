@@ -31,10 +31,12 @@ Tensor = Any
 
 __all__ = [
     "Function",
+    "NestedIOFunction",
     "anomaly",
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "enforce_grad_layout_policy",
     "forward_ad",
     "functional",
     "grad",
@@ -56,8 +58,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Submodules that few programs use: they are loaded when they are asked for."""
-    if name in ("profiler", "profiler_util", "forward_ad", "functional"):
+    if name in ("profiler", "profiler_legacy", "profiler_util", "forward_ad", "functional"):
         return late(f"flambeau.autograd.{name}")
+    if name in ("NestedIOFunction", "enforce_grad_layout_policy"):
+        return getattr(late("flambeau.autograd.older"), name)
+    if name == "_profiler_enabled":
+        return late("flambeau.autograd.older").profiler_enabled
     from flambeau.runtime import missing
 
     missing.refuse(__name__, name)

@@ -16,6 +16,33 @@ _PUBLIC = {
     "is_compiling": "flambeau.capture.regions",
     "reset": "flambeau.capture.regions",
     "stages": "flambeau.capture.stages",
+    **dict.fromkeys(
+        (
+            "allow_in_graph",
+            "assume_constant_result",
+            "cudagraph_mark_step_begin",
+            "get_default_backend",
+            "is_dynamo_compiling",
+            "is_exporting",
+            "keep_portable_guards_unsafe",
+            "keep_tensor_guards_unsafe",
+            "list_backends",
+            "load_cache_artifacts",
+            "load_compiled_function",
+            "nested_compile_region",
+            "save_cache_artifacts",
+            "set_default_backend",
+            "set_enable_guard_collectives",
+            "set_stance",
+            "skip_all_guards_unsafe",
+            "skip_guard_on_all_nn_modules_unsafe",
+            "skip_guard_on_globals_unsafe",
+            "skip_guard_on_inbuilt_nn_modules_unsafe",
+            "substitute_in_graph",
+            "wrap_numpy",
+        ),
+        "flambeau.utils.compiler_names",
+    ),
 }
 
 

@@ -6,12 +6,9 @@ from typing import Any
 
 from flambeau.runtime import missing as _missing
 from flambeau.runtime.absent import Absent, context
+from flambeau.runtime.errors import AcceleratorError, OutOfMemoryError
 
 _absent = Absent("cuda", AssertionError, "Torch not compiled with CUDA enabled")
-
-
-class OutOfMemoryError(RuntimeError):
-    """A GPU's memory is exhausted; never raised without one."""
 
 
 class CudaError(RuntimeError):
@@ -22,7 +19,6 @@ class DeferredCudaCallError(Exception):
     """An error of a call that waited for the first use of CUDA; never raised without it."""
 
 
-AcceleratorError = CudaError
 default_generators: tuple[Any, ...] = ()
 has_half = True
 has_magma = False

@@ -24,6 +24,7 @@ from flambeau.multiprocessing.spawn import (
     spawn,
     start_processes,
 )
+from flambeau.runtime import missing as _missing
 
 __all__ = [
     *multiprocessing.__all__,
@@ -98,3 +99,8 @@ def _reduce_tensor(tensor: Any) -> Any:
 
 reduction.ForkingPickler.register(_core.UntypedStorage, _reduce_storage)
 reduction.ForkingPickler.register(_core.Tensor, _reduce_tensor)
+
+# Parts that are loaded when a program asks for them.
+globals()["__getattr__"] = _missing.getter(
+    __name__, submodules=("pool", "queue", "reductions", "spawn")
+)

@@ -16,6 +16,7 @@ from flambeau.profiler.profiler import (
     supported_activities,
     tensorboard_trace_handler,
 )
+from flambeau.runtime import missing as _missing
 
 __all__ = [
     "DeviceType",
@@ -29,3 +30,6 @@ __all__ = [
     "supported_activities",
     "tensorboard_trace_handler",
 ]
+
+# Parts that are loaded when a program asks for them.
+globals()["__getattr__"] = _missing.getter(__name__, submodules=("itt", "profiler"))

@@ -148,3 +148,11 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
             f"[sym_ite] values of different types: {type(t)} and {type(f)}\nhint: convert one"
         )
     return t if b else f
+
+
+class SymBool:
+    """A truth value that depends on sizes which vary; sizes here are integers or `SymInt`."""
+
+
+class SymFloat:
+    """A number that depends on sizes which vary; sizes here are integers or `SymInt`."""

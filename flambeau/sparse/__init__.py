@@ -54,4 +54,16 @@ for _product in (smm, sspaddmm):
     _define_method(_product.__name__, _product)
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
-globals()["__getattr__"] = _missing.getter(__name__)
+globals()["__getattr__"] = _missing.getter(
+    __name__,
+    dict.fromkeys(
+        (
+            "SparseSemiStructuredTensor",
+            "SparseSemiStructuredTensorCUSPARSELT",
+            "SparseSemiStructuredTensorCUTLASS",
+            "to_sparse_semi_structured",
+        ),
+        "flambeau.sparse.semi_structured",
+    ),
+    ("semi_structured",),
+)

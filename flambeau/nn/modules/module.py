@@ -18,7 +18,7 @@ from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.autograd import no_grad
 from flambeau.autograd.graph import RemovableHandle
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late, loaded
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.hooks import (  # noqa: F401 - some are only public here
     BackwardHook,
@@ -406,7 +406,12 @@ class Module(Registry, State):
     def _apply_to_parameter(self, name: str, parameter: Any, fn: Callable[[Any], Any]) -> None:
         with no_grad():
             applied = fn(parameter)
+            future = loaded("flambeau.__future__")
+            if future is not None and future.get_swap_module_params_on_conversion():
+                self._swap(parameter, applied, fn)
+                return
             kept = applied.device == parameter.device
+            kept &= future is None or not future.get_overwrite_module_params_on_conversion()
             if kept:
                 parameter.data = applied
                 owner = parameter
@@ -419,6 +424,17 @@ class Module(Registry, State):
                     parameter.grad.data = gradient
                 else:
                     owner.grad = gradient.requires_grad_(parameter.grad.requires_grad)
+
+    @staticmethod
+    def _swap(parameter: Any, applied: Any, fn: Callable[[Any], Any]) -> None:
+        """Exchanges a parameter with its converted form, and likewise their gradients."""
+        swap = late("flambeau.utils.swapping").swap_tensors
+        gradient = None if parameter.grad is None else fn(parameter.grad)
+        needed = parameter.requires_grad
+        replacement = applied if isinstance(applied, Parameter) else Parameter(applied, needed)
+        parameter.grad = None
+        swap(parameter, replacement)
+        parameter.grad = gradient
 
     def apply(self: Self, fn: Callable[[Any], None]) -> Self:
         """Calls `fn` with every submodule, then with this module."""

@@ -1,0 +1,189 @@
+"""Names of `torch.compiler` that need no other compiler: settings, marks and their refusals."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flambeau.capture import regions
+
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "cudagraph_mark_step_begin",
+    "get_default_backend",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "nested_compile_region",
+    "set_default_backend",
+    "set_enable_guard_collectives",
+    "set_stance",
+    "substitute_in_graph",
+    "wrap_numpy",
+]
+
+_HINT = "\nhint: torch.compile stores its kernels on disk by itself"
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Accepts functions: every function may be part of a region."""
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Accepts a function; it is called each time."""
+    return fn
+
+
+def substitute_in_graph(
+    original_fn: Any, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[Any], Any]:
+    """A decorator that changes nothing: regions call the original function."""
+    return lambda replacement: replacement
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors from one of NumPy's arrays: arguments and results are converted."""
+    import functools
+
+    import flambeau as torch
+    from flambeau.utils._pytree import tree_map
+
+    def to_array(value: Any) -> Any:
+        return value.numpy() if isinstance(value, torch.Tensor) else value
+
+    def to_tensor(value: Any) -> Any:
+        return torch.as_tensor(value) if type(value).__module__ == "numpy" else value
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree_map(to_array, (args, kwargs))
+        return tree_map(to_tensor, fn(*args, **kwargs))
+
+    return wrapped
+
+
+def nested_compile_region(fn: Any = None, **options: Any) -> Any:
+    """Accepts a function: it is compiled as part of the region that calls it."""
+    return (lambda inner: inner) if fn is None else fn
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Returns: there are no CUDA graphs whose memory could be used again."""
+
+
+def is_dynamo_compiling() -> bool:
+    """Whether a region is being recorded."""
+    return bool(regions.is_compiling())
+
+
+def is_exporting() -> bool:
+    """Whether a program is being exported: no."""
+    return False
+
+
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """Names that `torch.compile(backend=...)` accepts for its one compiler."""
+    return ["inductor"]
+
+
+_backend: Any = "inductor"
+
+
+def get_default_backend() -> Any:
+    """The backend of `torch.compile`."""
+    return _backend
+
+
+def set_default_backend(backend: Any) -> None:
+    """Accepts the backends of `list_backends`, and None.
+
+    Raises:
+        NotImplementedError: another one.
+    """
+    if backend not in (None, "inductor"):
+        raise NotImplementedError(
+            f"[set_default_backend] there is one compiler, not {backend!r}\n"
+            "hint: pass backend= to torch.compile"
+        )
+
+
+def set_enable_guard_collectives(enabled: bool) -> bool:
+    """Accepts: there is one process. Returns the former setting."""
+    return False
+
+
+class set_stance:  # noqa: N801 - also a context manager and decorator
+    """How compiled functions behave from now on, or in a block.
+
+    Args:
+        stance: "default".
+        skip_guard_eval_unsafe: False.
+        force_backend: None.
+
+    Raises:
+        NotImplementedError: another stance: "force_eager" is `torch.compile(disable=True)`.
+    """
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: Any = None,
+    ) -> None:
+        if stance != "default" or skip_guard_eval_unsafe or force_backend is not None:
+            raise NotImplementedError(
+                f"[set_stance] compiled functions have one stance, 'default', not {stance!r}\n"
+                "hint: torch.compile(fn, disable=True) gives a function that is not compiled"
+            )
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def __call__(self, fn: Any) -> Any:
+        """The function itself."""
+        return fn
+
+
+def _artifacts(op: str) -> NotImplementedError:
+    return NotImplementedError(f"[{op}] compiled programs are not handed out as bytes{_HINT}")
+
+
+def save_cache_artifacts() -> None:
+    """Raises NotImplementedError."""
+    raise _artifacts("save_cache_artifacts")
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> None:
+    """Raises NotImplementedError."""
+    raise _artifacts("load_cache_artifacts")
+
+
+def load_compiled_function(file: Any, *, f_globals: Any = None, external_data: Any = None) -> Any:
+    """Raises NotImplementedError."""
+    raise _artifacts("load_compiled_function")
+
+
+def _keep_all(guard_entries: Any, **options: Any) -> list[bool]:
+    """Keeps every guard."""
+    return [True] * len(guard_entries)
+
+
+keep_portable_guards_unsafe = keep_tensor_guards_unsafe = _keep_all
+skip_all_guards_unsafe = skip_guard_on_all_nn_modules_unsafe = _keep_all
+skip_guard_on_globals_unsafe = skip_guard_on_inbuilt_nn_modules_unsafe = _keep_all
+
+
+@contextlib.contextmanager
+def _non_strict_tracing_context(*args: Any) -> Iterator[None]:
+    yield
+
+
+def _is_non_strict_tracing() -> bool:
+    return False
