@@ -292,7 +292,7 @@ class _Writer:
 
     def _describe(self, value: Any) -> str:
         sizes = ", ".join(map(str, value.shape))
-        text = self.colors["red"](dtype_abbrs.get(value.dtype, str(value.dtype)))
+        text = dtype_abbrs.get(value.dtype, str(value.dtype))
         text += f"[{sizes}]"
         if self.include_stride:
             strides = value.stride if not callable(value.stride) else value.stride()

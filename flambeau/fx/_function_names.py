@@ -81,6 +81,8 @@ def _names_in(space: str, names: dict[str, Any]) -> dict[str, Any]:
             full = f"torch._C._nn.{_NATIVE_LAYERS[name]}"
         elif space == "torch.nn.functional" and name == "threshold":
             full = "torch.nn.functional._threshold"
+        elif space == "torch.nn.functional" and name in _IN_PLACE:
+            full = f"torch.{name}"
         else:
             full = f"{space}.{name}"
         renamed[full] = value

@@ -261,9 +261,7 @@ def _insert_point(match: InternalMatch, values: dict[Node, Any], inner: set[Node
         default=None,
     )
     inputs = [value for value in values.values() if isinstance(value, Node)]
-    point = min(match.returning_nodes)
-    if any(each > point for each in inputs):
+    point = min(match.returning_nodes) if first_user is None else first_user
+    if any(each >= point for each in inputs):
         point = max(inputs).next
-    if first_user is not None and point > first_user:
-        point = first_user
     return point

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.stand_ins import hand_over, stands_in
 from flambeau.ir.lock import importing, loaded
 from flambeau.library.schemas import NATIVE_KINDS, FunctionSchema
 from flambeau.utils._pytree import tree_leaves
@@ -106,6 +107,8 @@ class OpOverload:
             RuntimeError: the arguments do not fit the schema.
             NotImplementedError: there is no kernel for the tensors' device.
         """
+        if stands_in(args):
+            return hand_over(self, args, kwargs)
         return self.native(*self.bind(args, kwargs))
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -414,6 +417,8 @@ class OpOverloadPacket:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the operator."""
+        if stands_in(args):
+            return hand_over(self, args, kwargs)
         variants = list(self.variants.values())
         failure: RuntimeError | None = None
         for overload in variants:

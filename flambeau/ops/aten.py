@@ -14,6 +14,7 @@ from typing import Any
 
 from flambeau.core import install
 from flambeau.core.definition import REGISTRY
+from flambeau.core.stand_ins import hand_over, stands_in
 from flambeau.ir.lock import late
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
@@ -46,6 +47,8 @@ class Packet:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator."""
+        if stands_in(args):
+            return hand_over(self, args, kwargs)
         return self._function(*args, **kwargs)
 
     def overloads(self) -> list[str]:
@@ -90,6 +93,8 @@ class Overload:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator."""
+        if stands_in(args):
+            return hand_over(self, args, kwargs)
         return self.overloadpacket._function(*args, **kwargs)
 
     def name(self) -> str:

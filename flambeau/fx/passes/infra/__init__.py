@@ -1,0 +1,1 @@
+"""Passes as objects: base class, manager, partitioner."""
