@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from flambeau import _core
 from flambeau.nn.modules.hooks import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -69,12 +70,18 @@ class ModuleTracker:
                     tensor.register_hook(lambda gradient: self._enter(name))
 
     def _enter(self, name: str) -> None:
+        if not self._backward:
+            _core.queue_callback(self._end_backward)
         self._backward += 1
         self.parents.add(name)
 
     def _leave(self, name: str) -> None:
-        self._backward = max(0, self._backward - 1)
         self.parents.discard(name)
+
+    def _end_backward(self) -> None:
+        """Modules whose inputs need no gradients are left here."""
+        self._backward = 0
+        self.parents = {"Global"}
 
     def __enter__(self) -> ModuleTracker:
         self._handles = [
