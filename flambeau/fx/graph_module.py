@@ -20,6 +20,7 @@ from flambeau.fx._module_attributes import (
     _assign_attr,
     _copy_attr,
     _del_attr,
+    _get_attr,
     _get_attr_via_attr_list,
     _has_attr,
 )
@@ -33,7 +34,7 @@ __all__ = ["GraphModule", "reduce_graph_module", "reduce_package_graph_module"]
 
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 FX_GRAPH_MODULE_FILE_PREFIX = "fx_generated_"
-_ELSEWHERE = (_del_attr, _get_attr_via_attr_list, _has_attr, _custom_builtins)
+_ELSEWHERE = (_del_attr, _get_attr, _get_attr_via_attr_list, _has_attr, _custom_builtins)
 
 
 class _EvalCacheLoader:

@@ -280,7 +280,7 @@ def normalize_function(
         return _bind(fitting[0], args, kwargs, normalize_to_only_use_kwargs)
     shown = "\n".join(str(each) for each in fitting)
     raise RuntimeError(
-        f"Tried to normalize arguments to {torch.typename(target)}.{target.__name__} but the "
+        f"Tried to normalize arguments to {_function_names.public_name(target) or target} but the "
         "schema match was ambiguous! Please provide argument types to the normalize_arguments() "
         f"call. Available schemas:\n{shown}"
     )
