@@ -157,3 +157,12 @@ def test_small_tools():
     assert "test_small_tools" in torch.utils.get_cpp_backtrace()
     unique = torch.utils._ordered_set.OrderedSet([3, 1, 3])
     assert list(unique | {2}) == [3, 1, 2]
+
+
+def test_report_of_the_machine():
+    from flambeau.utils import collect_env
+
+    text = collect_env.get_pretty_env_info()
+    assert text.startswith(f"PyTorch version: {torch.__version__}\n") and "CPU:\n" in text
+    assert collect_env.run(["no-such-command-x"])[0] == 127
+    assert collect_env.run("echo hello")[:2] == (0, "hello")
