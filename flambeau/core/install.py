@@ -6,7 +6,7 @@ asks for its overloads when it is first used, and nothing is traced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core
@@ -236,3 +236,26 @@ def _refusal(path: str, name: str, instead: str) -> Callable[..., Any]:
 def namespace(home: str) -> dict[str, Any]:
     """Name → callable of everything whose home is `home` ("torch", "nn.functional", ...)."""
     return NAMESPACES.get(home, {})
+
+
+def stands_in(args: Sequence[Any]) -> bool:
+    """Whether an argument is no tensor but brings `__torch_function__`: a traced value, say.
+
+    Args:
+        args: positional arguments of a call.
+    """
+    return any(
+        hasattr(type(value), "__torch_function__") and not isinstance(value, _core.Tensor)
+        for value in args
+    )
+
+
+def hand_over(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result that such arguments give for a call.
+
+    Args:
+        function: the function that was called.
+        args: its positional arguments.
+        kwargs: its arguments by name.
+    """
+    return _core.handle_torch_function(function, args, tuple(args), kwargs)

@@ -154,6 +154,8 @@ def public_name(function: Any) -> str | None:
         return f"torch.Tensor.{method[0]}"
     if isinstance(function, types.FunctionType) and getattr(function, "__module__", None):
         home, name = upstream(function.__module__), function.__name__
+        if home == "torch.linalg.eigenpairs" and name == "lobpcg":
+            return "torch._lobpcg.lobpcg"
         if home.startswith("torch.runtime.") and getattr(torch, name, None) is function:
             return f"torch.{name}"
     return None

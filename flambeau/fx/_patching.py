@@ -179,11 +179,12 @@ def _maybe_revert_all_patches() -> Iterator[None]:
 
 def _patch_wrapped_functions(patcher: _Patcher) -> None:
     """Replaces the functions and methods that `wrap` was told of."""
-    for (_, name), frame_dict in _wrapped_fns_to_patch.copy().items():
-        if name not in frame_dict and hasattr(builtins, name):
-            original = getattr(builtins, name)
-        else:
-            original = frame_dict[name]
+    for key, frame_dict in _wrapped_fns_to_patch.copy().items():
+        name = key[1]
+        original = frame_dict.get(name, getattr(builtins, name, None))
+        if original is None:  # the module's names were deleted since
+            del _wrapped_fns_to_patch[key]
+            continue
         patcher.patch(frame_dict, name, _create_wrapped_func(original))
     for cls, name in _wrapped_methods_to_patch:
         patcher.patch_method(cls, name, _create_wrapped_method(cls, name))

@@ -224,12 +224,14 @@ def recorded(
         return args, kwargs
     if form.positional[0].startswith("*"):
         return args, {**form.named, **kwargs}
-    rest = dict(kwargs)
+    options = dict(kwargs)
     values = list(args[: len(form.positional)])
     for missing in form.positional[len(values) :]:
-        if missing not in rest:
+        if missing not in options:
             raise TypeError(f"{name.rsplit('.', 1)[-1]}() missing argument: {missing!r}")
-        values.append(rest.pop(missing))
+        values.append(options.pop(missing))
     named = {**form.named, **dict(zip(form.order, args[len(form.positional) :], strict=False))}
-    named.update({key: value for key, value in rest.items() if key in named or value is not None})
+    named.update(
+        {key: value for key, value in options.items() if key in named or value is not None}
+    )
     return tuple(values), named

@@ -213,14 +213,14 @@ class Tracer(TracerBase):
             NameError: a parameter that the root does not have.
         """
         if isinstance(a, torch.nn.Parameter):
-            for name, parameter in self.root.named_parameters():
-                if a is parameter:
-                    return self.create_node("get_attr", name, (), {})
-            raise NameError("parameter is not a member of this module")
+            name = self._member_name(a, "named_parameters")
+            if name is None:
+                raise NameError("parameter is not a member of this module")
+            return self.create_node("get_attr", name, (), {})
         if isinstance(a, torch.Tensor):
-            for name, buffer in self.root.named_buffers():
-                if a is buffer:
-                    return self.create_node("get_attr", name, (), {})
+            name = self._member_name(a, "named_buffers")
+            if name is not None:
+                return self.create_node("get_attr", name, (), {})
         if isinstance(a, _constant_attribute_types):
             return self.create_node("get_attr", self._attribute_of(a, "_tensor_constant"), (), {})
         if type(a) in _proxyable_classes:
@@ -317,13 +317,24 @@ class Tracer(TracerBase):
             Any: the proxy of a parameter, other values as they are.
         """
         if isinstance(attr_val, torch.nn.Parameter):
-            return self._proxy_of(attr_val, self.root.named_parameters(), parameter_proxy_cache)
+            return self._proxy_of(attr_val, "named_parameters", parameter_proxy_cache)
         if self.proxy_buffer_attributes and isinstance(attr_val, torch.Tensor):
-            return self._proxy_of(attr_val, self.root.named_buffers(), parameter_proxy_cache)
+            return self._proxy_of(attr_val, "named_buffers", parameter_proxy_cache)
         return attr_val
 
-    def _proxy_of(self, value: Any, members: Any, cache: dict[str, Proxy]) -> Any:
-        name = next((name for name, member in members if value is member), None)
+    def _member_name(self, value: Any, walk: str) -> str | None:
+        """The name of a parameter or buffer; the root is walked once, not for each of them."""
+        tables: dict[Any, dict[int, tuple[str, Any]]] = self.__dict__.setdefault("_members", {})
+        key = walk, id(self.root)
+        missing = walk == "named_parameters" and id(value) not in tables.get(key, ())
+        if missing or key not in tables:
+            members = getattr(self.root, walk)()
+            tables[key] = {id(member): (name, member) for name, member in members}
+        entry = tables[key].get(id(value))
+        return entry[0] if entry is not None and entry[1] is value else None
+
+    def _proxy_of(self, value: Any, walk: str, cache: dict[str, Proxy]) -> Any:
+        name = self._member_name(value, walk)
         if name is None:
             return value
         if name not in cache:
@@ -505,6 +516,7 @@ class Tracer(TracerBase):
             self.root = torch.nn.Module()
             fn = root
         self.graph = Graph(tracer_cls=getattr(self, "__class__", None))
+        self.__dict__.pop("_members", None)
         self._find_attributes()
         if not isinstance(fn, types.FunctionType):
             raise AssertionError(f"Expected FunctionType, got {type(fn)}")
@@ -565,7 +577,9 @@ class Tracer(TracerBase):
         duplicate = Tracer.__new__(type(self))
         for key, value in self.__dict__.items():
             duplicate.__dict__[key] = (
-                value if key in ("_autowrap_search", "tensor_attrs") else copy.deepcopy(value, memo)
+                value
+                if key in ("_autowrap_search", "_members", "tensor_attrs")
+                else copy.deepcopy(value, memo)
             )
         return duplicate
 

@@ -301,8 +301,8 @@ class GraphModule(Module):
     def _copy_from_module(self, root: Any, graph: Graph) -> None:
         """Takes over what the graph names."""
         if hasattr(root, "meta") and isinstance(root.meta, dict):
-            kept = root.meta.get(_USER_PRESERVED_ATTRIBUTES_KEY, {})
-            for name, value in kept.items():
+            preserved = root.meta.get(_USER_PRESERVED_ATTRIBUTES_KEY, {})
+            for name, value in preserved.items():
                 setattr(self, name, value)
         for node in graph.nodes:
             if node.op in ("get_attr", "call_module"):
@@ -503,7 +503,7 @@ class GraphModule(Module):
         holder = _CodeOnlyModule(copy.deepcopy(self._without_graph(), memo))
         graph = copy.deepcopy(self.graph)
         self._deepcopy_init()(duplicate, holder, graph, type(self).__name__)
-        kept = (
+        hooks = (
             "_state_dict_hooks",
             "_load_state_dict_pre_hooks",
             "_load_state_dict_post_hooks",
@@ -512,7 +512,7 @@ class GraphModule(Module):
             "_erase_node_hooks",
             "_deepcopy_hooks",
         )
-        for name in kept:
+        for name in hooks:
             if name in self.__dict__:
                 setattr(duplicate, name, copy.deepcopy(self.__dict__[name], memo))
         duplicate.meta = copy.deepcopy(getattr(self, "meta", {}), memo)
@@ -525,8 +525,8 @@ class GraphModule(Module):
         return {key: value for key, value in self.__dict__.items() if key != "_graph"}
 
     def _copy_preserved(self, duplicate: GraphModule) -> None:
-        kept = getattr(self, "meta", {}).get(_USER_PRESERVED_ATTRIBUTES_KEY, {})
-        for name, value in kept.items():
+        preserved = getattr(self, "meta", {}).get(_USER_PRESERVED_ATTRIBUTES_KEY, {})
+        for name, value in preserved.items():
             setattr(duplicate, name, value)
 
     def __copy__(self) -> GraphModule:

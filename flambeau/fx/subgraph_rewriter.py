@@ -167,9 +167,9 @@ def _replace_pattern(
     node_name_match: str = "",
 ) -> list[ReplacedPatterns]:
     utils = late("flambeau.fx.passes.utils.matcher_utils")
-    original, wanted = gm.graph, _graph_of(pattern)
+    original, searched = gm.graph, _graph_of(pattern)
     matcher = utils.SubgraphMatcher(
-        wanted,
+        searched,
         match_output=False,
         match_placeholder=False,
         remove_overlapping_matches=True,
@@ -178,7 +178,7 @@ def _replace_pattern(
     matches = [
         match
         for match in matcher.match(original, node_name_match=node_name_match)
-        if all(passes(match, original, wanted) for passes in match_filters or ())
+        if all(passes(match, original, searched) for passes in match_filters or ())
     ]
     common = None
     if replacement_callback is None:
@@ -190,7 +190,7 @@ def _replace_pattern(
     replaced: list[ReplacedPatterns] = []
     moved: dict[Node, Node] = {}  # values of earlier matches -> what stands there now
     for match in matches:
-        graph = common if common is not None else replacement_callback(match, original, wanted)  # type: ignore[misc]
+        graph = common if common is not None else replacement_callback(match, original, searched)  # type: ignore[misc]
         replaced.append(_replace_one(original, match, graph, moved))
     gm.recompile()
     module = _module_of(replacement)

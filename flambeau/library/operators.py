@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import _core
-from flambeau.core.stand_ins import hand_over, stands_in
+from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import importing, loaded
 from flambeau.library.schemas import NATIVE_KINDS, FunctionSchema
 from flambeau.utils._pytree import tree_leaves

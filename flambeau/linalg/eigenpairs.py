@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import flambeau as torch
 from flambeau.autograd import Function, no_grad
+from flambeau.core.install import hand_over, stands_in
 
 __all__ = ["LOBPCG", "lobpcg"]
 
@@ -397,23 +398,31 @@ def lobpcg(
         >>> values.round(decimals=3)
         tensor([9., 8.])
     """
+    if stands_in((A, B)):
+        options = {
+            "k": k, "B": B, "X": X, "n": n, "iK": iK, "niter": niter, "tol": tol,
+            "largest": largest, "method": method, "tracker": tracker,
+            "ortho_iparams": ortho_iparams, "ortho_fparams": ortho_fparams,
+            "ortho_bparams": ortho_bparams,
+        }  # fmt: skip
+        return hand_over(lobpcg, (A,), options)  # type: ignore[no-any-return]
     k, n = _counts(A, k, B, X, n)
     method = _method(method)
     tolerance = torch.finfo(A.dtype).eps ** 0.5 if tol is None else tol
     iparams = {"m": A.shape[-1], "n": n, "k": k, "niter": 1000 if niter is None else niter}
     fparams, bparams = {"tol": tolerance}, {"largest": True if largest is None else largest}
-    options = _Options(X, iK, iparams, fparams, bparams, method, tracker)
+    settings = _Options(X, iK, iparams, fparams, bparams, method, tracker)
     if method == "ortho":
-        _orthogonalise_by(options, ortho_iparams, ortho_fparams, ortho_bparams)
+        _orthogonalise_by(settings, ortho_iparams, ortho_fparams, ortho_bparams)
     wanted = [t for t in (A, B) if t is not None and t.requires_grad]
     if wanted and torch.is_grad_enabled():
         if any(t.layout is not torch.strided for t in (A, *wanted)):
             text = "the gradient of a sparse matrix is not supported"
             raise ValueError(_problem(text, "to_dense(), or detach() for no gradient"))
-        values, vectors = _Eigenpairs.apply((A + A.mT) / 2, B, options)
+        values, vectors = _Eigenpairs.apply((A + A.mT) / 2, B, settings)
         return values, vectors
     with no_grad():
-        return _solve(A, B, options)
+        return _solve(A, B, settings)
 
 
 def _orthogonalise_by(options: _Options, rounds: Any, limits: Any, switches: Any) -> None:

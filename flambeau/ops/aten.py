@@ -14,7 +14,7 @@ from typing import Any
 
 from flambeau.core import install
 from flambeau.core.definition import REGISTRY
-from flambeau.core.stand_ins import hand_over, stands_in
+from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")

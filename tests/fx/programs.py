@@ -90,6 +90,9 @@ def functions(torch: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "python math": (lambda x: x * math.sqrt(2.0) + math.pi, (x,)),
         "assert": (lambda x: (torch._assert(x.sum() > -100, "small"), x)[1], (x,)),
         "linear algebra": (lambda x: (torch.linalg.norm(x), torch.fft.fft(x).real, torch.tensordot(x, x.T, 1)), (x,)),
+        "low rank": (lambda x: (torch.svd_lowrank(x, 2)[1], torch.lu(x @ x.T)[0], torch.unique(x), F.glu(x)), (x,)),
+        "eigenvalues": (lambda x: torch.lobpcg(x @ x.T + 2, 1)[0], (x,)),
+        "spectra": (lambda x: (torch.stft(x[0], 4, window=torch.ones(4), return_complex=True), torch.cdist(x, x)), (x,)),
         "literal": (lambda x: 3, (x,)),
     }  # fmt: skip
     return table

@@ -147,7 +147,7 @@ def split_const_subgraphs(
     name = get_unique_attr_name_in_module(traced, _PREFIX)
     names = [name] if len(results) == 1 else [f"{name}_{i}" for i in range(len(results))]
     graph = Graph(tracer_cls=traced.graph._tracer_cls)
-    kept: dict[Node, Node] = {}
+    copies: dict[Node, Node] = {}
     holder = torch.nn.Module()
     for key, value in vars(traced).items():
         if key in ("_parameters", "_buffers", "_modules", "training"):
@@ -155,10 +155,10 @@ def split_const_subgraphs(
     for node in traced.graph.nodes:
         if node in results:
             attribute = names[results.index(node)]
-            kept[node] = graph.get_attr(attribute)
-            kept[node].meta = node.meta.copy()
+            copies[node] = graph.get_attr(attribute)
+            copies[node].meta = node.meta.copy()
             setattr(holder, attribute, torch.nn.Parameter(torch.randn(1)))
         elif node not in constant or any(user not in constant for user in node.users):
-            kept[node] = graph.node_copy(node, lambda n: kept[n])
+            copies[node] = graph.node_copy(node, lambda n: copies[n])
     graph._codegen = traced.graph._codegen
     return FoldedGraphModule(holder, graph, const_graph, name, device_for_folded_attrs)

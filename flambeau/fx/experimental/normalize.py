@@ -56,14 +56,14 @@ class NormalizeArgs(Transformer):
         kwarg_types: dict[str, Any] | None = None,
     ) -> Any:
         """Copies a call of a function."""
-        known = arg_types is not None and None not in arg_types
+        typed = arg_types is not None and None not in arg_types
         try:
             pair = normalize_function(
                 target,
                 args,
                 kwargs,
-                arg_types if known else None,
-                kwarg_types if known else None,
+                arg_types if typed else None,
+                kwarg_types if typed else None,
                 self.normalize_to_only_use_kwargs,
             )
         except RuntimeError:  # several overloads fit, and the types are not known

@@ -28,9 +28,9 @@ class Partition:
         node_orders: Iterable[int] | None = None,
     ) -> None:
         self.id = id
-        given = list(nodes or ())
-        orders = list(node_orders) if node_orders is not None else [None] * len(given)
-        self.nodes: dict[Node, int | None] = dict(zip(given, orders, strict=False))
+        members = list(nodes or ())
+        orders = list(node_orders) if node_orders is not None else [None] * len(members)
+        self.nodes: dict[Node, int | None] = dict(zip(members, orders, strict=False))
 
     def __repr__(self) -> str:
         return str(self.nodes)

@@ -70,11 +70,11 @@ def get_source_partitions(
     }
     if filter_fn is None:
         return groups
-    kept = {
+    filtered = {
         source: [each for each in each_list if all(map(filter_fn, each.output_nodes))]
         for source, each_list in groups.items()
     }
-    return {source: each_list for source, each_list in kept.items() if each_list}
+    return {source: each_list for source, each_list in filtered.items() if each_list}
 
 
 def _partition(nodes: list[Node], source: Any) -> SourcePartition:

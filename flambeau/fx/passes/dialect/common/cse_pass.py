@@ -59,7 +59,7 @@ class CSEPass(PassBase):
         """
         old, new_graph = graph_module.graph, Graph()
         values: dict[Node, Node] = {}
-        known: dict[Any, Node] = {}
+        calls: dict[Any, Node] = {}
         modified = False
         for node in old.nodes:
             if node.op in ("placeholder", "output", "get_attr", "call_module", "call_method"):
@@ -69,13 +69,13 @@ class CSEPass(PassBase):
                 values[node] = new_graph.node_copy(node, lambda n: values[n])
                 continue
             key = self._key(node, values)
-            if key is not None and key in known:
-                values[node] = known[key]
+            if key is not None and key in calls:
+                values[node] = calls[key]
                 modified = True
                 continue
             copied = values[node] = new_graph.node_copy(node, lambda n: values[n])
             if key is not None:
-                known[key] = copied
+                calls[key] = copied
         return PassResult(GraphModule(graph_module, new_graph), modified)
 
     def _is_banned(self, node: Node) -> bool:
