@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -63,11 +64,10 @@ class FoldedGraphModule(GraphModule):
             return torch.nn.Parameter(value.detach(), requires_grad=grad)
 
         if isinstance(values, tuple):
-            names = [f"{self.fx_const_folded_attrs_name}_{i}" for i in range(len(values))]
-            for name, value in zip(names, values, strict=True):
-                setattr(self, name, parameter(value))
+            folded: Any = torch.nn.ParameterList(map(parameter, values))
         else:
-            setattr(self, self.fx_const_folded_attrs_name, parameter(values))
+            folded = parameter(values)
+        setattr(self, self.fx_const_folded_attrs_name, folded)
 
 
 def get_unique_attr_name_in_module(mod_traced: GraphModule, name: str) -> str:
@@ -100,6 +100,19 @@ def _constant_nodes(module: GraphModule, skip: Callable[[Node], bool] | None) ->
             continue
         constant.add(node)
     return constant
+
+
+def _folded_values(graph: Graph, name: str, results: list[Node]) -> dict[Node, Node]:
+    """Reads the folded values from their attribute: one, or the items of a list."""
+    holder = graph.get_attr(name)
+    if len(results) == 1:
+        holder.meta = results[0].meta.copy()
+        return {results[0]: holder}
+    items = {}
+    for index, node in enumerate(results):
+        items[node] = graph.call_function(operator.getitem, (holder, index))
+        items[node].meta = node.meta.copy()
+    return items
 
 
 def split_const_subgraphs(
@@ -145,7 +158,6 @@ def split_const_subgraphs(
     outputs = tuple(values[node] for node in results)
     const_graph.output(outputs[0] if len(outputs) == 1 else outputs)
     name = get_unique_attr_name_in_module(traced, _PREFIX)
-    names = [name] if len(results) == 1 else [f"{name}_{i}" for i in range(len(results))]
     graph = Graph(tracer_cls=traced.graph._tracer_cls)
     copies: dict[Node, Node] = {}
     holder = torch.nn.Module()
@@ -153,12 +165,14 @@ def split_const_subgraphs(
         if key in ("_parameters", "_buffers", "_modules", "training"):
             holder.__dict__[key] = dict(value) if isinstance(value, dict) else value
     for node in traced.graph.nodes:
-        if node in results:
-            attribute = names[results.index(node)]
-            copies[node] = graph.get_attr(attribute)
-            copies[node].meta = node.meta.copy()
-            setattr(holder, attribute, torch.nn.Parameter(torch.randn(1)))
+        if node in results and node not in copies:
+            copies.update(_folded_values(graph, name, results))
+        elif node in results:
+            continue
         elif node not in constant or any(user not in constant for user in node.users):
             copies[node] = graph.node_copy(node, lambda n: copies[n])
     graph._codegen = traced.graph._codegen
+    single = len(results) == 1
+    empty = torch.nn.Parameter(torch.randn(1)) if single else torch.nn.ParameterList()
+    setattr(holder, name, empty)
     return FoldedGraphModule(holder, graph, const_graph, name, device_for_folded_attrs)
