@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import importlib.util
 import os
 import re
 import subprocess
@@ -279,5 +280,8 @@ for name in sys.argv[1:]: importlib.import_module(name)
 
 def test_no_module_takes_the_lock_while_it_is_loaded():
     """The thread that has the lock may be waiting for just this module."""
-    found = subprocess.check_output([sys.executable, "-c", LOADING, *sources()], text=True)
+    names = list(sources())
+    if importlib.util.find_spec("tensorboard") is None:  # which these modules need
+        names = [name for name in names if "tensorboard" not in name]
+    found = subprocess.check_output([sys.executable, "-c", LOADING, *names], text=True)
     assert found == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import types
@@ -29,6 +30,11 @@ def public_operators() -> list[tuple[str, OpDefinition]]:
             and not key.startswith("private.")]  # fmt: skip
 
 
+def importable(name: str) -> bool:
+    """Whether what a module needs is installed: `torch.utils.tensorboard` needs `tensorboard`."""
+    return "tensorboard" not in name or importlib.util.find_spec("tensorboard") is not None
+
+
 def modules() -> Iterator[Any]:
     """The public modules of `NAMESPACES` that exist."""
     for name in NAMESPACES:
@@ -39,7 +45,8 @@ def modules() -> Iterator[Any]:
         yield module
         found = pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}.")
         for item in found:
-            if not any(part.startswith("_") for part in item.name.split(".")):
+            hidden = any(part.startswith("_") for part in item.name.split("."))
+            if not hidden and importable(item.name):
                 yield importlib.import_module(item.name)
 
 
@@ -83,6 +90,8 @@ def reachable() -> Iterator[tuple[str, Any]]:
     seen: set[int] = set()
     for found in pkgutil.walk_packages(torch.__path__, "flambeau."):
         if any(part.startswith("_") for part in found.name.split(".")):
+            continue
+        if not importable(found.name):
             continue
         space = importlib.import_module(found.name)
         for name in sorted({*dir(space), *getattr(space, "__all__", ())}):
