@@ -143,7 +143,9 @@ bool plain(const Tensor* t, const ListGeometry& g) {
          t->dtype == g.whole.dtype && t->device.kind == DeviceKind::CPU;
 }
 
-bool runs_native() { return !grad_mode.enabled && !active_recorder && !interceptors; }
+bool runs_native() {
+  return !grad_mode.enabled && !active_recorder && !(interceptors & ~kAutocast);
+}
 
 // Sizes of source `i`, and the dimension of the whole in which each lies.
 int source_sizes(const ListGeometry& g, size_t i, int64_t* sizes, int* places) {

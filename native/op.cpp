@@ -255,6 +255,11 @@ bool any_override(PyObject* const* args, Py_ssize_t count, bool nested) {
 __attribute__((noinline)) PyObject* taken_over(PyObject* self, PyObject* const* args,
                                                Py_ssize_t count, PyObject* kwnames) {
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  const Autocast& autocast = reinterpret_cast<Op*>(self)->autocast;
+  if (autocasts(autocast) && !(interceptors & kFunctionModes) &&
+      !any_public_override(args, all, true)) {
+    return call_autocast(autocast, self, args, count, kwnames);
+  }
   if ((interceptors & (kWatcher | kFunctionModes)) || any_override(args, all, true)) {
     return call_override(self, args, count, kwnames);
   }
@@ -314,7 +319,7 @@ __attribute__((noinline)) PyObject* run_resolved(Op* op, Overload* overload, Fra
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   Op* op = reinterpret_cast<Op*>(self);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  if (interceptors) [[unlikely]]
+  if (interceptors && (interceptors != kAutocast || autocasts(op->autocast))) [[unlikely]]
     return taken_over(self, args, count, kwnames);
   Frame frame;
   for (const auto& overload : op->overloads) {
@@ -341,7 +346,7 @@ PyObject* gated_vectorcall(PyObject* self, PyObject* const* args, size_t flags, 
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   PyObject* gate = reinterpret_cast<Op*>(self)->gate;
-  if (gate && !interceptors && !any_override(args, all, true)) {
+  if (gate && !(interceptors & ~kAutocast) && !any_override(args, all, true)) {
     Py_INCREF(gate);  // the call may remove it
     PyObject* answer = PyObject_Vectorcall(gate, args, static_cast<size_t>(count), kwnames);
     Py_DECREF(gate);
@@ -468,6 +473,7 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(op->dict);
   Py_VISIT(op->pending);
   Py_VISIT(op->gate);
+  Py_VISIT(op->autocast.parts);
   for (const auto& overload : op->overloads) {
     Py_VISIT(overload->build);
     Py_VISIT(overload->spec);
@@ -482,6 +488,8 @@ int op_clear(PyObject* self) {
   Op* op = reinterpret_cast<Op*>(self);
   Py_CLEAR(op->dict);
   Py_CLEAR(op->gate);
+  op->autocast.rule = CastRule::None;
+  Py_CLEAR(op->autocast.parts);
   if (op->pending) {  // stays callable: a cleared op raises, it does not crash
     op->vectorcall = op_vectorcall;
     Py_CLEAR(op->pending);
@@ -563,6 +571,14 @@ int set_gate(PyObject* self, PyObject* value, void*) {
   op->vectorcall = gate ? gated_vectorcall : op_vectorcall;
   Py_XSETREF(op->gate, gate);
   return 0;
+}
+
+PyObject* get_autocast(PyObject* self, void*) {
+  return reinterpret_cast<Op*>(self)->autocast.get();
+}
+
+int set_autocast(PyObject* self, PyObject* value, void*) {
+  return reinterpret_cast<Op*>(self)->autocast.set(value ? value : Py_None) ? 0 : -1;
 }
 
 PyObject* get_schemas(PyObject* self, void*) {
@@ -655,6 +671,10 @@ PyGetSetDef op_getset[] = {
     {"__name__", get_name, set_name, nullptr, nullptr},
     {"__qualname__", get_qualname, set_qualname, nullptr, nullptr},
     {"gate", get_gate, set_gate, "Called before each call on plain tensors; None: nothing.",
+     nullptr},
+    {"autocast", get_autocast, set_autocast,
+     "How operands are cast under autocast: \"lower\", \"float32\", \"promote\", a function or "
+     "None.",
      nullptr},
     {"overloads", get_overloads, nullptr, "What its overloads were made of.", nullptr},
     {"schemas", get_schemas, nullptr, "The signature of every overload.", nullptr},
@@ -769,7 +789,7 @@ bool init_op(PyObject* module) {
   OpType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&op_spec));
   return OpType && PyModule_AddObjectRef(module, "Op", (PyObject*)OpType) == 0 &&
          PyModule_AddFunctions(module, functions) == 0 && init_op_cache(module) &&
-         init_op_override(module) && init_lists(module);
+         init_op_override(module) && init_lists(module) && init_autocast(module);
 }
 
 }  // namespace fb

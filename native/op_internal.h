@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "autocast.h"
 #include "core.h"
 #include "override.h"
 
@@ -259,6 +260,7 @@ struct Op {
   bool is_operator;   // NotImplemented instead of TypeError
   PyObject* pending;  // callable that gives the overloads, until the op is first used; or null
   PyObject* gate;     // asked before each call of users on plain tensors; or null
+  Autocast autocast;  // what happens to its operands under `autocast`
 };
 
 // ---------------------------------------------------------------- one call

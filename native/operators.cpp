@@ -150,7 +150,7 @@ Py_ssize_t length(PyObject* self) {
 // Whether a tensor, a key (or an element of it) or a value takes over.
 bool asks_subscript(PyObject* const* args, Py_ssize_t count) {
   if (count == 2 && (PyLong_CheckExact(args[1]) || PySlice_Check(args[1])) &&
-      is_exact_tensor(args[0]) && !interceptors) [[likely]]
+      is_exact_tensor(args[0]) && !(interceptors & ~kAutocast)) [[likely]]
     return false;
   return asks_override(args[0]) || any_public_override(args + 1, count - 1, true);
 }

@@ -9,6 +9,7 @@ enum Interceptor : uint8_t {
   kWatcher = 1,        // a callable of ours that sees ops (`vmap` looks for draws)
   kFunctionModes = 2,  // TorchFunctionMode
   kDispatchModes = 4,  // TorchDispatchMode
+  kAutocast = 8,       // operands are cast by the operator's rule
 };
 extern constinit FB_THREAD_LOCAL uint8_t interceptors;
 extern constinit FB_THREAD_LOCAL bool torch_function_disabled;
@@ -29,7 +30,7 @@ class BelowFunctions {
  public:
   BelowFunctions() : disabled_(torch_function_disabled), interceptors_(interceptors) {
     torch_function_disabled = true;
-    interceptors = static_cast<uint8_t>(interceptors & ~kFunctionModes);
+    interceptors = static_cast<uint8_t>(interceptors & ~(kFunctionModes | kAutocast));
   }
   ~BelowFunctions() {
     torch_function_disabled = disabled_;

@@ -69,6 +69,7 @@ struct Shield {
   OutRule out;       // where there is one, `out=` is served here: the results are copied there
   bool direct_dim;   // calls of `direct` have `dim=`
   bool overridable;  // modes and types with `__torch_function__` are asked first
+  Autocast autocast;
 };
 
 // The call without its argument `out`, whose results are then copied there.
@@ -117,6 +118,8 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
     const Py_ssize_t all = given + (names ? PyTuple_GET_SIZE(names) : 0);
     if ((interceptors & kFunctionModes) || any_public_override(args, all, true)) [[unlikely]]
       return call_override(self, args, given, names);
+    if (autocasts(shield->autocast)) [[unlikely]]
+      return call_autocast(shield->autocast, self, args, given, names);
     if (shield->direct && given == 1) {
       bool served;
       PyObject* result = call_direct(shield, args, names, &served);
@@ -158,6 +161,7 @@ int shield_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(reinterpret_cast<Shield*>(self)->function);
   Py_VISIT(reinterpret_cast<Shield*>(self)->direct);
+  Py_VISIT(reinterpret_cast<Shield*>(self)->autocast.parts);
   return 0;
 }
 
@@ -167,6 +171,8 @@ int shield_clear(PyObject* self) {
   shield->function = Py_NewRef(Py_None);
   Py_XDECREF(old);
   Py_CLEAR(shield->direct);
+  shield->autocast.rule = CastRule::None;
+  Py_CLEAR(shield->autocast.parts);
   return 0;
 }
 
@@ -176,6 +182,7 @@ void shield_dealloc(PyObject* self) {
   if (shield->weakrefs) PyObject_ClearWeakRefs(self);
   Py_XDECREF(shield->function);
   Py_XDECREF(shield->direct);
+  Py_XDECREF(shield->autocast.parts);
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -207,9 +214,19 @@ PyObject* shield_reduce(PyObject* self, PyObject*) {
   return PyObject_GetAttrString(reinterpret_cast<Shield*>(self)->function, "__qualname__");
 }
 
+PyObject* shield_autocast(PyObject* self, void*) {
+  return reinterpret_cast<Shield*>(self)->autocast.get();
+}
+
+int set_shield_autocast(PyObject* self, PyObject* value, void*) {
+  return reinterpret_cast<Shield*>(self)->autocast.set(value ? value : Py_None) ? 0 : -1;
+}
+
 char kDoc[] = "__doc__", kModule[] = "__module__";
 PyGetSetDef shield_attributes[] = {{"__doc__", shield_attribute, nullptr, nullptr, kDoc},
                                    {"__module__", shield_attribute, nullptr, nullptr, kModule},
+                                   {"autocast", shield_autocast, set_shield_autocast,
+                                    "As of an op: how operands are cast.", nullptr},
                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef shield_methods[] = {{"__reduce__", shield_reduce, METH_NOARGS, nullptr},
                                 {nullptr, nullptr, 0, nullptr}};

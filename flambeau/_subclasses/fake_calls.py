@@ -223,6 +223,8 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """
     if state.kernel:
         return _inner(mode, func, args, kwargs)
+    if _core.is_autocast_enabled() and getattr(func, "autocast", None):
+        return _autocast(mode, func, args, kwargs)
     name = name_of(func)
     if isinstance(func, _core.Op):
         kinds = {type(x) for x in _tensors((*args, *kwargs.values()))}
@@ -241,6 +243,15 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 return func.__wrapped__(*args, **kwargs)
         return _inner(mode, func, args, kwargs)
     return run(mode, func, args, kwargs)
+
+
+def _autocast(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator whose operands are cast first: fakes say that they are on the CPU."""
+
+    def again(*operands: Any, **options: Any) -> Any:
+        return answer(mode, func, operands, options)
+
+    return _core.autocast_call(func.autocast, again, args, kwargs)
 
 
 def _inner(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -85,6 +85,8 @@ class Options:
             after the rule is the only argument that it applies to.
         varying: whether static integers vary from call to call: kernels then take them as
             arguments, so that no value needs one of its own.
+        autocast: what happens to operands under `torch.autocast`: one of `CAST_RULES`, or a
+            function that is called instead, with the native operator and its arguments.
     """
 
     where: tuple[str, ...] = ("torch", "method")
@@ -104,6 +106,7 @@ class Options:
     unsaved: tuple[str, ...] = ()
     single_views: bool = False
     overlap: str = ""
+    autocast: str | Callable[..., Any] = ""
     aliases: tuple[str, ...] = ()
     samples: Callable[[], Any] | None = None
     errors: Callable[[], Any] | None = None
@@ -121,6 +124,9 @@ class Options:
             raise TypeError(
                 f"[op] unknown overlap={stated['overlap']!r}\nhint: one of {OVERLAP_RULES}"
             )
+        rule = stated.get("autocast", "")
+        if not callable(rule) and rule not in CAST_RULES:
+            raise TypeError(f"[op] unknown autocast={rule!r}\nhint: one of {CAST_RULES}")
         self.__dict__.update(stated)
 
     @property
@@ -133,6 +139,9 @@ OPTION_NAMES = frozenset(Options.__annotations__)
 # What `overlap` may be: "partial" refuses operands that share a part of the target's memory, "any"
 # those that share all of it, too; "copy" copies operands first, "fill" also takes expanded targets.
 OVERLAP_RULES = ("partial", "any", "copy", "fill")
+# What `autocast` may be: "lower" casts operands to the region's dtype, "float32" lower ones to
+# float32, "promote" all to the widest; "" leaves them alone.
+CAST_RULES = ("", "lower", "float32", "promote")
 # What `out` may state beside True and False: docs/design.md § 8 says what each means.
 OUT_RULES = ("kind", "join", "truth", "any", "dtype", "exact", "separate")
 

@@ -7,6 +7,7 @@ asks for its overloads when it is first used, and nothing is traced.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from flambeau import _core
@@ -146,11 +147,17 @@ def install_definition(definition: OpDefinition) -> None:
         definition.native = _core.shield(first.body, _served_out(first), asked)
     else:
         definition.native = _native_op(definition, definition.name, "functional")
+    if options.autocast:
+        definition.native.autocast = _cast_rule(options.autocast, definition.native)
     _publish(options.where, names, definition.native)
     if any(o.options.inplace for o in definition.overloads):
         native = _native_op(definition, definition.name + "_", "inplace")
         INPLACE[definition.name + "_"] = native
         _publish(options.where, tuple(n + "_" for n in names), native)
+
+
+def _cast_rule(rule: str | Callable[..., Any], native: Any) -> str | Callable[..., Any]:
+    return rule if isinstance(rule, str) else partial(rule, native)
 
 
 def _publish(where: tuple[str, ...], names: tuple[str, ...], native: Any) -> None:

@@ -28,6 +28,7 @@ from_dlpack: Callable[..., Any] = _core.from_dlpack
 from_python: Callable[..., Any] = _core.tensor_from_python
 shared: Callable[..., Any] = _core.as_tensor
 call_each: Callable[..., list[Any]] = _core.call_each
+autocast_call: Callable[..., Any] = _core.autocast_call
 
 
 def empty(sizes: Sequence[int], dtype: Any = None, device: Any = None) -> Any:

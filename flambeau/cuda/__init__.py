@@ -65,11 +65,11 @@ globals().update(_functions | _types)
 __all__ = [
     *(name for name in (*_functions, *_types) if not name.startswith("_")),
     "AcceleratorError", "CudaError", "DeferredCudaCallError", "OutOfMemoryError", "StreamContext",
-    "default_generators", "device", "device_of", "has_half", "has_magma", "memory", "nvtx",
+    "amp", "default_generators", "device", "device_of", "has_half", "has_magma", "memory", "nvtx",
     "random", "stream",
 ]  # fmt: skip
 
-from flambeau.cuda import memory, nvtx, random  # noqa: E402 - they take names from above
+from flambeau.cuda import amp, memory, nvtx, random  # noqa: E402 - they take names from above
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
 globals()["__getattr__"] = _missing.getter(__name__)

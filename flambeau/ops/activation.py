@@ -317,6 +317,7 @@ def leaky_relu(self: Node, negative_slope: Node) -> Node:
     promote="none",
     samples=lambda: iter((sample(T(2, 3, 4), T(3)), sample(T(5), T(1)))),
     out=False,
+    autocast="lower",
 )
 def prelu(self: Node, weight: Node) -> Node:
     """x for x > 0, else weight * x; one weight, or one per channel (dimension 1).

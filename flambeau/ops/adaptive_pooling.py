@@ -196,14 +196,21 @@ def _define_adaptive(count: int) -> None:
     homes = f"torch {_F}" if count == 1 else _F
     signature = "(Tensor input, object output_size"
     samples = _adaptive_samples(count)
-    op(f"{average_name}{signature}) -> Tensor", where=homes, host=True, out=False, samples=samples)(
-        mean
-    )
+    rule = "float32" if count == 3 else ""
+    op(
+        f"{average_name}{signature}) -> Tensor",
+        where=homes,
+        host=True,
+        out=False,
+        autocast=rule,
+        samples=samples,
+    )(mean)
     op(
         f"{max_name}{signature}, bool return_indices=False) -> Tensor",
         where=homes,
         host=True,
         out=False,
+        autocast=rule,
         samples=samples,
     )(maximum)
 

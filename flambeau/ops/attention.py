@@ -37,6 +37,7 @@ def _linear_samples() -> Any:
     out="exact",
     where="nn.functional",
     samples=_linear_samples,
+    autocast="lower",
 )
 def linear(input: Node, weight: Node, bias: Node | None) -> Node:  # noqa: A002
     """input @ weight^T + bias.
@@ -196,6 +197,7 @@ def attend(
     layout="follow",
     samples=_attention_samples,
     out=False,
+    autocast="lower",
 )
 def scaled_dot_product_attention(
     query: Node,

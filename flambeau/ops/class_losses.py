@@ -105,6 +105,7 @@ def averaged(value: Node, factor: Node, reduction: str) -> Node:
     promote="keep",
     varying=True,
     samples=_class_samples,
+    autocast="float32",
 )
 def nll_loss(
     input: Node,  # noqa: A002
@@ -142,6 +143,7 @@ def nll_loss(
     varying=True,
     samples=_class_samples,
     out=False,
+    autocast="float32",
 )
 def cross_entropy(
     input: Node,  # noqa: A002

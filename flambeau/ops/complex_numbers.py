@@ -248,6 +248,7 @@ def angle(self: Node) -> Node:
         [ErrorSample(sample(T(2), T(2, dtype="f64")), RuntimeError, "scalar type")]
     ),
     dtypes="f32 f64",
+    autocast="float32",
 )
 def polar(abs: Node, angle: Node) -> Node:  # noqa: A002 - PyTorch's name
     """Complex numbers from lengths and angles: abs cos(angle) + i abs sin(angle).

@@ -7,17 +7,19 @@ A contraction of two operands becomes one batched matrix product: dimensions are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from string import ascii_letters
 from typing import Any
 
 from flambeau import prims
 from flambeau.core import layout
-from flambeau.core.definition import op
+from flambeau.core.definition import REGISTRY, op
 from flambeau.core.promotion import CATEGORY, compute_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import broadcast_sizes
+from flambeau.ops.cast_rules import call_with
 from flambeau.ops.common import columns, is_one, normalise_dim, number_shown
 from flambeau.ops.complex_products import running_product
 from flambeau.ops.matrix import product
@@ -171,8 +173,32 @@ def _einsum_samples() -> Iterator[Sample]:
     yield sample("ijk,kj", T(2, 3, 4), T(4, 3))
 
 
+def _einsum_parts(op: Any, equation: str, tensors: Sequence[Any]) -> Any:
+    """Pair by pair: those with a sum over a common letter are products, whose operands are cast."""
+    terms, result = _parse("einsum", equation, [x.ndim for x in tensors])
+    if len(tensors) == 1:
+        return call_with("", op, equation, list(tensors))
+    labels = dict.fromkeys(label for term in terms for label in term)
+    letters = dict(zip(labels, ascii_letters, strict=False))
+
+    def text(term: Sequence[str]) -> str:
+        return "".join(letters[label] for label in term)
+
+    current, first = tensors[0], terms[0]
+    for position, (x, term) in enumerate(zip(tensors[1:], terms[1:], strict=True), 1):
+        later = {label for other in terms[position + 1 :] for label in other}
+        keep = later | set(result)
+        both = tuple(dict.fromkeys((*first, *term)))
+        out = tuple(label for label in both if label in keep) if later else result
+        rule = "lower" if set(first) & set(term) - keep else ""
+        step = f"{text(first)},{text(term)}->{text(out)}"
+        current, first = call_with(rule, op, step, [current, x]), out
+    return current
+
+
 @op(
     "_einsum(str equation, Tensor[] tensors) -> Tensor",
+    autocast=_einsum_parts,
     where="torch",
     out=False,
 )
@@ -252,6 +278,7 @@ def _tensordot_samples() -> Iterator[Sample]:
 
 @op(
     "_tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
+    autocast="lower",
     where="torch",
     out="exact",
 )
@@ -322,6 +349,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
 
 @op(
     "multi_dot(Tensor[] tensors) -> Tensor",
+    autocast="lower",
     out="exact",
     where="linalg",
     samples=lambda: iter(
@@ -416,8 +444,16 @@ def _power_samples() -> Iterator[Sample]:
     yield sample(T(2, 3, 3), 2)
 
 
+def _power_rule(op: Any, self: Any, n: int) -> Any:
+    """Products are cast; inverses are float32."""
+    if n < 0:
+        self = REGISTRY["inverse"].native(self)
+    return call_with("lower" if abs(n) > 1 else "", op, self, abs(n))
+
+
 @op(
     "matrix_power(Tensor self, int n) -> Tensor",
+    autocast=_power_rule,
     out="exact",
     where="torch method linalg",
     samples=_power_samples,

@@ -373,6 +373,7 @@ def _define(count: int) -> Any:
         promote="keep",
         layout="image",
         out=False,
+        autocast="lower",
         samples=_conv_samples(count),
         errors=_conv_errors(count),
     )(body)
@@ -540,6 +541,7 @@ def _define_transposed(count: int) -> Any:
         promote="keep",
         layout="image",
         out=False,
+        autocast="lower",
         samples=_transposed_samples(count),
     )(body)
 

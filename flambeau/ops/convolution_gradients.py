@@ -15,6 +15,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv
 from flambeau.ops import convolution
+from flambeau.ops.cast_rules import untouched
 from flambeau.ops.common import shown, static_size
 from flambeau.prims.common import FLOATS
 from flambeau.prims.convolution import convolution_input, convolution_weight
@@ -147,6 +148,7 @@ def _backward_errors() -> Iterator[ErrorSample]:
     "SymInt[] output_padding, SymInt groups, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
     where="ops.aten",
     host=True,
+    autocast=untouched,
     samples=_backward_samples,
     errors=_backward_errors,
 )

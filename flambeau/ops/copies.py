@@ -87,7 +87,7 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     text = f"Tensor self, {arguments}" if arguments else "Tensor self"
     home = "torch method" if name == "narrow" else "torch"
     options = {"where": home, "out": "exact", "samples": _samples(given, operand)}
-    options["varying"] = True
+    options |= {"varying": True, "autocast": source.options.autocast}
     if source.options.dtypes is not None:
         options["dtypes"] = source.options.dtypes
     op(f"{name}_copy({text}) -> Tensor", **options)(body)

@@ -365,6 +365,7 @@ _ARGUMENTS = (
     samples=_samples,
     errors=_errors,
     out=False,
+    autocast="float32",
 )
 def ctc_loss(
     log_probs: Any,
@@ -425,6 +426,7 @@ def ctc_loss(
         ]
     ),
     out=False,
+    autocast="float32",
 )
 def ctc_loss_by_number(
     log_probs: Any,

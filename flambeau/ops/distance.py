@@ -179,6 +179,7 @@ def _cosine_samples() -> Iterator[Sample]:
     promote="none",
     samples=_cosine_samples,
     out=False,
+    autocast="float32",
 )
 def cosine_embedding_loss(
     input1: Node,
@@ -241,6 +242,7 @@ def _triplet_samples() -> Iterator[Sample]:
     promote="none",
     samples=_triplet_samples,
     out=False,
+    autocast="float32",
 )
 def triplet_margin_loss(
     anchor: Node,
@@ -397,6 +399,7 @@ def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
     promote="keep",
     samples=_class_samples,
     out=False,
+    autocast="float32",
 )
 def multi_margin_loss(
     input: Node,  # noqa: A002
@@ -463,6 +466,7 @@ def _label_samples() -> Iterator[Sample]:
     promote="keep",
     samples=_label_samples,
     out=False,
+    autocast="float32",
 )
 def multilabel_margin_loss(
     input: Node,  # noqa: A002

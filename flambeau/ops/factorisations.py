@@ -158,6 +158,7 @@ def refuse_check(name: str, check_errors: bool) -> None:
     errors=_not_square,
     dtypes=_MATRICES,
     out="exact",
+    autocast="float32",
 )
 def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node]:
     """Cholesky factors and, for each matrix, 0 or the order of the minor that is not positive.
@@ -188,7 +189,7 @@ def _old_cholesky_ex(self: Node, upper: bool) -> tuple[Node, Node]:
 
 
 @op("cholesky(Tensor input, *, bool upper=False) -> Tensor", out="exact", where="linalg", host=True,
-    samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
+    samples=_positive_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def cholesky(input: Any, *, upper: bool = False) -> Any:  # noqa: A002 - PyTorch's name
     """The lower triangular L with A = L L^H, for Hermitian positive definite matrices.
 
@@ -213,7 +214,7 @@ _NOT_POSITIVE = (
 
 
 @op("cholesky(Tensor self, bool upper=False) -> Tensor", host=True,
-    samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
+    samples=_positive_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def old_cholesky(self: Any, upper: bool = False) -> Any:
     """The same as `torch.linalg.cholesky`.
 
@@ -382,7 +383,7 @@ def lu_unpack(
 
 
 @op("lu(Tensor self, bool pivot=True, bool get_infos=False) -> (Tensor...)", host=True, out="any",
-    samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
+    samples=_square_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def old_lu(self: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """Packed factors and pivots, and with `get_infos` the error numbers.
 
@@ -409,7 +410,8 @@ _QR_MODES = ("reduced", "complete", "r")
 
 
 @op("qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", where="linalg",
-    samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
+    samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact",
+    autocast="float32")  # fmt: skip
 def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     """Q with orthonormal columns and R upper triangular with A = Q R.
 
@@ -433,7 +435,7 @@ def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
 
 
 @op("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", samples=_tall_samples,
-    errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
+    errors=_not_matrices, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
 def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
     """The same as `torch.linalg.qr`; `some=False` makes Q square.
 
@@ -464,7 +466,8 @@ def _hermitian(x: Node, uplo: str, name: str) -> Node:
 
 
 @op("eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
-    samples=_positive_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
+    samples=_positive_samples, errors=_not_square, dtypes=_MATRICES, out="exact",
+    autocast="float32")  # fmt: skip
 def eigh(self: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's names
     """Ascending eigenvalues and orthonormal eigenvectors (columns) of Hermitian matrices.
 
@@ -482,7 +485,7 @@ def eigh(self: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's 
 
 
 @op("eigvalsh(Tensor self, str UPLO='L') -> Tensor", where="linalg", samples=_positive_samples,
-    errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
+    errors=_not_square, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
 def eigvalsh(self: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
     """Ascending eigenvalues of Hermitian matrices, of which one triangle is read.
 
@@ -497,7 +500,8 @@ def eigvalsh(self: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
 
 
 @op("eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
-    samples=_vector_samples, errors=_not_square, dtypes=_MATRICES, out=True)  # fmt: skip
+    samples=_vector_samples, errors=_not_square, dtypes=_MATRICES, out=True,
+    autocast="float32")  # fmt: skip
 def eig(self: Node) -> tuple[Node, Node]:
     """Complex eigenvalues, in no particular order, and eigenvectors (columns of norm 1).
 
@@ -515,7 +519,7 @@ def eig(self: Node) -> tuple[Node, Node]:
 
 @op("eigvals(Tensor self) -> Tensor", where="linalg", unsaved="self", samples=_square_samples,
     errors=_not_square,
-    dtypes=_MATRICES)  # fmt: skip
+    dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def eigvals(self: Node) -> Node:
     """Complex eigenvalues of square matrices, in no particular order.
 
@@ -549,6 +553,7 @@ def _refuse_driver(a: Node, driver: str | None, name: str) -> None:
     errors=_not_matrices,
     dtypes=_MATRICES,
     out="exact",
+    autocast="float32",
 )
 def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  # noqa: N803
     """U, descending singular values S, and V^H, with A = U diag(S) V^H.
@@ -572,7 +577,7 @@ def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  
 
 @op("svdvals(Tensor A, *, str? driver=None) -> Tensor", where="linalg", unsaved="A",
     samples=_tall_samples,
-    errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
+    errors=_not_matrices, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
 def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
     """Descending singular values of matrices.
 
@@ -595,6 +600,7 @@ def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
     errors=_not_matrices,
     dtypes=_MATRICES,
     out="exact",
+    autocast="float32",
 )
 def old_svd(self: Node, some: bool, compute_uv: bool) -> tuple[Node, ...]:
     """U, S and V (not its adjoint) with A = U diag(S) V^H; see `torch.linalg.svd`.

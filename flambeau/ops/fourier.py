@@ -294,6 +294,7 @@ def _define(kind: str, suffix: str) -> None:
         f"{name}(Tensor input, {arguments}",
         where="fft",
         varying=True,
+        autocast="" if kind in ("hfft", "ihfft") and suffix else "float32",
         out=_out(kind, suffix),
         samples=_samples(kind, suffix),
         errors=lambda: iter([ErrorSample(sample(T(4, 4), norm="x"), RuntimeError, "Invalid norm")]),

@@ -176,7 +176,7 @@ def _define(count: int) -> None:
     )
     make = _samples(count)
     errors = _errors(count)
-    options = {"where": _F, "host": True, "out": False, "samples": make}
+    options = {"where": _F, "host": True, "out": False, "samples": make, "autocast": "float32"}
     op(f"{name}{arguments}", errors=errors, **options)(single)
     op(f"{name}_with_indices{arguments}", **options)(pair)
 

@@ -188,6 +188,7 @@ def _errors() -> Iterator[ErrorSample]:
     samples=_samples,
     errors=_errors,
     out=False,
+    autocast="float32",
 )
 def grid_sample(
     input: Any,  # noqa: A002
@@ -277,6 +278,7 @@ def _define_sampler(suffix: str) -> None:
         where="torch",
         host=True,
         out=False,
+        autocast="float32",
         samples=lambda: iter(
             [
                 sample(T(1, 2, 3, 4, 2), T(1, 2, 2, 1, 3), 0, 1, True)

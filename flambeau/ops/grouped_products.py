@@ -13,6 +13,7 @@ from typing import Any
 from flambeau.core.definition import op
 from flambeau.core.dtypes import name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ops.cast_rules import untouched
 from flambeau.ops.matrix import bmm, mm
 from flambeau.ops.shape import cat, stack
 
@@ -120,6 +121,7 @@ def _errors() -> Iterator[ErrorSample]:
     "dtype? out_dtype=None) -> Tensor",
     where="torch",
     host=True,
+    autocast=untouched,
     out=False,
 )
 def _grouped_mm(

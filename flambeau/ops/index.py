@@ -514,6 +514,7 @@ def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> No
     inplace=True,
     overlap="any",
     samples=_write_samples,
+    autocast="promote",
 )
 def index_copy(self: Node, dim: int, index: Node, source: Node) -> Node:
     """A copy with the slices of `dim` that index names replaced by those of source.

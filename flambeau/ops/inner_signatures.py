@@ -12,6 +12,7 @@ from typing import Any
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ops import convolution as convolutions
+from flambeau.ops.cast_rules import untouched
 from flambeau.ops.embedding import bound_rows
 from flambeau.ops.embedding import embedding as rows_of
 from flambeau.ops.normalization import batch_normed, check_statistics, track_statistics
@@ -347,6 +348,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
     where="torch nn.functional",
     host=True,
     out=False,
+    autocast=untouched,
     samples=_bilinear_samples,
     errors=_bilinear_errors,
 )
@@ -398,6 +400,7 @@ def _convolution_errors() -> Iterator[ErrorSample]:
     where="torch",
     host=True,
     out=False,
+    autocast=untouched,
     samples=_convolution_samples,
     errors=_convolution_errors,
 )
@@ -453,6 +456,7 @@ def _tbc_errors() -> Iterator[ErrorSample]:
     out=False,
     samples=lambda: iter([sample(T(5, 2, 3), T(2, 3, 4), T(4), 1)]),
     errors=_tbc_errors,
+    autocast="lower",
 )
 def conv_tbc(self: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
     """Convolution over time of sequences whose first dimension is time.

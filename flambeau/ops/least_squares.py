@@ -105,6 +105,7 @@ def _least_squares_result() -> Any:
     samples=lambda: iter([sample(_TALL, T(3, 2))]),
     dtypes=_MATRICES,
     out=True,
+    autocast="float32",
 )
 def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """X with the least |A X - B|, of several the shortest; "gels" is for matrices of full rank.

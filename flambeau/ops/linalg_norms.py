@@ -353,6 +353,7 @@ def _cdist_samples() -> Iterator[Sample]:
     samples=_cdist_samples,
     dtypes="f32 f64",
     out=False,
+    autocast="float32",
 )
 def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
     """The p-norm distance of every row of x1 to every row of x2.

@@ -113,6 +113,7 @@ def _unit_samples() -> Any:
     layout="contiguous",
     inplace=False,
     samples=_pair_samples,
+    autocast="float32",
 )
 def mse_loss(
     input: Node,  # noqa: A002
@@ -151,6 +152,7 @@ def mse_loss(
     inplace=False,
     samples=_pair_samples,
     out=False,
+    autocast="float32",
 )
 def l1_loss(
     input: Node,  # noqa: A002
@@ -185,6 +187,7 @@ def l1_loss(
     layout="contiguous",
     inplace=False,
     samples=_pair_samples,
+    autocast="float32",
 )
 def smooth_l1_loss(
     input: Node,  # noqa: A002
@@ -232,6 +235,7 @@ def smooth_l1_loss(
     where=_F,
     promote="keep",
     samples=_pair_samples,
+    autocast="float32",
 )
 def huber_loss(
     input: Node,  # noqa: A002
@@ -281,6 +285,7 @@ def huber_loss(
     samples=lambda: iter(
         sample(s.args[0], s.args[1], reduction=s.kwargs["reduction"]) for s in _unit_samples()
     ),
+    autocast="float32",
 )
 def binary_cross_entropy(
     input: Node,  # noqa: A002
@@ -356,6 +361,7 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
         sample(T(3, 5), T(3, 5, low=0, high=1), reduction=r) for r in ("mean", "sum", "none")
     ),
     out=False,
+    autocast="float32",
 )
 def binary_cross_entropy_with_logits(
     input: Node,  # noqa: A002
@@ -426,6 +432,7 @@ def _logits_dtype(x: Node, target: Node, positive: Node | None) -> str:
     inplace=False,
     samples=_unit_samples,
     out=False,
+    autocast="float32",
 )
 def kl_div(
     input: Node,  # noqa: A002
@@ -476,6 +483,7 @@ def kl_div(
     where=_F,
     promote="keep",
     samples=_pair_samples,
+    autocast="float32",
 )
 def soft_margin_loss(
     input: Node,  # noqa: A002
@@ -521,6 +529,7 @@ def hinge(x: Node) -> Node:
     promote="keep",
     samples=_pair_samples,
     out=False,
+    autocast="float32",
 )
 def hinge_embedding_loss(
     input: Node,  # noqa: A002
@@ -565,6 +574,7 @@ def hinge_embedding_loss(
     inplace=False,
     samples=lambda: iter((sample(T(5), T(5), T(5)),)),
     out=False,
+    autocast="float32",
 )
 def margin_ranking_loss(
     input1: Node,
@@ -613,6 +623,7 @@ def margin_ranking_loss(
     promote="none",
     samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)),
     out=False,
+    autocast="float32",
 )
 def poisson_nll_loss(
     input: Node,  # noqa: A002

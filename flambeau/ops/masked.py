@@ -123,7 +123,7 @@ def _publish(name: str, arguments: str, text: str, body: Any, given: tuple[Any, 
     shown = "".join(f", {value}" for value in given)
     op(
         f"{name}(Tensor input, {arguments}", where="masked", host=True, out=False,
-        samples=_samples(*given), dtypes="f32 f64",
+        samples=_samples(*given), dtypes="f32 f64", autocast="float32" if name == "prod" else "",
     )(_documented(body, name, text, shown))  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from flambeau.ops.broadcasting import (
     together,
     unsupported,
 )
+from flambeau.ops.cast_rules import by_arguments
 from flambeau.ops.common import normalise_dim, number_shown, same_sizes, shown, static_size
 
 Value = Any  # a Node or a Python number
@@ -108,6 +109,7 @@ def _matmul_errors() -> Iterator[ErrorSample]:
     samples=_matmul_samples,
     errors=_matmul_errors,
     reference="numpy.matmul",
+    autocast="lower",
 )
 def matmul(self: Node, other: Node) -> Node:
     """Matrix product with the rank rules of `@`.
@@ -136,7 +138,7 @@ def matmul(self: Node, other: Node) -> Node:
     return prims.squeeze(result, result.ndim - 1) if other.ndim == 1 else result
 
 
-@op("_rmatmul(Tensor self, Tensor other) -> Tensor", where="method")
+@op("_rmatmul(Tensor self, Tensor other) -> Tensor", where="method", autocast="lower")
 def _rmatmul(self: Node, other: Node) -> Node:
     """`other @ self`."""
     return matmul(other, self)
@@ -152,6 +154,7 @@ def _pair_samples(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
     samples=_pair_samples(((2, 3), (3, 4)), ((0, 3), (3, 2)), ((17, 33), (33, 5))),
     errors=lambda: iter([ErrorSample(sample(T(2), T(2, 3)), RuntimeError, "must be a matrix")]),
     reference="numpy.matmul",
+    autocast="lower",
 )
 def mm(self: Node, mat2: Node) -> Node:
     """Product of two matrices: (n, k) x (k, m) -> (n, m); no broadcasting, no promotion.
@@ -200,6 +203,7 @@ def _int_mm(self: Node, mat2: Node) -> Node:
     out="exact",
     samples=_pair_samples(((5, 2, 3), (5, 3, 4)), ((0, 2, 3), (0, 3, 4)), ((2, 3, 0), (2, 0, 4))),
     reference="numpy.matmul",
+    autocast="lower",
 )
 def bmm(self: Node, mat2: Node) -> Node:
     """Products of two equal batches of matrices: (b, n, k) x (b, k, m) -> (b, n, m).
@@ -313,6 +317,7 @@ def vdot(self: Node, other: Node) -> Node:
     out="exact",
     where="linalg",
     samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3, 4), T(4)), sample(T(3), T(3))]),
+    autocast="lower",
 )
 def vecdot(x: Node, y: Node, dim: int) -> Node:
     """Sums of products along `dim`, the first operand conjugated; operands broadcast.
@@ -331,9 +336,15 @@ def vecdot(x: Node, y: Node, dim: int) -> Node:
     return prims.cast(prims.sum(rounded(a * b, x.dtype), axis), x.dtype)
 
 
+def _inner_rule(self: Any, other: Any) -> str:
+    """A product of matrices is cast; a product of vectors and one of numbers are not."""
+    return "" if self.ndim == 0 or other.ndim == 0 or self.ndim == other.ndim == 1 else "lower"
+
+
 @op(
     "inner(Tensor self, Tensor other) -> Tensor",
     out="exact",
+    autocast=by_arguments(_inner_rule),
     samples=_pair_samples(((3,), (3,)), ((2, 3), (4, 3)), ((2, 3), (3,)), ((), (3,))),
     reference="numpy.inner",
 )
@@ -520,6 +531,7 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
         f"{name}({tensors}) -> Tensor",
         inplace=True,
         out=rule,
+        autocast="" if name in ("addmv", "addr") else "lower",
         samples=lambda: _sum_samples(name),
         overlap="partial" if name == "addr" else "partial self",
     )(plain)
@@ -646,6 +658,7 @@ def linalg_cross(self: Node, other: Node, dim: int) -> Node:
     samples=lambda: iter([sample(T(3, 4)), sample(T(4, 3)), sample(T(0, 3))]),
     reference="numpy.trace",
     out=False,
+    autocast="float32",
 )
 def trace(self: Node) -> Node:
     """The sum of the diagonal of a matrix; integers sum in int64.

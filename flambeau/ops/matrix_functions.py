@@ -89,7 +89,7 @@ def matrix_exp(self: Any) -> Any:
 
 
 @op("cond(Tensor self, object p=None) -> Tensor", where="linalg", host=True,
-    samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
+    samples=_square_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def cond(self: Any, p: Any = None) -> Any:
     """The condition of matrices: the norm times that of the inverse; 2-norm by default.
 
@@ -190,6 +190,7 @@ def _packed_samples() -> Iterator[Sample]:
     samples=_packed_samples,
     errors=lambda: iter([ErrorSample(sample(T(3), T(1)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
+    autocast="float32",
 )
 def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch's name
     """The first columns of the product of reflections I - tau v v^H, packed as `geqrf` does.
@@ -224,6 +225,7 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
     samples=lambda: iter([sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))]),
     errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
+    autocast="float32",
 )
 def geqrf(self: Node) -> tuple[Node, Node]:
     """The QR decomposition as LAPACK packs it, for `orgqr` and `ormqr`.
@@ -244,7 +246,12 @@ def geqrf(self: Node) -> tuple[Node, Node]:
 
 
 # No alias: it has other homes, and its arguments other names.
-@op("orgqr(Tensor self, Tensor input2) -> Tensor", samples=_packed_samples, dtypes=_MATRICES)
+@op(
+    "orgqr(Tensor self, Tensor input2) -> Tensor",
+    samples=_packed_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def orgqr(self: Node, input2: Node) -> Node:
     """The same as `torch.linalg.householder_product`.
 
@@ -269,6 +276,7 @@ def orgqr(self: Node, input2: Node) -> Node:
     out="exact",
     samples=lambda: iter([sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)]),
     dtypes=_MATRICES,
+    autocast="float32",
 )
 def ormqr(self: Node, input2: Node, input3: Node, left: bool, transpose: bool) -> Node:
     """The product of reflections times a matrix (`left=False`: the matrix times it).
@@ -300,7 +308,8 @@ def _rows_of(x: Node, count: int) -> int:
 
 
 @op("tensorinv(Tensor self, int ind=2) -> Tensor", where="linalg",
-    samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES)  # fmt: skip
+    samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES,
+    autocast="float32")  # fmt: skip
 def tensorinv(self: Node, ind: int) -> Node:
     """The inverse of `tensordot` with a tensor whose first `ind` dimensions are its rows.
 
@@ -334,7 +343,8 @@ def tensorinv(self: Node, ind: int) -> Node:
 
 
 @op("tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", where="linalg",
-    samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES)  # fmt: skip
+    samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES,
+    autocast="float32")  # fmt: skip
 def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
 

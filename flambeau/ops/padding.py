@@ -16,6 +16,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
+from flambeau.ops.cast_rules import by_arguments
 from flambeau.ops.common import shown, static_size
 
 MODES = ("constant", "reflect", "replicate", "circular")
@@ -100,8 +101,14 @@ def _places(size: Size, low: int, extent: Size, mode: str) -> Node:
     return prims.where(place > last, last + last - place, place)
 
 
+def _pad_rule(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> str:  # noqa: A002
+    """PyTorch's operators of borders are cast, but for three-dimensional reflection."""
+    return "float32" if mode == "replicate" or (mode == "reflect" and len(pad) < 6) else ""
+
+
 @op(
     "pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor",
+    autocast=by_arguments(_pad_rule),
     fits="value",
     where="nn.functional",
     samples=_samples,

@@ -22,6 +22,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
 from flambeau.ops.broadcasting import averaged, is_float, unsupported
+from flambeau.ops.cast_rules import by_arguments
 from flambeau.ops.common import normalise_dim, shown
 from flambeau.ops.convolution import numbers, windows_of
 
@@ -355,6 +356,11 @@ _MAX_TEXT = """Maximum over each window of {count} dimension(s).
     """
 
 
+def _plain_maximum(*args: Any, return_indices: bool = False, **options: Any) -> str:
+    """Maxima alone are cast; with their positions they are another operator of PyTorch."""
+    return "" if return_indices or (len(args) > 6 and args[6]) else "float32"
+
+
 def _define_max(count: int) -> None:
     name = f"max_pool{count}d"
 
@@ -381,6 +387,7 @@ def _define_max(count: int) -> None:
             where=_F if extra and count > 1 else f"torch {_F}",
             host=True,
             out=False,
+            autocast=by_arguments(_plain_maximum) if count == 3 and not extra else "",
             samples=_max_samples(count),
             errors=None if extra else _max_errors(count),
         )(chosen)
@@ -548,6 +555,7 @@ def _define_average(count: int) -> None:
         promote="keep",
         layout="images" if count == 2 else "contiguous",
         out="exact" if count > 1 else False,
+        autocast="float32" if count == 3 else "",
         samples=_average_samples(count),
     )(body)
 
@@ -610,6 +618,7 @@ def _define_lp(count: int) -> None:
         where=_F,
         promote="keep",
         out=False,
+        autocast="float32" if count == 3 else "",
         samples=_lp_samples(count),
     )(body)
 

@@ -150,6 +150,7 @@ def _prod_samples() -> Iterator[Sample]:
     out="dtype",
     samples=_prod_samples,
     reference="numpy.prod",
+    autocast="float32",
 )
 def prod(self: Node, dtype: Any) -> Node:
     """Product of all elements, or over `dim`; integers multiply in int64.

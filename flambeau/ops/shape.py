@@ -97,6 +97,7 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
     aliases="concat concatenate",
     samples=_cat_samples,
     errors=_cat_errors,
+    autocast="promote",
 )
 def cat(tensors: Sequence[Node], dim: int) -> Node:
     """The tensors one after the other along a dimension, in their common dtype.
@@ -130,6 +131,7 @@ def _stack_samples() -> Samples:
     errors=lambda: iter(
         [ErrorSample(sample([T(2), T(3)]), RuntimeError, "expects each tensor to be equal size")]
     ),
+    autocast="promote",
 )
 def stack(tensors: Sequence[Node], dim: int) -> Node:
     """Tensors of one shape along a new dimension.
@@ -174,6 +176,7 @@ def _at_least(x: Node, ndim: int) -> Node:
     out="join",
     where="torch",
     samples=lambda: iter([sample([T(2), T(3)]), sample([T(2, 3), T(2, 1)]), sample([T(), T()])]),
+    autocast="promote",
 )
 def hstack(tensors: Sequence[Node]) -> Node:
     """Tensors joined along the second dimension (vectors along the first).
@@ -194,6 +197,7 @@ def hstack(tensors: Sequence[Node]) -> Node:
     where="torch",
     aliases="row_stack",
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(3)])]),
+    autocast="promote",
 )
 def vstack(tensors: Sequence[Node]) -> Node:
     """Tensors joined along the first dimension; vectors are rows.
@@ -212,6 +216,7 @@ def vstack(tensors: Sequence[Node]) -> Node:
     out="join",
     where="torch",
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(2, 3)])]),
+    autocast="promote",
 )
 def dstack(tensors: Sequence[Node]) -> Node:
     """Tensors joined along the third dimension.
@@ -230,6 +235,7 @@ def dstack(tensors: Sequence[Node]) -> Node:
     out="join",
     where="torch",
     samples=lambda: iter([sample([T(3), T(3, 2)]), sample([T(), T()])]),
+    autocast="promote",
 )
 def column_stack(tensors: Sequence[Node]) -> Node:
     """Tensors joined along the second dimension; vectors are columns.

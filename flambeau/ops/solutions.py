@@ -16,6 +16,7 @@ from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
+from flambeau.ops.cast_rules import lower_result
 from flambeau.ops.common import columns, same_sizes, shown, static_size
 from flambeau.ops.complex_products import product_along
 from flambeau.ops.factorisations import (
@@ -198,7 +199,7 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
 
 
 @op("solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", where="linalg", host=True,
-    samples=_system_samples, dtypes=_MATRICES, out="exact")  # fmt: skip
+    samples=_system_samples, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch's names
     """X with A X = B, for square matrices; `left=False`: X A = B.
 
@@ -228,6 +229,7 @@ def inverted(a: Node) -> tuple[Node, Node]:
     errors=_not_square,
     dtypes=_MATRICES,
     out="exact",
+    autocast="float32",
 )
 def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     """Inverses, and for each matrix 0 or the number of its first zero pivot.
@@ -250,7 +252,7 @@ _NO_INVERSE += "input matrix is singular."
 
 
 @op("inv(Tensor A) -> Tensor", out="exact", where="linalg", host=True, samples=_square_samples,
-    dtypes=_MATRICES)  # fmt: skip
+    dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
     """The inverse of square matrices.
 
@@ -269,7 +271,7 @@ def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
 
 # No alias of `linalg.inv`: it has other homes, and its argument another name.
 @op("inverse(Tensor input) -> Tensor", host=True, samples=_square_samples,
-    dtypes=_MATRICES, out="exact")  # fmt: skip
+    dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
 def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
     """The same as `torch.linalg.inv`.
 
@@ -335,6 +337,7 @@ def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular
     samples=lambda: iter([sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)]),
     dtypes=_MATRICES,
     out="exact",
+    autocast="float32",
 )
 def triangular_solve(
     self: Node,
@@ -389,6 +392,7 @@ _ONE = T(1, 1, values=[[2.0]])
     "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(1, 3), _ONE, True)]),
     dtypes=_MATRICES,
+    autocast="float32",
 )
 def cholesky_solve(self: Node, input2: Node, upper: bool) -> Node:
     """X with A X = B, given the Cholesky factor of A.
@@ -407,6 +411,7 @@ def cholesky_solve(self: Node, input2: Node, upper: bool) -> Node:
     "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
     samples=lambda: iter([sample(_LOW), sample(_ONE, True)]),
     dtypes=_MATRICES,
+    autocast="float32",
 )
 def cholesky_inverse(self: Node, upper: bool) -> Node:
     """The inverse of a matrix, given its Cholesky factor.
@@ -481,7 +486,7 @@ def lu_solve(LU: Node, pivots: Node, B: Node, left: bool, adjoint: bool) -> Node
 
 @op("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", out="exact",
     samples=lambda: iter([sample(T(2, 3), _PAIR, T(2, dtype="i32", values=[2, 2], grad=False))]),
-    dtypes=_MATRICES)  # fmt: skip
+    dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def old_lu_solve(self: Node, LU_data: Node, LU_pivots: Node) -> Node:  # noqa: N803
     """X with A X = B, given A's packed factors; see `torch.linalg.lu_solve`.
 
@@ -639,6 +644,7 @@ def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
     samples=lambda: iter([sample(_PAIR, atol=T(low=0.1, high=0.2))]),
     errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
+    autocast="float32",
 )
 def matrix_rank(input: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:  # noqa: A002
     """How many singular values exceed the tolerance max(atol, rtol * the greatest).
@@ -709,6 +715,7 @@ prims.register_rule("pseudo_inverse", pseudo_inverse_rule)
 
 @op(
     "pinv(Tensor self, *, Tensor? atol, Tensor? rtol=None, bool hermitian=False) -> Tensor",
+    autocast=lower_result,
     where="linalg",
     samples=lambda: iter([sample(_PAIR, atol=T(low=0.01, high=0.02, grad=False))]),
     dtypes=_MATRICES,
@@ -747,7 +754,8 @@ def _pinv_rcond_tensor(self: Node, rcond: Node, hermitian: bool) -> Node:
 
 
 @op("pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-    samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES, out=False)  # fmt: skip
+    samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES, out=False,
+    autocast="float32")  # fmt: skip
 def pinverse(self: Node, rcond: float) -> Node:
     """The pseudo-inverse; see `torch.linalg.pinv`.
 

@@ -108,6 +108,7 @@ def _stft_errors() -> Iterator[ErrorSample]:
     errors=_stft_errors,
     dtypes="f32 f64",
     out=False,
+    autocast="float32",
 )
 def stft(
     input: Any,  # noqa: A002 - PyTorch's name

@@ -14,6 +14,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import floordiv
 from flambeau.ops.binary import interpolated
 from flambeau.ops.broadcasting import insist, is_float
+from flambeau.ops.cast_rules import lower_result
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.extremes import checked_axis, ordered, picked
 from flambeau.ops.sorting import selected
@@ -325,7 +326,8 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
     """
     rest = "int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
     tests = {"samples": _quantile_samples, "errors": _quantile_errors, "dtypes": "f32 f64"}
-    definition = op(f"{name}(Tensor self, float q, {rest}", out="exact", **tests)(number)
+    options = {"out": "exact", "autocast": "float32", **tests}
+    definition = op(f"{name}(Tensor self, float q, {rest}", **options)(number)
     return definition.overload(f"{name}.tensor(Tensor self, Tensor q, {rest}")(tensor)
 
 
@@ -409,6 +411,7 @@ def covariance(
 
 @op(
     "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
+    autocast=lower_result,
     unsaved="self",
     out=False,
     samples=lambda: iter(
@@ -454,6 +457,7 @@ def _one_row(x: Node) -> bool:
 
 @op(
     "corrcoef(Tensor self) -> Tensor",
+    autocast=lower_result,
     unsaved="self",
     out=False,
     samples=lambda: iter([sample(T(3, 7)), sample(T(7))]),

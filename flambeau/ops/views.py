@@ -687,6 +687,7 @@ def _complex_samples() -> Samples:
     view=True,
     samples=_complex_samples,
     dtypes="f32 f64",
+    autocast="float32",
 )
 def view_as_complex(self: Node) -> Any:
     """Pairs of real numbers in the last dimension as complex numbers.

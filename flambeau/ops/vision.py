@@ -16,6 +16,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.broadcasting import averaged, is_float
+from flambeau.ops.cast_rules import by_arguments
 from flambeau.ops.common import shown, static_size
 from flambeau.ops.convolution import add_windows, numbers, windows_of
 
@@ -320,6 +321,7 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
 
 @op(
     "affine_grid_generator(Tensor theta, int[] size, bool align_corners) -> Tensor",
+    autocast="lower",
     where="torch",
     promote="keep",
     samples=lambda: iter(
@@ -433,9 +435,15 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
 # ------------------------------------------------------------------------------ across channels
 
 
+def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
+    """Means over volumes are float32: only inputs of three dimensions need none."""
+    return "" if input.ndim == 3 else "float32"
+
+
 @op(
     "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)"
     " -> Tensor",
+    autocast=by_arguments(_response_rule),
     saves_result=False,
     where=_F,
     promote="keep",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
+from flambeau.cpu import amp
+
 __all__ = [
-    "Event", "Stream", "StreamContext", "current_device", "current_stream", "device_count",
+    "Event", "Stream", "StreamContext", "amp", "current_device", "current_stream", "device_count",
     "is_available", "is_initialized", "set_device", "stream", "synchronize",
 ]  # fmt: skip
 
