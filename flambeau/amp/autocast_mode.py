@@ -133,6 +133,12 @@ class autocast:  # noqa: N801 - PyTorch's name
         return autocast_decorator(self, func)
 
 
+def _current() -> autocast:
+    """A region with the state that this thread has now, for what runs again later."""
+    enabled = state.is_autocast_enabled("cpu")
+    return autocast("cpu", state.get_autocast_dtype("cpu"), enabled)
+
+
 def _lower_dtypes() -> tuple[Any, ...]:
     return tuple(state.DTYPE_OBJECTS[name] for name in ("bf16", "f16"))
 

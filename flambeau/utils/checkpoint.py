@@ -21,6 +21,7 @@ from typing import Any
 import flambeau as torch
 import flambeau.autograd  # complete: a base class comes from it
 from flambeau import _core
+from flambeau.amp.autocast_mode import _current
 from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.utils._python_dispatch import TorchDispatchMode
 from flambeau.utils.checkpoint_policies import (
@@ -403,6 +404,7 @@ def _without_reentrance(
     restore = _kept(args)
     logs: list[_OperatorLog] = []
     weak_contexts = contexts[1]
+    precision = _current()
 
     def logged(stack: ExitStack) -> None:
         if debug:
@@ -412,6 +414,7 @@ def _without_reentrance(
         values = restore()
         with ExitStack() as stack:
             stack.enter_context(_random_state(state))
+            stack.enter_context(precision)
             del logs[1:]
             logged(stack)
             stack.enter_context(weak_contexts)
@@ -586,6 +589,7 @@ class CheckpointFunction(torch.autograd.Function):
         """Runs the function without a graph."""
         check_backward_validity(args)
         ctx.run_function = run_function
+        ctx.precision = _current()
         ctx.state = torch.get_rng_state() if preserve_rng_state else None
         ctx.positions = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
         ctx.template = [None if isinstance(x, torch.Tensor) else x for x in args]
@@ -606,7 +610,7 @@ class CheckpointFunction(torch.autograd.Function):
         for i, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
             values[i] = tensor
         inputs = detach_variable(tuple(values))
-        with _random_state(ctx.state), torch.enable_grad():
+        with _random_state(ctx.state), torch.enable_grad(), ctx.precision:
             results = ctx.run_function(*inputs)
         outputs = (results,) if isinstance(results, torch.Tensor) else results
         pairs = [
