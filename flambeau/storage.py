@@ -358,7 +358,7 @@ def buffer_bytes(
 
 
 def _byteswap(self: UntypedStorage, dtype: Any) -> None:
-    """Turns the order of bytes of each element.
+    """Turns the order of bytes of each element; of complex numbers, of each part.
 
     Raises:
         RuntimeError: the bytes are no whole number of elements.
@@ -367,7 +367,8 @@ def _byteswap(self: UntypedStorage, dtype: Any) -> None:
         raise RuntimeError(
             f"[byteswap] the length of data is not a multiple of {dtype.itemsize}\nhint: check it"
         )
-    self.fill_bytes(_swapped(self.bytes(), dtype.itemsize))
+    width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+    self.fill_bytes(_swapped(self.bytes(), width))
 
 
 def _copy(self: UntypedStorage, source: Any, non_blocking: bool | None = None) -> UntypedStorage:

@@ -1,8 +1,9 @@
-"""Classes of tensors that a file may name: `torch.serialization.add_safe_globals` and its kind.
+"""Classes and functions that a file may name: `torch.serialization.add_safe_globals` and its kind.
 
-A file names the class of a tensor, as text. Nothing is imported for it and nothing of the class is
-called: a class is found among those that were declared safe, or, where the caller trusts the file,
-among those of modules that the program has imported itself.
+A file names the class of a tensor, as text. Nothing is imported for it: a class is looked up among
+those that were declared safe, or, where the caller trusts a file in Flambeau's own form, among
+those of modules that the program has imported itself. Pickles (`serialization/unpickler.py`) may
+also call what was declared safe.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ _safe: dict[str, Any] = {}  # by the name that files give it
 
 
 def name_of(cls: Any) -> str:
-    """What a file calls a class."""
-    return f"{cls.__module__}:{cls.__qualname__}"
+    """What a file calls a class or function."""
+    return f"{cls.__module__}:{getattr(cls, '__qualname__', None) or cls.__name__}"
 
 
 def add_safe_globals(safe_globals: Sequence[Any]) -> None:
-    """Declares classes that `load` may give tensors of a file back, also under `weights_only`.
+    """Declares classes and functions that `load` may use under `weights_only`.
 
     Args:
-        safe_globals: the classes, or pairs of a class and its dotted name.
+        safe_globals: classes and functions, or pairs of one and its dotted name.
 
     Example:
         >>> class Weight(torch.Tensor):
@@ -65,6 +66,16 @@ def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
     finally:
         _safe.clear()
         _safe.update(before)
+
+
+def lookup(dotted: str) -> Any:
+    """What was declared safe under a dotted name of a file (PyTorch's for ours), or None."""
+    for name, value in _safe.items():
+        own = name.replace(":", ".", 1)
+        ours = own.startswith("flambeau.")
+        if dotted in (own, "torch." + own.removeprefix("flambeau.") if ours else own):
+            return value
+    return None
 
 
 def find(name: str, trusted: bool, base: type) -> Any:

@@ -1,4 +1,4 @@
-"""`save` and `load`: checkpoints that never run code when they are read.
+"""Flambeau's own form of checkpoints: tensors and the structure around them, without any pickle.
 
 A file is one safetensors container (github.com/huggingface/safetensors): a length, a JSON header,
 the bytes of the tensors. Any safetensors reader can list and read what is stored. The nesting of
@@ -14,15 +14,10 @@ names the stored bytes and the view of them, so tensors that shared memory share
 from __future__ import annotations
 
 import base64
-import io
 import json
 import math
-import mmap as mapping
-import os
-import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,19 +26,10 @@ from flambeau.core.dtypes import name_of, object_of
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
 from flambeau.ir.lock import importing
 from flambeau.ir.modules import module_of
-from flambeau.runtime import missing as _missing
 from flambeau.runtime import safe_classes
-from flambeau.runtime.replacing import replacing
-from flambeau.runtime.safe_classes import (
-    add_safe_globals,
-    clear_safe_globals,
-    get_safe_globals,
-    safe_globals,
-)
+from flambeau.serialization.sources import Source, check_sizes, damaged, row_major, view
 
-__all__ = [
-    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
-]  # fmt: skip
+__all__ = ["read", "write"]
 
 VERSION = 1
 KEY = "flambeau"  # of the structure in the container's metadata
@@ -52,7 +38,6 @@ LARGEST_DEPTH = 200
 NAMES = {row.name: row.file for row in ROWS if row.file}
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 _UNINITIALIZED = ("UninitializedParameter", "UninitializedBuffer")  # of lazy modules
-_MAP_LOCATION = "None, a device, a dict of locations or a function (storage, location) -> storage"
 
 
 # ------------------------------------------------------------------------------ writing
@@ -131,12 +116,12 @@ def _encode_tensor(writer: _Writer, value: Any, path: str, depth: int) -> Any:
 
 def _attributes(writer: _Writer, tensor: Any, path: str, depth: int) -> dict[str, Any]:
     """What users set on a tensor (`weight.tag = 1`), as an entry "state" if there is any."""
-    own = _own_names(tensor)
+    own = own_names(tensor)
     state = {name: v for name, v in tensor.__dict__.items() if name not in own}
     return {"state": _encode(writer, state, path, depth + 1)} if state else {}
 
 
-def _own_names(tensor: Any) -> set[str]:
+def own_names(tensor: Any) -> set[str]:
     """Attributes that a tensor made of others consists of."""
     own = {"_claimed_device"}
     if module_of(type(tensor)).startswith("flambeau."):
@@ -320,56 +305,21 @@ def _write(file: Any, header: bytes, entries: Sequence[_Entry]) -> None:
             file.write(entry.data[start : start + 2**26])
 
 
-def save(
-    obj: Any,
-    f: Any,
-    pickle_module: Any = None,
-    pickle_protocol: int = 2,
-    _use_new_zipfile_serialization: bool = True,
-) -> None:
-    """Writes tensors and the structure around them to a file.
-
-    Dicts (also OrderedDict), lists, tuples, sets, numbers, strings, bytes, None, `torch.Size`,
-    dtypes, devices, tensors (also of subclasses), parameters and buffers. Tensors keep the
-    attributes that were set on them; views of one storage stay views of one storage. The file
-    appears complete or not at all: it is written beside the target, synced, and renamed.
-
-    Args:
-        obj: what to save.
-        f: a path or a binary file object.
-        pickle_module, pickle_protocol, _use_new_zipfile_serialization: accepted for PyTorch's
-            sake and without effect; nothing is pickled.
+def write(obj: Any, file: Any) -> None:
+    """Writes an object to a binary file.
 
     Raises:
-        TypeError: a value of another type, named by its path inside `obj`.
+        TypeError: a value of a type that the form has not, named by its path inside `obj`.
         ValueError: a structure that contains itself.
-
-    Example:
-        >>> import io
-        >>> file = io.BytesIO()  # or a path
-        >>> torch.save({"weight": torch.ones(2), "step": 3}, file)
-        >>> _ = file.seek(0)
-        >>> torch.load(file)["step"]
-        3
     """
-    del pickle_module, pickle_protocol, _use_new_zipfile_serialization
     writer = _Writer()
     root = _encode(writer, obj, "")
     _check_alignment(writer)
     entries = _entries(writer)
-    header = _header(writer, root, entries)
-    if hasattr(f, "write"):
-        _write(f, header, entries)
-        return
-    with replacing(os.fspath(f)) as file:
-        _write(file, header, entries)
+    _write(file, _header(writer, root, entries), entries)
 
 
 # ------------------------------------------------------------------------------ reading
-
-
-def _damaged(what: str) -> RuntimeError:
-    return RuntimeError(f"[load] the file is damaged or no checkpoint: {what}\nhint: save it again")
 
 
 @dataclass(frozen=True)
@@ -382,115 +332,36 @@ class _Stored:
     end: int
 
 
-def _sizes(values: Any, what: str) -> tuple[int, ...]:
-    if not isinstance(values, list) or len(values) > 64:
-        raise _damaged(f"{what} is no list of sizes")
-    if any(type(v) is not int or not 0 <= v < 2**62 for v in values):
-        raise _damaged(f"{what} has an impossible size")
-    return tuple(values)
-
-
 def _stored(name: str, entry: Any, limit: int) -> _Stored:
     if not isinstance(entry, dict) or entry.get("dtype") not in DTYPES:
-        raise _damaged(f"{name!r} has an unknown dtype")
-    shape = _sizes(entry.get("shape"), name)
-    offsets = _sizes(entry.get("data_offsets"), name)
+        raise damaged(f"{name!r} has an unknown dtype")
+    shape = check_sizes(entry.get("shape"), name)
+    offsets = check_sizes(entry.get("data_offsets"), name)
     if len(offsets) != 2 or not offsets[0] <= offsets[1] <= limit:
-        raise _damaged(f"{name!r} lies outside of the file")
+        raise damaged(f"{name!r} lies outside of the file")
     dtype = DTYPES[entry["dtype"]]
     if math.prod(shape) * ITEM_SIZE[dtype] != offsets[1] - offsets[0]:
-        raise _damaged(f"{name!r} has {offsets[1] - offsets[0]} bytes for shape {list(shape)}")
+        raise damaged(f"{name!r} has {offsets[1] - offsets[0]} bytes for shape {list(shape)}")
     return _Stored(dtype, shape, *offsets)
 
 
-class _Source:
-    """Where a container's bytes come from: a mapping, or a file that is read piece by piece."""
-
-    def __init__(self, file: Any, size: int, start: int, mapped: Any = None) -> None:
-        self.file, self.size, self.start, self.mapped = file, size, start, mapped
-
-    def read(self, begin: int, end: int) -> bytes:
-        """Bytes of the container."""
-        if self.mapped is not None:
-            return bytes(self.mapped[begin:end])
-        self.file.seek(self.start + begin)
-        data = self.file.read(end - begin)
-        if len(data) != end - begin:
-            raise _damaged("it ends too early")
-        return bytes(data)
-
-    def storage(self, begin: int, end: int) -> Any:
-        """A storage with these bytes: a part of the mapping, or a copy."""
-        if begin == end:
-            return _core.UntypedStorage(0)
-        if self.mapped is not None:
-            return _core.storage_from_buffer(memoryview(self.mapped)[begin:end], alone=True)
-        storage = _core.UntypedStorage(end - begin)
-        view, position = storage._view().cast("B"), 0
-        self.file.seek(self.start + begin)
-        while position < len(view):
-            chunk = self._into(view[position : position + 2**26])
-            if not chunk:
-                raise _damaged("it ends too early")
-            position += chunk
-        return storage
-
-    def _into(self, view: memoryview) -> int:
-        if hasattr(self.file, "readinto"):
-            return int(self.file.readinto(view) or 0)
-        data = self.file.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+def is_container(start: bytes, size: int) -> bool:
+    """Whether the first bytes of a file of that size are those of a safetensors file."""
+    length = int.from_bytes(start[:8], "little")
+    return start[8:9] == b"{" and length <= min(size - 8, LARGEST_HEADER)
 
 
-@contextmanager
-def _opened(f: Any, mmap: bool) -> Iterator[_Source]:
-    if hasattr(f, "read"):
-        if mmap:
-            raise ValueError(
-                "[load] f must be a path when mmap=True, got a file object\nhint: pass a path"
-            )
-        if not (hasattr(f, "seek") and hasattr(f, "tell")):
-            f = io.BytesIO(f.read())
-        start = f.tell()
-        size = f.seek(0, os.SEEK_END) - start
-        yield _Source(f, size, start)
-        return
-    with open(os.fspath(f), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if mmap and size:
-            # Private: writes to the tensors stay in memory, the file is never changed.
-            mapped = mapping.mmap(file.fileno(), size, access=mapping.ACCESS_COPY)
-            yield _Source(file, size, 0, mapped)
-        else:
-            yield _Source(file, size, 0)
-
-
-def _check_magic(start: bytes) -> None:
-    """Raises for files of PyTorch; called when the bytes are no plausible header length."""
-    pickled = start[:1] == b"\x80" and start[1] in range(2, 6)
-    if start[:2] != b"PK" and not pickled:
-        return
-    kind = "zip" if start[:2] == b"PK" else "pickle"
-    raise RuntimeError(
-        f"[load] this is a {kind} file as PyTorch writes it; it holds pickled code, which is never "
-        "run\nhint: convert it where PyTorch is installed: "
-        "safetensors.torch.save_file(torch.load(path), 'weights.safetensors'), then load that"
-    )
-
-
-def _read_header(source: _Source) -> tuple[dict[str, _Stored], Any, int]:
+def _read_header(source: Source) -> tuple[dict[str, _Stored], Any, int]:
     """Stored tensors, the structure (None for a plain safetensors file), where the data begins."""
     if source.size < 8:
-        raise _damaged(f"it has only {source.size} bytes")
+        raise damaged(f"it has only {source.size} bytes")
     start = source.read(0, 8)
     length = int.from_bytes(start, "little")
     if length > min(source.size - 8, LARGEST_HEADER):
-        _check_magic(start)
-        raise _damaged(f"a header of {length} bytes does not fit")
+        raise damaged(f"a header of {length} bytes does not fit")
     header = json.loads(source.read(8, 8 + length).decode())
     if not isinstance(header, dict):
-        raise _damaged("the header is no object")
+        raise damaged("the header is no object")
     metadata = header.pop("__metadata__", None)
     begin = 8 + length
     stored = {name: _stored(name, e, source.size - begin) for name, e in header.items()}
@@ -504,7 +375,7 @@ def _check_cover(stored: dict[str, _Stored]) -> None:
     position = 0
     for entry in sorted(stored.values(), key=lambda e: (e.begin, e.end)):
         if entry.begin != position:
-            raise _damaged(f"bytes {position} to {entry.begin} belong to no or several tensors")
+            raise damaged(f"bytes {position} to {entry.begin} belong to no or several tensors")
         position = entry.end
 
 
@@ -513,7 +384,7 @@ class _Reader:
 
     def __init__(
         self,
-        source: _Source,
+        source: Source,
         stored: dict[str, _Stored],
         begin: int,
         place: Callable[[Any], Any],
@@ -534,16 +405,19 @@ class _Reader:
 
     def tensor(self, record: Any) -> Any:
         """The tensor a record describes."""
-        shape, stride = _sizes(record["shape"], "shape"), _sizes(record["stride"], "stride")
+        shape, stride = (
+            check_sizes(record["shape"], "shape"),
+            check_sizes(record["stride"], "stride"),
+        )
         dtype = object_of(record["dtype"])
         if len(shape) != len(stride):
-            raise _damaged("a tensor's sizes and strides differ in number")
+            raise damaged("a tensor's sizes and strides differ in number")
         storage = None if record.get("meta") is True else self.storage(record["in"])
         if storage is None or storage.device.type == "meta":
             result = _core.tensor_empty_strided(shape, stride, dtype, "meta")
         else:
-            [offset] = _sizes([record["offset"]], "offset")
-            result = _view(storage, dtype, offset, shape, stride)
+            [offset] = check_sizes([record["offset"]], "offset")
+            result = view(storage, dtype, offset, shape, stride)
         return _of_class(result, record["class"], record["grad"] is True, self.trusted)
 
     def attributes(self, tensor: Any, encoded: dict[str, Any], depth: int = 0) -> Any:
@@ -551,16 +425,16 @@ class _Reader:
         if "state" in encoded:
             state = self.value(encoded["state"], depth + 1)
             if type(state) is not dict or any(type(name) is not str for name in state):
-                raise _damaged("a tensor's attributes have no names")
-            if state.keys() & _own_names(tensor):
-                raise _damaged("an attribute stands for a part of its tensor")
+                raise damaged("a tensor's attributes have no names")
+            if state.keys() & own_names(tensor):
+                raise damaged("an attribute stands for a part of its tensor")
             tensor.__dict__.update(state)
         return tensor
 
     def value(self, encoded: Any, depth: int = 0) -> Any:
         """The value of its JSON form."""
         if depth > LARGEST_DEPTH + 1:
-            raise _damaged("it is nested too deeply")
+            raise damaged("it is nested too deeply")
         if isinstance(encoded, list):
             return [self.value(v, depth + 1) for v in encoded]
         if not isinstance(encoded, dict):
@@ -573,7 +447,7 @@ class _Reader:
             return self._dict(encoded, OrderedDict() if kind == "OrderedDict" else {}, depth)
         if kind == "tensor":
             if type(inner) is not int or not 0 <= inner < len(self.tensors):
-                raise _damaged("a tensor is missing")
+                raise damaged("a tensor is missing")
             return self.tensors[inner]
         if kind in ("sparse", "nested", "masked"):
             return self.attributes(self._composed(kind, inner, depth), encoded, depth)
@@ -600,7 +474,7 @@ class _Reader:
 
         layout, parts, size, unique, requires_grad = inner
         *index, values = (self.value(part, depth + 1) for part in parts)
-        sizes = _sizes(size, "a sparse tensor")
+        sizes = check_sizes(size, "a sparse tensor")
         return rebuild(layout, tuple(index), values, sizes, unique is True, requires_grad is True)
 
     def _dict(self, encoded: dict[str, Any], result: dict[Any, Any], depth: int) -> Any:
@@ -609,20 +483,6 @@ class _Reader:
         if "metadata" in encoded and isinstance(result, OrderedDict):
             result._metadata = self.value(encoded["metadata"], depth + 1)  # type: ignore[attr-defined]
         return result
-
-
-def _view(
-    storage: Any, dtype: Any, offset: int, shape: tuple[int, ...], stride: tuple[int, ...]
-) -> Any:
-    """A tensor over a part of a storage, bounds checked."""
-    size = dtype.itemsize
-    if 0 not in shape:
-        last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
-        if (last + 1) * size > storage.nbytes():
-            raise _damaged("a tensor reaches beyond its bytes")
-    elif offset * size > storage.nbytes():
-        raise _damaged("a tensor begins beyond its bytes")
-    return _core.tensor_from_storage(storage, dtype, shape, stride, offset)
 
 
 def _of_class(tensor: Any, name: str, requires_grad: bool, trusted: bool) -> Any:
@@ -636,7 +496,7 @@ def _of_class(tensor: Any, name: str, requires_grad: bool, trusted: bool) -> Any
     elif ":" in name:
         tensor = tensor.as_subclass(safe_classes.find(name, trusted, _core.Tensor))
     elif name != "Tensor":
-        raise _damaged(f"{name!r} is no tensor class")
+        raise damaged(f"{name!r} is no tensor class")
     return tensor.requires_grad_() if requires_grad else tensor
 
 
@@ -647,7 +507,7 @@ def _uninitialized(kind: str, options: Any) -> Any:
 
     known = (bool, _core.device, _core.dtype, bool)[: 3 + (kind == "UninitializedBuffer")]
     if not isinstance(options, tuple) or tuple(type(o) for o in options) != known:
-        raise _damaged(f"wrong options of an {kind}")
+        raise damaged(f"wrong options of an {kind}")
     return getattr(parameter, kind)(*options)
 
 
@@ -664,32 +524,28 @@ def _atom(kind: Any, inner: Any) -> Any:
         return object_of(inner)
     if kind == "device":
         return _core.device(inner)
-    raise _damaged(f"{kind!r} is no known type")
+    raise damaged(f"{kind!r} is no known type")
 
 
-def _placement(map_location: Any) -> Callable[[Any], Any]:
-    """What happens to every storage after it was read."""
-    if map_location is None:
-        return lambda storage: storage
-    if callable(map_location) and not isinstance(map_location, _core.device):
+def read(source: Source, restore: Callable[[Any, str], Any], trusted: bool) -> Any:
+    """The object of a container; a dict of tensors, of a plain safetensors file.
 
-        def chosen(storage: Any) -> Any:
-            result = map_location(storage, "cpu")
-            return storage if result is None else result
-
-        return chosen
-    target = map_location.get("cpu", "cpu") if isinstance(map_location, dict) else map_location
-    if not isinstance(target, (str, _core.device)):
-        raise TypeError(
-            f"[load] map_location is {type(map_location).__name__}\nhint: {_MAP_LOCATION}"
-        )
-    device = _core.device(target)
-    if device.type == "cpu":
-        return lambda storage: storage
-    return lambda storage: _core.UntypedStorage(storage.nbytes(), device=device)
+    Args:
+        source: its bytes.
+        restore: (storage, location) to the storage to use.
+        trusted: whether tensors of all classes of imported modules may be made.
+    """
+    try:
+        return _rebuild(source, lambda storage: restore(storage, "cpu"), trusted)
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise damaged(f"{type(error).__name__} at {error}") from error
+    except RecursionError as error:
+        raise damaged("it is nested too deeply") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise damaged(f"the header cannot be read, {error}") from error
 
 
-def _rebuild(source: _Source, place: Callable[[Any], Any], trusted: bool) -> Any:
+def _rebuild(source: Source, place: Callable[[Any], Any], trusted: bool) -> Any:
     stored, structure, begin = _read_header(source)
     reader = _Reader(source, stored, begin, place, trusted)
     if structure is None:  # a plain safetensors file
@@ -704,9 +560,7 @@ def _rebuild(source: _Source, place: Callable[[Any], Any], trusted: bool) -> Any
         for tensor, record in zip(reader.tensors, structure["tensors"], strict=True):
             reader.attributes(tensor, record)
         result = reader.value(structure["root"])
-    if source.mapped is None:  # a file object may hold more after this
-        end = max((entry.end for entry in stored.values()), default=0)
-        source.file.seek(source.start + begin + end)
+    source.finish(begin + max((entry.end for entry in stored.values()), default=0))
     return result
 
 
@@ -717,66 +571,8 @@ def _plain(reader: _Reader, name: str) -> Any:
         "class": "Tensor",
         "dtype": entry.dtype,
         "shape": list(entry.shape),
-        "stride": _row_major(entry.shape),
+        "stride": list(row_major(entry.shape)),
         "offset": 0,
         "grad": False,
     }
     return reader.tensor(record)
-
-
-def _row_major(shape: Sequence[int]) -> list[int]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return strides[::-1]
-
-
-def load(
-    f: Any,
-    map_location: Any = None,
-    pickle_module: Any = None,
-    *,
-    weights_only: bool | None = None,
-    mmap: bool | None = None,
-    **pickle_load_args: Any,
-) -> Any:
-    """Reads what `save` wrote, or any safetensors file (as a dict of tensors).
-
-    Nothing in the file can run code, so it is safe on files from anywhere.
-
-    Args:
-        f: a path or a binary file object.
-        map_location: None, a device, a dict of locations, or a function
-            (storage, location) -> storage.
-        pickle_module, pickle_load_args: must not be given; nothing is unpickled.
-        weights_only: False: tensors of any subclass whose module is imported; else only of those
-            that `serialization.add_safe_globals` was given. Loading is safe either way.
-        mmap: map the file instead of reading it; needs a path. The file is never written to.
-
-    Raises:
-        RuntimeError: the file is damaged, or was written by PyTorch itself.
-        ValueError: arguments that do not fit.
-        UnpicklingError: a tensor of a class that is not allowed.
-    """
-    if pickle_module is not None or pickle_load_args:
-        raise ValueError(
-            "[load] nothing is unpickled: pickle_module and its arguments have no use\n"
-            "hint: drop them"
-        )
-    if sys.byteorder != "little":
-        raise NotImplementedError("[load] big-endian machines are not supported\nhint: convert")
-    place = _placement(map_location)
-    with _opened(f, bool(mmap)) as source:
-        try:
-            return _rebuild(source, place, weights_only is False)
-        except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
-            raise _damaged(f"{type(error).__name__} at {error}") from error
-        except RecursionError as error:
-            raise _damaged("it is nested too deeply") from error
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise _damaged(f"the header cannot be read, {error}") from error
-
-
-# A name of PyTorch that is not here yet is told from a misspelt one.
-globals()["__getattr__"] = _missing.getter(__name__)
