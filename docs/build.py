@@ -173,8 +173,12 @@ def public_modules(name: str) -> Iterator[Any]:
         return
     yield module
     for item in pkgutil.walk_packages(getattr(module, "__path__", []), f"flambeau.{name}."):
-        if not any(part.startswith("_") for part in item.name.split(".")):
+        if any(part.startswith("_") for part in item.name.split(".")):
+            continue
+        try:
             yield importlib.import_module(item.name)
+        except ImportError:  # a package that it needs is not installed
+            continue
 
 
 def modules(site: Site) -> None:

@@ -66,6 +66,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 
 def _rebuild_storage(descriptor: Any, length: int) -> Any:
+    """A storage from the descriptor of its file, in the process that received it."""
     handle = descriptor.detach()
     try:
         mapped = mmap.mmap(handle, length)
@@ -75,6 +76,7 @@ def _rebuild_storage(descriptor: Any, length: int) -> Any:
 
 
 def _reduce_storage(storage: Any) -> Any:
+    """How a storage is pickled for another process: as a file's descriptor and length."""
     if not storage.nbytes() or not hasattr(os, "memfd_create"):
         return storage.__reduce__()
     handle = os.memfd_create("flambeau", os.MFD_CLOEXEC)
@@ -88,6 +90,11 @@ def _reduce_storage(storage: Any) -> Any:
 
 
 def _reduce_tensor(tensor: Any) -> Any:
+    """How a tensor is pickled for another process.
+
+    Raises:
+        RuntimeError: it was computed from others that require gradients.
+    """
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
             "[multiprocessing] Cowardly refusing to serialize non-leaf tensor which requires_grad, "

@@ -65,6 +65,7 @@ def _refuse(name: str) -> Any:
         )
 
     function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Raises RuntimeError: storages travel as file descriptors."
     return function
 
 
