@@ -54,7 +54,7 @@ def _names() -> Iterator[str]:
     yield "histogramdd"
     for key in REGISTRY:
         overload = _named(key)
-        if overload is None:
+        if overload is None or key.startswith("private."):  # a part of other operators
             continue
         names = [key.replace("linalg.", _PREFIX)]
         if not key.startswith("linalg.") and "linalg" in overload.options.where:

@@ -132,12 +132,11 @@ from flambeau.prims.pointwise import (
     where,
     zeta,
 )
-from flambeau.prims.products import complex_product
 from flambeau.prims.random import random, random_places
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, Primitive, bind
 from flambeau.prims.reduce import all_ as all
 from flambeau.prims.reduce import any_ as any
-from flambeau.prims.reduce import argmax, argmin, reduce_dims, spread, sum, xor
+from flambeau.prims.reduce import argmax, argmin, complex_product, reduce_dims, spread, sum, xor
 from flambeau.prims.reduce import max_ as max
 from flambeau.prims.reduce import min_ as min
 from flambeau.prims.reduce import prod_ as prod

@@ -107,7 +107,8 @@ def _own_reduction(tensor: Any) -> Any:
 def _reduce_nested(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
     arguments = _own_reduction(tensor)[1]
     if tensor.layout is _core.strided:
-        values, shapes, _ = arguments
+        values, shapes, requires_grad = arguments
+        values = values.detach().requires_grad_(requires_grad)
         return rebuild._rebuild_nested_tensor, (values, *_places(shapes))
     values, offsets, lengths, dim, shortest, longest, requires_grad = arguments
     cache = {}

@@ -243,7 +243,7 @@ def test_choices_are_kept(quick, monkeypatch: pytest.MonkeyPatch) -> None:
     for damage in (b"", b"\xff\xfe", b"transposed\n", b"no such candidate", b"default" * 9999):
         keep(names[0], damage)  # whole, but nonsense
         again()
-    Path(cache._blob_path(names[0])).write_bytes(os.urandom(100))
+    Path(cache._blob_path(cache._root(), names[0])).write_bytes(os.urandom(100))
     again()
     assert len(counts) == 6
     torch.set_num_threads(1 + torch.get_num_threads() % 2)
