@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from flambeau import _core
+from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.core.legacy import legacy_tensor
 from flambeau.runtime import removed
 
@@ -132,7 +133,24 @@ def _reinforce(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise RuntimeError("[reinforce] reinforce() was removed\nhint: torch.distributions")
 
 
+def _to_full_precision(self: Any, cuda_enabled: bool, cpu_enabled: bool) -> Any:
+    """This tensor in float32 where it is of a half type, on the CPU, and `cpu_enabled`."""
+    lower = self.dtype in (DTYPE_OBJECTS["f16"], DTYPE_OBJECTS["bf16"])
+    applies = cpu_enabled and lower and self.device.type == "cpu"
+    return self.to(DTYPE_OBJECTS["f32"]) if applies else self
+
+
+def _to_reduced_precision(
+    self: Any, cuda_enabled: bool, cpu_enabled: bool, cuda_dtype: Any, cpu_dtype: Any
+) -> Any:
+    """This tensor in `cpu_dtype` where it is float32, on the CPU, and `cpu_enabled`."""
+    applies = cpu_enabled and self.dtype is DTYPE_OBJECTS["f32"] and self.device.type == "cpu"
+    return self.to(cpu_dtype) if applies else self
+
+
 _METHODS: dict[str, Any] = {
+    "_autocast_to_full_precision": _to_full_precision,
+    "_autocast_to_reduced_precision": _to_reduced_precision,
     "new": _new, "const_data_ptr": _const_data_ptr, "dim_order": _dim_order,
     "module_load": _module_load, "reinforce": _reinforce, "eig": removed.eig,
     "lstsq": removed.lstsq, "solve": removed.solve, "symeig": removed.symeig,

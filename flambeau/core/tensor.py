@@ -232,7 +232,7 @@ LATER = {
     "flambeau.storage": ("storage", "storage_type"),
     "flambeau.core.older_methods": (
         "const_data_ptr", "dim_order", "eig", "lstsq", "module_load", "new", "reinforce", "solve",
-        "symeig",
+        "symeig", "_autocast_to_full_precision", "_autocast_to_reduced_precision",
     ),
 }  # fmt: skip
 # Methods of `UntypedStorage` that `flambeau.storage` defines.

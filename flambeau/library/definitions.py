@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from flambeau.ir.lock import importing
 from flambeau.library.operators import (
     EXPLICIT,
     REGISTRY,
@@ -195,12 +196,8 @@ class CustomOpDef:
         return register if func is None else register(func)
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> Any:
-        """Not supported yet.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise no_autocast()
+        """Casts floating-point inputs to a dtype where autocast is on: see `register_autocast`."""
+        return set_autocast(self._opoverload, device_type, cast_inputs)
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
@@ -221,12 +218,29 @@ def _toggle(names: set[str], name: str, wanted: bool) -> None:
         names.discard(name)
 
 
-def no_autocast() -> NotImplementedError:
-    """What asks for autocast gets."""
-    return NotImplementedError(
-        "[register_autocast] automatic mixed precision does not exist yet\n"
-        "hint: cast in the operator's kernel"
-    )
+def set_autocast(operator: Any, device_type: str, dtype: Any) -> Callable[..., Any]:
+    """Sets the rule of autocast of an operator; rules of other devices than the CPU have no effect.
+
+    Args:
+        operator: the OpOverload.
+        device_type: whose autocast is meant.
+        dtype: of floating-point inputs, but for float64.
+    """
+    with importing:
+        from flambeau.amp import autocast_mode
+
+    if not autocast_mode.is_autocast_available(device_type):
+        raise ValueError(f"[register_autocast] {device_type!r} has no autocast\nhint: 'cpu'")
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with autocast_mode.autocast(device_type, enabled=False):
+            operands = autocast_mode._cast(args, device_type, dtype)
+            options = {k: autocast_mode._cast(v, device_type, dtype) for k, v in kwargs.items()}
+            return operator.native(*operands, **options)
+
+    if device_type == "cpu":
+        operator.native.autocast = kernel
+    return kernel
 
 
 def no_dispatch() -> NotImplementedError:

@@ -9,8 +9,8 @@ from typing import Any
 from flambeau.library.definitions import (
     DEVICES,
     CustomOpDef,
-    no_autocast,
     no_dispatch,
+    set_autocast,
     set_autograd,
 )
 from flambeau.library.operators import (
@@ -410,12 +410,18 @@ def register_torch_dispatch(
 def register_autocast(
     op: Any, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None
 ) -> Any:
-    """Not supported yet.
+    """Casts floating-point inputs of an operator to a dtype where autocast is on.
+
+    Args:
+        op: "namespace::name", an operator, or a definition.
+        device_type: whose autocast is meant.
+        cast_inputs: the dtype; the operator then runs without autocast.
+        lib: that owns it.
 
     Raises:
-        NotImplementedError: always.
+        TypeError: `device_type` is no str.
     """
-    raise no_autocast()
+    return set_autocast(find(op), device_type, cast_inputs)
 
 
 class Kernel:

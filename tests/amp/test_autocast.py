@@ -381,3 +381,28 @@ def test_a_region_without_with() -> None:
     finally:
         torch.set_autocast_enabled("cpu", False)
         torch.clear_autocast_cache()
+
+
+def test_operators_of_users() -> None:
+    seen = []
+
+    @torch.library.custom_op("amp_tests::sum_of", mutates_args=())
+    def sum_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append((x.dtype, y.dtype, torch.is_autocast_enabled("cpu")))
+        return x + y
+
+    torch.library.register_autocast("amp_tests::sum_of", "cpu", torch.float16)
+    with torch.autocast("cpu"):
+        sum_of(ONES, ONES.double())
+    sum_of(ONES, ONES)
+    assert seen[0] == (torch.float16, torch.float64, False)
+    assert seen[1] == (torch.float32, torch.float32, False)
+
+
+def test_methods_of_tensors() -> None:
+    lower = (torch.float16, torch.bfloat16)
+    assert ONES._autocast_to_reduced_precision(True, True, *lower).dtype == torch.bfloat16
+    assert ONES._autocast_to_reduced_precision(True, False, *lower) is ONES
+    assert ONES.half()._autocast_to_full_precision(True, True).dtype == torch.float32
+    assert ONES.half()._autocast_to_full_precision(True, False).dtype == torch.float16
+    assert ONES.double()._autocast_to_full_precision(True, True).dtype == torch.float64
