@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import warnings
 from typing import Any
 
+from flambeau.ir.lock import late
 from flambeau.runtime import missing as _missing
 from flambeau.runtime.replacing import replacing
 from flambeau.runtime.safe_classes import (
@@ -205,6 +207,8 @@ def load(
         start = source.read(0, min(source.size, 512))
         if container.is_container(start, source.size):
             return container.read(source, restore, not weights_only)
+        if start[:4] == zip_reader.MAGIC and archives.is_scripted(source):
+            return _load_scripted(source, restore, weights_only)
         if start[:4] == zip_reader.MAGIC:
             to_meta = leads_to_meta(map_location)
             return archives.read(
@@ -215,6 +219,33 @@ def load(
         if start[:1] == b"{" and not hasattr(f, "read"):
             return sharded.read(f, source, restore, bool(mmap))
         return _load_older(source, start, restore, weights_only, pickle_module, pickle_load_args)
+
+
+def read_scripted(f: Any, map_location: Any) -> tuple[Any, dict[str, bytes]]:
+    """The content and records of an archive of `torch.jit`."""
+    with opened(f, False) as source:
+        if source.read(0, min(source.size, 4)) != zip_reader.MAGIC:
+            raise RuntimeError(
+                "[jit.load] PytorchStreamReader failed reading zip archive: not a ZIP archive\n"
+                "hint: the file is damaged, save it again"
+            )
+        return archives.read_scripted(source, restorer(map_location))
+
+
+def _load_scripted(source: Source, restore: Any, weights_only: bool) -> Any:
+    """The module of an archive of `torch.jit`, which its user took for a checkpoint."""
+    if weights_only:
+        raise RuntimeError(
+            "[load] Cannot use ``weights_only=True`` with TorchScript archives passed to "
+            "``torch.load``\nhint: torch.jit.load, or weights_only=False, for a trusted file"
+        )
+    warnings.warn(
+        "'torch.load' received a zip file that looks like a TorchScript archive dispatching to "
+        "'torch.jit.load' (call 'torch.jit.load' directly to silence this warning)",
+        stacklevel=3,
+    )
+    content, records = archives.read_scripted(source, restore)
+    return late("flambeau.jit.archive").restored(content, records)
 
 
 def _load_older(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flambeau import _core
@@ -23,13 +23,20 @@ from flambeau.utils.serialization import config
 __all__ = ["read", "write"]
 
 Restore = Callable[[Any, str], Any]
+SCRIPTED = "constants.pkl"  # archives of scripted code have this record
 _LARGEST_NAME = 256
 _ORDERS = {b"little": "little", b"big": "big"}
 
 
 # ------------------------------------------------------------------------------ writing
 def write(
-    obj: Any, file: Any, folder: str, module: Any, protocol: int, byteorder: bool = True
+    obj: Any,
+    file: Any,
+    folder: str,
+    module: Any,
+    protocol: int,
+    byteorder: bool = True,
+    records: Mapping[str, bytes] | None = None,
 ) -> None:
     """Writes an object to a binary file.
 
@@ -37,6 +44,7 @@ def write(
         folder: name of the archive's folder.
         module: `pickle`, or a module with a `Pickler` of its own.
         byteorder: whether the order of bytes is written down.
+        records: further records by name: code and constants of `torch.jit`.
     """
     storages = Storages(legacy=False)
     data = pickled(obj, module, protocol, storages)
@@ -47,6 +55,8 @@ def write(
     archive.write(".storage_alignment", str(alignment).encode())
     if byteorder:
         archive.write("byteorder", sys.byteorder.encode())
+    for name, text in (records or {}).items():
+        archive.write(name, text)
     skip, checksum = options.skips_data(), options.get_crc32_options()
     for key, (storage, _) in storages.storages.items():
         archive.write(f"data/{key}", contents(storage), skip, checksum)
@@ -175,11 +185,6 @@ def read(
         to_meta: whether no bytes are needed.
     """
     archive = Archive(source)
-    if "constants.pkl" in archive:
-        raise NotImplementedError(
-            "[load] this is a TorchScript archive, which holds code\n"
-            "hint: save the state_dict() of the module that it was made of"
-        )
     session = _Session(archive, restore, to_meta)
     data = archive.read("data.pkl")
     if weights_only:
@@ -192,6 +197,35 @@ def read(
         result = trusted(data, session.persistent_load, session.rebuild_v3, module, load_args)
     source.finish(archive.end)
     return result
+
+
+def is_scripted(source: Source) -> bool:
+    """Whether an archive holds scripted code."""
+    return SCRIPTED in Archive(source)
+
+
+def read_scripted(source: Source, restore: Restore) -> tuple[Any, dict[str, bytes]]:
+    """The object and the other records of an archive that `torch.jit.save` wrote.
+
+    Raises:
+        RuntimeError: an archive without code.
+    """
+    archive = Archive(source)
+    if SCRIPTED not in archive:
+        raise RuntimeError(
+            "[jit.load] PytorchStreamReader failed locating file constants.pkl: file not found\n"
+            "hint: torch.load reads what torch.save wrote"
+        )
+    session = _Session(archive, restore, to_meta=False)
+    data = archive.read("data.pkl")
+    machine = Unpickler(data, session.persistent_load, session.rebuild_v3, size=source.size)
+    content = machine.load()
+    prefix = f"{archive.folder}/"
+    names_of_text = [name.removeprefix(prefix) for name in archive.records]
+    chosen = [name for name in names_of_text if name.startswith(("code/", "extra/"))]
+    records = {name: archive.read(name) for name in chosen}
+    source.finish(archive.end)
+    return content, records
 
 
 def trusted(

@@ -8,11 +8,9 @@ import warnings
 from typing import Any
 
 import flambeau as torch
-from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.recurrence import CELLS, StateWeight, run_layers
 from flambeau.nn.parameter import Parameter
 from flambeau.nn.utils.rnn import PackedSequence
 
@@ -202,18 +200,15 @@ class RNNBase(Module):
     def _zero_state(self, like: Any, shape: tuple[int, int, int]) -> Any:
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
-    def _layer_weights(self, index: int) -> tuple[Any, ...]:
-        names = self._all_weights[index]
-        found = {name.split("_l")[0]: getattr(self, name) for name in names}
-        order = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-        return tuple(found.get(name) for name in order)
-
-    def _run(self, data: Any, states: tuple[Any, ...], sizes: Any) -> tuple[Any, tuple[Any, ...]]:
-        """All layers: `data` is (L, N, H) or packed rows; states have (layers, N, H) each."""
-        directions = 2 if self.bidirectional else 1
-        weights = [self._layer_weights(i) for i in range(self.num_layers * directions)]
-        rate = self.dropout if self.training else 0.0
-        return run_layers(self.mode, data, states, weights, sizes, directions, rate)
+    def _run(self, data: Any, states: tuple[Any, ...], batch_sizes: Any) -> tuple[Any, ...]:
+        """All layers as one function: a mode or a trace sees `torch.lstm`, not its steps."""
+        function = getattr(torch, self.mode.lower())
+        hx = states if len(states) > 1 else states[0]
+        weights = [getattr(self, name) for names in self._all_weights for name in names]
+        settings = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        if batch_sizes is not None:
+            return function(data, batch_sizes, hx, weights, *settings)
+        return function(data, hx, weights, *settings, self.batch_first)
 
     def _unpack_input(self, input: Any) -> tuple[Any, Any, Any, Any]:  # noqa: A002
         if isinstance(input, PackedSequence):
@@ -238,13 +233,9 @@ class RNNBase(Module):
             states = tuple(self.permute_hidden(s, order) for s in states)
         given = states if count > 1 else states[0]
         self.check_forward_args(data, given, batch_sizes)
-        sizes = None if batch_sizes is None else batch_sizes.tolist()
-        swap = batch_sizes is None and self.batch_first
-        output, states = self._run(data.transpose(0, 1) if swap else data, states, sizes)
+        output, *states = self._run(data, states, batch_sizes)
         if batch_sizes is not None:
             output = PackedSequence(output, batch_sizes, order, back)
-        elif swap:
-            output = output.transpose(0, 1)
         states = tuple(self.permute_hidden(s, back) for s in states)
         if not batched:
             output = output.squeeze(0 if self.batch_first else 1)
@@ -436,8 +427,10 @@ class RNNCellBase(Module):
             else (state if batched else state.unsqueeze(0))
             for state in states
         )
-        gates = F.linear(x, self.weight_ih, self.bias_ih)
-        _, result = CELLS[mode](gates, full, StateWeight(self.weight_hh, self.bias_hh))
+        function = getattr(torch, f"{mode.lower()}_cell")
+        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        result = function(x, full if len(full) > 1 else full[0], *weights)
+        result = result if len(full) > 1 else (result,)
         return result if batched else tuple(state.squeeze(0) for state in result)
 
 

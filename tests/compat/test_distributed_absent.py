@@ -1,0 +1,22 @@
+"""`torch.distributed` without communication: questions are answered, work is refused."""
+
+import pytest
+
+import flambeau as torch
+
+
+def test_questions_are_answered():
+    distributed = torch.distributed
+    assert not distributed.is_available() and not distributed.is_initialized()
+    assert not distributed.is_nccl_available() and not distributed.is_torchelastic_launched()
+
+
+@pytest.mark.parametrize("name", ["init_process_group", "get_rank", "all_reduce", "TCPStore"])
+def test_work_is_refused(name):
+    with pytest.raises(RuntimeError, match="is_available"):
+        getattr(torch.distributed, name)()
+
+
+def test_names_that_are_not_there_yet():
+    with pytest.raises(AttributeError, match="not in Flambeau yet"):
+        torch.distributed.fsdp  # noqa: B018
