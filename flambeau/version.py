@@ -2,7 +2,7 @@
 
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "xpu"]
 
-__version__ = "0.3.0"  # of Flambeau; `torch.__version__` says which API it follows
+__version__ = "0.4.0"  # of Flambeau; `torch.__version__` says which API it follows
 debug = False
 cuda: str | None = None
 hip: str | None = None
