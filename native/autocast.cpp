@@ -119,23 +119,27 @@ bool is_list(PyObject* object) { return PyTuple_CheckExact(object) || PyList_Che
 // An argument: an operand, a list of them, or anything else.
 PyObject* cast_argument(PyObject* object, DType target) {
   if (!is_list(object)) return cast_operand(object, target);
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(object);
-  if (count == 0 || !is_tensor(PySequence_Fast_ITEMS(object)[0])) return Py_NewRef(object);
-  PyObject* copy = PyList_New(count);
-  for (Py_ssize_t i = 0; copy && i < count; ++i) {
-    PyObject* item = cast_operand(PySequence_Fast_ITEMS(object)[i], target);
+  if (PySequence_Fast_GET_SIZE(object) == 0 || !is_tensor(PySequence_Fast_ITEMS(object)[0]))
+    return Py_NewRef(object);
+  PyObject* items = PySequence_Tuple(object);  // casts may run code that changes the list
+  if (!items) return nullptr;
+  PyObject* copy = PyList_New(PyTuple_GET_SIZE(items));
+  for (Py_ssize_t i = 0; copy && i < PyTuple_GET_SIZE(items); ++i) {
+    PyObject* item = cast_operand(PyTuple_GET_ITEM(items, i), target);
     if (item)
       PyList_SET_ITEM(copy, i, item);
     else
       Py_CLEAR(copy);
   }
+  Py_DECREF(items);
   return copy;
 }
 
 // Joins the dtype of an operand to what was seen before it.
 bool widen(PyObject* object, DType* widest) {
-  if (!takes_part(object)) return true;
+  if (!is_tensor(object)) return true;
   const DType dtype = reinterpret_cast<Tensor*>(object)->dtype;
+  if (!takes_part(object)) return true;
   if (*widest == DType::F32 || dtype == DType::F32) {
     *widest = DType::F32;
     return true;

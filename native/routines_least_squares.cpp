@@ -55,7 +55,7 @@ struct FullRank {
 
   int64_t width() const { return n + columns; }
 
-  // By Frobenius norms, which bound the condition from above. False for NaN.
+  // By bounds of the squared norms of the matrix and its inverse. False for NaN.
   bool holds(double matrix, double inverse) const {
     return std::sqrt(matrix) * std::sqrt(inverse) * limit < 0.25;
   }
@@ -102,7 +102,7 @@ struct BlockedFullRank : FullRank<T> {
               taus, x, &this->m, reflected, &room, &info);
   }
 
-  bool solve(T* a, T* taus, T* x, T* work, T* inverse) const {
+  bool solve(T* a, T* taus, T* x, T* work, T* inverse, double* sums) const {
     const Int m = this->m, n = this->n;
     call(a, taus, x, work, work, length);
     // Column by column the triangle is the lower one of what is read row by row.
@@ -110,21 +110,33 @@ struct BlockedFullRank : FullRank<T> {
       std::copy_n(a + j * m, j + 1, inverse + j * n);
       std::fill_n(inverse + j * n + j + 1, n - j - 1, T(0));
     }
-    const double norm = lower_norm(inverse);
+    const double norm = norm_bound(inverse, sums);
     const char left = 'L', upper = 'U', plain = 'N';
     const T one(1);
     lapack<T>(Lapack::kTrsm, &left, &upper, &plain, &plain, &n, &this->columns, &one, a, &m, x, &m);
     Int info = 0;
     lapack<T>(Lapack::kTrtri, &upper, &plain, &n, inverse, &n, &info);
-    return info == 0 && this->holds(norm, lower_norm(inverse));
+    return info == 0 && this->holds(norm, norm_bound(inverse, sums));
   }
 
-  double lower_norm(const T* x) const {
-    double sum = 0;
+  // A bound of a triangle's squared 2-norm: its squared Frobenius norm, or the product of its
+  // largest sums of a row and of a column, which is smaller for large matrices of small condition.
+  // `sums` [n]: what the rows sum up to.
+  double norm_bound(const T* x, double* sums) const {
+    double squares = 0, columns = 0;
+    std::fill_n(sums, this->n, 0.0);
     for (Int j = 0; j < this->n; ++j) {
-      for (Int i = 0; i <= j; ++i) sum += square(std::complex<double>(x[j * this->n + i]));
+      double column = 0;
+      for (Int i = 0; i <= j; ++i) {
+        const double size = std::abs(x[j * this->n + i]);
+        squares += size * size;
+        column += size;
+        sums[i] += size;
+      }
+      columns = std::max(columns, column);
     }
-    return sum;
+    const double product = columns * *std::max_element(sums, sums + this->n);
+    return product < squares ? product : squares;  // squares where one is NaN
   }
 };
 
@@ -155,14 +167,15 @@ void solve_columns(const RoutineContext& c, const BlockedFullRank<T>& problem, S
   const Int m = problem.m, n = problem.n, columns = problem.columns;
   over_matrices(c.n[0], 2 * m * n * n,
                 {bytes<T>(m * n), bytes<T>(n), bytes<T>(m * columns), bytes<T>(problem.length),
-                 bytes<T>(n * n)},
+                 bytes<T>(n * n), bytes<double>(n)},
                 failures, [&](const Room& room, int64_t b) {
                   T *a = room.part<T>(0), *x = room.part<T>(2);
                   const T* matrix = pointer<T>(c, 0) + b * m * n;
                   if (contents_of(matrix, m * n) != Contents::kFinite) return;
                   transpose(matrix, m, n, a);
                   transpose(pointer<T>(c, 1) + b * m * columns, m, columns, x);
-                  if (!problem.solve(a, room.part<T>(1), x, room.part<T>(3), room.part<T>(4)))
+                  if (!problem.solve(a, room.part<T>(1), x, room.part<T>(3), room.part<T>(4),
+                                     room.part<double>(5)))
                     return;
                   T* out = pointer<T>(c, 2) + b * n * columns;
                   for (Int i = 0; i < n; ++i) {
