@@ -20,6 +20,7 @@ PARTS = (
     "demo_model",
     "whole_models",
     "footprint",
+    "checkpoints",
     "roofline",
     "accuracy",
     "operator_database",

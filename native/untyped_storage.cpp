@@ -1,6 +1,10 @@
 // `UntypedStorage`: the Python face of a Storage. It exports the buffer protocol, which is how
 // NumPy arrays and memoryviews share a tensor's memory and keep it alive.
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <string>
 #include <unordered_map>
 
@@ -340,6 +344,47 @@ int assign(PyObject* self, PyObject* key, PyObject* value) {
   ++s->writes;
   return 0;
 }
+// Part of a file being read into memory, by several threads.
+struct Reading {
+  char* data;
+  int descriptor;
+  int64_t position;
+  std::atomic<int> error{0};     // errno of the first failure
+  std::atomic<bool> cut{false};  // the file ends too early
+};
+constexpr int64_t kReadAtOnce = int64_t{4} << 20;
+void read_part(void* context, int64_t begin, int64_t end, int) {
+  auto* reading = static_cast<Reading*>(context);
+  while (begin < end && !reading->error && !reading->cut) {
+    const auto size = static_cast<size_t>(std::min(end - begin, kReadAtOnce));
+    const ssize_t count =
+        pread(reading->descriptor, reading->data + begin, size, reading->position + begin);
+    if (count > 0) {
+      begin += count;
+    } else if (count == 0) {
+      reading->cut = true;
+    } else if (errno != EINTR) {
+      reading->error = errno;
+    }
+  }
+}
+PyObject* method_read(PyObject* self, PyObject* args) {
+  Storage* s = target(self);
+  int descriptor;
+  long long position;
+  if (!PyArg_ParseTuple(args, "iL", &descriptor, &position) || !has_bytes(s)) return nullptr;
+  Reading reading{static_cast<char*>(s->data), descriptor, position};
+  Py_BEGIN_ALLOW_THREADS;
+  parallel_for(s->nbytes, kReadAtOnce, read_part, &reading);
+  Py_END_ALLOW_THREADS;
+  ++s->version;
+  ++s->writes;
+  if (reading.error) {
+    errno = reading.error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+  }
+  return PyBool_FromLong(!reading.cut);
+}
 PyObject* method_fill_byte(PyObject* self, PyObject* value) {
   PyObject* all = PySlice_New(nullptr, nullptr, nullptr);
   const int status = all ? assign(self, all, value) : -1;
@@ -382,6 +427,8 @@ PyMethodDef methods[] = {
      "A memoryview that the caller gives up before anybody else uses the storage."},
     {"clone", method_clone, METH_NOARGS, "A storage with the same bytes."},
     {"fill_bytes", method_fill, METH_O, "Overwrites all bytes from a buffer of the same length."},
+    {"_read", method_read, METH_VARARGS,
+     "_read(descriptor, position): overwrites all bytes from a file; False: it ends too early."},
     {"fill_", method_fill_byte, METH_O, "Sets all bytes to the low byte of an int."},
     {"cpu", method_itself, METH_NOARGS, "Itself: it is on the CPU."},
     {"untyped", method_itself, METH_NOARGS, "Itself."},

@@ -118,10 +118,14 @@ class Source:
             part = memoryview(self.mapped)[self.start + begin : self.start + end]
             return _core.storage_from_buffer(part, alone=True)
         storage = _core.UntypedStorage(end - begin)
-        self.fill(begin, storage._view().cast("B"))
+        raw = self.file.raw if type(self.file) is io.BufferedReader else self.file
+        if not isinstance(raw, io.FileIO):
+            self._fill(begin, storage._view().cast("B"))
+        elif not storage._read(raw.fileno(), self.start + begin):  # by all threads
+            raise damaged("it ends too early")
         return storage
 
-    def fill(self, begin: int, target: memoryview) -> None:
+    def _fill(self, begin: int, target: memoryview) -> None:
         """Copies bytes, from `begin` on, to memory."""
         position = 0
         self.file.seek(self.start + begin)

@@ -160,6 +160,25 @@ def test_cache_limit() -> None:
         _core.set_memory_cache_limit(None)
 
 
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="counts resident pages")
+def test_large_segments_are_touched_little() -> None:
+    """Whether huge pages are slow is tested on a sixteenth of a segment at most."""
+    before = resident()
+    t = block(512 * MIB)
+    assert resident() - before <= (512 / 16 + 4) * MIB
+    address = t.data_ptr()
+    t[:: 64 * MIB] = 1
+    assert t[:: 64 * MIB].tolist() == [1] * 8 and t.data_ptr() == address
+    del t
+    _core.empty_cache()
+    assert resident() - before <= 16 * MIB  # kernels of the writes were loaded
+
+
 def test_failure_frees_the_cache_and_is_counted() -> None:
     del_me = block(30 * MIB)
     del del_me

@@ -7,6 +7,7 @@ import mmap
 import os
 import pickle
 import struct
+import tracemalloc
 import zipfile
 
 import pytest
@@ -148,6 +149,37 @@ def test_mapping_reads_nothing(tmp_path):
     os.unlink(path)
     loaded["3"][0] = 5.0
     assert loaded["3"][:2].tolist() == [5.0, 1.0]
+
+
+@pytest.mark.parametrize("form", ["zip", "legacy", "safetensors"])
+def test_loading_takes_memory_once(form, tmp_path):
+    """The bytes go from the file to the tensors, through no buffer of Python's or ours."""
+    path, count = tmp_path / "model.pt", 3 << 20
+    state = {name: torch.arange(count, dtype=torch.float32) + n for n, name in enumerate("ab")}
+    torch.save(state, path, form=form)
+    with open(path, "rb") as file:
+        for source in (path, file):
+            before = torch._core.memory_stats()["allocated_bytes.all.allocated"]
+            tracemalloc.start()
+            loaded = torch.load(source)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            used = torch._core.memory_stats()["allocated_bytes.all.allocated"] - before
+            assert peak < 1 << 20 and 8 * count <= used < 10 * count
+            assert all(torch.equal(loaded[name], state[name]) for name in state)
+            del loaded
+
+
+def test_a_file_that_ends_too_early(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(256)) * (9 << 12))
+    storage = torch.UntypedStorage((9 << 20) - 3)
+    with open(path, "rb") as file:
+        assert storage._read(file.fileno(), 3) is True
+        assert storage.bytes() == path.read_bytes()[3:]
+        assert storage._read(file.fileno(), 4) is False
+    with pytest.raises(OSError):
+        storage._read(file.fileno() if not file.closed else 10**6, 0)
 
 
 def test_skipped_data():
