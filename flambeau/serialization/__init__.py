@@ -1,8 +1,9 @@
 """`torch.serialization`: `save` and `load`, and what may be in files that are loaded.
 
-Four forms of checkpoints are read, told apart by their first bytes: PyTorch's zip archives
-(`archives.py`), its older files (`legacy.py`), Flambeau's own form and any safetensors file
-(`container.py`), and GGUF (`gguf.py`). `save` writes the first three.
+Five forms of checkpoints are read, told apart by their first bytes: PyTorch's zip archives
+(`archives.py`), its older files (`legacy.py`, `tar_files.py`), Flambeau's own form and any
+safetensors file (`container.py`), and GGUF (`gguf.py`). `save` writes zip archives, the newer of
+the older files, and Flambeau's own form.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from flambeau.runtime.safe_classes import (
     get_safe_globals,
     safe_globals,
 )
-from flambeau.serialization import archives, container, gguf, legacy, sharded, zip_reader
+from flambeau.serialization import (
+    archives,
+    container,
+    gguf,
+    legacy,
+    sharded,
+    tar_files,
+    zip_reader,
+)
 from flambeau.serialization.gguf import load_gguf
 from flambeau.serialization.inspection import get_unsafe_globals_in_checkpoint
 from flambeau.serialization.locations import (
@@ -259,11 +268,8 @@ def _load_older(
             "[load] mmap can only be used with files saved with "
             "`torch.save(_use_new_zipfile_serialization=True)`\nhint: save it again, or drop mmap"
         )
-    if start[257:262] == b"ustar":
-        raise NotImplementedError(
-            "[load] the file is a tar archive, the form of PyTorch before version 0.1.10\n"
-            "hint: load and save it again with PyTorch (weights_only=False)"
-        )
+    if tar_files.is_tar(start):
+        return tar_files.read(source, restore, weights_only, module, args)
     if start[:1] not in (b"\x80", b"L", b"I", b"("):
         raise damaged("its first bytes belong to no known form")
     return legacy.read(source, restore, weights_only, module, args)

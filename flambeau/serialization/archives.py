@@ -238,7 +238,7 @@ def trusted(
     """
     import io
 
-    base = (module or pickle).Unpickler
+    base: Any = (module or pickle).Unpickler
 
     class Trusted(base):  # type: ignore[misc]
         """Finds our classes under PyTorch's names."""

@@ -65,7 +65,8 @@ def _globals(data: bytes) -> list[tuple[str, str]]:
     texts: list[Any] = []  # the last values, where they are text
     memo: dict[int, Any] = {}
     try:
-        for code, argument, _ in pickletools.genops(data):
+        for code, value, _ in pickletools.genops(data):
+            argument: Any = value
             if code.name in ("GLOBAL", "INST"):
                 module, name = str(argument).split(" ", 1)
                 pairs.append((names.canonical(module), name))

@@ -58,7 +58,7 @@ def write(obj: Any, file: Any, module: Any, protocol: int) -> None:
 
 
 # ------------------------------------------------------------------------------ reading
-class _Cursor(io.RawIOBase):
+class Cursor(io.RawIOBase):
     """The bytes of a file, read by one pickle after the other."""
 
     def __init__(self, data: Any, position: int) -> None:
@@ -166,7 +166,7 @@ def read(
     source: Source, restore: Restore, weights_only: bool, module: Any, load_args: dict[str, Any]
 ) -> Any:
     """The object of a file; see `archives.read`."""
-    data = _all_bytes(source)
+    data = all_bytes(source)
     encoding = load_args.get("encoding", "utf-8")
     encoding = encoding if weights_only or encoding != "ASCII" else "latin-1"
     magic, position = _plain(data, 0)
@@ -188,7 +188,7 @@ def read(
         machine = Unpickler(data, session.persistent_load, None, encoding, begin)
         result = machine.load()
     else:
-        cursor = _Cursor(data, begin)
+        cursor = Cursor(data, begin)
         result = trusted(cursor, session.persistent_load, None, module, load_args)
     source.finish(end)
     return result
@@ -204,7 +204,7 @@ def _no_storage(pid: Any) -> Any:
     raise damaged("it refers to a storage where none can be")
 
 
-def _all_bytes(source: Source) -> Any:
+def all_bytes(source: Source) -> Any:
     """The whole file, mapped where that is possible."""
     if source.start == 0 and hasattr(source.file, "fileno") and source.size:
         try:

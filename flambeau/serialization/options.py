@@ -41,7 +41,8 @@ def get_default_load_endianness() -> LoadEndianness | None:
         >>> torch.serialization.get_default_load_endianness() is None
         True
     """
-    return config.load.endianness
+    endianness: LoadEndianness | None = config.load.endianness
+    return endianness
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:

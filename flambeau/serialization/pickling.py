@@ -12,6 +12,7 @@ import io
 import pickle
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
@@ -27,6 +28,7 @@ __all__ = ["Storages", "pickled"]
 _TYPED = ("f32", "f64", "f16", "bf16", "u8", "i8", "i16", "i32", "i64", "bool", "c64", "c128")
 _WITH_STORAGE_TYPE = {DTYPE_OBJECTS[name] for name in _TYPED}
 _PLAIN = (int, float, str, bool, type(None))
+_PythonPickler: Any = pickle._Pickler
 _LONG = 512  # elements of a list of numbers that is pickled as one
 
 
@@ -101,7 +103,8 @@ def _reduce_sparse(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def _own_reduction(tensor: Any) -> Any:
     """What pickles of this process hold: the parts of a composed tensor."""
-    return type(tensor).__reduce_ex__(tensor, 2)
+    reduce: Any = type(tensor).__reduce_ex__
+    return reduce(tensor, 2)
 
 
 def _reduce_nested(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -151,10 +154,10 @@ def _reduce_masked(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
         tuple(data.stride() if data.layout is _core.strided else ()),
     )
     stride = stride or tuple(_core.tensor_empty(shape, device="meta").stride())
-    arguments = (tensor.dtype, shape, stride, 0, data.layout, _core.device("cpu"))
+    geometry = (tensor.dtype, shape, stride, 0, data.layout, _core.device("cpu"))
     state = {"_masked_data": data, "_masked_mask": mask}
     cls = rebuild.MaskedTensor
-    arguments = (cls, *arguments, bool(requires_grad))
+    arguments = (cls, *geometry, bool(requires_grad))
     return rebuild._rebuild_from_type_v2, (rebuild._rebuild_wrapper_subclass, cls, arguments, state)
 
 
@@ -207,7 +210,7 @@ def _reduction(tensor: Any, composed: bool) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _parameter(parameter: Any, state: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
-    arguments = (parameter.data, bool(parameter.requires_grad), OrderedDict())
+    arguments: tuple[Any, ...] = (parameter.data, bool(parameter.requires_grad), OrderedDict())
     if not state:
         return rebuild._rebuild_parameter, arguments
     return rebuild._rebuild_parameter_with_state, (*arguments, state)
@@ -265,6 +268,11 @@ def _names_operator(value: Any) -> bool:
 class _Named(_Pickler):
     """A pickler written in Python, whose names of our classes are PyTorch's."""
 
+    proto: int
+    save: Callable[[Any], None]
+    write: Callable[[bytes], Any]
+    memoize: Callable[[Any], None]
+
     def save_global(self, obj: Any, name: str | None = None) -> None:
         """Writes the name of a class, function or dtype."""
         named = names.name_of(obj, name)
@@ -303,7 +311,7 @@ def _pickler_class(base: type) -> Any:
     if hasattr(base, "dispatch") and hasattr(base, "save_global"):
         return type("Custom", (_Named, base), {"dispatch": _dispatch(base.dispatch)})
 
-    class Custom(_Pickler, base):  # type: ignore[misc,valid-type]
+    class Custom(_Pickler, base):  # type: ignore[misc]
         """A native pickler."""
 
         def reducer_override(self, obj: Any) -> Any:
@@ -321,7 +329,7 @@ def _pickler_class(base: type) -> Any:
     return Custom
 
 
-class _NamingPickler(_Named, pickle._Pickler):  # type: ignore[name-defined,misc]
+class _NamingPickler(_Named, _PythonPickler):  # type: ignore[misc]
     """Python's pickler in Python, with PyTorch's names."""
 
     def save_list(self, obj: list[Any]) -> None:
@@ -337,7 +345,7 @@ class _NamingPickler(_Named, pickle._Pickler):  # type: ignore[name-defined,misc
         self.write(data[2 if self.proto >= 2 else 0 : -1])
         self.memoize(obj)
 
-    dispatch = _dispatch(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch = _dispatch(_PythonPickler.dispatch)
     dispatch[list] = save_list
 
 

@@ -21,7 +21,7 @@ __all__: list[str] = []
 _LAYOUTS = {str(v): v for v in vars(_core).values() if isinstance(v, _core.layout)}
 
 
-def _storage_and_dtype(storage: Any) -> tuple[Any, Any]:
+def storage_and_dtype(storage: Any) -> tuple[Any, Any]:
     """The bytes of a storage of either kind, and the dtype of its elements."""
     untyped = getattr(storage, "_untyped_storage", storage)
     if not isinstance(untyped, _core.UntypedStorage):
@@ -45,7 +45,7 @@ def _leaf(tensor: Any, requires_grad: Any, hooks: Any = None) -> Any:
 
 
 def _rebuild_tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Any:
-    return _tensor(*_storage_and_dtype(storage), storage_offset, size, stride)
+    return _tensor(*storage_and_dtype(storage), storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(
@@ -81,7 +81,7 @@ def _rebuild_tensor_v3(
     dtype: Any,
     metadata: Any = None,
 ) -> Any:
-    untyped, _ = _storage_and_dtype(storage)
+    untyped, _ = storage_and_dtype(storage)
     tensor = _tensor(untyped, _checked_dtype(dtype), storage_offset, size, stride)
     return _leaf(_pending(tensor, metadata), requires_grad, backward_hooks)
 
@@ -130,6 +130,7 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
 
     if layout not in _LAYOUTS.values() or layout is _core.strided or not isinstance(data, tuple):
         raise damaged("a sparse tensor has no layout")
+    index: tuple[Any, ...]
     if layout is _core.sparse_coo:
         if len(data) not in (3, 4):
             raise damaged("a sparse tensor has the wrong parts")
@@ -254,11 +255,12 @@ def _rebuild_njt(parts: Any) -> Any:
 
     if not isinstance(parts, dict):
         raise damaged("a nested tensor has no parts")
-    values, offsets, lengths = (parts.get(name) for name in ("values", "offsets", "lengths"))
+    offsets, lengths = parts.get("offsets"), parts.get("lengths")
+    values = _dense(parts.get("values"))
     dim, cache = parts.get("_ragged_idx", 1), parts.get("_metadata_cache") or {}
     whole = {DTYPE_OBJECTS["i64"], DTYPE_OBJECTS["i32"]}
     index = [part for part in (offsets, lengths) if part is not None]
-    for part in (values, *index):
+    for part in index:
         _dense(part)
     if any(part.dtype not in whole or part.dim() != 1 for part in index) or offsets is None:
         raise damaged("a nested tensor has no offsets")

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import flambeau
+from tests.serialization import oldest_files
 
 warnings.filterwarnings("ignore")
 DTYPES = (
@@ -274,3 +275,14 @@ def test_storages_stay_shared(tmp_path):
     loaded = torch.load(tmp_path / "file.pt")
     loaded["base"][4] = 77.0
     assert loaded["part"][1] == 77.0 and loaded["even"][2] == 77.0
+
+
+def test_oldest_files(tmp_path):
+    """Tar archives: the same tensors, the same refusal of what is not trusted."""
+    path = tmp_path / "old.pt"
+    oldest_files.write(path)
+    values = [t.load(path, weights_only=False) for t in (torch, flambeau)]
+    same(*values)
+    for t in (torch, flambeau):
+        with pytest.raises(RuntimeError, match="weights_only=True.* legacy .tar format"):
+            t.load(path)

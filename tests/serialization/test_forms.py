@@ -7,12 +7,14 @@ import mmap
 import os
 import pickle
 import struct
+import tarfile
 import tracemalloc
 import zipfile
 
 import pytest
 
 import flambeau as torch
+from tests.serialization import oldest_files
 
 serialization = torch.serialization
 
@@ -121,6 +123,46 @@ def test_file_objects(form, tmp_path):
         assert torch.load(file)["x"].tolist() == [0, 1, 2]
     torch.save({"x": torch.arange(3)}, tmp_path / "x.safetensors")
     assert (tmp_path / "x.safetensors").read_bytes()[8:9] == b"{"
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_tar_archives(form, tmp_path):
+    path = tmp_path / "old.pt"
+    oldest_files.write(path, form)
+    with pytest.raises(RuntimeError, match=r"weights_only=True.* legacy .tar format"):
+        torch.load(path)
+    with pytest.raises(RuntimeError, match="mmap can only be used"):
+        torch.load(path, weights_only=False, mmap=True)
+    with open(path, "rb") as file:
+        for source in (path, file):
+            loaded = torch.load(source, weights_only=False)
+            assert loaded["a"].tolist() == [[0, 2, 4], [1, 3, 5]] and loaded["n"] == 5
+            assert loaded["b"][0].tolist() == [2, 3, 4] and loaded["b"][1] is loaded["a"]
+            assert loaded["c"].tolist() == [8, 9] and loaded["d"].item() == 5
+            loaded["a"][0, 1] = -1.0
+            assert loaded["b"][0].tolist() == [-1, 3, 4]
+
+
+def test_damaged_tar_archives(tmp_path):
+    """What is cut off, renamed or out of bounds raises."""
+    path = tmp_path / "old.pt"
+    oldest_files.write(path)
+    whole = path.read_bytes()
+    names = (b"storages", b"tensors", b"pickle")
+    begins = [whole.index(name + b"\0") for name in names]
+    for cut in range(512, begins[2] + 512 + 40, 97):
+        with pytest.raises((RuntimeError, pickle.UnpicklingError, EOFError)):
+            torch.load(io.BytesIO(whole[:cut]), weights_only=False)
+    for name, begin in zip(names, begins):
+        other = whole[:begin] + b"x" * len(name) + whole[begin + len(name) :]
+        with pytest.raises(RuntimeError, match="has no file"):
+            torch.load(io.BytesIO(other), weights_only=False)
+    other = whole.replace(struct.pack("<q", 6), struct.pack("<q", 2**40), 1)
+    with pytest.raises(RuntimeError, match="cut off"):
+        torch.load(io.BytesIO(other), weights_only=False)
+    other = whole.replace(struct.pack("<qq", 1, 2), struct.pack("<qq", 9, 2), 1)
+    with pytest.raises(RuntimeError, match="reaches beyond"):
+        torch.load(io.BytesIO(other), weights_only=False)
 
 
 # ------------------------------------------------------------------------------ options
