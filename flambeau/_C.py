@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
@@ -160,6 +161,62 @@ class _ExcludeDispatchKeyGuard:
 
     def __exit__(self, *exception: object) -> None:
         pass
+
+
+ExcludeDispatchKeyGuard = _ExcludeDispatchKeyGuard
+StorageBase = _core.UntypedStorage
+cpp = types.ModuleType("torch._C.cpp", "PyTorch's layers in C++, of which there are none.")
+_dynamo = types.ModuleType("torch._C._dynamo", "PyTorch's hooks of frames: settings alone.")
+_dynamo.eval_frame = types.ModuleType("torch._C._dynamo.eval_frame")
+
+
+def _set_lru_cache(enabled: bool) -> None:
+    """Accepts: programs are found by what they record."""
+
+
+_dynamo.eval_frame._set_lru_cache = _set_lru_cache
+
+# Settings of PyTorch's compiler of TorchScript: stored, without effect.
+_jit: dict[str, Any] = {
+    "profiling_executor": True, "profiling_mode": True, "bailout_depth": 20,
+    "nvfuser_enabled": False, "nvfuser_guard_mode": False, "texpr_fuser_enabled": False,
+    "can_fuse_on_cpu": False, "can_fuse_on_gpu": False,
+}  # fmt: skip
+
+
+def _jit_setter(key: str) -> Callable[..., Any]:
+    def function(value: Any) -> Any:
+        before, _jit[key] = _jit[key], value
+        return before
+
+    function.__doc__ = "Stores a setting, and returns the one before."
+    return function
+
+
+def _jit_getter(key: str) -> Callable[..., Any]:
+    def function() -> Any:
+        return _jit[key]
+
+    function.__doc__ = "A setting."
+    return function
+
+
+for _key in _jit:
+    _fuses = _key.startswith("can_fuse")
+    globals()[f"_jit_override_{_key}" if _fuses else f"_jit_set_{_key}"] = _jit_setter(_key)
+    globals()[f"_jit_{_key}" if _fuses else f"_jit_get_{_key}"] = _jit_getter(_key)
+
+
+def __getattr__(name: str) -> Any:
+    """Names that PyTorch's native module and the public one share: types, classes, operators."""
+    if not name.startswith("_") and name != "torch":
+        torch = sys.modules["flambeau"]
+        home = torch._LAZY.get(name)
+        if home is not None or isinstance(vars(torch).get(name), (type, _core.dtype)):
+            return getattr(torch, name)
+    from flambeau.runtime import missing
+
+    missing.refuse(__name__, name)
 
 
 def _log_api_usage_once(event: str) -> None:

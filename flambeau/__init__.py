@@ -214,13 +214,68 @@ _LAZY = {
     "symeig": "flambeau.runtime.removed",
 }
 
+_GROUPS = {
+    "flambeau.jit": "CompilationUnit ScriptFunction ScriptModule fork wait",
+    "flambeau.jit.native_types": "AnyType AwaitType BoolType ClassType ComplexType DeviceObjType "
+    "DictType EnumType FloatType FutureType InferredType IntType InterfaceType ListType NoneType "
+    "NumberType OptionalType PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType "
+    "TensorType TupleType Type UnionType unify_type_list",
+    "flambeau.runtime.native_names": "AVG AggregationType AliasDb ArgumentSpec BenchmarkConfig "
+    "BenchmarkExecutionStats Block BufferDict CallStack Capsule Code CompleteArgumentSpec "
+    "ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext "
+    "DispatchKey DispatchKeySet ErrorReport ExecutionPlan FatalError Gradient Graph "
+    "GraphExecutorState IODescriptor JITException LockingLogger LoggerBase ModuleDict Node "
+    "NoopLogger OperatorInfo ParameterDict PyTorchFileReader PyTorchFileWriter SUM ScriptClass "
+    "ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList "
+    "ScriptListIterator ScriptMethod ScriptModuleSerializer ScriptObject ScriptObjectProperty "
+    "SerializationStorageContext QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage "
+    "QUInt8Storage StaticModule TracingState Use Value compiled_with_cxx11_abi "
+    "get_file_path import_ir_module import_ir_module_from_buffer init_num_threads "
+    "is_vulkan_available merge_type_from_type_comment parse_ir parse_schema parse_type_comment "
+    "sym_constrain_range sym_constrain_range_for_size sym_fresh_size",
+    "flambeau.runtime.foreign_operators": "batch_norm_backward_elemt batch_norm_backward_reduce "
+    "batch_norm_elemt batch_norm_gather_stats batch_norm_gather_stats_with_counts batch_norm_stats "
+    "choose_qparams_optimized cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution "
+    "cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose "
+    "cudnn_grid_sampler cudnn_is_acceptable dequantize empty_quantized fbgemm_linear_fp16_weight "
+    "fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight "
+    "fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight "
+    "fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant "
+    "int_repr miopen_batch_norm miopen_convolution miopen_convolution_add_relu "
+    "miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss "
+    "miopen_depthwise_convolution miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution "
+    "mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer "
+    "per_channel_affine per_channel_affine_float_qparams per_channel_symmetric per_tensor_affine "
+    "per_tensor_symmetric q_per_channel_axis q_per_channel_scales q_per_channel_zero_points "
+    "q_scale q_zero_point qscheme quantize_per_channel quantize_per_tensor "
+    "quantize_per_tensor_dynamic quantized_batch_norm quantized_gru quantized_gru_cell "
+    "quantized_lstm quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d "
+    "quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell",
+    "flambeau._higher_order_ops": "cond while_loop",
+    "flambeau.fake_quantize": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
+    "flambeau.futures": "Future",
+    "flambeau.testing": "FileCheck",
+    "flambeau.utils.throughput_benchmark": "ThroughputBenchmark",
+    "flambeau.library.schemas": "Argument FunctionSchema",
+    "flambeau.random": "thread_safe_generator",
+    "flambeau._C": "DisableTorchFunction DisableTorchFunctionSubclass ExcludeDispatchKeyGuard "
+    "StorageBase cpp",
+    "flambeau._core": "bits16 bits1x8 bits2x4 bits4x2 bits8 int1 int2 int3 int4 int5 int6 int7 "
+    "qint32 qint8 quint2x4 quint4x2 quint8 uint1 uint2 uint3 uint4 uint5 uint6 uint7",
+}
+_LAZY.update({_each: _home for _home, _names in _GROUPS.items() for _each in _names.split()})
+
 # Private modules of PyTorch that other packages import.
 _PRIVATE = frozenset(
     {
         "_C",
         "__config__",
         "__future__",
+        "_dynamo",
+        "_functorch",
         "_guards",
+        "_higher_order_ops",
+        "_inductor",
         "_jit_internal",
         "_lobpcg",
         "_logging",
@@ -236,6 +291,10 @@ def __getattr__(name: str) -> object:
     """Names of `_LAZY`, then submodules (`nn`, `optim`, `linalg` ...)."""
     if name in _LAZY:
         value: object = getattr(_late(_LAZY[name]), name)
+    elif name == "torch":  # a program that imports PyTorch's modules sees its name among them
+        value = _late("flambeau")
+    elif name == "bit":
+        value = _core.uint1
     elif name.startswith("_") and name not in _PRIVATE:
         from flambeau.runtime import missing
 

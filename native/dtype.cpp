@@ -12,8 +12,31 @@
 namespace fb {
 namespace {
 
+// Dtypes that PyTorch has for quantized and packed numbers: objects with a name and a size, which
+// no operator takes. Their value is kBare.
+constexpr DType kBare = static_cast<DType>(255);
+constexpr DTypeInfo bare(const char* name, int64_t size, bool is_signed, bool integral) {
+  return {name, nullptr, name, name,     name, integral ? NumberKind::Integer : NumberKind::Bool,
+          size, nullptr, 0,    is_signed};
+}
+constexpr DTypeInfo kBareDTypes[] = {
+    bare("int1", 1, true, true),       bare("int2", 1, true, true),
+    bare("int3", 1, true, true),       bare("int4", 1, true, true),
+    bare("int5", 1, true, true),       bare("int6", 1, true, true),
+    bare("int7", 1, true, true),       bare("uint1", 1, false, true),
+    bare("uint2", 1, false, true),     bare("uint3", 1, false, true),
+    bare("uint4", 1, false, true),     bare("uint5", 1, false, true),
+    bare("uint6", 1, false, true),     bare("uint7", 1, false, true),
+    bare("bits1x8", 1, false, false),  bare("bits2x4", 1, false, false),
+    bare("bits4x2", 1, false, false),  bare("bits8", 1, false, false),
+    bare("bits16", 2, false, false),   bare("quint8", 1, false, false),
+    bare("qint8", 1, true, false),     bare("qint32", 4, true, false),
+    bare("quint4x2", 1, false, false), bare("quint2x4", 1, false, false),
+};
+
 struct DTypeObject {
   PyObject_HEAD DType value;
+  const DTypeInfo* row;
 };
 DTypeObject* dtype_table[kDTypeCount];
 PyTypeObject* dtype_type;
@@ -21,46 +44,48 @@ DType default_dtype_value = DType::F32;
 
 DType self_dtype(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->value; }
 const DTypeInfo& info(DType t) { return dtype_info(t); }
+const DTypeInfo& row(PyObject* self) { return *reinterpret_cast<DTypeObject*>(self)->row; }
+bool refuse_bare(PyObject* self) {
+  if (self_dtype(self) != kBare) return false;
+  PyErr_Format(PyExc_NotImplementedError,
+               "[dtype] no operator is implemented for torch.%s\nhint: torch.int8 or torch.uint8",
+               row(self).name);
+  return true;
+}
 bool is_minifloat(DType t) { return is_floating(t) && item_size(t) == 1; }
 bool is_wide_unsigned(DType t) { return t == DType::U16 || t == DType::U32 || t == DType::U64; }
 
-PyObject* dtype_repr(PyObject* self) {
-  return PyUnicode_FromFormat("torch.%s", info(self_dtype(self)).name);
-}
-PyObject* dtype_reduce(PyObject* self, PyObject*) {
-  return PyUnicode_FromString(info(self_dtype(self)).name);
-}
+PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", row(self).name); }
+PyObject* dtype_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(row(self).name); }
 PyObject* dtype_to_real(PyObject* self, PyObject*) {
+  if (refuse_bare(self)) return nullptr;
   return Py_NewRef(dtype_object(to_real(self_dtype(self))));
 }
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
+  if (refuse_bare(self)) return nullptr;
   if (is_integral(self_dtype(self)) || is_minifloat(self_dtype(self))) {
     PyErr_Format(
         PyExc_RuntimeError,
         "[to_complex] Unknown Complex ScalarType for %s\nhint: convert to a floating dtype",
-        info(self_dtype(self)).title);
+        row(self).title);
     return nullptr;
   }
   return Py_NewRef(dtype_object(to_complex(self_dtype(self))));
 }
 PyObject* dtype_get_itemsize(PyObject* self, void*) {
-  return PyLong_FromLongLong(item_size(self_dtype(self)));
+  return PyLong_FromLongLong(row(self).item_size);
 }
 PyObject* dtype_get_floating(PyObject* self, void*) {
-  return PyBool_FromLong(is_floating(self_dtype(self)));
+  return PyBool_FromLong(row(self).kind == NumberKind::Floating);
 }
 PyObject* dtype_get_complex(PyObject* self, void*) {
-  return PyBool_FromLong(is_complex(self_dtype(self)));
+  return PyBool_FromLong(row(self).kind == NumberKind::Complex);
 }
-PyObject* dtype_get_signed(PyObject* self, void*) {
-  return PyBool_FromLong(info(self_dtype(self)).is_signed);
-}
+PyObject* dtype_get_signed(PyObject* self, void*) { return PyBool_FromLong(row(self).is_signed); }
 PyObject* dtype_get_abbreviation(PyObject* self, void*) {
-  return PyUnicode_FromString(info(self_dtype(self)).abbreviation);
+  return PyUnicode_FromString(row(self).abbreviation);
 }
-PyObject* dtype_get_name(PyObject* self, void*) {
-  return PyUnicode_FromString(info(self_dtype(self)).name);
-}
+PyObject* dtype_get_name(PyObject* self, void*) { return PyUnicode_FromString(row(self).name); }
 PyObject* dtype_get_number(PyObject* self, void*) {
   return PyLong_FromLong(static_cast<long>(self_dtype(self)));
 }
@@ -417,6 +442,7 @@ int memory_format_number(PyObject* object) {
 
 bool dtype_from_object(PyObject* object, DType* out) {
   if (Py_TYPE(object) == dtype_type) {
+    if (refuse_bare(object)) return false;
     *out = self_dtype(object);
     return true;
   }
@@ -503,10 +529,19 @@ bool init_dtype(PyObject* module) {
     auto* object = reinterpret_cast<DTypeObject*>(dtype_type->tp_alloc(dtype_type, 0));
     if (!object) return false;
     object->value = static_cast<DType>(i);
+    object->row = &kDTypes[i];
     dtype_table[i] = object;
     auto* as_object = reinterpret_cast<PyObject*>(object);
     if (PyModule_AddObjectRef(module, kDTypes[i].name, as_object) < 0) return false;
     if (kDTypes[i].alias && PyModule_AddObjectRef(module, kDTypes[i].alias, as_object) < 0)
+      return false;
+  }
+  for (const DTypeInfo& each : kBareDTypes) {
+    auto* object = reinterpret_cast<DTypeObject*>(dtype_type->tp_alloc(dtype_type, 0));
+    if (!object) return false;
+    object->value = kBare;
+    object->row = &each;
+    if (PyModule_AddObjectRef(module, each.name, reinterpret_cast<PyObject*>(object)) < 0)
       return false;
   }
   PyObject* finfo = PyType_FromSpec(&finfo_spec);

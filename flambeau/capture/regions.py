@@ -17,8 +17,10 @@ from typing import Any
 from flambeau import _core
 from flambeau.capture import options as capture_options
 from flambeau.capture import stream
+from flambeau.capture.errors import GraphBreakError
 from flambeau.compiler import debug
 from flambeau.ir.lock import importing
+from flambeau.runtime import config_modules
 
 END = "end of region"
 # Flushes that no line of the user's code asks for: the recorder's own, see native/record_call.cpp.
@@ -95,6 +97,13 @@ class _Watch(threading.local):
 
 
 _watch = _Watch()
+_counters: list[Callable[[Flush], None]] = []  # of all threads, for ever
+
+
+def count_flushes(listener: Callable[[Flush], None]) -> None:
+    """Calls `listener` at every flush of every thread from now on."""
+    _counters.append(listener)
+    _core.set_flush_observer(_on_flush)
 
 
 def _user_line() -> str:
@@ -110,13 +119,13 @@ def _user_line() -> str:
 
 def _on_flush(reason: str, records: int, known: int) -> None:
     shown = debug.level() > 0 and not (known and reason == END)
-    if not _watch.listeners and not shown:
+    if not _watch.listeners and not _counters and not shown:
         return
     event = Flush(reason, _user_line(), records, bool(known))
     if shown:
         state = "known" if known else "new"
         debug.show(debug.PLANS, f"{event.line}: {reason} after {records} ops ({state})")
-    for listener in list(_watch.listeners):
+    for listener in (*_counters, *_watch.listeners):
         listener(event)
 
 
@@ -132,12 +141,8 @@ class _Listening:
 
     def __exit__(self, *exception: object) -> None:
         _watch.listeners.remove(self._listener)
-        if not _watch.listeners and not debug.level():
+        if not _watch.listeners and not _counters and not debug.level():
             _core.set_flush_observer(None)
-
-
-class GraphBreakError(RuntimeError):
-    """A region compiled with `fullgraph=True` needed a value before its end."""
 
 
 def _refuse(event: Flush) -> None:
@@ -146,6 +151,36 @@ def _refuse(event: Flush) -> None:
             f"[compile] fullgraph=True, but {event.line} needs a value: {event.reason}\n"
             "hint: move that line out of the compiled function, or drop fullgraph=True"
         )
+
+
+def refusing(refuses: bool) -> Any:
+    """A `with` block in which a flush before a region's end raises, or, False, no longer does.
+
+    Args:
+        refuses: whether it raises.
+    """
+    return _Listening(_refuse) if refuses else _Permitting()
+
+
+class _Permitting:
+    """Takes `_refuse` out of the listeners for the duration of a `with` block."""
+
+    def __enter__(self) -> None:
+        self._before = list(_watch.listeners)
+        _watch.listeners[:] = [each for each in self._before if each is not _refuse]
+
+    def __exit__(self, *exception: object) -> None:
+        _watch.listeners[:] = self._before
+
+
+class Stance:
+    """How compiled functions behave, in all threads: `torch.compiler.set_stance`.
+
+    Attributes:
+        eager: they run without being recorded.
+    """
+
+    eager = False
 
 
 def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -178,6 +213,8 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
+        if Stance.eager:
+            return function(*args, **kwargs)
         begin()
         try:
             return function(*args, **kwargs)
@@ -276,7 +313,7 @@ def compile(  # noqa: A001 - PyTorch's name
             "hint: pass a function or an nn.Module"
         )
     tuned = _checked_arguments(dynamic, backend, mode, options, shapes_spec)
-    if disable or backend == "eager":
+    if disable or config_modules.value("torch._dynamo.config", "disable"):
         return model
     with importing:
         from flambeau import nn
@@ -285,8 +322,13 @@ def compile(  # noqa: A001 - PyTorch's name
         with importing:
             from flambeau.capture.module import OptimizedModule
 
-        return OptimizedModule(model, _wrap(model.__call__, fullgraph, tuned))
-    return _wrap(model, fullgraph, tuned)
+        call = model.__call__ if backend == "eager" else _wrap(model.__call__, fullgraph, tuned)
+        return OptimizedModule(model, call)
+    if backend == "eager":
+        return model
+    compiled = _wrap(model, fullgraph, tuned)
+    compiled._torchdynamo_orig_callable = model  # type: ignore[attr-defined]
+    return compiled
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:

@@ -40,6 +40,9 @@ _PUBLIC = {
             "skip_guard_on_inbuilt_nn_modules_unsafe",
             "substitute_in_graph",
             "wrap_numpy",
+            "_is_non_strict_tracing",
+            "_non_strict_tracing_context",
+            "_patch_engine_backward",
         ),
         "flambeau.utils.compiler_names",
     ),
@@ -49,8 +52,8 @@ _PUBLIC = {
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(late(_PUBLIC[name]), name)
-    if name == "cache":  # in no cycle of imports; `from flambeau.compiler import cache` asks here
-        return import_module("flambeau.compiler.cache")
+    if name in ("cache", "config"):  # in no cycle of imports: `from flambeau.compiler import cache`
+        return import_module(f"flambeau.compiler.{name}")
     from flambeau.runtime import missing
 
     missing.refuse(__name__, name)

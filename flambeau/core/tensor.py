@@ -230,6 +230,11 @@ LATER = {
     ),
     "flambeau.sparse.copies": ("resize_as_sparse_",),
     "flambeau.storage": ("storage", "storage_type"),
+    "flambeau.core.absent_methods": (
+        "dequantize", "int_repr", "ipu", "mtia", "q_per_channel_axis", "q_per_channel_scales",
+        "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "record_stream",
+        "to_mkldnn", "xpu",
+    ),
     "flambeau.core.older_methods": (
         "const_data_ptr", "dim_order", "eig", "lstsq", "module_load", "new", "reinforce", "solve",
         "symeig", "_autocast_to_full_precision", "_autocast_to_reduced_precision",

@@ -480,13 +480,15 @@ def publish(overload: OpOverload, replace: bool = False) -> OpOverload:
     return overload
 
 
-def open_namespace(name: str) -> None:
-    """Puts a namespace under `torch.ops`."""
+def open_namespace(name: str) -> Any:
+    """Puts a namespace under `torch.ops`, and returns it."""
     from flambeau import ops
 
     present = vars(ops).get(name)
     if not isinstance(present, OpNamespace) and name != "aten":
-        setattr(ops, name, OpNamespace(name, present))
+        present = OpNamespace(name, present)
+        setattr(ops, name, present)
+    return present
 
 
 def retract(overload: OpOverload) -> None:

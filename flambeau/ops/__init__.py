@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gc
 from importlib import import_module
+from typing import Any
 
+from flambeau.ir.lock import late
 from flambeau.ir.modules import module_names
 
 FAMILIES: tuple[str, ...] = module_names(__path__)
@@ -21,3 +23,37 @@ try:
 finally:
     if _collecting:
         gc.enable()
+
+
+loaded_libraries: set[str] = set()
+
+
+def __getattr__(name: str) -> Any:
+    """The operators of a namespace, as of `torch.ops.mylib`: there may be none yet.
+
+    `prims`, `higher_order` and namespaces of libraries that are not installed are empty, and an
+    operator that is read from them raises AttributeError, as in PyTorch.
+    """
+    if name.startswith("__") or name == "":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return late("flambeau.library.operators").open_namespace(name)
+
+
+def load_library(path: Any) -> None:
+    """Loads a shared library, which may register operators when it is loaded.
+
+    Args:
+        path: of the library.
+
+    Raises:
+        OSError: it cannot be loaded.
+    """
+    import ctypes
+    import os
+
+    resolved = os.path.realpath(path)
+    try:
+        ctypes.CDLL(resolved)
+    except OSError as error:
+        raise OSError(f"Could not load this library: {resolved}\nhint: {error}") from error
+    loaded_libraries.add(resolved)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.capture import regions
+from flambeau.ir.lock import late
 
 __all__ = [
     "allow_in_graph",
@@ -46,8 +48,6 @@ def substitute_in_graph(
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors from one of NumPy's arrays: arguments and results are converted."""
-    import functools
-
     import flambeau as torch
     from flambeau.utils._pytree import tree_map
 
@@ -86,7 +86,7 @@ def is_exporting() -> bool:
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     """Names that `torch.compile(backend=...)` accepts for its one compiler."""
-    return ["inductor"]
+    return late("flambeau._dynamo.backends.registry").list_backends(exclude_tags)
 
 
 _backend: Any = "inductor"
@@ -115,16 +115,27 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
     return False
 
 
+_STANCES = ("default", "eager_on_recompile", "eager_then_compile", "force_eager")
+
+
 class set_stance:  # noqa: N801 - also a context manager and decorator
-    """How compiled functions behave from now on, or in a block.
+    """How compiled functions behave from now on, or in a block or a function.
 
     Args:
-        stance: "default".
-        skip_guard_eval_unsafe: False.
-        force_backend: None.
+        stance: "default"; "force_eager": they run uncompiled; "eager_on_recompile" and
+            "eager_then_compile" are as the default, for compiled calls have the bits of eager ones.
+        skip_guard_eval_unsafe: without effect: there are no guards to skip.
+        force_backend: None, "inductor", or "eager", which is as "force_eager".
 
     Raises:
-        NotImplementedError: another stance: "force_eager" is `torch.compile(disable=True)`.
+        RuntimeError: `force_backend` with another stance than the default.
+        NotImplementedError: another stance or backend.
+
+    Example:
+        >>> f = torch.compile(lambda x: torch.compiler.is_compiling())
+        >>> with torch.compiler.set_stance("force_eager"):
+        ...     f(torch.ones(1))
+        False
     """
 
     def __init__(
@@ -134,21 +145,36 @@ class set_stance:  # noqa: N801 - also a context manager and decorator
         skip_guard_eval_unsafe: bool = False,
         force_backend: Any = None,
     ) -> None:
-        if stance != "default" or skip_guard_eval_unsafe or force_backend is not None:
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("force_backend cannot be used with any stance except 'default'")
+        if stance not in _STANCES or force_backend not in (None, "inductor", "eager"):
             raise NotImplementedError(
-                f"[set_stance] compiled functions have one stance, 'default', not {stance!r}\n"
-                "hint: torch.compile(fn, disable=True) gives a function that is not compiled"
+                f"[set_stance] stance {stance!r} with force_backend {force_backend!r} is not in "
+                f"Flambeau\nhint: one of {', '.join(_STANCES)}"
             )
+        self._eager = stance == "force_eager" or force_backend == "eager"
+        self._before = regions.Stance.eager
+        regions.Stance.eager = self._eager
 
     def __enter__(self) -> None:
-        pass
+        regions.Stance.eager = self._eager
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        regions.Stance.eager = self._before
 
     def __call__(self, fn: Any) -> Any:
-        """The function itself."""
-        return fn
+        """A function that sets the stance while it runs."""
+        regions.Stance.eager = self._before
+
+        @functools.wraps(fn)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            before, regions.Stance.eager = regions.Stance.eager, self._eager
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                regions.Stance.eager = before
+
+        return inner
 
 
 def _artifacts(op: str) -> NotImplementedError:
@@ -178,6 +204,11 @@ def _keep_all(guard_entries: Any, **options: Any) -> list[bool]:
 keep_portable_guards_unsafe = keep_tensor_guards_unsafe = _keep_all
 skip_all_guards_unsafe = skip_guard_on_all_nn_modules_unsafe = _keep_all
 skip_guard_on_globals_unsafe = skip_guard_on_inbuilt_nn_modules_unsafe = _keep_all
+
+
+@contextlib.contextmanager
+def _patch_engine_backward(*args: Any) -> Iterator[None]:
+    yield
 
 
 @contextlib.contextmanager

@@ -31,7 +31,6 @@ OUTSIDE = (
 @functools.cache
 def holder(module: str) -> Any:
     """The module or class of a dotted name of PyTorch's, or None."""
-    module = module.split(" ")[0]  # "torch.Tensor (public)"
     parts = module.split(".")
     for end in range(len(parts), 0, -1):
         try:
@@ -39,13 +38,17 @@ def holder(module: str) -> Any:
         except ImportError:
             continue
         for part in parts[end:]:
-            value = getattr(value, part, None)
+            try:
+                value = getattr(value, part, None)
+            except ImportError:  # a module of a package that is not installed, or not written
+                return None
         return value
     return None
 
 
 def exists(module: str, name: str) -> bool:
     """Whether a module has a name: an attribute, or a submodule that can be imported."""
+    module = module.split(" ")[0]  # "torch.Tensor (public)"
     value = holder(module)
     if value is None:
         return False

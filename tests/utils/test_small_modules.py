@@ -113,8 +113,8 @@ def test_what_is_honest_without_devices():
     with pytest.raises(RuntimeError, match="ITT"):
         torch.profiler.itt.mark("x")
     with pytest.raises(NotImplementedError, match="stance"):
-        torch.compiler.set_stance("force_eager")
-    assert torch.compiler.list_backends() == ["inductor"]
+        torch.compiler.set_stance("fail_on_recompile")
+    assert "inductor" in torch.compiler.list_backends()
     assert "CPU capability" in torch.__config__.show()
     with pytest.raises(AttributeError):
         torch._no_such_module  # noqa: B018

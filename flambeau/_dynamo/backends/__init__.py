@@ -1,0 +1,1 @@
+"""`torch._dynamo.backends`: the registry of backends."""

@@ -1,0 +1,5 @@
+"""`torch._functorch`: the settings of PyTorch's transformations, under their private name."""
+
+from flambeau.runtime import missing as _missing
+
+__getattr__ = _missing.getter(__name__, {}, ("config",))

@@ -1,0 +1,88 @@
+"""`torch._inductor`: PyTorch's private names of its code generation, as views of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from flambeau.ir.lock import late as _late
+from flambeau.runtime import config_modules as _config_modules
+from flambeau.runtime import missing as _missing
+
+__all__ = [
+    "aoti_compile_and_package", "aoti_load_package", "compile", "cudagraph_mark_step_begin",
+    "list_mode_options", "list_options", "standalone_compile",
+]  # fmt: skip
+
+_TUNED: dict[str, Any] = {"max_autotune": True, "coordinate_descent_tuning": True}
+_MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "lite": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune-no-cudagraphs": _TUNED,
+    "max-autotune": {**_TUNED, "triton.cudagraphs": True},
+}
+
+
+def compile(  # noqa: A001 - PyTorch's name
+    gm: Any, example_inputs: Any, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compiles a `GraphModule`.
+
+    Args:
+        gm: the module.
+        example_inputs: without effect: programs hold for every size.
+        options: as of `torch.compile`.
+    """
+    compiled: Callable[..., Any] = _late("flambeau.capture.regions").compile(gm, options=options)
+    return compiled
+
+
+def standalone_compile(
+    gm: Any, example_inputs: Any, *, options: dict[str, Any] | None = None, **more: Any
+) -> Callable[..., Any]:
+    """Compiles a `GraphModule`; the result cannot be stored by itself."""
+    return compile(gm, example_inputs, options)
+
+
+def list_options() -> list[str]:
+    """Names of `torch.compile(options=...)`."""
+    return list(_config_modules.defaults()["torch._inductor.config"])
+
+
+def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
+    """Options that a mode of `torch.compile` stands for.
+
+    Args:
+        mode: its name; None gives a dict of all.
+        dynamic: without effect.
+
+    Raises:
+        RuntimeError: there is none of this name.
+    """
+    if mode is None:
+        return {name: dict(options) for name, options in _MODES.items()}
+    if mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    return dict(_MODES[mode])
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Returns: there are no CUDA graphs whose memory could be used again."""
+
+
+def aoti_compile_and_package(*args: Any, **kwargs: Any) -> NoReturn:
+    """Raises: programs are not compiled ahead of time into files.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError(
+        "[aoti_compile_and_package] programs are not compiled into files\n"
+        "hint: kernels are stored on disk by themselves; torch.jit.save stores programs"
+    )
+
+
+aoti_load_package = aoti_compile_and_package
+
+__getattr__ = _missing.getter(__name__, {}, ("config", "utils"))

@@ -1,0 +1,22 @@
+"""`torch._inductor.config`: PyTorch's settings of its code generation, with its defaults.
+
+`max_autotune` and `max_autotune_gemm` are read here: functions compiled while one is set measure
+their kernels at the first call. The rest is stored.
+"""
+
+import os as _os
+
+from flambeau.runtime import config_modules as _config_modules
+from flambeau.runtime import settings as _settings
+
+
+def decide_compile_threads() -> int:
+    """How many C compilers run at once."""
+    return _settings.get("COMPILE_JOBS") or _os.cpu_count() or 1
+
+
+_config_modules.install(
+    __name__,
+    **{"cutlass.cutlass_dir": "", "cuda.cutlass_dir": "", "xpu.cutlass_dir": ""},
+    compile_threads=decide_compile_threads(),
+)

@@ -1,0 +1,138 @@
+"""Rounding to the numbers of a quantized dtype, in floating point: training that prepares for it.
+
+Jacob et al., "Quantization and training of neural networks for efficient integer-arithmetic-only
+inference", 2018. The gradient passes where a number was in range (straight-through estimator).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+
+__all__ = ["fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"]
+
+
+class _Rounding(torch.autograd.Function):
+    """Rounds to `(q - zero_point) * scale` with a whole q between two limits."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        input: Any,
+        scale: Any,
+        zero_point: Any,
+        low: int,
+        high: int,  # noqa: A002
+    ) -> tuple[Any, Any]:
+        whole = torch.round(input * (1.0 / scale)) + zero_point
+        inside = (whole >= low) & (whole <= high)
+        return ((whole.clamp(low, high) - zero_point) * scale).to(input.dtype), inside
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, _: Any) -> Any:  # type: ignore[override]
+        (inside,) = ctx.saved_tensors
+        return torch.where(inside, grad, 0.0), None, None, None, None
+
+
+def _check(name: str, input: Any, zero_point: Any, low: int, high: int) -> None:  # noqa: A002
+    if low > high:
+        raise RuntimeError(
+            f"[{name}] `quant_min` should be less than or equal to `quant_max`, got {low} and "
+            f"{high}\nhint: 0, 255"
+        )
+    points = zero_point if isinstance(zero_point, torch.Tensor) else torch.tensor(zero_point)
+    if points.numel() and (bool((points < low).any()) or bool((points > high).any())):
+        raise RuntimeError(
+            f"[{name}] `zero_point` must be between `quant_min` and `quant_max`.\nhint: between "
+            f"{low} and {high}"
+        )
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"[{name}] not implemented for {input.dtype}\nhint: a floating-point tensor"
+        )
+
+
+def fake_quantize_per_tensor_affine(
+    input: Any,
+    scale: Any,
+    zero_point: Any,
+    quant_min: int,
+    quant_max: int,  # noqa: A002
+) -> Any:
+    """A tensor rounded to the numbers that a quantized one could hold.
+
+    Args:
+        input: the tensor, of a floating-point dtype.
+        scale: the step between numbers: a number or a tensor of one.
+        zero_point: the whole number that stands for 0: a number or a tensor of one.
+        quant_min, quant_max: the least and greatest whole number.
+
+    Raises:
+        RuntimeError: limits in the wrong order, or a zero point outside of them.
+        NotImplementedError: another dtype.
+
+    Example:
+        >>> torch.fake_quantize_per_tensor_affine(torch.tensor([0.1, 0.26, 9.0]), 0.5, 0, 0, 15)
+        tensor([0.0000, 0.5000, 7.5000])
+    """
+    _check("fake_quantize_per_tensor_affine", input, zero_point, quant_min, quant_max)
+    if not isinstance(scale, torch.Tensor):
+        scale = torch.tensor(scale, dtype=torch.float32)
+    return _Rounding.apply(input, scale, zero_point, quant_min, quant_max)[0]
+
+
+def fake_quantize_per_channel_affine(
+    input: Any,
+    scale: Any,
+    zero_point: Any,
+    axis: int,
+    quant_min: int,
+    quant_max: int,  # noqa: A002
+) -> Any:
+    """As `fake_quantize_per_tensor_affine`, with a scale and zero point per index of an axis.
+
+    Args:
+        input: the tensor, of a floating-point dtype.
+        scale: of each index: float32.
+        zero_point: of each index: int32 or floating-point.
+        axis: the axis.
+        quant_min, quant_max: the least and greatest whole number.
+
+    Raises:
+        RuntimeError: dtypes, lengths or limits that do not fit.
+        IndexError: no such axis.
+    """
+    name = "fake_quantize_per_channel_affine"
+    if not -input.dim() <= axis < input.dim():
+        raise IndexError(
+            f"[{name}] Dimension out of range (expected to be in range of [{-input.dim()}, "
+            f"{input.dim() - 1}], but got {axis})\nhint: axis=0"
+        )
+    if scale.dtype not in (torch.float32, torch.bfloat16):
+        raise RuntimeError(
+            f"[{name}] Scale must be Float or BFloat16, found {scale.dtype}\nhint: .float()"
+        )
+    if zero_point.dtype not in (torch.int32, torch.float32, torch.float16):
+        raise RuntimeError(
+            f"[{name}] Zero-point must be Int32, Float or Half, found {zero_point.dtype}\n"
+            "hint: .to(torch.int32)"
+        )
+    length = input.shape[axis]
+    if scale.numel() != length or zero_point.numel() != length:
+        raise RuntimeError(
+            f"[{name}] dimensions of scale and zero-point are not consistent with input tensor: "
+            f"{scale.numel()}, {zero_point.numel()} and {length}\nhint: one per index"
+        )
+    _check(name, input, zero_point, quant_min, quant_max)
+    shape = [1] * input.dim()
+    shape[axis] = length
+    return _Rounding.apply(
+        input, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max
+    )[0]
