@@ -117,8 +117,8 @@ bool read_flag(Overload* overload, PyObject* flag) {
   const char* text = PyUnicode_AsUTF8(flag);
   if (!text) return false;
   if (std::strcmp(text, "python") == 0) overload->python = true;
-  const OutRule rule = out_rule(text);
-  if (rule != OutRule::None) overload->out = rule;
+  const OutOption out = out_option(text);
+  if (out.rule != OutRule::None) overload->out = out;
   if (std::strncmp(text, "list:", 5) == 0) overload->list = list_rule(text);
   if (std::strcmp(text, "operator") == 0) overload->is_operator = true;
   if (std::strcmp(text, "storage") == 0) overload->any_window = true;
@@ -555,7 +555,8 @@ Outcome bind_keywords(const Overload& overload, Frame* frame, PyObject* const* v
     PyObject* name = PyTuple_GET_ITEM(kwnames, k);
     const int position = find_name(overload, name);
     if (position < 0) {
-      if (overload.out != OutRule::None && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+      if (overload.out.rule != OutRule::None &&
+          PyUnicode_CompareWithASCIIString(name, "out") == 0) {
         if (values[k] != Py_None) frame->out = values[k];
         continue;
       }
@@ -735,7 +736,7 @@ bool overload_parse_spec(PyObject* spec, Overload* overload) {
   overload->build = Py_NewRef(build);
   overload->spec = Py_NewRef(spec);
   if (flags && !read_flags(overload, flags)) return false;
-  if (!from_nothing && overload->out != OutRule::Dtype) overload->result_dtype = -1;
+  if (!from_nothing && overload->out.rule != OutRule::Dtype) overload->result_dtype = -1;
   return true;
 }
 

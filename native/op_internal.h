@@ -200,7 +200,14 @@ using ClassCache = std::unordered_map<std::vector<uint64_t>, std::vector<PyObjec
 
 // What may be given as `out=` (docs/design.md § 8): None where the call takes none.
 enum class OutRule : uint8_t { None, Cast, Kind, Join, Truth, Any, Dtype, Exact, Separate };
-OutRule out_rule(const char* name);  // of the option's value; None: no rule has that name
+// The strides of one that is resized: the result's, or a contiguous tensor's, or the result's where
+// it was empty and a contiguous tensor's else.
+enum class Resized : uint8_t { Result, Contiguous, ResultIfEmpty };
+struct OutOption {
+  OutRule rule = OutRule::None;
+  Resized resized = Resized::Result;
+};
+OutOption out_option(const char* text);  // the option's value; OutRule::None: not one
 
 // Ops over lists that may be long (lists.cpp): first those that join tensors, then those that take
 // one apart.
@@ -233,7 +240,7 @@ struct Overload {
   PyObject* build = nullptr;  // owned
   PyObject* spec = nullptr;   // owned: (arguments, build, flags), as given
   bool python = false;        // `build` is the implementation
-  OutRule out = OutRule::None;
+  OutOption out;
   ListRule list = ListRule::None;
   int result_dtype = -1;  // the argument that `out` answers for where its dtype is computed in
   bool is_operator = false;
@@ -373,7 +380,7 @@ bool init_op_override(PyObject* module);
 
 // op_out.cpp
 PyObject* run_out(Op* op, Overload* overload, Frame* frame);
-PyObject* copy_to_out(OutRule rule, PyObject* result, PyObject* out);  // new reference to out
+PyObject* copy_to_out(OutOption option, PyObject* result, PyObject* out);  // new reference to out
 // Whether a tensor's elements have no gaps, and each has a place of its own.
 bool is_dense(const Tensor* t);
 bool copy_cast(Tensor* target, Tensor* source);  // same sizes; converts

@@ -6,6 +6,7 @@
 // PyTorch's rules: resize with a warning, and only casts that lose no kind of number.
 #include <algorithm>
 #include <complex>
+#include <string_view>
 
 #include "op_internal.h"
 #include "tensor_internal.h"
@@ -126,11 +127,12 @@ bool check_dtype(OutRule rule, DType result, DType out) {
   return false;
 }
 
-bool resize_out(Tensor* out, const Tensor* result) {
+bool resize_out(Tensor* out, const Tensor* result, Resized resized) {
   if (out->ndim == result->ndim && std::equal(out->dims, out->dims + out->ndim, result->dims)) {
     return true;
   }
-  if (out->numel != 0 &&
+  const bool empty = out->numel == 0;
+  if (!empty &&
       PyErr_WarnEx(PyExc_UserWarning,
                    "An output with one or more elements was resized since its shape is not the "
                    "result's. This is deprecated: outputs should be empty or have the right "
@@ -142,13 +144,14 @@ bool resize_out(Tensor* out, const Tensor* result) {
   const int64_t nbytes = (out->offset + result->numel) * item_size(out->dtype);
   if (nbytes > out->storage->nbytes && !storage_resize(out->storage, nbytes)) return false;
   storage_incref(out->storage);  // tensor_fill takes one
+  const bool follows = resized == Resized::Result || (resized == Resized::ResultIfEmpty && empty);
   return tensor_fill(out, out->storage, out->dtype, out->device, result->ndim, result->sizes(),
-                     nullptr, out->offset);
+                     follows && is_dense(result) ? result->strides() : nullptr, out->offset);
 }
 
-bool deliver(Tensor* result, Tensor* out) {
+bool deliver(Tensor* result, Tensor* out, Resized resized) {
   if (result == out) return true;
-  if (!resize_out(out, result)) return false;
+  if (!resize_out(out, result, resized)) return false;
   if (!check_target("out", out)) return false;
   if (!tensor_materialise(result, "out=") || !tensor_materialise(out, "out=")) return false;
   if (!copy_cast(out, result)) return false;
@@ -269,8 +272,8 @@ bool check_outs(const Op* op, const Overload& overload, const Frame& frame, cons
   for (size_t k = 0; k < outs.size(); ++k) {
     const OutputSpec& made = plan->outputs[k];
     const bool given = made.kind != OutputSpec::None;
-    if (given && !check_dtype(overload.out, made.dtype, outs[k]->dtype)) return false;
-    if (overload.out == OutRule::Separate && !check_separate(op, frame, outs[k])) return false;
+    if (given && !check_dtype(overload.out.rule, made.dtype, outs[k]->dtype)) return false;
+    if (overload.out.rule == OutRule::Separate && !check_separate(op, frame, outs[k])) return false;
     if (!check_out_shared(name, overload, frame, outs[k])) return false;
   }
   return true;
@@ -377,20 +380,26 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
   return parse_arguments(op, *overload, frame) == Outcome::Ok;
 }
 
-OutRule out_rule(const char* name) {
-  constexpr const char* kNames[] = {"",    "out",   "kind",  "join",    "truth",
+OutOption out_option(const char* text) {
+  constexpr const char* kNames[] = {"",    "cast",  "kind",  "join",    "truth",
                                     "any", "dtype", "exact", "separate"};
+  const char* second = std::strchr(text, ' ');
+  const std::string_view name = second ? std::string_view(text, second - text) : text;
+  OutOption option;
   for (size_t i = 1; i < std::size(kNames); ++i) {
-    if (std::strcmp(name, kNames[i]) == 0) return static_cast<OutRule>(i);
+    if (name == kNames[i]) option.rule = static_cast<OutRule>(i);
   }
-  return OutRule::None;
+  if (second && std::strcmp(second, " contiguous") == 0) option.resized = Resized::Contiguous;
+  if (second && std::strcmp(second, " empty") == 0) option.resized = Resized::ResultIfEmpty;
+  return option;
 }
 
-PyObject* copy_to_out(OutRule rule, PyObject* result, PyObject* out) {
+PyObject* copy_to_out(OutOption option, PyObject* result, PyObject* out) {
   if (is_tensor(result) && is_tensor(out)) {
     Tensor *source = reinterpret_cast<Tensor*>(result), *target = reinterpret_cast<Tensor*>(out);
     if (!check_no_grad("out", tensor_requires_grad(source) || tensor_requires_grad(target)) ||
-        !check_dtype(rule, source->dtype, target->dtype) || !deliver(source, target)) {
+        !check_dtype(option.rule, source->dtype, target->dtype) ||
+        !deliver(source, target, option.resized)) {
       return nullptr;
     }
     tensor_bump_version(target);
@@ -410,8 +419,8 @@ PyObject* copy_to_out(OutRule rule, PyObject* result, PyObject* out) {
     fine = false;
   }
   for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(outs); ++i) {
-    PyObject* copied =
-        copy_to_out(rule, PySequence_Fast_GET_ITEM(results, i), PySequence_Fast_GET_ITEM(outs, i));
+    PyObject* copied = copy_to_out(option, PySequence_Fast_GET_ITEM(results, i),
+                                   PySequence_Fast_GET_ITEM(outs, i));
     fine = copied != nullptr;
     Py_XDECREF(copied);
   }
@@ -422,7 +431,7 @@ PyObject* copy_to_out(OutRule rule, PyObject* result, PyObject* out) {
 
 PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   std::vector<Tensor*> outs;
-  const bool separate = overload->out == OutRule::Separate;
+  const bool separate = overload->out.rule == OutRule::Separate;
   if (collect_outs(op, frame->out, &outs) < 0) return nullptr;
   if (!check_no_grad(op->text.c_str(), any_requires_grad(*frame, outs))) return nullptr;
   const HeldInstance held(find_instance(op, overload, frame));
@@ -434,7 +443,8 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   bool fine = run_into(plan, instance, frame, outs, outputs.data());
   if (!fine) std::fill(outputs.begin(), outputs.end(), nullptr);
   for (size_t k = 0; fine && k < outs.size(); ++k) {
-    if (outputs[k]) fine = deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k]);
+    if (outputs[k])
+      fine = deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k], overload->out.resized);
     // A tensor that grew may have grown over an operand.
     if (fine && separate) fine = check_separate(op, *frame, outs[k]);
     if (fine) tensor_bump_version(outs[k]);

@@ -402,22 +402,37 @@ void replace_all(std::string* text, const char* name, int64_t value) {
   }
 }
 
+// The exception that a text begins with, "linalg:" for example, as a new reference; the prefix is
+// removed. Without one it is `usual`. nullptr + exception.
+PyObject* error_type(std::string* text, PyObject* usual) {
+  const std::pair<const char*, PyObject*> types[] = {{"runtime:", PyExc_RuntimeError},
+                                                     {"value:", PyExc_ValueError},
+                                                     {"index:", PyExc_IndexError},
+                                                     {"linalg:", nullptr}};
+  for (const auto& [prefix, type] : types) {
+    if (text->rfind(prefix, 0) != 0) continue;
+    text->erase(0, std::strlen(prefix));
+    text->erase(0, text->find_first_not_of(' '));
+    if (type) return Py_NewRef(type);
+    PyObject* module = PyImport_ImportModule("flambeau.ops.factorisations");
+    PyObject* linear = module ? PyObject_GetAttrString(module, "LinAlgError") : nullptr;
+    Py_XDECREF(module);
+    return linear;
+  }
+  return Py_NewRef(usual);
+}
+
 bool check_error_block(const Plan* plan, const std::string& message, const int64_t* block) {
   if (block[0] == 0) return true;
-  PyObject* type = PyExc_IndexError;
   std::string text = message;
-  for (const auto& [prefix, other] :
-       {std::pair{"runtime:", PyExc_RuntimeError}, std::pair{"value:", PyExc_ValueError}}) {
-    if (text.rfind(prefix, 0) != 0) continue;
-    type = other;
-    text.erase(0, std::strlen(prefix));
-    text.erase(0, text.find_first_not_of(' '));
-  }
+  PyObject* type = error_type(&text, PyExc_IndexError);
+  if (!type) return false;
   replace_all(&text, "{value}", block[1]);
   replace_all(&text, "{size}", block[2]);
   replace_all(&text, "{dimension}", block[3]);
   if (text.empty() || text[0] != '[') text = "[" + plan->name + "] " + text;
   PyErr_SetString(type, text.c_str());
+  Py_DECREF(type);
   return false;
 }
 
@@ -675,27 +690,15 @@ void drop_outputs(const Plan* plan, PyObject** outputs) {
 
 void raise_routine_error(const char* op, const char* text) {
   if (text == kRaisedInPython) return raise_from_python();
-  PyObject* type = PyExc_RuntimeError;
-  if (std::strncmp(text, "out of memory", 13) == 0) type = PyExc_MemoryError;
-  if (std::strncmp(text, "index:", 6) == 0) {
-    type = PyExc_IndexError;
-    text += 6;
-    while (*text == ' ') ++text;
-  }
-  PyObject* linear = nullptr;
-  if (std::strncmp(text, "linalg:", 7) == 0) {
-    PyObject* module = PyImport_ImportModule("flambeau.ops.factorisations");
-    linear = module ? PyObject_GetAttrString(module, "LinAlgError") : nullptr;
-    Py_XDECREF(module);
-    if (!linear) return;
-    type = linear;
-    text += 7;
-  }
-  if (text[0] == '[')
-    PyErr_SetString(type, text);
+  const bool memory = std::strncmp(text, "out of memory", 13) == 0;
+  std::string message = text;
+  PyObject* type = error_type(&message, memory ? PyExc_MemoryError : PyExc_RuntimeError);
+  if (!type) return;
+  if (message[0] == '[')
+    PyErr_SetString(type, message.c_str());
   else
-    PyErr_Format(type, "[%s] %s", op, text);
-  Py_XDECREF(linear);
+    PyErr_Format(type, "[%s] %s", op, message.c_str());
+  Py_DECREF(type);
 }
 
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {

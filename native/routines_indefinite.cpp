@@ -119,7 +119,8 @@ struct Pivot {
   int64_t row, width;
 };
 
-// The row to swap in, and whether it is the second of a block of two.
+// The row to swap in, and whether it is the second of a block of two. Below a pivot whose column
+// has no other element (NaN does not count) there is nothing to swap in.
 template <typename T>
 Pivot choose_pivot(const Symmetric<T>& m, int64_t k) {
   const auto threshold = static_cast<RealOf<T>>((1 + std::sqrt(17.0)) / 8);
@@ -132,7 +133,7 @@ Pivot choose_pivot(const Symmetric<T>& m, int64_t k) {
       best = i;
     }
   }
-  if (own >= threshold * column) return {k, 1};
+  if (column == 0 || own >= threshold * column) return {k, 1};
   RealOf<T> row = 0;
   for (int64_t j = k; j < best; ++j) row = std::max(row, size1(m.at(best, j)));
   for (int64_t i = best + 1; i < m.n; ++i) row = std::max(row, size1(m.at(i, best)));
@@ -157,7 +158,7 @@ int32_t factor_symmetric(const Symmetric<T>& m, int32_t* pivots) {
     pivots[k] = pivots[place] = chosen.width == 2 ? -number : number;
     if (chosen.width == 2) {
       m.eliminate_two(k);
-    } else if (m.at(k, k) != T(0)) {
+    } else if (size1(m.at(k, k)) > 0) {
       m.eliminate_one(k);
     } else if (!info) {
       info = static_cast<int32_t>(k + 1);
@@ -192,6 +193,9 @@ const char* lapack_ldl(const RoutineContext& c) {
                   Int *places = room.part<Int>(1), status = 0;
                   transpose(pointer<T>(c, 0) + b * n * n, n, n, a);
                   lapack<T>(which, &lower, &n, a, &n, places, room.part<T>(2), &length, &status);
+                  for (Int k = 0; k < n && status == 0; ++k) {  // LAPACK overlooks NaN
+                    if (places[k] > 0 && !(size1(a[k * n + k]) > 0)) status = k + 1;
+                  }
                   transpose(a, n, n, pointer<T>(c, 1) + b * n * n);
                   std::copy_n(places, n, pointer<int32_t>(c, 2) + b * n);
                   pointer<int32_t>(c, 3)[b] = static_cast<int32_t>(status);

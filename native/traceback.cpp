@@ -66,7 +66,7 @@ struct Shield {
   PyObject* function;
   PyObject* direct;  // owned; what serves its simplest calls without Python; or null
   PyObject* weakrefs;
-  OutRule out;       // where there is one, `out=` is served here: the results are copied there
+  OutOption out;     // where there is one, `out=` is served here: the results are copied there
   bool direct_dim;   // calls of `direct` have `dim=`
   bool overridable;  // modes and types with `__torch_function__` are asked first
   Autocast autocast;
@@ -127,7 +127,7 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
     }
   }
   Py_ssize_t at = -1;
-  const bool takes_out = shield->out != OutRule::None;
+  const bool takes_out = shield->out.rule != OutRule::None;
   for (Py_ssize_t i = 0; takes_out && names && i < PyTuple_GET_SIZE(names); ++i) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "out") == 0) at = i;
   }
@@ -148,9 +148,8 @@ PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   if (!self) return nullptr;
   self->vectorcall = shield_call;
   self->function = Py_NewRef(function);
-  self->out = PyUnicode_Check(out) ? out_rule(PyUnicode_AsUTF8(out))
-              : out == Py_True     ? OutRule::Cast
-                                   : OutRule::None;
+  self->out = PyUnicode_Check(out) ? out_option(PyUnicode_AsUTF8(out))
+                                   : OutOption{out == Py_True ? OutRule::Cast : OutRule::None};
   self->overridable = overridable != 0;
   self->direct_dim = direct_dim != 0;
   self->direct = direct == Py_None ? nullptr : Py_NewRef(direct);

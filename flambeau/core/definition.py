@@ -72,8 +72,10 @@ class Options:
     What a definition does not state stays the class's: an instance costs one small dictionary.
 
     Attributes:
-        out: whether the call may be given `out=`. True casts the result where that loses no kind
-            of number; one of `OUT_RULES` says what else `out` must be, or may.
+        out: whether the call may be given `out=`. True, or "cast", casts the result where that
+            loses no kind of number; one of `OUT_RULES` says what else `out` must be, or may. A
+            tensor that is resized gets the strides of the result; with " contiguous" behind the
+            rule those of a contiguous tensor, with " empty" only where it was empty the result's.
         long_list: the rule in `native/lists.cpp` by which long lists run without a Plan.
         fits: arguments whose number the result's dtype must be able to hold.
         saves_result: whether backward may read the results, which then must not be written.
@@ -118,8 +120,9 @@ class Options:
         if not OPTION_NAMES.issuperset(stated):
             unknown = sorted(set(stated) - OPTION_NAMES)
             raise TypeError(f"[op] unknown options {unknown}\nhint: one of {sorted(OPTION_NAMES)}")
-        if isinstance(stated.get("out"), str) and stated["out"] not in OUT_RULES:
-            raise TypeError(f"[op] unknown out={stated['out']!r}\nhint: one of {OUT_RULES}")
+        rule = stated.get("out", False)
+        if isinstance(rule, str) and not _is_out_rule(rule):
+            raise TypeError(f"[op] unknown out={rule!r}\nhint: one of {OUT_RULES}")
         if (stated.get("overlap") or "copy").split()[0] not in OVERLAP_RULES:
             raise TypeError(
                 f"[op] unknown overlap={stated['overlap']!r}\nhint: one of {OVERLAP_RULES}"
@@ -128,6 +131,11 @@ class Options:
         if not callable(rule) and rule not in CAST_RULES:
             raise TypeError(f"[op] unknown autocast={rule!r}\nhint: one of {CAST_RULES}")
         self.__dict__.update(stated)
+
+    @property
+    def out_rule(self) -> str:
+        """The name of the rule of `out=`, one of `OUT_RULES`; "" where there is none."""
+        return "cast" if self.out is True else str(self.out or "").partition(" ")[0]
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -143,7 +151,14 @@ OVERLAP_RULES = ("partial", "any", "copy", "fill")
 # float32, "promote" all to the widest; "" leaves them alone.
 CAST_RULES = ("", "lower", "float32", "promote")
 # What `out` may state beside True and False: docs/design.md § 8 says what each means.
-OUT_RULES = ("kind", "join", "truth", "any", "dtype", "exact", "separate")
+OUT_RULES = ("cast", "kind", "join", "truth", "any", "dtype", "exact", "separate")
+# What may follow: when the target's strides are a contiguous tensor's though the result's are not.
+OUT_STRIDES = ("contiguous", "empty")
+
+
+def _is_out_rule(text: str) -> bool:
+    name, _, strides = text.partition(" ")
+    return name in OUT_RULES and (not strides or strides in OUT_STRIDES)
 
 
 class Overload:

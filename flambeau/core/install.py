@@ -107,7 +107,7 @@ def _overlap_flags(overload: Overload) -> tuple[str, ...]:
 def _out_flags(rule: bool | str) -> tuple[str, ...]:
     if not rule:
         return ()
-    return ("out",) if rule is True else (str(rule),)
+    return ("cast",) if rule is True else (str(rule),)
 
 
 def _served_out(overload: Overload) -> bool | str:

@@ -154,7 +154,7 @@ def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) ->
             f"[{name}] result type {TITLES[result.dtype]} can't be cast to the desired output "
             f"type {TITLES[target.dtype]}\nhint: use the out-of-place {overload.name}"
         )
-    if overload.options.out == "exact" and result.dtype != target.dtype:
+    if overload.options.out_rule == "exact" and result.dtype != target.dtype:
         raise RuntimeError(
             f"[{name}] the base given to {name} has dtype {TITLES[target.dtype]} but the "
             f"operation's result requires dtype {TITLES[result.dtype]}\n"

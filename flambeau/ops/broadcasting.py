@@ -139,6 +139,19 @@ def is_complex(x: Node) -> bool:
     return CATEGORY[x.dtype] == 3
 
 
+def check_float(name: str, x: Node) -> None:
+    """Refuses integers and truth values.
+
+    Raises:
+        RuntimeError: the operand is neither a floating-point nor a complex tensor.
+    """
+    if CATEGORY[x.dtype] < 2:
+        raise RuntimeError(
+            f"[{name}] {name}: Expected a floating point or complex tensor as input. Got "
+            f"{x.dtype}\nhint: convert to float first"
+        )
+
+
 def averaged(total: Node, count: Node | int) -> Node:
     """total / count; of integers rounded towards zero, as PyTorch does here."""
     number = count if isinstance(count, Node) else prims.full_like(count, total)

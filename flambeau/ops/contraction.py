@@ -22,7 +22,9 @@ from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.cast_rules import call_with
 from flambeau.ops.common import columns, is_one, normalise_dim, number_shown
 from flambeau.ops.complex_products import running_product
+from flambeau.ops.factorisations import check_matrices
 from flambeau.ops.matrix import product
+from flambeau.ops.solutions import inverted
 
 Labels = tuple[str, ...]
 
@@ -454,7 +456,7 @@ def _power_rule(op: Any, self: Any, n: int) -> Any:
 @op(
     "matrix_power(Tensor self, int n) -> Tensor",
     autocast=_power_rule,
-    out="exact",
+    out="exact contiguous",
     where="torch method linalg",
     samples=_power_samples,
     reference="numpy.linalg.matrix_power",
@@ -466,6 +468,8 @@ def matrix_power(self: Node, n: int) -> Node:
 
     Raises:
         RuntimeError: matrices that are not square.
+        torch.linalg.LinAlgError: `n` is negative and a matrix is singular.
+
     Example:
         >>> torch.linalg.matrix_power(torch.tensor([[2.0]]), 3)
         tensor([[8.]])
@@ -475,11 +479,8 @@ def matrix_power(self: Node, n: int) -> Node:
             "[matrix_power] linalg.matrix_power: A must be batches of square matrices\nhint: n x n"
         )
     if n < 0:
-        unit = prims.cast(
-            prims.eq(prims.iota(self.shape, self.ndim - 2), prims.iota(self.shape, self.ndim - 1)),
-            self.dtype,
-        )
-        self, n = prims.linear_algebra.solve(self, unit), -n
+        check_matrices(self, "linalg.inv", True, "none")
+        self, n = inverted(self, True)[0], -n
         if n == 1:
             return columns(self)
     if n == 0:

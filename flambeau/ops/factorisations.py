@@ -1,8 +1,8 @@
 """Factorisations of matrices: Cholesky, LU, QR, eigenvalues, singular values.
 
 Bodies compute on batches `[*B, M, N]`; their derivatives are those of the primitives
-(`prims/linear_algebra.py`). What may fail for a matrix exists twice: the `_ex` form returns an
-error number for each matrix, the plain one waits for it and raises `LinAlgError`.
+(`prims/linear_algebra.py`). An operator that may fail for a matrix exists twice: the `_ex` form
+returns an error number for each matrix, and the plain one raises `LinAlgError`.
 """
 
 from __future__ import annotations
@@ -89,13 +89,11 @@ def values_of(x: Any) -> Any:
     return None if x.is_meta else x
 
 
-def raise_errors(
-    name: str, info: Any, meaning: str, error: type[RuntimeError] = LinAlgError
-) -> None:
+def raise_errors(name: str, info: Any, meaning: str) -> None:
     """Raises for the first matrix whose error number is not 0; meta tensors have none.
 
     Raises:
-        LinAlgError: naming the matrix of the batch and the number; or another `error`.
+        LinAlgError: naming the matrix of the batch and the number.
     """
     info = values_of(info)
     if info is None or not bool((info != 0).any()):
@@ -104,7 +102,8 @@ def raise_errors(
     place = int((numbers != 0).nonzero()[0].item())
     where = f"(Batch element {place}): " if info.ndim else ""
     number = int(numbers[place].item())
-    raise error(f"[{name}] {name}: {where}{meaning.format(number)}\nhint: see its condition")
+    text = meaning.format(value=number)
+    raise LinAlgError(f"[{name}] {name}: {where}{text}\nhint: see its condition")
 
 
 def _positive_samples() -> Iterator[Sample]:
@@ -141,13 +140,19 @@ def _not_square() -> Iterator[ErrorSample]:
 # ------------------------------------------------------------------------------------ Cholesky
 
 
-def refuse_check(name: str, check_errors: bool) -> None:
-    """Values are not known where an operator is built: who checks is the operator without _ex."""
-    if check_errors:
-        raise NotImplementedError(
-            f"[{name}_ex] torch.{name}_ex: check_errors=True is not supported\n"
-            f"hint: torch.{name} raises where a matrix has no result"
-        )
+def checked(name: str, info: Node, meaning: str, kind: str = "linalg") -> Node:
+    """The error numbers; the call raises for the first one that is not 0, which `{value}` names.
+
+    `kind` is the exception: "linalg" for `LinAlgError`, "runtime" for RuntimeError.
+    """
+    message = f"{kind}:[{name}] {name}: {meaning}\nhint: see its condition"
+    return prims.cast(prims.check_index(info, 1, name, message, strict=True), info.dtype)
+
+
+NOT_POSITIVE = (
+    "The factorization could not be completed because the input is not positive-definite "
+    "(the leading minor of order {value} is not positive-definite)."
+)
 
 
 @op(
@@ -165,14 +170,15 @@ def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node
 
     Raises:
         RuntimeError: no square matrices.
+        torch.linalg.LinAlgError: with `check_errors`, a matrix is not positive definite.
 
     Example:
         >>> torch.linalg.cholesky_ex(torch.eye(2)).info
         tensor(0, dtype=torch.int32)
     """
     check_matrices(self, "linalg.cholesky", True)
-    refuse_check("linalg.cholesky", check_errors)
-    return _factor_positive(self, upper)
+    factor, info = _factor_positive(self, upper)
+    return factor, checked("linalg.cholesky", info, NOT_POSITIVE) if check_errors else info
 
 
 def _factor_positive(a: Node, upper: bool) -> tuple[Node, Node]:
@@ -203,17 +209,11 @@ def cholesky(input: Any, *, upper: bool = False) -> Any:  # noqa: A002 - PyTorch
         tensor([[2.]])
     """
     factor, info = cholesky_ex(input, upper=upper)
-    raise_errors("linalg.cholesky", info, _NOT_POSITIVE)
+    raise_errors("linalg.cholesky", info, NOT_POSITIVE)
     return factor
 
 
-_NOT_POSITIVE = (
-    "The factorization could not be completed because the input is not positive-definite "
-    "(the leading minor of order {} is not positive-definite)."
-)
-
-
-@op("cholesky(Tensor self, bool upper=False) -> Tensor", host=True,
+@op("cholesky(Tensor self, bool upper=False) -> Tensor", host=True, out="cast contiguous",
     samples=_positive_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
 def old_cholesky(self: Any, upper: bool = False) -> Any:
     """The same as `torch.linalg.cholesky`.
@@ -228,7 +228,7 @@ def old_cholesky(self: Any, upper: bool = False) -> Any:
     if not self.numel():
         return self.clone()
     factor, info = _old_cholesky_ex(self, upper=upper)
-    raise_errors("cholesky", info, _NOT_POSITIVE)
+    raise_errors("cholesky", info, NOT_POSITIVE)
     return factor
 
 
@@ -274,17 +274,36 @@ def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]: 
     """Packed L and U, the interchanges of rows (from 1), and 0 or the first zero pivot's number.
 
     Raises:
-        RuntimeError: no matrices, or pivot=False.
+        RuntimeError: no matrices, or pivot=False; with `check_errors`, a pivot is zero.
 
     Example:
         >>> torch.linalg.lu_factor_ex(torch.eye(2)).pivots
         tensor([1, 2], dtype=torch.int32)
     """
-    check_matrices(A, "linalg.lu_factor", missing="all")
-    refuse_check("linalg.lu_factor", check_errors)
-    _check_pivot(A, pivot, "linalg.lu_factor")
-    packed, pivots, _, info = la.lu(A)
+    return _factor_general(A, pivot, check_errors)
+
+
+def _factor_general(a: Node, pivot: bool, check_errors: bool) -> tuple[Node, Node, Node]:
+    check_matrices(a, "linalg.lu_factor", missing="all")
+    _check_pivot(a, pivot, "linalg.lu_factor")
+    packed, pivots, _, info = la.lu(a)
+    if check_errors:
+        info = checked("linalg.lu_factor", info, _ZERO_PIVOT, "runtime")
     return columns(packed), pivots, info
+
+
+_ZERO_PIVOT = (
+    "U[{value},{value}] is zero and using it on lu_solve would result in a division by zero. If "
+    "you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+    "linalg.lu_factor_ex(A, pivot)"
+)
+
+
+def carrying(value: Node, info: Node) -> Node:
+    """The integers `value`, whose computation checks the error numbers `info` of their matrices."""
+    shape = value.shape
+    zero = prims.broadcast(prims.cast(info, value.dtype), shape, range(info.ndim))
+    return value + zero
 
 
 @op("lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", where="linalg",
@@ -293,17 +312,15 @@ def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch
     """Packed L and U with A = P L U, and the interchanges of rows, counted from 1.
 
     Raises:
-        RuntimeError: no matrices, or pivot=False.
+        RuntimeError: no matrices, pivot=False, or a matrix is singular.
 
     Example:
         >>> torch.linalg.lu_factor(torch.eye(2)).LU
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    check_matrices(A, "linalg.lu_factor", missing="all")
-    _check_pivot(A, pivot, "linalg.lu_factor")
-    packed, pivots, _, _ = la.lu(A)
-    return columns(packed), pivots
+    packed, pivots, info = _factor_general(A, pivot, True)
+    return packed, carrying(pivots, info)
 
 
 @op("lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", where="linalg",
@@ -324,6 +341,12 @@ def lu(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
     packed, _, order, _ = la.lu(A)
     first = permutation_matrix(order, A.dtype) if pivot else prims.full(0, (0,), A.dtype)
     return (first, *triangles(packed))
+
+
+_NO_ROW = (
+    "runtime:[lu_unpack] torch.lu_unpack: pivots must be between 1 and LU.size(-2) = {size} "
+    "inclusive\nhint: pass what lu_factor returned"
+)
 
 
 def _unpack_samples() -> Iterator[Sample]:
@@ -347,7 +370,7 @@ def lu_unpack(
     """P, L and U of what `torch.linalg.lu_factor` returns; what is not asked for is empty.
 
     Raises:
-        RuntimeError: the pivots are not int32.
+        RuntimeError: the pivots are not int32, or one is not the number of a row, from 1.
 
     Example:
         >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.eye(2))).U
@@ -377,13 +400,17 @@ def lu_unpack(
             f"[lu_unpack] torch.lu_unpack: pivots {shown(LU_pivots.shape)} do not fit factors "
             f"{shown(LU_data.shape)}\nhint: pass what lu_factor returned"
         )
-    places = prims.broadcast_to(LU_pivots, (*LU_data.shape[:-2], LU_pivots.shape[-1]))
-    order = la.pivot_order(places, LU_data.shape[-2])
+    rows = LU_data.shape[-2]
+    places = prims.check_index(LU_pivots - 1, rows, "lu_unpack", _NO_ROW, strict=True)
+    pivots = prims.cast(places, "i32") + 1
+    pivots = prims.broadcast_to(pivots, (*LU_data.shape[:-2], LU_pivots.shape[-1]))
+    order = la.pivot_order(pivots, rows)
     return permutation_matrix(order, LU_data.dtype), low, up
 
 
-@op("lu(Tensor self, bool pivot=True, bool get_infos=False) -> (Tensor...)", host=True, out="any",
-    samples=_square_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
+@op("lu(Tensor self, bool pivot=True, bool get_infos=False) -> (Tensor...)", host=True,
+    out="any contiguous", samples=_square_samples, dtypes=_MATRICES,
+    autocast="float32")  # fmt: skip
 def old_lu(self: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """Packed factors and pivots, and with `get_infos` the error numbers.
 
@@ -500,8 +527,8 @@ def eigvalsh(self: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
 
 
 @op("eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
-    samples=_vector_samples, errors=_not_square, dtypes=_MATRICES, out=True,
-    autocast="float32")  # fmt: skip
+    samples=_vector_samples, errors=_not_square, dtypes=_MATRICES,
+    out="cast empty", autocast="float32")  # fmt: skip
 def eig(self: Node) -> tuple[Node, Node]:
     """Complex eigenvalues, in no particular order, and eigenvectors (columns of norm 1).
 

@@ -16,7 +16,7 @@ from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.common import columns, shown
-from flambeau.ops.factorisations import check_kernel, check_matrices, refuse_check
+from flambeau.ops.factorisations import carrying, check_kernel, check_matrices, checked
 from flambeau.ops.solutions import check_pivots
 from flambeau.prims import linear_algebra as la
 
@@ -52,16 +52,27 @@ def ldl_factor_ex(self: Node, hermitian: bool, check_errors: bool) -> tuple[Any,
         hermitian: whether complex matrices are Hermitian; else they are symmetric.
 
     Raises:
-        RuntimeError: no square matrices.
+        RuntimeError: no square matrices; with `check_errors`, a pivot is zero.
 
     Example:
         >>> torch.linalg.ldl_factor_ex(torch.eye(2)).pivots
         tensor([1, 2], dtype=torch.int32)
     """
-    check_matrices(self, "linalg.ldl_factor", True)
-    refuse_check("linalg.ldl_factor", check_errors)
-    packed, pivots, info = la.ldl(self, hermitian)
+    return _factor(self, hermitian, check_errors)
+
+
+def _factor(a: Node, hermitian: bool, check_errors: bool) -> tuple[Any, Node, Node]:
+    check_matrices(a, "linalg.ldl_factor", True)
+    packed, pivots, info = la.ldl(a, hermitian)
+    if check_errors:
+        info = checked("linalg.ldl_factor", info, _ZERO_PIVOT, "runtime")
     return columns(la.lower_triangle(packed)), pivots, info
+
+
+_ZERO_PIVOT = (
+    "D[{value},{value}] is zero and using it on ldl_solve would result in a division by zero. If "
+    "you still want to perform the factorization, consider calling linalg.ldl_factor_ex(A)"
+)
 
 
 @op("ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
@@ -79,16 +90,15 @@ def ldl_factor(self: Node, hermitian: bool) -> tuple[Any, ...]:
         rows, the second of which was swapped.
 
     Raises:
-        RuntimeError: no square matrices.
+        RuntimeError: no square matrices, or a matrix is singular.
 
     Example:
         >>> torch.linalg.ldl_factor(torch.tensor([[2.0, 0.0], [1.0, 3.0]])).LD
         tensor([[2.0000, 0.0000],
                 [0.5000, 2.5000]])
     """
-    check_matrices(self, "linalg.ldl_factor", True)
-    packed, pivots, _ = la.ldl(self, hermitian)
-    return columns(la.lower_triangle(packed)), pivots
+    packed, pivots, info = _factor(self, hermitian, True)
+    return packed, carrying(pivots, info)
 
 
 def _solve_samples() -> Iterator[Sample]:

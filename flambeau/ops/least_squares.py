@@ -50,14 +50,9 @@ def solve_least_squares(self: Node, b: Node, rcond: float | None, driver: str) -
     """X with the least |A X - B|, its square where it is told, A's rank and singular values."""
     check_matrices(self, "torch.linalg.lstsq", missing="none")
     check_same_dtype("linalg.lstsq", self, b)
-    vector = b.ndim < self.ndim and is_vector(self, b)
-    right = prims.reshape(b, (*b.shape, 1)) if vector else b
-    if not same(self.shape[-2], right.shape[-2]):
-        raise RuntimeError(
-            f"[lstsq] torch.linalg.lstsq: input.size(-2) should match other.size(-2), but got "
-            f"{shown(self.shape)} and {shown(b.shape)}\nhint: one right side per row"
-        )
-    a, right = batched("linalg.lstsq", self, right)
+    vector = b.ndim < self.ndim
+    _check_right_sides(self, b)
+    a, right = batched("linalg.lstsq", self, prims.reshape(b, (*b.shape, 1)) if vector else b)
     limit = precision(a) * max(static_size(n) for n in a.shape[-2:]) if rcond is None else rcond
     solution, rank, values = la.least_squares(a, right, driver, limit)
     value = prims.with_derivative(solution, a, right, rule="least_squares")
@@ -70,9 +65,37 @@ def solve_least_squares(self: Node, b: Node, rcond: float | None, driver: str) -
     return (
         columns(_as_tall(value, a, vector)),
         squares,
-        prims.full(0, (0,), "i64") if driver == "gels" else rank,
-        values if driver in ("gelsd", "gelss") else prims.full(0, (0,), values.dtype),
+        prims.full(0, (0,), "i64") if driver == "gels" else _of_matrices(rank, self),
+        _of_matrices(values, self)
+        if driver in ("gelsd", "gelss")
+        else prims.full(0, (0,), values.dtype),
     )
+
+
+def _check_right_sides(a: Node, b: Node) -> None:
+    """Vectors have the batch of the matrices; matrices have as many dimensions, and broadcast."""
+    vector = b.ndim == a.ndim - 1 and is_vector(a, b)
+    if not b.ndim or (b.ndim != a.ndim and not vector):
+        raise RuntimeError(
+            f"[lstsq] torch.linalg.lstsq: right sides {shown(b.shape)} are neither vectors nor "
+            f"matrices for {shown(a.shape)}\nhint: input.dim() == other.dim(), or other.shape == "
+            "input.shape[:-1]"
+        )
+    if not same(a.shape[-2], b.shape[-1 if vector else -2]):
+        raise RuntimeError(
+            f"[lstsq] torch.linalg.lstsq: input.size(-2) should match other.size(-2), but got "
+            f"{shown(a.shape)} and {shown(b.shape)}\nhint: one right side per row"
+        )
+
+
+def _of_matrices(value: Node, a: Node) -> Node:
+    """One value for each matrix of `a`, whose batch was broadcast to that of the right sides."""
+    batch = a.ndim - 2
+    if any(same(n, 0) for n in value.shape[:batch]):
+        return prims.full(0, (*a.shape[:-2], *value.shape[batch:]), value.dtype)
+    for d, n in enumerate(a.shape[:-2]):
+        value = value if same(n, value.shape[d]) else prims.slice(value, d, 0, n)
+    return value
 
 
 def _as_tall(value: Node, a: Node, vector: bool) -> Node:
@@ -104,7 +127,7 @@ def _least_squares_result() -> Any:
     host=True,
     samples=lambda: iter([sample(_TALL, T(3, 2))]),
     dtypes=_MATRICES,
-    out=True,
+    out="cast empty",
     autocast="float32",
 )
 def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
@@ -114,6 +137,12 @@ def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None =
     full rank (not for the default driver "gelsy"), A's rank (not for "gels") and its singular
     values (for "gelsd" and "gelss"); else empty tensors. Gradients flow through the solution and
     the residuals.
+
+    Args:
+        self: `(*, m, n)`.
+        b: `(*, m)`, with the batch of `self`, or `(*, m, k)`, whose batch broadcasts with it.
+        rcond: singular values up to `rcond` times the greatest count as zero.
+        driver: "gels", "gelsy" (the default), "gelsd" or "gelss".
 
     Raises:
         RuntimeError: no matrices, shapes that do not fit, or an unknown driver.

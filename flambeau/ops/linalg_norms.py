@@ -13,10 +13,16 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
-from flambeau.core.promotion import CATEGORY, compute_dtype
+from flambeau.core.promotion import CATEGORY, HALF, compute_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
-from flambeau.ops.broadcasting import broadcast_sizes, insist, unsupported
+from flambeau.ops.broadcasting import (
+    broadcast_sizes,
+    check_float,
+    insist,
+    is_complex,
+    unsupported,
+)
 from flambeau.ops.common import dtype_or, normalise_dim, normalise_dims
 from flambeau.ops.reduce import Dims, dropped, reduced_dims
 
@@ -68,18 +74,27 @@ prims.register_rule("p_norm", _p_norm_rule)
 
 
 def _norm_dtype(name: str, x: Node, dtype: Any) -> str:
-    if CATEGORY[x.dtype] < 2:
+    """The dtype to compute in: the input's, or one that holds all its values."""
+    check_float("linalg.vector_norm", x)
+    chosen = dtype_or(dtype, x.dtype)
+    if CATEGORY[chosen] < 2:
         raise RuntimeError(
-            f"[{name}] linalg.vector_norm: Expected a floating point or complex tensor as input. "
-            f"Got {x.dtype}\nhint: convert to float first"
-        )
-    found = dtype_or(dtype, x.dtype)
-    if CATEGORY[found] < 2:
-        raise RuntimeError(
-            f"[{name}] dtype should be floating point or complex. Got {found}\n"
+            f"[{name}] dtype should be floating point or complex. Got {chosen}\n"
             "hint: leave dtype out"
         )
-    return found
+    if CATEGORY[chosen] != CATEGORY[x.dtype]:
+        raise RuntimeError(
+            f"[{name}] linalg.vector_norm: dtype should be "
+            f"{'complex' if is_complex(x) else 'real'} for such inputs, but got {chosen}\n"
+            "hint: the norm itself is real"
+        )
+    if promote_types(x.dtype, chosen) != chosen:
+        raise RuntimeError(
+            f"[{name}] linalg.vector_norm: the dtype of the input ({x.dtype}) should be "
+            f"convertible without narrowing to the specified dtype ({chosen})\n"
+            "hint: convert the input first"
+        )
+    return chosen
 
 
 def _vector_norm(name: str, self: Node, order: float, dim: Dims, keepdim: bool, dtype: Any) -> Node:
@@ -141,6 +156,11 @@ def norm(self: Node, p: float | None, dim: Dims, keepdim: bool, dtype: Any) -> N
 )
 def _named_norm(self: Node, p: str, dim: Dims, keepdim: bool, dtype: Any) -> Node:
     if p == "nuc":
+        if dim is None and self.ndim != 2:
+            raise RuntimeError(
+                f"[norm] Expected a tensor with 2 dimensions, but got a tensor with {self.ndim} "
+                "dimensions instead.\nhint: pass dim"
+            )
         return _matrix_norm("norm", self, p, (-2, -1) if dim is None else dim, keepdim, dtype)
     if p != "fro":
         raise RuntimeError(f"[norm] order {p!r} is not supported\nhint: 'fro', 'nuc', a number")
@@ -207,6 +227,11 @@ def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dty
         return prims.cast(dropped(value, (row, column), keepdim), _REAL.get(target, target))
     if order in (2, -2, "nuc"):
         target = _norm_dtype(name, self, dtype)
+        if self.dtype in HALF:
+            raise RuntimeError(
+                f"[{name}] linalg.matrix_norm: Low precision dtypes not supported. Got "
+                f"{self.dtype}\nhint: singular values are computed in float32 or float64"
+            )
         x = prims.cast(prims.cast(self, target), compute_dtype(target))
         rest = [d for d in range(x.ndim) if d not in (row, column)]
         values = prims.linear_algebra.svd(prims.permute(x, (*rest, row, column)))[1]

@@ -20,6 +20,7 @@ from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import (
     as_node,
     broadcast_sizes,
+    check_float,
     check_one_dtype,
     participant,
     rounded,
@@ -322,10 +323,14 @@ def vdot(self: Node, other: Node) -> Node:
 def vecdot(x: Node, y: Node, dim: int) -> Node:
     """Sums of products along `dim`, the first operand conjugated; operands broadcast.
 
+    Raises:
+        RuntimeError: integers, or two dtypes.
+
     Example:
         >>> torch.linalg.vecdot(torch.ones(2, 3), torch.ones(3))
         tensor([3., 3.])
     """
+    check_float("linalg.vecdot", x)
     check_same_dtype("vecdot", x, y)
     a, b = together("vecdot", x, y)
     axis = normalise_dim(dim, a.ndim, "vecdot")
@@ -333,7 +338,8 @@ def vecdot(x: Node, y: Node, dim: int) -> Node:
     a, b = prims.cast(a, wide), prims.cast(b, wide)
     if wide in ("c64", "c128"):
         a = prims.complex(prims.real(a), -prims.imag(a))
-    return prims.cast(prims.sum(rounded(a * b, x.dtype), axis), x.dtype)
+    products = rounded(a * b, x.dtype)
+    return prims.cast(prims.sum(products, axis) if products.ndim else products, x.dtype)
 
 
 def _inner_rule(self: Any, other: Any) -> str:
@@ -359,9 +365,12 @@ def inner(self: Node, other: Node) -> Node:
         tensor([3., 3.])
     """
     if self.ndim == 0 or other.ndim == 0:
-        a, b = together("inner", self, other)
-        return prims.cast(
-            prims.cast(a, compute_dtype(a.dtype)) * prims.cast(b, compute_dtype(a.dtype)), a.dtype
+        a, b = together("inner", *_promoted(self, other))
+        wide = compute_dtype(a.dtype)
+        return (
+            a & b
+            if a.dtype == "bool"
+            else prims.cast(prims.cast(a, wide) * prims.cast(b, wide), a.dtype)
         )
     if self.ndim == 1 and other.ndim == 1:
         return _dot("inner", self, other)

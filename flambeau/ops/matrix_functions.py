@@ -1,4 +1,4 @@
-"""Functions of matrices, products of Householder's reflections, linear maps between tensors."""
+"""Functions of matrices, determinants, products of reflections, linear maps between tensors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from flambeau import prims
 from flambeau.core import tensors
 from flambeau.core.definition import REGISTRY, Dense, op
 from flambeau.core.layout import same
+from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.ir.size import minimum
 from flambeau.ops.common import columns, normalise_dim, same_sizes, shown, static_size
+from flambeau.ops.complex_products import product_along
 from flambeau.ops.factorisations import check_kernel, check_matrices, values_of
-from flambeau.ops.solutions import inverted
+from flambeau.ops.solutions import check_same_dtype, inverted, solved
 from flambeau.prims import linear_algebra as la
 
 _MATRICES = "f32 f64 c64 c128"
@@ -26,6 +28,15 @@ _TAYLOR = 18  # terms: below the dtype's precision for norms up to 1
 def _square_samples() -> Iterator[Sample]:
     yield sample(T(2, 2, values=[[0.4, 0.2], [0.1, -0.3]]))
     yield sample(T(1, 2, 2, values=[[[1.5, 1.0], [-1.0, 2.0]]]))
+
+
+def _positive_samples() -> Iterator[Sample]:
+    yield sample(T(2, 2, values=[[4.0, 2.0], [1.0, 3.0]]))
+
+
+def _not_square() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")
+    yield ErrorSample(sample(T(3, 2)), RuntimeError, "square matrices")
 
 
 def _halvings(matrices: Any) -> Any:
@@ -130,6 +141,106 @@ def cond(self: Any, p: Any = None) -> Any:
     return where(usual, value, value.new_full((), math.inf))
 
 
+# ------------------------------------------------------------------------------------ determinants
+
+
+def _signed(a: Node) -> tuple[Node, Node]:
+    """U's diagonal, and the sign of the interchanges, of square matrices."""
+    packed, pivots, _, _ = la.lu(a)
+    moved = prims.ne(pivots, prims.iota(pivots.shape, pivots.ndim - 1, "i32") + 1)
+    count = prims.reduce_dims("sum", prims.cast(moved, "i64"), (moved.ndim - 1,), False)
+    even = prims.eq(prims.remainder(count, prims.full_like(2, count)), prims.zeros_like(count))
+    one = prims.full(1, count.shape, a.dtype)
+    return la.diagonal(packed), prims.where(even, one, -one)
+
+
+def determinant(a: Node) -> Node:
+    """The determinant of square matrices."""
+    pivots, sign = _signed(a)
+    return sign * product_along(pivots, pivots.ndim - 1)
+
+
+@op("det(Tensor A) -> Tensor", out="exact", where="linalg", samples=_square_samples,
+    errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+def det(A: Node) -> Node:  # noqa: N803 - PyTorch's name
+    """The determinant of square matrices.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.det(2 * torch.eye(2))
+        tensor(4.)
+    """
+    check_matrices(A, "linalg.det", True)
+    return determinant(A)
+
+
+@op("det(Tensor self) -> Tensor", out=False, samples=_square_samples, errors=_not_square,
+    dtypes=_MATRICES)  # fmt: skip
+def old_det(self: Node) -> Node:
+    """The same as `torch.linalg.det`.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.det(2 * torch.eye(2))
+        tensor(4.)
+    """
+    return det(self)
+
+
+def _sign_and_log(a: Node) -> tuple[Node, Node]:
+    pivots, sign = _signed(a)
+    size = prims.abs(pivots)
+    last = (pivots.ndim - 1,)
+    total = prims.reduce_dims("sum", prims.log(size), last, False)
+    if CATEGORY[a.dtype] == 3:
+        zero = prims.eq(size, prims.zeros_like(size))
+        divisor = prims.where(zero, prims.full_like(1, size), size)
+        phases = pivots / prims.cast(divisor, pivots.dtype)
+    else:
+        phases = prims.sign(pivots)
+    return sign * product_along(phases, phases.ndim - 1), total
+
+
+@op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
+    samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
+def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+    """The sign (or phase) of the determinant and the logarithm of its magnitude.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.slogdet(torch.eye(2)).sign
+        tensor(1.)
+    """
+    check_matrices(A, "linalg.slogdet", True, "none")
+    return _sign_and_log(A)
+
+
+@op("logdet(Tensor self) -> Tensor", samples=_positive_samples, errors=_not_square,
+    dtypes=_MATRICES, out=False)  # fmt: skip
+def logdet(self: Node) -> Node:
+    """The logarithm of the determinant; NaN where it is negative.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.logdet(torch.eye(2))
+        tensor(0.)
+    """
+    check_matrices(self, "logdet", True, "none")
+    sign, size = _sign_and_log(self)
+    return prims.log(sign) + prims.cast(size, sign.dtype)
+
+
+# ------------------------------------------------------------------------------------ reflections
+
+
 def _check_reflections(name: str, packed: Node, tau: Node) -> None:
     if not tau.ndim:
         raise IndexError(f"[{name}] {name}: tau has no dimensions\nhint: pass what geqrf returned")
@@ -186,6 +297,7 @@ def _packed_samples() -> Iterator[Sample]:
 
 @op(
     "householder_product(Tensor input, Tensor tau) -> Tensor",
+    out="cast empty",
     where="linalg",
     samples=_packed_samples,
     errors=lambda: iter([ErrorSample(sample(T(3), T(1)), RuntimeError, "at least 2 dimensions")]),
@@ -221,7 +333,7 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
 
 @op(
     "geqrf(Tensor self) -> (Tensor a, Tensor tau)",
-    out=True,
+    out="cast empty",
     samples=lambda: iter([sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))]),
     errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
@@ -248,6 +360,7 @@ def geqrf(self: Node) -> tuple[Node, Node]:
 # No alias: it has other homes, and its arguments other names.
 @op(
     "orgqr(Tensor self, Tensor input2) -> Tensor",
+    out="cast empty",
     samples=_packed_samples,
     dtypes=_MATRICES,
     autocast="float32",
@@ -273,7 +386,7 @@ def orgqr(self: Node, input2: Node) -> Node:
 @op(
     "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)"
     " -> Tensor",
-    out="exact",
+    out="exact empty",
     samples=lambda: iter([sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)]),
     dtypes=_MATRICES,
     autocast="float32",
@@ -307,7 +420,7 @@ def _rows_of(x: Node, count: int) -> int:
     return math.prod(static_size(n) for n in x.shape[:count])
 
 
-@op("tensorinv(Tensor self, int ind=2) -> Tensor", where="linalg",
+@op("tensorinv(Tensor self, int ind=2) -> Tensor", where="linalg", out="cast contiguous",
     samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES,
     autocast="float32")  # fmt: skip
 def tensorinv(self: Node, ind: int) -> Node:
@@ -315,6 +428,7 @@ def tensorinv(self: Node, ind: int) -> Node:
 
     Raises:
         RuntimeError: ind is not positive, or rows and columns differ in number.
+        torch.linalg.LinAlgError: there is no inverse.
 
     Example:
         >>> torch.linalg.tensorinv(2 * torch.eye(2), 1)
@@ -338,7 +452,7 @@ def tensorinv(self: Node, ind: int) -> Node:
         )
     matrix = prims.reshape(self, (rows, rows))
     check_matrices(matrix, "linalg.inv", True, "none")
-    value = prims.reshape(inverted(matrix)[0], (*self.shape[ind:], *self.shape[:ind]))
+    value = prims.reshape(inverted(matrix, True)[0], (*self.shape[ind:], *self.shape[:ind]))
     return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
 
 
@@ -350,6 +464,7 @@ def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
 
     Raises:
         RuntimeError: rows and columns differ in number.
+        torch.linalg.LinAlgError: there is no single solution.
 
     Example:
         >>> torch.linalg.tensorsolve(2 * torch.eye(2), torch.ones(2))
@@ -369,4 +484,5 @@ def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
         )
     matrix, right = prims.reshape(a, (rows, columns)), prims.reshape(other, (rows, 1))
     check_matrices(matrix, "linalg.solve", True)
-    return prims.reshape(la.solve(matrix, right), shape)
+    check_same_dtype("linalg.solve", matrix, right)
+    return prims.reshape(solved("linalg.solve", matrix, right, check_errors=True)[0], shape)

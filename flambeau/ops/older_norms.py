@@ -24,7 +24,7 @@ def _frobenius_samples() -> Iterator[Sample]:
     "frobenius_norm(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
     where="torch",
     host=True,
-    out=False,
+    out="exact",
     samples=_frobenius_samples,
     errors=lambda: iter([ErrorSample(sample(T(2, 2, 2), (0, 1, 2)), RuntimeError, "at most 2")]),
 )
@@ -57,7 +57,7 @@ def _nuclear_samples() -> Iterator[Sample]:
     "nuclear_norm(Tensor self, object dim=None, bool keepdim=False) -> Tensor",
     where="torch",
     host=True,
-    out=False,
+    out="exact",
     samples=_nuclear_samples,
     errors=lambda: iter([ErrorSample(sample(T(4)), RuntimeError, "at least 2")]),
 )

@@ -1,4 +1,4 @@
-"""Linear systems, inverses, determinants and what is computed from singular values.
+"""Linear systems, inverses and what is computed from singular values.
 
 Batches broadcast. A right side is a vector where its shape is that of the matrices without their
 last size. Source: Golub & Van Loan, Matrix Computations, 4th ed.
@@ -18,18 +18,18 @@ from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.cast_rules import lower_result
 from flambeau.ops.common import columns, same_sizes, shown, static_size
-from flambeau.ops.complex_products import product_along
 from flambeau.ops.factorisations import (
+    carrying,
     check_kernel,
     check_matrices,
+    checked,
     eigh,
     raise_errors,
-    refuse_check,
 )
 from flambeau.prims import linear_algebra as la
 
 _MATRICES = "f32 f64 c64 c128"
-_SINGULAR = "The solver failed because the input matrix is singular."
+SINGULAR = "The solver failed because the input matrix is singular."
 _PAIR = T(2, 2, values=[[4.0, 2.0], [1.0, 3.0]])
 _TALL = T(3, 2, values=[[4.0, 2.0], [1.0, 3.0], [0.5, -1.0]])
 
@@ -124,9 +124,15 @@ def _check_rows(name: str, a: Node, b: Node, left: bool) -> None:
         )
 
 
-def _with_numbers(name: str, a: Node, b: Node) -> tuple[Node, Node]:
-    """X with A X = B, and of each matrix 0 or its first zero pivot's number."""
+def _with_numbers(name: str, a: Node, b: Node, singular: str = "") -> tuple[Node, Node]:
+    """X with A X = B, and of each matrix 0 or its first zero pivot's number.
+
+    `singular`: the call raises LinAlgError with this text where a number is not 0.
+    """
     packed, _, order, info = la.lu(a)
+    if singular:
+        info = checked(name, info, singular)
+        order = carrying(order, info)
     whole, right = batched(name, a, b)
     packed = prims.broadcast_to(packed, whole.shape)
     places = prims.broadcast_to(order, whole.shape[:-1])
@@ -159,15 +165,20 @@ def check_system(name: str, a: Node, b: Node, left: bool) -> None:
     broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
 
 
-def solved(name: str, a: Node, b: Node, left: bool = True) -> tuple[Node, Node]:
-    """X with A X = B, or X A = B; and of each matrix of A 0 or its first zero pivot's number."""
+def solved(
+    name: str, a: Node, b: Node, left: bool = True, check_errors: bool = False
+) -> tuple[Node, Node]:
+    """X with A X = B, or X A = B; and of each matrix of A 0 or its first zero pivot's number.
+
+    `check_errors`: the call raises LinAlgError where a number is not 0.
+    """
     vector = left and is_vector(a, b)
     check_system(name, a, b, left)
     right = prims.reshape(b, (*b.shape, 1)) if vector else b
     if not left:
-        value, info = solved(name, transposed(a), transposed(right))
+        value, info = solved(name, transposed(a), transposed(right), True, check_errors)
         return transposed(value), info
-    value, info = _with_numbers(name, a, right)
+    value, info = _with_numbers(name, a, right, SINGULAR if check_errors else "")
     return (prims.reshape(value, value.shape[:-1]) if vector else value), info
 
 
@@ -184,6 +195,7 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
 
     Raises:
         RuntimeError: no square matrices, or shapes that do not fit.
+        torch.linalg.LinAlgError: with `check_errors`, a matrix is singular.
 
     Example:
         >>> torch.linalg.solve_ex(torch.eye(2), torch.ones(2)).result
@@ -191,10 +203,9 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
     """
     check_matrices(A, "linalg.solve", True, later=True)
     check_same_dtype("linalg.solve", A, B)
-    refuse_check("linalg.solve", check_errors)
     check_system("linalg.solve", A, B, left)
     check_kernel(A, "linalg.solve")
-    value, info = solved("linalg.solve", A, B, left)
+    value, info = solved("linalg.solve", A, B, left, check_errors)
     return (columns(value) if left else value), info
 
 
@@ -212,13 +223,22 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch'
         tensor([0.5000, 0.5000])
     """
     result, info = solve_ex(A, B, left=left)
-    raise_errors("linalg.solve", info, _SINGULAR)
+    raise_errors("linalg.solve", info, SINGULAR)
     return result
 
 
-def inverted(a: Node) -> tuple[Node, Node]:
-    """The inverse of square matrices; and of each 0 or its first zero pivot's number."""
-    value, info = _with_numbers("linalg.inv", a, identity(a))
+_NO_INVERSE = (
+    "The diagonal element {value} is zero, the inversion could not be completed because the input "
+    "matrix is singular."
+)
+
+
+def inverted(a: Node, check_errors: bool = False) -> tuple[Node, Node]:
+    """The inverse of square matrices; and of each 0 or its first zero pivot's number.
+
+    `check_errors`: the call raises LinAlgError where a number is not 0.
+    """
+    value, info = _with_numbers("linalg.inv", a, identity(a), _NO_INVERSE if check_errors else "")
     return prims.with_derivative(value, a, rule="inverse"), info
 
 
@@ -236,19 +256,15 @@ def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - Py
 
     Raises:
         RuntimeError: no square matrices.
+        torch.linalg.LinAlgError: with `check_errors`, a matrix is singular.
 
     Example:
         >>> torch.linalg.inv_ex(torch.eye(2)).info
         tensor(0, dtype=torch.int32)
     """
     check_matrices(A, "linalg.inv", True, "none")
-    refuse_check("linalg.inv", check_errors)
-    inverse, info = inverted(A)
+    inverse, info = inverted(A, check_errors)
     return columns(inverse), info
-
-
-_NO_INVERSE = "The diagonal element {} is zero, the inversion could not be completed because the "
-_NO_INVERSE += "input matrix is singular."
 
 
 @op("inv(Tensor A) -> Tensor", out="exact", where="linalg", host=True, samples=_square_samples,
@@ -289,13 +305,13 @@ def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
 
 
 def triangular(a: Node, b: Node, upper: bool, left: bool, unit: bool, name: str) -> Node:
-    """X with T X = B, or X T = B, of a triangle of A."""
+    """X with T X = B, or X T = B, of a triangle of A; in A's dtype where no caller checks it."""
     check_matrices(a, name, True, "all", later=True)
     check_right_sides(name, b)
-    check_same_dtype(name, a, b)
     _check_rows(name, a, b, left)
     broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
     check_kernel(a, name)
+    b = prims.cast(b, a.dtype)
     if left:
         return la.triangular_solve(*batched(name, a, b), upper, False, unit)
     value = la.triangular_solve(
@@ -320,6 +336,8 @@ def _triangle_samples() -> Iterator[Sample]:
 )
 def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular: bool) -> Node:  # noqa: N803
     """X with T X = B (`left=False`: X T = B), T being a triangle of A; the rest is not read.
+
+    The result has A's dtype.
 
     Raises:
         RuntimeError: no square matrices, or shapes that do not fit.
@@ -357,6 +375,7 @@ def triangular_solve(
     """
     check_matrices(A, "triangular_solve", True, "all", later=True)
     check_right_sides("triangular_solve", self)
+    check_same_dtype("triangular_solve", A, self)
     a, b = batched("triangular_solve", A, self)
     turned, up = (transposed(a), not upper) if transpose else (a, upper)
     solution = triangular(turned, b, up, True, unitriangular, "triangular_solve")
@@ -365,6 +384,7 @@ def triangular_solve(
 
 def _by_cholesky(b: Node, factor: Node, upper: bool, name: str) -> Node:
     low = la.adjoint(factor) if upper else factor
+    check_same_dtype(name, factor, b)
     half = triangular(low, b, False, True, False, name)
     value = triangular(la.adjoint(low), half, True, True, False, name)
     whole, right = batched(name, factor, b)
@@ -390,6 +410,7 @@ _ONE = T(1, 1, values=[[2.0]])
 
 @op(
     "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
+    out="cast contiguous",
     samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(1, 3), _ONE, True)]),
     dtypes=_MATRICES,
     autocast="float32",
@@ -409,6 +430,7 @@ def cholesky_solve(self: Node, input2: Node, upper: bool) -> Node:
 
 @op(
     "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
+    out="cast empty",
     samples=lambda: iter([sample(_LOW), sample(_ONE, True)]),
     dtypes=_MATRICES,
     autocast="float32",
@@ -418,13 +440,21 @@ def cholesky_inverse(self: Node, upper: bool) -> Node:
 
     Raises:
         RuntimeError: no square matrices.
+        torch.linalg.LinAlgError: an element of a factor's diagonal is zero.
 
     Example:
         >>> torch.cholesky_inverse(torch.tensor([[2.0]]))
         tensor([[0.2500]])
     """
     check_matrices(self, "cholesky_inverse", True, "all")
-    return columns(_by_cholesky(identity(self), self, upper, "cholesky_inverse"))
+    pivots = la.diagonal(self)
+    numbers = prims.iota(pivots.shape, pivots.ndim - 1, "i64") + 1
+    zero = prims.eq(pivots, prims.zeros_like(pivots))
+    info = prims.where(zero, numbers, prims.zeros_like(numbers))
+    info = checked("cholesky_inverse", info, _NO_INVERSE)
+    unit = identity(self)
+    unit = unit + prims.cast(prims.broadcast(info, unit.shape, (*range(info.ndim),)), unit.dtype)
+    return columns(_by_cholesky(unit, self, upper, "cholesky_inverse"))
 
 
 def _by_lu(packed: Node, pivots: Node, b: Node, left: bool, adjointed: bool, name: str) -> Node:
@@ -499,88 +529,6 @@ def old_lu_solve(self: Node, LU_data: Node, LU_pivots: Node) -> Node:  # noqa: N
     """
     _check_factors("lu_solve", LU_data, LU_pivots, self, True)
     return columns(_by_lu(LU_data, LU_pivots, self, True, False, "lu_solve"))
-
-
-# ------------------------------------------------------------------------------------ determinants
-
-
-def _signed(a: Node) -> tuple[Node, Node]:
-    """U's diagonal, and the sign of the interchanges, of square matrices."""
-    packed, pivots, _, _ = la.lu(a)
-    moved = prims.ne(pivots, prims.iota(pivots.shape, pivots.ndim - 1, "i32") + 1)
-    count = prims.reduce_dims("sum", prims.cast(moved, "i64"), (moved.ndim - 1,), False)
-    even = prims.eq(prims.remainder(count, prims.full_like(2, count)), prims.zeros_like(count))
-    one = prims.full(1, count.shape, a.dtype)
-    return la.diagonal(packed), prims.where(even, one, -one)
-
-
-def determinant(a: Node) -> Node:
-    """The determinant of square matrices."""
-    pivots, sign = _signed(a)
-    return sign * product_along(pivots, pivots.ndim - 1)
-
-
-@op("det(Tensor A) -> Tensor", out="exact", where="linalg torch method", samples=_square_samples,
-    errors=_not_square, dtypes=_MATRICES)  # fmt: skip
-def det(A: Node) -> Node:  # noqa: N803 - PyTorch's name
-    """The determinant of square matrices.
-
-    Raises:
-        RuntimeError: no square matrices.
-
-    Example:
-        >>> torch.linalg.det(2 * torch.eye(2))
-        tensor(4.)
-    """
-    check_matrices(A, "linalg.det", True)
-    return determinant(A)
-
-
-def _sign_and_log(a: Node) -> tuple[Node, Node]:
-    pivots, sign = _signed(a)
-    size = prims.abs(pivots)
-    last = (pivots.ndim - 1,)
-    total = prims.reduce_dims("sum", prims.log(size), last, False)
-    if CATEGORY[a.dtype] == 3:
-        zero = prims.eq(size, prims.zeros_like(size))
-        divisor = prims.where(zero, prims.full_like(1, size), size)
-        phases = pivots / prims.cast(divisor, pivots.dtype)
-    else:
-        phases = prims.sign(pivots)
-    return sign * product_along(phases, phases.ndim - 1), total
-
-
-@op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
-    samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
-def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
-    """The sign (or phase) of the determinant and the logarithm of its magnitude.
-
-    Raises:
-        RuntimeError: no square matrices.
-
-    Example:
-        >>> torch.linalg.slogdet(torch.eye(2)).sign
-        tensor(1.)
-    """
-    check_matrices(A, "linalg.slogdet", True, "none")
-    return _sign_and_log(A)
-
-
-@op("logdet(Tensor self) -> Tensor", samples=lambda: iter([sample(_PAIR)]), errors=_not_square,
-    dtypes=_MATRICES, out=False)  # fmt: skip
-def logdet(self: Node) -> Node:
-    """The logarithm of the determinant; NaN where it is negative.
-
-    Raises:
-        RuntimeError: no square matrices.
-
-    Example:
-        >>> torch.logdet(torch.eye(2))
-        tensor(0.)
-    """
-    check_matrices(self, "logdet", True, "none")
-    sign, size = _sign_and_log(self)
-    return prims.log(sign) + prims.cast(size, sign.dtype)
 
 
 # ------------------------------------------------------------------------------------ rank

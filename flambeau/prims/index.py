@@ -207,7 +207,8 @@ def check_index(
 ) -> Node:
     """The index as i64 in [0, size): wrapped, with an IndexError at run time if outside.
 
-    A `message` replaces the usual one; "runtime:" or "value:" in front changes the exception.
+    A `message` replaces the usual one; "runtime:", "value:" or "linalg:" in front changes the
+    exception.
     `strict`: a negative index is outside, too.
     """
     given: dict[str, Any] = {} if message is None else {"message": message}

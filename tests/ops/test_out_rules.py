@@ -16,7 +16,7 @@ from tests.ops.table import TABLE, UNINITIALISED
 STRICT = [
     key
     for key, entry in TABLE.items()
-    if entry.definition.options.out in ("exact", "separate")
+    if entry.definition.options.out_rule in ("exact", "separate")
     and key not in UNINITIALISED
     and not entry.mutating
 ]
@@ -145,4 +145,4 @@ def test_statistics_of_batch_norm_are_written() -> None:
 def test_a_definition_can_not_state_another_rule() -> None:
     with pytest.raises(TypeError, match="unknown out='exactly'"):
         op("_never_defined(Tensor self) -> Tensor", out="exactly")(lambda self: self)
-    assert {e.definition.options.out for e in TABLE.values()} >= set(OUT_RULES)
+    assert {e.definition.options.out_rule for e in TABLE.values()} >= set(OUT_RULES)

@@ -41,8 +41,16 @@ def operands(t):
         "both": t.stack([positive, t.zeros(3, 3)]),
         "p": pivots, "p64": pivots.long(), "p2": pivots[:2], "p_batch": t.stack([pivots] * 2),
         "p_none": pivots[:0], "p_float": pivots.float(),
+        "p_zero": pivots - 1, "p_beyond": pivots + 1, "p_negative": -pivots,
         "s": t.tensor([0.5, 0.3, 0.2]), "s4": t.ones(4), "s_batch": t.ones(2, 3) / 2,
         "wide3": t.eye(6).reshape(2, 3, 6), "r23": t.ones(2, 3), "r24": t.ones(2, 4),
+        "zero3": t.zeros(2, 3, 6), "r34": t.ones(3, 4), "r42": t.ones(4, 2), "r43": t.ones(4, 3),
+        "talls": t.ones(2, 4, 3) + t.eye(4, 3), "wides": t.ones(2, 3, 4) + t.eye(3, 4),
+        "b242": t.ones(2, 4, 2), "b342": t.ones(3, 4, 2),
+        "b4232": t.ones(4, 2, 3, 2), "b4133": t.ones(4, 1, 3, 3), "vi": t.arange(3),
+        "vb": t.ones(3, dtype=t.bool), "vd": t.ones(3).double(), "vc": t.ones(3) * (1 + 0j),
+        "vh": t.ones(3).half(), "vbf": t.ones(3).bfloat16(),
+        "cdouble": positive.to(t.complex128), "target": t.empty(0),
     }  # fmt: skip
 
 
@@ -52,6 +60,15 @@ VALUES = "singular zero indefinite both"
 MATRICES = f"{SHAPES} {DTYPES} {VALUES} damaged"
 SQUARE = "m batch tall v number empty empties no_batch integer half double complex"
 RIGHT = "m batch three v v4 number right empty no_columns no_batch integer half double none"
+VECTORS = "v vi vb vd vc vh vbf"
+NORMED = f"{VECTORS} m double complex integer bool_ half bfloat empty none no_rows number"
+
+
+def _norms(arguments):
+    functions = ("L.vector_norm", "L.norm", "t.norm", "L.matrix_norm")
+    return "; ".join(f"{f}(A, {x})" for x in arguments for f in functions)
+
+
 CALLS = {
     "cholesky": ("L.cholesky(A); L.cholesky(A, upper=True); L.cholesky_ex(A)", MATRICES),
     "old cholesky": ("t.cholesky(A); t.cholesky(A, True)", MATRICES),
@@ -87,6 +104,34 @@ CALLS = {
     "reflections": ("L.householder_product(A, P); t.ormqr(A, P, B)",
                     "m batch tall wide v empty no_batch integer half complex", "m right",
                     "s s4 s_batch v4 double"),
+    "check_errors": ("; ".join(f"L.{x}(A, check_errors=True)" for x in (
+        "cholesky_ex", "lu_factor_ex", "ldl_factor_ex", "inv_ex")), MATRICES),
+    "solve with check": ("L.solve_ex(A, B, check_errors=True)", f"{SQUARE} singular both", RIGHT),
+    "factors": ("L.lu_factor(A); L.ldl_factor(A); L.ldl_factor(A, hermitian=True)", MATRICES),
+    "ldl of NaN": ("L.ldl_factor_ex(A); L.ldl_factor_ex(A, hermitian=True)", "damaged zero both"),
+    "inverses": ("t.cholesky_inverse(A); t.cholesky_inverse(A, True); L.matrix_power(A, -1); "
+                 "t.matrix_power(A, -3); L.tensorinv(A, 1)", MATRICES),
+    "tensors": ("L.tensorinv(A, 1); L.tensorinv(A, 2); L.tensorsolve(A, B)",
+                "m zero singular zero3 wide3", "v r23"),
+    "pivots": ("t.lu_unpack(A, P); t.lu_unpack(A, P, unpack_data=False); "
+               "t.lu_unpack(A, P, unpack_pivots=False)",
+               "m batch tall wide integer half complex", "m", "p p_zero p_beyond p_negative p64"),
+    "mixed triangles": ("L.solve_triangular(A, B, upper=True); t.triangular_solve(B, A); "
+                        "L.solve_triangular(A, B, upper=True, left=False)",
+                        *["m double complex cdouble half integer bool_"] * 2),
+    "norms in a dtype": (_norms(f"dtype=t.{x}" for x in (
+        "float32 float64 float16 bfloat16 complex64 complex128 int64 bool").split()), NORMED),
+    "norms": (_norms("2 0 inf -1 -inf 1 'fro' 'nuc' 'x' None 2.5 -2".split()),
+              f"{NORMED} batch no_batch damaged"),
+    "vecdot": ("L.vecdot(A, B); t.inner(A, B); L.vecdot(A, B, dim=0)",
+               f"{VECTORS} m integer bool_ number v4", f"{VECTORS} m integer v4 number"),
+    "det": ("t.det(A, out=target); L.det(A, out=target)", "m batch double integer tall empty"),
+    "lstsq": ("; ".join(f"L.lstsq(A, B, driver={x})" for x in (
+        "None", "'gels'", "'gelsy'", "'gelsd'", "'gelss'", "'x'")),
+        "m batch tall wide talls wides v number empty no_rows no_columns empties no_batch double "
+        "half integer b4133 zero none",
+        "m batch v v4 number right r23 b4232 r42 r43 talls r24 r34 b242 b342 empty no_batch "
+        "empties double half integer none complex"),
     "tensorsolve": ("L.tensorsolve(A, B); L.tensorsolve(A, B, (0,)); L.tensorsolve(A, B, (5,))",
                     "wide3 m tall empty", "r23 r24 v integer"),
 }  # fmt: skip
@@ -126,6 +171,8 @@ def test_outcome(name):
     names = [operands(package) for package in (torch, flambeau)]
     wrong = []
     for call in calls(*CALLS[name]):
+        if "out=" in call:  # which is resized
+            names = [operands(package) for package in (torch, flambeau)]
         theirs, ours = (outcome(call, by) for by in names)
         if ours != theirs:
             wrong.append((call, theirs, ours))
