@@ -17,6 +17,7 @@ from flambeau._core import UntypedStorage
 from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.lock import importing
+from flambeau.runtime.shared import share
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
@@ -181,6 +182,18 @@ class TypedStorage:
     def is_shared(self) -> bool:
         """Whether forked processes see each other's writes."""
         return self._untyped_storage.is_shared()
+
+    def share_memory_(self) -> TypedStorage:
+        """Moves the elements to memory that other processes can be sent; all views move along."""
+        share(self._untyped_storage)
+        return self
+
+    @classmethod
+    def _new_shared(cls, size: int, *, dtype: Any = None) -> TypedStorage:
+        """A storage in shared memory."""
+        kind = dtype or getattr(cls, "dtype", _core.get_default_dtype())
+        held = UntypedStorage._new_shared(size * kind.itemsize)
+        return TypedStorage(wrap_storage=held, dtype=kind)
 
     def is_pinned(self, device: Any = None) -> bool:
         """False: memory is never pinned."""
@@ -413,6 +426,14 @@ def _from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedS
     return mapped_storage(filename, shared, nbytes)
 
 
+def _new_shared(size: int, *, device: Any = "cpu") -> UntypedStorage:
+    """A storage in shared memory."""
+    storage: UntypedStorage = share(UntypedStorage(size, device=device))
+    return storage
+
+
+UntypedStorage.share_memory_ = share
+UntypedStorage._new_shared = staticmethod(_new_shared)
 UntypedStorage.byteswap = _byteswap
 UntypedStorage.from_file = staticmethod(_from_file)
 UntypedStorage.copy_ = _copy
@@ -434,6 +455,11 @@ def _storage(self: Any) -> TypedStorage:
             "TypedStorage is deprecated; use tensor.untyped_storage() instead of tensor.storage()",
             stacklevel=3,
         )
+    return _typed_storage(self)
+
+
+def _typed_storage(self: Any) -> TypedStorage:
+    """As `storage`, without a warning."""
     return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 
@@ -443,4 +469,5 @@ def _storage_type(self: Any) -> Any:
 
 
 _core.Tensor.storage = _storage
+_core.Tensor._typed_storage = _typed_storage
 _core.Tensor.storage_type = _storage_type

@@ -443,7 +443,7 @@ bool init_tensor(PyObject* module) {
     if (!add_methods(methods)) return false;
   }
   return add_getset(attribute_getset) && init_operators(module) && init_size(module) &&
-         init_untyped_storage(module) &&
+         init_untyped_storage(module) && init_shared_memory(module) &&
          PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(TensorType)) == 0;
 }
 

@@ -110,8 +110,10 @@ PyObject* untyped_storage(Storage* storage);  // new reference
 bool buffer_alone(const Storage* storage);
 Storage* untyped_storage_target(PyObject* object);  // borrowed; null + TypeError
 bool storage_is_shared(const Storage* storage);
+bool storage_is_mapping(const Storage* storage);        // shared_memory.cpp
 bool storage_resize(Storage* storage, int64_t nbytes);  // keeps what fits
 bool init_untyped_storage(PyObject* module);
+bool init_shared_memory(PyObject* module);
 extern PyTypeObject* SizeType;  // size.cpp
 bool init_size(PyObject* module);
 bool init_allocator(PyObject* module);  // allocator.cpp

@@ -476,6 +476,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool storage_is_shared(const Storage* storage) {
+  if (storage_is_mapping(storage)) return true;
   return storage->release == release_held && static_cast<Held*>(storage->release_context)->shared;
 }
 

@@ -119,16 +119,8 @@ def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
 
 # ------------------------------------------------------------------------------ shared memory
 def _share_memory(tensor: Any) -> Any:
-    """`Tensor.share_memory_`: moves the storage where forked processes see each other's writes."""
-    import mmap
-
-    storage = tensor.untyped_storage()
-    if storage.is_shared() or storage.nbytes() == 0:
-        return tensor
-    shared = _core.storage_from_buffer(mmap.mmap(-1, storage.nbytes()), shared=True)
-    shared.fill_bytes(storage)
-    geometry = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-    _core.tensor_set(tensor, shared, *geometry)
+    """`Tensor.share_memory_`: moves the storage where other processes see each other's writes."""
+    late("flambeau.runtime.shared").share(tensor.untyped_storage())
     return tensor
 
 
@@ -229,7 +221,7 @@ LATER = {
         "values",
     ),
     "flambeau.sparse.copies": ("resize_as_sparse_",),
-    "flambeau.storage": ("storage", "storage_type"),
+    "flambeau.storage": ("_typed_storage", "storage", "storage_type"),
     "flambeau.core.absent_methods": (
         "dequantize", "int_repr", "ipu", "mtia", "q_per_channel_axis", "q_per_channel_scales",
         "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "record_stream",
@@ -241,9 +233,11 @@ LATER = {
     ),
 }  # fmt: skip
 # Methods of `UntypedStorage` that `flambeau.storage` defines.
+BYTES_STATIC = ("_new_shared", "from_buffer")
 BYTES_LATER = (
-    "bfloat16", "bool", "byte", "byteswap", "char", "complex_double", "complex_float", "copy_",
-    "double", "float", "from_buffer", "half", "int", "long", "short", "to", "type",
+    "_new_shared", "bfloat16", "bool", "byte", "byteswap", "char", "complex_double",
+    "complex_float", "copy_", "double", "float", "from_buffer", "half", "int", "long",
+    "share_memory_", "short", "to", "type",
 )  # fmt: skip
 
 
@@ -350,7 +344,8 @@ def install() -> None:
                 setattr(_core.Tensor, name, _core.shield(_later(module, name), False, True))
     for name in BYTES_LATER:
         if not hasattr(_core.UntypedStorage, name):
-            late = _later("flambeau.storage", name, _core.UntypedStorage)
-            setattr(_core.UntypedStorage, name, staticmethod(late) if "from" in name else late)
+            method: Any = _later("flambeau.storage", name, _core.UntypedStorage)
+            method = staticmethod(method) if name in BYTES_STATIC else method
+            setattr(_core.UntypedStorage, name, method)
     for name, function in OPERATORS.items():
         _core.set_operator(name, _core.shield(function))

@@ -66,15 +66,18 @@ class Cursor(io.RawIOBase):
         self.data, self.position = data, position
 
     def readable(self) -> bool:
+        """True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Copies what follows; the number of bytes."""
         part = self.data[self.position : self.position + len(buffer)]
         buffer[: len(part)] = part
         self.position += len(part)
         return len(part)
 
     def readline(self, limit: int | None = -1) -> bytes:
+        """The bytes up to the next end of a line."""
         end = self.data.find(b"\n", self.position)
         end = len(self.data) if end < 0 else end + 1
         part = bytes(self.data[self.position : end])

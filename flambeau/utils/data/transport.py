@@ -15,12 +15,12 @@ import pickle
 import select
 import socket
 import struct
-import tempfile
 from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from flambeau import _core
+from flambeau.runtime.shared import anonymous_file
 
 __all__ = ["Channel", "Closed", "channel_pair"]
 
@@ -60,11 +60,7 @@ class _Segment:
 
     def write(self) -> int:
         """Descriptor of a file with all parts."""
-        if hasattr(os, "memfd_create"):
-            handle = os.memfd_create("flambeau", os.MFD_CLOEXEC)
-        else:
-            with tempfile.TemporaryFile() as file:
-                handle = os.dup(file.fileno())
+        handle = anonymous_file()
         try:
             os.ftruncate(handle, self.size)
             for start, data in self.parts:
