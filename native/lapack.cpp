@@ -16,7 +16,7 @@ constexpr const char* kNames[kCount][2] = {
     {"trtri", "trtri"}, {"geqrf", "geqrf"}, {"orgqr", "ungqr"}, {"ormqr", "unmqr"},
     {"syevd", "heevd"}, {"geev", "geev"},   {"gesdd", "gesdd"}, {"gels", "gels"},
     {"gelsy", "gelsy"}, {"gelsd", "gelsd"}, {"gelss", "gelss"}, {"sytrf", "sytrf"},
-    {"sytrf", "hetrf"}, {"sytrs", "sytrs"}, {"sytrs", "hetrs"},
+    {"sytrf", "hetrf"}, {"sytrs", "sytrs"}, {"sytrs", "hetrs"}, {"gemm", "gemm"},
 };
 constexpr char kLetters[] = "sdcz";
 

@@ -29,6 +29,7 @@ enum class Lapack {
   kHetrf,
   kSytrs,
   kHetrs,
+  kGemm,
   kCount
 };
 

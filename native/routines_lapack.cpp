@@ -17,14 +17,42 @@ Int lu_in_columns(const T* from, Int m, Int n, T* a, Int* pivots) {
   return info;
 }
 
+// The largest triangle that one call solves. A call subtracts few products at a time and rounds
+// each time; the halves of larger triangles are joined by one product, whose terms are summed
+// first.
+constexpr Int kTriangle = 64;
+
 // x [n, columns], whose rows are those of the right side, becomes op(T)^-1 x. As LAPACK sees
 // memory: x^T op(T)^-T, with the transposed triangle. `upper` and `operation` are of that triangle.
 template <typename T>
+struct SolveRows {
+  char upper, operation, unit;
+  Int row, columns;  // `row`: of the triangle
+
+  void run(const T* a, T* x, Int n) const {
+    const T one(1), minus(-1);
+    const char side = 'R', plain = 'N';
+    if (n <= kTriangle) {
+      lapack<T>(Lapack::kTrsm, &side, &upper, &operation, &unit, &columns, &n, &one, a, &row, x,
+                &columns);
+      return;
+    }
+    const bool is_upper = upper == 'U', first_half = is_upper == (operation == 'N');
+    const Int half = n / 2, rest = n - half;
+    const T *diagonal[] = {a, a + half * row + half}, *between = a + (is_upper ? half * row : half);
+    T* parts[] = {x, x + half * columns};
+    const Int sizes[] = {half, rest};
+    const int from = first_half ? 0 : 1, to = 1 - from;
+    run(diagonal[from], parts[from], sizes[from]);
+    lapack<T>(Lapack::kGemm, &plain, &operation, &columns, &sizes[to], &sizes[from], &minus,
+              parts[from], &columns, between, &row, &one, parts[to], &columns);
+    run(diagonal[to], parts[to], sizes[to]);
+  }
+};
+
+template <typename T>
 void solve_rows(char upper, char operation, char unit, const T* a, T* x, Int n, Int columns) {
-  const T one(1);
-  const char side = 'R';
-  lapack<T>(Lapack::kTrsm, &side, &upper, &operation, &unit, &columns, &n, &one, a, &n, x,
-            &columns);
+  SolveRows<T>{upper, operation, unit, n, columns}.run(a, x, n);
 }
 
 }  // namespace

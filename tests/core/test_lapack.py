@@ -479,3 +479,15 @@ def test_a_child_after_fork():
     )
     found = run(program)
     assert found.stdout.split() == ["0"] * 5, found.stderr
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_products_of_large_triangles_are_summed_before_they_are_subtracted(upper):
+    torch.manual_seed(0)
+    general = torch.randn(256, 256)
+    positive = general @ general.mT + 256 * torch.eye(256)
+    triangle = positive.triu() if upper else positive.tril()
+    for operand, of_upper in ((triangle, upper), (triangle.mT, not upper)):
+        x = torch.linalg.solve_triangular(operand, general, upper=of_upper)
+        left = operand.double() @ x.double() - general.double()
+        assert left.abs().max() < 3.5 * 2**-24 * general.abs().max()
