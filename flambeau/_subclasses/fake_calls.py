@@ -259,7 +259,9 @@ def _inner(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     with below():
         result = func(*args, **kwargs)
     fake = next((x for x in _tensors((*args, *kwargs.values())) if _is_fake(x)), None)
-    return result if fake is None else _results(mode, result, fake.fake_device)
+    if fake is None or isinstance(result, _core.Size):
+        return result
+    return _results(mode, result, fake.fake_device)
 
 
 def run(

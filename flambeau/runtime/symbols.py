@@ -27,7 +27,7 @@ def _overridable(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def asked(*args: Any) -> Any:
-        if any(hasattr(type(value), "__torch_function__") for value in args):
+        if _core.has_torch_function(args):
             return _core.handle_torch_function(asked, args, args, {})
         return function(*args)
 
