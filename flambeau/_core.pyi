@@ -82,6 +82,7 @@ def shield(
     overridable: bool = False,
     direct: Any = None,
     direct_dim: bool = False,
+    is_operator: bool = False,
     /,
 ) -> _Function: ...
 

@@ -386,6 +386,8 @@ struct Plan {  // one class of calls; immutable once compiled
   bool compiled = false;
   PyObject* compile = nullptr;  // owned callable: () -> execution dict, called before the first run
   PyObject* graph = nullptr;    // owned: the Python Graph, for recording and derivation
+  PyObject* origin = nullptr;   // owned: whose call it is of, for the names of its nodes
+  PyObject* view = nullptr;     // owned: how Python sees its nodes, see node_view.cpp
   SizeProgram execution;        // inputs: all registers of `metadata`
   std::vector<BufferSpec> buffers;
   std::vector<Launch> launches;
@@ -479,6 +481,8 @@ bool tape_mark_view(Tensor* view, Tensor* base, bool single);
 // The node (grad_fn) that produces t's gradient edge; regenerated for stale views. Borrowed or
 // null.
 Node* tape_gradient_node(Tensor* t, uint32_t* output_index);
+// That node as `grad_fn` shows it; new reference.
+PyObject* tape_shown_node(Node* node, uint32_t output_index);
 
 // ---------------------------------------------------------------- recording (capture)
 extern constinit FB_THREAD_LOCAL Recorder* active_recorder;

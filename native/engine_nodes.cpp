@@ -8,6 +8,7 @@
 #include "fork.h"
 #include "lists.h"
 #include "op_internal.h"
+#include "override.h"
 #include "tape.h"
 
 namespace fb {
@@ -115,7 +116,10 @@ bool add_to_leaf(Tensor* leaf, Tensor* grad) {
   }
   const bool steal = !grad_mode.enabled && grad->ob_base.ob_refcnt == 1 && !grad->autograd &&
                      grad->storage->references.load() == 1 && layout_matches(leaf, grad);
+  const uint8_t before = interceptors;  // keeping a gradient is no operator that modes see
+  if (is_exact_tensor(object_of(grad))) interceptors &= static_cast<uint8_t>(~kDispatchModes);
   Tensor* kept = steal ? tensor_of(Py_NewRef(object_of(grad))) : clone_gradient(leaf, grad);
+  interceptors = before;
   return replace_tensor(&leaf->autograd->grad, object_of(kept));
 }
 
@@ -241,12 +245,17 @@ bool run_node_posthooks(Node* node, Tensor** results, PyObject* grads_before) {
   bool fine = list != nullptr;
   for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
     PyObject* tuple = tuple_of(results, node->edge_count);
-    PyObject* args[2] = {tuple, grads_before};
+    PyObject* shown = tuple ? node_arranged_gradients(node, tuple) : nullptr;
+    PyObject* args[2] = {shown, grads_before};
     PyObject* result =
-        tuple ? PyObject_Vectorcall(PyList_GET_ITEM(list, i), args, 2, nullptr) : nullptr;
-    fine = result &&
-           (result == Py_None || replace_values(result, "a node hook", results, node->edge_count));
+        shown ? PyObject_Vectorcall(PyList_GET_ITEM(list, i), args, 2, nullptr) : nullptr;
+    fine = result != nullptr;
+    if (fine && result != Py_None) {
+      Py_XSETREF(result, node_restored_gradients(node, result));
+      fine = result && replace_values(result, "a node hook", results, node->edge_count);
+    }
     Py_XDECREF(tuple);
+    Py_XDECREF(shown);
     Py_XDECREF(result);
   }
   Py_XDECREF(list);
@@ -604,10 +613,10 @@ bool add_gradient(Tensor** slot, Tensor* grad) {
     *slot = grad;
     return true;
   }
-  const bool inplace = !grad_mode.enabled && !active_recorder && writable_alone(*slot) &&
-                       (*slot)->dtype == grad->dtype && same_shape(*slot, grad) &&
-                       is_exact_tensor(object_of(*slot)) && is_exact_tensor(object_of(grad)) &&
-                       operator_object(Operator::IAdd);
+  const bool inplace = !grad_mode.enabled && !active_recorder && !(interceptors & kDispatchModes) &&
+                       writable_alone(*slot) && (*slot)->dtype == grad->dtype &&
+                       same_shape(*slot, grad) && is_exact_tensor(object_of(*slot)) &&
+                       is_exact_tensor(object_of(grad)) && operator_object(Operator::IAdd);
   PyObject* add = operator_required(inplace ? Operator::IAdd : Operator::Add);
   PyObject* args[2] = {object_of(*slot), object_of(grad)};
   if (answers_itself(*slot) && !answers_itself(grad)) std::swap(args[0], args[1]);

@@ -1,6 +1,7 @@
 // What the Python side of autograd needs from the core: autograd.Function's bookkeeping, hooks of
 // tensors, gradient edges, strided views.
 #include <algorithm>
+#include <utility>
 
 #include "tape.h"
 
@@ -266,6 +267,25 @@ PyObject* retain_grad(PyObject*, PyObject* object) {
   Py_RETURN_NONE;
 }
 
+// plain_view(tensor, keep): a view that an operator made, which may be written as any view of its
+// base; keep False: a tensor of its own.
+PyObject* plain_view(PyObject*, PyObject* args) {
+  PyObject* object;
+  int keep;
+  if (!PyArg_ParseTuple(args, "Op", &object, &keep)) return nullptr;
+  Tensor* t = tensor_argument("plain_view", object);
+  if (!t) return nullptr;
+  Autograd* a = t->autograd;
+  if (a && a->base && keep) {
+    a->view_creation = static_cast<uint8_t>(ViewCreation::Default);
+    a->view_version = t->version();
+  } else if (a && a->base) {
+    Py_DECREF(object_of(std::exchange(a->base, nullptr)));
+    t->flags &= static_cast<decltype(t->flags)>(~kIsView);
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* gradient_edge_of(PyObject*, PyObject* object) {
   Tensor* t = tensor_argument("get_gradient_edge", object);
   Edge edge;
@@ -276,7 +296,10 @@ PyObject* gradient_edge_of(PyObject*, PyObject* object) {
                     "that does not require gradients\nhint: call requires_grad_() first");
     return nullptr;
   }
-  return Py_BuildValue("(NK)", object_of(edge.node), static_cast<unsigned long long>(edge.index));
+  PyObject* shown = node_shown(edge.node);
+  Py_DECREF(object_of(edge.node));
+  if (!shown) return nullptr;
+  return Py_BuildValue("(NK)", shown, static_cast<unsigned long long>(edge.index));
 }
 
 // as_strided_view(base, sizes, strides, offset): an alias with strided history. Unlike the public
@@ -328,6 +351,7 @@ PyMethodDef functions[] = {
     {"post_accumulate_hooks", post_accumulate_hooks, METH_O,
      "The OrderedDict of a leaf's post-accumulate hooks."},
     {"retain_grad", retain_grad, METH_O, "Keeps the gradient of an interior tensor in .grad."},
+    {"plain_view", plain_view, METH_VARARGS, "plain_view(tensor, keep): of an operator."},
     {"gradient_edge", gradient_edge_of, METH_O, "(node, output number) of a tensor."},
     {"as_strided_view", as_strided_view, METH_VARARGS,
      "as_strided_view(base, sizes, strides, offset relative to base)."},

@@ -30,6 +30,7 @@ int extras_traverse(NodeExtras* e, visitproc visit, void* arg) {
   Py_VISIT(e->metadata);
   Py_VISIT(e->prehooks);
   Py_VISIT(e->posthooks);
+  Py_VISIT(e->inner);
   for (PyObject* hooks : e->tensor_hooks) Py_VISIT(hooks);
   for (RetainedOutput& r : e->retained) Py_VISIT(r.reference);
   for (Packed& p : e->packed) {
@@ -43,6 +44,7 @@ void extras_free(NodeExtras* e) {
   Py_XDECREF(e->metadata);
   Py_XDECREF(e->prehooks);
   Py_XDECREF(e->posthooks);
+  Py_XDECREF(e->inner);
   for (PyObject* hooks : e->tensor_hooks) Py_XDECREF(hooks);
   for (RetainedOutput& r : e->retained) Py_XDECREF(r.reference);
   for (Packed& p : e->packed) {
@@ -98,6 +100,8 @@ int node_clear(PyObject* self) {
   return 0;
 }
 
+void node_dealloc(PyObject* self);
+
 // In a forked child: the thread that was burying is gone.
 void stop_burying() { burying = false; }
 
@@ -107,7 +111,7 @@ void bury(Node* n) {
   release(n);
   if (n->instance) instance_decref(n->instance);
   if (n->wide) PyMem_Free(n->cells);
-  if (type == NodeType && spare_count < kSpareNodes) {
+  if (type->tp_dealloc == node_dealloc && spare_count < kSpareNodes) {
     spare[spare_count++] = self;
   } else {
     type->tp_free(self);
@@ -175,19 +179,7 @@ PyObject* node_repr(PyObject* self) {
   return PyUnicode_FromFormat("<%s object at %p>", node_name(node_of(self)).c_str(), self);
 }
 
-PyObject* get_next_functions(PyObject* self, void*) {
-  Node* n = node_of(self);
-  PyObject* tuple = PyTuple_New(n->edge_count);
-  for (size_t i = 0; tuple && i < n->edge_count; ++i) {
-    PyObject* next = n->edge(i).node ? object_of(n->edge(i).node) : Py_None;
-    PyObject* pair = Py_BuildValue("(OK)", next, static_cast<unsigned long long>(n->edge(i).index));
-    if (!pair)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), pair);
-  }
-  return tuple;
-}
+PyObject* get_next_functions(PyObject* self, void*) { return node_inputs(node_of(self)); }
 
 PyObject* get_metadata(PyObject* self, void*) {
   NodeExtras* extras = node_extras(node_of(self));
@@ -209,26 +201,53 @@ PyObject* get_saved(PyObject* self, void*) {
   return tuple;
 }
 
-// `_saved_self`, `_saved_other`, `_saved_result`: the names people know for slots 0, 1 and the
-// first output; `_saved_inputs_2` and `_saved_outputs_1` for the rest.
-PyObject* saved_by_name(Node* n, const char* name) {
-  size_t position = 0;
+// Where a node keeps an input or a result of its call; -1: nowhere.
+Py_ssize_t saved_position(const Node* n, bool input, int32_t index) {
+  Py_ssize_t position = 0;
   for (const Source& s : n->instance->plan->backward->arguments) {
     if (s.kind != Source::SavedInput && s.kind != Source::SavedOutput) continue;
-    const bool input = s.kind == Source::SavedInput;
-    const char* common = input ? (s.index == 0   ? "self"
-                                  : s.index == 1 ? "other"
-                                                 : "")
-                               : (s.index == 0 ? "result" : "");
-    const std::string full = (input ? "inputs_" : "outputs_") + std::to_string(s.index);
-    if (std::strcmp(common, name) == 0 || full == name) {
-      Tensor* t = unpack_saved(n, position);
-      if (!t && PyErr_Occurred()) return nullptr;
-      return t ? object_of(t) : Py_NewRef(Py_None);
-    }
+    if ((s.kind == Source::SavedInput) == input && s.index == index) return position;
     ++position;
   }
+  return -1;
+}
+
+// A saved value by its place. *position: where it is kept; null: it is a value, returned borrowed.
+PyObject* saved_value(const Node* n, PyObject* place, Py_ssize_t* position) {
+  const char* kind = PyUnicode_AsUTF8(PyTuple_GET_ITEM(place, 0));
+  PyObject* value = PyTuple_GET_ITEM(place, 1);
+  if (!kind || std::strcmp(kind, "value") == 0) return value;
+  const auto index = static_cast<int32_t>(PyLong_AsLong(value));
+  *position = saved_position(n, std::strcmp(kind, "input") == 0, index);
   return nullptr;
+}
+
+// `_saved_self`, `_saved_result`, `_saved_dim`: what nodes of the operator have in PyTorch.
+PyObject* saved_by_name(Node* n, PyObject* name) {
+  PyObject* places = node_saved_places(n);
+  PyObject* place = places ? PyDict_GetItemWithError(places, name) : nullptr;
+  Py_ssize_t position = -1;
+  PyObject* result = place ? Py_XNewRef(saved_value(n, place, &position)) : nullptr;
+  if (position >= 0) {
+    Tensor* t = unpack_saved(n, static_cast<size_t>(position));
+    result = t ? object_of(t) : PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+  }
+  Py_XDECREF(places);
+  return result;
+}
+
+// Names of the saved values that there are.
+PyObject* saved_names(Node* n) {
+  PyObject* places = node_saved_places(n);
+  PyObject* names = places ? PyList_New(0) : nullptr;
+  PyObject *name, *place;
+  for (Py_ssize_t i = 0; names && PyDict_Next(places, &i, &name, &place);) {
+    Py_ssize_t position = -1;
+    const bool there = saved_value(n, place, &position) || position >= 0;
+    if (there && PyList_Append(names, name) < 0) Py_CLEAR(names);
+  }
+  Py_XDECREF(places);
+  return names;
 }
 PyObject* node_getattro(PyObject* self, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(self, name);
@@ -245,7 +264,7 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
     return nullptr;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  found = saved_by_name(n, text + 7);
+  found = saved_by_name(n, name);
   if (found || PyErr_Occurred()) {
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -280,6 +299,17 @@ PyObject* method_set_sequence(PyObject* self, PyObject* value) {
   node_of(self)->sequence = sequence;
   Py_RETURN_NONE;
 }
+PyObject* method_dir(PyObject* self, PyObject*) {
+  PyObject* names =
+      PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self);
+  PyObject* list = names ? PySequence_List(names) : nullptr;
+  PyObject* saved = list ? saved_names(node_of(self)) : nullptr;
+  PyObject* all = saved ? PySequence_InPlaceConcat(list, saved) : nullptr;
+  Py_XDECREF(names);
+  Py_XDECREF(list);
+  Py_XDECREF(saved);
+  return all;
+}
 PyObject* get_output_count(PyObject* self, void*) {
   return PyLong_FromUnsignedLong(node_of(self)->output_count);
 }
@@ -312,6 +342,7 @@ PyMethodDef methods[] = {
      "register_hook(hook): hook(grad_inputs, grad_outputs) runs after the node."},
     {"register_prehook", method_register_prehook, METH_O,
      "register_prehook(hook): hook(grad_outputs) runs before the node."},
+    {"__dir__", method_dir, METH_NOARGS, "Names of attributes, those of saved values too."},
     {"_sequence_nr", method_sequence, METH_NOARGS, "Later calls have larger numbers."},
     {"_set_sequence_nr", method_set_sequence, METH_O, "Changes the order of execution."},
     {nullptr, nullptr, 0, nullptr}};
@@ -423,6 +454,8 @@ std::string node_name(const Node* n) {
     case NodeKind::Plan:
       break;
   }
+  const std::string name = node_view_name(n);
+  if (!name.empty()) return name;
   const BackwardSpec* backward = n->instance->plan->backward.get();
   return backward ? backward->name : n->instance->plan->name;
 }

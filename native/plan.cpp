@@ -335,12 +335,12 @@ bool read_plan(Plan* plan, PyObject* spec) {
   if (!read_backward(item(spec, "backward"), plan)) return false;
   if (!read_faults(item(spec, "faults"), plan)) return false;
   plan->graph = Py_XNewRef(item(spec, "graph"));
+  plan->origin = Py_XNewRef(item(spec, "origin"));
   plan->compile = Py_XNewRef(item(spec, "compile"));
   return check_plan(plan);
 }
 
 // ---- the dictionary of an execution
-
 bool read_buffer(PyObject* object, BufferSpec* out) {
   Items entry(object, "[Plan] a buffer must be a tuple");
   if (entry.failed()) return false;
@@ -538,6 +538,7 @@ int plan_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(plan->return_type);
   Py_VISIT(plan->compile);
   Py_VISIT(plan->graph);
+  Py_VISIT(plan->origin);
   if (plan->backward) Py_VISIT(plan->backward->op);
   for (PyObject* object : plan->keepalive) Py_VISIT(object);
   return 0;
@@ -547,6 +548,8 @@ int plan_clear(PyObject* self) {
   Plan* plan = reinterpret_cast<Plan*>(self);
   Py_CLEAR(plan->compile);
   Py_CLEAR(plan->graph);
+  Py_CLEAR(plan->origin);
+  Py_CLEAR(plan->view);
   if (plan->backward) Py_CLEAR(plan->backward->op);
   return 0;
 }

@@ -666,6 +666,10 @@ bool tape_mark_view(Tensor* view, Tensor* base, bool single) {
   return mark_view_as(view, base, creation);
 }
 
+PyObject* tape_shown_node(Node* node, uint32_t output_index) {
+  return node_shown_for(node, output_index);
+}
+
 Node* tape_gradient_node(Tensor* t, uint32_t* output_index) {
   *output_index = 0;
   Autograd* a = t->autograd;

@@ -99,6 +99,7 @@ struct NodeExtras {                     // what few nodes have
   PyObject* metadata = nullptr;         // dict
   PyObject* prehooks = nullptr;         // OrderedDict: before the node, on output gradients
   PyObject* posthooks = nullptr;        // OrderedDict: after the node
+  PyObject* inner = nullptr;            // (inputs, node per result): see node_view.cpp
   std::vector<PyObject*> tensor_hooks;  // per output: OrderedDict or null
   std::vector<RetainedOutput> retained;
   std::vector<Packed> packed;
@@ -172,6 +173,18 @@ PyObject* node_hooks_dict(PyObject** slot);  // borrowed OrderedDict, made on de
 bool node_output_metadata(const Node* node, uint32_t index, OutputMetadata* out);
 void node_release_saved(Node* node);  // frees saved tensors (and the inner node's)
 bool init_node(PyObject* module);
+
+// ---------------------------------------------------------------- node_view.cpp
+// A node as Python gets it, of PyTorch's class for it; new reference.
+PyObject* node_shown(Node* node);
+PyObject* node_shown_for(Node* node, uint32_t output);  // `grad_fn` of a result
+PyObject* node_inputs(Node* node);                      // `next_functions`
+std::string node_view_name(const Node* node);           // PyTorch's; empty: not known
+// Gradients of a node's edges as tuples in the order of `next_functions`, and back.
+PyObject* node_arranged_gradients(Node* node, PyObject* gradients);
+PyObject* node_restored_gradients(Node* node, PyObject* gradients);
+// Attributes `_saved_*` by name: ("input", slot), ("output", number) or ("value", object).
+PyObject* node_saved_places(Node* node);
 
 // ---------------------------------------------------------------- tape.cpp
 // The edge along which a tensor's gradient flows; out->node is a new reference or null.

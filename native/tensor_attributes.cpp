@@ -283,7 +283,7 @@ PyObject* get_grad_fn(PyObject* self, void*) {
   uint32_t index;
   Node* node = tape_gradient_node(as_tensor(self), &index);  // a stale view gets a new one
   if (!node && PyErr_Occurred()) return nullptr;
-  return Py_NewRef(node ? reinterpret_cast<PyObject*>(node) : Py_None);
+  return node ? tape_shown_node(node, index) : Py_NewRef(Py_None);
 }
 PyObject* get_output_nr(PyObject* self, void*) {
   const Autograd* a = as_tensor(self)->autograd;

@@ -68,6 +68,7 @@ struct Shield {
   PyObject* weakrefs;
   OutOption out;     // where there is one, `out=` is served here: the results are copied there
   bool direct_dim;   // calls of `direct` have `dim=`
+  bool is_operator;  // an operator composed in Python: dispatch modes are asked
   bool overridable;  // modes and types with `__torch_function__` are asked first
   Autocast autocast;
 };
@@ -120,6 +121,8 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
       return call_override(self, args, given, names);
     if (autocasts(shield->autocast)) [[unlikely]]
       return call_autocast(shield->autocast, self, args, given, names);
+    if (shield->is_operator && (interceptors & kDispatchModes)) [[unlikely]]
+      return call_dispatch(self, args, given, names);
     if (shield->direct && given == 1) {
       bool served;
       PyObject* result = call_direct(shield, args, names, &served);
@@ -141,8 +144,9 @@ PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* function;
   PyObject* direct = Py_None;
   PyObject* out = Py_False;  // as the option of a definition
-  int overridable = 0, direct_dim = 0;
-  if (!PyArg_ParseTuple(args, "O|OpOp", &function, &out, &overridable, &direct, &direct_dim))
+  int overridable = 0, direct_dim = 0, is_operator = 0;
+  if (!PyArg_ParseTuple(args, "O|OpOpp", &function, &out, &overridable, &direct, &direct_dim,
+                        &is_operator))
     return nullptr;
   auto* self = reinterpret_cast<Shield*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
@@ -152,6 +156,7 @@ PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
                                    : OutOption{out == Py_True ? OutRule::Cast : OutRule::None};
   self->overridable = overridable != 0;
   self->direct_dim = direct_dim != 0;
+  self->is_operator = is_operator != 0;
   self->direct = direct == Py_None ? nullptr : Py_NewRef(direct);
   return reinterpret_cast<PyObject*>(self);
 }

@@ -26,6 +26,9 @@ __all__ = [
 ]
 
 
+_EDGES: Any = vars(Node)["next_functions"]  # one per argument
+
+
 class FunctionCtx(Node):  # type: ignore[misc]
     """What `forward`, `setup_context` and `backward` share about one call.
 
@@ -42,6 +45,13 @@ class FunctionCtx(Node):  # type: ignore[misc]
     dirty_tensors: tuple[Any, ...] = ()
     non_differentiable: tuple[Any, ...] = ()
     _finished: bool = False
+    _operands: tuple[int, ...] = ()  # which arguments are tensors
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """((node | None, input number), ...) of the tensors among the arguments."""
+        pairs = _EDGES.__get__(self)
+        return tuple([pairs[k] for k in self._operands])
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for `backward`; call once. None entries are allowed."""
@@ -234,6 +244,7 @@ class Function(metaclass=FunctionMeta):
         ctx = cls._backward_cls()
         separate = cls.setup_context is not Function.setup_context
         ctx.needs_input_grad = _core.function_begin(ctx, args)
+        ctx._operands = tuple([k for k, x in enumerate(args) if isinstance(x, _core.Tensor)])
         tracked = any(ctx.needs_input_grad)
         with _core.no_grad():
             if separate:

@@ -281,7 +281,9 @@ class _Traced:
     def plan(self) -> Any:
         """The native Plan."""
         made = self.made
-        return self.source.make(made.spec, self._backward, graph=made.graph, compile=self._compile)
+        return self.source.make(
+            made.spec, self._backward, graph=made.graph, compile=self._compile, origin=self
+        )
 
     def _backward(self) -> Graph:
         assert self.made.backward is not None
@@ -330,7 +332,9 @@ class _Known:
         """The native Plan."""
         known = self.known
         graph = PendingGraph(known.spec["name"], known.fingerprint, lambda: self.traced.made.graph)
-        return self.source.make(known.spec, self._backward, graph=graph, compile=self._compile)
+        return self.source.make(
+            known.spec, self._backward, graph=graph, compile=self._compile, origin=self
+        )
 
     @computed_once
     def traced(self) -> _Traced:

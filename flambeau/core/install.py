@@ -52,6 +52,7 @@ NOT_OVERRIDABLE = frozenset(
 
 NAMESPACES: dict[str, dict[str, Any]] = {}
 INPLACE: dict[str, Any] = {}
+DEFINITIONS: dict[int, OpDefinition] = {}  # by their operators, which live for ever
 
 
 def _native_argument(argument: Argument, mutated: bool, fits: bool) -> tuple[Any, ...]:
@@ -144,9 +145,10 @@ def install_definition(definition: OpDefinition) -> None:
     if all(o.options.host for o in definition.overloads):
         first = definition.overloads[0]
         asked = definition.name not in NOT_OVERRIDABLE
-        definition.native = _core.shield(first.body, _served_out(first), asked)
+        definition.native = _core.shield(first.body, _served_out(first), asked, None, False, True)
     else:
         definition.native = _native_op(definition, definition.name, "functional")
+    DEFINITIONS[id(definition.native)] = definition
     if options.autocast:
         definition.native.autocast = _cast_rule(options.autocast, definition.native)
     _publish(options.where, names, definition.native)

@@ -15,7 +15,7 @@ from typing import Any
 from flambeau.core import install
 from flambeau.core.definition import REGISTRY
 from flambeau.core.install import hand_over, stands_in
-from flambeau.ir.lock import late
+from flambeau.ir.lock import late, loaded
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -95,6 +95,9 @@ class Overload:
         """Calls the operator."""
         if stands_in(args):
             return hand_over(self, args, kwargs)
+        dispatch = loaded("flambeau.utils._python_dispatch")
+        if dispatch is not None and dispatch._modes.stack:
+            return dispatch._call_overload(self, args, kwargs)
         return self.overloadpacket._function(*args, **kwargs)
 
     def name(self) -> str:
@@ -133,9 +136,9 @@ def __getattr__(name: str) -> Packet:
     known = _packets.get(name)
     if known is not None:
         return known
-    found = None
+    found = late("flambeau.decompositions.inner").TABLE.get(name)
     for home in HOMES:
-        found = found or install.namespace(home).get(name)
+        found = found or install.namespace(home).get(name.removeprefix(f"{home}_"))
     if found is None and name in REGISTRY and "method" in REGISTRY[name].options.where:
         found = REGISTRY[name].native
     if found is None and name in install.INPLACE:
@@ -159,6 +162,18 @@ def signatures(name: str) -> dict[str, tuple[str, ...]]:
     return {"default": ()}
 
 
+def inner_name(overload: Any) -> str:
+    """The name that PyTorch's inner library has for an operator of ours.
+
+    Args:
+        overload: its definition.
+    """
+    home = overload.options.where[0]
+    if home in ("linalg", "fft", "special") and "torch" not in overload.options.where:
+        return f"{home}_{overload.name}"
+    return str(overload.name)
+
+
 def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
     """The overload that a call means.
 
@@ -167,7 +182,25 @@ def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[Any]) -> Ove
         arguments: of its schema, as the core has them.
         values: in their order.
     """
-    packet = _packet_of(op)
+    return _chosen(_packet_of(op), arguments, values)
+
+
+def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
+    """The overload that a call of an operator of this name means.
+
+    Args:
+        name: in the inner library; it need not exist here.
+        arguments: (name, kind, default) of its schema.
+        values: in their order.
+    """
+    try:
+        packet = __getattr__(name)
+    except AttributeError:
+        packet = Packet(name, None)
+    return _chosen(packet, arguments, values)
+
+
+def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
     known = signatures(packet.__name__)
     given = {
         a[0]: isinstance(value, (bool, int, float, complex)) and "Scalar" in a[1]
@@ -182,6 +215,20 @@ def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[Any]) -> Ove
     return getattr(packet, chosen)
 
 
+def bound(
+    func: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The (name, kind, default, ...) of each argument of a call, and its value.
+
+    Args:
+        func: what is called.
+        args, kwargs: of the call.
+    """
+    function = func.overloadpacket._function
+    number, values, _ = function.bind(args, kwargs)
+    return function.overloads[number][0], values
+
+
 def _fits(given: dict[str, bool], wanted: Sequence[str], loose: bool) -> bool:
     """Whether an overload takes these arguments; the values say which of them are numbers."""
     numbers = {entry.rstrip("#"): entry.endswith("#") for entry in wanted}
@@ -190,13 +237,19 @@ def _fits(given: dict[str, bool], wanted: Sequence[str], loose: bool) -> bool:
     return all(loose or numbers[key] == number for key, number in given.items())
 
 
+def definition_of(op: Any) -> Any:
+    """The definition of an operator, or None."""
+    return install.DEFINITIONS.get(id(op))
+
+
 def _packet_of(op: Any) -> Packet:
-    name = op.__name__.rpartition(".")[2]
+    definition = definition_of(op)
+    name = op.__name__.rpartition(".")[2] if definition is None else inner_name(definition)
     try:
         found = __getattr__(name)
     except AttributeError:
         found = None
-    if found is not None and found._function is op:
+    if found is not None and (found._function is op or getattr(found._function, "shared", False)):
         return found
     known = _of_ops.get(id(op))
     if known is None or known._function is not op:

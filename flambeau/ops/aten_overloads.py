@@ -37,7 +37,7 @@ TABLE: dict[str, str] = {
     ("Tensor(self, boundaries, out_int32, right) | Scalar(self#, boundaries, out_int32, right)"): (
         "bucketize"
     ),
-    ("default(self, min, max) | Tensor(self, min, max)"): ("clamp"),
+    ("default(self, min#, max#) | Tensor(self, min, max)"): ("clamp"),
     ("default(self, max#) | Tensor(self, max)"): ("clamp_max"),
     ("default(self, min#) | Tensor(self, min)"): ("clamp_min"),
     (
@@ -195,7 +195,7 @@ TABLE: dict[str, str] = {
     (
         "default(self, dim, descending) | stable(self, stable, dim, descending) | "
         "values_stable(self, stable, dim, descending, values, indices) | values(self, dim, "
-        "descending, values, indices) | Tensor(self, reverse)"
+        "descending, values, indices)"
     ): ("sort"),
     (
         "Tensor(self, split_size, dim) | sizes(self, split_size, dim) | default(self, "

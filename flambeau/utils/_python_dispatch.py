@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from flambeau import _core
-from flambeau.autograd import Function
-from flambeau.autograd.places import with_tensors, without_tensors
 from flambeau.autograd.transforms.programs import Program, program_of
+from flambeau.decompositions import inner, names, tape
+from flambeau.decompositions.composites import composite_of
 from flambeau.ops import aten
 
 __all__ = [
@@ -34,6 +34,8 @@ Tensor = Any
 class _Modes(threading.local):
     def __init__(self) -> None:
         self.stack: list[TorchDispatchMode] = []
+        self.chosen: Any = None  # the overload that is being called by itself
+        self.composing: list[Any] = []
 
 
 _modes = _Modes()
@@ -58,6 +60,8 @@ class TorchDispatchMode:
         aten.ones.default
         aten.add.Tensor
     """
+
+    _tracks = True  # whether calls get nodes of the graph
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -125,6 +129,17 @@ def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
 
 
 @contextmanager
+def _only(mode: TorchDispatchMode) -> Iterator[None]:
+    """A `with` block in which this is the only dispatch mode."""
+    before = _modes.stack
+    _set_modes([mode])
+    try:
+        yield
+    finally:
+        _set_modes(before)
+
+
+@contextmanager
 def _pop_mode_temporarily() -> Iterator[TorchDispatchMode]:
     """A `with` block without the newest mode."""
     mode = _modes.stack.pop()
@@ -187,14 +202,80 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
 # ------------------------------------------------------------------------------ one call
 def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a native op: what the core does for plain tensors without modes."""
+    if not isinstance(op, _core.Op):
+        return _call_hosted(op, args, kwargs)
     number, values, out = op.bind(args, kwargs)
     program = program_of(op, number)
-    if program.host:
+    func, _modes.chosen = _modes.chosen, None
+    result = NotImplemented if func is not None else _composed(program, values)
+    if result is not NotImplemented:
+        pass
+    elif program.host:
         positional, named = _arguments(program, values, every=True)
         result = program.build(*positional, **named)
     else:
-        result = _run(program, values)
+        result = _run(program, values, func)
     return result if out is None else _into(out, result)
+
+
+def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of an operator that is a Python function: what that calls comes here, too."""
+    definition = aten.definition_of(function)
+    body = definition.overloads[0].body
+    known = inner.TABLE.get(definition.name)
+    if known is not None and known.run is body:
+        return known(*args, **kwargs)
+    compose = composite_of(definition)
+    if compose is not None and compose not in _modes.composing:
+        try:
+            values = inner.bound(definition.overloads[0].schema, args, kwargs)
+        except TypeError:
+            return body(*args, **kwargs)
+        result = _compose(compose, values)
+        if result is not NotImplemented:
+            return result
+    return body(*args, **kwargs)
+
+
+def _compose(compose: Any, named: dict[str, Any]) -> Any:
+    _modes.composing.append(compose)
+    try:
+        return compose(**named)
+    finally:
+        _modes.composing.pop()
+
+
+def composition_of(program: Program) -> Any:
+    """What an operator is made of, or None."""
+    definition = aten.definition_of(program.op)
+    return None if definition is None else composite_of(definition)
+
+
+def _composed(program: Program, values: Sequence[Any]) -> Any:
+    """The result of what an operator is made of; NotImplemented: it is made of nothing."""
+    compose = None if program.mutates else composition_of(program)
+    if compose is None or compose in _modes.composing:
+        return NotImplemented
+    named = {a[0]: value for a, value in zip(program.arguments, values, strict=True)}
+    return _compose(compose, named)
+
+
+def _call_overload(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of one overload, which is not taken apart."""
+    function = func.overloadpacket._function
+    if isinstance(function, _core.Op):
+        _modes.chosen = func
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _modes.chosen = None
+
+
+def _call_inner(op: Any, values: Sequence[Any]) -> Any:
+    """A call of an operator that is none of the public ones."""
+    if not _modes.stack and not _kinds(values):
+        return op.run(*values)
+    return _run(op, values)
 
 
 def _into(out: Any, result: Any) -> Any:
@@ -230,30 +311,43 @@ def _same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and isinstance(value, plain) and value == default
 
 
-def _run(program: Program, values: Sequence[Any]) -> Any:
-    func = aten.overload_of(program.op, program.arguments, values)
+def _run(program: Program, values: Sequence[Any], func: Any = None) -> Any:
+    func = func or aten.overload_of(program.op, program.arguments, values)
     args, kwargs = _arguments(program, values)
     if _modes.stack and _modes.stack[-1]._steps_aside(func, args, kwargs):
         with _pop_mode_temporarily():
             positional, named = _arguments(program, values, every=True)
             return program.op(*positional, **named)
     tensors = _tensors([values[i] for i in program.tensors])
-    if not (_core.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+    if _modes.stack and not _modes.stack[-1]._tracks:
+        return _ask(func, args, kwargs)
+    constant = names.is_constant(func.overloadpacket.__name__)
+    if constant or not (_core.is_grad_enabled() and any(x.requires_grad for x in tensors)):
         return _written(program, values, _ask(func, args, kwargs))
-    overload = program.source.overload
+    overload = program.source.overload if isinstance(program, Program) else None
     if overload is not None and not overload.options.differentiable:
         with _core.no_grad():
             return _ask(func, args, kwargs)
-    if program.mutates or program.random:
+    if program.random and not program.mutates:
         raise NotImplementedError(
-            f"[{func}] an operator that writes or draws has no gradient under __torch_dispatch__\n"
-            "hint: the out-of-place operator, or no_grad()"
+            f"[{func}] an operator that draws has no gradient under __torch_dispatch__\n"
+            "hint: draw without gradients, or no_grad()"
         )
-    results = _Tracked.apply(program, func, tuple(values), *tensors)
+    results = tape.track(program, func, values, _asked)
+    if program.mutates:
+        return _written(program, values, results[0])
     return results[0] if len(results) == 1 and not _is_many(program) else program.results(results)
 
 
-def _is_many(program: Program) -> bool:
+def _asked(func: Any, program: Program, values: Sequence[Any]) -> Any:
+    """The result of a call without gradients."""
+    args, kwargs = _arguments(program, values)
+    return _ask(func, args, kwargs)
+
+
+def _is_many(program: Program | Any) -> bool:
+    if not isinstance(program, Program):
+        return bool(program.many)
     overload = program.source.overload
     return overload is None or overload.schema.returns_kind != "single"
 
@@ -264,39 +358,6 @@ def _written(program: Program, values: Sequence[Any], result: Any) -> Any:
         for argument, value in zip(program.arguments, values, strict=True):
             if argument[5] and isinstance(value, _core.Tensor) and _dispatches(type(value)):
                 value._bump_version()
-    return result
-
-
-class _Tracked(Function):
-    """A call as one node of the tape."""
-
-    @staticmethod
-    def forward(ctx: Any, program: Program, func: Any, values: Any, *tensors: Tensor) -> Any:
-        """Asks for the call, gradients off."""
-        args, kwargs = _arguments(program, values)
-        ctx.program, ctx.values = program, without_tensors(values)
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(False)
-        result = _flat(_ask(func, args, kwargs))
-        return tuple([_own(x, tensors) for x in result])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        """The gradient operator of the call."""
-        tensors = iter(ctx.saved_tensors)
-        values = with_tensors(ctx.values, tensors)
-        wanted = [i for i, need in enumerate(ctx.needs_input_grad[3:]) if need]
-        found = ctx.program.gradient(*values, wanted, list(gradients))
-        results: list[Any] = [None] * len(ctx.needs_input_grad)
-        for slot, grad in zip(wanted, _flat(found), strict=True):
-            results[3 + slot] = grad
-        return tuple(results)
-
-
-def _own(result: Any, tensors: Sequence[Tensor]) -> Any:
-    """A result that gets a history: not one of the operands, nor what was tracked before."""
-    if isinstance(result, _core.Tensor) and any(result is x for x in tensors):
-        return result.detach()
     return result
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
@@ -195,121 +195,6 @@ def sdpa_backward_flop(
 
 
 # -------------------------------------------------------------------------------------------------
-# Operators of this package as PyTorch's: (packet, count) of a call
-
-_Counts = list[tuple[Any, int]]
-
-
-def _product(a: Any, b: Any) -> tuple[Any, int]:
-    """Of `matmul`: which operator PyTorch calls, and its count."""
-    if len(b) == 1 or (len(a) == 1 and len(b) == 1):
-        return None, 0  # dot and mv are not counted
-    m = math.prod(a[:-1])
-    if len(a) <= 2 and len(b) == 2:
-        return aten.mm, 2 * m * a[-1] * b[-1]
-    if len(b) == 2:
-        return aten.mm, 2 * m * a[-1] * b[-1]
-    batch = torch.broadcast_shapes(tuple(a[:-2]), tuple(b[:-2]))
-    rows = a[-2] if len(a) > 1 else 1
-    packet = aten.mm if len(a) <= 2 else aten.bmm
-    return packet, 2 * math.prod(batch) * rows * a[-1] * b[-1]
-
-
-def _einsum(equation: str, shapes: Sequence[Any], backward: bool = False) -> _Counts:
-    inputs, _, output = equation.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    if "." in equation or len(terms) < 2:
-        return []
-    sizes = {s: n for term, shape in zip(terms, shapes, strict=True) for s, n in zip(term, shape)}
-    counts: _Counts = []
-    left = set(terms[0])
-    for position, term in enumerate(terms[1:], 1):
-        later = set(output).union(*map(set, terms[position + 1 :]))
-        right = set(term)
-        summed = (left & right) - later
-        labels = (left & (right | later)) | (right & (left | later))
-        if summed:
-            counts.append((aten.bmm, 2 * math.prod(sizes[s] for s in labels)))
-        left = (left | right) & later
-    return counts * 2 if backward else counts
-
-
-def _needed(args: Sequence[Any]) -> set[int]:
-    """Positions of the operands whose gradients a call of `*_backward` computes."""
-    return set(args[-2])
-
-
-def _linear(x: Any, w: Any, bias: Any = None, contiguous: bool = True) -> _Counts:
-    if bias is None and len(x) == 1:
-        return []
-    added = bias is not None and (len(x) < 3 or contiguous)
-    return [(aten.addmm if added else aten.mm, 2 * math.prod(x) * w[0])]
-
-
-def _linear_backward(*args: Any) -> _Counts:
-    x, w = args[:2]
-    return [(aten.mm, 2 * math.prod(x) * w[0])] * len(_needed(args) & {0, 1})
-
-
-def _matmul(a: Any, b: Any) -> _Counts:
-    packet, count = _product(a, b)
-    return [(packet, count)] if packet is not None else []
-
-
-def _matmul_backward(*args: Any) -> _Counts:
-    return _matmul(*args[:2]) * len(_needed(args) & {0, 1})
-
-
-def _added_backward(packet: Any, count: Callable[..., int]) -> Callable[..., _Counts]:
-    def formula(*args: Any) -> _Counts:
-        return [(packet, count(args[1], args[2]))] * len(_needed(args) & {1, 2})
-
-    return formula
-
-
-def _convolution(transposed: bool) -> Callable[..., _Counts]:
-    def formula(x: Any, w: Any, *args: Any, out_shape: Any = None) -> _Counts:
-        if len(x) < len(w):  # no batch
-            x, out_shape = [1, *x], [1, *out_shape]
-        return [(aten.convolution, conv_flop_count(x, w, out_shape, transposed))]
-
-    return formula
-
-
-def _convolution_backward(transposed: bool) -> Callable[..., _Counts]:
-    def formula(*args: Any, out_shape: Any = None) -> _Counts:
-        x, w, grad, needed = args[0], args[1], args[-1][0], _needed(args)
-        if len(x) < len(w):
-            x, grad = [1, *x], [1, *grad]
-        count = _conv_gradients(x, w, grad, transposed, 0 in needed, 1 in needed)
-        return [(aten.convolution_backward, count)]
-
-    return formula
-
-
-_FORMS: dict[str, Callable[..., _Counts]] = {
-    "linear": _linear,
-    "linear_backward": _linear_backward,
-    "matmul": _matmul,
-    "matmul_backward": _matmul_backward,
-    "mm_backward": _matmul_backward,
-    "bmm_backward": lambda *args: [(aten.bmm, bmm_flop(*args[:2]))] * len(_needed(args) & {0, 1}),
-    "addmm_backward": _added_backward(aten.mm, mm_flop),
-    "baddbmm_backward": _added_backward(aten.bmm, bmm_flop),
-    "_einsum": lambda equation, shapes, *rest: _einsum(equation, shapes),
-    "_einsum_backward": lambda equation, shapes, *rest: _einsum(equation, shapes, backward=True),
-}
-for _dims in "123":
-    for _kind, _is_transposed in (("conv", False), ("conv_transpose", True)):
-        _FORMS[f"{_kind}{_dims}d"] = _convolution(_is_transposed)
-        _FORMS[f"{_kind}{_dims}d_backward"] = _convolution_backward(_is_transposed)
-
-
-def _with_out_shape(name: str) -> bool:
-    return name.startswith("conv")
-
-
-# -------------------------------------------------------------------------------------------------
 # Tables
 
 
@@ -453,42 +338,9 @@ class FlopCounterMode(TorchDispatchMode):
             print(self.get_table(self.depth))
         self.mod_tracker.__exit__()
 
-    def _add(self, counts: Iterable[tuple[Any, int]], parents: Iterable[str] | None = None) -> None:
-        for packet, count in counts:
-            for name in self.mod_tracker.parents if parents is None else parents:
-                self.flop_counts[name][packet] += count
-
-    def _count_attention(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Of attention with dropout, which PyTorch computes as two batches of products."""
-        query, key, value = args[:3]
-        dropout = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
-        if not dropout:
-            return
-        half = sdpa_flop_count(query.shape, key.shape, value.shape) // 2
-        self._add([(aten.bmm, 2 * half)])
-        parents = tuple(self.mod_tracker.parents)
-        scores = query.requires_grad or key.requires_grad
-        for operand, first in ((query, True), (key, not query.requires_grad), (value, False)):
-            if not operand.requires_grad:
-                continue
-            count = half * (2 if first and scores else 1)
-            handle: list[Any] = []
-
-            def add(gradient: Any, count: int = count, handle: list[Any] = handle) -> None:
-                self._add([(aten.bmm, count)], parents)
-                handle[0].remove()
-
-            handle.append(operand.register_hook(add))
-
     def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Operators that are not counted run as without this mode."""
-        name = _name_of(func)
-        if name == "scaled_dot_product_attention":
-            self._count_attention(args, kwargs)
-            return True
-        return (
-            name not in _FORMS and getattr(func, "overloadpacket", func) not in self.flop_registry
-        )
+        return getattr(func, "overloadpacket", func) not in self.flop_registry
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -498,21 +350,6 @@ class FlopCounterMode(TorchDispatchMode):
         packet = getattr(func, "overloadpacket", func)
         if packet in self.flop_registry:
             count = self.flop_registry[packet](*args, **(kwargs or {}), out_val=result)
-            self._add([(packet, count)])
-            return result
-        name = _name_of(func)
-        if name in _FORMS:
-            shapes, options = tree_map(get_shape, (args, kwargs or {}))
-            if name == "linear":
-                options["contiguous"] = args[0].is_contiguous()
-                self._add(_linear(*shapes, **options))
-            elif _with_out_shape(name):
-                self._add(_FORMS[name](*shapes, out_shape=tree_map(get_shape, result)))
-            else:
-                self._add(_FORMS[name](*shapes, *options.values()))
+            for name in self.mod_tracker.parents:
+                self.flop_counts[name][packet] += count
         return result
-
-
-def _name_of(func: Any) -> str:
-    """ "linear" of `aten.linear.default`."""
-    return str(func).split(".")[1] if "." in str(func) else str(func)

@@ -48,8 +48,11 @@ def test_node_hooks_see_and_replace_tuples():
     y.grad_fn.register_hook(
         lambda inputs, outputs: seen.append((inputs[0].tolist(), outputs[0].tolist()))
     )
-    handle = y.grad_fn.register_hook(lambda inputs, outputs: tuple(g * 3 for g in inputs))
+    handle = y.grad_fn.register_hook(
+        lambda inputs, outputs: tuple(g if g is None else g * 3 for g in inputs)
+    )
     y.sum().backward()
+    assert y.grad_fn.next_functions[1] == (None, 0)  # the number
     assert seen == [([4, 4], [2, 2])]
     assert x.grad.tolist() == [12, 12]
     handle.remove()

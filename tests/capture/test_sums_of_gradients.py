@@ -424,8 +424,9 @@ def test_hooks_of_the_node_under_create_graph(n: int, kind: str) -> None:
         seen: list[Any] = []
 
         def hook(grads: Any, *_: Any) -> Any:
-            seen.append(grads[0].detach().clone())
-            return (grads[0] * 0.9, *grads[1:])
+            first = next(k for k, grad in enumerate(grads) if grad is not None)
+            seen.append(grads[first].detach().clone())
+            return (*grads[:first], grads[first] * 0.9, *grads[first + 1 :])
 
         handle = getattr(y.grad_fn, kind)(hook)
         total = (y * y + w.sin()).sum()

@@ -109,10 +109,54 @@ def test_wrappers_are_pickled():
     assert (twin + 1).held.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_writing_a_tracked_wrapper_is_refused():
+def test_writes_to_tracked_wrappers():
     x = Held(torch.ones(2)).requires_grad_()
+    y = (x * 2).add_(x)
+    assert y.grad_fn.name() == "AddBackward0"
+    y.sum().backward()
+    assert x.grad.held.tolist() == [3.0, 3.0]
     with pytest.raises(NotImplementedError, match="no gradient under __torch_dispatch__"):
-        (x * 2).add_(x)
+        (x * 2).atan2_(x).sum().backward()
+
+
+def test_one_tracked_write_is_one_node():
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    with Names() as mode:
+        y = (x * 3).mul_(x)
+        y.sum().backward()
+    assert "aten.mul_.Tensor" in mode.seen
+    assert x.grad.tolist() == [-6.0, 12.0]
+
+
+def test_a_mode_sees_inner_operators():
+    """The operators that PyTorch composes a layer of, forwards and backwards."""
+    layer, x = torch.nn.Linear(3, 2), torch.ones(4, 3, requires_grad=True)
+    target = torch.zeros(4).long()
+    with Names() as mode:
+        loss = torch.nn.functional.cross_entropy(torch.relu(layer(x)), target)
+    forward = [name.split(".")[1] for name in mode.seen]
+    assert forward == ["t", "addmm", "relu", "_log_softmax", "nll_loss_forward"]
+    with Names() as mode:
+        loss.backward()
+    backward = [name.split(".")[1] for name in mode.seen if "ones" not in name]
+    data = ["nll_loss_backward", "_log_softmax_backward_data", "threshold_backward"]
+    assert backward == [*data, "t", "mm", "t", "mm", "t", "sum", "view", "t"]
+
+
+def test_an_overload_that_is_named_is_the_one_that_is_seen():
+    with Names() as mode:
+        torch.ops.aten.add.Scalar(torch.ones(2), 1)
+        torch.ones(2) + 1
+    assert mode.seen[1::2] == ["aten.add.Scalar", "aten.add.Tensor"]
+
+
+def test_views_of_a_mode_may_be_written():
+    x = torch.ones(2, 3, requires_grad=True)
+    with Names():
+        y = x * 2
+        y[0].mul_(3)
+        y.sum().backward()
+    assert x.grad.tolist() == [[6.0] * 3, [2.0] * 3]
 
 
 def test_modes_and_wrappers_in_a_compiled_function():

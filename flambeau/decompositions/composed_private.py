@@ -1,0 +1,266 @@
+"""Compositions of the programs behind layers: pooling, norms, images, dropout; see `composites`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _core
+from flambeau.decompositions.composites import composes, contiguous
+from flambeau.ops import aten
+
+Tensor = Any
+
+
+@composes("_row_major")
+def _row_major(self: Tensor) -> Tensor:
+    return contiguous(self) if not self.is_contiguous() else NotImplemented
+
+
+@composes("numpy_T")
+def _numpy_t(self: Tensor) -> Tensor:
+    return aten.permute(self, list(reversed(range(self.ndim))))
+
+
+# ------------------------------------------------------------------------------ norms
+@composes("private._layer_norm_inner")
+def _layer_norm(
+    input: Tensor,  # noqa: A002
+    normalized_shape: Any,
+    weight: Any,
+    bias: Any,
+    eps: float,
+) -> Any:
+    return aten.native_layer_norm(input, tuple(normalized_shape), weight, bias, eps)
+
+
+@composes("private._batch_norm_train private._batch_norm_inner")
+def _batch_norm_train(input: Tensor, weight: Any, bias: Any, eps: float) -> Any:  # noqa: A002
+    return aten.native_batch_norm(input, weight, bias, None, None, True, 0.1, eps)
+
+
+@composes("private._batch_norm_eval")
+def _batch_norm_eval(
+    input: Tensor,  # noqa: A002
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Any,
+    bias: Any,
+    eps: float,
+) -> Any:
+    return aten.native_batch_norm(input, weight, bias, running_mean, running_var, False, 0.1, eps)[
+        0
+    ]
+
+
+@composes("batch_norm")
+def _batch_norm(
+    input: Tensor,  # noqa: A002
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    aten.empty.memory_format([0], dtype=_core.uint8)  # what cuDNN would keep
+    operands = (input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return aten.native_batch_norm(*operands)[0]
+
+
+@composes("nn.functional.batch_norm")
+def _functional_batch_norm(
+    input: Tensor,  # noqa: A002
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    operands = (input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return _batch_norm(*operands, cudnn_enabled=False)
+
+
+@composes("nn.functional.instance_norm")
+def _instance_norm(
+    input: Tensor,  # noqa: A002
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    use_input_stats: bool,
+    eps: float,
+    **rest: Any,
+) -> Tensor:
+    if running_mean is not None or weight is not None or not use_input_stats:
+        return NotImplemented
+    if not input.is_contiguous() or input.ndim < 3:
+        return NotImplemented
+    samples, channels, *places = input.shape
+    rows = aten.view(input, (1, samples * channels, *places))
+    normed = _batch_norm(rows, None, None, None, None, True, 0.1, eps, False)
+    return aten.view(normed, tuple(input.shape))
+
+
+# ------------------------------------------------------------------------------ pooling
+def _alone(x: Tensor, count: int) -> bool:
+    return int(x.ndim) == count + 1
+
+
+@composes("private.window_maxima")
+def _window_maxima(**arguments: Any) -> Tensor:
+    return _max_pool(**arguments)[0]
+
+
+@composes("private._max_pool_with_indices")
+def _max_pool(
+    input: Tensor,  # noqa: A002
+    count: int,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> Any:
+    def every(value: Any) -> list[int]:
+        values = [value] if isinstance(value, int) else list(value)
+        return values * count if len(values) == 1 else values
+
+    steps = every(kernel_size) if not stride else every(stride)
+    windows = [every(kernel_size), steps, every(padding), every(dilation)]
+    if count == 1:
+        flat = [[1, *windows[0]], [1, *windows[1]], [0, *windows[2]], [1, *windows[3]]]
+        tall = aten.unsqueeze(input, -2)
+        values, places = aten.max_pool2d_with_indices(tall, *flat, ceil_mode)
+        return aten.squeeze(values, -2), aten.squeeze(places, -2)
+    pool = aten.max_pool2d_with_indices if count == 2 else aten.max_pool3d_with_indices
+    return pool(input, *windows, ceil_mode)
+
+
+@composes("avg_pool1d")
+def _avg_pool1d(
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    **tensor: Tensor,
+) -> Tensor:
+    (x,) = tensor.values()
+
+    def number(value: Any) -> int:
+        return int(value if isinstance(value, int) else value[0])
+
+    step = number(stride) if stride else number(kernel_size)
+    sides = [[1, number(kernel_size)], [1, step], [0, number(padding)]]
+    pooled = aten.avg_pool2d(aten.unsqueeze(x, -2), *sides, ceil_mode, count_include_pad)
+    return aten.squeeze(pooled, -2)
+
+
+@composes("private._adaptive_avg_pool")
+def _adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:  # noqa: A002
+    sizes = [output_size] * count if isinstance(output_size, int) else list(output_size)
+    shape = input.shape[-count:]
+    sizes = [old if new is None else new for new, old in zip(sizes, shape, strict=True)]
+    if count == 3:
+        return aten._adaptive_avg_pool3d(input, sizes)
+    if count == 1:
+        tall = aten._adaptive_avg_pool2d(aten.unsqueeze(input, -2), [1, *sizes])
+        return aten.squeeze(tall, -2)
+    if sizes == [1, 1]:
+        return aten.mean(input, [-1, -2], True)
+    return aten._adaptive_avg_pool2d(input, sizes)
+
+
+# ------------------------------------------------------------------------------ dropout
+@composes("private._dropout")
+def _dropout(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
+    if p in (0, 1):
+        return NotImplemented
+    noise = aten.bernoulli_.float(aten.empty_like(input), 1 - p, generator=generator)
+    return aten.mul(input, aten.div_.Scalar(noise, 1 - p))
+
+
+# ------------------------------------------------------------------------------ images
+_MODES = {"nearest": "nearest", "nearest-exact": "_nearest_exact", "area": ""}
+_LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
+
+
+@composes("private._interpolate")
+def _interpolate(
+    input: Tensor,  # noqa: A002
+    size: Any,
+    scales: Any,
+    mode: str,
+    align_corners: bool,
+    antialias: bool,
+) -> Tensor:
+    rank = len(size)
+    if antialias or mode == "area":
+        return NotImplemented
+    if mode == "nearest":
+        return getattr(aten, f"upsample_nearest{rank}d")(input, list(size), *(scales or ()))
+    if mode == "nearest-exact":
+        return getattr(aten, f"_upsample_nearest_exact{rank}d")(input, list(size), *(scales or ()))
+    name = "bicubic" if mode == "bicubic" else _LINEAR[rank]
+    upsample = getattr(aten, f"upsample_{name}{rank}d")
+    return upsample(input, list(size), align_corners, *(scales or ()))
+
+
+@composes("nn.functional.pad")
+def _pad(input: Tensor, pad: Any, mode: str, value: float | None) -> Tensor:  # noqa: A002
+    if mode == "constant":
+        return aten.constant_pad_nd(input, list(pad), *(() if value is None else (value,)))
+    if mode == "circular":
+        return NotImplemented
+    word = {"reflect": "reflection", "replicate": "replication"}[mode]
+    return getattr(aten, f"{word}_pad{len(pad) // 2}d")(input, list(pad))
+
+
+def _pairs(*values: Any) -> list[list[int]]:
+    lists = [[v] if isinstance(v, int) else list(v) for v in values]
+    return [v * 2 if len(v) == 1 else v for v in lists]
+
+
+@composes("nn.functional.unfold")
+def _unfold(
+    input: Tensor,  # noqa: A002
+    kernel_size: Any,
+    dilation: Any,
+    padding: Any,
+    stride: Any,
+) -> Tensor:
+    return aten.im2col(input, *_pairs(kernel_size, dilation, padding, stride))
+
+
+@composes("nn.functional.fold")
+def _fold(
+    input: Tensor,  # noqa: A002
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any,
+    padding: Any,
+    stride: Any,
+) -> Tensor:
+    return aten.col2im(input, *_pairs(output_size, kernel_size, dilation, padding, stride))
+
+
+@composes("nn.functional.local_response_norm")
+def _local_response_norm(
+    input: Tensor,  # noqa: A002
+    size: int,
+    alpha: float,
+    beta: float,
+    k: float,
+) -> Tensor:
+    if input.ndim != 4:
+        return NotImplemented
+    samples, channels, *places = input.shape
+    squares = aten.view(aten.mul(input, input), (samples, 1, channels, places[0], -1))
+    padded = aten.constant_pad_nd(squares, [0, 0, 0, 0, size // 2, (size - 1) // 2], 0.0)
+    mean = aten.squeeze(aten.avg_pool3d(padded, [size, 1, 1], [1, 1, 1]), 1)
+    mean = aten.view(mean, tuple(input.shape))
+    return aten.div(input, aten.pow(aten.add(aten.mul(mean, alpha), k), beta))
