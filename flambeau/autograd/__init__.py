@@ -58,7 +58,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Submodules that few programs use: they are loaded when they are asked for."""
-    if name in ("profiler", "profiler_legacy", "profiler_util", "forward_ad", "functional"):
+    if name in (
+        "profiler",
+        "profiler_legacy",
+        "profiler_util",
+        "forward_ad",
+        "functional",
+        "anomaly_mode",
+    ):
         return late(f"flambeau.autograd.{name}")
     if name in ("NestedIOFunction", "enforce_grad_layout_policy"):
         return getattr(late("flambeau.autograd.older"), name)

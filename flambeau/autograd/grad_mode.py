@@ -22,6 +22,7 @@ from flambeau._core import (
 
 __all__ = [
     "enable_grad",
+    "enforce_grad_layout_policy",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
@@ -29,6 +30,27 @@ __all__ = [
     "set_grad_enabled",
     "set_multithreading_enabled",
 ]
+
+
+class enforce_grad_layout_policy:  # noqa: N801 - a context manager
+    """A block in which gradients must have their parameter's layout, or may have another.
+
+    Gradients have the strides of their parameters wherever these are dense, so the block changes
+    nothing.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def __call__(self, fn: Any) -> Any:
+        """The function itself."""
+        return fn
 
 
 def _decorate(guard: Any, function: Any) -> Any:

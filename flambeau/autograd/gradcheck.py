@@ -135,6 +135,30 @@ def get_numerical_jacobian(
     return result
 
 
+def get_numerical_jacobian_wrt_specific_input(
+    fn: Callable[..., Any],
+    input_idx: int,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    eps: float,
+    input: Any = None,  # noqa: A002
+    is_forward_ad: bool = False,
+) -> tuple[Tensor, ...]:
+    """Per output: the Jacobian with respect to one input by central differences.
+
+    Args:
+        fn: the function.
+        input_idx: which input.
+        inputs: all of them.
+        outputs: of the function; computed again.
+        eps: the step.
+        input: the input itself; taken from `inputs`.
+        is_forward_ad: without effect.
+    """
+    found = _numerical(fn, inputs, input_idx, eps)
+    return tuple(_public().tensor(columns) for columns in found)
+
+
 def get_analytical_jacobian(inputs: Sequence[Tensor], output: Tensor) -> list[Tensor]:
     """Per input: the Jacobian of *output* by backward, [input component, output component]."""
     wanted = [i for i in inputs if _differentiable(i)]

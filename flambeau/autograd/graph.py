@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -254,3 +254,31 @@ def _register_any(tensors: Sequence[Tensor], fn: Hook) -> list[RemovableHandle]:
         fn(grad)
 
     return [t.register_hook(hook) for t in tensors]
+
+
+@contextmanager
+def region_activation_memory_budget(budget: float) -> Iterator[None]:
+    """A block in a compiled region for which PyTorch saves fewer activations.
+
+    What is saved here is what costs less to read than to compute again, so that the block changes
+    nothing.
+
+    Args:
+        budget: between 0 and 1.
+
+    Raises:
+        ValueError: another number.
+        RuntimeError: outside of `torch.compile`.
+    """
+    if not 0.0 <= budget <= 1.0:
+        raise ValueError(f"budget must be in [0, 1], got {budget}\nhint: 0.5")
+    if not _core.is_recording():
+        raise RuntimeError(
+            "[region_activation_memory_budget] only has an effect under torch.compile\n"
+            "hint: torch.utils.checkpoint saves memory outside"
+        )
+    yield
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Accepts: there are no CUDA graphs to capture."""

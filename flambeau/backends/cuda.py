@@ -8,7 +8,8 @@ from typing import Any
 
 from flambeau.backends.attention import switch, switched
 from flambeau.backends.attention import switches as _attention
-from flambeau.backends.switches import Switches
+from flambeau.backends.switches import ContextProp, Switches
+from flambeau.runtime.absent import Absent
 
 __all__ = [
     "allow_fp16_bf16_reduction_math_sdp", "cudnn_sdp_enabled", "enable_cudnn_sdp",
@@ -155,3 +156,106 @@ def _preferred(name: str, backend: str | None, known: tuple[str, ...]) -> str:
             f"hint: one of {', '.join(known)}"
         )
     return "default"
+
+
+def preferred_rocm_fa_library(backend: str | None = None) -> str:
+    """The library of attention on AMD's GPUs: "default", whatever is preferred.
+
+    Raises:
+        RuntimeError: an unknown library.
+    """
+    return _preferred("preferred_rocm_fa_library", backend, ("default", "aotriton", "ck"))
+
+
+class SDPAParams:
+    """A call of scaled dot-product attention: what `can_use_flash_attention` judges.
+
+    Args:
+        query, key, value: the tensors.
+        attn_mask: a mask, or None.
+        dropout: the probability of dropout.
+        is_causal: whether later keys are hidden.
+        enable_gqa: whether groups of queries share keys.
+    """
+
+    def __init__(
+        self, query: Any, key: Any, value: Any, attn_mask: Any, dropout: float, is_causal: bool,
+        enable_gqa: bool,
+    ) -> None:  # fmt: skip
+        self.query, self.key, self.value = query, key, value
+        self.attn_mask, self.dropout = attn_mask, dropout
+        self.is_causal, self.enable_gqa = is_causal, enable_gqa
+
+
+def _no_kernel(params: SDPAParams, debug: bool = False) -> bool:
+    """False: the kernel is one of CUDA, and the tensors are on the CPU."""
+    return False
+
+
+can_use_flash_attention = can_use_efficient_attention = can_use_cudnn_attention = _no_kernel
+_absent = Absent("cuda", AssertionError, "Torch not compiled with CUDA enabled")
+globals().update(
+    _absent.refusals("blas_workspace_size cublas_workspace_size cublaslt_workspace_size")
+)
+
+
+class cuBLASModule:  # noqa: N801 - PyTorch's name
+    """Switches of products on GPUs; `torch.backends.cuda.matmul` is the object."""
+
+    def __new__(cls) -> Any:
+        """The object that holds the switches."""
+        return matmul
+
+
+class cuFFTPlanCache:  # noqa: N801 - PyTorch's name
+    """The plans of Fourier transforms of a GPU; its attributes raise without one.
+
+    Args:
+        device_index: of the GPU.
+    """
+
+    def __init__(self, device_index: int) -> None:
+        self.device_index = device_index
+
+    @property
+    def size(self) -> int:
+        """How many plans there are.
+
+        Raises:
+            AssertionError: always.
+        """
+        _absent.refuse("cufft_plan_cache.size")
+
+    @property
+    def max_size(self) -> int:
+        """How many plans there may be.
+
+        Raises:
+            AssertionError: always.
+        """
+        _absent.refuse("cufft_plan_cache.max_size")
+
+    def clear(self) -> None:
+        """Forgets plans.
+
+        Raises:
+            AssertionError: always.
+        """
+        _absent.refuse("cufft_plan_cache.clear")
+
+
+class cuFFTPlanCacheManager(cuFFTPlanCache):  # noqa: N801 - PyTorch's name
+    """The plans of all GPUs."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+
+    def __getitem__(self, device: Any) -> cuFFTPlanCache:
+        raise RuntimeError(
+            "cufft_plan_cache: expected 0 <= device index < 0, but got device with index "
+            f"{device}\nhint: check torch.cuda.is_available() first"
+        )
+
+
+cuFFTPlanCacheAttrContextProp = ContextProp
+cufft_plan_cache = cuFFTPlanCacheManager()

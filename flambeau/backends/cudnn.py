@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau import _core
 from flambeau.backends.switches import Switches, install
 
 __all__ = ["flags", "is_acceptable", "is_available", "set_flags", "version"]
@@ -20,6 +21,9 @@ set_flags, flags = install(
 )
 conv = Switches("backends.cudnn.conv", fp32_precision="tf32")
 rnn = Switches("backends.cudnn.rnn", fp32_precision="tf32")
+
+
+CUDNN_TENSOR_DTYPES = {_core.float16, _core.float32, _core.float64}
 
 
 def is_available() -> bool:

@@ -1,6 +1,11 @@
 """`torch.backends.mkl`: Intel's mathematical library, which this build does not use."""
 
-__all__ = ["is_available"]
+from flambeau.backends.switches import Verbose
+
+__all__ = ["is_available", "verbose"]
+
+VERBOSE_OFF, VERBOSE_ON = range(2)
+verbose = Verbose
 
 
 def is_available() -> bool:

@@ -1,6 +1,33 @@
 """`torch.backends.mps`: Apple's GPUs, which this build does not use."""
 
-__all__ = ["is_available", "is_built", "is_macos13_or_newer", "is_macos_or_newer"]
+from typing import NoReturn
+
+__all__ = [
+    "get_core_count",
+    "get_name",
+    "is_available",
+    "is_built",
+    "is_macos13_or_newer",
+    "is_macos_or_newer",
+]
+
+
+def get_core_count() -> NoReturn:
+    """Raises: there is no such GPU.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError("[get_core_count] this build has no MPS backend\nhint: os.cpu_count()")
+
+
+def get_name() -> NoReturn:
+    """Raises: there is no such GPU.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError("[get_name] this build has no MPS backend\nhint: platform.processor()")
 
 
 def is_available() -> bool:

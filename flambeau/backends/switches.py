@@ -111,3 +111,59 @@ def install(module: str, **defaults: Any) -> tuple[Callable[..., Any], Callable[
             target.__dict__["_switches"].update(zip(defaults, before))
 
     return set_flags, flags
+
+
+class ContextProp:
+    """An attribute that is read and set by functions.
+
+    Args:
+        getter, setter: the functions.
+    """
+
+    def __init__(self, getter: Callable[[], Any], setter: Callable[[Any], Any]) -> None:
+        self.getter, self.setter = getter, setter
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self.getter()
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        self.setter(value)
+
+
+class PropModule(types.ModuleType):
+    """A module in front of another one: its own attributes first, then the other's.
+
+    Args:
+        m: the other module.
+        name: the new one's.
+    """
+
+    def __init__(self, m: types.ModuleType, name: str) -> None:
+        super().__init__(name)
+        self.m = m
+
+    def __getattr__(self, attr: str) -> Any:
+        return getattr(self.m, attr)
+
+
+class GenericModule(PropModule):
+    """A module with a switch of the precision of float32."""
+
+    fp32_precision = "none"
+
+
+class Verbose:
+    """A `with` block in which a library that is not used would print its calls.
+
+    Args:
+        level: what it would print.
+    """
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+
+    def __enter__(self) -> Verbose:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass

@@ -16,6 +16,7 @@ from flambeau.core import layout, tensors
 from flambeau.core.definition import Dense, View, op
 from flambeau.core.dtypes import name_of, object_of
 from flambeau.core.samples import Sample, T, sample
+from flambeau.ir.lock import loaded
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
 from flambeau.ops.common import gathered, geometry_of, same_sizes, shown, strides_of
@@ -353,7 +354,13 @@ def split_key(self: Any, key: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
             basic.append(Ellipsis)
             d, source = d + self.ndim - used, source + self.ndim - used
             used = self.ndim
-        elif tensors.is_tensor(item) and item.ndim == 0 and several and not _is_mask(item):
+        elif (
+            tensors.is_tensor(item)
+            and item.ndim == 0
+            and several
+            and not _is_mask(item)
+            and not _is_batched(item)
+        ):
             basic.append(int(item.item()))
             source += 1
         elif isinstance(item, bool) or (
@@ -378,6 +385,14 @@ def split_key(self: Any, key: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
 def _normal(item: Any) -> Any:
     kept = item is None or item is Ellipsis or isinstance(item, (slice, bool, int))
     return item if kept or tensors.is_tensor(item) else _as_index(item)
+
+
+def _is_batched(item: Any) -> bool:
+    """Whether a tensor stands for one of many samples of `vmap`: its number is not known."""
+    wrappers = loaded("flambeau.autograd.transforms.wrappers")
+    if wrappers is None or not isinstance(item, wrappers.Wrapper):
+        return False
+    return wrappers.highest([item]).extent is not None
 
 
 def _is_mask(item: Any) -> bool:

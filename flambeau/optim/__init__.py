@@ -3,6 +3,7 @@
 from flambeau.optim import lr_scheduler, swa_utils
 from flambeau.optim._adafactor import Adafactor
 from flambeau.optim._muon import Muon
+from flambeau.optim._swapping import swap_in_optimizer_params_and_state
 from flambeau.optim.adadelta import Adadelta
 from flambeau.optim.adagrad import Adagrad
 from flambeau.optim.adam import Adam
@@ -22,6 +23,7 @@ from flambeau.runtime import missing as _missing
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
     "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]  # fmt: skip
 
 # A name of PyTorch that is not here yet is told from a misspelt one.

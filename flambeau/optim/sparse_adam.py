@@ -100,16 +100,14 @@ class SparseAdam(Optimizer):
                 for name in ("exp_avg", "exp_avg_sq"):
                     state[name] = new_state(functools.partial(flambeau.zeros_like, parameter))
             (number,) = advance([state["step"]])
-            _move(
-                number, parameter, (-grad if group["maximize"] else grad).coalesce(), state, group
-            )
+            move(number, parameter, (-grad if group["maximize"] else grad).coalesce(), state, group)
 
     def step(self, closure: Closure | None = None) -> Any:
         """Updates the parameters once."""
         return self._run(self._update, closure)
 
 
-def _move(
+def move(
     number: float,
     parameter: Tensor,
     grad: Tensor,

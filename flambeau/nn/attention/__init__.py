@@ -12,10 +12,23 @@ from contextlib import contextmanager
 from typing import Any
 
 from flambeau.backends import attention
+from flambeau.nn.attention.implementations import (
+    activate_flash_attention_impl,
+    current_flash_attention_impl,
+    list_flash_attention_impls,
+    register_flash_attention_impl,
+    restore_flash_attention_impl,
+)
 from flambeau.nn.messages import problem
 from flambeau.runtime import missing as _missing
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+__all__ = [
+    "SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "activate_flash_attention_impl",
+    "current_flash_attention_impl", "list_flash_attention_impls", "register_flash_attention_impl",
+    "restore_flash_attention_impl", "sdpa_kernel",
+]  # fmt: skip
+
+WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.IntEnum):
@@ -69,4 +82,6 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict[Any,
 
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
-globals()["__getattr__"] = _missing.getter(__name__)
+globals()["__getattr__"] = _missing.getter(
+    __name__, {}, ("bias", "flex_attention", "implementations", "varlen")
+)

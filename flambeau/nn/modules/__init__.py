@@ -40,3 +40,5 @@ for _family in _FAMILIES:
     for _name in _family.__all__:
         globals()[_name] = getattr(_family, _name)
     __all__ += _family.__all__
+# PyTorch defines the class in `loss`.
+loss.LinearCrossEntropyLoss = linear_cross_entropy.LinearCrossEntropyLoss

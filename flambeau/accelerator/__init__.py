@@ -18,4 +18,6 @@ _functions = {
 _types = _absent.types("Graph")
 globals().update(_functions | _types)
 
-__all__ = [*_functions, *_types, "device_index"]
+__all__ = [*_functions, *_types, "device_index", "graphs", "memory"]
+
+from flambeau.accelerator import graphs, memory  # noqa: E402 - they take names from above
