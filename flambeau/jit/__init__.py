@@ -44,6 +44,7 @@ from flambeau.jit.markers import (
     _overload_method,
     _unwrap_optional,
     annotate,
+    enabled,
     export,
     ignore,
     interface,
@@ -135,7 +136,7 @@ def script(
         DeprecationWarning,
         stacklevel=2,
     )
-    if _is(obj, (ScriptModule, ScriptFunction)):
+    if not enabled[0] or _is(obj, (ScriptModule, ScriptFunction)):
         return obj
     if _is(obj, Module):
         return script_module(obj)
@@ -231,4 +232,7 @@ def last_executed_optimized_graph() -> Any:
     raise no_graph()
 
 
-globals()["__getattr__"] = _missing.getter(__name__)
+del annotations  # of __future__: the name is a module's
+globals()["__getattr__"] = _missing.getter(
+    __name__, {}, ("annotations", "mobile", "quantized", "generate_bytecode", "_script", "_state")
+)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from flambeau.ir.lock import late
+
 
 @dataclass(frozen=True)
 class SourceRange:
@@ -178,3 +180,12 @@ def local_names(tree: ast.FunctionDef) -> set[str]:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             names.add(node.id)
     return names
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch's other names of this module."""
+    from flambeau.runtime import missing
+
+    if not name.startswith("__") and hasattr(late("flambeau.jit.frontend_names"), name):
+        return getattr(late("flambeau.jit.frontend_names"), name)
+    missing.refuse(__name__, name)

@@ -18,6 +18,7 @@ from flambeau.jit.script_types import matches
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+enabled = [True]  # whether scripting and tracing do anything: `torch.jit._state`
 EXPORT = "export"
 IGNORE = "ignore"
 UNUSED = "unused"

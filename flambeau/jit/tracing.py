@@ -210,6 +210,8 @@ def trace(
         >>> doubled(torch.ones(3))
         tensor([3., 3., 3.])
     """
+    if not markers.enabled[0]:
+        return func
     _warn_deprecated("trace")
     if isinstance(func, ScriptModule):
         warnings.warn("The input to trace is already a ScriptModule, tracing it is a no-op. "

@@ -12,7 +12,7 @@ from multiprocessing import reduction
 from typing import Any
 
 from flambeau import _core
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late
 from flambeau.runtime.shared import leave_files_at_exit, share
 
 __all__ = [
@@ -152,3 +152,12 @@ def init_reductions() -> None:
     """Registers how tensors travel: done when `torch.multiprocessing` is imported."""
     reduction.ForkingPickler.register(_core.UntypedStorage, reduce_storage)
     reduction.ForkingPickler.register(_core.Tensor, reduce_tensor)
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch's other names of this module."""
+    if not name.startswith("__"):
+        older = late("flambeau.multiprocessing._older_reductions")
+        if name in older.__all__:
+            return getattr(older, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

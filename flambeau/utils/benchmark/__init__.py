@@ -18,10 +18,20 @@ from flambeau.utils.benchmark.utils.fuzzer import (
 )
 from flambeau.utils.benchmark.utils.sparse_fuzzer import FuzzedSparseTensor
 from flambeau.utils.benchmark.utils.timer import Language, Timer, timer
+from flambeau.utils.benchmark.utils.valgrind_wrapper.timer_interface import (
+    CallgrindStats,
+    CopyIfCallgrind,
+    FunctionCount,
+    FunctionCounts,
+)
 
 __all__ = [
+    "CallgrindStats",
     "Colorize",
     "Compare",
+    "CopyIfCallgrind",
+    "FunctionCount",
+    "FunctionCounts",
     "FuzzedParameter",
     "FuzzedSparseTensor",
     "FuzzedTensor",

@@ -1,0 +1,1 @@
+"""Random inputs for benchmarks of kinds of operators."""

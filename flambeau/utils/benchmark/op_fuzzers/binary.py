@@ -1,0 +1,63 @@
+"""Random inputs of operators of two tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+from flambeau.utils.benchmark.op_fuzzers import shapes
+from flambeau.utils.benchmark.utils.fuzzer import FuzzedTensor, Fuzzer
+
+__all__ = ["BinaryOpFuzzer"]
+
+_SIZES = "k0 k1 k2"
+
+
+class BinaryOpFuzzer(Fuzzer):
+    """Two tensors whose shapes broadcast.
+
+    Args:
+        seed: of the parameters.
+        dtype: of the tensors.
+        cuda: False.
+
+    Example:
+        >>> from flambeau.utils.benchmark.op_fuzzers.binary import BinaryOpFuzzer
+        >>> tensors, _, _ = next(BinaryOpFuzzer(seed=0).take(1))
+        >>> sorted(tensors)
+        ['x', 'y']
+    """
+
+    def __init__(self, seed: int | None, dtype: Any = None, cuda: bool = False) -> None:
+        options: dict[str, Any] = {
+            "max_elements": 32 * 1024**2,
+            "probability_contiguous": 0.75,
+            "dim_parameter": "dim",
+            "dtype": torch.float32 if dtype is None else dtype,
+            "cuda": cuda,
+        }
+        super().__init__(
+            parameters=[
+                shapes.dimensions(),
+                shapes.sizes(_SIZES),
+                shapes.seed_of(),
+                shapes.broadcast(_SIZES),
+                shapes.steps("x_step"),
+                shapes.steps("y_step"),
+            ],
+            tensors=[
+                FuzzedTensor(
+                    name="x",
+                    size=("k0", "k1", "k2"),
+                    steps=("x_step_0", "x_step_1", "x_step_2"),
+                    **options,
+                ),
+                FuzzedTensor(
+                    name="y",
+                    size=("other_k0", "other_k1", "other_k2"),
+                    steps=("y_step_0", "y_step_1", "y_step_2"),
+                    **options,
+                ),
+            ],
+            seed=seed,
+        )

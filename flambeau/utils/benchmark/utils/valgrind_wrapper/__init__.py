@@ -1,0 +1,1 @@
+"""Counts of instructions by function, as valgrind's callgrind writes them."""
