@@ -1,58 +1,70 @@
-"""The text every Python installation carries: the source of its standard library.
+"""The text every Python installation carries: the language reference that `help()` shows.
 
-Files are taken in a fixed order; the last tenth of the bytes is held out for validation.
+A token is a frequent word, with the space before it, or a single byte. A short training then learns
+which words follow each other; with bytes alone it would still be spelling.
 """
 
 from __future__ import annotations
 
-import os
-import sysconfig
-from pathlib import Path
+import re
+from collections import Counter
+from pydoc_data.topics import topics
 
 import flambeau as torch
 from flambeau import Tensor
 
-SKIP = {"test", "tests", "site-packages", "idlelib", "lib2to3", "__pycache__", "ensurepip"}
+WORD = re.compile(r" ?\w+| ?[^\w\s]+|\s")
 
 
-def standard_library_files() -> list[Path]:
-    """Every `.py` file of the standard library but its tests, sorted by relative path."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    found: list[Path] = []
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in SKIP)
-        found.extend(Path(folder) / name for name in files if name.endswith(".py"))
-    return sorted(found, key=lambda path: str(path.relative_to(root)))
+def load_text(limit: int = 200_000) -> str:
+    """The first `limit` characters of the topics in alphabetical order, a paragraph per line."""
+    text = "\n\n".join(topics[name] for name in sorted(topics))
+    paragraphs = re.split(r"\n\s*\n", re.sub(r"[-=+*~^|]{3,}", "", text))  # no rules of tables
+    return "\n".join(" ".join(lines.split()) for lines in paragraphs)[:limit]
 
 
-def load_bytes(limit: int = 8_000_000) -> bytes:
-    """The first `limit` bytes of the files, joined by a blank line."""
-    parts: list[bytes] = []
-    total = 0
-    for path in standard_library_files():
-        try:
-            text = path.read_bytes().replace(b"\r\n", b"\n") + b"\n\n"
-        except OSError:
-            continue
-        parts.append(text)
-        total += len(text)
-        if total >= limit:
-            break
-    return b"".join(parts)[:limit]
-
-
-class ByteText:
-    """Random windows of a text.
+class Tokenizer:
+    """Texts as numbers: 0 to 255 are bytes, the others the most frequent words of a text.
 
     Args:
-        text: the bytes.
+        text: where words are counted.
+        size: how many tokens there are.
+    """
+
+    def __init__(self, text: str, size: int) -> None:
+        words = Counter(word for word in WORD.findall(text) if len(word.encode()) > 1)
+        frequent = [word.encode() for word, _ in words.most_common(max(size - 256, 0))]
+        self.pieces = [bytes([i]) for i in range(256)] + frequent
+        self.numbers = {piece: number for number, piece in enumerate(self.pieces)}
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text; a word that is none gives its bytes."""
+        tokens: list[int] = []
+        for word in WORD.findall(text):
+            piece = word.encode()
+            number = self.numbers.get(piece)
+            tokens.extend(piece if number is None else [number])
+        return tokens
+
+    def decode(self, tokens: list[int]) -> str:
+        """The text of tokens."""
+        return b"".join(self.pieces[token] for token in tokens).decode("utf-8", errors="replace")
+
+
+class Windows:
+    """Random windows of a text; its last tenth is held out for validation.
+
+    Args:
+        text: what to read.
+        vocabulary: how many tokens there are.
         context: window length T.
     """
 
-    def __init__(self, text: bytes, context: int) -> None:
+    def __init__(self, text: str, vocabulary: int, context: int) -> None:
         self.context = context
-        cut = len(text) * 9 // 10
-        data = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        self.tokenizer = Tokenizer(text, vocabulary)
+        data = torch.tensor(self.tokenizer.encode(text))
+        cut = len(data) * 9 // 10
         self.training, self.validation = data[:cut], data[cut:]
 
     def batch(
@@ -62,5 +74,5 @@ class ByteText:
         data = self.validation if validation else self.training
         starts = torch.randint(len(data) - self.context - 1, (batch,), generator=generator)
         offsets = torch.arange(self.context + 1)
-        windows = data[starts.unsqueeze(1) + offsets].long()
+        windows = data[starts.unsqueeze(1) + offsets]
         return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()

@@ -17,7 +17,7 @@ from flambeau import Tensor, nn
 class GPTConfig:
     """Sizes of the model; the defaults are the demo's."""
 
-    vocabulary: int = 256  # bytes
+    vocabulary: int = 256
     context: int = 128
     layers: int = 4
     heads: int = 4
@@ -105,7 +105,7 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, count: int, temperature: float = 0.8) -> Tensor:
-        """Appends `count` sampled bytes to (B, T) tokens."""
+        """Appends `count` sampled tokens to (B, T) tokens."""
         for _ in range(count):
             logits, _ = self(tokens[:, -self.config.context :])
             probabilities = F.softmax(logits[:, -1, :] / temperature, dim=-1)

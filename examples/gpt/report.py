@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from model import GPT
 from trainer import Curve, Trainer
 
 import flambeau as torch
 
 TEMPERATURE = 0.5
+PROMPT = "The"
 COLOURS = {"eager": "tab:blue", "compiled": "tab:orange"}
 
 
@@ -40,20 +40,21 @@ def draw(curves: dict[str, Curve], path: Path) -> None:
                 **marker,
             )  # fmt: skip
     axes.set_xlabel("step")
-    axes.set_ylabel("cross entropy (nats per byte)")
+    axes.set_ylabel("cross entropy (nats per token)")
     axes.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
-def sample(model: GPT, prompt: str, count: int, seed: int) -> str:
+def sample(trainer: Trainer, prompt: str, count: int, seed: int) -> str:
     """Text generated after `prompt`."""
     torch.manual_seed(seed)
+    model, tokenizer = trainer.model, trainer.text.tokenizer
     model.eval()
-    tokens = torch.tensor([list(prompt.encode())])
+    tokens = torch.tensor([tokenizer.encode(prompt)])
     produced = model.generate(tokens, count, TEMPERATURE)[0].tolist()
     model.train()
-    return bytes(produced).decode("utf-8", errors="replace")
+    return tokenizer.decode(produced)
 
 
 def first_difference(a: list[float], b: list[float]) -> int | None:
@@ -111,5 +112,5 @@ def report(
     draw({name: trainer.curve for name, trainer in trainers.items()}, out / "loss.png")
     print(f"loss curve: {out / 'loss.png'}\n\nsample:")
     last = list(trainers.values())[-1]
-    print(sample(last.model, "def ", arguments.sample, arguments.seed))
+    print(sample(last, PROMPT, arguments.sample, arguments.seed))
     print_verdict(trainers)

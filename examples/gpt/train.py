@@ -1,4 +1,4 @@
-"""Trains a small GPT on the source of Python's standard library; the project's main job.
+"""Trains a small GPT on Python's language reference; the project's main job.
 
 ./go demo                        eager and compiled training, report, sample, loss curve
 ./go demo --steps 50 --threads 1
@@ -94,17 +94,18 @@ def parse_arguments() -> argparse.Namespace:
     numbers: dict[str, tuple[Callable[[str], int | float], int | float, str]] = {
         "steps": (int, 300, "training steps"),
         "batch": (int, 16, "windows per step"),
-        "context": (int, 128, "window length in bytes"),
+        "context": (int, 128, "window length in tokens"),
         "layers": (int, 4, "transformer blocks"),
         "width": (int, 256, "channels"),
         "heads": (int, 4, "attention heads"),
         "dropout": (float, 0.0, "dropout probability"),
-        "lr": (float, 2e-3, "peak learning rate"),
+        "lr": (float, 3e-3, "peak learning rate"),
         "seed": (int, 1337, "random seed"),
         "threads": (int, 0, "threads; 0: all cores"),
-        "bytes": (int, 1_000_000, "bytes of text"),
+        "vocabulary": (int, 3072, "tokens: 256 bytes, and words"),
+        "characters": (int, 200_000, "characters of text"),
         "save-every": (int, 50, "steps between checkpoints"),
-        "sample": (int, 400, "bytes to generate"),
+        "sample": (int, 150, "tokens to generate"),
     }
     for name, (kind, default, text) in numbers.items():
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{text} ({default})")

@@ -8,14 +8,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data import ByteText, load_bytes
+from data import Windows, load_text
 from model import GPT, GPTConfig
 
 import flambeau as torch
 from flambeau import nn, optim
 
 VALIDATION_BATCHES = 8
-SIZES = ("context", "layers", "width", "heads", "batch", "bytes", "seed")
+SIZES = ("context", "layers", "width", "heads", "batch", "vocabulary", "characters", "seed")
 
 
 class CheckpointError(SystemExit):
@@ -49,14 +49,15 @@ class Trainer:
         self.arguments = arguments
         config = GPTConfig(
             context=arguments.context, layers=arguments.layers, width=arguments.width,
-            heads=arguments.heads, dropout=arguments.dropout,
+            heads=arguments.heads, dropout=arguments.dropout, vocabulary=arguments.vocabulary,
         )  # fmt: skip
         self.model = GPT(config)
         self.optimizer = optim.AdamW(
             self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), weight_decay=0.1
         )
         self.schedule = optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_rate)
-        self.text = ByteText(load_bytes(arguments.bytes), arguments.context)
+        text = load_text(arguments.characters)
+        self.text = Windows(text, arguments.vocabulary, arguments.context)
         self.generator = torch.Generator().manual_seed(arguments.seed + 1)
         self.random_state = torch.get_rng_state()
         self.step_number = 0

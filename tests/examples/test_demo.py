@@ -4,6 +4,7 @@ checkpoint is.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -16,7 +17,10 @@ import pytest
 import flambeau as torch
 
 TRAIN = Path(__file__).parents[2] / "examples" / "gpt" / "train.py"
-SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 2 --bytes 100000 --sample 8".split()
+SMALL = (
+    "--layers 1 --width 32 --heads 2 --context 16 --batch 2 --characters 50000 --vocabulary 300 "
+    "--sample 8"
+).split()
 
 
 def command(out: Path, *more: str) -> list[str]:
@@ -120,3 +124,13 @@ def test_kill_during_a_save_loses_nothing(tmp_path: Path, round_: int) -> None:
     state = torch.load(path)
     assert state["n"] in (last, last + 1)
     assert bool((state["x"] == float(state["n"])).all())
+
+
+def test_tokens_are_words_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(TRAIN.parent)
+    data = importlib.import_module("data")
+    text = data.load_text(20_000)
+    tokenizer = data.Tokenizer(text, 400)
+    tokens = tokenizer.encode(text)
+    assert tokenizer.decode(tokens) == text and max(tokens) < 400 and len(tokens) < len(text)
+    assert tokenizer.decode(tokenizer.encode("flambé")) == "flambé"
