@@ -29,18 +29,10 @@
 
 #include "core.h"
 #include "fork.h"
+#include "poison.h"
 #include "prepacked.h"
 #include "profile.h"
 #include "tensor_internal.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#define FB_POISON(at, size) ASAN_POISON_MEMORY_REGION(at, size)
-#define FB_UNPOISON(at, size) ASAN_UNPOISON_MEMORY_REGION(at, size)
-#else
-#define FB_POISON(at, size) (static_cast<void>(at), static_cast<void>(size))
-#define FB_UNPOISON(at, size) (static_cast<void>(at), static_cast<void>(size))
-#endif
 
 namespace fb {
 namespace {
@@ -240,6 +232,7 @@ Block* LargePool::grow(int64_t size) {
       round_up(std::max(size, size < kMinimumSegment / 2 ? kMinimumSegment : size), kSegmentStep);
   char* at = map_segment(bytes, mapped.current, &ordinary);
   if (!at) return nullptr;
+  poison(at, bytes);
   auto* block = new Block{at, bytes, new Segment{at, bytes}, nullptr, nullptr, 0, false, false};
   segments.emplace(at, block);
   mapped.add(bytes);
@@ -256,7 +249,7 @@ void LargePool::update_reserved() {
 }
 
 char* LargePool::allocate(int64_t nbytes, bool slab, int64_t* taken) {
-  const int64_t size = round_up(nbytes, kLargeStep);
+  const int64_t size = round_up(nbytes + kRedZone, kLargeStep);
   Guard guard(lock);
   Block* block = take_free(size);
   if (!block) block = grow(size);
@@ -282,7 +275,7 @@ char* LargePool::allocate(int64_t nbytes, bool slab, int64_t* taken) {
   }
   update_reserved();
   *taken = block->size;
-  FB_UNPOISON(block->at, static_cast<size_t>(nbytes));
+  unpoison(block->at, nbytes);
   return block->at;
 }
 
@@ -298,7 +291,7 @@ int64_t LargePool::release(char* at) {
   } else {
     stats.drop(size, block->requested);
   }
-  FB_POISON(block->at, static_cast<size_t>(size));
+  poison(block->at, size);
   cached += size;
   block->used = block->slab = false;
   if (block->next && !block->next->used) {
@@ -323,7 +316,7 @@ int64_t LargePool::trim(int64_t keep) {
     Block* block = *--it;
     if (block->previous || block->next) continue;
     it = free.erase(it);
-    FB_UNPOISON(block->at, static_cast<size_t>(block->size));
+    unpoison(block->at, block->size);
     munmap(block->at, static_cast<size_t>(block->size));
     segments.erase(block->at);
     cached -= block->size;
@@ -340,7 +333,7 @@ int64_t LargePool::trim(int64_t keep) {
 // ---------------------------------------------------------------- small pool
 // Classes: 64, 128, ..., 512 in steps of 64; then four per power of two up to 1 MiB.
 constexpr int kFineClasses = 8;
-constexpr int kClassCount = kFineClasses + 4 * 11;
+constexpr int kClassCount = kFineClasses + 4 * 11 + (kRedZone > 0);
 
 int class_of(int64_t nbytes) {
   if (nbytes <= 512) return static_cast<int>((nbytes + 63) >> 6) - 1;
@@ -398,14 +391,14 @@ bool SmallPool::refill(SizeClass& c, int64_t size) {
   c.slabs.push_back(slab);
   c.fresh = slab;
   c.fresh_end = slab + bytes / size * size;
-  FB_POISON(slab, static_cast<size_t>(bytes));
+  poison(slab, bytes);
   stats.reserved.add(bytes);
   stats.segments.add(1);
   return true;
 }
 
 inline void* SmallPool::allocate(int64_t nbytes) {
-  const int index = class_of(nbytes);
+  const int index = class_of(nbytes + kRedZone);
   const int64_t size = class_bytes(index);
   SizeClass& c = classes[index];
   Guard guard(lock);
@@ -420,22 +413,22 @@ inline void* SmallPool::allocate(int64_t nbytes) {
   }
   stats.use(size, nbytes);
   both.use(size, nbytes);
-  FB_UNPOISON(at, static_cast<size_t>(nbytes));
+  unpoison(at, nbytes);
   return at;
 }
 
 inline void SmallPool::release(void* at, int64_t nbytes) {
-  const int index = class_of(nbytes);
+  const int index = class_of(nbytes + kRedZone);
   SizeClass& c = classes[index];
   auto* block = static_cast<FreeBlock*>(at);
   Guard guard(lock);
-  FB_UNPOISON(at, sizeof(FreeBlock));
+  unpoison(at, sizeof(FreeBlock));
   block->next = c.free;
   c.free = block;
   stats.drop(class_bytes(index), nbytes);
   both.drop(class_bytes(index), nbytes);
-  FB_POISON(static_cast<char*>(at) + sizeof(FreeBlock),
-            static_cast<size_t>(class_bytes(index)) - sizeof(FreeBlock));
+  poison(static_cast<char*>(at) + sizeof(FreeBlock),
+         class_bytes(index) - static_cast<int64_t>(sizeof(FreeBlock)));
 }
 
 // Gives slabs without a block in use back to the large pool.

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "op_internal.h"
+#include "poison.h"
 #include "prepacked.h"
 #include "profile.h"
 #include "routines_python.h"
@@ -92,7 +93,7 @@ void plan_arena(Instance* instance) {
     const BufferSpec& b = plan->buffers[i];
     if (b.kind != BufferSpec::Temporary) continue;
     const int64_t nbytes = instance->registers[b.nbytes];
-    lives.push_back({i, align_up(nbytes > 0 ? nbytes : 1), b.first, b.last});
+    lives.push_back({i, align_up(nbytes > 0 ? nbytes : 1) + kRedZone, b.first, b.last});
     widen_to_groups(plan->launches, &lives.back());
   }
   std::stable_sort(lives.begin(), lives.end(),
@@ -159,7 +160,8 @@ void resolve_launches(Instance* instance) {
 // threads, groups or allocations beside the outputs.
 bool is_simple(const Instance* instance) {
   const std::vector<BufferSpec>& buffers = instance->plan->buffers;
-  if (instance->total_work >= kParallelWork || instance->arena_bytes > kStackArena) return false;
+  const int64_t arena_limit = kRedZone > 0 ? 0 : kStackArena;  // the stack has no red zones
+  if (instance->total_work >= kParallelWork || instance->arena_bytes > arena_limit) return false;
   if (!instance->packings.empty()) return false;
   if (buffers.size() > kInlineBuffers) return false;
   for (const BufferSpec& b : buffers) {
@@ -540,6 +542,18 @@ bool locate_buffers(const Instance* instance, const Call& call, PyObject* const*
   return true;
 }
 
+// In a sanitizer build what lies between temporaries is poisoned. (Those that are alive at
+// different times share memory: what one of them may touch the others may.)
+void fence_temporaries(const Instance* instance, const char* arena) {
+  if (kRedZone == 0 || !arena) return;
+  poison(arena, instance->arena_bytes);
+  for (size_t i = 0; i < instance->plan->buffers.size(); ++i) {
+    const BufferSpec& buffer = instance->plan->buffers[i];
+    if (buffer.kind != BufferSpec::Temporary) continue;
+    unpoison(arena + instance->arena_offsets[i], instance->registers[buffer.nbytes]);
+  }
+}
+
 // Runs with or without the GIL. Without it the inputs' storages are held: another thread may drop
 // a list that a call was given, or resize a tensor.
 const char* run_released(const Execution& run, const Call& call, const char** name) {
@@ -622,6 +636,7 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   char* arena = nullptr;
   if (instance->arena_bytes > 0) {
     arena = static_cast<char*>(block_allocate(instance->arena_bytes));
+    fence_temporaries(instance, arena);
   }
   const char* error = nullptr;
   const char* failed = plan->name.c_str();

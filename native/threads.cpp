@@ -10,12 +10,14 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
 
 #include "fork.h"
+#include "poison.h"
 #include "profile.h"
 
 namespace fb {
@@ -203,6 +205,7 @@ struct Scratch {
 
  private:
   void release() {
+    unpoison(block, nbytes);
     if (nbytes >= kPagedScratch) {
       munmap(block, static_cast<size_t>(nbytes));
     } else {
@@ -274,6 +277,8 @@ void parallel_for(int64_t count, int64_t grain, Body body, void* context) {
 void* worker_scratch(int, int64_t nbytes) {
   // Per thread rather than per index: two Python threads may both run inline as worker 0.
   if (nbytes > scratch.nbytes) scratch.grow(nbytes);
+  poison(scratch.block, scratch.nbytes);
+  unpoison(scratch.block, std::min(nbytes, scratch.nbytes));
   return scratch.block;
 }
 

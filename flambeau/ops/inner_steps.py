@@ -11,14 +11,16 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.definition import op
 from flambeau.core.samples import Sample, T, sample
+from flambeau.ir.environment import same_shape
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.ops.activation import softmax
 from flambeau.ops.broadcasting import is_float
 from flambeau.ops.choice import check_mask
-from flambeau.ops.common import dtype_or, normalise_dim
+from flambeau.ops.common import dtype_or, normalise_dim, shown
 from flambeau.ops.creation import filled
 from flambeau.ops.indexing import index, index_put
+from flambeau.ops.unpooling import no_place
 
 _INNER = "ops.aten"
 
@@ -121,7 +123,14 @@ def max_pool2d_with_indices_backward(
     # Zeros that depend on the operand, whose gradient is zero rather than missing.
     x = prims.reshape(self, (rows[0], prod(plane)))
     base = prims.where(prims.full(False, x.shape, "bool"), x, prims.zeros_like(x))
+    name = "max_pool2d_with_indices_backward"
+    if indices.dtype != "i64" or not same_shape(indices.shape, grad_output.shape):
+        raise RuntimeError(
+            f"[{name}] expected int64 indices of the gradient's shape {shown(grad_output.shape)}, "
+            f"got {shown(indices.shape)}\nhint: pass those of max_pool2d(return_indices=True)"
+        )
     places, grad = prims.reshape(indices, rows), prims.reshape(grad_output, rows)
+    places = prims.check_index(places, prod(plane), name, no_place(name), strict=True)
     return prims.reshape(prims.scatter(base, places, grad, 1, "add"), self.shape)
 
 

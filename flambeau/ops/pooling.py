@@ -7,6 +7,7 @@ rule.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -28,6 +29,7 @@ from flambeau.ops.convolution import numbers, windows_of
 
 _F = "nn.functional"
 _LEAST = {"u8": 0, "i8": -(2**7), "i16": -(2**15), "i32": -(2**31), "i64": -(2**63)}
+_LONG = 64  # elements of a window up to which nobody asks whether they lie inside of the image
 _WINDOW = "int[] kernel_size, int[]? stride=None, int[] padding=0"
 
 
@@ -94,6 +96,29 @@ class Windows:
             "hint: smaller kernel or more padding"
         )
 
+    def clipped(self, x: Node) -> Windows:
+        """The same windows without elements that are padding in every one of them.
+
+        A window may be longer than the image by any factor; only what can lie inside is computed.
+        Bounds are powers of two, so that a plan serves many sizes and windows stay numbers.
+        """
+        result, lead = copy.copy(self), x.ndim - len(self.kernel)
+        for d, kernel in enumerate(self.kernel):
+            stride, pad, dilation = self.stride[d], self.padding[d], self.dilation[d]
+            extent = _LONG
+            while extent < kernel and not less(x.shape[lead + d], extent + 1):
+                extent *= 2
+            # No window starts later than this, counted from the first; that one ends before `stop`.
+            latest = min(extent + pad - 1, extent + 1 + stride) // stride * stride
+            start = max(0, (pad - latest) // dilation)
+            stop = min(kernel, -(-(extent + pad) // dilation))
+            if extent < kernel and stop - start < kernel:
+                high = result.high[d] - (kernel - stop) * dilation
+                result.kernel = _replaced(result.kernel, d, stop - start)
+                result.padding = _replaced(result.padding, d, pad - start * dilation)
+                result.high = [*result.high[:d], high, *result.high[d + 1 :]]
+        return result
+
     def of(self, x: Node, fill: Any) -> Node:
         """x (*lead, *S) as (*lead, *out, *kernel)."""
         count = len(self.kernel)
@@ -104,6 +129,10 @@ class Windows:
             numbers_ = (self.kernel[d], self.stride[d], self.dilation[d])
             x = windows_of(x, lead + d, *numbers_)
         return x
+
+
+def _replaced(values: tuple[int, ...], d: int, value: int) -> tuple[int, ...]:
+    return (*values[:d], value, *values[d + 1 :])
 
 
 def check_input(name: str, x: Node, count: int) -> None:
@@ -253,6 +282,7 @@ def window_maxima(
     chosen = Windows(name, x, count, kernel, stride, padding, dilation, ceil_mode)
     if x.dtype == "bool":
         raise unsupported(name, x, "convert to uint8 first")
+    chosen = chosen.clipped(x)
     spread = chosen.of(x, least(x.dtype))
 
     bases = [
@@ -436,6 +466,7 @@ def _divisor(chosen: Windows, x: Node, like: Node, include: bool) -> Node:
 def _window_sums(x: Node, chosen: Windows) -> Node:
     """Sum of each window; the gradient is spread dimension by dimension."""
     count = len(chosen.kernel)
+    chosen = chosen.clipped(x)
     windows = chosen.of(x, 0)
     apart = chosen.kernel == chosen.stride and not any(chosen.padding)  # no more than a reshape
     if apart or math.prod(chosen.kernel) > _FEW:
@@ -463,6 +494,8 @@ def _spread(x: Node, axis: int, extent: Size, kernel: int, stride: int, padding:
     Place i lies in the windows (i + padding) // stride - j, of which at most ceil(kernel / stride)
     reach it; they are added in increasing j.
     """
+    if -(-kernel // stride) > _FEW:
+        return _spread_at_once(x, axis, extent, kernel, stride, padding)
     place = prims.iota((extent,), 0, "i64") + padding
     last = prims.floor_div(place, prims.full_like(stride, place))
     limit = prims.constant(x.shape[axis], place)
@@ -476,6 +509,20 @@ def _spread(x: Node, axis: int, extent: Size, kernel: int, stride: int, padding:
         total = part if total is None else total + part
     assert total is not None
     return total
+
+
+def _spread_at_once(
+    x: Node, axis: int, extent: Size, kernel: int, stride: int, padding: int
+) -> Node:
+    """`_spread` where many windows reach a place: one sum over a further dimension."""
+    shape = (extent, -(-kernel // stride))
+    place = prims.iota(shape, 0, "i64") + padding
+    window = prims.floor_div(place, prims.full_like(stride, place)) - prims.iota(shape, 1, "i64")
+    inside = (window >= 0) & (window < prims.constant(x.shape[axis], place))
+    inside = inside & (place - window * stride < kernel)
+    parts = prims.take(x, prims.where(inside, window, prims.zeros_like(window)), axis)
+    mask = prims.broadcast(inside, parts.shape, (axis, axis + 1))
+    return prims.sum(prims.where(mask, parts, prims.zeros_like(parts)), axis + 1)
 
 
 prims.register_rule("window_sums", _window_sums_rule)

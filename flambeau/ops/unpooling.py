@@ -14,10 +14,14 @@ from flambeau.ops.convolution import numbers
 from flambeau.ops.pooling import flat
 
 _F = "nn.functional"
-_NO_PLACE = (
-    "runtime:[max_unpool] Found an invalid max index: {value} (the output has {size} places)\n"
-    "hint: indices come from max_pool with return_indices=True"
-)
+
+
+def no_place(name: str) -> str:
+    """The message of an index that is no position in an image."""
+    return (
+        f"runtime:[{name}] Found an invalid max index: {{value}} (of {{size}} positions)\n"
+        "hint: indices come from max_pool with return_indices=True"
+    )
 
 
 @op(
@@ -32,7 +36,7 @@ def max_unpool(input: Node, indices: Node, size: tuple[Size, ...]) -> Node:  # n
     lead = input.shape[:-count]
     base = prims.full(0, (prod(lead), prod(size)), input.dtype)
     index = prims.check_index(
-        flat(indices, count), prod(size), "max_unpool", _NO_PLACE, strict=True
+        flat(indices, count), prod(size), "max_unpool", no_place("max_unpool"), strict=True
     )
     filled = prims.scatter(base, index, flat(input, count), 1, "set")
     return prims.reshape(filled, (*lead, *size))

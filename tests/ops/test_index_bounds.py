@@ -37,7 +37,14 @@ STRICT: dict[str, tuple[Callable[[int], Any], type[Exception]]] = {
         lambda i: F.max_unpool2d(torch.ones(1, 1, 1), torch.tensor([[[i]]]), (1, 3), (1, 3)),
         RuntimeError,
     ),
-}
+    "max_pool2d_with_indices_backward": (
+        lambda i: torch.ops.aten.max_pool2d_with_indices_backward(
+            torch.ones(1, 1, 1), torch.ones(1, 1, 3), (1, 3), (1, 3), 0, 1, False,
+            torch.tensor([[[i]]]),
+        ),
+        RuntimeError,
+    ),
+}  # fmt: skip
 LENIENT: dict[str, Callable[[int], Any]] = {
     "index": lambda i: X[torch.tensor([i])],
     "index_fill": lambda i: X.index_fill(0, torch.tensor([i]), 1.0),

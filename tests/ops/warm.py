@@ -48,12 +48,13 @@ def warm(groups: list[list[Callable[[], Any]]]) -> int:
     with _one_at_a_time(stamp.parent):
         if stamp.exists() or not hasattr(os, "fork"):
             return 0
-        count = _compile(groups)
+        count = compile_ahead(groups)
         stamp.touch()
     return count
 
 
-def _compile(groups: list[list[Callable[[], Any]]]) -> int:
+def compile_ahead(groups: list[list[Callable[[], Any]]]) -> int:
+    """Compiles what the calls need and the cache does not have; returns the number of kernels."""
     levels = [level for level in (cache.user_level(), cache.prefilled_level()) if level]
     texts: dict[str, str] = {}
     for calls in groups:
