@@ -93,10 +93,12 @@ class Sizes:
         self.arguments: dict[Size, Size] = {}
         self._memo: dict[Size, Size] = {}
 
-    def argument(self, expression: Size) -> Size:
+    def argument(self, expression: Size, varying: bool = False) -> Size:
         """An invariant as a constant or size symbol."""
-        if isinstance(expression, int) and (not self.varying or expression in FIXED_INTEGERS):
-            return expression
+        if isinstance(expression, int):
+            varying = varying or self.varying
+            if not varying or expression in FIXED_INTEGERS:
+                return expression
         found = self.arguments.get(expression)
         if found is None:
             least = 0 if is_non_negative(expression) else -(1 << 62)
@@ -158,6 +160,7 @@ class Builder:
         self.members: dict[Node, Member] = cluster.members
         self.stores = stores
         self.reads = reads
+        self.parts = cluster.parts
         self.sizes = Sizes(varying=varying)
         self.parameters: dict[Memory, list[str]] = {}  # -> [dtype, access]
         self.scalars: dict[int | Node, str] = {}  # by slot, or by the constant
@@ -296,6 +299,8 @@ class Builder:
         for name in self.domain.axes:
             if name in factors and name in self.symbols:
                 total = total + self.sizes.argument(factors[name]) * self.symbols[name]
+        if self.parts and isinstance(rest, int):  # kernels of other parts differ in nothing else
+            return total + self.sizes.argument(rest, varying=True)
         return total + self.sizes.abstract(rest, self.loops)
 
     def _extent(self, group: list[str]) -> Size:

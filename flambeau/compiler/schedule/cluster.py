@@ -25,6 +25,12 @@ CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
 VALUE_LIMIT = 600  # values of one kernel
+PARTS_LIMIT = {
+    "map": 8,
+    "reduce": 4,
+    "scan": 4,
+}  # parts of one tensor that siblings of a kernel read
+REDUCTION_LIMIT = 8  # reductions of one kernel that read nothing in common
 EPILOGUE_LIMIT = 2  # tensors of the result's size that an epilogue reads (see `_part`)
 _PASSING = frozenset({"s.copy", "s.part", "s.base"})
 
@@ -54,12 +60,17 @@ class Cluster(Vertex):
         domain: iteration space; None for a routine.
         members: in topological order.
         sources: nodes whose memory is read.
+        reads: by node, the references to it.
         size: number of values in all members' expressions.
         alone: nothing may join.
+        parts: whether others read further parts of the same tensors.
         product: the opaque value whose template takes the other members as its epilogue.
     """
 
-    __slots__ = ("alone", "domain", "lowering", "members", "order", "product", "size", "sources")
+    __slots__ = (
+        "alone", "domain", "lowering", "members", "order", "parts", "product", "reads", "size",
+        "sources",
+    )  # fmt: skip
 
     def __init__(self, number: int, domain: Domain | None, lowering: Lowering | None) -> None:
         super().__init__(number)
@@ -68,9 +79,17 @@ class Cluster(Vertex):
         self.lowering = lowering
         self.members: dict[Node, Member] = {}
         self.sources: set[Node] = set()
+        self.reads: dict[Node, set[Node]] = {}
         self.size = 0
         self.alone = False
+        self.parts = False
         self.product: Node | None = None
+
+    def clear(self) -> None:
+        """Removes all members; what is outside of them stays a source."""
+        self.members.clear()
+        self.reads.clear()
+        self.size = 0
 
     @property
     def opaque(self) -> bool:
@@ -294,10 +313,14 @@ class Clustering:
         role = self.analysis.roles[value]
         if cluster.product is not None and role != "root":
             return False
+        sibling = cluster not in above
         if role in ("reduce", "scan") and cluster.domain.kind == "map":
-            return self._convert(value, role, cluster, others)
+            return self._convert(value, role, cluster, others, sibling)
         member = fit(value, role, cluster.domain, cluster.lowering)
         if member is None:
+            return False
+        if sibling and not few_parts(cluster.reads, references([member]), cluster.domain):
+            cluster.parts = True
             return False
         members = {**cluster.members, value: member}
         if not consistent(members, [member], cluster.domain):
@@ -329,15 +352,22 @@ class Clustering:
                 return False
         return True
 
-    def _convert(self, value: Node, role: str, cluster: Cluster, others: list[Cluster]) -> bool:
+    def _convert(
+        self, value: Node, role: str, cluster: Cluster, others: list[Cluster], sibling: bool
+    ) -> bool:
         """Turns a map cluster into one over the domain of a reduction of its values."""
         domain = self._reduction_domain(value)
         lowering = Lowering(self.analysis.roles)
         members = self._refit([*cluster.members, value], domain, lowering)
         if members is None:
             return False
-        cluster.domain, cluster.lowering, cluster.size = domain, lowering, 0
-        cluster.members.clear()
+        if sibling:
+            earlier = references(member for key, member in members.items() if key is not value)
+            if not few_parts(earlier, references([members[value]]), domain):
+                cluster.parts = True
+                return False
+        cluster.domain, cluster.lowering = domain, lowering
+        cluster.clear()
         self._accept(cluster, members, others)
         return True
 
@@ -363,14 +393,19 @@ class Clustering:
             return
         if len(cluster.sources | other.sources) > MEMORY_LIMIT:
             return
+        if not few_parts(cluster.reads, other.reads, cluster.domain):
+            cluster.parts = other.parts = True
+            return
+        if self._many_reductions(cluster, other):
+            return
         if cluster.detour(other) or other.detour(cluster):
             return
         lowering = Lowering(self.analysis.roles)
         members = self._refit([*other.members, *cluster.members], cluster.domain, lowering)
         if members is None:
             return
-        cluster.lowering, cluster.size = lowering, 0
-        cluster.members.clear()
+        cluster.lowering = lowering
+        cluster.clear()
         for value in other.members:
             self.owners[value] = [cluster]
         cluster.absorb(other)
@@ -380,6 +415,12 @@ class Clustering:
             self._joined.setdefault(cluster, {})[number] = owners
         other.members = {}
         self._accept(cluster, members, ())
+
+    def _many_reductions(self, cluster: Cluster, other: Cluster) -> bool:
+        """Whether two clusters have many reductions and nothing that both read."""
+        roles = self.analysis.roles
+        count = sum(roles[v] == "reduce" for c in (cluster, other) for v in c.members)
+        return count > REDUCTION_LIMIT and cluster.reads.keys().isdisjoint(other.reads)
 
     def _crowded(self, cluster: Cluster) -> bool:
         """Whether an epilogue reads more tensors of the result's size than a tile has room for."""
@@ -405,6 +446,7 @@ class Clustering:
         members = self._refit(moved, domain, rest.lowering)
         assert members is not None
         cluster.members = {product: cluster.members[product]}
+        cluster.reads.clear()
         cluster.sources = set(self.sources_of(product))
         rest.order = cluster.order
         for value in moved:
@@ -423,6 +465,8 @@ class Clustering:
         for member in members.values():
             cluster.size += member.size
             cluster.sources.update(r.attribute("target") for r in member.refs)
+        for target, parts in references(members.values()).items():
+            cluster.reads.setdefault(target, set()).update(parts)
         cluster.sources.difference_update(cluster.members)
         cluster.follow(above)
 
@@ -479,6 +523,30 @@ def collect_refs(value: Node) -> tuple[list[Node], int]:
                 seen.add(operand)
                 stack.append(operand)
     return found, len(seen)
+
+
+def references(members: Iterable[Member]) -> dict[Node, set[Node]]:
+    """What members refer to, and the references to each."""
+    reads: dict[Node, set[Node]] = {}
+    for member in members:
+        for reference in member.refs:
+            reads.setdefault(reference.attribute("target"), set()).add(reference)
+    return reads
+
+
+def few_parts(reads: dict[Node, set[Node]], others: dict[Node, set[Node]], domain: Domain) -> bool:
+    """Whether values with these references may share a kernel as siblings.
+
+    What reads many parts of one tensor has no loads in common, and a kernel of it repeats one text
+    for each part: the parts that `split` makes are better served by as many launches of one kernel.
+    """
+    limit = PARTS_LIMIT[domain.kind]
+    for target, parts in others.items():
+        present = reads.get(target, parts)
+        nested = present <= parts or parts <= present
+        if not nested and len(present | parts) > limit:
+            return False
+    return True
 
 
 def consistent(members: dict[Node, Member], checked: Iterable[Member], domain: Domain) -> bool:
