@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flambeau import prims
+from flambeau import _core, prims
 from flambeau.core import layout
 from flambeau.core.definition import REGISTRY, View, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
@@ -19,10 +19,6 @@ from flambeau.ops import indexing, shape, slices, views  # noqa: F401 - defines 
 _VIEWS: dict[str, tuple[str, tuple[Any, ...]]] = {
     # the view: its arguments after the tensor, and a sample of them for a tensor of (2, 3)
     "alias": ("", ()),
-    "as_strided": (
-        "SymInt[] size, SymInt[] stride, SymInt? storage_offset=None",
-        ((2, 2), (1, 2), 1),
-    ),
     "diagonal": ("int offset=0, int dim1=0, int dim2=1", (1,)),
     "expand": ("SymInt[] size, *, bool implicit=False", ((2, 2, 3),)),
     "narrow": ("int dim, SymInt start, SymInt length", (1, 1, 2)),
@@ -91,6 +87,37 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     if source.options.dtypes is not None:
         options["dtypes"] = source.options.dtypes
     op(f"{name}_copy({text}) -> Tensor", **options)(body)
+
+
+def _strided_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(6), (3, 2), (2, 2)), RuntimeError, "out of bounds")
+    yield ErrorSample(sample(T(6), (2,), (1,), 5), RuntimeError, "out of bounds")
+    yield ErrorSample(sample(T(6), (2,), (1,), 2**62), RuntimeError, "")
+
+
+@op(
+    "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) "
+    "-> Tensor",
+    where="torch",
+    host=True,  # only a storage can tell which elements it has
+    out="exact",
+    samples=_samples(((2, 2), (1, 2), 1)),
+    errors=_strided_errors,
+)
+def as_strided_copy(
+    self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:
+    """What `as_strided` with these arguments shows, copied.
+
+    Raises:
+        RuntimeError: where `as_strided` does.
+
+    Example:
+        >>> torch.as_strided_copy(torch.ones(2, 3), (2, 2), (1, 2), 1).is_contiguous()
+        True
+    """
+    window = self.as_strided(size, stride, storage_offset)
+    return window.clone(memory_format=_core.contiguous_format)
 
 
 @op("detach_copy(Tensor self) -> Tensor", where="torch", out="exact", samples=_samples(()))

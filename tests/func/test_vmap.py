@@ -239,3 +239,19 @@ def test_writes_through_parts_of_complex_numbers(part):
     direction = x.flip(0)
     _, moved = torch.func.jvp(torch.func.vmap(program), (x,), (direction,))
     assert torch.allclose(moved, (slopes.conj() * direction).real.sum(1))
+
+
+def test_windows_that_leave_a_sample() -> None:
+    """Under a transformation a tensor has no storage around it: nothing there may be read."""
+    x = torch.arange(12.0).reshape(2, 6)
+    window = lambda t: t.as_strided((2, 2), (3, 2), 0)  # noqa: E731
+    assert torch.equal(torch.vmap(window)(x), torch.stack([window(row.clone()) for row in x]))
+    for far in (
+        lambda t: t.as_strided((2, 2), (3, 3), 0),
+        lambda t: t.as_strided((16,), (3,), 0),
+        lambda t: t.as_strided((2,), (1,), 5),
+    ):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            torch.vmap(far)(x)
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            torch.func.jvp(far, (x[0].clone(),), (x[0].clone(),))

@@ -115,3 +115,14 @@ def test_nothing(name: str, compiled: bool) -> None:
     function, arguments, expected = NOTHING[name]
     result = (torch.compile(function) if compiled else function)(*arguments)
     assert result.dtype == expected.dtype and torch.equal(result, expected)
+
+
+def test_copies_of_windows_stay_in_the_storage() -> None:
+    """`as_strided_copy` shows what `as_strided` shows, and no more."""
+    base = torch.arange(8.0)
+    assert torch.as_strided_copy(base[3:], (2, 2), (1, 2), 0).tolist() == [[0.0, 2.0], [1.0, 3.0]]
+    for size, stride, offset in (((3, 3), (3, 3), 0), ((2,), (1,), 7), ((16, 16), (3, 2), 3)):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            torch.as_strided_copy(base[3:], size, stride, offset)
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            torch.compile(lambda x: torch.as_strided_copy(x * 2, size, stride, offset))(base)  # noqa: B023

@@ -31,7 +31,8 @@ from flambeau.core.dispatch import Source, _entries
 from flambeau.core.errors import first_device
 from flambeau.core.specify import ABSENT, Specification, _graph, _replayed_output, _specify
 from flambeau.core.trace import Trace, traced
-from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, attributes, node
+from flambeau.ir.environment import hint, less
+from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, attributes, node, topological
 from flambeau.ir.size import Size, floordiv, mul, substitute
 from flambeau.ir.size_program import substitute_condition
 
@@ -211,8 +212,26 @@ def _sizes(trace: Trace, graph: Graph, call: Call, inputs: Sequence[Node]) -> di
 
 def _replayed(trace: Trace, graph: Graph, inputs: Sequence[Node], sizes: dict[str, Size]) -> Any:
     """The program's results on these operands; absent ones are None."""
-    found = replay(graph, inputs, trace.scalars, sizes)
-    return [None if x is ABSENT else x for x in found]
+    results = [None if x is ABSENT else x for x in replay(graph, inputs, trace.scalars, sizes)]
+    for value in topological([x for x in results if x is not None]):
+        if value.op == "as_strided":
+            _check_window(value)
+    return results
+
+
+def _check_window(value: Node) -> None:
+    """Raises where a window leaves the tensor: a transformed tensor is no part of a storage."""
+    shape, strides = value.shape, value.attribute("strides")
+    first, count = value.attribute("offset"), layout.numel(value.inputs[0].shape)
+    if any(less(size, 1) for size in shape):
+        return
+    last = first + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+    if less(first, 0) or less(count, last + 1):
+        raise RuntimeError(
+            f"[as_strided] setStorage: sizes {[hint(n) for n in shape]}, strides "
+            f"{[hint(n) for n in strides]} are out of bounds for a tensor of {hint(count)} "
+            "elements\nhint: lower the strides or the offset"
+        )
 
 
 def specify_batched(source: Source, count: int, call: Call) -> Specification:
