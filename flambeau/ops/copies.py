@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flambeau import _core, prims
-from flambeau.core import layout
+from flambeau import prims
+from flambeau.core import layout, tensors
 from flambeau.core.definition import REGISTRY, View, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
@@ -117,7 +117,7 @@ def as_strided_copy(
         True
     """
     window = self.as_strided(size, stride, storage_offset)
-    return window.clone(memory_format=_core.contiguous_format)
+    return window.clone(memory_format=tensors.contiguous_format)
 
 
 @op("detach_copy(Tensor self) -> Tensor", where="torch", out="exact", samples=_samples(()))
@@ -228,7 +228,8 @@ def as_strided_scatter(
             f"= {list(src.shape)}, slice size = {list(size)}\nhint: expand src"
         )
     last = at + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if 0 not in size and not 0 <= at <= last < max(self.numel(), 1):
+    inside = min(stride, default=0) >= 0 <= at <= last < self.numel()
+    if 0 not in size and not inside:
         raise RuntimeError(
             f"[as_strided_scatter] setStorage: sizes {list(size)}, strides {list(stride)}, storage "
             f"offset {at} are out of bounds for a tensor of {self.numel()} elements\n"

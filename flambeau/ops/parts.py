@@ -25,15 +25,19 @@ Samples = Iterator[Sample]
 def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
     """A copy with `select(dim, index)` replaced by src.
 
+    Raises:
+        IndexError: outside of the dimension.
+
     Example:
         >>> torch.zeros(2, 2).select_scatter(torch.ones(2), 0, 1)
         tensor([[0., 0.],
                 [1., 1.]])
     """
+    from flambeau.ops.slices import position
+
     d = normalise_dim(dim, self.ndim, "select_scatter")
-    at = index + self.shape[d] if isinstance(index, int) and index < 0 else index
     source = prims.unsqueeze(src, d)
-    return _replaced(self, prims.cast(source, self.dtype), d, at, 1, 1)
+    return _replaced(self, prims.cast(source, self.dtype), d, position(self, d, index), 1, 1)
 
 
 @op(

@@ -107,14 +107,23 @@ def select(self: Node, dim: int, index: Size) -> Any:
     if self.ndim == 0:
         raise IndexError("[select] select() cannot be applied to a 0-dim tensor.\nhint: use item()")
     d = normalise_dim(dim, self.ndim, "select")
-    extent = self.shape[d]
+    return _dropped(prims.slice(self, d, position(self, d, index), 1), d)
+
+
+def position(x: Node, d: int, index: Size) -> Size:
+    """An index into dimension d, counted from its start.
+
+    Raises:
+        IndexError: outside of the dimension.
+    """
+    extent = x.shape[d]
     place = index + extent if isinstance(index, int) and index < 0 else index
     if less(place, 0) or not less(place, extent):
         raise IndexError(
             f"[select] select(): index {number_shown(index)} out of range for tensor of size "
-            f"{shown(self.shape)} at dimension {d}\nhint: the size there is {number_shown(extent)}"
+            f"{shown(x.shape)} at dimension {d}\nhint: the size there is {number_shown(extent)}"
         )
-    return _dropped(prims.slice(self, d, place, 1), d)
+    return place
 
 
 def _dropped(x: Node, d: int) -> Any:

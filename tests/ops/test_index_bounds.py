@@ -126,3 +126,15 @@ def test_copies_of_windows_stay_in_the_storage() -> None:
             torch.as_strided_copy(base[3:], size, stride, offset)
         with pytest.raises(RuntimeError, match="out of bounds"):
             torch.compile(lambda x: torch.as_strided_copy(x * 2, size, stride, offset))(base)  # noqa: B023
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_parts_are_replaced_inside_of_the_tensor(compiled: bool) -> None:
+    wrap = torch.compile if compiled else lambda function: function
+    for index in (3, 4, 1000, -4, 1 << 40, -(1 << 62)):
+        with pytest.raises(IndexError, match="out of range"):
+            wrap(lambda x: torch.select_scatter(x, torch.zeros(4), 0, index))(X)  # noqa: B023
+    assert torch.equal(wrap(lambda x: x.select_scatter(-x[0], 0, -3))(X)[0], -X[0])
+    for size, stride, offset in (((2, 2), (-1, 5), 0), ((2, 2), (5, -1), 0), ((2,), (11,), 1)):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            wrap(lambda x: x.as_strided_scatter(torch.zeros(size), size, stride, offset))(X)  # noqa: B023

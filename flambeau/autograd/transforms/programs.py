@@ -226,7 +226,7 @@ def _check_window(value: Node) -> None:
     if any(less(size, 1) for size in shape):
         return
     last = first + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
-    if less(first, 0) or less(count, last + 1):
+    if any(less(n, 0) for n in (first, *strides)) or less(count, last + 1):
         raise RuntimeError(
             f"[as_strided] setStorage: sizes {[hint(n) for n in shape]}, strides "
             f"{[hint(n) for n in strides]} are out of bounds for a tensor of {hint(count)} "
