@@ -23,7 +23,10 @@ from tools.environment import (
     say,
 )
 
-STRICTLY_TYPED = ("tools", "flambeau/ir", "flambeau/compiler", "flambeau/core")
+STRICTLY_TYPED = (
+    "tools", "flambeau/ir", "flambeau/compiler", "flambeau/core", "flambeau/serialization",
+)  # fmt: skip
+TUTORIALS = "examples/tutorials"  # programs of users: checked against the package's types
 # What `./go sanitize` runs: whatever drives the native core hard. (Processes that are killed prove
 # nothing more under a sanitizer, and start slowly.)
 SANITIZED: tuple[str, ...] = (
@@ -100,6 +103,8 @@ def lint(arguments: list[str]) -> int:
         "ruff check": ["ruff", "check", *(["--fix"] if fix else []), "."],
         "clang-format": ["clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *native],
         "mypy": ["mypy", *typed],
+        "mypy tutorials": ["mypy", "--config-file=", "--follow-imports=silent", TUTORIALS],
+        "pyright tutorials": ["pyright", "--pythonpath", str(DEVELOPMENT.python), TUTORIALS],
     }
     if not native:
         del checks["clang-format"]

@@ -168,15 +168,16 @@ class Overload:
         name: of the operator, for messages.
         body: what computes it.
         options: how.
+        text: its schema, as written.
     """
 
-    __slots__ = ("_runtime", "_schema", "_text", "body", "name", "options")
+    __slots__ = ("_runtime", "_schema", "body", "name", "options", "text")
 
     def __init__(self, text: str, runtime: str, body: Body, options: Options) -> None:
         self.name = schema_name(text)
         self.body = body
         self.options = options
-        self._text = text
+        self.text = text
         self._runtime = runtime
         self._schema: Schema | None = None
 
@@ -188,7 +189,7 @@ class Overload:
             ValueError: the text does not follow the grammar.
         """
         if self._schema is None:
-            self._schema = parse_schema(self._text, self._runtime)
+            self._schema = parse_schema(self.text, self._runtime)
         return self._schema
 
 

@@ -195,7 +195,7 @@ def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
             return None  # the package's sources say nothing about it
         options = [getattr(overload.options, name) for name in _OPTIONS]
         where = (body.__module__, body.__qualname__)
-        return repr((overload._text, overload._runtime, variant, where, options))
+        return repr((overload.text, overload._runtime, variant, where, options))
 
     return Source(specify, identity, lambda: struct_sequence_of(overload), overload).build
 

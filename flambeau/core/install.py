@@ -13,7 +13,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.core.definition import REGISTRY, OpDefinition, Overload
 from flambeau.core.schema import REQUIRED, Argument
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late
 
 # Python operators and the definition each one calls; reflected ones are derived ops of their own.
 OPERATORS = {
@@ -186,6 +186,7 @@ def install() -> None:
             _core.set_operator(operator, INPLACE[name])
     for old, name in OLD_OPERATORS.items():
         setattr(_core.Tensor, old, getattr(_core.Tensor, name))
+    _core.Op.__signature__ = property(lambda op: late("flambeau.core.signatures").signature_of(op))
 
 
 def _install_subscript() -> None:
