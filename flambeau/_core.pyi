@@ -227,6 +227,7 @@ def shield(
     direct: Any = None,
     direct_dim: bool = False,
     is_operator: bool = False,
+    overlap: str = "copy",
     /,
 ) -> _Function: ...
 

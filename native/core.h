@@ -400,6 +400,7 @@ struct Plan {  // one class of calls; immutable once compiled
   bool offset_sensitive = false;  // uses a storage offset other than by adding it to an alias's
   bool has_device = false;        // some output names its own device
   bool has_views = false;         // some visible output is an Alias
+  bool copies_overlaps = false;   // with `out=` whatever the operator's rule says
 };
 extern PyTypeObject* PlanType;
 

@@ -106,8 +106,11 @@ PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instanc
   return result;
 }
 
+}  // namespace
+
 PyObject* run_inplace(Op* op, Overload* overload, Frame* frame) {
   if (!check_inplace(*frame)) return nullptr;
+  if (writes_repeated(*overload, *frame)) return run_repeated(op, overload, frame);
   StackVector<Tensor*, 16> originals;
   bool separated = false;
   if (!separate_overlaps(op, overload, frame, &originals, &separated)) return nullptr;
@@ -120,6 +123,8 @@ PyObject* run_inplace(Op* op, Overload* overload, Frame* frame) {
   record.tensors = originals.data();
   return run_instance(overload, frame, instance, call, record);
 }
+
+namespace {
 
 // The first element after a view; -1 where it overflows or a stride or offset is negative.
 int64_t end_of_view(const int64_t* sizes, const int64_t* strides, size_t ndim, int64_t offset) {

@@ -123,10 +123,10 @@ bool read_flag(Overload* overload, PyObject* flag) {
   if (std::strcmp(text, "operator") == 0) overload->is_operator = true;
   if (std::strcmp(text, "storage") == 0) overload->any_window = true;
   if (std::strcmp(text, "single_views") == 0) overload->single_views = true;
-  if (std::strcmp(text, "overlap_fill") == 0) overload->overlap = Overlap::Fill;
-  if (std::strcmp(text, "overlap_partial") == 0) overload->overlap = Overlap::Partial;
-  if (std::strcmp(text, "overlap_any") == 0) overload->overlap = Overlap::Any;
-  if (std::strncmp(text, "overlap_only:", 13) == 0) overload->overlap_only = std::atoi(text + 13);
+  if (std::strncmp(text, "overlap:", 8) == 0) overload->overlap = overlap_rule(text + 8);
+  if (std::strncmp(text, "overlap_of:", 11) == 0) overload->overlap_special = std::atoi(text + 11);
+  if (std::strcmp(text, "overlap_only") == 0) overload->overlap_only = true;
+  if (std::strcmp(text, "repeats") == 0) overload->repeats = true;
   if (std::strcmp(text, "view") == 0) overload->is_view = true;
   return true;  // other flags concern the Python side
 }

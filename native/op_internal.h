@@ -232,6 +232,9 @@ ListRule list_rule(const char* flag);  // "list:<name>"
 // they are copied first; Fill: also the target may repeat its memory; Partial: all or nothing; Any:
 // nothing. Memory with gaps is not compared, as in PyTorch.
 enum class Overlap : uint8_t { Copy, Fill, Partial, Any };
+Overlap overlap_rule(const char* name);  // of the option's value
+// Raises where one of the values shares memory with a tensor `out` that the rule forbids.
+bool check_outs_shared(Overlap rule, PyObject* const* values, Py_ssize_t count, PyObject* out);
 
 struct Overload {
   std::vector<Argument> arguments;
@@ -248,8 +251,10 @@ struct Overload {
   bool any_window = false;    // its views may have any geometry: their bounds are checked
   bool single_views = false;  // each of its views may be written in place
   Overlap overlap = Overlap::Copy;
-  int overlap_only = -1;  // the only argument that the rule applies to
-  bool varargs = false;   // the last positional argument takes the rest
+  int overlap_special = -1;   // an argument that is compared as expanded to the target
+  bool overlap_only = false;  // the rule applies to no other one
+  bool repeats = false;       // what is written may refer to one element several times
+  bool varargs = false;       // the last positional argument takes the rest
   bool mutates = false;
   bool offsets_in_key = false;
   ExactCache exact;
@@ -384,6 +389,11 @@ PyObject* copy_to_out(OutOption option, PyObject* result, PyObject* out);  // ne
 // Whether a tensor's elements have no gaps, and each has a place of its own.
 bool is_dense(const Tensor* t);
 bool copy_cast(Tensor* target, Tensor* source);  // same sizes; converts
+// An in-place call whose target refers to one element several times, where the op allows that: the
+// elements that change are written, the last one of several stays.
+bool writes_repeated(const Overload& overload, const Frame& frame);
+PyObject* run_repeated(Op* op, Overload* overload, Frame* frame);
+PyObject* run_inplace(Op* op, Overload* overload, Frame* frame);  // op.cpp
 bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed);
 

@@ -50,6 +50,17 @@ bool overlaps(const Tensor* target, const Tensor* other) {
 
 enum class Shared : uint8_t { Nothing, Part, All };
 
+// Whether strides agree, counted from the last dimension; dimensions of size 1 have none.
+bool same_strides(const Tensor* a, const Tensor* b) {
+  for (int i = 1; i <= std::max(a->ndim, b->ndim); ++i) {
+    const int64_t m = i <= a->ndim ? a->sizes()[a->ndim - i] : 1;
+    const int64_t n = i <= b->ndim ? b->sizes()[b->ndim - i] : 1;
+    if (m != n) return false;
+    if (m != 1 && a->strides()[a->ndim - i] != b->strides()[b->ndim - i]) return false;
+  }
+  return true;
+}
+
 // What two tensors share; Nothing where one of them has gaps, as in PyTorch.
 Shared shared_memory(const Tensor* a, const Tensor* b) {
   if (a->storage != b->storage || a->numel == 0 || b->numel == 0) return Shared::Nothing;
@@ -57,9 +68,17 @@ Shared shared_memory(const Tensor* a, const Tensor* b) {
   if (!is_dense(a) || !is_dense(b)) return Shared::Nothing;
   const Extent x = extent(a), y = extent(b);
   if (x.begin >= y.end || y.begin >= x.end) return Shared::Nothing;
-  const bool equal = x.begin == y.begin && x.end == y.end && a->ndim == b->ndim &&
-                     std::equal(a->strides(), a->strides() + a->ndim, b->strides());
-  return equal ? Shared::All : Shared::Part;
+  return x.begin == y.begin && x.end == y.end && same_strides(a, b) ? Shared::All : Shared::Part;
+}
+
+// Whether a tensor repeats its elements where it is expanded to the sizes of another.
+bool is_expanded(const Tensor* read, const Tensor* target) {
+  if (read->ndim > target->ndim) return false;
+  for (int i = 1; i <= target->ndim; ++i) {
+    const int64_t size = i <= read->ndim ? read->sizes()[read->ndim - i] : 1;
+    if (size == 1 && target->sizes()[target->ndim - i] != 1) return true;
+  }
+  return false;
 }
 
 bool check_shared(const char* name, Overlap rule, const Tensor* target, const Tensor* read) {
@@ -149,10 +168,11 @@ bool resize_out(Tensor* out, const Tensor* result, Resized resized) {
                      follows && is_dense(result) ? result->strides() : nullptr, out->offset);
 }
 
-bool deliver(Tensor* result, Tensor* out, Resized resized) {
+// `repeats`: the target may refer to one element several times; the last one written stays.
+bool deliver(Tensor* result, Tensor* out, Resized resized, bool repeats) {
   if (result == out) return true;
   if (!resize_out(out, result, resized)) return false;
-  if (!check_target("out", out)) return false;
+  if (!repeats && !check_target("out", out)) return false;
   if (!tensor_materialise(result, "out=") || !tensor_materialise(out, "out=")) return false;
   if (!copy_cast(out, result)) return false;
   return true;
@@ -240,14 +260,19 @@ bool check_separate(const Op* op, const Frame& frame, const Tensor* out) {
 // The first tensor is what others change: it may be `out` itself.
 bool check_out_shared(const char* name, const Overload& overload, const Frame& frame,
                       const Tensor* out) {
-  if (overload.overlap_only >= 0) {
-    PyObject* value = frame.values[static_cast<size_t>(overload.overlap_only)];
-    if (!value || !is_tensor(value)) return true;
-    const Tensor* read = reinterpret_cast<Tensor*>(value);
-    return read->ndim != out->ndim || check_shared(name, overload.overlap, out, read);
+  const Tensor* special = nullptr;
+  if (overload.overlap_special >= 0) {
+    PyObject* value = frame.values[static_cast<size_t>(overload.overlap_special)];
+    if (value && is_tensor(value)) special = reinterpret_cast<Tensor*>(value);
+    if (special && !is_expanded(special, out) &&
+        !check_shared(name, overload.overlap, out, special)) {
+      return false;
+    }
+    if (overload.overlap_only) return true;
   }
   const bool list = !overload.arguments.empty() && overload.arguments[0].kind == Kind::TensorList;
   for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    if (frame.tensors[i] == special) continue;
     const bool first = i == 0 && !list && overload.overlap == Overlap::Any;
     const Overlap rule = first ? Overlap::Partial : overload.overlap;
     if (!check_shared(name, rule, out, frame.tensors[i])) return false;
@@ -274,7 +299,7 @@ bool check_outs(const Op* op, const Overload& overload, const Frame& frame, cons
     const bool given = made.kind != OutputSpec::None;
     if (given && !check_dtype(overload.out.rule, made.dtype, outs[k]->dtype)) return false;
     if (overload.out.rule == OutRule::Separate && !check_separate(op, frame, outs[k])) return false;
-    if (!check_out_shared(name, overload, frame, outs[k])) return false;
+    if (!plan->copies_overlaps && !check_out_shared(name, overload, frame, outs[k])) return false;
   }
   return true;
 }
@@ -318,6 +343,28 @@ bool is_dense(const Tensor* t) {
   return true;
 }
 
+// Writes the elements of `after`, a contiguous tensor, that differ from those of `before`.
+static bool copy_changes(Tensor* target, Tensor* before, Tensor* after) {
+  if (!tensor_materialise(after, "copy") || !tensor_materialise(target, "copy")) return false;
+  if (target->device.kind == DeviceKind::Meta) return true;
+  const auto size = static_cast<size_t>(item_size(target->dtype));
+  int64_t index[kMaxDims] = {};
+  char* to = target->data();
+  for (int64_t i = 0; i < target->numel; ++i) {
+    const int64_t at = i * static_cast<int64_t>(size);
+    if (std::memcmp(before->data() + at, after->data() + at, size) != 0)
+      std::memcpy(to, after->data() + at, size);
+    for (int d = target->ndim - 1; d >= 0; --d) {
+      const int64_t step = target->strides()[d] * static_cast<int64_t>(size);
+      to += step;
+      if (++index[d] < target->sizes()[d]) break;
+      to -= step * index[d];
+      index[d] = 0;
+    }
+  }
+  return true;
+}
+
 bool copy_cast(Tensor* target, Tensor* source) {
   if (!tensor_materialise(source, "copy") || !tensor_materialise(target, "copy")) return false;
   const int64_t numel = target->numel;
@@ -348,6 +395,41 @@ bool copy_cast(Tensor* target, Tensor* source) {
   return true;
 }
 
+bool writes_repeated(const Overload& overload, const Frame& frame) {
+  return overload.repeats && frame.mutated.size() == 1 &&
+         repeats_memory(frame.tensors[frame.mutated[0]]) &&
+         !(grad_mode.enabled && frame.any_requires_grad);
+}
+
+static PyObject* run_repeated_now(Op* op, Overload* overload, Frame* frame) {
+  Tensor* target = frame->tensors[frame->mutated[0]];
+  size_t place = 0;
+  while (!overload->arguments[place].mutated) ++place;
+  Tensor* before = contiguous_copy(target);
+  Tensor* after = before ? contiguous_copy(before) : nullptr;
+  if (!frame->own(reinterpret_cast<PyObject*>(before)) ||
+      !frame->own(reinterpret_cast<PyObject*>(after))) {
+    return nullptr;
+  }
+  frame->values[place] = reinterpret_cast<PyObject*>(after);
+  frame->reset();
+  if (parse_arguments(op, *overload, frame) != Outcome::Ok) return nullptr;
+  PyObject* result = run_inplace(op, overload, frame);
+  Py_XDECREF(result);
+  if (!result || !copy_changes(target, before, after)) return nullptr;
+  tensor_bump_version(target);
+  return Py_NewRef(reinterpret_cast<PyObject*>(target));
+}
+
+PyObject* run_repeated(Op* op, Overload* overload, Frame* frame) {
+  Recorder* recorder = active_recorder;  // as for `out=`: written now, not later
+  if (recorder && !record_flush(recorder, "a tensor that is expanded")) return nullptr;
+  active_recorder = nullptr;
+  PyObject* result = run_repeated_now(op, overload, frame);
+  active_recorder = recorder;
+  return result;
+}
+
 bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
                        StackVector<Tensor*, 16>* originals, bool* changed) {
   for (size_t m = 0; m < frame->mutated.size(); ++m) {
@@ -359,7 +441,7 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
       if (overload->arguments[i].mutated || !value || !is_tensor(value)) continue;
       Tensor* other = reinterpret_cast<Tensor*>(value);
       const bool ruled =
-          overload->overlap_only < 0 || overload->overlap_only == static_cast<int>(i);
+          !overload->overlap_only || overload->overlap_special == static_cast<int>(i);
       if (ruled && !check_shared(name, overload->overlap, target, other)) return false;
       if (!overlaps(target, other)) continue;
       PyObject* copy = frame->own(reinterpret_cast<PyObject*>(contiguous_copy(other)));
@@ -378,6 +460,26 @@ bool separate_overlaps(const Op* op, Overload* overload, Frame* frame,
   for (size_t i = 0; i < frame->tensors.size(); ++i) originals->push(frame->tensors[i]);
   frame->reset();
   return parse_arguments(op, *overload, frame) == Outcome::Ok;
+}
+
+Overlap overlap_rule(const char* name) {
+  constexpr const char* kNames[] = {"copy", "fill", "partial", "any"};
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (std::strcmp(name, kNames[i]) == 0) return static_cast<Overlap>(i);
+  }
+  return Overlap::Copy;
+}
+
+bool check_outs_shared(Overlap rule, PyObject* const* values, Py_ssize_t count, PyObject* out) {
+  if (rule < Overlap::Partial || !is_tensor(out)) return true;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (values[i] == out && rule == Overlap::Partial) continue;
+    if (is_tensor(values[i]) && !check_shared("out", rule, reinterpret_cast<Tensor*>(out),
+                                              reinterpret_cast<Tensor*>(values[i]))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 OutOption out_option(const char* text) {
@@ -399,7 +501,8 @@ PyObject* copy_to_out(OutOption option, PyObject* result, PyObject* out) {
     Tensor *source = reinterpret_cast<Tensor*>(result), *target = reinterpret_cast<Tensor*>(out);
     if (!check_no_grad("out", tensor_requires_grad(source) || tensor_requires_grad(target)) ||
         !check_dtype(option.rule, source->dtype, target->dtype) ||
-        !deliver(source, target, option.resized)) {
+        !check_shared("out", Overlap::Partial, target, source) ||
+        !deliver(source, target, option.resized, false)) {
       return nullptr;
     }
     tensor_bump_version(target);
@@ -440,11 +543,13 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   const Plan* plan = instance->plan;
   if (!check_outs(op, *overload, *frame, plan, outs)) return nullptr;
   std::vector<PyObject*> outputs(plan->outputs.size());
+  const bool repeats = overload->repeats && frame->tensors.size() == 0;
   bool fine = run_into(plan, instance, frame, outs, outputs.data());
   if (!fine) std::fill(outputs.begin(), outputs.end(), nullptr);
   for (size_t k = 0; fine && k < outs.size(); ++k) {
     if (outputs[k])
-      fine = deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k], overload->out.resized);
+      fine =
+          deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k], overload->out.resized, repeats);
     // A tensor that grew may have grown over an operand.
     if (fine && separate) fine = check_separate(op, *frame, outs[k]);
     if (fine) tensor_bump_version(outs[k]);

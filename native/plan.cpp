@@ -1,6 +1,5 @@
 // The Plan type: what Python built at trace time, parsed once into plain arrays, and the size
-// program that turns a call's symbols into every number a run needs. Running is plan_run.cpp's
-// matter; docs/design.md sections 5 and 6 describe the dictionaries read here.
+// program of every number a run (plan_run.cpp) needs. Dictionaries: docs/design.md, sections 5, 6.
 #include <utility>
 
 #include "op_internal.h"
@@ -334,6 +333,7 @@ bool read_plan(Plan* plan, PyObject* spec) {
   if (!read_returns(item(spec, "returns"), plan)) return false;
   if (!read_backward(item(spec, "backward"), plan)) return false;
   if (!read_faults(item(spec, "faults"), plan)) return false;
+  plan->copies_overlaps = item(spec, "copies_overlaps") != nullptr;
   plan->graph = Py_XNewRef(item(spec, "graph"));
   plan->origin = Py_XNewRef(item(spec, "origin"));
   plan->compile = Py_XNewRef(item(spec, "compile"));

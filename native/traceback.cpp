@@ -67,6 +67,7 @@ struct Shield {
   PyObject* direct;  // owned; what serves its simplest calls without Python; or null
   PyObject* weakrefs;
   OutOption out;     // where there is one, `out=` is served here: the results are copied there
+  Overlap overlap;   // what arguments may share with `out=`
   bool direct_dim;   // calls of `direct` have `dim=`
   bool is_operator;  // an operator composed in Python: dispatch modes are asked
   bool overridable;  // modes and types with `__torch_function__` are asked first
@@ -80,6 +81,10 @@ PyObject* call_with_out(const Shield* shield, PyObject* const* args, size_t flag
   PyObject* out = args[given + at];
   PyObject* rest = PyTuple_New(named - 1);
   StackVector<PyObject*, 16> values;
+  if (!check_outs_shared(shield->overlap, args, given, out)) {
+    Py_XDECREF(rest);
+    return nullptr;
+  }
   if (!rest || !values.reserve(static_cast<size_t>(given + named))) {
     Py_XDECREF(rest);
     return nullptr;
@@ -144,9 +149,10 @@ PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* function;
   PyObject* direct = Py_None;
   PyObject* out = Py_False;  // as the option of a definition
+  const char* overlap = "copy";
   int overridable = 0, direct_dim = 0, is_operator = 0;
-  if (!PyArg_ParseTuple(args, "O|OpOpp", &function, &out, &overridable, &direct, &direct_dim,
-                        &is_operator))
+  if (!PyArg_ParseTuple(args, "O|OpOpps", &function, &out, &overridable, &direct, &direct_dim,
+                        &is_operator, &overlap))
     return nullptr;
   auto* self = reinterpret_cast<Shield*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
@@ -154,6 +160,7 @@ PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   self->function = Py_NewRef(function);
   self->out = PyUnicode_Check(out) ? out_option(PyUnicode_AsUTF8(out))
                                    : OutOption{out == Py_True ? OutRule::Cast : OutRule::None};
+  self->overlap = overlap_rule(overlap);
   self->overridable = overridable != 0;
   self->direct_dim = direct_dim != 0;
   self->is_operator = is_operator != 0;

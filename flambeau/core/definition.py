@@ -84,9 +84,15 @@ class Options:
         single_views: results of a view op with several may be written in place.
         overlap: what operands of an in-place call (or one with `out=`) may share with its target;
             one of `OVERLAP_RULES`, by default "partial" for pointwise ops, else "copy". A name
-            after the rule is the only argument that it applies to.
+            after the rule is the only argument that it applies to, as expanded to the target;
+            with "*" before the name the rule applies to the others, too.
+        overlap_when: for which arguments of a call with `out=` the rule holds; in other calls
+            operands are copied first. None: for all.
         varying: whether static integers vary from call to call: kernels then take them as
             arguments, so that no value needs one of its own.
+        repeats: whether what is written may refer to one element several times, as an expanded
+            tensor does: in place the elements that change are written; with `out=` only what is
+            made from numbers may.
         autocast: what happens to operands under `torch.autocast`: one of `CAST_RULES`, or a
             function that is called instead, with the native operator and its arguments.
     """
@@ -108,6 +114,8 @@ class Options:
     unsaved: tuple[str, ...] = ()
     single_views: bool = False
     overlap: str = ""
+    overlap_when: Callable[..., bool] | None = None
+    repeats: bool = False
     autocast: str | Callable[..., Any] = ""
     aliases: tuple[str, ...] = ()
     samples: Callable[[], Any] | None = None

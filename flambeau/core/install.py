@@ -90,6 +90,8 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     if overload.options.single_views:
         flags += ("single_views",)
     flags += _overlap_flags(overload)
+    if overload.options.repeats:
+        flags += ("repeats",)
     if overload.options.view or overload.options.returns_self:
         flags += ("view",)
     return (arguments, builder(overload, variant), flags)
@@ -100,9 +102,12 @@ def _overlap_flags(overload: Overload) -> tuple[str, ...]:
     rule = overload.options.overlap or ("partial" if pointwise else "copy")
     if rule == "copy":
         return ()
-    kind, *only = rule.split()
+    kind, *special = rule.split()
+    if not special:
+        return (f"overlap:{kind}",)
     names = [argument.name for argument in overload.schema.arguments]
-    return (f"overlap_{kind}", *(f"overlap_only:{names.index(name)}" for name in only))
+    flags = (f"overlap:{kind}", f"overlap_of:{names.index(special[-1])}")
+    return flags if special[0] == "*" else (*flags, "overlap_only")
 
 
 def _out_flags(rule: bool | str) -> tuple[str, ...]:
@@ -145,7 +150,10 @@ def install_definition(definition: OpDefinition) -> None:
     if all(o.options.host for o in definition.overloads):
         first = definition.overloads[0]
         asked = definition.name not in NOT_OVERRIDABLE
-        definition.native = _core.shield(first.body, _served_out(first), asked, None, False, True)
+        overlap = first.options.overlap or "copy"
+        definition.native = _core.shield(
+            first.body, _served_out(first), asked, None, False, True, overlap
+        )
     else:
         definition.native = _native_op(definition, definition.name, "functional")
     DEFINITIONS[id(definition.native)] = definition

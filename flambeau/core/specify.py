@@ -89,6 +89,8 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
         )
     if made.spec["backward"] is not None and options.notes.get("differentiable once"):
         made.spec["backward"]["once"] = True
+    if options.overlap_when is not None and not options.overlap_when(*trace.arguments):
+        made.spec["copies_overlaps"] = True
     return made
 
 

@@ -518,6 +518,7 @@ def hardshrink(self: Node, lambd: Node) -> Node:
 
 @op(
     "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    repeats=True,
     overlap="copy",
     fits="threshold value",
     where="torch nn.functional",

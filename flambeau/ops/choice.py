@@ -37,6 +37,7 @@ def check_mask(mask: Node, name: str) -> None:
 @op(
     "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
     overlap="copy",
+    repeats=True,
     fits="value",
     inplace=True,
     runtime="value",

@@ -456,6 +456,8 @@ def _power_rule(op: Any, self: Any, n: int) -> Any:
 @op(
     "matrix_power(Tensor self, int n) -> Tensor",
     autocast=_power_rule,
+    overlap="partial",
+    overlap_when=lambda x, n: n == 1,
     out="exact contiguous",
     where="torch method linalg",
     samples=_power_samples,

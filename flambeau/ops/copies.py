@@ -154,6 +154,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         f"{name}(Tensor self, {arguments}) -> (Tensor...)",
         where="torch" if copied else "torch method",
         out=rule if copied else False,
+        overlap="partial" if copied else "",
         view=not copied,
         single_views=not copied,
         samples=_samples(given),

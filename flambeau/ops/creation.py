@@ -96,7 +96,7 @@ def _size_samples() -> Samples:
     yield sample((0, 3))
 
 
-@creation("zeros(SymInt[] size", samples=_size_samples)
+@creation("zeros(SymInt[] size", repeats=True, samples=_size_samples)
 def zeros(size: Sequence[Size], dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
     """A tensor of zeros.
 
@@ -115,7 +115,7 @@ def zeros(size: Sequence[Size], dtype: Any, layout: Any, device: Any, pin_memory
     return prims.full(0, check_sizes(size, "zeros"), dtype_or(dtype))
 
 
-@creation("ones(SymInt[] size", samples=_size_samples)
+@creation("ones(SymInt[] size", repeats=True, samples=_size_samples)
 def ones(size: Sequence[Size], dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
     """A tensor of ones; see `zeros`.
 
@@ -152,6 +152,7 @@ def filled(value: Any, shape: Sequence[Size], dtype: str) -> Node:
 
 @creation(
     "full(SymInt[] size, Scalar fill_value",
+    repeats=True,
     fits="fill_value",
     runtime="fill_value",
     samples=lambda: iter([sample((2, 3), 1.5), sample((2,), 7), sample((), True)]),

@@ -125,7 +125,7 @@ def _extreme(name: str, elementwise: OpDefinition) -> OpDefinition:
     )
     both = f"{name}.other(Tensor self, Tensor other) -> Tensor"  # a 0-dim tensor is no dimension
     definition.overload(both, promote="none", layout="follow")(with_other)
-    return definition.overload(pair, out="exact")(with_dim)
+    return definition.overload(pair, out="exact", overlap="partial")(with_dim)
 
 
 def _extreme_samples() -> Iterator[Sample]:
@@ -197,6 +197,8 @@ amin = _amax("amin", "min")
 @op(
     "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
     out="exact",
+    overlap="partial",
+    overlap_when=lambda x, dim, keepdim: dim is not None,
     promote="keep",
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())]),
 )

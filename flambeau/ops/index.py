@@ -535,6 +535,7 @@ def _fill_samples() -> Samples:
 @op(
     "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
     overlap="copy",
+    repeats=True,
     layout="first",
     fits="value",
     inplace=True,

@@ -75,7 +75,8 @@ def _row_major(sizes: Sequence[int]) -> list[int]:
 def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
     """Gives the tensor other sizes, row-major; memory is added where it is short.
 
-    Elements keep their places in memory; new ones are uninitialised.
+    Elements keep their places in memory; new ones are uninitialised. A tensor that has these sizes
+    keeps its strides, unless a `memory_format` is passed.
 
     Raises:
         RuntimeError: a tensor that requires a gradient.
@@ -91,6 +92,8 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     if any(not -(2**63) <= n < 2**63 for n in sizes):
         raise TypeError("[resize_] a size does not fit in 64 bits\nhint: sizes count elements")
+    if memory_format is None and tuple(self.shape) == tuple(sizes):
+        return self
     strides = _row_major(sizes)
     storage = self.untyped_storage()
     count = math.prod(sizes)
@@ -121,7 +124,7 @@ def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> An
         >>> torch.zeros(2).resize_as_(torch.zeros(3, 4)).shape
         torch.Size([3, 4])
     """
-    return resize_(self, tuple(the_template.shape))
+    return resize_(self, tuple(the_template.shape), memory_format=memory_format)
 
 
 def _resized(name: str, self: Any, sizes: Sequence[int]) -> Any:

@@ -349,6 +349,8 @@ def _inner_rule(self: Any, other: Any) -> str:
 
 @op(
     "inner(Tensor self, Tensor other) -> Tensor",
+    overlap="partial",
+    overlap_when=lambda x, y: x.ndim == 0 or y.ndim == 0,  # a product of numbers
     out="exact",
     autocast=by_arguments(_inner_rule),
     samples=_pair_samples(((3,), (3,)), ((2, 3), (4, 3)), ((2, 3), (3,)), ((), (3,))),
@@ -542,7 +544,7 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
         out=rule,
         autocast="" if name in ("addmv", "addr") else "lower",
         samples=lambda: _sum_samples(name),
-        overlap="partial" if name == "addr" else "partial self",
+        overlap="partial * self" if name == "addr" else "partial self",
     )(plain)
     return definition.overload(
         f"{name}.scaled({tensors}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

@@ -399,6 +399,7 @@ def heaviside(self: Node, values: Node) -> Node:
 
 @op(
     "ldexp(Tensor self, Tensor other) -> Tensor",
+    overlap="partial self",
     promote="none",
     layout="follow",
     inplace=True,

@@ -192,6 +192,7 @@ def sum_to_size(self: Node, size: Sequence[Size]) -> Node:
 
 @op(
     "fill_diagonal_(Tensor! self, Scalar fill_value, bool wrap=False) -> Tensor",
+    repeats=True,
     fits="fill_value",
     where="method",
     out=False,

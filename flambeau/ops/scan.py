@@ -193,6 +193,8 @@ def _diff_samples() -> Iterator[Sample]:
 
 @op(
     "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+    overlap="partial",
+    overlap_when=lambda x, n, dim, before, after: n < 2 and before is None and after is None,
     samples=_diff_samples,
     reference="numpy.diff",
 )

@@ -86,6 +86,7 @@ def _nonzero_samples() -> Samples:
 @op(
     "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
     out="exact",
+    overlap="any",
     host=True,
     samples=_nonzero_samples,
 )

@@ -570,6 +570,7 @@ def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
 
 @op(
     "tril(Tensor self, SymInt diagonal=0) -> Tensor",
+    repeats=True,
     out="exact",
     inplace=True,
     samples=_triangle_samples,
@@ -592,6 +593,7 @@ def tril(self: Node, diagonal: Size) -> Node:
 
 @op(
     "triu(Tensor self, SymInt diagonal=0) -> Tensor",
+    repeats=True,
     out="exact",
     inplace=True,
     samples=_triangle_samples,

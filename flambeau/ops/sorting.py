@@ -155,6 +155,7 @@ def _topk_errors() -> Iterator[ErrorSample]:
     "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True)"
     " -> (Tensor values, Tensor indices)",
     out="exact",
+    overlap="partial",
     samples=_samples({"k": 2}, {"k": 3, "largest": False}, {"k": 1, "dim": 0}, {"k": 0}),
     errors=_topk_errors,
 )

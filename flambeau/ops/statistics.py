@@ -151,6 +151,7 @@ def _single_nan(x: Node, length: Node, axis: int) -> Node:
 @op(
     "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     out="exact",
+    overlap="partial",
     promote="keep",
     samples=_mode_samples,
     errors=_errors,

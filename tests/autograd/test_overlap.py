@@ -82,6 +82,19 @@ OUT_REFUSED: dict[str, Callable[[Any], Any]] = {
     "vstack": lambda x: torch.vstack([x[:2], x[2:4]], out=x[:4].view(2, 2)),
     "dstack": lambda x: torch.dstack([x[:2], x[2:4]], out=x[:4].view(1, 2, 2)),
     "column_stack": lambda x: torch.column_stack([x[:2], x[2:4]], out=x[:4].view(2, 2)),
+    "baddbmm of a matrix": lambda x: torch.baddbmm(
+        square(x, 6), ONES[None], ONES[None], out=square(x, 3)[None]
+    ),
+    "addr": lambda x: torch.addr(square(x, 11), x[1:4], ONES[0], out=square(x, 0)),
+    "diff": lambda x: torch.diff(x[1:4], out=x[:2]),
+    "aminmax": lambda x: torch.aminmax(square(x, 1), dim=0, out=(x[:3], x[16:19])),
+    "max": lambda x: torch.max(square(x, 1), 0, out=(x[:3], torch.empty(3, dtype=torch.int64))),
+    "topk": lambda x: torch.topk(x[1:6], 2, out=(x[:2], torch.empty(2, dtype=torch.int64))),
+    "mode": lambda x: torch.mode(square(x, 1), 0, out=(x[:3], torch.empty(3, dtype=torch.int64))),
+    "first power": lambda x: torch.matrix_power(square(x, 1), 1, out=square(x, 0)),
+    "inner of numbers": lambda x: torch.inner(x[1], x[2:5], out=x[1:4]),
+    "chain_matmul of one": lambda x: torch.chain_matmul(square(x, 1), out=square(x, 0)),
+    "split_copy": lambda x: torch.split_copy(x[1:7], 3, out=[x[:3], x[10:13]]),
 }
 OUT_TAKEN: dict[str, Callable[[Any], Any]] = {
     "addmm of its factor": lambda x: torch.addmm(
@@ -91,6 +104,11 @@ OUT_TAKEN: dict[str, Callable[[Any], Any]] = {
     "addmm all": lambda x: torch.addmm(square(x, 0), ONES, ONES, out=square(x, 0)),
     "linear": lambda x: F.linear(ONES, ONES, x[:3], out=square(x, 0)),
     "ndtr": lambda x: torch.special.ndtr(x[1:9], out=x[:8]),
+    "addmm of a row": lambda x: torch.addmm(x[1:4].view(1, 3), ONES, ONES, out=square(x, 0)),
+    "addr of a row": lambda x: torch.addr(x[1:4], ONES[0], ONES[0], out=square(x, 0)),
+    "second differences": lambda x: torch.diff(x[1:6], n=2, out=x[:3]),
+    "second power": lambda x: torch.matrix_power(square(x, 1), 2, out=square(x, 0)),
+    "ldexp": lambda x: torch.ldexp(ONES[0], x[1:4], out=x[:3]),
 }
 
 EXPECTED: dict[str, Callable[[Any], Any]] = {
@@ -99,6 +117,11 @@ EXPECTED: dict[str, Callable[[Any], Any]] = {
     "addmm all": lambda x: torch.addmm(square(x, 0), ONES, ONES),
     "linear": lambda x: F.linear(ONES, ONES, x[:3]),
     "ndtr": lambda x: torch.special.ndtr(x[1:9]),
+    "addmm of a row": lambda x: torch.addmm(x[1:4].view(1, 3), ONES, ONES),
+    "addr of a row": lambda x: torch.addr(x[1:4], ONES[0], ONES[0]),
+    "second differences": lambda x: torch.diff(x[1:6], n=2),
+    "second power": lambda x: torch.matrix_power(square(x, 1), 2),
+    "ldexp": lambda x: torch.ldexp(ONES[0], x[1:4]),
 }
 
 
@@ -114,8 +137,51 @@ def test_refused_out(name: str) -> None:
     assert x.tolist() == (torch.arange(20.0) / 20).tolist()
 
 
+# Of expanded tensors those elements are written that change.
+REPEATED: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "masked_fill_": (
+        lambda x: x.expand(2, 3).masked_fill_(
+            torch.tensor([[True, False, False], [False, False, True]]), 7
+        ),
+        [7, 1, 7],
+    ),
+    "index_fill_": (lambda x: x.expand(2, 3).index_fill_(0, torch.tensor([1]), 5), [5, 5, 5]),
+    "tril_": (lambda x: x[:, None].expand(3, 3).tril_(), [0, 0, 2]),
+    "fill_diagonal_": (lambda x: x.expand(3, 3).fill_diagonal_(9), [9, 9, 9]),
+    "threshold_": (lambda x: F.threshold_(x.expand(2, 3), 1, 8), [8, 8, 2]),
+    "full": (lambda x: torch.full((2, 3), 2.0, out=x.expand(2, 3)), [2, 2, 2]),
+    "empty": (lambda x: torch.empty(2, 3, out=x.expand(2, 3)), [0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_repeated_targets(name: str, compiled: bool) -> None:
+    call, expected = REPEATED[name]
+    x = torch.arange(3.0)
+    before = x._version
+    (torch.compile(call) if compiled else call)(x)
+    assert x.tolist() == expected
+    assert x._version == before + (name != "empty")
+
+
+def test_repeated_targets_have_no_gradient() -> None:
+    x = torch.arange(3.0, requires_grad=True) * 1
+    with pytest.raises(RuntimeError, match="refers to a single memory location"):
+        x.expand(2, 3).masked_fill_(torch.tensor(True), 7)
+
+
+def test_resize_of_the_same_sizes_keeps_strides() -> None:
+    x = torch.arange(6.0).view(2, 3)
+    assert x.t().resize_(3, 2).stride() == (1, 3)
+    assert x[:1].expand(2, 3).resize_as_(x).stride() == (0, 1)
+    assert x.t().resize_(3, 2, memory_format=torch.contiguous_format).stride() == (2, 1)
+
+
 def test_refused_out_of_places() -> None:
     x = torch.arange(6)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        torch.nonzero(x[1:4], out=x[1:4].view(3, 1))
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         torch.nonzero_static(x[1:4], size=3, out=x[:3].view(3, 1))
     assert x.tolist() == [0, 1, 2, 3, 4, 5]
