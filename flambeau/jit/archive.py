@@ -30,6 +30,7 @@ from flambeau.jit.signature import schema_of_tree
 from flambeau.jit.verifier import Verifier, refused
 from flambeau.nn import Module
 from flambeau.runtime.replacing import replacing
+from flambeau.serialization.scripted_pickles import ScriptedObject
 
 _FORMAT = "flambeau.jit 1"
 _TABLES = ("_parameters", "_buffers")
@@ -257,6 +258,11 @@ def to_bytes(m: Any, _extra_files: Mapping[str, Any] | None = None) -> bytes:
     """An archive as bytes."""
     if not isinstance(m, (ScriptModule, ScriptFunction)):
         raise ValueError(f"[jit.save] {type(m).__name__} is not scripted")
+    if "_archive_names" in m.__dict__:
+        raise NotImplementedError(
+            "[jit.save] modules from archives of PyTorch's are not written again\n"
+            "hint: copy the file; torch.save stores the state_dict"
+        )
     writer = _Writer(getattr(m, "_program", None) or m.__dict__.get("_program", scripts.program))
     content = writer.content(m)
     file = io.BytesIO()
@@ -304,7 +310,10 @@ def load(
     _extra_files: dict[str, Any] | None = None,
     _restore_shapes: bool = False,
 ) -> Any:
-    """Reads an archive that `save` wrote.
+    """Reads an archive that `save` wrote, here or in PyTorch.
+
+    Of PyTorch's archives weights are read, and the code of plain modules and functions; what their
+    code does that is not known here raises NotImplementedError when it is called.
 
     Args:
         f: a path or a binary file object.
@@ -343,12 +352,12 @@ def _load(f: Any, map_location: Any, extra_files: dict[str, Any] | None) -> Any:
 
 def restored(content: Any, records: Mapping[str, bytes]) -> Any:
     """The module or function that an archive's content and records describe."""
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise NotImplementedError(
-            "[jit.load] archives that PyTorch's own TorchScript wrote are not read yet\n"
-            "hint: save the module's state_dict() with torch.save, and load that"
-        )
+    foreign = isinstance(content, ScriptedObject)
+    if not foreign and (not isinstance(content, dict) or content.get("format") != _FORMAT):
+        raise refused("it describes no module")
     try:
+        if foreign:
+            return late("flambeau.jit.torchscript").restored(content, records)
         return _Reader(content, records).root()
     except (KeyError, IndexError, TypeError, AttributeError, UnicodeDecodeError) as error:
         raise refused(f"{type(error).__name__}: {error}") from error

@@ -15,6 +15,7 @@ from flambeau import _core
 from flambeau.ir.lock import importing
 from flambeau.serialization import names, options, rebuild, zip_writer
 from flambeau.serialization.pickling import Storages, pickled
+from flambeau.serialization.scripted_pickles import ScriptedObject, ScriptedUnpickler
 from flambeau.serialization.sources import Source, damaged, is_foreign, swapped
 from flambeau.serialization.unpickler import Unpickler
 from flambeau.serialization.zip_reader import Archive
@@ -120,8 +121,11 @@ def typed(storage: Any, dtype: Any) -> Any:
 class _Session:
     """The storages of an archive, each read when the pickle first names it."""
 
-    def __init__(self, archive: Archive, restore: Restore, to_meta: bool) -> None:
+    def __init__(
+        self, archive: Archive, restore: Restore, to_meta: bool, folder: str = "data"
+    ) -> None:
         self.archive, self.restore, self.to_meta = archive, restore, to_meta
+        self.folder = folder
         self.storages: dict[str, Any] = {}
         self.unswapped: dict[int, Any] = {}  # bytes whose elements are not known yet
         self.foreign = is_foreign(_byteorder(archive))
@@ -138,7 +142,7 @@ class _Session:
     def _read(self, key: str, nbytes: int, location: str, dtype: Any) -> Any:
         if self.to_meta or location == "meta":
             return self.restore(_core.UntypedStorage(nbytes, device="meta"), location)
-        storage = self.archive.storage(f"data/{key}", nbytes)
+        storage = self.archive.storage(f"{self.folder}/{key}", nbytes)
         if self.foreign and dtype is None:
             self.unswapped[storage._cdata] = storage
         elif self.foreign:
@@ -216,16 +220,27 @@ def read_scripted(source: Source, restore: Restore) -> tuple[Any, dict[str, byte
             "[jit.load] PytorchStreamReader failed locating file constants.pkl: file not found\n"
             "hint: torch.load reads what torch.save wrote"
         )
-    session = _Session(archive, restore, to_meta=False)
-    data = archive.read("data.pkl")
-    machine = Unpickler(data, session.persistent_load, session.rebuild_v3, size=source.size)
-    content = machine.load()
+    content, constants = (
+        _scripted_pickle(archive, restore, folder, source.size) for folder in ("data", "constants")
+    )
+    if isinstance(content, ScriptedObject):  # PyTorch's own: its code numbers the constants
+        content.__dict__["constants"] = constants
     prefix = f"{archive.folder}/"
     names_of_text = [name.removeprefix(prefix) for name in archive.records]
-    chosen = [name for name in names_of_text if name.startswith(("code/", "extra/"))]
+    chosen = [
+        name
+        for name in names_of_text
+        if name.startswith(("code/", "extra/")) and not name.endswith(".debug_pkl")
+    ]
     records = {name: archive.read(name) for name in chosen}
     source.finish(archive.end)
     return content, records
+
+
+def _scripted_pickle(archive: Archive, restore: Restore, folder: str, size: int) -> Any:
+    session = _Session(archive, restore, to_meta=False, folder=folder)
+    data = archive.read(f"{folder}.pkl")
+    return ScriptedUnpickler(data, session.persistent_load, session.rebuild_v3, size=size).load()
 
 
 def trusted(
