@@ -216,6 +216,7 @@ _LAZY = {
 
 _GROUPS = {
     "flambeau.jit": "CompilationUnit ScriptFunction ScriptModule fork wait",
+    "flambeau.jit.mobile": "LiteScriptModule",
     "flambeau.jit.native_types": "AnyType AwaitType BoolType ClassType ComplexType DeviceObjType "
     "DictType EnumType FloatType FutureType InferredType IntType InterfaceType ListType NoneType "
     "NumberType OptionalType PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType "

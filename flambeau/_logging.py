@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
+from flambeau.runtime import settings as _settings
+
 __all__ = ["LazyString", "getArtifactLogger", "hide_warnings", "set_logs", "warning_once"]
 
 
@@ -33,13 +35,21 @@ def set_logs(*, modules: dict[str, int] | None = None, **settings: Any) -> None:
     Args:
         modules: logger names to levels.
         settings: PyTorch's names of components (`dynamo`, `inductor`, `aot`, `all` ...) to levels,
-            and of outputs (`graph_breaks`, `output_code` ...) to truth values.
+            and of outputs (`graph_breaks`, `output_code` ...) to truth values. They set
+            `FLAMBEAU_DEBUG` to what shows the same: `output_code=True` is 4.
     """
     for name, level in (modules or {}).items():
         logging.getLogger(name).setLevel(level)
     for name, value in settings.items():
         level = (logging.DEBUG if value else logging.WARNING) if isinstance(value, bool) else value
         logging.getLogger("flambeau" if name == "all" else f"flambeau.{name}").setLevel(level)
+    shown = [
+        "+" * (value == logging.DEBUG and not isinstance(value, bool)) + name
+        for name, value in settings.items()
+        if value is True or (not isinstance(value, bool) and value and value <= logging.INFO)
+    ]
+    if settings:
+        _settings.put("DEBUG", _settings.logs_level(",".join(shown)))
 
 
 @functools.cache

@@ -15,4 +15,28 @@ _names = (
 )  # fmt: skip
 
 __all__ = list(_names)
+
+
+def _record_memory_history(enabled: str | None = "all", *settings: object, **more: object) -> None:
+    """Returns: there is no memory of GPUs whose history could be recorded."""
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle", *settings: object) -> None:
+    """Raises: there is no memory of GPUs.
+
+    Raises:
+        AssertionError: always.
+    """
+    _cuda._absent.refuse("memory._dump_snapshot")
+
+
+def _snapshot(device: object = None) -> None:
+    """Raises: there is no memory of GPUs.
+
+    Raises:
+        AssertionError: always.
+    """
+    _cuda._absent.refuse("memory._snapshot")
+
+
 globals().update({name: getattr(_cuda, name) for name in __all__})

@@ -254,3 +254,6 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     positions = rows * n + columns
     flat = torch.zeros(*vec.shape[:-1], n * n, dtype=vec.dtype, device=vec.device)
     return flat.index_copy(-1, positions, vec).reshape(*vec.shape[:-1], n, n)
+
+
+_sum_rightmost = sum_rightmost

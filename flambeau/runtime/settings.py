@@ -70,7 +70,7 @@ KNOBS: dict[str, Knob] = {
         Knob("CACHE_LIMIT", _count, 1024, "size of that directory in MiB, oldest entries go first"),
         Knob("CC", str, None, "C compiler of kernels, a command with arguments (gcc, clang, cc)"),
         Knob("COMPILE_JOBS", _count, 0, "compilers that run at once; 0: one per core"),
-        Knob("DEBUG", _count, 0, "0 to 5: how much of the compiler's work is shown"),
+        Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),
         Knob("NUM_THREADS", _count, 0, "threads of the core; 0: one per core"),
         Knob("TARGET", _target, None, "instruction set of kernels: avx512, avx2 or generic"),
         Knob("VERIFY", _flag, False, "verify every program between the compiler's stages"),
@@ -78,6 +78,36 @@ KNOBS: dict[str, Knob] = {
 }
 
 _values: dict[str, Any] = {}
+
+# PyTorch's names of what its compiler logs, in TORCH_LOGS and `torch._logging.set_logs`, to DEBUG.
+LOGS = {
+    **dict.fromkeys(
+        "all dynamo aot inductor graph_breaks recompiles recompiles_verbose guards perf_hints "
+        "autotuning compiled_autograd cudagraphs verbose_guards".split(), 1),
+    **dict.fromkeys(
+        "graph graph_code graph_sizes bytecode aot_graphs aot_joint_graph pre_grad_graphs "
+        "post_grad_graphs fx trace_call".split(), 2),
+    **dict.fromkeys("schedule fusion loop_ordering ir_pre_fusion ir_post_fusion".split(), 3),
+    **dict.fromkeys("output_code kernel_code".split(), 4),
+}  # fmt: skip
+
+
+def logs_level(text: str) -> int:
+    """The level of DEBUG that a list of PyTorch's names stands for; unknown ones count nothing.
+
+    A name with `+` shows one level more, one with `-` nothing.
+
+    Example:
+        >>> logs_level("graph_breaks,output_code"), logs_level("+dynamo"), logs_level("-all")
+        (4, 2, 0)
+    """
+    levels = [0]
+    for part in text.split(","):
+        name = part.strip().removeprefix("torch._").rpartition(".")[2]
+        if name and not name.startswith("-"):
+            level = LOGS.get(name.removeprefix("+"), 0)
+            levels.append(level + 1 if level and name.startswith("+") else level)
+    return max(levels)
 
 
 def get(name: str) -> Any:
@@ -94,6 +124,8 @@ def get(name: str) -> Any:
 
 def _read(knob: Knob) -> Any:
     text = os.environ.get(PREFIX + knob.name, "")
+    if not text and knob.name == "DEBUG":
+        return logs_level(os.environ.get("TORCH_LOGS", ""))
     if not text:
         return _default_cache() if knob.name == "CACHE_DIR" else knob.default
     try:
@@ -102,6 +134,11 @@ def _read(knob: Knob) -> Any:
         raise ValueError(
             f"[settings] {PREFIX}{knob.name} has an invalid value: {text!r}\nhint: {error}"
         ) from None
+
+
+def put(name: str, value: Any) -> None:
+    """Sets a knob from now on."""
+    _values[KNOBS[name].name] = value
 
 
 @contextlib.contextmanager

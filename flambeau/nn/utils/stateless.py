@@ -124,3 +124,13 @@ def _check_names(module: Any, tensors: Mapping[str, Any], tie_weights: bool) -> 
     if parts:
         text = f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(parts)
         raise RuntimeError(problem("functional_call", text, "strict=False allows this"))
+
+
+def _reparametrize_module(
+    module: Any, parameters_and_buffers: Mapping[str, Any], *, tie_weights: bool = False,
+    strict: bool = False, stack_weights: bool = False,
+) -> Any:  # fmt: skip
+    """The module with other tensors, for the time of a `with` block, under PyTorch's name."""
+    if strict:
+        _check_names(module, parameters_and_buffers, tie_weights)
+    return _replaced(module, parameters_and_buffers, tie_weights)
