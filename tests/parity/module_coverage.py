@@ -128,7 +128,7 @@ def _text() -> list[str]:
         "`tests/parity/names.json`; do not edit. A name",
         "counts if its module can be imported and has it. Groups marked * are distributed training,"
         " export, ONNX, quantization,",
-        "hardware, and the inside of PyTorch's compiler.",
+        "hardware, and the inside of PyTorch's compiler. The package `tensorboard` is installed.",
     ]
 
 
