@@ -5,7 +5,9 @@
 // what stands for the operators inside of it is made by `decompositions/nodes.py`, which is asked
 // once per Plan.
 #include <map>
+#include <utility>
 
+#include "profile.h"
 #include "tape.h"
 
 namespace fb {
@@ -20,14 +22,20 @@ PyObject* target_slots(const Plan* plan) {
   return slots;
 }
 
+PyObject* ask(const char* question, PyObject* const* args, Py_ssize_t count) {
+  const bool before = std::exchange(profile_muted, true);
+  PyObject* answer = call_helper("flambeau.decompositions.nodes", question, args, count);
+  profile_muted = before;
+  return answer;
+}
+
 // (class name, edge per input or None, whether each result has a node of its own); borrowed.
 // Null: not known, or an exception.
 PyObject* plan_view(Plan* plan) {
   if (plan->view || !plan->origin || !plan->backward) return plan->view;
   PyObject* slots = target_slots(plan);
   PyObject* args[3] = {plan->origin, slots, plan->mutated.empty() ? Py_False : Py_True};
-  PyObject* view =
-      slots ? call_helper("flambeau.decompositions.nodes", "view_of", args, 3) : nullptr;
+  PyObject* view = slots ? ask("view_of", args, 3) : nullptr;
   Py_XDECREF(slots);
   if (plan->view) {  // another thread was faster
     Py_XDECREF(view);
@@ -105,8 +113,7 @@ PyObject* inner_nodes(Node* n) {
   PyObject* raw = raw_inputs(n);
   PyObject* slots = raw ? target_slots(n->instance->plan) : nullptr;
   PyObject* args[4] = {n->instance->plan->origin, object_of(n), raw, slots};
-  PyObject* inner =
-      slots ? call_helper("flambeau.decompositions.nodes", "inner_nodes", args, 4) : nullptr;
+  PyObject* inner = slots ? ask("inner_nodes", args, 4) : nullptr;
   Py_XDECREF(raw);
   Py_XDECREF(slots);
   if (extras->inner) {
@@ -197,7 +204,7 @@ PyObject* node_restored_gradients(Node* n, PyObject* gradients) {
 PyObject* node_saved_places(Node* n) {
   if (n->kind != NodeKind::Plan || !n->instance || !n->instance->plan->origin) return PyDict_New();
   PyObject* args[1] = {n->instance->plan->origin};
-  return call_helper("flambeau.decompositions.nodes", "saved_places", args, 1);
+  return ask("saved_places", args, 1);
 }
 
 }  // namespace fb

@@ -23,6 +23,7 @@
 
 namespace fb {
 
+constinit FB_THREAD_LOCAL bool profile_muted = false;
 std::atomic<uint32_t> profile_flags{0};
 constinit FB_THREAD_LOCAL ProfiledBody* profiled_routine = nullptr;
 
@@ -206,7 +207,7 @@ int64_t profile_now() {
 }
 
 EventPlace profile_begin(EventKind kind, const char* name) {
-  OwnLog* own = my_log();
+  OwnLog* own = profile_muted ? nullptr : my_log();
   if (!own) return {};
   PyObject* frames = nullptr;
   if (kind <= EventKind::Region && profile_flags.load(std::memory_order_relaxed) & kProfileStacks)

@@ -54,6 +54,8 @@ struct LaunchClock {
   }
 };
 
+// While it is set a thread's calls are none of the user's: names are looked up, say.
+extern constinit FB_THREAD_LOCAL bool profile_muted;
 int64_t profile_now();  // ns of the clock that Python's time.perf_counter_ns reads
 EventPlace profile_begin(EventKind kind, const char* name);
 void profile_end(const EventPlace& place);

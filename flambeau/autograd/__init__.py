@@ -183,7 +183,7 @@ def grad(
 
     Args:
         outputs: what is differentiated.
-        inputs: leaves or interior tensors.
+        inputs: leaves or interior tensors; a dict gives a dict.
         grad_outputs: per output, the gradient to start from; None for one element means 1.
         retain_graph: keep what backward needs; default: *create_graph*.
         create_graph: record the backward itself, for higher derivatives.
@@ -197,6 +197,12 @@ def grad(
     Returns:
         One tensor (or None) per input.
     """
+    if isinstance(inputs, dict):
+        named = grad(
+            outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs,
+            allow_unused, is_grads_batched, materialize_grads,
+        )  # fmt: skip
+        return dict(zip(inputs, named, strict=True))
     asked = (*_tuple(outputs), *_tuple(inputs))
     if _core.has_torch_function(asked):
         found = _core.handle_torch_function(

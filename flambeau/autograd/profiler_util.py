@@ -601,6 +601,8 @@ def _name(kind: int, name: str) -> str:
         case EventKind.LAUNCH:
             program, colon, ops = name.partition(": ")
             return f"kernel::{program}[{ops}]" if colon else f"routine::{name}"
+        case EventKind.BACKWARD if name == "AccumulateGrad":
+            return "torch::autograd::AccumulateGrad"
     return name
 
 

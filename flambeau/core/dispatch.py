@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
 from flambeau.compiler import debug, stored
-from flambeau.core import promotion
+from flambeau.core import promotion, warned
 from flambeau.core.definition import Overload
 from flambeau.core.tensors import struct_sequence
 from flambeau.ir.lock import computed_once, fork_safe_lock, importing
@@ -272,9 +272,11 @@ class _Traced:
     def __init__(self, source: Source, name: str | None, call: Call) -> None:
         self.source = source
         self.call = call
+        before = warned.count()
         self.made = source.specify(call)
         graph = self.made.graph
-        self.name = name if graph.notes["device"] == "cpu" else None
+        keeps = graph.notes["device"] == "cpu" and warned.count() == before
+        self.name = name if keeps else None
         if self.name is not None:
             graph.notes["keep"] = self.keep
 

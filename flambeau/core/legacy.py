@@ -14,6 +14,7 @@ from flambeau import _core
 from flambeau.core import tensors
 from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.dtypes import TITLES
+from flambeau.ir.lock import late
 
 __all__ = ["TENSOR_TYPES", "TensorType", "legacy_tensor", "set_default_tensor_type"]
 
@@ -164,6 +165,10 @@ def set_default_tensor_type(t: Any, /) -> None:
         torch.float64
         >>> torch.set_default_tensor_type("torch.FloatTensor")
     """
+    late("flambeau.core.warned").warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives."
+    )
     if isinstance(t, str):
         module, _, name = t.rpartition(".")
         if module != "torch":

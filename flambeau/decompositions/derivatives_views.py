@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau.decompositions.composites import reshape
 from flambeau.decompositions.derivatives import Gradients, Recorded, gradient
 from flambeau.decompositions.inner import FLASH
 from flambeau.ops import aten
@@ -14,8 +15,6 @@ Tensor = Any
 # ------------------------------------------------------------------------------ shapes
 @gradient("view _unsafe_view")
 def _view(c: Recorded, grad: Tensor) -> Gradients:
-    from flambeau.decompositions.composites import reshape
-
     return {"self": reshape(grad, c.shapes["self"])}
 
 

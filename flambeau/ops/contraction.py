@@ -16,6 +16,7 @@ from flambeau.core.definition import REGISTRY, op
 from flambeau.core.promotion import CATEGORY, compute_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import broadcast_sizes
@@ -437,6 +438,11 @@ def chain_matmul(*matrices: Any) -> Any:
         >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4)).shape
         torch.Size([2, 4])
     """
+    late("flambeau.core.warned").warn_once(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
+        "torch.linalg.multi_dot instead, which accepts a list of two or more tensors rather than "
+        "multiple parameters."
+    )
     return matrices[0] if len(matrices) == 1 else multi_dot(list(matrices))
 
 

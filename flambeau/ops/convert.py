@@ -14,6 +14,7 @@ from flambeau.core.definition import op
 from flambeau.core.dtypes import DTYPE_OBJECTS, PUBLIC_NAMES, name_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.dtypes import ROWS, TITLES
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ops.common import geometry_of, is_one, same_sizes, shown
 
@@ -173,6 +174,10 @@ def to(self: Node, dtype: Any, non_blocking: bool, copy: bool) -> Node:
         >>> torch.tensor([1.5]).to(torch.int64)
         tensor([1])
     """
+    if self.dtype in ("c64", "c128") and name_of(dtype) not in ("c64", "c128", "bool"):
+        late("flambeau.core.warned").warn_once(
+            "Casting complex values to real discards the imaginary part"
+        )
     result = prims.cast(self, name_of(dtype))
     return copied(result) if copy and result is self else result
 

@@ -16,7 +16,7 @@ from flambeau.core import layout, tensors
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late
 from flambeau.ir.node import Node
 from flambeau.ops.common import columns, shown, static_size
 from flambeau.prims import linear_algebra as la
@@ -225,6 +225,10 @@ def old_cholesky(self: Any, upper: bool = False) -> Any:
         >>> torch.cholesky(torch.tensor([[4.0]]))
         tensor([[2.]])
     """
+    late("flambeau.core.warned").warn_once(
+        "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a "
+        "future PyTorch release."
+    )
     if not self.numel():
         return self.clone()
     factor, info = _old_cholesky_ex(self, upper=upper)

@@ -16,7 +16,7 @@ from flambeau.core import layout, tensors
 from flambeau.core.definition import Dense, View, op
 from flambeau.core.dtypes import name_of, object_of
 from flambeau.core.samples import Sample, T, sample
-from flambeau.ir.lock import loaded
+from flambeau.ir.lock import late, loaded
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
 from flambeau.ops.common import gathered, geometry_of, same_sizes, shown, strides_of
@@ -396,7 +396,13 @@ def _is_batched(item: Any) -> bool:
 
 
 def _is_mask(item: Any) -> bool:
-    return name_of(item.dtype) in ("bool", "u8")
+    kind = name_of(item.dtype)
+    if kind == "u8":
+        late("flambeau.core.warned").warn_once(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+            "instead."
+        )
+    return kind in ("bool", "u8")
 
 
 def _extent(item: Any) -> int:

@@ -19,6 +19,7 @@ from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY, compute_dtype, default_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.dtypes import TITLES
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ops.binary import refuse_bools
 from flambeau.ops.broadcasting import (
@@ -44,15 +45,37 @@ def reduction_of(name: str, size_average: bool | None, reduce: bool | None, redu
         ValueError: not one of the three.
     """
     if size_average is not None or reduce is not None:
-        if reduce is False:
-            return "none"
-        return "sum" if size_average is False else "mean"
+        number = "none" if reduce is False else "sum" if size_average is False else "mean"
+        late("flambeau.core.warned").warn(
+            "size_average and reduce args will be deprecated, please use "
+            f"reduction='{number}' instead."
+        )
+        return number
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(
             f"[{name}] {reduction} is not a valid value for reduction\n"
             "hint: use 'none', 'mean' or 'sum'"
         )
     return reduction
+
+
+def _lone(shape: Any) -> list[bool]:
+    """Which sizes are 1; of symbols none is."""
+    return [isinstance(n, int) and n == 1 for n in shape]
+
+
+def warn_of_broadcast(input: Node, target: Node) -> None:  # noqa: A002
+    """Warns where input and target have not one shape."""
+    if _lone(input.shape) != _lone(target.shape):
+        late("flambeau.core.warned").warn(
+            f"Using a target size ({_shown(target)}) that is different to the input size "
+            f"({_shown(input)}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size."
+        )
+
+
+def _shown(x: Node) -> str:
+    return f"torch.Size([{', '.join([str(n) for n in x.shape])}])"
 
 
 def reduction_named(number: int) -> str:
@@ -137,6 +160,7 @@ def mse_loss(
     """
     if not is_float(input):
         raise unsupported("mse_loss", input, "convert both to a floating-point type first")
+    warn_of_broadcast(input, target)
     difference = input - target
     value = difference * difference
     return weighted(value, weight, reduction_of("mse_loss", size_average, reduce, reduction))
@@ -175,6 +199,7 @@ def l1_loss(
         tensor(1.5000)
     """
     refuse_bools(input, target)
+    warn_of_broadcast(input, target)
     value = prims.abs(input - target)
     return weighted(value, weight, reduction_of("l1_loss", size_average, reduce, reduction))
 
@@ -472,6 +497,13 @@ def kl_div(
         safe = prims.where(some, target, prims.full_like(1, target))
         term = prims.where(some, target * prims.log(safe), zero)
         value = term - target * input
+    if reduction == "mean":
+        late("flambeau.core.warned").warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition."
+            "'mean' will be changed to behave the same as 'batchmean' in the next major release."
+        )
     if reduction == "batchmean":
         total = reduced(value, "sum")
         return total / prims.constant(value.shape[0], total)

@@ -14,6 +14,7 @@ from flambeau.core import layout
 from flambeau.core.definition import Dense, op
 from flambeau.core.promotion import result_type
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal, mod, prod
 from flambeau.ops.common import (
@@ -342,6 +343,11 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         >>> x.shape
         torch.Size([2, 3])
     """
+    if indexing is None:
+        late("flambeau.core.warned").warn_once(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+            "argument."
+        )
     given = list(tensors)
     if len(given) == 1 and isinstance(given[0], (list, tuple)):
         given = list(given[0])

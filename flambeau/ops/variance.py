@@ -15,6 +15,7 @@ from flambeau.core import layout
 from flambeau.core.definition import OpDefinition, op
 from flambeau.core.promotion import CATEGORY, PARTS, compute_dtype
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ops.reduce import Dims, dropped, reduced_dims
 
@@ -34,6 +35,11 @@ def moments(
     x = prims.cast(self, computed)
     dims = reduced_dims(dim, x.ndim, name)
     count = layout.numel([x.shape[d] for d in dims])
+    if isinstance(count, int) and count <= correction:
+        late("flambeau.core.warned").warn_once(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "reduction factor (input numel divided by output numel)."
+        )
     mean = prims.reduce_dims("sum", x, dims, True) / count
     distance = x - mean
     if CATEGORY[x.dtype] == 3:

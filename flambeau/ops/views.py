@@ -14,6 +14,7 @@ from flambeau.core import layout
 from flambeau.core.definition import View, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.dtypes import PARTS
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, mod, mul, prod
 from flambeau.ops.common import (
@@ -415,6 +416,13 @@ def numpy_t(self: Node) -> Node:
         >>> torch.zeros(2, 3).T.shape
         torch.Size([3, 2])
     """
+    if self.ndim not in (0, 2):
+        late("flambeau.core.warned").warn_once(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is "
+            "deprecated and it will throw an error in a future release. Consider `x.mT` to "
+            "transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to "
+            "reverse the dimensions of a tensor."
+        )
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 

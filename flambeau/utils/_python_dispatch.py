@@ -72,6 +72,9 @@ class TorchDispatchMode:
             "hint: return func(*args, **(kwargs or {})) where nothing changes"
         )
 
+    def __init__(self, _dispatch_key: Any = None) -> None:
+        pass
+
     def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call runs as it does without this mode, its own node of the tape included."""
         return False

@@ -30,8 +30,13 @@ class DLDeviceType(enum.IntEnum):
     kDLMAIA = 17
 
 
-def from_dlpack(ext_tensor: Any) -> Any:
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     """A tensor over the memory of a DLPack capsule, or of an object with `__dlpack__`.
+
+    Args:
+        ext_tensor: capsule or object.
+        device: where the result is; None: where the memory is.
+        copy: whether it has memory of its own; None: only where it moves.
 
     Raises:
         RuntimeError: the memory is on a device, or of a dtype, that is not supported.
@@ -40,7 +45,10 @@ def from_dlpack(ext_tensor: Any) -> Any:
         >>> from_dlpack(to_dlpack(torch.ones(2)))
         tensor([1., 1.])
     """
-    return _core.from_dlpack(ext_tensor)
+    made = _core.from_dlpack(ext_tensor)
+    if device is not None:
+        made = made.to(device)
+    return made.clone() if copy else made
 
 
 def to_dlpack(tensor: Any) -> Any:

@@ -294,7 +294,7 @@ def test_backward_is_linked_to_its_forward():
     assert forward.sequence_nr == backward.sequence_nr >= 0
     assert backward.kind == EventKind.BACKWARD and backward.bytes > 0
     assert [c.name for c in backward.cpu_children] == ["aten::relu_backward"]
-    assert named(prof, "AccumulateGrad")[0].sequence_nr == -1
+    assert named(prof, "torch::autograd::AccumulateGrad")[0].sequence_nr == -1
 
 
 def test_stacks_are_the_users_lines():

@@ -121,12 +121,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             text = f"Target values should be in [0, {self.n_classes - 1}], but {found}"
             raise RuntimeError(problem(_NAME, text, "classes"))
 
-    def forward(self, input: Any, target: Any) -> ASMoutput:  # noqa: A002
+    def forward(self, input_: Any, target_: Any) -> ASMoutput:
         """The log probability of each target, and their negated mean.
 
         Raises:
             RuntimeError: sizes that do not fit, or targets that are no classes.
         """
+        input, target = input_, target_  # noqa: A001
         self._check(input, target)
         single = target.dim() == 0
         samples, classes = (input.unsqueeze(0), target.unsqueeze(0)) if single else (input, target)

@@ -161,9 +161,9 @@ class RMSNorm(Module):
         if self.elementwise_affine:
             init.ones_(self.weight)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, x: Any) -> Any:
         """`F.rms_norm`."""
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         """The options."""

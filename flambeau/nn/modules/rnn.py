@@ -180,11 +180,14 @@ class RNNBase(Module):
         return self.num_layers * directions, batch, self.proj_size or self.hidden_size
 
     def check_hidden_size(
-        self, hx: Any, expected: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}"
+        self,
+        hx: Any,
+        expected_hidden_size: tuple[int, int, int],
+        msg: str = "Expected hidden size {}, got {}",
     ) -> None:
         """The state's shape."""
-        if tuple(hx.size()) != tuple(expected):
-            text = msg.format(expected, list(hx.size()))
+        if tuple(hx.size()) != tuple(expected_hidden_size):
+            text = msg.format(expected_hidden_size, list(hx.size()))
             raise RuntimeError(problem(self.mode, text, "(layers * directions, N, hidden)"))
 
     def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:  # noqa: A002

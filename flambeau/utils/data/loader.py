@@ -101,6 +101,12 @@ class DataLoader:
         self.dataset = dataset
         self.num_workers, self.timeout = num_workers, timeout
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        if pin_memory:
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device "
+                "pinned memory won't be used.",
+                stacklevel=2,
+            )
         self.worker_init_fn, self.generator, self.in_order = worker_init_fn, generator, in_order
         self.persistent_workers = persistent_workers
         self.prefetch_factor = self._checked_workers(prefetch_factor)

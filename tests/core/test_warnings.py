@@ -1,0 +1,62 @@
+"""Warnings of operators: texts that programs know, at the user's line."""
+
+import warnings
+
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+
+
+def told(function):
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            function()
+    finally:
+        torch.set_warn_always(False)
+    return seen
+
+
+CALLS = {
+    "Using a target size": lambda: F.mse_loss(torch.zeros(3, 1), torch.zeros(3)),
+    "Using a target size (torch": lambda: F.l1_loss(torch.zeros(3, 1), torch.zeros(3)),
+    "std(): degrees of freedom is <= 0": lambda: torch.std(torch.ones(1)),
+    "reduction: 'mean' divides": lambda: F.kl_div(torch.zeros(2, 3), torch.ones(2, 3)),
+    "indexing with dtype torch.uint8": lambda: torch.ones(2)[torch.ones(2, dtype=torch.uint8)],
+    "Casting complex values to real": lambda: torch.ones(1, dtype=torch.complex64).to(torch.float),
+    "torch.meshgrid: in an upcoming": lambda: torch.meshgrid(torch.ones(2), torch.ones(3)),
+    "size_average and reduce args": lambda: F.mse_loss(
+        torch.ones(7), torch.ones(7), size_average=True
+    ),
+    "The use of `x.T` on tensors": lambda: torch.ones(1, 3, 2).T,
+    "torch.cholesky is deprecated": lambda: torch.cholesky(torch.eye(2)),
+    "torch.chain_matmul is deprecated": lambda: torch.chain_matmul(torch.eye(2), torch.eye(2)),
+    "'pin_memory' argument is set": lambda: torch.utils.data.DataLoader([1], pin_memory=True),
+}
+
+
+@pytest.mark.parametrize("text", list(CALLS))
+def test_texts(text):
+    seen = told(CALLS[text])
+    assert any(str(w.message).startswith(text) for w in seen)
+    assert all(w.filename == __file__ for w in seen)
+
+
+def test_fitting_sizes_are_silent():
+    calls = [
+        lambda: F.mse_loss(torch.zeros(5, 2), torch.zeros(5, 2)),
+        lambda: torch.std(torch.ones(3)),
+        lambda: torch.ones(3, 2).T,
+    ]
+    assert not [w for call in calls for w in told(call)]
+
+
+def test_keywords_of_modules_and_gradients_by_name():
+    x = torch.ones(2, 4, requires_grad=True)
+    assert torch.nn.RMSNorm(4)(x=x).shape == (2, 4)
+    layer = torch.nn.AdaptiveLogSoftmaxWithLoss(4, 5, [2])
+    assert layer(input_=x, target_=torch.tensor([0, 4])).output.shape == (2,)
+    grads = torch.autograd.grad((x * 3).sum(), {"x": x})
+    assert list(grads) == ["x"] and grads["x"].tolist() == [[3.0] * 4] * 2
