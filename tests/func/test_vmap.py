@@ -255,3 +255,33 @@ def test_windows_that_leave_a_sample() -> None:
             torch.vmap(far)(x)
         with pytest.raises(RuntimeError, match="out of bounds"):
             torch.func.jvp(far, (x[0].clone(),), (x[0].clone(),))
+
+
+def test_views_of_conjugates_say_that_they_are():
+    """Samples of a batch and values with a tangent; what is resolved is none."""
+    told = []
+
+    def function(x):
+        y = x.conj()
+        told.append(
+            (
+                x.is_conj(),
+                y.is_conj(),
+                torch.is_conj(y),
+                y.conj().is_conj(),
+                y.mT.is_conj(),
+                y.resolve_conj().is_conj(),
+                y.imag.is_neg(),
+                y.imag.resolve_neg().is_neg(),
+            )
+        )
+        return y.resolve_conj() * x
+
+    x = torch.complex(torch.arange(8.0), torch.ones(8)).reshape(2, 2, 2)
+    expected = (False, True, True, False, True, False, True, False)
+    size = x.conj().resolve_conj() * x
+    assert torch.vmap(function)(x).tolist() == size.tolist()
+    value, tangent = torch.func.jvp(function, (x,), (x,))
+    assert value.tolist() == size.tolist() and tangent.tolist() == (2 * size).tolist()
+    torch.vmap(lambda x: torch.func.jvp(function, (x,), (x,)))(x)
+    assert told == [expected] * 3

@@ -163,3 +163,27 @@ def test_draws(randomness):
         draw = t.func.vmap(lambda x, t=t: x * t.rand(3) + t.rand(()), randomness=randomness)
         found.append(draw(t.ones(4, 3)).numpy())
     numpy.testing.assert_allclose(*found, 1e-6)
+
+
+def _told(t, transformed):
+    """What tensors say about their conjugate bits while a function of them is transformed."""
+    told = []
+
+    def function(x):
+        y = x.conj()
+        bits = [x, y, y.conj(), y.mT, y.resolve_conj(), y * 2]
+        told.append([b.is_conj() for b in bits] + [t.is_conj(y), t.resolve_conj(y).is_conj()])
+        return y * x
+
+    x = t.complex(t.arange(8.0), t.ones(8)).reshape(2, 2, 2)
+    return transformed(t, function, x), told
+
+
+@pytest.mark.parametrize("transformed", [
+    lambda t, f, x: t.vmap(f)(x).tolist(),
+    lambda t, f, x: t.vmap(f)(x.conj()).tolist(),
+    lambda t, f, x: [y.tolist() for y in t.func.jvp(f, (x,), (x,))],
+    lambda t, f, x: [y.tolist() for y in t.vmap(lambda z: t.func.jvp(f, (z,), (z,)))(x)],
+])  # fmt: skip
+def test_conjugate_bits(transformed):
+    assert _told(flambeau, transformed) == _told(oracle, transformed)

@@ -109,6 +109,22 @@ class Wrapper(_core.Tensor):  # type: ignore[misc]
             return batched(self.level, view(self.value))
         return dual(self.level, view(self.value), view(self.tangent))
 
+    def is_conj(self) -> bool:
+        """Whether what is inside is a view of conjugates."""
+        return bool(self.value.is_conj())
+
+    def is_neg(self) -> bool:
+        """Whether what is inside is a view of negatives."""
+        return bool(self.value.is_neg())
+
+    def resolve_conj(self) -> Any:
+        """The tensor, or its conjugates computed where it is a view of them."""
+        return self.viewed(lambda inner: inner.resolve_conj()) if self.is_conj() else self
+
+    def resolve_neg(self) -> Any:
+        """The tensor, or its negatives computed where it is a view of them."""
+        return self.viewed(lambda inner: inner.resolve_neg()) if self.is_neg() else self
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs an operator on what the wrappers stand for."""
