@@ -122,7 +122,10 @@ class _Archive:
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 name = f"{home}.{node.name}"
-                self.classes[name] = _Class(name, node)
+                try:
+                    self.classes[name] = _Class(name, node)
+                except (ValueError, TypeError, RecursionError, MemoryError) as error:
+                    raise refused(f"{type(error).__name__}: {error}") from None
             elif isinstance(node, ast.FunctionDef):
                 self.functions[f"{home}.{node.name}"] = node
 

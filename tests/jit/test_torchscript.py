@@ -119,6 +119,19 @@ def test_unknown_code_is_refused(body):
         compiled(body)(torch.ones(2))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(:",
+        "class Net(Module):\n  x : Final[int] = f(1)",
+        "class Net(Module):\n  f(1).x : int",
+    ],
+)
+def test_damaged_code_is_refused(text):
+    with pytest.raises(RuntimeError, match="not scripted code"):
+        torchscript._Archive({"code/__torch__.py": text.encode()}, ())
+
+
 def test_attributes_are_those_of_the_archive():
     loaded = load("net_traced")
     assert torchscript.attribute(loaded, "training") is False
