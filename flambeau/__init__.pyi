@@ -177,6 +177,7 @@ from flambeau.jit.native_types import IntType as IntType
 from flambeau.jit.native_types import InterfaceType as InterfaceType
 from flambeau.runtime.native_names import JITException as JITException
 from flambeau.jit.native_types import ListType as ListType
+from flambeau.jit.mobile import LiteScriptModule as LiteScriptModule
 from flambeau.runtime.native_names import LockingLogger as LockingLogger
 from flambeau.runtime.native_names import LoggerBase as LoggerBase
 LongStorage: Any

@@ -131,7 +131,7 @@ def add(kernels):
         argument("other", "TensorOrScalar"),
         argument("alpha", "Scalar", (1,), True, True),
     )
-    op = _core.Op("add", [(arguments, builder, ("out",))])
+    op = _core.Op("add", [(arguments, builder, ("cast",))])
     op.builder = builder
     return op
 
