@@ -44,6 +44,7 @@ _CLASSES = {
     "nll_loss2d_forward": "NllLoss2DBackward0",
     "_conj_physical": "ConjPhysicalBackward0",
     "_masked_slices": "IndexBackward0",
+    "_row_major": "CloneBackward0",
     "_masked_index": "IndexBackward0",
     "_old_cholesky_ex": "CholeskyBackward0",
     "lu_solve": "LinalgLuSolveBackward0",

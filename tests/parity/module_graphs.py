@@ -262,6 +262,7 @@ nn.functional.poisson_nll_loss
 OTHERWISE += """
 combinations cartesian_prod cholesky sum_to_size conj_physical corrcoef cov diff gradient
 meshgrid.variadic_tensors meshgrid.list_of_tensors quantile nanquantile as_strided_scatter
+as_strided_copy
 nextafter round.decimals_0 __rdiv__ __rsub__ ravel bfloat16 double float half cdouble cfloat
 chalf squeeze.multiple squeeze_copy trapz trapezoid cumulative_trapezoid nanmean
 repeat_interleave special.ndtr
