@@ -10,7 +10,7 @@ import pytest
 from tests.sanitize.call_rules import FAMILIES
 from tests.sanitize.test_kernels import needs_sanitizers, sanitized
 
-CALLS = os.environ.get("SANITIZE_CALLS", "8")  # of each family
+CALLS = os.environ.get("SANITIZE_CALLS", "5")  # of each family
 
 
 @needs_sanitizers
