@@ -418,6 +418,8 @@ class Clustering:
 
     def _many_reductions(self, cluster: Cluster, other: Cluster) -> bool:
         """Whether two clusters have many reductions and nothing that both read."""
+        if len(cluster.members) + len(other.members) <= REDUCTION_LIMIT:
+            return False
         roles = self.analysis.roles
         count = sum(roles[v] == "reduce" for c in (cluster, other) for v in c.members)
         return count > REDUCTION_LIMIT and cluster.reads.keys().isdisjoint(other.reads)
@@ -464,9 +466,8 @@ class Clustering:
         cluster.members.update(members)
         for member in members.values():
             cluster.size += member.size
-            cluster.sources.update(r.attribute("target") for r in member.refs)
-        for target, parts in references(members.values()).items():
-            cluster.reads.setdefault(target, set()).update(parts)
+            add_references(cluster.reads, member)
+        cluster.sources.update(cluster.reads)
         cluster.sources.difference_update(cluster.members)
         cluster.follow(above)
 
@@ -529,9 +530,19 @@ def references(members: Iterable[Member]) -> dict[Node, set[Node]]:
     """What members refer to, and the references to each."""
     reads: dict[Node, set[Node]] = {}
     for member in members:
-        for reference in member.refs:
-            reads.setdefault(reference.attribute("target"), set()).add(reference)
+        add_references(reads, member)
     return reads
+
+
+def add_references(reads: dict[Node, set[Node]], member: Member) -> None:
+    """Adds what a member refers to."""
+    for reference in member.refs:
+        target = reference.attribute("target")
+        parts = reads.get(target)
+        if parts is None:
+            reads[target] = {reference}
+        else:
+            parts.add(reference)
 
 
 def few_parts(reads: dict[Node, set[Node]], others: dict[Node, set[Node]], domain: Domain) -> bool:
@@ -542,7 +553,9 @@ def few_parts(reads: dict[Node, set[Node]], others: dict[Node, set[Node]], domai
     """
     limit = PARTS_LIMIT[domain.kind]
     for target, parts in others.items():
-        present = reads.get(target, parts)
+        present = reads.get(target)
+        if present is None or len(present) + len(parts) <= limit:
+            continue
         nested = present <= parts or parts <= present
         if not nested and len(present | parts) > limit:
             return False
