@@ -13,7 +13,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau._core import Generator, Size
-from flambeau.ir.lock import loaded
+from flambeau.ir.lock import late, loaded
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size"]
 
@@ -151,16 +151,24 @@ _TensorMeta = type(_core.Tensor)
 
 
 class _ExcludeDispatchKeyGuard:
-    """A `with` block without some dispatch keys: there are none."""
+    """A `with` block without some dispatch keys: without autocast where its key is among them.
+
+    Args:
+        keyset: the keys; others than AutocastCPU have no effect.
+    """
 
     def __init__(self, keyset: Any) -> None:
         self.keyset = keyset
+        self._block: Any = None
 
     def __enter__(self) -> None:
-        pass
+        if self.keyset.has(sys.modules["flambeau"].DispatchKey.AutocastCPU):
+            self._block = late("flambeau.amp.autocast_mode").autocast("cpu", enabled=False)
+            self._block.__enter__()
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        if self._block is not None:
+            self._block.__exit__(*exception)
 
 
 ExcludeDispatchKeyGuard = _ExcludeDispatchKeyGuard

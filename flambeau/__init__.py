@@ -272,6 +272,7 @@ _PRIVATE = frozenset(
         "_C",
         "__config__",
         "__future__",
+        "_custom_ops",
         "_dynamo",
         "_functorch",
         "_guards",

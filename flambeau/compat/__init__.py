@@ -82,7 +82,13 @@ class _OwnLoader(Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._inner
-        self._inner.exec_module(module)
+        alias = _alias_of(module.__name__)
+        sys.modules.setdefault(alias, module)  # for imports in a circle
+        try:
+            self._inner.exec_module(module)
+        except BaseException:
+            sys.modules.pop(alias, None)
+            raise
         _rename(module)
 
 
@@ -151,11 +157,12 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 def _rename(module: types.ModuleType) -> None:
-    """Registers a module under its second name; what it defines says that name.
+    """Registers a module under its second name; it and its definitions say that name.
 
     Native modules keep theirs: PyTorch has none of these names.
     """
     sys.modules.setdefault(_alias_of(module.__name__), module)
+    module.__name__ = _alias_of(module.__name__)
     for value in tuple(vars(module).values()):
         function = getattr(value, "__wrapped__", value)  # of an operator's public function
         defined = getattr(function, "__module__", None)

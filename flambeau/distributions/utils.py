@@ -22,6 +22,11 @@ __all__ = [
 ]
 
 
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
+    """Samples of N(0, 1): PyTorch's inner function, which packages of distributions call."""
+    return torch.randn(shape, dtype=dtype, device=device)
+
+
 def inherit_docs(cls: type) -> None:
     """Gives public methods and properties without a docstring the one of the method they override.
 
@@ -101,6 +106,9 @@ def sum_rightmost(value: Any, count: int) -> Any:
         tensor([3., 3.])
     """
     return value if count == 0 else value.reshape(*value.shape[: value.dim() - count], -1).sum(-1)
+
+
+_sum_rightmost = sum_rightmost  # under PyTorch's name
 
 
 def finite_limits(dtype: Any) -> Any:

@@ -71,6 +71,8 @@ from flambeau.jit.tracing import (
 from flambeau.nn import Module
 from flambeau.runtime import missing as _missing
 
+_script_if_tracing = script_if_tracing  # torchvision's name of it
+
 __all__ = [
     "Attribute",
     "CompilationUnit",

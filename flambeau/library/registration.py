@@ -27,6 +27,7 @@ from flambeau.library.schemas import parse
 
 _RESERVED = ("prim",)
 _KEYS = frozenset({"AUTOGRAD", "AUTOGRADCPU", "AUTOGRADCUDA", "META", EXPLICIT, IMPLICIT})
+_AUTOCAST = "AUTOCAST"  # beginning of keys whose functions run where autocast is on
 _defined: set[str] = set()  # namespaces that have a library of kind "DEF"
 _kept: list[Any] = []  # what was defined without a library lives as long as the process
 
@@ -125,6 +126,10 @@ class Library:
             )
         op = self._find(op_name)
         key = (dispatch_key or self.dispatch_key or IMPLICIT).upper()
+        if key.startswith(_AUTOCAST):
+            if key.removeprefix(_AUTOCAST) in ("", "CPU"):
+                op.native.autocast = fn
+            return
         if key not in _KEYS and key.lower() not in DEVICES:
             raise RuntimeError(f"could not parse dispatch key: {dispatch_key}")
         key = "AUTOGRAD" if key.startswith("AUTOGRAD") else key

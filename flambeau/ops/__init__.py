@@ -25,9 +25,6 @@ finally:
         gc.enable()
 
 
-loaded_libraries: set[str] = set()
-
-
 def __getattr__(name: str) -> Any:
     """The operators of a namespace, as of `torch.ops.mylib`: there may be none yet.
 
@@ -36,24 +33,6 @@ def __getattr__(name: str) -> Any:
     """
     if name.startswith("__") or name == "":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("load_library", "loaded_libraries"):
+        return getattr(late("flambeau.library.extensions"), name)
     return late("flambeau.library.operators").open_namespace(name)
-
-
-def load_library(path: Any) -> None:
-    """Loads a shared library, which may register operators when it is loaded.
-
-    Args:
-        path: of the library.
-
-    Raises:
-        OSError: it cannot be loaded.
-    """
-    import ctypes
-    import os
-
-    resolved = os.path.realpath(path)
-    try:
-        ctypes.CDLL(resolved)
-    except OSError as error:
-        raise OSError(f"Could not load this library: {resolved}\nhint: {error}") from error
-    loaded_libraries.add(resolved)

@@ -452,6 +452,15 @@ class PyTorchFileReader:
             )
         return self._file.read(f"{self._root}/{name}")
 
+    def get_record_size(self, name: str) -> int:
+        """Number of bytes of a record."""
+        return len(self.get_record(name))
+
+    def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> Any:
+        """A tensor of one dimension of the first elements of a record."""
+        data = bytearray(self.get_record(name)[: numel * dtype.itemsize])
+        return late("flambeau").frombuffer(data, dtype=dtype, count=numel)
+
     def version(self) -> int:
         """The archive's version."""
         for name in ("version", ".data/version"):

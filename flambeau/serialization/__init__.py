@@ -76,6 +76,9 @@ __all__ = [
     "validate_hpu_device",
 ]  # fmt: skip
 
+FILE_LIKE = Any  # aliases of types, for annotations: a path or a binary file object,
+MAP_LOCATION = Any  # a function of a storage and its place, a device, its name, a dict, None
+STORAGE = Any
 DEFAULT_PROTOCOL = 2
 MAGIC_NUMBER = legacy.MAGIC
 PROTOCOL_VERSION = legacy.VERSION

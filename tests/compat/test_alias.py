@@ -45,6 +45,17 @@ assert importlib.reload(torch.fft) is torch.fft
 """)
 
 
+def test_modules_have_the_names_of_pytorch() -> None:
+    checked("""
+import torch, torch.nn.functional, torch.distributions.kl, torch.optim.lr_scheduler as late
+assert torch.__name__ == "torch" and late.__name__ == "torch.optim.lr_scheduler"
+assert torch.torch is torch and torch.distributions.kl.__name__ == "torch.distributions.kl"
+from flambeau import nn
+import importlib
+assert nn is torch.nn and importlib.reload(torch.fft) is torch.fft
+""")
+
+
 def test_classes_and_functions_have_the_names_of_pytorch() -> None:
     checked("""
 import inspect, pickle

@@ -285,3 +285,10 @@ def test_views_of_conjugates_say_that_they_are():
     assert value.tolist() == size.tolist() and tangent.tolist() == (2 * size).tolist()
     torch.vmap(lambda x: torch.func.jvp(function, (x,), (x,)))(x)
     assert told == [expected] * 3
+
+
+def test_elements_at_several_batched_numbers():
+    x, i, j = torch.arange(12.0).view(3, 4), torch.arange(3), torch.arange(4)
+    every = torch.vmap(torch.vmap(lambda a, b: x[a, b], (None, 0)), (0, None))(i, j)
+    assert torch.equal(every, x)
+    assert torch.equal(torch.vmap(lambda a: x[a, 1])(i), x[:, 1])

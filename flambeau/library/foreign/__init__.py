@@ -1,0 +1,1 @@
+"""Operators of other packages whose compiled libraries are built for PyTorch."""

@@ -1,0 +1,125 @@
+"""Private and absent parts of PyTorch that packages import: present, and honest."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import flambeau as torch
+from flambeau.nn.attention import flex_attention as flex
+
+
+def test_torch_imports_itself():
+    assert torch.torch is torch
+
+
+def test_settings_of_other_compilers_are_stored():
+    import flambeau._dynamo.config as config
+
+    assert torch._dynamo.config is config and torch._dynamo.config.cache_size_limit == 8
+    with config.patch(cache_size_limit=64, anything="kept"):
+        assert config.cache_size_limit == 64 and config.anything == "kept"
+    assert config.cache_size_limit == 8 and not hasattr(config, "anything")
+
+    @config.patch("verbose", True)
+    def verbose():
+        return config.verbose
+
+    assert verbose() and not config.verbose
+    torch._inductor.config.triton.cudagraphs = False
+    assert set(torch._inductor.list_mode_options()) >= {"default", "max-autotune"}
+
+
+def test_capture_under_its_private_names():
+    dynamo = torch._dynamo
+    model = torch.compile(torch.nn.Linear(2, 2))
+    assert isinstance(model, dynamo.eval_frame.OptimizedModule)
+    assert not dynamo.is_compiling() and issubclass(dynamo.exc.Unsupported, RuntimeError)
+    dynamo.mark_dynamic(torch.ones(2), 0)
+    dynamo.mark_static_address(torch.ones(2))
+
+
+def test_onnx_is_refused():
+    assert not torch.onnx.is_in_onnx_export()
+    torch.onnx.register_custom_op_symbolic("docs::nothing", lambda g: None, 11)
+    with pytest.raises(NotImplementedError, match="hint"):
+        torch.onnx.export(torch.nn.Linear(1, 1), (torch.ones(1),), "x.onnx")
+    from flambeau.onnx import symbolic_opset11
+
+    with pytest.raises(NotImplementedError, match="symbolic_opset11.squeeze"):
+        symbolic_opset11.squeeze(None)
+
+
+def test_quantization_does_nothing_in_float32():
+    x = torch.ones(2)
+    quantization = torch.ao.quantization
+    assert quantization.QuantWrapper(torch.nn.Identity())(x) is x
+    functional = torch.ao.nn.quantized.FloatFunctional()
+    assert functional.add_relu(x, -2 * x).tolist() == [0, 0] and not functional.state_dict()
+    with pytest.raises(NotImplementedError, match="float32"):
+        quantization.prepare(torch.nn.Identity())
+
+
+def test_records_of_a_checkpoint(tmp_path):
+    path = tmp_path / "weights.pt"
+    torch.save({"w": torch.arange(4.0)}, path)
+    for source in (str(path), io.BytesIO(path.read_bytes())):
+        reader = torch.PyTorchFileReader(source)
+        assert reader.has_record("data.pkl") and "data/0" in reader.get_all_records()
+        assert reader.get_record_size("data/0") == 16 == len(reader.get_record("data/0"))
+        storage = reader.get_storage_from_record("data/0", 4, torch.float32)
+        assert storage.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_associative_scan_of_pairs(reverse):
+    from flambeau._higher_order_ops.associative_scan import associative_scan
+
+    torch.manual_seed(0)
+    a, b = torch.rand(2, 7, dtype=torch.float64), torch.rand(2, 7, dtype=torch.float64)
+    result = associative_scan(
+        lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]), (a, b), 1, reverse=reverse
+    )[1]
+    state, states = torch.zeros(2, dtype=torch.float64), []
+    for place in reversed(range(7)) if reverse else range(7):
+        state = a[:, place] * state + b[:, place]
+        states.append(state)
+    torch.testing.assert_close(result, torch.stack(states[::-1] if reverse else states, 1))
+
+
+def test_inner_copies():
+    x = torch.ones(2, 3)
+    copy = torch.ops.aten._to_copy.default(x, dtype=torch.int32)
+    assert copy.dtype == torch.int32 and copy.data_ptr() != x.data_ptr()
+    product = torch.ops.aten._sparse_addmm(x[:, :2], torch.eye(2).to_sparse(), x[:, :2])
+    assert product.tolist() == [[2, 2], [2, 2]]
+
+
+def test_flex_attention_is_attention():
+    torch.manual_seed(0)
+    query, key, value = torch.rand(2, 4, 5, 8), torch.rand(2, 2, 7, 8), torch.rand(2, 2, 7, 6)
+
+    def causal(batch, head, q, kv):
+        return q + 2 >= kv
+
+    mask = flex.create_block_mask(causal, None, None, 5, 7, BLOCK_SIZE=(2, 3))
+    assert mask.shape == (1, 1, 5, 7) and mask.to_dense().tolist() == [[[
+        [1, 1, 0], [1, 1, 0], [1, 1, 1]]]]  # fmt: skip
+    result, rest = flex.flex_attention(
+        query, key, value, block_mask=mask, enable_gqa=True, return_aux=flex.AuxRequest(lse=True)
+    )
+    dense = flex.create_mask(causal, None, None, 5, 7)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=dense, enable_gqa=True
+    )
+    torch.testing.assert_close(result, expected)
+    assert rest.lse.shape == (2, 4, 5) and rest.max_scores is None
+    bias = torch.rand(5, 7)
+    moved = flex.flex_attention(
+        query, query, query, score_mod=lambda score, b, h, i, j: score + bias[i, j]
+    )
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query, query, query, attn_mask=bias[:, :5]
+    )
+    torch.testing.assert_close(moved, expected)

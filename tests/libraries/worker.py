@@ -1,0 +1,279 @@
+"""Runs cases of one library in this process: `python worker.py SIDE LIBRARY FOLDER NAME...`.
+
+SIDE is "reference" (PyTorch writes files) or "ours" (Flambeau, run by `python -m flambeau`, reads
+them). One line of JSON per case goes to FOLDER/LIBRARY.SIDE.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import numpy as np
+import torch
+
+from tests.libraries.cases import Case, Program, cases, tensors
+
+SECONDS = 240  # per case
+FORWARD, GRADIENT = 1e-4, 1e-3  # of the largest element of a tensor
+
+
+def loss_of(outputs: Any) -> Any:
+    """A number that depends on every element of every floating-point output."""
+    total = 0.0
+    for output in tensors(outputs):
+        if output.is_floating_point() and output.requires_grad and output.numel():
+            weights = torch.cos(torch.arange(output.numel(), dtype=torch.float32) * 0.7)
+            total = total + (output.float() * weights.view(output.shape)).mean()
+    return total
+
+
+def values(outputs: Any) -> list[Any]:
+    """Copies of the tensors of an output, as arrays."""
+    return [
+        t.detach().resolve_conj().float().numpy().copy()
+        if t.dtype in (torch.bfloat16, torch.float16)
+        else t.detach().resolve_conj().numpy().copy()
+        for t in tensors(outputs)
+        if not t.is_sparse
+    ]
+
+
+def forward(case: Case, call: Any) -> list[Any]:
+    """Outputs in eval mode."""
+    case.model.eval()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        return values(call(*case.args, **case.kwargs))
+
+
+def step(case: Case, call: Any) -> dict[str, Any]:
+    """Outputs, loss, gradients and buffers of a step in training mode."""
+    case.model.train()
+    case.model.zero_grad()
+    torch.manual_seed(1)
+    outputs = call(*case.args, **case.kwargs)
+    loss = loss_of(outputs)
+    loss.backward()
+    gradients = {
+        name: parameter.grad.detach().float().numpy().copy()
+        for name, parameter in case.model.named_parameters()
+        if parameter.grad is not None
+    }
+    buffers = {
+        f"buffer {name}": buffer.detach().float().numpy().copy()
+        for name, buffer in case.model.named_buffers()
+        if buffer.is_floating_point()
+    }
+    return {"outputs": values(outputs), "loss": float(loss), "gradients": gradients | buffers}
+
+
+def build(make: Any) -> Any:
+    """A case, its parameters from a fixed seed."""
+    torch.manual_seed(0)
+    np.random.seed(0)
+    return make()
+
+
+def choose(case: Case) -> int:
+    """The first of a case's inputs that the model accepts; they become the case's.
+
+    Raises:
+        RuntimeError: it accepts none; says why.
+    """
+    own, reasons = case.kwargs, []
+    for index, more in enumerate(case.choices):
+        case.kwargs = own | more
+        try:
+            forward(case, case.model)
+        except Exception as error:
+            reasons.append(reason(error))
+        else:
+            return index
+    if case.choices:
+        raise RuntimeError(" | ".join(reasons))
+    return 0
+
+
+def reference(make: Any, path: Path) -> dict[str, Any]:
+    """Runs a case under PyTorch and writes what it computed."""
+    case = build(make)
+    if isinstance(case, Program):
+        torch.manual_seed(1)
+        torch.save({"program": values(case.function())}, path)
+        return {}
+    weights = {k: v.clone() for k, v in case.model.state_dict().items()}
+    content: dict[str, Any] = {"weights": weights, "choice": choose(case)}
+    case.model.load_state_dict(weights)
+    content["forward"] = forward(case, case.model)
+    if case.backward:
+        case.model.load_state_dict(weights)
+        content["step"] = step(case, case.model)
+    torch.save(content, path)
+    return {"parameters": sum(p.numel() for p in case.model.parameters())}
+
+
+def difference(name: str, ours: Any, theirs: Any, bound: float, scale: float = 0.0) -> float:
+    """The largest difference of two arrays as a share of the larger one.
+
+    Raises:
+        AssertionError: it is above the bound, or shapes, dtypes or special values differ.
+    """
+    assert ours.shape == theirs.shape, f"{name}: shape {ours.shape}, not {theirs.shape}"
+    assert ours.dtype == theirs.dtype, f"{name}: {ours.dtype}, not {theirs.dtype}"
+    if not ours.size:
+        return 0.0
+    if ours.dtype.kind in "biu":
+        differing = int((ours != theirs).sum())
+        assert differing <= 0, f"{name}: {differing} of {ours.size} whole numbers differ"
+        return 0.0
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    a, b = np.where(same, 0, ours).astype(np.complex128), np.where(same, 0, theirs)
+    largest = max(float(np.abs(np.where(np.isfinite(theirs), theirs, 0)).max()), scale, 1e-6)
+    with np.errstate(all="ignore"):
+        error = float(np.abs(a - b).max()) / largest
+    assert error <= bound, f"{name}: differs by {error:.1e} of the largest element"
+    return error
+
+
+def compare_step(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """The largest share by which two training steps differ."""
+    errors = [0.0]
+    assert len(ours["outputs"]) == len(theirs["outputs"]), "number of outputs in training"
+    for index, pair in enumerate(zip(ours["outputs"], theirs["outputs"], strict=True)):
+        errors.append(difference(f"training output {index}", *pair, FORWARD))
+    mine, other = ours["gradients"], theirs["gradients"]
+    assert mine.keys() == other.keys(), f"gradients of {sorted(mine.keys() ^ other.keys())[:4]}"
+    scale = max([float(np.abs(g).max()) for g in other.values() if g.size], default=0.0) * 1e-3
+    for name in mine:
+        errors.append(difference(f"gradient {name}", mine[name], other[name], GRADIENT, scale))
+    return max(errors)
+
+
+def equal_bits(first: Any, second: Any) -> str:
+    """The name of something that differs between eager and compiled, or nothing."""
+    if isinstance(first, dict):
+        for key in first:
+            where = equal_bits(first[key], second[key])
+            if where:
+                return f"{key} {where}".strip()
+        return ""
+    if isinstance(first, list):
+        return "; ".join(
+            f"{index}"
+            for index, pair in enumerate(zip(first, second, strict=True))
+            if equal_bits(*pair)
+        )
+    same = np.array_equal(first, second, equal_nan=np.asarray(first).dtype.kind in "fc")
+    return "" if same else f"by {np.abs(np.asarray(first, dtype=np.complex128) - second).max():.1e}"
+
+
+def ours(make: Any, path: Path) -> dict[str, Any]:
+    """Runs a case under Flambeau and compares it with PyTorch's file."""
+    content = torch.load(path, weights_only=False)
+    case = build(make)
+    if isinstance(case, Program):
+        torch.manual_seed(1)
+        mine = values(case.function())
+        pairs = zip(mine, content["program"], strict=True)
+        return {
+            "error": max([difference(f"result {i}", *p, GRADIENT) for i, p in enumerate(pairs)])
+        }
+    case.model.load_state_dict(content["weights"])
+    if case.choices:
+        case.kwargs |= case.choices[content["choice"]]
+    result: dict[str, Any] = {}
+    outputs = forward(case, case.model)
+    assert len(outputs) == len(content["forward"]), "number of outputs"
+    result["error"] = max(
+        [
+            difference(f"output {i}", *p, FORWARD)
+            for i, p in enumerate(zip(outputs, content["forward"], strict=True))
+        ],
+        default=0.0,
+    )
+    mine = None
+    if case.backward:
+        case.model.load_state_dict(content["weights"])
+        mine = step(case, case.model)
+        result["gradient_error"] = compare_step(mine, content["step"])
+    if case.compiled:
+        try:
+            result["compiled"] = compiled(case, content["weights"], outputs, mine)
+        except Exception as error:
+            result["compiled"] = reason(error)
+    return result
+
+
+def compiled(case: Case, weights: Any, outputs: Any, mine: Any) -> str:
+    """What differs between eager and compiled; nothing where all bits are equal."""
+    case.model.load_state_dict(weights)
+    call = torch.compile(case.model)
+    where = equal_bits(outputs, forward(case, call))
+    if where:
+        return f"output {where} differs from eager"
+    if mine is None:
+        return ""
+    case.model.load_state_dict(weights)
+    where = equal_bits(mine, step(case, call))
+    return f"step: {where} differs from eager" if where else ""
+
+
+def reason(error: BaseException) -> str:
+    """An exception and the last line of the library that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [f for f in frames if "site-packages" in f.filename and "/torch/" not in f.filename]
+    place = ""
+    if outside:
+        name = outside[-1].filename.partition("site-packages/")[2]
+        place = f" ({name}:{outside[-1].lineno})"
+    text = str(error).replace("\n", " ")[:400]
+    return f"{type(error).__name__}: {text}{place}"
+
+
+def _alarm(*_: Any) -> None:
+    raise TimeoutError(f"longer than {SECONDS} s")
+
+
+def main(side: str, library: str, folder: Path, names: list[str]) -> None:
+    """Runs the named cases."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    constructors = cases(library)
+    signal.signal(signal.SIGALRM, _alarm)
+    with open(folder / f"{library}.{side}.jsonl", "a", encoding="utf-8") as log:
+        for name in names or constructors:
+            record: dict[str, Any] = {"name": name}
+            log.write(json.dumps({"begins": name}) + "\n")
+            log.flush()
+            begin = time.time()
+            signal.alarm(SECONDS)
+            try:
+                run = reference if side == "reference" else ours
+                record |= run(constructors[name], folder / f"{library}.{name}.pt".replace("/", "_"))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                record["failure"] = reason(error)
+                if os.environ.get("TRACE"):
+                    traceback.print_exc()
+            signal.alarm(0)
+            record["seconds"] = round(time.time() - begin, 1)
+            log.write(json.dumps(record) + "\n")
+            log.flush()
+            print(json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:])
