@@ -6,7 +6,7 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from flambeau.ops import load_library, loaded_libraries
+from flambeau.library.extensions import load_library, loaded_libraries
 
 __all__ = ["load_library", "loaded_libraries"]
 

@@ -14,23 +14,6 @@ def test_torch_imports_itself():
     assert torch.torch is torch
 
 
-def test_settings_of_other_compilers_are_stored():
-    import flambeau._dynamo.config as config
-
-    assert torch._dynamo.config is config and torch._dynamo.config.cache_size_limit == 8
-    with config.patch(cache_size_limit=64, anything="kept"):
-        assert config.cache_size_limit == 64 and config.anything == "kept"
-    assert config.cache_size_limit == 8 and not hasattr(config, "anything")
-
-    @config.patch("verbose", True)
-    def verbose():
-        return config.verbose
-
-    assert verbose() and not config.verbose
-    torch._inductor.config.triton.cudagraphs = False
-    assert set(torch._inductor.list_mode_options()) >= {"default", "max-autotune"}
-
-
 def test_capture_under_its_private_names():
     dynamo = torch._dynamo
     model = torch.compile(torch.nn.Linear(2, 2))
