@@ -80,10 +80,17 @@ def step(case: Case, call: Any) -> dict[str, Any]:
 
 
 def build(make: Any) -> Any:
-    """A case, its parameters from a fixed seed."""
+    """A case, its parameters from a fixed seed; those that begin as zeros are drawn, too.
+
+    Zeros would hide what stands behind them, and make ties of experts' scores.
+    """
     torch.manual_seed(0)
     np.random.seed(0)
-    return make()
+    case = make()
+    for parameter in case.model.parameters() if isinstance(case, Case) else ():
+        if parameter.is_floating_point() and not parameter.detach().any():
+            torch.nn.init.normal_(parameter, 0.0, 0.02)
+    return case
 
 
 def choose(case: Case) -> int:
