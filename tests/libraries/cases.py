@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-LIBRARIES = ("transformers", "timm", "torchvision", "diffusers", "others")
+LIBRARIES = ("transformers", "timm", "torchvision")
 
 
 @dataclass
