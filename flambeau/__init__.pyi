@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, overload
 
 from flambeau import accelerator as accelerator
 from flambeau import amp as amp
+from flambeau import ao as ao
 from flambeau import autograd as autograd
 from flambeau import backends as backends
 from flambeau import classes as classes
@@ -36,6 +37,7 @@ from flambeau import mtia as mtia
 from flambeau import multiprocessing as multiprocessing
 from flambeau import nested as nested
 from flambeau import nn as nn
+from flambeau import onnx as onnx
 from flambeau import ops as ops
 from flambeau import optim as optim
 from flambeau import overrides as overrides
