@@ -249,7 +249,7 @@ void LargePool::update_reserved() {
 }
 
 char* LargePool::allocate(int64_t nbytes, bool slab, int64_t* taken) {
-  const int64_t size = round_up(nbytes + kRedZone, kLargeStep);
+  const int64_t size = round_up(nbytes, kLargeStep);
   Guard guard(lock);
   Block* block = take_free(size);
   if (!block) block = grow(size);
