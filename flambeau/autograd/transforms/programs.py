@@ -212,15 +212,18 @@ def _sizes(trace: Trace, graph: Graph, call: Call, inputs: Sequence[Node]) -> di
 
 def _replayed(trace: Trace, graph: Graph, inputs: Sequence[Node], sizes: dict[str, Size]) -> Any:
     """The program's results on these operands; absent ones are None."""
-    results = [None if x is ABSENT else x for x in replay(graph, inputs, trace.scalars, sizes)]
+    results = replay(graph, inputs, trace.scalars, sizes)
+    return [None if x is ABSENT else x for x in results]
+
+
+def _check_windows(results: Sequence[Node | None]) -> None:
+    """Raises where a window leaves its sample, which is no part of a storage."""
     for value in topological([x for x in results if x is not None]):
         if value.op == "as_strided":
             _check_window(value)
-    return results
 
 
 def _check_window(value: Node) -> None:
-    """Raises where a window leaves the tensor: a transformed tensor is no part of a storage."""
     shape, strides = value.shape, value.attribute("strides")
     first, count = value.attribute("offset"), layout.numel(value.inputs[0].shape)
     if any(less(size, 1) for size in shape):
@@ -259,6 +262,7 @@ def specify_batched(source: Source, count: int, call: Call) -> Specification:
             given[sample] = x
         sizes = _sizes(trace, graph, call[:count], inputs)
         singles = _replayed(trace, graph, inputs, sizes)
+        _check_windows(singles)
         values = batch(singles, given, extent, randomness)
         outputs: list[GraphOutput] = []
         keeps = source.overload is None
