@@ -59,7 +59,10 @@ class Inner:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator: dispatch modes and types are asked first."""
         _, values, _ = self.bind(args, kwargs)
-        return late("flambeau.utils._python_dispatch")._call_inner(self, values)
+        call = late("flambeau.utils._python_dispatch")._call_inner
+        if _core.is_autocast_enabled():  # inner operators are below it
+            return _core.autocast_call(None, call, (self, values), {})
+        return call(self, values)
 
     def results(self, values: Sequence[Any]) -> Any:
         """Results as the operator gives them, from one value each."""

@@ -178,7 +178,8 @@ def test_large_segments_are_touched_little() -> None:
     assert t[:: 64 * MIB].tolist() == [1] * 8 and t.data_ptr() == address
     del t
     _core.empty_cache()
-    assert resident() - before <= 16 * MIB  # kernels of the writes were loaded
+    shadow = 64 if "FLAMBEAU_NATIVE_DIR" in os.environ else 0  # a sanitizer's, of the segment
+    assert resident() - before <= (16 + shadow) * MIB  # kernels of the writes were loaded
 
 
 def test_failure_frees_the_cache_and_is_counted() -> None:
