@@ -11,6 +11,7 @@ import flambeau as torch
 from flambeau.fx import Graph, GraphModule, Node, Proxy, Tracer
 from flambeau.fx._patching import _maybe_revert_all_patches
 from flambeau.fx.node import map_aggregate
+from flambeau.fx.proxy import Attribute
 
 __all__ = [
     "MetaAttribute",
@@ -163,27 +164,8 @@ class MetaProxy(Proxy):
         return MetaAttribute(self, k)
 
 
-class MetaAttribute(MetaProxy):
+class MetaAttribute(Attribute, MetaProxy):
     """An attribute of such a proxy."""
-
-    def __init__(self, root: MetaProxy, attr: str) -> None:
-        self.root = root
-        self.attr = attr
-        self.tracer = root.tracer
-        self._node: Node | None = None
-
-    @property
-    def node(self) -> Node:  # type: ignore[override]
-        """The node that reads it."""
-        if self._node is None:
-            self._node = self.tracer.create_proxy(
-                "call_function", getattr, (self.root, self.attr), {}
-            ).node
-        return self._node
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Records a call of the method."""
-        return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
 
 
 class MetaDeviceAttribute(MetaAttribute):

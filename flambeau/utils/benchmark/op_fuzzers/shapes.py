@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import flambeau as torch
 from flambeau.utils.benchmark.utils.fuzzer import FuzzedParameter, ParameterAlias
+from flambeau.utils.benchmark.utils.sparse_fuzzer import FuzzedSparseTensor
 
 SMALLEST, LARGEST = 16, 16 * 1024**2
 POWERS = tuple(2**power for power in range(int(math.log2(SMALLEST)), int(math.log2(LARGEST)) + 1))
@@ -49,3 +51,28 @@ def broadcast(names: str, share: float = 0.2) -> list[FuzzedParameter]:
 def seed_of() -> FuzzedParameter:
     """A seed of values."""
     return FuzzedParameter("random_value", 0, 2**32 - 1, "uniform")
+
+
+def sparse(names: str, dtype: Any, cuda: bool) -> dict[str, Any]:
+    """Parameters and tensors of a fuzzer of sparse operands of one shape, float32 by default."""
+    options: dict[str, Any] = {
+        "max_elements": 1024**2,
+        "min_elements": 64,
+        "sparse_dim": "sparse_dim",
+        "density": "density",
+        "coalesced": "coalesced",
+        "dim_parameter": "dim",
+        "dtype": torch.float32 if dtype is None else dtype,
+        "cuda": cuda,
+    }
+    parameters = [
+        dimensions(2),
+        sizes("k0 k1 k2"),
+        seed_of(),
+        FuzzedParameter("density", 0.1, 0.8, "uniform"),
+        FuzzedParameter("coalesced", distribution={True: 0.5, False: 0.5}),
+        FuzzedParameter("sparse_dim", distribution={1: 0.5, 2: 0.5}),
+    ]
+    size = ("k0", "k1", "k2")
+    tensors = [FuzzedSparseTensor(name=name, size=size, **options) for name in names.split()]
+    return {"parameters": parameters, "tensors": tensors}
