@@ -44,6 +44,11 @@ def records(folder: Path, library: str, side: str) -> dict[str, dict[str, Any]]:
     return result
 
 
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether a record of ours says something of compiled runs, or why there are none."""
+    return "compiled" in record or "failure" in record
+
+
 def run(folder: Path, library: str, side: str, python: str, eager: bool) -> None:
     """Runs the cases of a library that a side has not run yet."""
     own = ["-m", "flambeau"] if side == "ours" else []
@@ -57,7 +62,9 @@ def run(folder: Path, library: str, side: str, python: str, eager: bool) -> None
             words = [python, "-c", listing]
             output = subprocess.check_output(words, env=environment, text=True, cwd=ROOT)
             names = output.splitlines()[-1].split()
-        names = [name for name in names if name not in records(folder, library, side)]
+        done = records(folder, library, side)
+        whole = eager or side == "reference"
+        names = [n for n in names if n not in done or not (whole or _is_whole(done[n]))]
         if not names:
             return
         words = [python, *own, str(WORKER), side, library, str(folder), *names]
@@ -72,7 +79,7 @@ def page(folder: Path) -> str:
         if not ours:
             continue
         eager = [name for name, record in ours.items() if "failure" not in record]
-        tried = [name for name in eager if "compiled" in ours[name]]
+        tried = [name for name in eager if ours[name].get("compiled") is not None]
         compiled = [name for name in tried if not ours[name]["compiled"]]
         rows.append(f"| {library} | {len(ours)} | {len(eager)} | {len(tried)} | {len(compiled)} |")
         for name, record in sorted(ours.items()):

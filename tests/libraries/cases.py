@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-LIBRARIES = ("transformers", "timm", "torchvision")
+LIBRARIES = ("transformers", "timm", "torchvision", "diffusers", "torchaudio", "torch_geometric")
 
 
 @dataclass
