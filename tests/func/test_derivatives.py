@@ -141,6 +141,30 @@ def test_windows_into_memory(offset):
     close(jvp(squares, (x,), (t,))[1] @ t, (6 * shown * moved**2).sum())
 
 
+@pytest.mark.parametrize("transform", ["jvp", "vjp", "grad", "vmap of jvp"])
+@pytest.mark.parametrize(
+    ("size", "stride", "offset"), [((3, 2), (6, 1), 4), ((2,), (1,), -4), ((2,), (-1,), 4)]
+)
+def test_windows_that_leave_the_storage(transform, size, stride, offset):
+    """A window under a transform stays inside the storage, as it does without one."""
+    x = torch.arange(12.0, dtype=D)
+
+    def window(x):
+        return x.as_strided(size, stride, offset)
+
+    def tangent(t):
+        return jvp(window, (x,), (t,))[1]
+
+    calls = {
+        "jvp": lambda: tangent(x),
+        "vjp": lambda: vjp(window, x),
+        "grad": lambda: grad(lambda x: window(x).sum())(x),
+        "vmap of jvp": lambda: torch.vmap(tangent)(torch.ones(2, 12, dtype=D)),
+    }
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        calls[transform]()
+
+
 def test_overwritten_values_have_no_tangents():
     """Of two values for one place the last one stays, and so does its tangent."""
     places, twice = torch.tensor([1, 1, 4]), 2 * Y

@@ -129,7 +129,8 @@ class Program:
             return None if source.identity is None else f"{name} {source.identity}"
 
         derived = Source(lambda call: specify(source, count, call), identity)
-        kept = tuple(flag for flag in self.flags if flag == "view")  # hands on conjugate bits
+        # Conjugate bits are handed on, and windows stay inside their storage.
+        kept = tuple(flag for flag in self.flags if flag in ("view", "storage"))
         return _core.Op(self.op.__name__, [((*own, *more), derived.build, kept)])
 
     def results(self, values: Sequence[Any]) -> Any:
