@@ -132,7 +132,8 @@ def _to_copy(
     memory_format: Any,
 ) -> Tensor:  # fmt: skip
     options = {} if memory_format is None else {"memory_format": memory_format}
-    return self.to(device or self.device, dtype or self.dtype, copy=True, **options)
+    place = device or self.device
+    return self.to(place, dtype or self.dtype, non_blocking, copy=True, **options)
 
 
 @inner("_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
@@ -199,13 +200,6 @@ def _lift_fresh(self: Tensor) -> Tensor:
 @inner("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor")
 def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return public("softmax")(self, dim, dtype=_core.float32 if half_to_float else None)
-
-
-@inner("_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor")
-def _safe_softmax(self: Tensor, dim: int, dtype: Any) -> Tensor:
-    result = public("softmax")(self, dim, dtype=dtype)
-    hidden = (self == float("-inf")).all(dim, keepdim=True)
-    return result.masked_fill(hidden, 0.0)
 
 
 @inner("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor")

@@ -10,35 +10,6 @@ from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.lock import late
 
 
-def _copies() -> Iterator[Sample]:
-    yield sample(T(2, 3))
-    yield sample(T(2, 0))
-
-
-@op(
-    "_to_copy(Tensor self, *, dtype? dtype=None, layout? layout=None, device? device=None, "
-    "bool? pin_memory=None, bool non_blocking=False, memory_format? memory_format=None) -> Tensor",
-    where="ops.aten",
-    host=True,
-    samples=_copies,
-)
-def to_copy(
-    self: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-    non_blocking: bool = False,
-    memory_format: Any = None,
-) -> Any:
-    """A copy in another dtype, on another device or in another memory format."""
-    options = {"copy": True, "non_blocking": non_blocking}
-    if memory_format is not None:
-        options["memory_format"] = memory_format
-    return self.to(device or self.device, dtype or self.dtype, **options)
-
-
 @op("_pin_memory(Tensor self, device? device=None) -> Tensor", where="ops.aten", host=True)
 def pin_memory(self: Any, device: Any = None) -> Any:
     """A copy in pinned memory: raises, as there is no accelerator that would read it."""
