@@ -179,6 +179,20 @@ def test_layouts_have_the_same_bits(name, layout):
         assert same_bits(a, b)
 
 
+@pytest.mark.parametrize("size", [(1, 1), (3, 2)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_channels_side_by_side_in_tiles_of_any_height(dtype, size):
+    """Tiles of float64 have more rows than a vector has lanes."""
+    x, weight = rand(2, 5, *size, dtype=dtype), rand(43, 5, 1, 1, seed=1, dtype=dtype)
+    bias = rand(43, seed=2, dtype=dtype)
+    sums = F.conv2d(x, weight)
+    turned = x.contiguous(memory_format=torch.channels_last)
+    assert same_bits(F.conv2d(turned, weight), sums)
+    added = sums + bias.reshape(-1, 1, 1)
+    assert same_bits(F.conv2d(x, weight, bias), added)
+    assert same_bits(F.conv2d(turned, weight, bias), added)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_depthwise_slices_have_the_bits_of_images(stride):
     """Where there are slices a band is copied; without, windows are read from the image itself."""

@@ -552,24 +552,33 @@ static void @fb@_put_turned(const @fb@_result *s, const @K@x1 *from, long long p
 static void @fb@_finish(char *const *p, const long long *n, const fb_scalar *x,
                         const @fb@_result *out, long long channel, long long row, long long height,
                         long long column, long long count, const @K@x1 *tile, long long pitch) {
+#if @turned@ || @channels@ && !@fused@
+  // A square of the tile is turned at a time: tiles may have more rows than a vector has lanes.
+  const long long squares = (height + @L@ - 1) / @L@;
+#endif
 #if @turned@
-  const long long size = out->places[0] * out->places[1] * out->places[2], first = channel + row;
-  for (long long done = 0; done < count; done += @L@) {
-    @V@ r[@L@];
-    for (long long i = 0; i < @L@; ++i)
-      r[i] = *(const @V@ *)(tile + (i < height ? i : 0) * pitch + done);
-    @turn@(r);
-    for (long long i = 0; i < @L@ && done + i < count; ++i) {
-      const long long at = column + done + i;
-      @epilogue@(p, n, x, at / size, at % size, first, first + height,
-                 (const @K@x1 *)&r[i] - first);
+  const long long size = out->places[0] * out->places[1] * out->places[2];
+  for (long long e = 0; e < squares; ++e, tile += @L@ * pitch) {
+    const long long used = @fb@_min(@L@, height - e * @L@), first = channel + row + e * @L@;
+    for (long long done = 0; done < count; done += @L@) {
+      @V@ r[@L@];
+      for (long long i = 0; i < @L@; ++i)
+        r[i] = *(const @V@ *)(tile + (i < used ? i : 0) * pitch + done);
+      @turn@(r);
+      for (long long i = 0; i < @L@ && done + i < count; ++i) {
+        const long long at = column + done + i;
+        @epilogue@(p, n, x, at / size, at % size, first, first + used,
+                   (const @K@x1 *)&r[i] - first);
+      }
     }
   }
   return;
 #endif
 #if @channels@ && !@fused@
   if (out->channel == 1 && !out->plain) {
-    @fb@_put_turned(out, tile, pitch, height, out->data + row, column, count);
+    for (long long e = 0; e < squares; ++e)
+      @fb@_put_turned(out, tile + e * @L@ * pitch, pitch, @fb@_min(@L@, height - e * @L@),
+                      out->data + row + e * @L@, column, count);
     return;
   }
 #endif
