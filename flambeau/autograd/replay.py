@@ -15,6 +15,7 @@ from flambeau.ir.environment import next_sequence, same_shape
 from flambeau.ir.node import Attributes, Graph, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, free_symbols, substitute
 from flambeau.prims.common import is_constant, show
+from flambeau.prims.record import PRIMITIVES, Linearity
 
 Operand = Node | None
 Form = tuple[Attributes, tuple[Size, ...]]
@@ -176,13 +177,11 @@ def _rebuild(current: Node, form: Form, values: Mapping[Node, Operand], sizes: _
     operands = tuple([values[x] for x in current.inputs])
     constants, shape = form
     if None in operands:
-        vanish = _LINEAR.get(current.op)
-        if vanish is not None:
-            result = vanish(current, operands)
-            if not isinstance(result, bool):
-                return result
-            if result:
-                return None
+        result = _remainder(current, operands)
+        if not isinstance(result, bool):
+            return result
+        if result:
+            return None
         operands = tuple(_present(v, x, sizes) for v, x in zip(operands, current.inputs))
     elif operands == current.inputs and (constants, shape) == (current.attributes, current.shape):
         return current
@@ -215,58 +214,54 @@ def _present(value: Operand, old: Node, sizes: _Sizes) -> Node:
 
 
 # ------------------------------------------------------------------------------------ absent values
-# What becomes of a node with absent (zero) operands: True: it is absent too; a node: that instead;
-# False: compute it with zeros.
+# What becomes of a node with absent (zero) operands, by how its primitive is linear: True: it is
+# absent too; a node: that instead; False: compute it with zeros.
 
-Vanish = Callable[[Node, tuple[Operand, ...]], "Node | bool"]
-
-
-def _vanishes(current: Node, operands: tuple[Operand, ...]) -> bool:
-    return True
+Remainder = Callable[[Node, tuple[Operand, ...]], "Node | bool"]
 
 
-def _first_vanishes(current: Node, operands: tuple[Operand, ...]) -> bool:
-    return operands[0] is None
-
-
-def _last_vanishes(current: Node, operands: tuple[Operand, ...]) -> bool:
-    return operands[-1] is None
-
-
-def _all_vanish(current: Node, operands: tuple[Operand, ...]) -> bool:
-    return all(x is None or is_constant(x, 0) for x in operands)
-
-
-def _values_vanish(current: Node, operands: tuple[Operand, ...]) -> bool:
-    return all(x is None or is_constant(x, 0) for x in operands[1:])
-
-
-def _add(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
-    a, b = operands
-    if a is None and b is None:
-        return True
-    if b is None:
-        return a if a is not None else True
-    return b if current.op == "add" else prims.neg(b)
-
-
-def _write(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
-    base, source = operands[0], operands[-1]
-    if current.attribute("mode", "add") not in ("add", "set"):
+def _remainder(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
+    record = PRIMITIVES.get(current.op)
+    if record is None or record.linear is None:
         return False
-    if base is None or is_constant(base, 0):
-        return source is None or is_constant(source, 0)
-    return base if current.attribute("mode", "add") == "add" else False
+    return _REMAINDERS[record.linear](current, operands)
 
 
-_LINEAR: dict[str, Vanish] = {
-    **dict.fromkeys("neg cast real imag broadcast reshape permute slice flip".split(), _vanishes),
-    **dict.fromkeys("windows sum cumsum mul matmul".split(), _vanishes),
-    **dict.fromkeys("convolution convolution_input convolution_weight".split(), _vanishes),
-    **dict.fromkeys("div gather take index_nd with_derivative".split(), _first_vanishes),
-    **dict.fromkeys("complex cat pad".split(), _all_vanish),
-    **dict.fromkeys("add sub".split(), _add),
-    **dict.fromkeys("scatter put_nd take_add".split(), _write),
-    "where": _values_vanish,
-    "linear_scan": _last_vanishes,
+def _of_sum(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
+    first, second = operands
+    if first is None:
+        return True if second is None else second
+    return first
+
+
+def _of_difference(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
+    first, second = operands
+    if first is None:
+        return True if second is None else prims.neg(second)
+    return first
+
+
+def _of_write(current: Node, operands: tuple[Operand, ...]) -> Node | bool:
+    base, source = operands[0], operands[-1]
+    mode = current.attribute("mode", "add")
+    if mode not in ("add", "set"):
+        return False
+    if _is_zero(base):
+        return _is_zero(source)
+    return base if mode == "add" and base is not None else False
+
+
+def _is_zero(operand: Operand) -> bool:
+    return operand is None or is_constant(operand, 0)
+
+
+_REMAINDERS: dict[Linearity, Remainder] = {
+    "each": lambda current, operands: True,
+    "first": lambda current, operands: operands[0] is None,
+    "last": lambda current, operands: operands[-1] is None,
+    "joint": lambda current, operands: all(map(_is_zero, operands)),
+    "choice": lambda current, operands: all(map(_is_zero, operands[1:])),
+    "sum": _of_sum,
+    "difference": _of_difference,
+    "write": _of_write,
 }

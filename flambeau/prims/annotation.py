@@ -54,6 +54,7 @@ register(
         cost=0,
         reference=_reference,
         samples=_samples,
+        linear="first",
     )
 )
 

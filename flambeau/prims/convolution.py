@@ -256,6 +256,7 @@ for _name, _infer, _rule in (
             cost=64,
             reference=partial(_reference, _name),
             samples=partial(_samples, _name),
+            linear="each",
         )
     )
 

@@ -21,7 +21,14 @@ from flambeau.prims.common import (
     show,
 )
 from flambeau.prims.create import zeros_like
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
+from flambeau.prims.record import (
+    NOT_DIFFERENTIABLE,
+    Derivative,
+    Linearity,
+    Primitive,
+    bind,
+    register,
+)
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 I64 = frozenset({"i64"})
@@ -169,7 +176,19 @@ def _register(
     reference: Callable[..., Any],
     samples: Callable[[], Samples],
 ) -> None:
-    register(Primitive(name, kind, infer, derivative, cost=2, reference=reference, samples=samples))
+    linear: Linearity | None = "first" if kind == "index" else None
+    register(
+        Primitive(
+            name,
+            kind,
+            infer,
+            derivative,
+            cost=2,
+            reference=reference,
+            samples=samples,
+            linear=linear,
+        )
+    )
 
 
 _register("gather", "index", _infer_gather, _gather_rule, _numpy_gather, _gather_samples)

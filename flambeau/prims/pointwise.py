@@ -31,7 +31,14 @@ from flambeau.prims.common import (
     check_same,
 )
 from flambeau.prims.create import full_like, zeros_like
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Derivative, Primitive, bind, register
+from flambeau.prims.record import (
+    NOT_DIFFERENTIABLE,
+    Derivative,
+    Linearity,
+    Primitive,
+    bind,
+    register,
+)
 
 REALS = INTEGERS | FLOATS
 Reference = Callable[[list[Any], dict[str, Any]], Any]
@@ -113,6 +120,7 @@ def _unary(
     result: str = "same",
     cost: int = 1,
     spelling: Spelling | None = None,
+    linear: Linearity | None = None,
 ) -> Unary:
     def derivative(grad: Node, out: Node, x: Node) -> tuple[Node | None]:
         return (rule(grad, out, x),)  # type: ignore[operator]
@@ -127,6 +135,7 @@ def _unary(
             cost,
             reference=_ufunc(reference) if isinstance(reference, str) else reference,
             samples=_sampler(domain),
+            linear=linear,
         )
     )
 
@@ -148,6 +157,7 @@ def _binary(
     result: str = "same",
     cost: int = 1,
     spelling: Spelling | None = None,
+    linear: Linearity | None = None,
 ) -> Binary:
     derivative: Derivative | str = rule
     register(
@@ -160,6 +170,7 @@ def _binary(
             cost,
             reference=_ufunc(reference) if isinstance(reference, str) else reference,
             samples=_sampler(domain),
+            linear=linear,
         )
     )
 
@@ -191,7 +202,7 @@ def _abs_rule(g: Node, y: Node, x: Node) -> Node:
 
 
 neg = _unary("neg", "Minus x.", NUMBERS, lambda g, y, x: -g, "negative",
-             spelling=spelled(exact=True, length=ONE, f="-{a}", i="({V})(-{a})"))
+             spelling=spelled(exact=True, length=ONE, f="-{a}", i="({V})(-{a})"), linear="each")
 abs = _unary("abs", "Magnitude of x; real for complex x.", NUMBERS, _abs_rule, "abs",
              result="real",
              spelling=spelled(exact=True, length=ONE, f="fb_abs_{A}({a})", i="fb_iabs_{A}({a})",
@@ -385,13 +396,13 @@ def _numpy_complex(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 real = _unary("real", "Real part.", COMPLEX, lambda g, y, x: complex(g, zeros_like(g)), "real",
               "complex", result="real",
-              spelling=BY_PRINTER)
+              spelling=BY_PRINTER, linear="each")
 imag = _unary("imag", "Imaginary part.", COMPLEX, lambda g, y, x: complex(zeros_like(g), g), "imag",
               "complex", result="real",
-              spelling=BY_PRINTER)
+              spelling=BY_PRINTER, linear="each")
 complex = _binary("complex", "Complex number from real and imaginary part.", frozenset(TO_COMPLEX),
                   lambda g, y, a, b: (real(g), imag(g)), _numpy_complex, result="complex",
-                  spelling=BY_PRINTER)
+                  spelling=BY_PRINTER, linear="joint")
 
 
 def conj(x: Node) -> Node:
@@ -469,15 +480,18 @@ def _numpy_shift(operator: str) -> Reference:
 
 
 add = _binary("add", "a + b.", NUMBERS, lambda g, y, a, b: (g, g), "add",
-              spelling=spelled(length=ONE, f="{a} + {b}", i="({V})({a} + {b})", b="({a} | {b})"))
+              spelling=spelled(length=ONE, f="{a} + {b}", i="({V})({a} + {b})", b="({a} | {b})"),
+              linear="sum")
 sub = _binary("sub", "a - b.", NUMBERS, lambda g, y, a, b: (g, -g), "subtract",
-              spelling=spelled(length=ONE, f="{a} - {b}", i="({V})({a} - {b})"))
+              spelling=spelled(length=ONE, f="{a} - {b}", i="({V})({a} - {b})"),
+              linear="difference")
 mul = _binary("mul", "a * b.", NUMBERS | UNSIGNED,
               lambda g, y, a, b: (g * conj(b), g * conj(a)), "multiply",
-              spelling=spelled(length=ONE, f="{a} * {b}", i="({V})({a} * {b})", b="({a} & {b})"))
+              spelling=spelled(length=ONE, f="{a} * {b}", i="({V})({a} * {b})", b="({a} & {b})"),
+              linear="each")
 div = _binary("div", "a / b, for floats and complex.", INEXACT,
               lambda g, y, a, b: (g / conj(b), -(g * conj(y / b))), "divide", cost=4,
-              spelling=spelled(length=FEW, f="{a} / {b}"))
+              spelling=spelled(length=FEW, f="{a} / {b}"), linear="first")
 floor_div = _binary("floor_div", "a / b rounded down.", REALS, NOT_DIFFERENTIABLE,
                     "floor_divide", "integer pair", cost=6,
                     spelling=spelled(f="fb_floor_div_{A}({a}, {b})",
@@ -564,6 +578,7 @@ register(
         Spelling(dict.fromkeys("fibc", "fb_select_{V}({a}, {b}, {c})"), exact=True, length=ONE),
         reference=_ufunc("where"),
         samples=_where_samples,
+        linear="choice",
     )
 )
 
@@ -636,6 +651,7 @@ register(
         BY_PRINTER,
         reference=_numpy_cast,
         samples=_cast_samples,
+        linear="each",
     )
 )
 register(

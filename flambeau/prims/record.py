@@ -28,6 +28,19 @@ Kind = Literal[
     "annotation",  # with_derivative: simplified away before scheduling
 ]
 
+# In which operands a primitive is linear, others held fixed: where those are zero, so is the result
+# (`autograd/replay.py`); of a single operand, tangents pass as values do (`transforms/forward.py`).
+Linearity = Literal[
+    "each",  # in every operand by itself: a product, or a map of one operand
+    "first",  # in the first operand: the others are places or divisors
+    "last",  # in the last operand: the others are factors
+    "joint",  # in all operands together: they are arranged side by side
+    "sum",  # a + b
+    "difference",  # a - b
+    "choice",  # in all operands but the first, a condition, together
+    "write",  # in (base, *places, source), while the attribute `mode` is "add" or "set"
+]
+
 NOT_DIFFERENTIABLE = "not differentiable"  # gradient is zero or undefined everywhere (comparisons)
 
 # (grad of output, output, *operands) -> gradient per operand (None: no gradient).
@@ -49,6 +62,7 @@ class Primitive(NamedTuple):
         cost: rough operations per element (the fusion and recompute heuristics).
         reference: NumPy function (arrays, attributes) -> array, for tests.
         samples: zero-argument function yielding (operands as nested lists, attributes) for tests.
+        linear: in which operands it is linear; None: in none.
     """
 
     name: str
@@ -59,6 +73,7 @@ class Primitive(NamedTuple):
     cost: int = 1
     reference: Callable[..., Any] | None = None
     samples: Callable[[], Any] | None = None
+    linear: Linearity | None = None
 
 
 PRIMITIVES: dict[str, Primitive] = {}

@@ -35,6 +35,7 @@ from flambeau.prims.record import (
     NOT_DIFFERENTIABLE,
     AlongAxis,
     Derivative,
+    Linearity,
     Primitive,
     along_axis,
     bind,
@@ -150,6 +151,7 @@ def _reduction(
     reference: Callable[..., Any],
     result: str = "same",
     samples: Callable[[], Samples] = _number_samples,
+    linear: Linearity | None = None,
 ) -> AlongAxis:
     register(
         Primitive(
@@ -159,6 +161,7 @@ def _reduction(
             derivative,
             reference=reference,
             samples=samples,
+            linear=linear,
         )
     )
     return along_axis(name, documentation)
@@ -191,7 +194,7 @@ def _extreme_rule(g: Node, y: Node, x: Node) -> Gradients:
 # fmt: off
 REALS = INTEGERS | FLOATS
 sum = _reduction("sum", "Sum along an axis, which is dropped.", NUMBERS, _sum_rule,
-                 _reference_ordered("add", 0))
+                 _reference_ordered("add", 0), linear="each")
 prod_ = _reduction("prod", "Product along an axis, which is dropped.", NUMBERS, _prod_rule,
                    _reference_ordered("multiply", 1), samples=_prod_samples)
 max_ = _reduction("max", "Maximum along an axis, which is dropped; NaN wins.", REALS,

@@ -100,6 +100,7 @@ register(
         cost=64,
         reference=_numpy_matmul,
         samples=_matmul_samples,
+        linear="each",
     )
 )
 

@@ -20,7 +20,15 @@ from flambeau.prims.common import (
     check_same,
 )
 from flambeau.prims.create import full, iota, zeros_like
-from flambeau.prims.record import AlongAxis, Derivative, Primitive, along_axis, bind, register
+from flambeau.prims.record import (
+    AlongAxis,
+    Derivative,
+    Linearity,
+    Primitive,
+    along_axis,
+    bind,
+    register,
+)
 from flambeau.prims.scatter import scatter
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
@@ -87,6 +95,7 @@ def _scan(
     derivative: Derivative,
     step: Callable[..., Any],
     samples: Callable[[], Samples] = _samples,
+    linear: Linearity | None = None,
 ) -> AlongAxis:
     register(
         Primitive(
@@ -97,6 +106,7 @@ def _scan(
             cost=2,
             reference=_running(step),
             samples=samples,
+            linear=linear,
         )
     )
     return along_axis(name, documentation)
@@ -154,7 +164,7 @@ def _linear_step(previous: Any, a: Any, b: Any) -> Any:
 
 
 REALS = INTEGERS | FLOATS
-cumsum = _scan("cumsum", "Running sum.", NUMBERS, _cumsum_rule, _numpy_step("add"))
+cumsum = _scan("cumsum", "Running sum.", NUMBERS, _cumsum_rule, _numpy_step("add"), linear="each")
 cumprod = _scan(
     "cumprod",
     "Running product.",
@@ -175,6 +185,7 @@ register(
         cost=3,
         reference=_running(_linear_step),
         samples=_linear_samples,
+        linear="last",
     )
 )
 

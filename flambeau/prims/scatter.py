@@ -222,7 +222,16 @@ def _register(
     samples: Callable[[], Samples],
 ) -> None:
     register(
-        Primitive(name, "scatter", infer, derivative, cost=4, reference=reference, samples=samples)
+        Primitive(
+            name,
+            "scatter",
+            infer,
+            derivative,
+            cost=4,
+            reference=reference,
+            samples=samples,
+            linear="write",
+        )
     )
 
 

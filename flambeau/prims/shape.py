@@ -23,7 +23,7 @@ from flambeau.prims.common import (
     show,
 )
 from flambeau.prims.create import full, zeros_like
-from flambeau.prims.record import Derivative, Primitive, bind, register
+from flambeau.prims.record import Derivative, Linearity, Primitive, bind, register
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 Index = tuple[Size, ...]
@@ -51,6 +51,7 @@ def _shape_primitive(
     reads: Callable[[Node, Index], list[Read]],
     reference: Callable[..., Any],
     samples: Callable[[], Samples],
+    linear: Linearity | None = "each",
 ) -> None:
     register(
         Primitive(
@@ -62,6 +63,7 @@ def _shape_primitive(
             cost=0,
             reference=reference,
             samples=samples,
+            linear=linear,
         )
     )
 
@@ -455,7 +457,7 @@ def _pad_samples() -> Samples:
     yield [MATRIX, 0.5], {"low": (0, -1), "high": (2, 2)}
 
 
-_shape_primitive("pad", _infer_pad, _pad_rule, _pad_reads, _numpy_pad, _pad_samples)
+_shape_primitive("pad", _infer_pad, _pad_rule, _pad_reads, _numpy_pad, _pad_samples, "joint")
 
 
 def pad(x: Node, low: Sequence[Size], high: Sequence[Size], fill: Node | float | bool = 0) -> Node:
@@ -528,7 +530,7 @@ def _cat_samples() -> Samples:
     yield [[1.0], [2.0, 3.0], [4.0]], {"dimension": 0}
 
 
-_shape_primitive("cat", _infer_cat, _cat_rule, _cat_reads, _numpy_cat, _cat_samples)
+_shape_primitive("cat", _infer_cat, _cat_rule, _cat_reads, _numpy_cat, _cat_samples, "joint")
 
 
 def cat(operands: Sequence[Node], dimension: int) -> Node:
@@ -698,6 +700,7 @@ _shape_primitive(
     _as_strided_reads,
     _numpy_as_strided,
     _as_strided_samples,
+    None,  # it may read the memory around its operand
 )
 
 

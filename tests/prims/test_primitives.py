@@ -1,11 +1,15 @@
 """Every primitive: record complete, type rule agrees with the reference, derivatives right."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from flambeau import prims
+from flambeau.autograd import replay
 from flambeau.prims import NOT_DIFFERENTIABLE, PRIMITIVES
 from flambeau.prims.common import DIFFERENTIABLE
+from flambeau.prims.record import Linearity
 from tests.prims.graph_interpreter import NUMPY, run_nodes
 
 IR_NAME = dict(bool="bool", int32="i32", int64="i64", float64="f64", complex128="c128")
@@ -41,6 +45,43 @@ def test_type_agrees_with_reference(name, k):
     out, nodes, arrays = sample(name, k)
     [value] = run_nodes([out], dict(zip(nodes, arrays)))
     assert value.shape == out.shape and str(value.dtype) == NUMPY[out.dtype]
+
+
+def operands_of_zero(linear, count):
+    """Sets of operands that are zero together, and then so is the result."""
+    return {
+        "each": [[i] for i in range(count)],
+        "first": [[0]],
+        "last": [[count - 1]],
+        "choice": [list(range(1, count))],
+        "write": [[0, count - 1]],
+    }.get(linear, [list(range(count))])
+
+
+def is_linear(name, k):
+    """Whether a sample's call is linear: not a maximum, minimum or product of what is written."""
+    _, constants = list(PRIMITIVES[name].samples())[k]
+    return PRIMITIVES[name].linear is not None and constants.get("mode", "add") in ("add", "set")
+
+
+@pytest.mark.parametrize("name, k", [case for case in CASES if is_linear(*case.values)])
+def test_linear_as_declared(name, k):
+    """Zero operands make the result zero, and a linear map of one operand commutes with sums."""
+    out, nodes, arrays = sample(name, k)
+    for zeros in operands_of_zero(PRIMITIVES[name].linear, len(arrays)):
+        given = [a * 0 if i in zeros else a for i, a in enumerate(arrays)]
+        [value] = run_nodes([out], dict(zip(nodes, given)))
+        assert not value.any()
+    if PRIMITIVES[name].linear == "each" and len(arrays) == 1 and out.dtype in DIFFERENTIABLE:
+        [once] = run_nodes([out], dict(zip(nodes, arrays)))
+        [thrice] = run_nodes([out], dict(zip(nodes, [arrays[0] * 3])))
+        np.testing.assert_allclose(thrice, once * 3)
+
+
+@pytest.mark.parametrize("linear", get_args(Linearity))
+def test_every_kind_of_linearity_has_a_primitive_and_a_rule(linear):
+    assert any(record.linear == linear for record in PRIMITIVES.values())
+    assert linear in replay._REMAINDERS
 
 
 def scalar_objective(out, weight):

@@ -19,12 +19,6 @@ from flambeau.prims.record import PRIMITIVES, bind
 
 _slots = itertools.count(3 << 30)  # stand-ins for gradients; gone when the tangent is there
 
-# f(x + t) = f(x) + f(t): the tangent is the same primitive on tangents.
-_LINEAR = frozenset("neg cast real imag broadcast reshape permute slice flip sum cumsum".split())
-# The same of (base, *places, source) where they write or add. Who is overwritten shows in no
-# tangent, though it gets a gradient as if it had been the last: the transpose would add them up.
-_WRITES = frozenset(("scatter", "put_nd", "take_add"))
-
 
 def push_forward(
     outputs: Sequence[Node | None], tangents: Mapping[Node, Node]
@@ -52,14 +46,16 @@ def push_forward(
 
 
 def _tangent(current: Node, allowed: Sequence[Node], found: Mapping[Node, Node]) -> Node | None:
-    if current.op in _LINEAR:
-        return bind(current.op, found[current.inputs[0]], **dict(current.attributes))
-    constants = dict(current.attributes)
-    if current.op in _WRITES and constants.get("mode", "add") in ("set", "add"):
+    record, constants = PRIMITIVES[current.op], dict(current.attributes)
+    if record.linear == "each" and len(current.inputs) == 1:  # f(x + t) = f(x) + f(t)
+        return bind(current.op, found[current.inputs[0]], **constants)
+    if record.linear == "write" and constants.get("mode", "add") in ("set", "add"):
+        # What is overwritten shows in no tangent, but gets a gradient as if it had been the last:
+        # the transposed derivative would add them up.
         base, *places, source = current.inputs
         moved = [found[x] if x in found else prims.zeros_like(x) for x in (base, source)]
         return bind(current.op, moved[0], *places, moved[1], **constants)
-    derivative = PRIMITIVES[current.op].derivative
+    derivative = record.derivative
     assert not isinstance(derivative, str)
     seed = prims.input_node(next(_slots), current.dtype, current.shape, ())
     parts = derivative(seed, current, *current.inputs)
