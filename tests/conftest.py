@@ -89,3 +89,12 @@ def same_state():
         flambeau.set_num_threads(threads)
     if flambeau.get_default_dtype() != dtype:
         flambeau.set_default_dtype(dtype)
+
+
+@pytest.fixture
+def no_garbage():
+    """Cycles that earlier tests left are not collected while a test counts memory."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

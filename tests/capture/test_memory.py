@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import flambeau as torch
 from flambeau import _core
 
@@ -11,6 +13,7 @@ def allocated() -> int:
     return int(_core.memory_stats()["allocated_bytes.all.current"])
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_results_of_a_region_are_freed() -> None:
     compiled = torch.compile(lambda x: (x + 1, (x * 2).sum()))
     x = torch.randn(64, 64)

@@ -27,8 +27,7 @@ def current(name: str, pool: str = "all") -> int:
 
 
 @pytest.fixture(autouse=True)
-def clean() -> None:
-    gc.collect()
+def clean(no_garbage: None) -> None:
     _core.empty_cache()
 
 

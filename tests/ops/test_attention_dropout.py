@@ -126,6 +126,7 @@ def test_all_or_none_are_dropped():
         attention(q, k, v, dropout_p=1.5)
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_memory_is_linear():
     """Of results, gradients and what is kept for them; and of the kernels' own memory."""
 

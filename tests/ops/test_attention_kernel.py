@@ -308,6 +308,7 @@ def test_few_heads_are_split_by_queries_and_keys(monkeypatch):
 # ------------------------------------------------------------------------------- memory, errors
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_memory_is_linear():
     def peak(length):
         tensors = [torch.randn(1, 2, length, 32).requires_grad_() for _ in range(3)]

@@ -172,6 +172,7 @@ def averages():
     return prof
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_averages():
     prof = averages()
     rows = {row.key: row for row in prof.key_averages()}

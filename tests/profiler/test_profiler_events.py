@@ -262,6 +262,7 @@ def test_shapes():
     assert named(prof, "aten::sum")[0].input_shapes == []
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_memory():
     x = torch.ones(1000)
     with profile(profile_memory=True) as prof:
