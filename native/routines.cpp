@@ -10,7 +10,7 @@
 // sort_<t real>              x, values, indices              rows, length, descending
 //     Along the last axis of [rows, length]; stable; NaN counts as the largest value.
 // argsort_<t real>           x, indices                      rows, length, descending
-// select_<t real>            x, values, indices              rows, length, first, count, descending
+// select_<t real>            x, values, indices              rows, length, first, count, descending, ties
 //     Elements first .. first + count of the stable sort of each row: [rows, count].
 // searchsorted_<t real>      sorted, values, out, sorter?    rows, length, count, right,
 //     sorted: [rows, length] (or [length] with            sorted row stride, has_sorter

@@ -473,12 +473,52 @@ bool select_items(const Keys<T>& keys, const RowWork& work, int64_t first, int64
   });
 }
 
+// The first `wanted` of the row for topk. Equal keys come in the order that PyTorch's calls of the
+// C++ library leave (a partial sort for few, else a selection and a sort, which is left out where
+// no order is needed), so that the same ones are taken: routers of experts have many equal scores.
+// Long rows are searched for equal keys first.
+template <typename Item, typename T, typename Emit>
+bool topk_items(const Keys<T>& keys, const RowWork& work, int64_t wanted, bool ordered,
+                const Emit& emit) {
+  const int64_t n = work.n;
+  const bool few = wanted <= n / 64;
+  if (n >= kRadixLength && (ordered || few)) {
+    std::atomic<bool> distinct{true};
+    const auto look = [&](auto* items, int64_t begin, int64_t end) {
+      bool differ = true;
+      for (int64_t i = std::max<int64_t>(begin, 1); i < end; ++i) {
+        differ &= items[i - 1].key() != items[i].key();
+      }
+      if (!differ) distinct = false;
+      emit(items, begin, std::min(end, wanted));
+    };
+    if (!select_items<Item>(keys, work, 0, std::min(wanted + 1, n), look)) return false;
+    if (distinct) return true;
+  }
+  const Workspace space(n * int64_t{sizeof(Item)});
+  Item* items = space.as<Item>();
+  if (!items) return false;
+  for (int64_t i = 0; i < n; ++i) items[i] = Item::of(keys(i), i);
+  const auto less = [](const Item& a, const Item& b) { return a.key() < b.key(); };
+  if (few) {
+    std::partial_sort(items, items + wanted, items + n, less);
+  } else {
+    std::nth_element(items, items + wanted - 1, items + n, less);
+    if (ordered) std::sort(items, items + wanted - 1, less);
+  }
+  emit(items, 0, wanted);
+  return true;
+}
+
+// Among equal keys: the first ones; as topk; as topk without an order.
+enum Ties : int64_t { kFirst, kTopk, kUnordered };
+
 template <typename T>
 const char* select(const RoutineContext& c) {
   const T* x = pointer<T>(c, 0);
   T* values = pointer<T>(c, 1);
   int64_t* indices = pointer<int64_t>(c, 2);
-  const int64_t first = c.n[2], count = c.n[3];
+  const int64_t first = c.n[2], count = c.n[3], ties = c.n[5];
   const RowWork work(c.n[0], c.n[1]);
   if (first < 0 || count < 0 || first > work.n - count) return "index: place out of the row";
   if (count == 0) return nullptr;
@@ -493,9 +533,14 @@ const char* select(const RoutineContext& c) {
       }
     };
     Keys<T> keys(row, c.n[4] != 0);
-    const bool whole = first != 0 || count > work.n / 8;  // first_items wants plain keys
+    const int64_t looked = ties == kFirst ? count : std::min(count + 1, work.n);
+    const bool whole = first != 0 || looked > work.n / 8;  // first_items wants plain keys
     if (whole && work.n >= kRadixLength) narrow(&keys, work.n);
     const bool fits = work.n < kPackedLength && keys.largest >> 32 == 0;
+    if (ties != kFirst) {
+      return fits ? topk_items<Packed>(keys, work, count, ties == kTopk, emit)
+                  : topk_items<Pair>(keys, work, count, ties == kTopk, emit);
+    }
     return fits ? select_items<Packed>(keys, work, first, count, emit)
                 : select_items<Pair>(keys, work, first, count, emit);
   });

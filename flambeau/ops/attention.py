@@ -120,7 +120,7 @@ def _batches(
 ) -> tuple[tuple[Size, ...], Node, Node, Node]:
     """The result's leading sizes, and the operands as [B, H, *, *]; keys may have fewer heads."""
     if grouped:
-        _check_groups(query, key, value)
+        key, value = _groups(query, key, value)
         lead = prims.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
         leads = [(*lead, x.shape[-3]) for x in (query, key, value)]
     else:
@@ -134,16 +134,28 @@ def _batches(
     return leads[0], found[0], found[1], found[2]
 
 
-def _check_groups(query: Node, key: Node, value: Node) -> None:
+def _groups(query: Node, key: Node, value: Node) -> tuple[Node, Node]:
+    """Key and value with one number of heads, which divides the query's."""
     if min(x.ndim for x in (query, key, value)) < 3:
         raise _problem("enable_gqa needs heads", "(*, H, L, E): at least 3 dimensions")
-    heads, kept = query.shape[-3], key.shape[-3]
-    if not same(kept, value.shape[-3]) or not same(floordiv(heads, kept) * kept, heads):
+    heads = query.shape[-3]
+    if not all(same(floordiv(heads, x.shape[-3]) * x.shape[-3], heads) for x in (key, value)):
         raise _problem(
             f"number of heads in key and value must divide the number of heads in query: query "
             f"{show(query.shape)}, key {show(key.shape)}, value {show(value.shape)}",
             "dimension -3 counts heads",
         )
+    if same(key.shape[-3], value.shape[-3]):
+        return key, value
+    return _repeated_heads(key, heads), _repeated_heads(value, heads)
+
+
+def _repeated_heads(x: Node, heads: Size) -> Node:
+    """Each head several times in a row, until there are `heads`."""
+    lead, own, sizes = x.shape[:-3], x.shape[-3], x.shape[-2:]
+    each = prims.unsqueeze(x, x.ndim - 2)
+    wide = prims.broadcast_to(each, (*lead, own, floordiv(heads, own), *sizes))
+    return prims.reshape(wide, (*lead, heads, *sizes))
 
 
 def _full_mask(mask: Node, lead: tuple[Size, ...], query: Node, key: Node) -> Node:

@@ -13,6 +13,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import layout
 from flambeau.core.definition import op
+from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.environment import less
@@ -93,6 +94,15 @@ def _unrepeated(index: Node) -> Node:
 
 def _is_empty(x: Node) -> bool:
     return any(isinstance(n, int) and n == 0 for n in x.shape)
+
+
+def connected(x: Node, source: Node) -> Node:
+    """x as a result of `source` too, from which no element is taken: its gradient is zero."""
+    if CATEGORY[x.dtype] < 2:
+        return x  # integers have no gradient
+    unread = prims.sum(prims.reshape(source, (prod(source.shape),)), axis=0)
+    never = prims.full(False, x.shape, "bool")
+    return prims.where(never, prims.broadcast_to(unread, x.shape), x)
 
 
 def _at_least_1d(x: Node) -> Node:
@@ -227,7 +237,7 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
             f"{source.dtype}\nhint: convert src"
         )
     if _is_empty(index):
-        return self
+        return connected(self, source)
     x, at, values = (_at_least_1d(v) for v in (self, index, source))
     _check_ranks(x, at, d, name)
     if values.ndim != at.ndim or any(

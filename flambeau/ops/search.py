@@ -21,6 +21,7 @@ from flambeau.ir.size import Size, prod
 from flambeau.ops.choice import check_mask
 from flambeau.ops.common import gathered, same_sizes, shown, strides_of
 from flambeau.ops.creation import filled
+from flambeau.ops.index import connected
 
 Samples = Iterator[Sample]
 
@@ -268,12 +269,15 @@ def masked_scatter(self: Node, mask: Node, source: Node) -> Node:
     count, available = prod(x.shape), prod(source.shape)
     flat = prims.reshape(chosen, (count,))
     rank = prims.where(flat, _ranks(flat), prims.full(0, flat.shape, "i64"))
-    if isinstance(available, int) and available == 0:
-        return x
     short = (
         "runtime:[masked_scatter] Number of elements of source < number of ones in mask: {size} "
         "elements\nhint: source needs one element per true one of the mask"
     )
+    if isinstance(available, int) and available == 0:
+        untrue = prims.check_index(
+            prims.cast(chosen, "i64"), 1, "masked_scatter", short.format(size=0)
+        )
+        return prims.where(untrue > 0, prims.zeros_like(x), connected(x, source))
     places = prims.check_index(rank, available, "masked_scatter", short)
     values = prims.take(prims.reshape(source, (available,)), places, 0)
     return prims.where(chosen, prims.reshape(values, x.shape), x)

@@ -1,6 +1,7 @@
 """Sorting and selection along a dimension: sort, topk, kthvalue; histograms and counts.
 
-NaN counts as greater than every number. Ties keep their order, whether `stable` is asked or not.
+NaN counts as greater than every number. Ties keep their order, whether `stable` is asked or not,
+but in `topk`.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ def _ordered_axis(name: str, x: Node, dim: int) -> int:
     return axis
 
 
-def selected(x: Node, axis: int, first: Size, count: Size, descending: bool) -> tuple[Node, Node]:
+def selected(
+    x: Node, axis: int, first: Size, count: Size, descending: bool, ties: str = "first"
+) -> tuple[Node, Node]:
     """Values and places at first .. first + count of the order along an axis, not all sorted."""
     if x.ndim == 0:
         return x, prims.full(0, (), "i64")
     last = x.ndim - 1
-    found = prims.select(prims.transpose(x, axis, last), first, count, descending)
+    found = prims.select(prims.transpose(x, axis, last), first, count, descending, ties)
     values, places = (prims.transpose(y, axis, last) for y in found)
     return values, places
 
@@ -162,6 +165,9 @@ def _topk_errors() -> Iterator[ErrorSample]:
 def topk(self: Node, k: Size, dim: int, largest: bool, sorted: bool) -> tuple[Node, Node]:
     """The k greatest (or least) elements along `dim` in order, and their places.
 
+    Which of equal elements are taken, and their order (with `sorted=False`, any order), is
+    PyTorch's; it depends on the row alone.
+
     Raises:
         RuntimeError: k negative or beyond the dimension.
         IndexError: a dimension out of range.
@@ -177,7 +183,7 @@ def topk(self: Node, k: Size, dim: int, largest: bool, sorted: bool) -> tuple[No
             f"[topk] selected index k out of range: {number_shown(k)} of {number_shown(extent)}\n"
             "hint: k is at most the size of the dimension"
         )
-    return selected(self, axis, 0, k, largest)
+    return selected(self, axis, 0, k, largest, "topk" if sorted else "unordered")
 
 
 def _kth_errors() -> Iterator[ErrorSample]:

@@ -198,6 +198,7 @@ def sort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> t
 # ------------------------------------------------------------------------------------ selection
 
 SELECT_RESULTS = ("values", "places")
+TIES = ("first", "topk", "unordered")  # among equal elements; numbered as in routines_sort.cpp
 
 
 def _infer_select(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
@@ -207,6 +208,8 @@ def _infer_select(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type
     check_axis("select", 0, x.ndim)
     if constants["result"] not in SELECT_RESULTS:
         raise ValueError(f"[select] no result {constants['result']!r}\nhint: values or places")
+    if constants["ties"] not in TIES:
+        raise ValueError(f"[select] no order {constants['ties']!r}\nhint: one of {TIES}")
     dtype = x.dtype if constants["result"] == "values" else "i64"
     return dtype, (*x.shape[:-1], constants["count"])
 
@@ -229,8 +232,9 @@ def _numpy_select(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 def _select_samples() -> Samples:
     matrix = [[3.0, 1.0, 2.0, 1.5], [4.0, -5.0, 6.0, 0.5]]
-    yield [matrix], {"first": 0, "count": 2, "descending": True, "result": "values"}
-    yield [matrix], {"first": 2, "count": 1, "descending": False, "result": "values"}
+    common = {"result": "values", "ties": "first"}
+    yield [matrix], {"first": 0, "count": 2, "descending": True} | common
+    yield [matrix], {"first": 2, "count": 1, "descending": False} | common
 
 
 register(
@@ -247,9 +251,15 @@ register(
 )
 
 
-def select(x: Node, first: Size, count: Size, descending: bool = False) -> tuple[Node, Node]:
-    """Values and indices at places first .. first + count of each row (last axis) as if sorted."""
-    constants = {"first": first, "count": count, "descending": descending}
+def select(
+    x: Node, first: Size, count: Size, descending: bool = False, ties: str = "first"
+) -> tuple[Node, Node]:
+    """Values and indices at places first .. first + count of each row (last axis) as if sorted.
+
+    Equal elements keep their order, or come as PyTorch's `topk` leaves them: ordered by value, or
+    not at all (`ties`: "topk", "unordered"; first is 0).
+    """
+    constants = {"first": first, "count": count, "descending": descending, "ties": ties}
     return bind("select", x, result="values", **constants), bind(
         "select", x, result="places", **constants
     )

@@ -323,6 +323,14 @@ def test_memory_is_linear():
     assert peak(2048) < 4.5 * peak(512)
 
 
+def test_groups_of_keys_and_of_values():
+    q, k, v = (torch.from_numpy(x) for x in operands(2, 4, 4, 5, 6, 8, 8)[:3])
+    for keys, values in ((2, 4), (1, 2), (4, 1)):
+        found = attention(q, k[:, :keys], v[:, :values], enable_gqa=True)
+        same = [x[:, :n].repeat_interleave(4 // n, 1) for x, n in ((k, keys), (v, values))]
+        equal(found.numpy(), attention(q, *same).numpy())
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

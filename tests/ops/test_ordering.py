@@ -49,6 +49,18 @@ def check(pair, rows, places):
     assert np.ascontiguousarray(values).tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
+def check_topk(pair, rows, places, before):
+    """The values of the stable order, from as many places, equal ones in any order but one."""
+    indices = pair[1].numpy()
+    check(pair, rows, indices)
+    wanted = np.take_along_axis(rows, places, 1)
+    kind = rows.dtype.kind
+    assert np.array_equal(np.take_along_axis(rows, indices, 1), wanted, equal_nan=kind == "f")
+    assert all(len(set(row)) == len(row) for row in indices.tolist())
+    assert before is None or np.array_equal(indices, before)
+    return indices
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_order(dtype):
     random = np.random.default_rng(DTYPES.index(dtype))
@@ -56,13 +68,14 @@ def test_order(dtype):
         rows = rows_of(random, length, dtype)
         x = torch.from_numpy(rows.copy())
         for descending in (False, True):
-            places = places_of(rows, descending)
+            places, before = places_of(rows, descending), {}
             for threads in (1, 2, 3, 7):
                 torch.set_num_threads(threads)
                 check(x.sort(1, descending=descending), rows, places)
                 assert np.array_equal(x.argsort(1, descending=descending).numpy(), places)
                 for k in {0, 1, min(5, length), length, -(-length // 9), length // 3}:
-                    check(x.topk(k, 1, largest=descending), rows, places[:, :k])
+                    pair = x.topk(k, 1, largest=descending)
+                    before[k] = check_topk(pair, rows, places[:, :k], before.get(k))
         ascending = places_of(rows, False)
         for threads in (1, 3):
             torch.set_num_threads(threads)

@@ -45,6 +45,7 @@ from flambeau.prims.linear_algebra import DRIVERS
 from flambeau.prims.linear_references import RESULTS
 from flambeau.prims.random import EACH, INTEGERS, PLACE_ROWS
 from flambeau.prims.record import PRIMITIVES
+from flambeau.prims.routine import TIES
 
 
 def routine_calls(values: list[Node], reads: Reads, choice: str = DEFAULT) -> list[RoutineCall]:
@@ -110,7 +111,8 @@ def _select(values: list[Node], reads: Reads) -> RoutineCall:
             _result(call, made, reads)
     [shape] = value.attribute("shapes")
     first, chosen = value.attribute("first"), value.attribute("count")
-    call.sizes = [count(shape[:-1]), shape[-1], first, chosen, int(value.attribute("descending"))]
+    order = [int(value.attribute("descending")), TIES.index(value.attribute("ties"))]
+    call.sizes = [count(shape[:-1]), shape[-1], first, chosen, *order]
     call.work = mul(count(shape), 2)
     return call
 
