@@ -10,8 +10,9 @@
 // sort_<t real>              x, values, indices              rows, length, descending
 //     Along the last axis of [rows, length]; stable; NaN counts as the largest value.
 // argsort_<t real>           x, indices                      rows, length, descending
-// select_<t real>            x, values, indices              rows, length, first, count, descending, ties
-//     Elements first .. first + count of the stable sort of each row: [rows, count].
+// select_<t real>            x, values, indices              rows, length, first, count,
+//     Elements first .. first + count of the          descending, which of equal elements (Ties)
+//     stable sort of each row: [rows, count].
 // searchsorted_<t real>      sorted, values, out, sorter?    rows, length, count, right,
 //     sorted: [rows, length] (or [length] with            sorted row stride, has_sorter
 //     row stride 0), values, out(i64): [rows, count].
