@@ -63,6 +63,17 @@ def _is_torch_function_mode_enabled() -> bool:
     return before
 
 
+def _set_grad_enabled(enabled: bool) -> None:
+    """Whether operators are recorded for backward from now on; graphs call it."""
+    _core.set_grad_enabled(enabled)
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether this thread is inside a transformation of `torch.func`."""
+    wrappers = loaded("flambeau.autograd.transforms.wrappers")
+    return wrappers is not None and bool(wrappers.levels())
+
+
 def _len_torch_function_stack() -> int:
     """Number of active `TorchFunctionMode`s."""
     return len(_core.function_modes())

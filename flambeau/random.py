@@ -14,6 +14,7 @@ from flambeau.ops.generator import (
     seed,
     set_rng_state,
 )
+from flambeau.runtime import boundaries
 
 __all__ = [
     "Generator",
@@ -49,10 +50,12 @@ def fork_rng(
     if not enabled:
         yield
         return
+    boundaries.crossing("fork_rng")
     state = default_generator.get_state()
     try:
         yield
     finally:
+        boundaries.crossing("fork_rng")
         default_generator.set_state(state)
 
 

@@ -266,11 +266,47 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
   return Py_NewRef(target_object);
 }
 
+// A hollow result becomes the one that was computed for it, in memory and in the autograd graph,
+// whatever it was before. `source` stays as it is: its node may have saved it.
+PyObject* tensor_become(PyObject*, PyObject* args) {
+  PyObject *target_object, *source_object;
+  if (!PyArg_ParseTuple(args, "O!O!", TensorType, &target_object, TensorType, &source_object))
+    return nullptr;
+  auto* target = reinterpret_cast<Tensor*>(target_object);
+  auto* source = reinterpret_cast<Tensor*>(source_object);
+  if (active_recorder && !tensor_materialise(source, "a result of a backend")) return nullptr;
+  Autograd* to = tensor_autograd(target);
+  if (!to) return nullptr;
+  storage_incref(source->storage);
+  if (!tensor_fill(target, source->storage, source->dtype, source->device, source->ndim,
+                   source->sizes(), source->strides(), source->offset))
+    return nullptr;
+  constexpr uint8_t copied = kInference | kIsView | kLazy;
+  target->flags = static_cast<uint8_t>((target->flags & ~copied) | (source->flags & copied));
+  if (is_exact_tensor(target_object)) target->flags &= static_cast<uint8_t>(~kPythonType);
+  tensor_share_count(target, source);
+  const Autograd none, *from = source->autograd ? source->autograd : &none;
+  auto *node = reinterpret_cast<PyObject*>(to->node), *base = reinterpret_cast<PyObject*>(to->base);
+  to->node = from->node;
+  to->base = from->base;
+  Py_XINCREF(reinterpret_cast<PyObject*>(to->node));
+  Py_XINCREF(reinterpret_cast<PyObject*>(to->base));
+  to->output_index = from->output_index;
+  to->requires_grad = from->requires_grad;
+  to->view_version = from->view_version;
+  to->view_creation = from->view_creation;
+  Py_XDECREF(node);
+  Py_XDECREF(base);
+  Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {
     {"subscript", make_subscript, METH_VARARGS,
      "subscript(view, index, fill, copy, getitem, setitem): what x[key] and x[key] = v call."},
     {"tensor_take_over", tensor_take_over, METH_VARARGS,
      "tensor_take_over(tensor, other, written=True): the tensor becomes what `other` is."},
+    {"tensor_become", tensor_become, METH_VARARGS,
+     "tensor_become(tensor, other): the tensor becomes what `other` is, with its history."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -51,6 +51,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("optim", "capture.regions"): "the first state is made outside of a step's region",
     ("nn", "nested.attention.multi_head_attention"): "heads of nested tensors",
     ("capture", "nn"): "compiling a module gives a module",
+    (
+        "capture/regions.py",
+        "_dynamo.custom_backend.compiled_by",
+    ): "a backend of the user takes graphs",
     ("compiler/schedule", "prims"): "the records say what a node is: kind, cost, routine",
     ("compiler/simplify.py", "prims"): "the records say which nodes only compute: kind",
     ("compiler/prefill.py", "core"): "a command: runs the op table to fill the cache",

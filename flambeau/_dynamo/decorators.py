@@ -11,6 +11,7 @@ from flambeau import _core
 from flambeau.capture import regions
 from flambeau.capture.regions import disable
 from flambeau.ir.lock import late
+from flambeau.runtime import boundaries
 from flambeau.utils.compiler_names import (
     allow_in_graph,
     assume_constant_result,
@@ -43,6 +44,7 @@ def graph_break(msg: str = "") -> None:
         >>> torch.compiler.explain(f, torch.ones(2)).graph_break_count
         1
     """
+    boundaries.crossing(msg or "torch._dynamo.graph_break()")
     if _core.is_recording():
         _core.record_flush(msg or "torch._dynamo.graph_break()")
 

@@ -12,9 +12,15 @@ __all__ = ["CompileCounter", "CompileCounterWithBackend", "rand_strided", "reset
 
 
 class CompileCounter:
-    """A backend that counts graphs and returns them uncompiled.
+    """A backend that counts graphs and their calls, and returns the graphs uncompiled.
 
-    `torch.compile` refuses backends that are callables; called with a `GraphModule` it works.
+    Example:
+        >>> from torch._dynamo.testing import CompileCounter
+        >>> counter = CompileCounter()
+        >>> compiled = torch.compile(lambda x: x.sin() + 1, backend=counter)
+        >>> _ = compiled(torch.ones(2)), compiled(torch.zeros(2))
+        >>> counter.frame_count, counter.op_count
+        (1, 2)
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from flambeau import _core
 from flambeau._core import Tensor
@@ -26,6 +26,7 @@ from flambeau._subclasses.fake_errors import (
 from flambeau.core.printing import gradient_note, join_notes
 from flambeau.ir.lock import importing
 from flambeau.overrides import TorchFunctionMode
+from flambeau.runtime import boundaries
 from flambeau.utils import _python_dispatch
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
@@ -136,6 +137,8 @@ class FakeTensor(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Another fake, with memory of its own."""
+        if _computed(self, "deepcopy"):
+            return self.__deepcopy__(memo)
         if id(self) not in memo:
             with _core.no_grad():
                 twin = self.clone()
@@ -145,8 +148,10 @@ class FakeTensor(Tensor):
             memo[id(self)] = twin
         return memo[id(self)]
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuses: there is nothing to store."""
+        if _computed(self, "pickle"):
+            return self.__reduce_ex__(protocol)  # type: ignore[misc]
         raise TypeError(
             "[FakeTensor] cannot pickle a fake tensor: it has no data and belongs to a mode\n"
             "hint: pickle its shape, stride() and dtype"
@@ -154,6 +159,8 @@ class FakeTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         """`FakeTensor(..., device='cuda:0', size=(2, 3))`; the default device is left out."""
+        if _computed(self, "repr"):
+            return repr(self)
         param = bool(self.__dict__.get("_is_param"))
         start = "Parameter(FakeTensor(" if param else "FakeTensor("
         notes = [f"size={tuple(self.shape)}"]
@@ -171,6 +178,15 @@ class FakeTensor(Tensor):
     def from_tensor(t: Any, fake_mode: FakeTensorMode) -> Any:
         """`fake_mode.from_tensor(t)`."""
         return fake_mode.from_tensor(t)
+
+
+def _computed(fake: Any, reason: str) -> bool:
+    """Whether a fake stood for a delayed result, which runs now: it is a real tensor then."""
+    recorder = boundaries.local.recorder
+    if recorder is None or recorder.segment.mode is not fake.fake_mode:
+        return False
+    recorder.interrupt(reason)
+    return not isinstance(fake, FakeTensor)
 
 
 def _is_ours(kind: type) -> bool:

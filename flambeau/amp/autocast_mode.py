@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.amp import state
 from flambeau.amp.state import is_autocast_available
+from flambeau.runtime import boundaries
 
 __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
@@ -104,6 +105,7 @@ class autocast:  # noqa: N801 - PyTorch's name
         return False
 
     def __enter__(self) -> autocast:
+        boundaries.crossing("autocast")
         before = (
             state.is_autocast_cache_enabled(),
             state.is_autocast_enabled(self.device),
@@ -118,6 +120,7 @@ class autocast:  # noqa: N801 - PyTorch's name
         return self
 
     def __exit__(self, *exception: object) -> None:
+        boundaries.crossing("autocast")
         thread = threading.get_ident()
         cache, enabled, dtype = self._before[thread].pop()
         if not self._before[thread]:

@@ -13,6 +13,7 @@ from typing import Any
 from flambeau import _core
 from flambeau._core import Node
 from flambeau.ir.lock import importing, loaded
+from flambeau.runtime import boundaries
 
 Tensor = Any
 
@@ -236,6 +237,8 @@ class Function(metaclass=FunctionMeta):
         Arguments may be anything; gradients flow to those that are tensors themselves (not to
         tensors inside lists or dicts).
         """
+        if boundaries.local.recorder is not None:
+            return boundaries.outside(cls.__name__, lambda: cls.apply(*args, **kwargs))
         if _transformed(args):
             with importing:
                 from flambeau.autograd.transforms import custom

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from flambeau import _core
 from flambeau._core import Node
 from flambeau.ir.lock import fork_safe_lock
+from flambeau.runtime import boundaries
 
 Tensor = Any
 Hook = Callable[..., Any]
@@ -122,9 +123,12 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> None:
+        boundaries.crossing("saved_tensors_hooks")
+        boundaries.local.saved_hooks += 1
         _core.push_saved_hooks(self.pack_hook, self.unpack_hook)
 
     def __exit__(self, *exception: object) -> None:
+        boundaries.local.saved_hooks -= 1
         _core.pop_saved_hooks()
 
 

@@ -19,8 +19,8 @@ from flambeau.capture import options as capture_options
 from flambeau.capture import stream
 from flambeau.capture.errors import GraphBreakError
 from flambeau.compiler import debug
-from flambeau.ir.lock import importing
-from flambeau.runtime import config_modules
+from flambeau.ir.lock import importing, late, loaded
+from flambeau.runtime import boundaries, config_modules
 
 END = "end of region"
 # Flushes that no line of the user's code asks for: the recorder's own, see native/record_call.cpp.
@@ -246,15 +246,44 @@ def _checked_arguments(
             "hint: leave it out: sizes of data are symbols from the start"
         )
     if callable(backend):
-        raise NotImplementedError(
-            f"[compile] backend is a callable: {backend!r}; custom backends are not in Flambeau "
-            "yet\nhint: backend='inductor' compiles, backend='eager' does not"
-        )
+        return False
     if backend not in (None, *BACKENDS):
         raise RuntimeError(
             f"[compile] invalid backend: {backend!r}\nhint: one of {', '.join(BACKENDS)}"
         )
     return backend in (None, "inductor", "flambeau") and capture_options.tunes(mode, options)
+
+
+class Default:
+    """The backend of `compile` without `backend=`: `torch.compiler.set_default_backend`.
+
+    Attributes:
+        backend: a name or function, or None for the compiler.
+    """
+
+    backend: Any = None
+
+
+def _resolved(backend: Any, fullgraph: bool) -> Any:
+    """A backend that is registered under a name, as the function; other ones as they are."""
+    if isinstance(backend, str) and (backend not in BACKENDS or backend == "eager" and fullgraph):
+        registry = late("flambeau._dynamo.backends.registry")
+        return registry.registered(backend) or backend
+    return backend
+
+
+def _by_backend(
+    backend: Any, fullgraph: bool, mode: Any, options: Any, limit: int | None
+) -> Callable[[Any], Any]:
+    """What compiles a function by a backend that is a function."""
+    settings = {"mode": mode if mode != "default" else None, "options": options}
+    settings = {name: value for name, value in settings.items() if value}
+    if settings:
+        backend = functools.wraps(backend)(functools.partial(backend, **settings))
+    with importing:
+        from flambeau._dynamo.custom_backend import compiled_by
+
+    return lambda function: compiled_by(function, backend, fullgraph, limit)
 
 
 def compile(  # noqa: A001 - PyTorch's name
@@ -278,7 +307,10 @@ def compile(  # noqa: A001 - PyTorch's name
         fullgraph: raise at the first flush before the end of the function.
         dynamic: a bool or None; has no effect, because sizes of data are symbols from the start.
         backend: None, "inductor" or "flambeau" (the compiler), "aot_eager" (the same, without
-            tuning), "eager" (no compilation).
+            tuning), "eager" (no compilation); a registered name; or a function of a `GraphModule`
+            and example inputs that returns a callable. Python then runs at every call, and its
+            operators in graphs: one for each part between values that Python reads. Parameters and
+            buffers are inputs. Other sizes, dtypes or numbers are other graphs.
         mode: "default" or "reduce-overhead"; "max-autotune" (or "max-autotune-no-cudagraphs"):
             at the first call, every matrix product, convolution and attention is measured on the
             call's sizes in several ways of cutting it in tiles, for about 0.4 s each, and runs in
@@ -288,15 +320,18 @@ def compile(  # noqa: A001 - PyTorch's name
             "max_autotune_gemm" tune as that mode does, the others change nothing here.
         name: for reports; has no effect.
         disable: return `model` unchanged.
-        recompile_limit, isolate_recompiles: have no effect: programs are found by what they
-            record, in one table, and a new size of a known program compiles nothing.
+        recompile_limit: graphs for which a backend that is a function is called; further ones
+            run uncompiled. The compiler has no limit: a new size of a known program compiles
+            nothing.
+        isolate_recompiles: has no effect.
         shapes_spec: None.
 
     Raises:
         RuntimeError: unknown mode, option or backend; an option of another type; mode and options.
         TypeError: an unknown keyword; `options` is no dict.
         AssertionError: `model` is not callable, `dynamic` is no bool.
-        NotImplementedError: `shapes_spec`, or a backend that is a callable.
+        NotImplementedError: `shapes_spec`.
+        BackendCompilerFailed: a backend raised, or returned no callable.
 
     Example:
         >>> f = torch.compile(lambda x: (x * 2).relu())
@@ -306,27 +341,33 @@ def compile(  # noqa: A001 - PyTorch's name
     if model is None:
         return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend,
                                  mode=mode, options=options, disable=disable,
+                                 recompile_limit=recompile_limit,
                                  shapes_spec=shapes_spec)  # fmt: skip
     if not callable(model):
         raise AssertionError(
             f"[compile] a callable function is expected, but {type(model)} is provided\n"
             "hint: pass a function or an nn.Module"
         )
+    backend = _resolved(Default.backend if backend is None else backend, fullgraph)
     tuned = _checked_arguments(dynamic, backend, mode, options, shapes_spec)
     if disable or config_modules.value("torch._dynamo.config", "disable"):
         return model
     with importing:
         from flambeau import nn
 
+    if callable(backend):
+        compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit)
+    else:
+        compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned)
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
 
-        call = model.__call__ if backend == "eager" else _wrap(model.__call__, fullgraph, tuned)
+        call = model.__call__ if backend == "eager" else compiler(model.__call__)
         return OptimizedModule(model, call)
     if backend == "eager":
         return model
-    compiled = _wrap(model, fullgraph, tuned)
+    compiled = compiler(model)
     compiled._torchdynamo_orig_callable = model  # type: ignore[attr-defined]
     return compiled
 
@@ -372,6 +413,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     @functools.wraps(fn)
     def eager(*args: Any, **kwargs: Any) -> Any:
+        if boundaries.local.recorder is not None:
+            return boundaries.outside(label, lambda: fn(*args, **kwargs))
         if not _core.is_recording():
             return fn(*args, **kwargs)
         _core.record_flush(label)
@@ -386,6 +429,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 def unrecorded(function: Callable[[], Any]) -> Any:
     """Calls `function` outside of the region, which goes on afterwards."""
+    if boundaries.local.recorder is not None:
+        return boundaries.outside("unrecorded", function)
     suspended = _core.record_suspend()
     try:
         return function()
@@ -395,13 +440,16 @@ def unrecorded(function: Callable[[], Any]) -> Any:
 
 def is_compiling() -> bool:
     """Whether op calls of this thread are being recorded."""
-    return bool(_core.is_recording())
+    return bool(_core.is_recording()) or boundaries.local.recorder is not None
 
 
 def reset() -> None:
     """Forgets all compiled streams and what was learnt about varying sizes."""
     _core.stream_clear()
     stream.forget()
+    graphs = loaded("flambeau._dynamo.custom_backend")
+    if graphs is not None:
+        graphs.reset()
 
 
 def _compile_joint(*stream_parts: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.core import promotion
 from flambeau.ir.dtypes import CATEGORY, NAMES, PUBLIC, ROWS
+from flambeau.runtime import boundaries
 
 PUBLIC_NAMES = PUBLIC
 DTYPE_OBJECTS: dict[str, Any] = {name: getattr(_core, PUBLIC_NAMES[name]) for name in NAMES}
@@ -43,6 +44,7 @@ def set_default_dtype(dtype: Any) -> None:
             "[set_default_dtype] only floating-point types are supported as the default type\n"
             "hint: pass torch.float32 or torch.float64"
         )
+    boundaries.crossing("set_default_dtype")
     _core.set_default_dtype(dtype)
     promotion.set_default(name)
 

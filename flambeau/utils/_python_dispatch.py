@@ -19,6 +19,7 @@ from flambeau.autograd.transforms.programs import Program, program_of
 from flambeau.decompositions import inner, names, tape
 from flambeau.decompositions.composites import composite_of
 from flambeau.ops import aten
+from flambeau.runtime import boundaries
 
 __all__ = [
     "BaseTorchDispatchMode",
@@ -80,11 +81,13 @@ class TorchDispatchMode:
         return False
 
     def __enter__(self) -> Any:
+        boundaries.crossing("a dispatch mode")
         _modes.stack.append(self)
         _core.set_dispatch_modes_enabled(True)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        boundaries.crossing("a dispatch mode")
         _modes.stack.pop()
         _core.set_dispatch_modes_enabled(bool(_modes.stack))
 

@@ -89,25 +89,24 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     return late("flambeau._dynamo.backends.registry").list_backends(exclude_tags)
 
 
-_backend: Any = "inductor"
-
-
 def get_default_backend() -> Any:
-    """The backend of `torch.compile`."""
-    return _backend
+    """The backend of `torch.compile` without `backend=`."""
+    return "inductor" if regions.Default.backend is None else regions.Default.backend
 
 
 def set_default_backend(backend: Any) -> None:
-    """Accepts the backends of `list_backends`, and None.
+    """Sets the backend of `torch.compile` without `backend=`.
+
+    Args:
+        backend: a name of `list_backends`, a function of a `GraphModule` and example inputs, or
+            None for "inductor".
 
     Raises:
-        NotImplementedError: another one.
+        InvalidBackend: there is none of this name.
     """
-    if backend not in (None, "inductor"):
-        raise NotImplementedError(
-            f"[set_default_backend] there is one compiler, not {backend!r}\n"
-            "hint: pass backend= to torch.compile"
-        )
+    if backend is not None:
+        late("flambeau._dynamo.backends.registry").lookup_backend(backend)
+    regions.Default.backend = backend
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:

@@ -1,8 +1,4 @@
-"""Backends of `torch.compile` by name: one compiler, and functions that programs register.
-
-A registered function is stored under its name, for programs that look it up; `torch.compile` has
-one compiler of its own and refuses others.
-"""
+"""Backends of `torch.compile` by name: one compiler, and functions that programs register."""
 
 from __future__ import annotations
 
@@ -33,6 +29,21 @@ def register_backend(
         raise AssertionError(f"compiler_fn must be callable, got {type(compiler_fn)}")
     _registered[name or compiler_fn.__name__] = (compiler_fn, tuple(tags))
     return compiler_fn
+
+
+def registered(name: str) -> Callable[..., Any] | None:
+    """The function that is registered under a name; of "eager", one that returns the graph.
+
+    Args:
+        name: of a backend.
+    """
+    if name in _registered:
+        return _registered[name][0]
+    return _uncompiled if name == "eager" else None
+
+
+def _uncompiled(gm: Any, example_inputs: Sequence[Any]) -> Any:
+    return gm.forward
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:

@@ -25,6 +25,7 @@ from flambeau.autograd.transforms.wrappers import (
     levels,
     spread,
 )
+from flambeau.runtime import boundaries
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
 Tensors = Sequence[Any]
@@ -377,6 +378,7 @@ def _check_input(name: str, x: Any) -> None:
         )
 
 
+@boundaries.immediate
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return func(*primals) and the function that takes cotangents back to the primals.
 
@@ -398,6 +400,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
                 f"output of type {type(x)}\nhint: return tensors"
             )
 
+    @boundaries.immediate
     def back(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
         flat, spec = tree_flatten(given)
@@ -472,6 +475,7 @@ def grad_and_value(
     """
 
     @functools.wraps(func)
+    @boundaries.immediate
     def derived(*args: Any, **kwargs: Any) -> Any:
         chosen = _argnums("grad", argnums, len(args))
         made = Recording("grad_and_value", func, args, chosen, has_aux, kwargs)

@@ -20,6 +20,7 @@ from flambeau.autograd.transforms.reverse import (
 )
 from flambeau.autograd.transforms.vmap import vmap
 from flambeau.autograd.transforms.wrappers import dual, entered, inside, is_at
+from flambeau.runtime import boundaries
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
 
@@ -315,6 +316,7 @@ def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Cal
     return jacfwd(jacrev(func, argnums), argnums)
 
 
+@boundaries.immediate
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """Return func(*primals) and its derivative there, as a linear function of tangents.
 
@@ -322,6 +324,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     """
     made = Recording("linearize", func, primals, range(len(primals)), False)
 
+    @boundaries.immediate
     def derivative(*tangents: Any) -> Any:
         flat, spec = tree_flatten(tuple(tangents))
         if spec != made.spec:

@@ -15,6 +15,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.autograd.transforms.programs import Program, program_of
+from flambeau.runtime import boundaries
 
 Tensor = Any
 
@@ -64,6 +65,7 @@ class entered:  # noqa: N801 - a context manager, used like a function
         self._before: Any = None
 
     def __enter__(self) -> Level:
+        boundaries.crossing("a transformation of torch.func")
         _levels.stack.append(self.level)
         if self.level.extent is not None:
             self._before = _core.set_function_mode(_watch_draws)
