@@ -47,4 +47,4 @@ group = GroupMember
 
 __all__ = [*_functions, *_types, "GroupMember", "ReduceOp", "group"]
 
-globals()["__getattr__"] = _missing.getter(__name__)
+globals()["__getattr__"] = _missing.getter(__name__, submodules=("device_mesh", "rpc"))

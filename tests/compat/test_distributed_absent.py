@@ -20,3 +20,11 @@ def test_work_is_refused(name):
 def test_names_that_are_not_there_yet():
     with pytest.raises(AttributeError, match="not in Flambeau yet"):
         torch.distributed.fsdp  # noqa: B018
+
+
+def test_parts_are_attributes():
+    """Annotations of diffusers name them without importing them."""
+    assert torch.distributed.device_mesh.DeviceMesh is torch.distributed.DeviceMesh
+    assert not torch.distributed.rpc.is_available()
+    with pytest.raises(RuntimeError, match="is_available"):
+        torch.distributed.device_mesh.init_device_mesh("cpu", (2,))

@@ -19,6 +19,7 @@ FEWER: dict[str, dict[str, int]] = {  # blocks, where the smallest model has man
         "naflexvit_base_patch16_gap",
     )
 }
+OWN_SIZE = ("crossvit_tiny_240", "bat_resnext26ts", "halonet26t", "efficientformer_l1")
 
 
 def image_model(name: str) -> Case:
@@ -26,12 +27,14 @@ def image_model(name: str) -> Case:
     generator = torch.Generator().manual_seed(3)
     options = {"num_classes": 10} | FEWER.get(name, {})
     try:
+        if name in OWN_SIZE:
+            raise ValueError
         model = timm.create_model(name, img_size=SMALL, **options)
         size = (3, SMALL, SMALL)
     except (TypeError, AssertionError, ValueError, RuntimeError):
         model = timm.create_model(name, **options)
         settings = model.default_cfg
-        fixed = settings.get("fixed_input_size") or settings.get("min_input_size")
+        fixed = any(map(settings.get, ("fixed_input_size", "min_input_size"))) or name in OWN_SIZE
         size = tuple(settings["input_size"]) if fixed else (3, 96, 96)
     return Case(model, (torch.randn(2, *size, generator=generator),))
 

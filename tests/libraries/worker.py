@@ -6,6 +6,8 @@ them). One line of JSON per case goes to FOLDER/LIBRARY.SIDE.jsonl.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import os
 import signal
@@ -29,6 +31,7 @@ SECONDS = 240  # per case, of this process's processor time
 WAITING = 10 * SECONDS  # likewise, of wall time: the machine may have other work
 LARGE = 10_000_000  # bytes of a reference that is deleted when nothing differs from it
 FORWARD, GRADIENT = 1e-4, 1e-3  # of the largest element of a tensor
+DOUBLE = 1e-5  # of it, of steps in float64
 
 
 def loss_of(outputs: Any) -> Any:
@@ -81,6 +84,21 @@ def step(case: Case, call: Any) -> dict[str, Any]:
     return {"outputs": values(outputs), "loss": float(loss), "gradients": gradients | buffers}
 
 
+def in_double(case: Case) -> Case:
+    """A copy of a case in float64."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.double() if value.is_floating_point() else value
+        if isinstance(value, dict):
+            return {key: convert(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(convert, value))
+        return value
+
+    return Case(copy.deepcopy(case.model).double(), convert(case.args), convert(case.kwargs))
+
+
 def build(make: Any) -> Any:
     """A case, its parameters from a fixed seed; those that begin as zeros are drawn, too.
 
@@ -129,6 +147,10 @@ def reference(make: Any, path: Path) -> dict[str, Any]:
     if case.backward:
         case.model.load_state_dict(weights)
         content["step"] = step(case, case.model)
+        case.model.load_state_dict(weights)
+        with contextlib.suppress(Exception):  # models may ask for float32
+            double = in_double(case)
+            content["double"] = step(double, double.model)
     torch.save(content, path)
     return {"parameters": sum(p.numel() for p in case.model.parameters())}
 
@@ -156,17 +178,22 @@ def difference(name: str, ours: Any, theirs: Any, bound: float, scale: float = 0
     return error
 
 
-def compare_step(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+def compare_step(
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    forward: float = FORWARD,
+    gradient: float = GRADIENT,
+) -> float:
     """The largest share by which two training steps differ."""
     errors = [0.0]
     assert len(ours["outputs"]) == len(theirs["outputs"]), "number of outputs in training"
     for index, pair in enumerate(zip(ours["outputs"], theirs["outputs"], strict=True)):
-        errors.append(difference(f"training output {index}", *pair, FORWARD))
+        errors.append(difference(f"training output {index}", *pair, forward))
     mine, other = ours["gradients"], theirs["gradients"]
     assert mine.keys() == other.keys(), f"gradients of {sorted(mine.keys() ^ other.keys())[:4]}"
     scale = max([float(np.abs(g).max()) for g in other.values() if g.size], default=0.0) * 1e-3
     for name in mine:
-        errors.append(difference(f"gradient {name}", mine[name], other[name], GRADIENT, scale))
+        errors.append(difference(f"gradient {name}", mine[name], other[name], gradient, scale))
     return max(errors)
 
 
@@ -215,7 +242,7 @@ def ours(make: Any, path: Path) -> dict[str, Any]:
     if case.backward:
         case.model.load_state_dict(content["weights"])
         mine = step(case, case.model)
-        result["gradient_error"] = compare_step(mine, content["step"])
+        result |= judge_step(case, mine, content)
     if not case.compiled:
         result["compiled"] = None
     elif not os.environ.get("EAGER"):
@@ -226,6 +253,26 @@ def ours(make: Any, path: Path) -> dict[str, Any]:
     if result.get("compiled") == "" and path.stat().st_size > LARGE:
         path.unlink()
     return result
+
+
+def judge_step(case: Case, mine: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    """By how much a training step differs from PyTorch's.
+
+    Where float32 leaves open on which side of zero an activation lies, gradients of two right
+    implementations differ; then a step in float64 decides.
+    """
+    try:
+        return {"gradient_error": compare_step(mine, content["step"])}
+    except AssertionError as error:
+        if "double" not in content:
+            raise
+        case.model.load_state_dict(content["weights"])
+        double = in_double(case)
+        again = step(double, double.model)
+        return {
+            "single": str(error),
+            "gradient_error": compare_step(again, content["double"], DOUBLE, DOUBLE),
+        }
 
 
 def compiled(case: Case, weights: Any, outputs: Any, mine: Any) -> str:
