@@ -1,29 +1,30 @@
-"""`torch.backends.opt_einsum`: a package that orders einsum's contractions, not used here."""
+"""`torch.backends.opt_einsum`: a package that orders einsum's contractions, not used here.
+
+Programs turn it on where the package is installed, so that then the switches are kept. They never
+change what `einsum` computes, which contracts its operands from left to right.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 from flambeau.backends.switches import install
+from flambeau.ir.lock import late
 
 __all__ = ["flags", "get_opt_einsum", "is_available", "set_flags"]
 
-set_flags, flags = install(__name__, enabled=False, strategy=None)
-
-
-def _check_enabled(value: bool) -> None:
-    if value:
-        raise ValueError(
-            "[backends.opt_einsum.enabled] opt_einsum is not available\n"
-            "hint: write the contractions in the order in which they should be computed"
-        )
-
 
 def is_available() -> bool:
-    """False: einsum contracts its operands from left to right."""
-    return False
+    """Tell whether the package is installed."""
+    return importlib.util.find_spec("opt_einsum") is not None
+
+
+set_flags, flags = install(
+    __name__, enabled=is_available(), strategy="auto" if is_available() else None
+)
 
 
 def get_opt_einsum() -> Any:
-    """None: the package is not used."""
-    return None
+    """The package, or None."""
+    return late("opt_einsum") if is_available() else None

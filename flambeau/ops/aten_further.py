@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau.core.definition import op
-from flambeau.core.samples import Sample, T, sample
+from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.lock import late
 
 
@@ -30,3 +30,70 @@ def _sparse_products() -> Iterator[Sample]:
 def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """`addmm` whose second operand may be sparse."""
     return late("flambeau").addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def _rows_of_places() -> Iterator[Sample]:
+    yield sample(T(4, dtype="i64", values=[0, 0, 1, 3], grad=False), 5)
+    yield sample(T(4, dtype="i32", values=[0, 0, 1, 3], grad=False), 5, out_int32=True)
+
+
+@op(
+    "_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    differentiable=False,
+    samples=_rows_of_places,
+    errors=lambda: iter([ErrorSample(sample(T(2, 2, dtype="i64"), 3), RuntimeError, "a vector")]),
+)
+def convert_indices_from_coo_to_csr(self: Any, size: int, *, out_int32: bool = False) -> Any:
+    """Where each of `size` rows begins, and the end of the last one, in a sorted list of rows.
+
+    Raises:
+        RuntimeError: not one vector.
+        NotImplementedError: rows that are not int32 or int64.
+
+    Example:
+        >>> torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2]), 3)
+        tensor([0, 2, 2, 3])
+    """
+    torch = late("flambeau")
+    if self.ndim != 1:
+        raise RuntimeError(
+            f"[_convert_indices_from_coo_to_csr] Input is supposed to be a vector, but got "
+            f"{self.ndim} dimensional tensor.\nhint: the first row of sparse indices"
+        )
+    if self.dtype not in (torch.int32, torch.int64):
+        raise NotImplementedError(
+            "[_convert_indices_from_coo_to_csr] not implemented for "
+            f"{self.dtype}\nhint: rows are int32 or int64"
+        )
+    rows = torch.arange(size + 1, dtype=self.dtype)
+    return torch.searchsorted(self, rows, out_int32=out_int32)
+
+
+@op(
+    "_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, "
+    "bool out_int32=False, bool transpose=False) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    differentiable=False,
+    samples=lambda: iter(
+        [sample(T(3, dtype="i64", values=[0, 2, 3]), T(3, dtype="i64", values=[0, 1, 1]))]
+    ),
+)
+def convert_indices_from_csr_to_coo(
+    crow_indices: Any, col_indices: Any, *, out_int32: bool = False, transpose: bool = False
+) -> Any:
+    """Rows and columns of the elements of a compressed matrix; `transpose`: columns and rows.
+
+    Example:
+        >>> torch._convert_indices_from_csr_to_coo(torch.tensor([0, 2, 2, 3]), torch.arange(3))
+        tensor([[0, 0, 2],
+                [0, 1, 2]])
+    """
+    torch = late("flambeau")
+    rows = torch.arange(crow_indices.shape[0] - 1).repeat_interleave(crow_indices.diff())
+    pair = (col_indices, rows) if transpose else (rows, col_indices)
+    return torch.stack(pair).to(torch.int32 if out_int32 else torch.int64)

@@ -84,6 +84,7 @@ _SHORT_POWERS: dict[float, Callable[[Node], Node]] = {
 
 @op(
     "pow(Tensor self, Tensor|Scalar exponent) -> Tensor",
+    saves_result=False,
     promote="default",
     samples=_power_samples,
     errors=_power_errors,

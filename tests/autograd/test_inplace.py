@@ -5,6 +5,7 @@ import pytest
 import flambeau as torch
 from flambeau import autograd
 from flambeau.nn import functional as F
+from tests.ops.inputs import same_bits
 
 
 def leaf(*values):
@@ -275,3 +276,15 @@ def test_pieces_that_are_views_by_themselves_may_be_written(split):
     first, *_ = (x * 1).chunk(2)
     with pytest.raises(RuntimeError, match="returns multiple views"):
         first.mul_(3)
+
+
+@pytest.mark.parametrize("name", ["sin_", "cos_", "sinh_", "cosh_", "pow_", "rsqrt of pow_"])
+def test_results_that_no_gradient_needs_may_be_written_again(name):
+    """Graph networks write into the result of pow_(-0.5)."""
+    arguments = {"pow_": (3,), "rsqrt of pow_": (-0.5,)}.get(name, ())
+    plain = name.split()[-1].removesuffix("_")
+    x = torch.linspace(0.1, 0.9, 5).requires_grad_()
+    (expected,) = torch.autograd.grad((getattr(x, plain)(*arguments) * 2).sum(), x)
+    written = getattr(x * 1.0, f"{plain}_")(*arguments)
+    written.mul_(2).sum().backward()
+    assert same_bits(x.grad, expected)

@@ -225,3 +225,23 @@ def test_switches_of_attention_have_one_home():
     with pytest.raises(AssertionError, match="got tuple"), sdpa_kernel((SDPBackend.MATH,)):
         pass
     F.scaled_dot_product_attention(q[0], q[0], q[0])
+
+
+def test_rows_of_sparse_indices_are_compressed_and_back():
+    rows = torch.tensor([0, 0, 1, 3, 3, 3])
+    begins = torch._convert_indices_from_coo_to_csr(rows, 5)
+    assert begins.tolist() == [0, 2, 3, 3, 6, 6]
+    assert torch._convert_indices_from_coo_to_csr(rows[:0], 2).tolist() == [0, 0, 0]
+    places = torch._convert_indices_from_csr_to_coo(begins, torch.arange(6), out_int32=True)
+    assert places.dtype is torch.int32 and places[0].tolist() == rows.tolist()
+    with pytest.raises(RuntimeError, match="a vector"):
+        torch._convert_indices_from_coo_to_csr(rows[None], 5)
+
+
+def test_programs_that_turn_opt_einsum_on_may():
+    """timm.optim does where the package is installed."""
+    settings = torch.backends.opt_einsum
+    assert settings.enabled is settings.is_available()
+    before = settings.set_flags(enabled=True, strategy="auto-hq")
+    assert settings.strategy == "auto-hq"
+    settings.enabled, settings.strategy = before
