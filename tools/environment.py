@@ -115,6 +115,25 @@ ORACLE = Environment(
     (*_required(), *(word for file in _ORACLE_FILES for word in ("-r", str(file)))),
     (*_PROJECT, *_ORACLE_FILES),
 )
+_LIBRARIES = ROOT / "tests/libraries/requirements.txt"
+LIBRARIES, LIBRARIES_ORACLE = (
+    Environment(BUILD / "libraries" / name, ("--no-deps", "-r", str(_LIBRARIES)), files)
+    for name, files in (("ours", (_LIBRARIES,)), ("oracle", (_LIBRARIES, *_ORACLE_FILES)))
+)
+
+
+def prepare_libraries() -> None:
+    """Bring the two environments of third-party libraries up to date; the second has PyTorch."""
+    with _one_at_a_time():
+        for environment in (LIBRARIES, LIBRARIES_ORACLE):
+            if environment.complete:
+                continue
+            environment.create()
+            environment.install_requirements()
+            if environment is LIBRARIES_ORACLE:
+                torch = _ORACLE_FILES[0].read_text().splitlines()
+                environment.pip(*(line for line in torch if line.startswith("torch==")))
+            environment.stamp.write_text(environment.fingerprint())
 
 
 def prepare(environment: Environment) -> None:

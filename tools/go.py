@@ -13,6 +13,8 @@ from tools import build_native
 from tools.build_native import BUILD, ROOT, NativeBuildError
 from tools.environment import (
     DEVELOPMENT,
+    LIBRARIES,
+    LIBRARIES_ORACLE,
     ORACLE,
     Environment,
     StepError,
@@ -20,6 +22,7 @@ from tools.environment import (
     find_compiler,
     in_continuous_integration,
     prepare,
+    prepare_libraries,
     say,
 )
 
@@ -87,7 +90,12 @@ def bench(arguments: list[str]) -> int:
 
 
 def parity(arguments: list[str]) -> int:
-    """Compare with PyTorch: the tests of tests/parity, in an environment that has it."""
+    """Compare with PyTorch: the tests of tests/parity, or third-party models (parity libraries)."""
+    if arguments[:1] == ["libraries"]:
+        prepare(DEVELOPMENT)
+        prepare_libraries()
+        pythons = ["--ours", str(LIBRARIES.python), "--reference", str(LIBRARIES_ORACLE.python)]
+        return execute(DEVELOPMENT, "-m", "tests.libraries", *pythons, *arguments[1:])
     prepare(ORACLE)
     return execute(ORACLE, "-m", "pytest", "-q", "tests/parity", *(arguments or side_by_side()))
 

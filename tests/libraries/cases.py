@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-LIBRARIES = ("transformers", "timm", "torchvision", "diffusers", "torchaudio", "torch_geometric")
+LIBRARIES = (
+    "transformers timm torchvision diffusers torchaudio torch_geometric kornia gpytorch pyro "
+    "torchmetrics einops skorch stable_baselines3 lightning"
+).split()
 
 
 @dataclass
