@@ -255,6 +255,8 @@ _GROUPS = {
     "flambeau._higher_order_ops": "cond while_loop",
     "flambeau.fake_quantize": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "flambeau.futures": "Future",
+    "flambeau.private_operators": "_convert_indices_from_coo_to_csr "
+    "_convert_indices_from_csr_to_coo _sample_dirichlet _shape_as_tensor",
     "flambeau.testing": "FileCheck",
     "flambeau.utils.throughput_benchmark": "ThroughputBenchmark",
     "flambeau.library.schemas": "Argument FunctionSchema",
@@ -282,7 +284,9 @@ _PRIVATE = frozenset(
         "_lobpcg",
         "_logging",
         "_lowrank",
+        "_prims_common",
         "_subclasses",
+        "_tensor",
         "_tensor_str",
         "_utils",
     }

@@ -110,6 +110,13 @@ def _pop_mode_temporarily() -> Iterator[TorchFunctionMode]:
         _core.push_function_mode(mode)
 
 
+@functools.cache
+def get_default_nowrap_functions() -> set[Function]:
+    """Accessors whose results keep their type: `_base`, `grad` and `_grad`."""
+    names = ("_base", "grad", "_grad")
+    return {getattr(_core.Tensor, n).__get__ for n in names if hasattr(_core.Tensor, n)}
+
+
 def enable_reentrant_dispatch() -> Any:
     """A `with` block in which `__torch_dispatch__` may call functions with gradients and modes.
 

@@ -7,7 +7,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.core import promotion
 from flambeau.ir.dtypes import CATEGORY, NAMES, PUBLIC, ROWS
-from flambeau.runtime import boundaries
+from flambeau.ir.lock import loaded
 
 PUBLIC_NAMES = PUBLIC
 DTYPE_OBJECTS: dict[str, Any] = {name: getattr(_core, PUBLIC_NAMES[name]) for name in NAMES}
@@ -32,6 +32,17 @@ def object_of(name: str) -> Any:
     return DTYPE_OBJECTS[name]
 
 
+def report_change(reason: str) -> None:
+    """Runs delayed operators before state changes; see `runtime/boundaries.py`.
+
+    Args:
+        reason: names the change.
+    """
+    boundaries = loaded("flambeau.runtime.boundaries")
+    if boundaries is not None:
+        boundaries.crossing(reason)
+
+
 def set_default_dtype(dtype: Any) -> None:
     """Sets the dtype of new floating-point tensors (float32 at start).
 
@@ -44,7 +55,7 @@ def set_default_dtype(dtype: Any) -> None:
             "[set_default_dtype] only floating-point types are supported as the default type\n"
             "hint: pass torch.float32 or torch.float64"
         )
-    boundaries.crossing("set_default_dtype")
+    report_change("set_default_dtype")
     _core.set_default_dtype(dtype)
     promotion.set_default(name)
 

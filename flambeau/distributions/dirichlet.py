@@ -78,11 +78,15 @@ def sample_dirichlet(concentration: Tensor) -> Tensor:
         >>> sample_dirichlet(torch.ones(3)).sum()
         tensor(1.)
     """
+    return _Sample.apply(concentration, draw(concentration))
+
+
+def draw(concentration: Tensor, generator: Any = None) -> Tensor:
+    """Normalized gamma samples, without a gradient."""
     with torch.no_grad():
-        gammas = torch._standard_gamma(concentration.double())
+        gammas = torch._standard_gamma(concentration.double(), generator)
         value = (gammas / gammas.sum(-1, True)).to(concentration.dtype)
-        value = value.clamp(min=torch.finfo(concentration.dtype).tiny)
-    return _Sample.apply(concentration, value)
+        return value.clamp(min=torch.finfo(concentration.dtype).tiny)
 
 
 class Dirichlet(ExponentialFamily):

@@ -46,4 +46,4 @@ def factory_kwargs(kwargs: Any) -> dict[str, Any]:
 
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
-globals()["__getattr__"] = _missing.getter(__name__, submodules=("common_types",))
+globals()["__getattr__"] = _missing.getter(__name__, submodules=("common_types", "quantized"))

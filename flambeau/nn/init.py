@@ -64,6 +64,24 @@ def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = N
         return tensor.normal_(mean, std, generator=generator)
 
 
+_no_grad_uniform_, _no_grad_normal_ = uniform_, normal_  # names that packages import
+
+
+def _no_grad_trunc_normal_(
+    tensor: Any, mean: float, std: float, a: float, b: float, generator: Any = None
+) -> Any:
+    return _truncated(tensor, mean, std, a, b, generator)
+
+
+def _no_grad_fill_(tensor: Any, val: float) -> Any:
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def _no_grad_zero_(tensor: Any) -> Any:
+    return _no_grad_fill_(tensor, 0)
+
+
 def trunc_normal_(
     tensor: Any,
     mean: float = 0.0,

@@ -127,6 +127,24 @@ _packets: dict[str, Packet] = {}
 _of_ops: dict[int, Packet] = {}  # of operators that have no name here; they live for ever
 
 
+def _sym_size(self: Any, dim: int | None = None) -> Any:
+    """The sizes of a tensor, or one of them."""
+    return list(self.shape) if dim is None else self.size(dim)
+
+
+def _sym_stride(self: Any, dim: int | None = None) -> Any:
+    """The strides of a tensor, or one of them."""
+    return list(self.stride()) if dim is None else self.stride(dim)
+
+
+def _sym_numel(self: Any) -> int:
+    """The number of a tensor's elements."""
+    return int(self.numel())
+
+
+_GEOMETRY = {"sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": _sym_numel}
+
+
 def __getattr__(name: str) -> Packet:
     """The operator of this name.
 
@@ -136,7 +154,7 @@ def __getattr__(name: str) -> Packet:
     known = _packets.get(name)
     if known is not None:
         return known
-    found = late("flambeau.decompositions.inner").TABLE.get(name)
+    found = _GEOMETRY.get(name) or late("flambeau.decompositions.inner").TABLE.get(name)
     for home in HOMES:
         found = found or install.namespace(home).get(name.removeprefix(f"{home}_"))
     if found is None and name in REGISTRY and "method" in REGISTRY[name].options.where:

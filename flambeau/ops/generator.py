@@ -6,7 +6,7 @@ from typing import Any
 
 from flambeau.core import tensors
 from flambeau.core.definition import op
-from flambeau.runtime import boundaries
+from flambeau.core.dtypes import report_change
 
 
 @op("manual_seed(int seed) -> Tensor", where="torch", host=True)
@@ -26,7 +26,7 @@ def manual_seed(seed: int) -> Any:
         raise type(error)(
             f"[manual_seed] expected an int, got {seed!r}\nhint: any number of 64 bits will do"
         ) from error
-    boundaries.crossing("manual_seed")
+    report_change("manual_seed")
     return tensors.default_generator.manual_seed(number)
 
 
@@ -38,7 +38,7 @@ def seed() -> int:
         >>> torch.seed() == torch.initial_seed()
         True
     """
-    boundaries.crossing("seed")
+    report_change("seed")
     return int(tensors.default_generator.seed())
 
 
@@ -61,7 +61,7 @@ def get_rng_state() -> Any:
         >>> torch.get_rng_state().shape
         torch.Size([5056])
     """
-    boundaries.crossing("get_rng_state")
+    report_change("get_rng_state")
     return tensors.default_generator.get_state()
 
 
@@ -79,5 +79,5 @@ def set_rng_state(new_state: Any) -> None:
         >>> torch.equal(torch.rand(2), first)
         True
     """
-    boundaries.crossing("set_rng_state")
+    report_change("set_rng_state")
     tensors.default_generator.set_state(new_state)

@@ -24,10 +24,27 @@ from flambeau.autograd.graph import RemovableHandle
 from flambeau.autograd.profiler import record_function
 from flambeau.capture import regions
 from flambeau.core.tensors import call_each
+from flambeau.optim.private_names import (  # noqa: F401 - imported from here by packages
+    _capturable_doc,
+    _default_to_fused_or_foreach,
+    _differentiable_doc,
+    _disable_dynamo_if_unsupported,
+    _foreach_doc,
+    _fused_doc,
+    _get_capturable_supported_devices,
+    _get_scalar_dtype,
+    _get_value,
+    _maximize_doc,
+    _params_doc,
+    _RequiredParameter,
+    _stack_if_compiling,
+    _use_grad_for_differentiable,
+    _view_as_real,
+)
 
 Closure = Callable[[], Any]
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
-required = object()
+required = _RequiredParameter()
 
 # Hooks around the steps of all optimizers.
 _global_optimizer_pre_hooks: OrderedDict[int, Any] = OrderedDict()

@@ -64,6 +64,13 @@ globals()["__getattr__"] = _missing.getter(
             "to_sparse_semi_structured",
         ),
         "flambeau.sparse.semi_structured",
+    )
+    | dict.fromkeys(
+        [
+            f"{_kind}Tensor"
+            for _kind in "Float Double Half BFloat16 Byte Char Short Int Long".split()
+        ],
+        "flambeau.sparse.legacy",
     ),
-    ("semi_structured",),
+    ("legacy", "semi_structured"),
 )

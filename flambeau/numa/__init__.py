@@ -1,0 +1,1 @@
+"""`torch.numa`: binding of processes to parts of a machine."""
