@@ -64,13 +64,13 @@ def test_select():
         for k in (1, 5, 500):
             values, indices = np.empty((4, k), np.int32), np.empty((4, k), np.int64)
             buffers = [shared(x), shared(values), shared(indices)]
-            _core.call_routine("select_i32", buffers, [4, 900, 0, k, largest])
+            _core.call_routine("select_i32", buffers, [4, 900, 0, k, largest, 0])
             everything = sort("i32", x, largest)
             np.testing.assert_array_equal(values, everything[0][:, :k])
             np.testing.assert_array_equal(indices, everything[1][:, :k])
     value, index = np.empty(4, np.int32), np.empty(4, np.int64)
     buffers = [shared(x), shared(value), shared(index)]
-    _core.call_routine("select_i32", buffers, [4, 900, 299, 1, 0])
+    _core.call_routine("select_i32", buffers, [4, 900, 299, 1, 0, 0])
     np.testing.assert_array_equal(value, np.sort(x, axis=1)[:, 299])
     np.testing.assert_array_equal(index, np.argsort(x, axis=1, kind="stable")[:, 299])
     with pytest.raises(IndexError, match="place out of the row"):
