@@ -200,5 +200,6 @@ from flambeau.nn import init as init
 from flambeau.nn import modules as modules
 from flambeau.nn import parallel as parallel
 from flambeau.nn import parameter as parameter
+from flambeau.nn import quantized as quantized
 from flambeau.nn import utils as utils
 def __getattr__(name: _str) -> Any: ...

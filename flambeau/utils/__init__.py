@@ -38,6 +38,7 @@ _PARTS = (
     "collect_env",
     "cpp_backtrace",
     "cpp_extension",
+    "cpp_extension",
     "flop_counter",
     "hooks",
     "mobile_optimizer",

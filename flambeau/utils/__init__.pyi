@@ -30,6 +30,7 @@ from flambeau.utils import bundled_inputs as bundled_inputs
 from flambeau.utils import checkpoint as checkpoint
 cmake_prefix_path: _str
 from flambeau.utils import cpp_backtrace as cpp_backtrace
+from flambeau.utils import cpp_extension as cpp_extension
 from flambeau.utils import data as data
 from flambeau.utils import deterministic as deterministic
 from flambeau.utils import dlpack as dlpack

@@ -1,0 +1,3 @@
+// Another name of torch/extension.h.
+#pragma once
+#include "../torch/extension.h"
