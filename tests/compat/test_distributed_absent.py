@@ -19,7 +19,7 @@ def test_work_is_refused(name):
 
 def test_names_that_are_not_there_yet():
     with pytest.raises(AttributeError, match="not in Flambeau yet"):
-        torch.distributed.fsdp  # noqa: B018
+        torch.distributed.checkpoint  # noqa: B018
 
 
 def test_parts_are_attributes():
@@ -28,3 +28,16 @@ def test_parts_are_attributes():
     assert not torch.distributed.rpc.is_available()
     with pytest.raises(RuntimeError, match="is_available"):
         torch.distributed.device_mesh.init_device_mesh("cpu", (2,))
+
+
+def test_nothing_is_distributed():
+    from flambeau.distributed._tensor import DTensor
+    from flambeau.distributed.fsdp import FSDPModule
+    from flambeau.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel
+    from flambeau.distributed.tensor import DTensor as Same
+
+    model = torch.nn.Linear(2, 3)
+    assert DTensor is Same and not isinstance(model.weight, DTensor)
+    assert not isinstance(model, (FSDPModule, FullyShardedDataParallel))
+    with pytest.raises(RuntimeError, match="is_available"):
+        DTensor()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LIBRARIES = (
-    "transformers timm torchvision diffusers torchaudio torch_geometric kornia gpytorch pyro "
-    "torchmetrics einops skorch stable_baselines3 lightning"
+    "transformers training timm torchvision diffusers torchaudio torch_geometric kornia gpytorch "
+    "pyro torchmetrics einops skorch stable_baselines3 lightning"
 ).split()
 
 
