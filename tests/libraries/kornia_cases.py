@@ -90,11 +90,10 @@ LOSSES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 MODULES: dict[str, Callable[[], Any]] = {
     "sift": lambda: kornia.feature.SIFTDescriptor(16),
-    "hardnet": kornia.feature.HardNet,
-    "sosnet": kornia.feature.SOSNet,
-    "tfeat": kornia.feature.TFeat,
-    "hynet": kornia.feature.HyNet,
-    "mkd": lambda: kornia.feature.MKDDescriptor(32),
+    "hardnet": lambda: kornia.feature.HardNet(pretrained=False),
+    "sosnet": lambda: kornia.feature.SOSNet(pretrained=False),
+    "tfeat": lambda: kornia.feature.TFeat(pretrained=False),
+    "hynet": lambda: kornia.feature.HyNet(pretrained=False),
 }
 AUGMENTATIONS = {
     "flip": {"name": "RandomHorizontalFlip", "p": 0.5},
