@@ -93,6 +93,13 @@ bool parse_index(PyObject* object, int8_t* index) {
   return true;
 }
 
+void refuse_lone_index(int8_t index) {
+  PyErr_Format(PyExc_RuntimeError,
+               "[device] Cannot access accelerator device when none is available: got index %d\n"
+               "hint: device('cpu')",
+               int{index});
+}
+
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"type", "index", nullptr};
   PyObject* type = nullptr;
@@ -113,8 +120,8 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     const char* text = PyUnicode_AsUTF8AndSize(type, &length);
     if (!text || !parse_device(text, length, &name, &number)) return nullptr;
   } else if (PyLong_Check(type) && !PyBool_Check(type)) {
-    // An index alone means the current accelerator, as in PyTorch; without one: cpu.
-    if (!parse_index(type, &number)) return nullptr;
+    if (parse_index(type, &number)) refuse_lone_index(number);
+    return nullptr;
   } else {
     PyErr_Format(PyExc_TypeError,
                  "[device] expected a string, an int or a device: got %s\nhint: device('cpu')",
@@ -239,7 +246,8 @@ bool device_from_object(PyObject* object, Device* out) {
     const char* text = PyUnicode_AsUTF8AndSize(object, &length);
     if (!text || !parse_device(text, length, &name, &index)) return false;
   } else if (PyLong_Check(object) && !PyBool_Check(object)) {
-    if (!parse_index(object, &index)) return false;
+    if (parse_index(object, &index)) refuse_lone_index(index);
+    return false;
   } else {
     PyErr_Format(PyExc_TypeError,
                  "[device] expected a device, a string or an int: got %s\nhint: pass device='cpu'",

@@ -280,7 +280,11 @@ Tensor* implicit_gradient(Tensor* root) {
         dtype_name(root->dtype));
     return nullptr;
   }
-  if (active_recorder || root->storage->pending || dispatches(object_of(root))) {
+  if (dispatches(object_of(root)) || (interceptors & kDispatchModes)) {
+    PyObject* like = object_of(root);
+    return tensor_of(call_helper("flambeau", "ones_like", &like, 1));
+  }
+  if (active_recorder || root->storage->pending) {
     PyObject* ones = tensor_method("new_ones");
     PyObject* sizes = ones ? size_object(root->ndim, root->sizes()) : nullptr;
     PyObject* args[2] = {object_of(root), sizes};

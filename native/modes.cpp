@@ -57,9 +57,16 @@ PyObject* plain_new(PyTypeObject* type, PyObject* args, PyObject*) {
 // set_grad_enabled(mode) takes effect at once, also without `with`.
 PyObject* set_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"mode", nullptr};
-  int mode;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "p", const_cast<char**>(names), &mode))
+  PyObject* value;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &value))
     return nullptr;
+  if (!PyBool_Check(value)) {
+    PyErr_Format(PyExc_TypeError,
+                 "[set_grad_enabled] mode must be a bool (got %s)\nhint: bool(mode)",
+                 Py_TYPE(value)->tp_name);
+    return nullptr;
+  }
+  const int mode = value == Py_True;
   PyObject* self = make_guard(type, GuardKind::SetGrad, mode != 0);
   if (self) grad_mode.enabled = mode != 0;
   return self;

@@ -173,7 +173,11 @@ PyObject* function_node_new(PyTypeObject* type, PyObject*, PyObject*) {
 PyObject* unicode(const std::string& text) {
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
-PyObject* method_name(PyObject* self, PyObject*) { return unicode(node_name(node_of(self))); }
+PyObject* method_name(PyObject* self, PyObject*) {
+  const Node* n = node_of(self);
+  const bool own = n->kind == NodeKind::Accumulate || n->kind == NodeKind::CopySlices;
+  return unicode((own ? "torch::autograd::" : "") + node_name(n));  // the two without a formula
+}
 
 PyObject* node_repr(PyObject* self) {
   return PyUnicode_FromFormat("<%s object at %p>", node_name(node_of(self)).c_str(), self);
@@ -303,6 +307,13 @@ PyObject* method_dir(PyObject* self, PyObject*) {
   PyObject* names =
       PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self);
   PyObject* list = names ? PySequence_List(names) : nullptr;
+  PyObject* own = list && node_of(self)->kind == NodeKind::Plan
+                      ? PyUnicode_InternFromString("_saved_tensors")  // of Functions alone
+                      : nullptr;
+  const Py_ssize_t at = own ? PySequence_Index(list, own) : -1;
+  if (at >= 0) PySequence_DelItem(list, at);
+  if (own && at < 0) PyErr_Clear();
+  Py_XDECREF(own);
   PyObject* saved = list ? saved_names(node_of(self)) : nullptr;
   PyObject* all = saved ? PySequence_InPlaceConcat(list, saved) : nullptr;
   Py_XDECREF(names);

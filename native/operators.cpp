@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core.h"
+#include "tape.h"
 #include "override.h"
 #include "tensor_internal.h"
 
@@ -130,7 +131,11 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 }
 static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5);
 
-Py_hash_t hash(PyObject* self) { return PyBaseObject_Type.tp_hash(self); }
+// The address, as id(): programs compare the two.
+Py_hash_t hash(PyObject* self) {
+  const auto address = reinterpret_cast<Py_hash_t>(self);
+  return address == -1 ? -2 : address;
+}
 
 Py_ssize_t length(PyObject* self) {
   if (asks_override(self)) [[unlikely]] {
@@ -250,9 +255,23 @@ int truth(PyObject* self) {
   Py_DECREF(value);
   return result;
 }
+// Warns, once, of a number that leaves the graph without detach(). False: the warning was raised.
+bool notes_gradient(PyObject* self) {
+  if (!grad_mode.enabled || !tensor_requires_grad(reinterpret_cast<Tensor*>(self))) [[likely]]
+    return true;
+  PyObject* text = PyUnicode_FromString(
+      "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+      "Consider using tensor.detach() first.");
+  PyObject* answer =
+      text ? call_helper("flambeau.core.warned", "warn_once", &text, 1) : nullptr;
+  Py_XDECREF(text);
+  Py_XDECREF(answer);
+  return answer != nullptr;
+}
 PyObject* to_float(PyObject* self) {
   if (asks_override(self)) [[unlikely]]
     return override_slot("__float__", &self, 1);
+  if (!notes_gradient(self)) return nullptr;
   PyObject* value = single(self);
   if (!value) return nullptr;
   PyObject* result = nullptr;

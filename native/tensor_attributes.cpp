@@ -1,5 +1,6 @@
 // Attributes and small methods of Tensor: geometry, dtype, device, autograd flags, data, grad.
 #include "core.h"
+#include "tape.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -293,6 +294,14 @@ PyObject* get_base(PyObject* self, void*) {
   const Autograd* a = as_tensor(self)->autograd;
   return Py_NewRef(a && a->base ? as_object(a->base) : Py_None);
 }
+PyObject* get_backward_hooks(PyObject* self, void*) {
+  const Autograd* a = as_tensor(self)->autograd;
+  PyObject* hooks = a ? a->hooks : nullptr;
+  const NodeExtras* extras = a && a->node ? a->node->extras : nullptr;
+  if (extras && a->output_index < extras->tensor_hooks.size())
+    hooks = extras->tensor_hooks[a->output_index];
+  return Py_NewRef(hooks ? hooks : Py_None);
+}
 PyObject* method_is_view(PyObject* self, PyObject*) {
   const Tensor* t = as_tensor(self);
   return PyBool_FromLong((t->flags & kIsView) || (t->autograd && t->autograd->base));
@@ -569,6 +578,8 @@ PyGetSetDef attribute_getset[] = {
     {"retains_grad", get_retains_grad, nullptr, "retain_grad() was called.", nullptr},
     {"grad_fn", get_grad_fn, nullptr, "The node that computed it, or None.", nullptr},
     {"output_nr", get_output_nr, nullptr, "Which output of grad_fn it is.", nullptr},
+    {"_backward_hooks", get_backward_hooks, nullptr, "What register_hook added; None: nothing.",
+     nullptr},
     {"_base", get_base, nullptr, "The tensor this one is a differentiable view of.", nullptr},
     {"_version", get_version, nullptr, "Number of in-place writes to the data.", nullptr},
     {"grad", get_grad, set_grad, "The accumulated gradient, or None.", nullptr},

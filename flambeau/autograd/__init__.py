@@ -229,7 +229,9 @@ def grad(
         found = _taped_gradients(roots, grads, wanted, keep, create_graph, unused)
     if not materialize_grads or not any(f is None for f in found):
         return tuple(found)
-    return tuple(_zeros_for(i) if f is None else f for f, i in zip(found, wanted, strict=True))
+    return tuple(
+        _zeros_for(i, create_graph) if f is None else f for f, i in zip(found, wanted, strict=True)
+    )
 
 
 def _check_options(only_inputs: bool, allow_unused: bool | None, materialize_grads: bool) -> None:
@@ -282,10 +284,10 @@ def _batched_grad(
     return tuple(None if missing else next(found) for missing in absent)
 
 
-def _zeros_for(item: Any) -> Tensor:
+def _zeros_for(item: Any, create_graph: bool) -> Tensor:
     if isinstance(item, GradientEdge):
         return _core.node_zeros(item.node, item.output_nr)
-    return item.new_zeros(item.shape).requires_grad_()
+    return item.new_zeros(item.shape).requires_grad_(create_graph)
 
 
 # ---------------------------------------------------------------- methods of Tensor

@@ -7,6 +7,7 @@ with the user's attributes on it. Saved tensors are kept by the node like those 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -184,9 +185,11 @@ class Function(metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
-            f"[{type(self).__name__}] functions are not instantiated\n"
-            "hint: write forward and backward as static methods and call .apply"
+        warnings.warn(
+            f"[{type(self).__name__}] functions are not instantiated. hint: write forward and "
+            "backward as static methods and call .apply",
+            DeprecationWarning,
+            stacklevel=2,
         )
 
     @staticmethod

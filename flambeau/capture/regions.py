@@ -248,9 +248,7 @@ def _checked_arguments(
     if callable(backend):
         return False
     if backend not in (None, *BACKENDS):
-        raise RuntimeError(
-            f"[compile] invalid backend: {backend!r}\nhint: one of {', '.join(BACKENDS)}"
-        )
+        raise late("flambeau._dynamo.exc").InvalidBackend(backend)
     return backend in (None, "inductor", "flambeau") and capture_options.tunes(mode, options)
 
 

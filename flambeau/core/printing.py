@@ -57,16 +57,10 @@ def set_printoptions(
         profile: "default", "short" or "full": a base for the other arguments.
         sci_mode: force scientific notation on or off; None chooses by the values.
 
-    Raises:
-        ValueError: unknown profile.
+    An unknown profile changes nothing, as in PyTorch.
     """
-    if profile is not None:
-        if profile not in PROFILES:
-            raise ValueError(
-                f"[set_printoptions] unknown profile {profile!r}\n"
-                f"hint: choose one of {', '.join(PROFILES)}"
-            )
-        base = PROFILES[profile]
+    base = PROFILES.get(profile) if profile is not None else None
+    if base is not None:
         for field in ("precision", "threshold", "edgeitems", "linewidth"):
             setattr(options, field, getattr(base, field))
     given = {
@@ -233,7 +227,8 @@ def gradient_note(tensor: Any) -> str | None:
     node = tensor.grad_fn
     if node is not None:
         name = getattr(node, "name", None)
-        return f"grad_fn=<{name() if callable(name) else type(node).__name__}>"
+        text = name() if callable(name) else type(node).__name__
+        return f"grad_fn=<{text.removeprefix('torch::autograd::')}>"
     return "requires_grad=True" if tensor.requires_grad else None
 
 

@@ -5,13 +5,16 @@ A call that warned is not kept on disk, so each process sees the warning once pe
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from pathlib import Path
 
 from flambeau.runtime.switches import is_warn_always_enabled
 
 __all__ = ["count", "warn", "warn_once"]
 
+_HOME = str(Path(__file__).parents[1]) + os.sep
 _told: set[str] = set()
 _count = 0
 
@@ -24,7 +27,7 @@ def count() -> int:
 def _level() -> int:
     """The number of frames between `warn` and the first one outside of this package."""
     frame, level = sys._getframe(2), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("flambeau"):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOME):
         frame, level = frame.f_back, level + 1
     return level
 
@@ -39,8 +42,8 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 def warn_once(text: str, category: type[Warning] = UserWarning) -> None:
     """Warns once per process, unless `set_warn_always` says otherwise."""
     global _count
+    _count += 1  # also of a repetition: another process may see this call first
     if text in _told and not is_warn_always_enabled():
         return
     _told.add(text)
-    _count += 1
     warnings.warn(text, category, stacklevel=_level())

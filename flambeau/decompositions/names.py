@@ -61,7 +61,40 @@ _CLASSES = {
     "msort": "SortBackward0",
     "tile": "RepeatBackward0",
     "narrow_copy": "NarrowCopyBackward0",
+    "fill_diagonal_": "CopySlices",
 }
+# The last node of what PyTorch composes of several, by operators that are one node here; an
+# argument's value may be part of it.
+_LAST = {
+    "FftC2CBackward0": "fft_fft2 fft_fftn fft_ifft2 fft_ifftn fft_ihfft2 fft_ihfftn",
+    "FftR2CBackward0": "fft_fft fft_rfft fft_rfft2 fft_rfftn",
+    "FftC2RBackward0": "fft_irfft fft_irfft2 fft_irfftn fft_hfft fft_hfft2 fft_hfftn",
+    "ConjBackward0": "fft_ifft fft_ihfft _conj_alias conj_alias",
+    "RollBackward0": "fft_fftshift fft_ifftshift",
+    "LinalgVectorNormBackward0": "linalg_matrix_norm linalg_norm",
+    "ViewBackward0": "linalg_multi_dot linalg_tensorsolve tensordot inner repeat_interleave",
+    "ReshapeAliasBackward0": "linalg_tensorinv",
+    "UnsafeViewBackward0": "kron",
+    "MmBackward0": "matrix_power linalg_matrix_power",
+    "SumBackward1": "linalg_vecdot _einsum einsum",
+    "CatBackward0": "linalg_vander gradient",
+    "WhereBackward0": "logdet",
+    "SqueezeBackward0": "cov",
+    "ClampBackward1": "corrcoef",
+    "SubBackward0": "diff",
+    "SqueezeBackward4": "quantile nanquantile",
+    "MulBackward1": "trapezoid trapz",
+    "CumsumBackward0": "cumulative_trapezoid",
+    "PowBackward0": "lp_pool1d lp_pool2d lp_pool3d",
+    "AdaptiveMaxPool{count}DBackward0": "_adaptive_max_pool _adaptive_max_pool_with_indices",
+    "MulBackward0": "feature_dropout _feature_dropout",
+    "MeanBackward0": (
+        "gaussian_nll_loss hinge_embedding_loss poisson_nll_loss multilabel_soft_margin_loss "
+        "triplet_margin_loss"
+    ),
+    "StackBackward0": "combinations",
+}
+_CLASSES |= {operator: name for name, operators in _LAST.items() for operator in operators.split()}
 # Tensors that are read, but have no gradient, in any operator.
 _CONSTANT = frozenset(
     "index indices condition mask target targets offsets running_mean running_var noise offset2bag "
@@ -139,6 +172,54 @@ def class_name(operator: str, overload: str) -> str:
     stem = plain.removesuffix("_copy") if copied else plain.removesuffix("_forward")
     words = stem.title().replace("_", "")
     return f"{words}Backward{number}" + ("_copy" if copied else "")
+
+
+# Operators whose gradient is an operator of its own in PyTorch, with a node of that name.
+_OWN_GRADIENTS = frozenset(
+    "celu convolution elu gelu glu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid mse_loss "
+    "sigmoid silu smooth_l1_loss softplus softshrink tanh".split()
+)
+# Of others the last node: "MulBackward0" but for these.
+_GRADIENTS = {
+    "relu": "ThresholdBackwardBackward0",
+    "softmax": "SoftmaxBackwardDataBackward0",
+    "log_softmax": "LogSoftmaxBackwardDataBackward0",
+    "linear": "MmBackward0",
+    "mm": "MmBackward0",
+    "matmul": "MmBackward0",
+    "addmm": "MmBackward0",
+    "bmm": "BmmBackward0",
+    "sum": "ExpandBackward0",
+    "mean": "DivBackward0",
+    "div": "DivBackward0",
+    "log": "DivBackward0",
+    "sqrt": "DivBackward0",
+    "neg": "NegBackward0",
+}
+
+
+def gradient_class(source: Any) -> str:
+    """The class of the node of a gradient that is differentiated again; "" where it is not known.
+
+    Args:
+        source: of its Plan, whose identity names the node that the gradient is of.
+    """
+    words = str(getattr(source, "identity", "")).split()
+    if len(words) < 2 or words[0] != "graph" or not words[1].endswith("Backward"):
+        return ""
+    if words[1].startswith("Compiled"):
+        return ""
+    stem = words[1].removesuffix("Backward")
+    operator = "".join("_" * (k > 0 and c.isupper()) + c.lower() for k, c in enumerate(stem))
+    if operator in _OWN_GRADIENTS:
+        return f"{stem}BackwardBackward0"
+    return _GRADIENTS.get(operator, "MulBackward0")
+
+
+def last_name(name: str, values: dict[str, Any]) -> str:
+    """A class with the values of a call in its name."""
+    text = name.format_map(values)
+    return "SqueezeBackward1" if text == "AdaptiveMaxPool1DBackward0" else text
 
 
 def inputs_of(

@@ -182,7 +182,7 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
         nodes inside of the call; and whether the results have several nodes.
     """
     if origin.source.overload is None:  # a gradient that is differentiated again
-        return "", tuple(range(len(targets))), False
+        return names.gradient_class(origin.source), tuple(range(len(targets))), False
     call = _Call(origin)
     made = _composition(call)
     if made is None:
@@ -192,7 +192,8 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
         inputs = names.inputs_of(operator, overload, call.arguments, call.values)
         slots = [x.number if isinstance(x, _Slot) else None for x in inputs]
         order = _order(slots, targets)
-        return names.class_name(operator, overload), order, False
+        values = {a[0]: v for a, v in zip(call.arguments, call.values, strict=True)}
+        return names.last_name(names.class_name(operator, overload), values), order, False
     root = made.results[0][0]
     several = any(x is not None and x[0] is not root for x in made.results)
     if several or not all(x is None or isinstance(x, int) for x in root.inputs):

@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.core.tensors import Tensor
+from flambeau.core.warned import warn_once
 from flambeau.nested import padded
 from flambeau.nested.ragged import Ragged, ragged_from_lengths, ragged_of
 from flambeau.nested.tensor import JaggedTensor, NestedTensor, jagged, strided
@@ -105,6 +106,10 @@ def _joined(parts: Sequence[Any], layout: Any, copy: bool) -> Any:
 
 def strided_of(parts: Sequence[Any]) -> Any:
     """Samples in the layout `torch.strided`."""
+    warn_once(
+        "The PyTorch API of nested tensors is in prototype stage and will change in the near "
+        "future."
+    )
     for i, part in enumerate(parts):
         if part.dim() != parts[0].dim():
             raise RuntimeError(

@@ -60,7 +60,7 @@ class Parameter(Tensor, metaclass=_Marked):
         if type(data) is Tensor or type(data) is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
         if not isinstance(data, Tensor):
-            raise TypeError(
+            raise AttributeError(
                 problem(
                     "Parameter",
                     f"data must be a Tensor, but got {type(data).__name__}",
@@ -73,6 +73,13 @@ class Parameter(Tensor, metaclass=_Marked):
         marked.requires_grad_(requires_grad)
         marked._is_param = True
         return marked
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """The values in memory of their own, without a gradient or attributes."""
+        if id(self) not in memo:
+            values = self.detach().clone()
+            memo[id(self)] = type(self)(values, self.requires_grad)
+        return memo[id(self)]
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + Tensor.__repr__(self)

@@ -154,6 +154,15 @@ def sample_dtype(name: str) -> DTypeSpec:
     return DTypeSpec(name)
 
 
+def _cast(x: Node, dtype: str) -> Node:
+    """A conversion that users write: it warns where it drops imaginary parts."""
+    if x.dtype in ("c64", "c128") and dtype not in ("c64", "c128", "bool"):
+        late("flambeau.core.warned").warn_once(
+            "Casting complex values to real discards the imaginary part"
+        )
+    return prims.cast(x, dtype)
+
+
 @op(
     "to.dtype(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False) -> Tensor",
     where="method",
@@ -174,11 +183,7 @@ def to(self: Node, dtype: Any, non_blocking: bool, copy: bool) -> Node:
         >>> torch.tensor([1.5]).to(torch.int64)
         tensor([1])
     """
-    if self.dtype in ("c64", "c128") and name_of(dtype) not in ("c64", "c128", "bool"):
-        late("flambeau.core.warned").warn_once(
-            "Casting complex values to real discards the imaginary part"
-        )
-    result = prims.cast(self, name_of(dtype))
+    result = _cast(self, name_of(dtype))
     return copied(result) if copy and result is self else result
 
 
@@ -265,14 +270,14 @@ def type_as(self: Node, other: Node) -> Node:
         >>> torch.tensor([1]).type_as(torch.zeros(1))
         tensor([1.])
     """
-    return prims.cast(self, other.dtype)
+    return _cast(self, other.dtype)
 
 
 def _define_cast(name: str, dtype: str) -> None:
     public = PUBLIC_NAMES[dtype]
 
     def body(self: Node) -> Node:
-        return prims.cast(self, dtype)
+        return _cast(self, dtype)
 
     body.__doc__ = f"""The tensor as `{public}`; itself if it is that already.
 
@@ -391,7 +396,7 @@ def _copy_samples() -> Samples:
 def broadcast_source(value: Node, target: Node, name: str) -> Node:
     """`value` in the dtype and shape of the tensor it is written to."""
     try:
-        return prims.broadcast_to(prims.cast(value, target.dtype), target.shape)
+        return prims.broadcast_to(_cast(value, target.dtype), target.shape)
     except ValueError as error:
         for a, b in zip(reversed(target.shape), reversed(value.shape), strict=False):
             if not is_one(b) and not layout.same(a, b):
@@ -403,21 +408,21 @@ def broadcast_source(value: Node, target: Node, name: str) -> Node:
 
 
 @op(
-    "copy_(Tensor! self, Tensor src, bool non_blocking=False) -> Tensor",
+    "copy_(Tensor! self, Tensor other, bool non_blocking=False) -> Tensor",
     overlap="partial",
     where="method",
     out=False,
     samples=_copy_samples,
     errors=lambda: iter([ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "must match the size")]),
 )
-def copy_(self: Node, src: Node, non_blocking: bool) -> Node:
-    """Overwrites the tensor with `src`, broadcast and converted.
+def copy_(self: Node, other: Node, non_blocking: bool) -> Node:
+    """Overwrites the tensor with `other`, broadcast and converted.
 
     Raises:
-        RuntimeError: src does not broadcast to the tensor.
+        RuntimeError: other does not broadcast to the tensor.
 
     Example:
         >>> torch.zeros(2).copy_(torch.tensor([1, 2]))
         tensor([1., 2.])
     """
-    return broadcast_source(src, self, "copy_")
+    return broadcast_source(other, self, "copy_")

@@ -16,6 +16,7 @@ from flambeau.core.definition import given_dtype, op
 from flambeau.core.layout import same
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
 from flambeau.ops.common import shown, static_size
@@ -294,6 +295,11 @@ def _named_padding(
         )
     total = [d * (static_size(k) - 1) for k, d in zip(weight.shape[2:], dilation, strict=True)]
     low = tuple(t // 2 for t in total)
+    if any(t % 2 for t in total):
+        late("flambeau.core.warned").warn_once(
+            "Using padding='same' with even kernel lengths and odd dilation may require a "
+            "zero-padded copy of the input be created"
+        )
     return low, tuple(t - a for t, a in zip(total, low, strict=True))
 
 

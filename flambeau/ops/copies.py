@@ -14,7 +14,7 @@ from flambeau.core.definition import REGISTRY, View, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.ops import indexing, shape, slices, views  # noqa: F401 - defines the views
+from flambeau.ops import bit_views, indexing, shape, slices, views  # noqa: F401 - defines the views
 
 _VIEWS: dict[str, tuple[str, tuple[Any, ...]]] = {
     # the view: its arguments after the tensor, and a sample of them for a tensor of (2, 3)
@@ -87,6 +87,17 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     if source.options.dtypes is not None:
         options["dtypes"] = source.options.dtypes
     op(f"{name}_copy({text}) -> Tensor", **options)(body)
+
+
+def _define_other_views() -> None:
+    """`view_copy(dtype)`: the bytes as elements of another dtype."""
+    _, source = REGISTRY["view"].overloads
+
+    def body(self: Any, dtype: Any) -> Any:
+        return _value(source.body(self, dtype))
+
+    schema = "view_copy.dtype(Tensor self, dtype dtype) -> Tensor"
+    REGISTRY["view_copy"].overload(schema, samples=None, errors=None)(body)
 
 
 def _strided_errors() -> Iterator[ErrorSample]:
@@ -163,6 +174,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
 
 for _name, (_arguments, _given) in _VIEWS.items():
     _define_view(_name, _arguments, _given)
+_define_other_views()
 for _name, (_arguments, _given) in _PIECES.items():
     _define_pieces(_name, _arguments, _given)
 

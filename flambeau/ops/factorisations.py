@@ -27,8 +27,11 @@ _MATRICES = "f32 f64 c64 c128"
 Missing = Literal["halves", "all", "none"]
 
 
-class LinAlgError(RuntimeError):
+class _LinAlgError(RuntimeError):
     """A matrix that has no such decomposition, solution or inverse."""
+
+
+LinAlgError = _LinAlgError
 
 
 def check_matrices(
@@ -425,6 +428,10 @@ def old_lu(self: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any,
         >>> len(torch.lu(torch.eye(2)))
         2
     """
+    late("flambeau.core.warned").warn_once(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and "
+        "will be removed in a future PyTorch release."
+    )
     factors = lu_factor_ex(self, pivot=pivot)
     return _lu_with_info()(tuple(factors)) if get_infos else tuple(factors)[:2]
 
@@ -477,6 +484,10 @@ def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
         >>> torch.qr(torch.tensor([[3.0], [4.0]])).R
         tensor([[-5.]])
     """
+    late("flambeau.core.warned").warn_once(
+        "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future "
+        "PyTorch release."
+    )
     check_matrices(self, "qr")
     q, r = la.qr(self, not some)
     return columns(q), columns(r)

@@ -17,6 +17,7 @@ from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.environment import less
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.common import normalise_dim, shown, strides_of
@@ -300,6 +301,10 @@ def _mode(reduce: str, name: str) -> str:
     samples=None,
 )
 def _scatter_mode(self: Node, dim: int, index: Node, src: Node, reduce: str) -> Node:
+    late("flambeau.core.warned").warn_once(
+        "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in "
+        "a future PyTorch release. Use torch.scatter_reduce instead for more reduction options."
+    )
     return _scattered(self, dim, index, src, _mode(reduce, "scatter"), "scatter")
 
 

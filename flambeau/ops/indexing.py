@@ -340,7 +340,13 @@ def split_key(self: Any, key: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
     Raises:
         IndexError: too many items, or one that is no index.
     """
-    given = list(key) if isinstance(key, tuple) or is_tuple_like(key) else [key]
+    historical = not isinstance(key, tuple) and is_tuple_like(key)
+    if historical or isinstance(key, str):
+        late("flambeau.core.warned").warn_once(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use "
+            "x[tuple(seq)] instead of x[seq]."
+        )
+    given = list(key) if historical or isinstance(key, tuple) else [key]
     items = [_normal(item) for item in given]
     used = sum(_extent(item) for item in items)
     if used > self.ndim:

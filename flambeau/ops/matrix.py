@@ -15,6 +15,7 @@ from flambeau.core.definition import OpDefinition, op
 from flambeau.core.dtypes import PUBLIC_NAMES
 from flambeau.core.promotion import compute_dtype, promote_types, result_type
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import (
@@ -636,6 +637,10 @@ def cross(self: Node, other: Node, dim: int | None) -> Node:
         tensor([0., 0., 1.])
     """
     if dim is None:
+        late("flambeau.core.warned").warn_once(
+            "Using torch.cross without specifying the dim arg is deprecated. Please either pass "
+            "the dim explicitly or simply use torch.linalg.cross."
+        )
         dim = next((d for d, n in enumerate(self.shape) if static_size(n) == 3), None)
         if dim is None:
             raise RuntimeError("[cross] no dimension of size 3 in input\nhint: pass dim")

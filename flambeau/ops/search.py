@@ -16,6 +16,7 @@ from flambeau.core.dtypes import object_of
 from flambeau.core.no_data import refuse_meta
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import hint, less
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.ops.choice import check_mask
@@ -377,6 +378,11 @@ def _searched(
         number = values.dtype if isinstance(values, Node) else "f64"
         values = filled(values, (), kind or number)
     _check_search(ordered, values, scalar)
+    if not _is_contiguous(ordered):
+        late("flambeau.core.warned").warn_once(
+            "torch.searchsorted(): boundary tensor is non-contiguous, this will lower the "
+            "performance due to an extra copy. This message will only appear once per program."
+        )
     _check_sorter(ordered, sorter)
     if side not in (None, "left", "right") or (side == "left" and right):
         raise RuntimeError(

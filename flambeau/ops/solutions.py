@@ -14,6 +14,7 @@ from flambeau.core.definition import op
 from flambeau.core.layout import same
 from flambeau.core.promotion import CATEGORY
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.cast_rules import lower_result
@@ -373,6 +374,10 @@ def triangular_solve(
         >>> torch.triangular_solve(torch.ones(1, 2), torch.eye(1)).solution
         tensor([[1., 1.]])
     """
+    late("flambeau.core.warned").warn_once(
+        "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangular and will "
+        "be removed in a future PyTorch release."
+    )
     check_matrices(A, "triangular_solve", True, "all", later=True)
     check_right_sides("triangular_solve", self)
     check_same_dtype("triangular_solve", A, self)

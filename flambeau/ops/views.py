@@ -556,13 +556,13 @@ def expanded(self: Node, size: Sequence[Size], name: str) -> Node:
 
 
 @op(
-    "expand(Tensor self, SymInt[] size) -> Tensor",
+    "expand(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
     where="method",
     view=True,
     samples=_expand_samples,
     errors=_expand_errors,
 )
-def expand(self: Node, size: Sequence[Size]) -> Node:
+def expand(self: Node, size: Sequence[Size], implicit: bool = False) -> Node:
     """Dimensions of size 1 repeated without copying; new ones in front; -1 keeps a size.
 
     Raises:

@@ -5,6 +5,7 @@ All are views of windows, reshapes and permutations; `fold` adds the blocks `unf
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -413,6 +414,12 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
         raise ValueError(
             f"[affine_grid] Expected theta to have floating point type, but got {theta.dtype}\n"
             "hint: call .float()"
+        )
+    if align_corners is None:
+        warnings.warn(
+            "[affine_grid] align_corners=False is the default since PyTorch 1.3; give "
+            "align_corners=True for the older behaviour. hint: state it",
+            stacklevel=2,
         )
     sizes = tuple(int(s) for s in size)
     rows = len(sizes) - 2

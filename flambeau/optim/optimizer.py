@@ -127,7 +127,7 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [self.__class__.__name__ + " ("]
         for number, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {number}")
+            lines.append("\n" * (number > 0) + f"Parameter Group {number}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join(lines) + "\n)"
 
@@ -323,7 +323,8 @@ def _added(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> Re
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
-    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        self: Optimizer = args[0]  # hooks see it among the arguments, and may replace them all
         with record_function(f"Optimizer.step#{type(self).__name__}.step"):
             # A subclass may never have called __init__.
             own = self.__dict__.get("_optimizer_step_pre_hooks", {})
@@ -339,7 +340,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 args, kwargs = changed
             if "_opt_called" in self.__dict__:  # a schedule looks after the order of calls
                 self._opt_called = True
-            result = step(self, *args, **kwargs)
+            result = step(*args, **kwargs)
             own = self.__dict__.get("_optimizer_step_post_hooks", {})
             for hook in [*own.values(), *_global_optimizer_post_hooks.values()]:
                 hook(self, args, kwargs)

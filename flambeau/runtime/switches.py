@@ -44,8 +44,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
     It is a permission to be faster, not an order: products are always of float32's precision here.
 
-    Raises:
-        RuntimeError: another word.
+    Another word changes nothing and warns.
 
     Example:
         >>> torch.set_float32_matmul_precision("high")
@@ -54,10 +53,12 @@ def set_float32_matmul_precision(precision: str) -> None:
         >>> torch.set_float32_matmul_precision("highest")
     """
     if precision not in _PRECISIONS:
-        raise RuntimeError(
-            f"[set_float32_matmul_precision] {precision!r} is not one of {', '.join(_PRECISIONS)}\n"
-            "hint: 'highest' is the default"
+        warnings.warn(
+            f"[set_float32_matmul_precision] {precision!r} is not one of {', '.join(_PRECISIONS)}: "
+            "nothing is changed. hint: 'highest' is the default",
+            stacklevel=2,
         )
+        return
     _settings["precision"] = precision
 
 

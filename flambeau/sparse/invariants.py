@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.warned import warn_once
 from flambeau.sparse.tensor import BLOCKS, LAYOUT_NAMES, linear
 
 _NAMES = {
@@ -41,6 +42,7 @@ class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
     """
 
     _enabled = False
+    _chosen = False  # whether a program has said which
 
     def __init__(self, enable: bool = True) -> None:
         self.state = enable
@@ -54,16 +56,16 @@ class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
     @staticmethod
     def enable() -> None:
         """Checks new sparse tensors from now on."""
-        check_sparse_tensor_invariants._enabled = True
+        _choose(True)
 
     @staticmethod
     def disable() -> None:
         """Checks new sparse tensors no more."""
-        check_sparse_tensor_invariants._enabled = False
+        _choose(False)
 
     def __enter__(self) -> None:
         self._before.append(check_sparse_tensor_invariants._enabled)
-        check_sparse_tensor_invariants._enabled = self.state
+        _choose(self.state)
 
     def __exit__(self, *exception: object) -> None:
         check_sparse_tensor_invariants._enabled = self._before.pop()
@@ -79,9 +81,20 @@ class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
         return checked
 
 
+def _choose(enabled: bool) -> None:
+    check_sparse_tensor_invariants._enabled = enabled
+    check_sparse_tensor_invariants._chosen = True
+
+
 def wanted(check_invariants: bool | None) -> bool:
     """What an argument `check_invariants` means: None is the switch's state."""
     if check_invariants is None:
+        if not check_sparse_tensor_invariants._chosen:
+            warn_once(
+                "Sparse invariant checks are implicitly disabled: indices out of range are seen "
+                "by operators only. To silence this warning, explicitly opt in or out, see "
+                "torch.sparse.check_sparse_tensor_invariants."
+            )
         return check_sparse_tensor_invariants._enabled
     return bool(check_invariants)
 

@@ -159,7 +159,7 @@ def test_names_and_edges():
     assert node.name() == "MulBackward0"
     assert repr(node).startswith("<MulBackward0 object at 0x")
     (below, index) = node.next_functions[0]
-    assert below.name() == "AccumulateGrad"
+    assert below.name() == "torch::autograd::AccumulateGrad"
     assert below.variable is x
     assert index == 0
     node.metadata["mine"] = 1

@@ -55,7 +55,7 @@ def test_write_through_a_view_changes_the_base():
     y = x * 2
     view = y.narrow(0, 1, 1)
     view.mul_(10)
-    assert y.grad_fn.name() == "CopySlices"
+    assert y.grad_fn.name() == "torch::autograd::CopySlices"
     assert view.grad_fn.name() == "AsStridedBackward0"
     y.sum().backward()
     assert x.grad.tolist() == [2, 20, 2]

@@ -33,7 +33,31 @@ CALLS = {
     "The use of `x.T` on tensors": lambda: torch.ones(1, 3, 2).T,
     "torch.cholesky is deprecated": lambda: torch.cholesky(torch.eye(2)),
     "torch.chain_matmul is deprecated": lambda: torch.chain_matmul(torch.eye(2), torch.eye(2)),
-    "'pin_memory' argument is set": lambda: torch.utils.data.DataLoader([1], pin_memory=True),
+    "'pin_memory' argument is set": lambda: iter(torch.utils.data.DataLoader([1], pin_memory=True)),
+    "torch.qr is deprecated": lambda: torch.qr(torch.eye(2)),
+    "torch.lu is deprecated": lambda: torch.lu(torch.eye(2)),
+    "torch.triangular_solve is deprecated": lambda: torch.triangular_solve(
+        torch.ones(2, 1), torch.eye(2)
+    ),
+    "Using torch.cross without": lambda: torch.cross(torch.ones(3), torch.ones(3)),
+    "Casting complex values to real dis": lambda: torch.ones(1, dtype=torch.complex64).float(),
+    "Converting a tensor with requires_grad": lambda: float(torch.ones(1, requires_grad=True)),
+    "Using a non-tuple sequence": lambda: torch.ones(3, 3)[[slice(0, 1), 0]],
+    "Using padding='same' with even": lambda: F.conv1d(
+        torch.ones(1, 1, 5), torch.ones(1, 1, 4), padding="same"
+    ),
+    "The reduce argument of torch.scatter": lambda: torch.zeros(3).scatter(
+        0, torch.tensor([0]), torch.ones(1), reduce="add"
+    ),
+    "torch.searchsorted(): boundary": lambda: torch.searchsorted(
+        torch.ones(2, 3).t(), torch.ones(3, 1)
+    ),
+    "[affine_grid] align_corners": lambda: F.affine_grid(torch.ones(1, 2, 3), (1, 1, 2, 2)),
+    "Sparse invariant checks": lambda: torch.sparse_coo_tensor([[0]], [1.0]),
+    "The PyTorch API of nested": lambda: torch.nested.nested_tensor([torch.ones(1)]),
+    "enable_nested_tensor is True": lambda: torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(4, 2), 1
+    ),
 }
 
 
@@ -60,3 +84,26 @@ def test_keywords_of_modules_and_gradients_by_name():
     assert layer(input_=x, target_=torch.tensor([0, 4])).output.shape == (2,)
     grads = torch.autograd.grad((x * 3).sum(), {"x": x})
     assert list(grads) == ["x"] and grads["x"].tolist() == [[3.0] * 4] * 2
+
+
+def test_numbers_without_gradients_are_silent():
+    x = torch.ones(1, requires_grad=True)
+
+    def convert():
+        with torch.no_grad():
+            float(x)
+        float(x.detach()), int(x), x.item()
+
+    assert not told(convert)
+
+
+def test_repeated_warnings_count():
+    """A call whose warning was told before is not stored either: a later process tells it."""
+    from flambeau.core import warned
+
+    before = warned.count()
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warned.warn_once("test_repeated_warnings_count")
+    assert warned.count() == before + 2

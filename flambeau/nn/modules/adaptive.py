@@ -17,7 +17,7 @@ __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 _NAME = "AdaptiveLogSoftmaxWithLoss"
 
 
-class ASMoutput(NamedTuple):
+class _ASMoutput(NamedTuple):
     """What `AdaptiveLogSoftmaxWithLoss` returns.
 
     Attributes:
@@ -121,7 +121,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             text = f"Target values should be in [0, {self.n_classes - 1}], but {found}"
             raise RuntimeError(problem(_NAME, text, "classes"))
 
-    def forward(self, input_: Any, target_: Any) -> ASMoutput:
+    def forward(self, input_: Any, target_: Any) -> _ASMoutput:
         """The log probability of each target, and their negated mean.
 
         Raises:
@@ -143,7 +143,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             cluster = head[:, self.shortlist_size + i].index_select(0, rows)
             found = found.index_copy(0, rows, inside.gather(1, own).squeeze(1) + cluster)
         output = found.squeeze(0) if single else found
-        return ASMoutput(output, -output.mean())
+        return _ASMoutput(output, -output.mean())
 
     def log_prob(self, input: Any) -> Any:  # noqa: A002
         """(N, n_classes): the log probability of every class."""

@@ -275,6 +275,11 @@ class BackwardHook:
             self._gather(values, self.output_tensors_index, self.n_outputs)
             self.grad_outputs, changed = values, True
         if self.input_tensors_index is None:  # no input wants a gradient: nothing will come later
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module "
+                "outputs since no inputs require gradients.",
+                stacklevel=5,
+            )
             absent = (None,) * self.n_inputs
             for hook in self.user_hooks:
                 out = hook(self.module, absent, self.grad_outputs)

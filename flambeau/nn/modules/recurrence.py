@@ -181,6 +181,15 @@ class _Layer(torch.autograd.Function):
         return (None, None, of_inputs, weight, bias, *carried)
 
 
+class _MemoryLayer(_Layer):
+    """The same of LSTM."""
+
+
+# What `grad_fn` shows is PyTorch's last operator.
+_Layer._backward_cls.__name__ = "StackBackward0"
+_MemoryLayer._backward_cls.__name__ = "MkldnnRnnLayerBackward0"
+
+
 def _in_order(steps: Sequence[Any], reverse: bool) -> list[Any]:
     return list(reversed(steps)) if reverse else list(steps)
 
@@ -269,7 +278,8 @@ def run_direction(
         x is not None and x.requires_grad for x in (projected, w_hh, b_hh, *state)
     )
     if sizes is None and trained and w_hr is None:
-        output, *last = _Layer.apply(mode, reverse, projected, w_hh, b_hh, *state)
+        layer = _MemoryLayer if mode == "LSTM" else _Layer
+        output, *last = layer.apply(mode, reverse, projected, w_hh, b_hh, *state)
         return output, tuple(last)
     # The state's gradient would be one more sum over the gates.
     steps = 1 if trained else len(data) if sizes is None else len(sizes)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.warned import warn_once
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.functional_attention import canonical_mask
 from flambeau.nn.init import xavier_uniform_
@@ -175,8 +177,9 @@ class TransformerEncoder(Module):
         encoder_layer: the layer; it is copied.
         num_layers: how often.
         norm: applied at the end.
-        enable_nested_tensor, mask_check: accepted; padded positions are computed like others. A
-            nested `src` has none.
+        enable_nested_tensor: whether, in evaluation without gradients, the layers' results at
+            padded positions are zeros; see `use_nested_tensor` for layers of which they never are.
+        mask_check: whether that needs padding that stands behind the sequences.
     """
 
     __constants__ = ["norm"]
@@ -194,8 +197,15 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
-        self.use_nested_tensor = False
+        reason = _why_padding_counts(encoder_layer)
+        self.use_nested_tensor = enable_nested_tensor and not reason
         self.mask_check = mask_check
+        if enable_nested_tensor and reason:
+            warnings.warn(
+                "enable_nested_tensor is True, but self.use_nested_tensor is False because "
+                f"encoder_layer{reason}",
+                stacklevel=2,
+            )
 
     def forward(
         self,
@@ -224,7 +234,51 @@ class TransformerEncoder(Module):
                 is_causal=causal,
                 src_key_padding_mask=src_key_padding_mask,
             )
+        if self._drops_padding(src, mask, src_key_padding_mask):
+            output = self._without_padding(output, src_key_padding_mask)
         return output if self.norm is None else self.norm(output)
+
+    def _drops_padding(self, src: Any, mask: Any, padding: Any) -> bool:
+        """Whether results at padded positions are zeros: evaluation, no gradients, no mask."""
+        if padding is None or mask is not None or not self.use_nested_tensor:
+            return False
+        first = self.layers[0]
+        if first.training or src.dim() != 3 or src.is_nested or torch.is_autocast_enabled():
+            return False
+        tensors = (src, *first.parameters())
+        wants_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        enabled = torch.backends.mha.get_fastpath_enabled()
+        return enabled and not wants_gradient and not torch.overrides.has_torch_function(tensors)
+
+    def _without_padding(self, output: Any, padding: Any) -> Any:
+        warn_once(
+            "Results at padded positions are zeros, as where PyTorch computes with nested tensors, "
+            "whose API is in prototype stage."
+        )
+        padded = padding != 0
+        if self.mask_check:  # some padding in front of a sequence: all positions stay
+            behind = (padded[:, 1:] | ~padded[:, :-1]).all()
+            padded = padded & behind
+        return output.masked_fill(padded.unsqueeze(-1), 0.0)
+
+
+def _why_padding_counts(layer: Any) -> str:
+    """What about a layer keeps its results at padded positions; "": nothing."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return " was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    reasons = {
+        ".norm_first was True": layer.norm_first,
+        ".self_attn.batch_first was not True(use batch_first for better inference performance)": (
+            not attention.batch_first
+        ),
+        ".self_attn._qkv_same_embed_dim was not True": not attention._qkv_same_embed_dim,
+        ".self_attn was passed bias=False": attention.in_proj_bias is None,
+        ".activation_relu_or_gelu was not True": not layer.activation_relu_or_gelu,
+        ".norm1.eps was not equal to encoder_layer.norm2.eps": layer.norm1.eps != layer.norm2.eps,
+        ".self_attn.num_heads is odd": attention.num_heads % 2 == 1,
+    }
+    return next((text for text, holds in reasons.items() if holds), "")
 
 
 class TransformerDecoder(Module):

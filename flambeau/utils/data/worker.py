@@ -57,8 +57,8 @@ class Failure:
     def reraise(self) -> None:
         """Raises an exception of the same type, whose message holds the worker's traceback."""
         message = f"Caught {self.name} {self.where}.\nOriginal {self.text}"
-        if self.kind is KeyError:  # its text would be shown as a repr, in one line
-            raise _KeyErrorText(message)
+        if self.kind is KeyError:  # it shows the repr of its text
+            raise KeyError(_Lines(message))
         try:
             error = self.kind(message) if self.kind is not None else RuntimeError(message)
         except Exception:  # a constructor that takes other arguments
@@ -66,11 +66,11 @@ class Failure:
         raise error
 
 
-class _KeyErrorText(KeyError):
-    """A KeyError that prints its message as it is."""
+class _Lines(str):
+    """A text whose repr is itself: with its lines, where a KeyError shows it."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def _local(kind: type) -> bool:
