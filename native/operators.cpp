@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "core.h"
-#include "tape.h"
 #include "override.h"
+#include "tape.h"
 #include "tensor_internal.h"
 
 namespace fb {
@@ -262,8 +262,7 @@ bool notes_gradient(PyObject* self) {
   PyObject* text = PyUnicode_FromString(
       "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
       "Consider using tensor.detach() first.");
-  PyObject* answer =
-      text ? call_helper("flambeau.core.warned", "warn_once", &text, 1) : nullptr;
+  PyObject* answer = text ? call_helper("flambeau.core.warned", "warn_once", &text, 1) : nullptr;
   Py_XDECREF(text);
   Py_XDECREF(answer);
   return answer != nullptr;

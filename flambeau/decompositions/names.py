@@ -93,6 +93,7 @@ _LAST = {
         "triplet_margin_loss"
     ),
     "StackBackward0": "combinations",
+    "DivBackward0": "local_response_norm",
 }
 _CLASSES |= {operator: name for name, operators in _LAST.items() for operator in operators.split()}
 # Tensors that are read, but have no gradient, in any operator.
