@@ -18,6 +18,7 @@ from flambeau.ir.environment import current_environment
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr, prod
 from flambeau.prims import pointwise, shape
+from flambeau.prims.annotation import register_rule, with_derivative
 from flambeau.prims.common import (
     BOOL,
     COMPLEX,
@@ -214,6 +215,22 @@ xor = _reduction("xor", "Exclusive or of the bits along an axis, which is droppe
 # fmt: on
 
 
+def _extremes_rule(g: Node, y: Node, x: Node) -> Gradients:
+    # Group by group, an extreme that stands alone in its group would get more than its share.
+    dims = y.attribute("dims")
+    kept = [d for d in range(x.ndim) if d not in dims]
+
+    def over(value: Node) -> Node:
+        return shape.broadcast(value, x.shape, kept)
+
+    mask = pointwise.eq(x, over(y))
+    count = reduce_dims("sum", pointwise.cast(mask, x.dtype), dims)
+    return (pointwise.where(mask, over(g), full_like(0, x)) / over(count),)
+
+
+register_rule("extremes", _extremes_rule)
+
+
 def reduce_dims(name: str, x: Node, dims: Sequence[int], keepdim: bool = False) -> Node:
     """Reduce several dimensions with primitive `name`.
 
@@ -232,6 +249,8 @@ def reduce_dims(name: str, x: Node, dims: Sequence[int], keepdim: bool = False) 
         extent = prod(result.shape[first:last])
         joined = (*result.shape[:first], extent, *result.shape[last:])
         result = bind(name, shape.reshape(result, joined), axis=first)
+    if name in ("max", "min") and len(groups) > 1 and x.dtype in FLOATS:
+        result = with_derivative(result, x, rule="extremes", dims=tuple(sorted(set(dims))))
     if keepdim and groups:
         chosen = set(dims)
         kept: tuple[Size, ...] = tuple(1 if d in chosen else n for d, n in enumerate(x.shape))

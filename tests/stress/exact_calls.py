@@ -29,7 +29,8 @@ FEW = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 33)
 WORK = 1_500_000  # multiplications of a call
 INEXACT = ("float32", "float64", "complex64", "complex128")  # have gradients that are checked
 DTYPES = (*INEXACT, *INEXACT, "float16", "bfloat16", "int32", "int64", "int8")
-LAYOUTS = ("plain", "plain", "turned", "stepped", "shifted")
+LAYOUTS = ("plain", "plain", "turned", "stepped", "shifted", "spread", "held")
+SPREAD = {"spread": -1, "held": -2}  # the dimension along which values are repeated, not stored
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,14 @@ def numbers(rng: Any, shape: Sequence[int], dtype: str) -> Array:
     return np.asarray(value, np.int64 if dtype.startswith("int") else np.float64)
 
 
+def repeated(value: Array, layout: str) -> Array:
+    """The values, the same along the dimension that the layout does not store."""
+    dim = SPREAD.get(layout, -9)
+    if value.ndim < -dim:
+        return value
+    return np.broadcast_to(value.take([0], dim), value.shape).copy()
+
+
 def tensor_of(value: Array, dtype: str, layout: str) -> Any:
     """A tensor of these values, laid out in memory as named."""
     x = torch.from_numpy(np.array(value, order="C")).to(getattr(torch, dtype))
@@ -73,6 +82,8 @@ def tensor_of(value: Array, dtype: str, layout: str) -> Any:
     if layout == "channels last" and x.ndim in (4, 5):
         order = torch.channels_last if x.ndim == 4 else torch.channels_last_3d
         return x.contiguous(memory_format=order)
+    if layout in SPREAD and x.ndim >= -SPREAD[layout]:
+        return x.narrow(SPREAD[layout], 0, 1).expand(x.shape)
     if layout == "stepped" and x.ndim:
         return torch.stack([x, x * 0 + 1], -1)[..., 0]
     if layout == "shifted":
@@ -426,7 +437,10 @@ def fault(call: ExactCall) -> str:
     compiled = torch.compile(program)
     for turn, shapes in enumerate((*call.shapes, call.shapes[0])):
         rng = np.random.default_rng(call.seed + turn)
-        arrays = [numbers(rng, shape, call.dtype) for shape in shapes]
+        arrays = [
+            repeated(numbers(rng, shape, call.dtype), layout)
+            for shape, layout in zip(shapes, call.layouts, strict=True)
+        ]
         value, added, pulls = _expected(call, arrays, rng)
         gradient = numbers(rng, value.shape, call.dtype)
         backward = call.dtype in INEXACT and value.size > 0

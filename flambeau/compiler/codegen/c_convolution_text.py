@@ -24,8 +24,14 @@ static void @fb@_flatten(@fb@_image *s) {
   for (int d = 0; d < 3; ++d)
     if (s->taps[d] != 1 || s->stride[d] != 1 || s->offset[d] || s->extent[d] != s->places[d])
       return;
-  if (s->extent[0] > 1 && s->step[0] != s->step[1] * s->extent[1]) return;
-  if (s->extent[1] > 1 && s->step[1] != s->step[2] * s->extent[2]) return;
+  long long step = s->step[2], expected = 0, axes = 0;
+  for (int d = 2; d >= 0; --d) {
+    if (s->extent[d] == 1) continue;  // whatever its step
+    if (axes++ == 0) step = expected = s->step[d];
+    if (s->step[d] != expected) return;
+    expected = s->step[d] * s->extent[d];
+  }
+  s->step[2] = step;
   s->extent[2] *= s->extent[1] * s->extent[0];
   s->places[2] = s->extent[2];
   s->extent[0] = s->extent[1] = s->places[0] = s->places[1] = 1;
@@ -401,11 +407,11 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
                        long long depth, @P@x1 *to) {
   const @T@ *from = w->data + row * w->row;
   const long long taps = w->taps[0] * w->taps[1] * w->taps[2];
-  long long linear = 0, expected = 0;
+  long long linear = 0, expected = 0, axes = 0;
   for (int d = 2; d >= -1; --d) {
     const long long step = d < 0 ? w->channel : w->step[d], count = d < 0 ? 2 : w->taps[d];
     if (count == 1) continue;
-    if (expected == 0) linear = expected = step;
+    if (axes++ == 0) linear = expected = step;
     if (step != expected) linear = -1;
     expected = step * count;
     if (linear < 0) break;
