@@ -23,7 +23,10 @@ class Line(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.layers = torch.nn.Sequential(
-            torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Linear(8, 1)
+            torch.nn.Linear(4, 8, bias=False),
+            torch.nn.BatchNorm1d(8),
+            torch.nn.Tanh(),
+            torch.nn.Linear(8, 1),
         )
         self.seen: list[Any] = []
 
