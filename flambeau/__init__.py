@@ -255,8 +255,7 @@ _GROUPS = {
     "flambeau._higher_order_ops": "cond while_loop",
     "flambeau.fake_quantize": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "flambeau.futures": "Future",
-    "flambeau.private_operators": "_convert_indices_from_coo_to_csr "
-    "_convert_indices_from_csr_to_coo _sample_dirichlet _shape_as_tensor",
+    "flambeau.private_operators": "_sample_dirichlet _shape_as_tensor",
     "flambeau.testing": "FileCheck",
     "flambeau.utils.throughput_benchmark": "ThroughputBenchmark",
     "flambeau.library.schemas": "Argument FunctionSchema",

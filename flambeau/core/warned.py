@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from pathlib import Path
 
 from flambeau.runtime.switches import is_warn_always_enabled
 
 __all__ = ["count", "warn", "warn_once"]
 
-_HOME = str(Path(__file__).parents[1]) + os.sep
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _told: set[str] = set()
 _count = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau.distributed import tensor as _tensor
+import flambeau.distributed.tensor as _tensor
 from flambeau.runtime import missing as _missing
 
 globals().update({name: getattr(_tensor, name) for name in _tensor.__all__})

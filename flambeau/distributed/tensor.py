@@ -5,7 +5,7 @@ Trainers ask of each parameter whether it is a `DTensor`.
 
 from __future__ import annotations
 
-from flambeau.distributed import device_mesh as _device_mesh
+import flambeau.distributed.device_mesh as _device_mesh
 from flambeau.runtime import missing as _missing
 from flambeau.runtime.absent import Absent
 

@@ -68,7 +68,7 @@ def convert_indices_from_coo_to_csr(self: Any, size: int, *, out_int32: bool = F
             "[_convert_indices_from_coo_to_csr] not implemented for "
             f"{self.dtype}\nhint: rows are int32 or int64"
         )
-    rows = torch.arange(size + 1, dtype=self.dtype)
+    rows = torch.arange(size + 1, dtype=self.dtype, device=self.device)
     return torch.searchsorted(self, rows, out_int32=out_int32)
 
 
@@ -88,12 +88,21 @@ def convert_indices_from_csr_to_coo(
 ) -> Any:
     """Rows and columns of the elements of a compressed matrix; `transpose`: columns and rows.
 
+    Raises:
+        NotImplementedError: matrices in a batch.
+
     Example:
         >>> torch._convert_indices_from_csr_to_coo(torch.tensor([0, 2, 2, 3]), torch.arange(3))
         tensor([[0, 0, 2],
                 [0, 1, 2]])
     """
     torch = late("flambeau")
-    rows = torch.arange(crow_indices.shape[0] - 1).repeat_interleave(crow_indices.diff())
+    if crow_indices.ndim != 1:
+        raise NotImplementedError(
+            "[_convert_indices_from_csr_to_coo] batches of matrices are not supported: "
+            f"{crow_indices.ndim} dimensions\nhint: convert each matrix"
+        )
+    rows = torch.arange(crow_indices.shape[0] - 1, device=crow_indices.device)
+    rows = rows.repeat_interleave(crow_indices.diff(), output_size=col_indices.shape[0])
     pair = (col_indices, rows) if transpose else (rows, col_indices)
     return torch.stack(pair).to(torch.int32 if out_int32 else torch.int64)

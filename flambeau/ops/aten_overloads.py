@@ -47,7 +47,7 @@ TABLE: dict[str, str] = {
     ("input(input, weight, bias, stride, padding, output_padding, groups, dilation)"): (
         "conv_transpose2d conv_transpose3d"
     ),
-    ("default(self, src, non_blocking) | Tensor(self, other) | int(self, other)"): ("copy_"),
+    ("default(self, other, non_blocking) | Tensor(self, src) | int(self, src)"): ("copy_"),
     ("Tensor(self, other) | Scalar(self, other#)"): ("copysign fmod ge gt le lt mul"),
     ("default(self, dim) | dim_IntList(self, dim)"): ("count_nonzero"),
     (
