@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 from flambeau.jit.modules import RecursiveScriptModule, ScriptModule
@@ -26,6 +27,11 @@ def freeze(
         >>> list(frozen.parameters())
         []
     """
+    warnings.warn(
+        "`torch.jit.freeze` is deprecated. Please use `torch.compile` instead.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
     if not isinstance(mod, ScriptModule):
         raise RuntimeError(
             "Freezing expects a ScriptModule as input. Please use torch.jit.script or "
