@@ -106,6 +106,7 @@ class BackwardCFunction(FunctionCtx):
     """Base of the contexts: its `apply` is what the engine calls."""
 
     _forward_cls: type[Function]
+    __repr__ = object.__repr__  # as any object's; nodes of operators are printed by their names
 
     def apply(self, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Run the user's backward on the gradients of the outputs."""
@@ -158,8 +159,7 @@ class FunctionMeta(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> None:
         super().__init__(name, bases, attributes)
-        members = {"_forward_cls": cls, "__module__": attributes.get("__module__", __name__)}
-        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), members)
+        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
 
 
 class Function(metaclass=FunctionMeta):

@@ -46,6 +46,7 @@ _CLASSES = {
     "_masked_slices": "IndexBackward0",
     "_row_major": "CloneBackward0",
     "_masked_index": "IndexBackward0",
+    "_sloped": "RreluWithNoiseBackward0",
     "_old_cholesky_ex": "CholeskyBackward0",
     "lu_solve": "LinalgLuSolveBackward0",
     "qr": "LinalgQrBackward0",

@@ -15,7 +15,7 @@ from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample, unary_samples
 from flambeau.ir.node import Node
-from flambeau.ops.activation import leaky_relu
+from flambeau.ops.broadcasting import is_float, unsupported
 from flambeau.ops.random import GENERATOR
 
 # ------------------------------------------------------------------------------ binomial
@@ -127,6 +127,29 @@ def _slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:  # n
     return slopes
 
 
+def _sloped_samples() -> Iterator[Sample]:
+    yield sample(T(3, 4), None, 0.25)
+    yield sample(T(3, 4), T(3, 4, grad=False), 0.25)
+
+
+@op(
+    "_sloped(Tensor self, Tensor? noise, Scalar slope) -> Tensor",
+    where="torch",
+    promote="default",
+    participants="self",
+    runtime="slope",
+    out=False,
+    samples=_sloped_samples,
+)
+def _sloped(self: Node, noise: Node | None, slope: Node) -> Node:
+    """What `rrelu` computes from slopes that are drawn (`noise`), or from the one slope."""
+    if not is_float(self):
+        raise unsupported("rrelu", self, "convert to a floating-point type first")
+    if noise is not None:
+        return self * noise
+    return prims.where(self > 0, self, self * prims.constant(slope, self))
+
+
 @op(
     "rrelu(" + _RRELU.format(""),
     where="torch",
@@ -157,8 +180,8 @@ def rrelu(
     """
     _check_bounds("rrelu", lower, upper)
     if not training:
-        return leaky_relu.native(input, (lower + upper) / 2).contiguous()
-    return input.contiguous() * _slopes(input, lower, upper, generator)
+        return _sloped.native(input, None, (lower + upper) / 2).contiguous()
+    return _sloped.native(input.contiguous(), _slopes(input, lower, upper, generator), 0.0)
 
 
 @op(
@@ -187,5 +210,5 @@ def rrelu_(
     """
     _check_bounds("rrelu_", lower, upper)
     if not training:
-        return input.copy_(leaky_relu.native(input.clone(), (lower + upper) / 2))
+        return input.copy_(_sloped.native(input.clone(), None, (lower + upper) / 2))
     return input.mul_(_slopes(input, lower, upper, generator))

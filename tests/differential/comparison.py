@@ -43,6 +43,7 @@ LISTED: dict[str, str] = {
     "programs_graphs.profiled_step": "parts of a composed operator are one kernel, and one event",
     "programs_algorithms.strides_of_einsum": "results of einsum are contiguous here",
     "programs_distributions.kumaraswamy_mode": "PyTorch takes the logarithm of a negative number",
+    "programs_layers.normalising_layers": "CrossMapLRN2d is the operator local_response_norm here",
     "programs_numerics.matrix_exponential_node": "matrix_exp is composed of several operators here",
 }
 
