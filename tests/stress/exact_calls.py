@@ -395,23 +395,26 @@ def of_seed(seed: int) -> ExactCall:
     return ExactCall(seed, dtype, steps, tuple(shapes), layouts)
 
 
-def _wider(dtype: str, step: str) -> str:
-    if step != "wider":
-        return dtype
-    return "float64" if dtype == "float32" else "float32"
+def _dtype_after(step: Part, dtype: str) -> str:
+    """The dtype of a step's result: sums of integers are int64."""
+    if step.name == "wider":
+        return "float64" if dtype == "float32" else "float32"
+    adds = step.name in ("scan", "sum") or step.numbers.get("name") == "sum"
+    return "int64" if adds and dtype.startswith("int") else dtype
 
 
 def _expected(call: ExactCall, arrays: list[Array], rng: Any) -> tuple[Array, list[Array], Any]:
     """The value, what the steps add, and the way back for gradients."""
     first, *later = call.steps
     value, pull = CALLS[first.name].answer(*arrays, **first.numbers)
-    dtype, value, pulls, extras = call.dtype, rounded(value, call.dtype), [pull], []
+    dtype = _dtype_after(first, call.dtype)
+    value, pulls, extras = rounded(value, dtype), [pull], []
     for step in later:
         extra = None
         if step.name in ("bias", "channel", "residual"):
             extra = numbers(rng, _bias_shape(step.name, value.shape), call.dtype)
         value, pull = _follow_answer(step.name, value, extra)
-        dtype = _wider(dtype, step.name)
+        dtype = _dtype_after(step, dtype)
         value = rounded(value, dtype)
         pulls.append(pull)
         extras.append(extra)
