@@ -124,15 +124,54 @@ def _analytical(output: Tensor, inputs: Sequence[Tensor]) -> list[list[list[floa
 
 
 def get_numerical_jacobian(
-    fn: Callable[..., Any], inputs: Sequence[Any], eps: float = 1e-6
-) -> list[list[Tensor]]:
-    """Per differentiable input, per output: the Jacobian by central differences (real parts)."""
+    fn: Callable[..., Any],
+    inputs: Sequence[Any],
+    target: Any = None,
+    eps: float = 1e-3,
+    grad_out: float = 1.0,
+) -> tuple[Tensor, ...]:
+    """Jacobians of a function's first output by central differences.
+
+    Args:
+        fn: takes all of the inputs as one tuple.
+        inputs: the tuple.
+        target: one of the inputs, or several; those that require gradients by default.
+        eps: the step.
+        grad_out: 1.0.
+
+    Returns:
+        One matrix per target, [component of the target, component of the output].
+
+    Raises:
+        ValueError: another `grad_out`.
+        NotImplementedError: a target that is not an input.
+    """
+    warnings.warn(
+        "`get_numerical_jacobian` is private and will be removed: use torch.autograd.functional",
+        FutureWarning,
+        stacklevel=2,
+    )
+    if grad_out != 1.0:
+        raise ValueError(
+            f"[get_numerical_jacobian] Expected grad_out to be 1.0, got {grad_out}\n"
+            "hint: multiply the result"
+        )
+    if target is None:
+        target = [value for value in inputs if _differentiable(value)]
+    places = []
+    for tensor in [target] if _is_tensor(target) else target:
+        place = next((i for i, value in enumerate(inputs) if value is tensor), None)
+        if place is None:
+            raise NotImplementedError(
+                "[get_numerical_jacobian] a target is not one of the inputs\n"
+                "hint: pass it in `inputs`, and in `target`"
+            )
+        places.append(place)
     result = []
-    for i, value in enumerate(inputs):
-        if _differentiable(value):
-            found = _numerical(fn, inputs, i, eps)
-            result.append([_public().tensor(columns) for columns in found])
-    return result
+    for place in places:
+        first, *_ = _numerical(lambda *values: fn(values), inputs, place, eps)
+        result.append(_public().tensor(first, dtype=inputs[place].real.dtype))
+    return tuple(result)
 
 
 def get_numerical_jacobian_wrt_specific_input(

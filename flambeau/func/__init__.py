@@ -12,8 +12,8 @@ from flambeau.autograd.transforms.reverse import grad, grad_and_value, vjp
 from flambeau.autograd.transforms.tangents import hessian, jacfwd, jacrev, jvp, linearize
 from flambeau.autograd.transforms.vmap import vmap
 from flambeau.autograd.transforms.wrappers import debug_unwrap
+from flambeau.func.calls import functional_call
 from flambeau.func.rearranging import rearrange
-from flambeau.nn.utils.stateless import functional_call
 
 __all__ = [
     "debug_unwrap",

@@ -22,7 +22,14 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.ops.broadcasting import insist
 from flambeau.ops.common import dtype_or, is_one, same_sizes, strides_of
-from flambeau.ops.creation import OPTIONS, check_layout, check_sizes, creation, with_format
+from flambeau.ops.creation import (
+    OPTIONS,
+    check_layout,
+    check_sizes,
+    creation,
+    with_format,
+    with_requires_grad,
+)
 from flambeau.ops.gamma_gradient import gamma_gradient
 
 Samples = Iterator[Sample]
@@ -622,11 +629,10 @@ def _normal_std(mean: Any, std: Node, generator: Any) -> Node:
     return prims.with_derivative(value, std, rule="draw")
 
 
-@normal.overload(
-    f"normal.size(Scalar mean, Scalar std, SymInt[] size, *, {GENERATOR}, {OPTIONS}) -> Tensor",
-    runtime="mean std",
-    samples=None,
-)
+_NORMAL_SIZE = f"(Scalar mean, Scalar std, SymInt[] size, *, {GENERATOR}, {OPTIONS}) -> Tensor"
+
+
+@normal.overload(f"normal.size{_NORMAL_SIZE}", runtime="mean std", samples=None)
 def _normal_size(
     mean: Any,
     std: Any,
@@ -641,6 +647,9 @@ def _normal_size(
     check_floating(target, "normal")
     numbers = (_number(mean), _number(std))
     return prims.random("normal", shape, target, *numbers, generator=_slot(generator))
+
+
+with_requires_grad(normal, f"normal.leaf{_NORMAL_SIZE}")
 
 
 # ------------------------------------------------------------------------------------ each its own

@@ -218,6 +218,8 @@ def random_streams() -> None:
         raised(lambda: torch.randint(5, 2, (1,))),
         raised(lambda: torch.bernoulli(torch.tensor([2.0]))),
         raised(lambda: torch.normal(0.0, -1.0, (2,))),
+        torch.normal(1.0, 2.0, (2,), requires_grad=True).requires_grad,
+        raised(lambda: torch.normal(torch.zeros(2), 1.0, requires_grad=True)),
     )
 
 

@@ -155,6 +155,15 @@ def test_functional_call():
         call(layer, given, torch.ones(1, 1), strict=True)
 
 
+def test_functional_call_of_several_mappings():
+    layer, call = nn.Linear(1, 1), torch.func.functional_call
+    mappings = [{"weight": torch.full((1, 1), 2.0)}, {"bias": torch.ones(1)}]
+    out = call(layer, parameter_and_buffer_dicts=mappings, args=torch.ones(1, 1), strict=True)
+    assert out.item() == 3.0
+    with pytest.raises(ValueError, match="multiple dictionaries"):
+        call(layer, [mappings[0], mappings[0]], torch.ones(1, 1))
+
+
 def test_skip_init():
     layer = nn.utils.skip_init(nn.Linear, 4, 3)
     assert layer.weight.device.type == "cpu" and layer.weight.shape == (3, 4)

@@ -81,6 +81,13 @@ def test_names_of_autograd():
     )
     torch.testing.assert_close(jacobian, torch.diag(2 * x).to(jacobian.dtype))
     assert callable(gradcheck)
+    y = torch.tensor([5.0], dtype=torch.float64, requires_grad=True)
+    with pytest.warns(FutureWarning, match="private"):
+        by_x, by_y = module.get_numerical_jacobian(lambda pair: pair[0] * pair[1], (x, y), (x, y))
+    torch.testing.assert_close(by_x, torch.diag(y.detach().expand(2)))
+    torch.testing.assert_close(by_y, x[None])
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="grad_out"):
+        module.get_numerical_jacobian(lambda pair: pair[0], (x,), x, 1e-3, 2.0)
 
 
 def test_switches_of_back_ends():

@@ -68,7 +68,7 @@ def _replaced(module: Any, tensors: Mapping[str, Any], tie_weights: bool) -> Ite
 
 def functional_call(
     module: Any,
-    parameters_and_buffers: Any,
+    parameters_and_buffers: Mapping[str, Any],
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
     *,
@@ -78,7 +78,7 @@ def functional_call(
     """Calls `module` with these tensors instead of its own.
 
     Args:
-        parameters_and_buffers: tensors by dotted name; a mapping, or several that add up.
+        parameters_and_buffers: tensors by dotted name.
         args: a tuple of arguments, or one argument.
         tie_weights: names that share a tensor share the given one.
         strict: every parameter and buffer must be given, and nothing else.
@@ -92,15 +92,7 @@ def functional_call(
         >>> nn.utils.stateless.functional_call(layer, w, torch.ones(1, 1))
         tensor([[1.]])
     """
-    tensors: dict[str, Any] = {}
-    several = isinstance(parameters_and_buffers, (list, tuple))
-    for mapping in parameters_and_buffers if several else (parameters_and_buffers,):
-        repeated = tensors.keys() & mapping.keys()
-        if repeated:
-            text = f"{sorted(repeated)} appeared in multiple dictionaries; behavior of "
-            text += "functional call is ambiguous"
-            raise ValueError(problem("functional_call", text, "give each name once"))
-        tensors.update(mapping)
+    tensors = dict(parameters_and_buffers)
     if strict:
         _check_names(module, tensors, tie_weights)
     if args is None:
