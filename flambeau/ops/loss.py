@@ -59,23 +59,15 @@ def reduction_of(name: str, size_average: bool | None, reduce: bool | None, redu
     return reduction
 
 
-def _lone(shape: Any) -> list[bool]:
-    """Which sizes are 1; of symbols none is."""
-    return [isinstance(n, int) and n == 1 for n in shape]
-
-
 def warn_of_broadcast(input: Node, target: Node) -> None:  # noqa: A002
     """Warns where input and target have not one shape."""
-    if _lone(input.shape) != _lone(target.shape):
+    wide, narrow = shown(input.shape), shown(target.shape)
+    if wide != narrow:
         late("flambeau.core.warned").warn(
-            f"Using a target size ({_shown(target)}) that is different to the input size "
-            f"({_shown(input)}). This will likely lead to incorrect results due to broadcasting. "
-            "Please ensure they have the same size."
+            f"Using a target size (torch.Size({narrow})) that is different to the input size "
+            f"(torch.Size({wide})). This will likely lead to incorrect results due to "
+            "broadcasting. Please ensure they have the same size."
         )
-
-
-def _shown(x: Node) -> str:
-    return f"torch.Size([{', '.join([str(n) for n in x.shape])}])"
 
 
 def reduction_named(number: int) -> str:
@@ -246,6 +238,7 @@ def smooth_l1_loss(
         )
     if is_complex(input):
         raise unsupported("smooth_l1_loss", input, "take the loss of real and imaginary parts")
+    warn_of_broadcast(input, target)
     distance = prims.abs(input - target)
     kind = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
     if beta == 0:
@@ -294,6 +287,7 @@ def huber_loss(
     for operand in (input, target):
         if is_complex(operand) or not is_float(input):
             raise unsupported("huber_loss", operand, "convert it to a floating-point type first")
+    warn_of_broadcast(input, target)
     a, b = (prims.cast(x, promote_types(input.dtype, target.dtype)) for x in (input, target))
     distance = prims.abs(a - b)
     inside = distance * distance * 0.5

@@ -70,6 +70,18 @@ def test_texts(text):
     assert all(w.filename == __file__ for w in seen)
 
 
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+def test_sizes_of_targets_are_numbers(name):
+    def call(*shape):
+        with pytest.raises(RuntimeError, match="must match the size"):
+            getattr(F, name)(torch.zeros(6, 4), torch.zeros(shape))
+
+    for shape in ((6, 3), (5, 6, 3)):
+        [warning] = told(lambda shape=shape: call(*shape))
+        size = f"({torch.Size(shape)}) that is different to the input size (torch.Size([6, 4]))"
+        assert size in str(warning.message)
+
+
 def test_fitting_sizes_are_silent():
     calls = [
         lambda: F.mse_loss(torch.zeros(5, 2), torch.zeros(5, 2)),
