@@ -1,4 +1,4 @@
-"""Operators whose result depends on draws with parameters of their own: `binomial`, `rrelu`.
+"""Operators that draw with parameters of their own: `binomial`, `poisson`, `rrelu`.
 
 The streams are PyTorch's, see docs/random.md.
 """
@@ -16,7 +16,7 @@ from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample, unary_samples
 from flambeau.ir.node import Node
 from flambeau.ops.broadcasting import is_float, unsupported
-from flambeau.ops.random import GENERATOR
+from flambeau.ops.random import FLOAT_NAMES, GENERATOR, check_floating
 
 # ------------------------------------------------------------------------------ binomial
 
@@ -81,6 +81,41 @@ def binomial(count: Node, prob: Node, generator: Any) -> Node:
     wide = [prims.cast(prims.broadcast_to(x, shape), "f64") for x in (count, prob)]
     draw = prims.random("binomial", shape, count.dtype, *wide, generator=int(generator))
     return prims.with_derivative(draw, count, prob, rule="draw")
+
+
+# ------------------------------------------------------------------------------ each its own
+
+
+def _define_each(name: str, distribution: str, text: str, parameter: str) -> None:
+    def body(self: Node, generator: Any) -> Node:
+        check_floating(self.dtype, name)
+        values = prims.cast(self, "f64")
+        slot = int(generator)
+        draw = prims.random(distribution, self.shape, self.dtype, values, generator=slot)
+        rule = "gamma draw" if distribution == "standard_gamma" else "draw"
+        return prims.with_derivative(draw, self, rule=rule)
+
+    body.__doc__ = f"""Numbers of the {text} distribution; the tensor holds each one's {parameter}.
+
+    Raises:
+        NotImplementedError: an integer dtype.
+        RuntimeError: a negative {parameter}.
+
+    Example:
+        >>> torch.{name}(torch.ones(3)).shape
+        torch.Size([3])
+    """
+    op(
+        f"{name}(Tensor self, {GENERATOR}) -> Tensor",
+        where="torch",
+        out=False,
+        dtypes="f32 f64" if distribution == "standard_gamma" else FLOAT_NAMES,
+        samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0, grad=False))]),
+    )(body)
+
+
+_define_each("poisson", "poisson", "Poisson", "rate")
+_define_each("_standard_gamma", "standard_gamma", "standard gamma", "shape")
 
 
 # ------------------------------------------------------------------------------ rrelu

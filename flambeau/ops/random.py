@@ -652,41 +652,6 @@ def _normal_size(
 with_requires_grad(normal, f"normal.leaf{_NORMAL_SIZE}")
 
 
-# ------------------------------------------------------------------------------------ each its own
-
-
-def _define_each(name: str, distribution: str, text: str, parameter: str) -> None:
-    def body(self: Node, generator: Any) -> Node:
-        check_floating(self.dtype, name)
-        values = prims.cast(self, "f64")
-        slot = _slot(generator)
-        draw = prims.random(distribution, self.shape, self.dtype, values, generator=slot)
-        rule = "gamma draw" if distribution == "standard_gamma" else "draw"
-        return prims.with_derivative(draw, self, rule=rule)
-
-    body.__doc__ = f"""Numbers of the {text} distribution; the tensor holds each one's {parameter}.
-
-    Raises:
-        NotImplementedError: an integer dtype.
-        RuntimeError: a negative {parameter}.
-
-    Example:
-        >>> torch.{name}(torch.ones(3)).shape
-        torch.Size([3])
-    """
-    op(
-        f"{name}(Tensor self, {GENERATOR}) -> Tensor",
-        where="torch",
-        out=False,
-        dtypes="f32 f64" if distribution == "standard_gamma" else FLOAT_NAMES,
-        samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0, grad=False))]),
-    )(body)
-
-
-_define_each("poisson", "poisson", "Poisson", "rate")
-_define_each("_standard_gamma", "standard_gamma", "standard gamma", "shape")
-
-
 # ------------------------------------------------------------------------------------ multinomial
 
 
