@@ -75,12 +75,19 @@ int32_t add_external(Recorder* r, Tensor* t) {
 
 enum class Resolve { Ok, MustFlush, Again };
 
+// Whether `id` is the newest value of its storage, or a view of that value.
+bool is_current(const Recorder* r, int32_t id, int32_t latest) {
+  while (id != latest && r->values[id].kind == Value::Alias) id = r->values[id].source;
+  return id == latest;
+}
+
 // The value a tensor stands for in this stream. Note "stale reads": when its storage was written
-// through another tensor, only memory knows its value: flush. Again: it is pending elsewhere.
+// through another tensor after it was viewed, only memory knows its value: flush. Again: it is
+// pending elsewhere.
 Resolve resolve(Recorder* r, Tensor* t, int32_t* id) {
   if (t->record_epoch == r->epoch && t->value_id >= 0) {
     const StorageState& state = r->states[r->values[t->value_id].state];
-    if (state.written && state.latest != t->value_id) return Resolve::MustFlush;
+    if (state.written && !is_current(r, t->value_id, state.latest)) return Resolve::MustFlush;
     if (state.storage == t->storage) {
       *id = t->value_id;
       return Resolve::Ok;

@@ -258,7 +258,7 @@ def _transferred(self: Any, target: Any, dtype: Any) -> Any:
 @op(
     "type_as(Tensor self, Tensor other) -> Tensor",
     where="method",
-    layout="follow",
+    layout="first",
     returns_self=True,
     out=False,
     samples=lambda: iter([sample(T(2, 3), T(1, dtype="f64", grad=False))]),

@@ -351,3 +351,41 @@ def test_a_view_of_what_was_written_counts_once():
         call(x).backward()
         found.append(x.grad.tolist())
     assert found == [[2.5, 2.5, 2.5]] * 2
+
+
+@pytest.mark.parametrize("view", ["permute", "unsqueeze", "slice"])
+def test_views_taken_after_a_write_stay_in_the_stream(view: str) -> None:
+    """They are views of the newest value; einops.EinMix adds its bias so and rearranges then."""
+    views = {
+        "permute": lambda y: y.permute(1, 2, 0),
+        "unsqueeze": lambda y: y.unsqueeze(1),
+        "slice": lambda y: y[1:].t()[0],
+    }
+
+    def function(x: Any, bias: Any) -> Any:
+        y = x * 2.0
+        y += bias
+        return views[view](y).amin(-1) + y.sum()
+
+    x, bias = torch.randn(3, 4, 5) if view == "permute" else torch.randn(3, 4), torch.randn(1)
+    values = []
+    for call in (function, torch.compile(function, fullgraph=True)):
+        x, bias = (t.detach().requires_grad_() for t in (x, bias))
+        result = call(x, bias)
+        result.square().sum().backward()
+        values.append((result, x.grad, bias.grad))
+    assert all(map(torch.equal, *values))
+
+
+def test_views_taken_before_a_write_read_memory(check: Any) -> None:
+    def program(x: Any) -> Any:
+        y = x * 2.0
+        older = y.t()
+        y += 1.0
+        newer = y.t()
+        first = newer * 3.0
+        y.mul_(2.0)
+        return older + 1.0, first, newer - 1.0, y.t()[1:] * 2.0
+
+    check(program, torch.randn(3, 4))
+    assert builds() > 1

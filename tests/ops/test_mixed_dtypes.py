@@ -166,3 +166,13 @@ def test_masks_as_labels() -> None:
     numbers = torch.tensor([0.5, 0.0, 2.0])  # as masks they are True where they are not zero
     assert torch.masked.sum(HALVES, 0, mask=numbers).item() == 2.5
     assert torch.masked.cumsum(COUNTS.int(), 0, mask=MASK).dtype == torch.int32
+
+
+def test_type_as_takes_nothing_but_the_dtype() -> None:
+    """The other tensor may have more dimensions; its strides do not order the result's."""
+    other = torch.zeros(2, 3, 4, dtype=torch.float64).transpose(1, 2)
+    for values in (HALVES, torch.rand(6)[::2], torch.rand(2, 3).t(), torch.rand(3, 4)[:, ::2]):
+        converted = values.type_as(other)
+        assert torch.equal(converted, values.double())
+        assert converted.stride() == values.double().stride()
+    assert torch.rand(3, 4).t().type_as(other[0].t()).stride() == (1, 4)
