@@ -79,6 +79,13 @@ bool zero_divisor(const IndexCheck& check, const Call& call) {
   return static_cast<uint64_t>(call.scalars[check.value].i) << (64 - check.size) == 0;
 }
 
+// Whether a call returns a value as it took it: `contiguous` of what is contiguous.
+bool passes(const Record& record, int32_t id) {
+  const auto& operands = record.operands;
+  return record.instance->plan->mutated.empty() &&
+         std::find(operands.begin(), operands.end(), id) != operands.end();
+}
+
 // The call of the stream that makes a value, and which of its results it is.
 struct Maker {
   const Record* record;
@@ -88,7 +95,7 @@ Maker maker_of(const Recorder* r, int32_t id) {
   for (size_t i = r->records.size(); i-- > 0;) {
     const auto& results = r->records[i].results;
     const auto* place = std::find(results.begin(), results.end(), id);
-    if (place != results.end())
+    if (place != results.end() && !passes(r->records[i], id))
       return {&r->records[i], static_cast<size_t>(place - results.begin())};
   }
   return {nullptr, 0};

@@ -244,3 +244,18 @@ def test_positions_are_looked_at() -> None:
     with pytest.raises(IndexError):
         torch.compile(look_up)(torch.ones(2, 8))
     assert outside.tolist() == [1, 1, 1]
+
+
+def test_results_that_are_operands() -> None:
+    """A call that returns what it took is passed over on the way to what made an index."""
+    table = torch.randn(12, 4)
+
+    def look_up(ids: Any) -> Any:
+        places = torch.cat((torch.arange(5, 8).repeat(ids.size(0), 1), ids), 1).contiguous()
+        return F.embedding(places.contiguous(), table)
+
+    ids = torch.randint(0, 9, (2, 8))
+    assert torch.equal(torch.compile(look_up)(ids), look_up(ids))
+    assert torch.compiler.explain(look_up, ids).graph_break_count == 0
+    with pytest.raises(IndexError):
+        torch.compile(look_up)(ids + 9)
