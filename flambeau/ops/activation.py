@@ -314,6 +314,7 @@ def leaky_relu(self: Node, negative_slope: Node) -> Node:
 @op(
     "prelu(Tensor self, Tensor weight) -> Tensor",
     where="torch method nn.functional",
+    layout="first",
     promote="none",
     samples=lambda: iter((sample(T(2, 3, 4), T(3)), sample(T(5), T(1)))),
     out=False,

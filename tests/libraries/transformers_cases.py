@@ -12,6 +12,8 @@ from transformers import CONFIG_MAPPING, AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from tests.libraries.cases import Case, Program
+from tests.libraries.transformers_inputs import INPUTS, further_inputs
+from tests.libraries.transformers_sizes import ARGUMENTS, SIZES, apply
 
 # Set in every configuration, and in those it contains, that has a setting of this name and more.
 SMALL: dict[str, Any] = {
@@ -41,6 +43,7 @@ SMALL: dict[str, Any] = {
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
     "linear_value_head_dim": 8, "index_n_heads": 2, "index_head_dim": 16, "index_topk": 4,
 }  # fmt: skip
+UNREPEATABLE = {"reformer"}  # in training: it draws its own seeds
 LARGEST = 64  # of numbers in lists of widths; longer lists of depths are cut
 
 
@@ -74,7 +77,11 @@ def _numbers(value: Any) -> bool:
 
 def small_config(model_type: str) -> Any:
     """The small configuration of an architecture."""
-    return shrink(CONFIG_MAPPING[model_type]())
+    if model_type in ARGUMENTS:
+        return CONFIG_MAPPING[model_type](**ARGUMENTS[model_type])
+    config = shrink(CONFIG_MAPPING[model_type]())
+    apply(config, SIZES.get(model_type, {}))
+    return config
 
 
 def inputs_of(model: Any, config: Any) -> tuple[dict[str, Any], ...]:
@@ -117,6 +124,7 @@ def inputs_of(model: Any, config: Any) -> tuple[dict[str, Any], ...]:
         {"inputs_embeds": torch.randn(2, 10, 32, generator=generator)},
         {"query_embeds": torch.randn(2, 6, 32, generator=generator)},
         {"hidden_states": torch.randn(2, 10, 32, generator=generator)},
+        *further_inputs(config),
     ]
     required = [
         name
@@ -134,7 +142,9 @@ def base(model_type: str) -> Case:
     """The bare model of an architecture."""
     config = small_config(model_type)
     model = AutoModel.from_config(config)
-    return Case(model, choices=inputs_of(model, config))
+    own = INPUTS.get(model_type)
+    choices = (own(config),) if own else inputs_of(model, config)
+    return Case(model, choices=choices, backward=model_type not in UNREPEATABLE)
 
 
 CASES: dict[str, Callable[[], Case | Program]] = {
