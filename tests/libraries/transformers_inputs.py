@@ -126,7 +126,7 @@ def _decisions(config: Any) -> dict[str, Any]:
 
 
 def _codec(config: Any) -> dict[str, Any]:
-    return {"input_values": _random(2, 1, 3200), "input_features": _random(2, 16, 16)}
+    return {"input_values": _random(2, 1, 5120), "input_features": _random(2, 16, 16)}
 
 
 def _codes(config: Any) -> dict[str, Any]:
@@ -193,7 +193,7 @@ _INPUTS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "instructblipvideo": _instructed_video,
     "kosmos-2": _kosmos,
     "decision_transformer": _decisions,
-    "neucodec": _codec,
+    "neucodec xcodec2": _codec,
     "kyutai_speech_to_text": _codes,
     "clvp": _clvp,
     "fastspeech2_conformer fastspeech2_conformer_with_hifigan": _fastspeech,
@@ -290,6 +290,19 @@ _INPUTS: dict[str, Callable[[Any], dict[str, Any]]] = {
         "input_features_mask": torch.ones(2, 200, dtype=torch.int64),
     },
     "higgs_audio_v2_tokenizer": lambda config: {"input_values": _random(2, 1, 9600)},
+    "mimi_decoder pocket_tts_audio_tokenizer_decoder": lambda config: {
+        "latents": _random(2, 32, 4)
+    },
+    "xclip": lambda config: {
+        "input_ids": _words(),
+        "pixel_values": _random(2, config.vision_config.num_frames, 3, 32, 32),
+    },
+    "wav2vec2-bert": lambda config: {"input_features": _random(2, 16, 32)},
+    "yolos": lambda config: {"pixel_values": _random(2, 3, 32, 32)},
+    "vibevoice_acoustic_tokenizer_encoder": lambda config: {"hidden_states": _random(2, 1, 6400)},
+    "vibevoice_acoustic_tokenizer_decoder": lambda config: {
+        "hidden_states": _random(2, config.hidden_size, 4)
+    },
     "neomme": lambda config: {"input_ids": _words()},
     "depth_pro": lambda config: {"pixel_values": _random(2, 3, 64, 64)},
     "tvp": lambda config: {

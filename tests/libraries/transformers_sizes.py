@@ -117,13 +117,28 @@ _SIZES: dict[str, dict[str, Any]] = {
         "vocab_size": 4001, "num_codebooks": 4, ".audio_pad_token_id": 3, "codebook_vocab_size": 99,
     } | _MIMI,
     "csm": {"num_codebooks": 4, "backbone_hidden_size": 32} | _MIMI,
-    "mimi pocket_tts_audio_tokenizer": _MIMI,
+    "mimi pocket_tts_audio_tokenizer mimi_decoder pocket_tts_audio_tokenizer_decoder": _MIMI,
+    "youtu": _HEADS,
+    "wav2vec2-bert": {"feature_projection_input_dim": 32},
+    "zamba zamba2": {
+        "num_hidden_layers": 4, ".layers_block_type": ["linear_attention", "hybrid"] * 2,
+        "attention_head_dim": 16, "attention_hidden_size": 64, "hybrid_layer_ids": [1, 3],
+    },
+    "zamba2": {"mamba_headdim": 8},
+    "xlm": {"emb_dim": 32},
+    "xclip": {
+        "mit_hidden_size": 32, "mit_num_hidden_layers": 1, "mit_num_attention_heads": 4,
+        "mit_intermediate_size": 48, "prompt_num_attention_heads": 4,
+    },
+    "xmod": {".default_language": "en_XX"},
+    "yolos": {"num_detection_tokens": 6, "image_size": [32, 32]},
     "clvp": {
         "vocab_size": 256, "hidden_size": 128, "num_attention_heads": 2, "num_mel_attn_blocks": 2,
         "projection_dim": 128,
     },
     "pp_doclayout_v3": {"x4_feat_dim": 16, "mask_feature_channels": [16, 16]},
-    "vibevoice_acoustic_tokenizer": {"num_filters": 2, "depths": (1, 1, 1, 1, 1, 1, 1)},
+    "vibevoice_acoustic_tokenizer vibevoice_acoustic_tokenizer_encoder "
+    "vibevoice_acoustic_tokenizer_decoder": {"num_filters": 2, "depths": (1, 1, 1, 1, 1, 1, 1)},
     "lightglue": {"descriptor_dim": 256, "hidden_size": 256, "intermediate_size": 512},
     "granite_speech5_ctc granite_speech5_encoder": {
         "context_size": 16, "max_position_embeddings": 512, "num_key_value_heads": 4,
@@ -268,7 +283,7 @@ _SIZES: dict[str, dict[str, Any]] = {
         "image_token_index": 5, "video_token_index": 5, "num_query_tokens": 4,
         "image_text_hidden_size": 32,
     },
-    "neucodec": {
+    "neucodec xcodec2": {
         "encoder_hidden_size": 8, "feature_projection_input_dim": 16, "output_hidden_size": 32,
         "downsampling_ratios": (2, 2, 4, 4, 5), "quantization_dim": 64, "num_key_value_heads": 4,
     },
