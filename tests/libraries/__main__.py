@@ -35,7 +35,9 @@ within 1e-4 (outputs) and 1e-3 (gradients, results of programs) of a tensor's la
 a step in float32 does not, because an activation lies so near to a kink that rounding decides on
 its side, a step in float64 has to agree within 1e-5: those are counted under "by float64". Compiled
 is right where it equals eager bit for bit; compiled runs take long, and the table says for how many
-models they were made. Cases that PyTorch itself does not run are not counted.
+models they were made. Models that ask whether they are compiled, and do something else then, are
+compared with PyTorch answering yes; where they fail then, there is no compiled run. Cases that
+PyTorch itself does not run are not counted.
 """
 ENDED = {"failure": "the process ended"}
 

@@ -56,10 +56,16 @@ def values(outputs: Any) -> list[Any]:
     ]
 
 
+def seed(number: int) -> None:
+    """Starts all generators that models draw from."""
+    torch.manual_seed(number)
+    np.random.seed(number)
+
+
 def forward(case: Case, call: Any) -> list[Any]:
     """Outputs in eval mode."""
     case.model.eval()
-    torch.manual_seed(1)
+    seed(1)
     with torch.no_grad():
         return values(call(*case.args, **case.kwargs))
 
@@ -68,7 +74,7 @@ def step(case: Case, call: Any) -> dict[str, Any]:
     """Outputs, loss, gradients and buffers of a step in training mode."""
     case.model.train()
     case.model.zero_grad()
-    torch.manual_seed(1)
+    seed(1)
     outputs = call(*case.args, **case.kwargs)
     loss = loss_of(outputs)
     loss.backward()
@@ -105,8 +111,7 @@ def build(make: Any) -> Any:
 
     Zeros would hide what stands behind them, and make ties of experts' scores.
     """
-    torch.manual_seed(0)
-    np.random.seed(0)
+    seed(0)
     case = make()
     for parameter in case.model.parameters() if isinstance(case, Case) else ():
         if parameter.is_floating_point() and not parameter.detach().any():
@@ -138,7 +143,7 @@ def reference(make: Any, path: Path) -> dict[str, Any]:
     """Runs a case under PyTorch and writes what it computed."""
     case = build(make)
     if isinstance(case, Program):
-        torch.manual_seed(1)
+        seed(1)
         torch.save({"program": values(case.function())}, path)
         return {}
     weights = {k: v.clone() for k, v in case.model.state_dict().items()}
@@ -152,8 +157,22 @@ def reference(make: Any, path: Path) -> dict[str, Any]:
         with contextlib.suppress(Exception):  # models may ask for float32
             double = in_double(case)
             content["double"] = step(double, double.model)
+    content["asked"] = on_the_way_of_compiled(case, weights)
     torch.save(content, path)
     return {"parameters": sum(p.numel() for p in case.model.parameters())}
+
+
+def on_the_way_of_compiled(case: Case, weights: dict[str, Any]) -> dict[str, Any]:
+    """What a model computes, or why it fails, where programs hear that they are compiled."""
+    content: dict[str, Any] = {}
+    with on_compiled_path():
+        try:
+            for name, run in (("forward", forward), ("step", step))[: 1 + case.backward]:
+                case.model.load_state_dict(weights)
+                content[name] = run(case, case.model)
+        except Exception as error:
+            content["failure"] = reason(error)
+    return content
 
 
 def difference(name: str, ours: Any, theirs: Any, bound: float, scale: float = 0.0) -> float:
@@ -228,7 +247,7 @@ def ours(make: Any, path: Path) -> dict[str, Any]:
     content = torch.load(path, weights_only=False)
     case = build(make)
     if isinstance(case, Program):
-        torch.manual_seed(1)
+        seed(1)
         mine = values(case.function())
         pairs = zip(mine, content["program"], strict=True)
         errors = [difference(f"result {i}", *p, GRADIENT) for i, p in enumerate(pairs)]
@@ -244,7 +263,7 @@ def ours(make: Any, path: Path) -> dict[str, Any]:
         case.model.load_state_dict(content["weights"])
         mine = step(case, case.model)
         result |= judge_step(case, mine, content)
-    if not case.compiled:
+    if not case.compiled or "failure" in content.get("asked", ()):
         result["compiled"] = None
     elif not os.environ.get("EAGER"):
         try:
@@ -279,8 +298,10 @@ def judge_step(case: Case, mine: dict[str, Any], content: dict[str, Any]) -> dic
 def compiled(case: Case, content: dict[str, Any], outputs: Any, mine: Any) -> str:
     """What differs between eager and compiled; nothing where all bits are equal.
 
-    Models that take another way where they are compiled are compared with that way, run eagerly.
+    Models that take another way where they are compiled are compared with that way, run eagerly,
+    by us and by PyTorch.
     """
+    theirs = content.get("asked", content)
     call = torch.compile(case.model)
     runs = [("output", forward, outputs), ("step:", step, mine)]
     for what, run, eager in runs if mine is not None else runs[:1]:
@@ -295,9 +316,9 @@ def compiled(case: Case, content: dict[str, Any], outputs: Any, mine: Any) -> st
         if where:
             return f"{what} {where} differs from eager"
         if run is step:
-            compare_step(fast, content["step"])
+            compare_step(fast, theirs["step"])
         else:
-            compare_outputs(fast, content["forward"])
+            compare_outputs(fast, theirs["forward"])
     return ""
 
 
