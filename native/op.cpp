@@ -600,9 +600,6 @@ PyObject* get_schemas(PyObject* self, void*) {
   return tuple;
 }
 
-// pickle and copy take an op by its name: __module__ says where it lives.
-PyObject* op_reduce(PyObject* self, PyObject*) { return get_qualname(self, nullptr); }
-
 PyObject* get_overloads(PyObject* self, void*) {
   Op* op = reinterpret_cast<Op*>(self);
   if (!resolve(op)) return nullptr;
@@ -668,7 +665,6 @@ PyObject* op_bind(PyObject* self, PyObject* given) {
 PyMethodDef op_methods[] = {
     {"bind", op_bind, METH_VARARGS,
      "bind(args, kwargs) -> (overload, values in the schema's order, out): nothing is called."},
-    {"__reduce__", op_reduce, METH_NOARGS, "Ops are pickled by name."},
     {nullptr, nullptr, 0, nullptr},
 };
 

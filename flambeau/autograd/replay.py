@@ -41,7 +41,8 @@ def replay(
         generators: new generator slot per generator slot; default: the same.
 
     Raises:
-        ValueError: if an operand's dtype or shape is not what the graph was traced on.
+        ValueError: if an operand's dtype or shape, or a number's dtype, is not what the graph was
+            traced on.
     """
     sizes = _Sizes(bind_symbols(graph, tensor_nodes, symbol_values))
     tensor_nodes = _fitted_operands(graph, tensor_nodes, sizes)
@@ -54,7 +55,7 @@ def replay(
         if current.op == "input":
             values[current] = tensor_nodes[current.attribute("slot")]
         elif current.op == "scalar":
-            values[current] = scalar_nodes[current.attribute("slot")]
+            values[current] = _fitted_number(graph, current, scalar_nodes)
         elif current.op == "random":
             values[current] = _draw(current, values, sizes, sequences[current], generators)
         else:
@@ -157,6 +158,18 @@ def _fitted_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Size
             )
         fitted[slot] = _with_ones(new, expected)
     return fitted
+
+
+def _fitted_number(graph: Graph, leaf: Node, scalar_nodes: Sequence[Node]) -> Node:
+    """The number in a scalar's place; all that was derived from the scalar relies on its dtype."""
+    slot = leaf.attribute("slot")
+    found = scalar_nodes[slot]
+    if found.dtype != leaf.dtype:
+        raise ValueError(
+            f"[{graph.name}] number {slot} is {found.dtype}, the program was traced on "
+            f"{leaf.dtype}\nhint: trace it again for this number"
+        )
+    return found
 
 
 def _with_ones(operand: Node, expected: Sequence[Size]) -> Node:

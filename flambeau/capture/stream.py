@@ -358,7 +358,8 @@ class StreamTrace:
         known = [self._sizes[forward][r] for r in registers] if forward >= 0 else None
         mapping = self._mapping(graph, present, integers, known)
         self._sizes.append(tuple(mapping.values()))
-        scalars = [self._scalar(kind) for kind in kinds]
+        # The core tells integers from floats alone; truth values have a dtype in the call's graph.
+        scalars = [self._scalar(n.dtype) for n, _ in zip(graph.scalars, kinds, strict=True)]
         nodes = [value.node for value in present]
         slots = range(self.generators, self.generators + generators)
         out = replay(graph, nodes, scalars, mapping, slots)
@@ -404,10 +405,8 @@ class StreamTrace:
         mapping.update(zip(names, sizes, strict=True))
         return mapping
 
-    def _scalar(self, kind: int) -> Node:
-        slot = len(self.scalars)
-        dtype = {0: "i64", 1: "f64", 2: "bool"}[kind]
-        found = node("scalar", (), attributes(slot=slot), dtype, ())
+    def _scalar(self, dtype: str) -> Node:
+        found = node("scalar", (), attributes(slot=len(self.scalars)), dtype, ())
         self.scalars.append(found)
         return found
 

@@ -179,6 +179,31 @@ def _publish(where: tuple[str, ...], names: tuple[str, ...], native: Any) -> Non
                 NAMESPACES.setdefault(home, {})[name] = native
 
 
+def operator_named(key: str, inplace: bool) -> Any:
+    """The operator of a key in the registry, or its in-place form, named after the definition."""
+    return INPLACE[key] if inplace else REGISTRY[key].native
+
+
+def _reduced(op: Any) -> Any:
+    """How `pickle` takes an operator: where it was said to stand, else by its definition.
+
+    Raises:
+        TypeError: no definition has it.
+    """
+    name: str = op.__name__
+    if "__module__" in vars(op):
+        return op.__qualname__
+    if INPLACE.get(name) is op:
+        return operator_named, (name, True)
+    for key, definition in REGISTRY.items():
+        if definition.native is op:
+            return operator_named, (key, False)
+    raise TypeError(
+        f"[pickle] the operator {name!r} has no definition that could be found again\n"
+        "hint: set its __module__ and __qualname__ to where it stands"
+    )
+
+
 def install() -> None:
     """Publishes every definition and connects Python's operators."""
     for definition in REGISTRY.values():
@@ -194,6 +219,7 @@ def install() -> None:
             _core.set_operator(operator, INPLACE[name])
     for old, name in OLD_OPERATORS.items():
         setattr(_core.Tensor, old, getattr(_core.Tensor, name))
+    _core.Op.__reduce__ = _reduced
     _core.Op.__signature__ = property(lambda op: late("flambeau.core.signatures").signature_of(op))
 
 

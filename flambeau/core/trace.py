@@ -14,6 +14,7 @@ from typing import Any
 
 from flambeau.core.layout import contiguous_strides, dense_strides
 from flambeau.ir.environment import pop_environment, push_environment
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node, attributes, node
 from flambeau.ir.size import Size, symbol
 from flambeau.ir.size_program import ShapeEnvironment, eq, le
@@ -186,10 +187,12 @@ class Trace:
 
 def traced(call: tuple[Any, ...], aligned: bool, run: Callable[[Trace], Any]) -> Any:
     """Runs `run(trace)`; a second time when the first one found sizes that must be equal."""
-    with Trace(call, aligned) as trace:
-        result = run(trace)
-    if not trace.unified:
-        return result
+    with late("flambeau.core.warned").held() as told:
+        with Trace(call, aligned) as trace:
+            result = run(trace)
+        if not trace.unified:
+            return result
+        told.clear()
     with Trace(call, False, trace) as again:
         return run(again)
 

@@ -56,12 +56,18 @@ class Packet:
         return list(signatures(self.__name__))
 
     def __getattr__(self, overload: str) -> Overload:
-        if overload.startswith("_"):
-            raise AttributeError(f"aten.{self.__name__} has no overload {overload!r}")
+        if overload.startswith("_"):  # also of a copy that has no name yet
+            raise AttributeError(f"{type(self).__name__} has no overload {overload!r}")
         found = self._known.get(overload)
         if found is None:
             found = self._known.setdefault(overload, Overload(self, overload))
         return found
+
+    def __deepcopy__(self, memo: Any) -> Packet:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return __getattr__, (self.__name__,)
 
     def __str__(self) -> str:
         return f"aten.{self.__name__}"
@@ -99,6 +105,12 @@ class Overload:
         if dispatch is not None and dispatch._modes.stack:
             return dispatch._call_overload(self, args, kwargs)
         return self.overloadpacket._function(*args, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> Overload:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.overloadpacket, self._overloadname)
 
     def name(self) -> str:
         """ "aten::add.Tensor"; "aten::neg" of a default overload."""

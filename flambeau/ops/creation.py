@@ -355,10 +355,15 @@ def range_(
     return result.requires_grad_() if options.get("requires_grad") else result
 
 
-def _spaced(start: Any, end: Any, steps: Size, target: str, name: str) -> Node:
+def _spaced(
+    start: Any, end: Any, steps: Size, target: str, name: str, rounding: str = "f64"
+) -> Node:
     """`steps` numbers from start to end, in float64; symmetrical from both ends.
 
     Bounds of integers are cut to whole numbers; what lies between them is not.
+
+    Args:
+        rounding: the dtype whose rounding the steps in between have.
     """
     ranks = [x.ndim if isinstance(x, Node) else 0 for x in (start, end)]
     if any(ranks):
@@ -379,11 +384,22 @@ def _spaced(start: Any, end: Any, steps: Size, target: str, name: str) -> Node:
         return first
     index = prims.iota((steps,), 0)
     back = prims.constant(steps - 1, index) - index
-    width = prims.constant(steps - 1, first)
-    step = prims.div(last - first, width)
-    ahead = first + prims.cast(index, "f64") * step
-    behind = last - prims.cast(back, "f64") * step
+    kept, whole = _ROUNDED_STEPS.get(rounding, ("f64", "f64"))
+
+    def to(x: Node, dtype: str) -> Node:
+        return prims.cast(prims.cast(x, dtype), "f64")
+
+    first, last = to(first, kept), to(last, kept)
+    width = to(prims.constant(steps - 1, first), kept)
+    step = to(prims.div(to(last - first, kept), width), kept)
+    ahead = first + to(to(index, kept) * step, whole)
+    behind = last - to(to(back, kept) * step, whole)
     return prims.where(prims.lt(index, back), ahead, behind)
+
+
+# Per dtype: what bounds and step are rounded to, and what a product is before it is added. PyTorch
+# adds products of float32 unrounded, those of halves rounded; float64 holds either exactly.
+_ROUNDED_STEPS = {"f32": ("f32", "f64"), "f16": ("f16", "f16"), "bf16": ("bf16", "bf16")}
 
 
 def _linspace_samples() -> Samples:
@@ -414,7 +430,7 @@ def linspace(
     """
     check_layout(layout, "linspace", pin_memory)
     target = dtype_or(dtype)
-    return prims.cast(_spaced(start, end, steps, target, "linspace"), target)
+    return prims.cast(_spaced(start, end, steps, target, "linspace", target), target)
 
 
 @creation(

@@ -13,9 +13,11 @@ import pickle
 import subprocess
 import threading
 import warnings
+from operator import attrgetter
 
 import pytest
 
+import flambeau
 from flambeau import _core
 from flambeau.compiler import toolchain
 
@@ -209,6 +211,25 @@ def test_method_and_pickle(add, monkeypatch):
     assert add.__doc__ == "Adds."
     assert add.__name__ == "add"
     assert add.schemas == ("add(Tensor self, TensorOrScalar other, *, Scalar alpha=1)",)
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+@pytest.mark.parametrize(
+    "name",
+    ["sigmoid", "relu_", "nn.functional.softplus", "nn.functional.gelu", "linalg.svd"]
+    + ["fft.fft", "special.erf", "Tensor.add", "Tensor.add_", "Tensor.__add__", "Tensor.view"]
+    + ["ops.aten.relu", "ops.aten.add.Tensor", "signal.windows.hann"],
+)
+def test_installed_operators_pickle(name, protocol):
+    operator = attrgetter(name)(flambeau)
+    assert pickle.loads(pickle.dumps(operator, protocol)) is operator
+    assert copy.deepcopy(operator) is operator
+    assert copy.copy(operator) is operator
+
+
+def test_operators_of_nobody_do_not_pickle(add):
+    with pytest.raises(TypeError, match="no definition that could be found again"):
+        pickle.dumps(add)
 
 
 def test_out(add):

@@ -82,6 +82,19 @@ def test_sizes_of_targets_are_numbers(name):
         assert size in str(warning.message)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.kl_div(x, x),
+        lambda x: F.mse_loss(x, x, size_average=True),
+        lambda x: F.l1_loss(x, x, reduce=False),
+    ],
+)
+def test_one_warning_where_sizes_prove_equal(call):
+    # Such a definition runs twice: the first run finds which sizes are one symbol.
+    assert len(told(lambda: call(torch.ones(3, 1)))) == 1
+
+
 def test_fitting_sizes_are_silent():
     calls = [
         lambda: F.mse_loss(torch.zeros(5, 2), torch.zeros(5, 2)),

@@ -63,6 +63,9 @@ SUITES = (
 )
 
 
+_WHERE = re.compile(r'File "\S*/')  # what depends on where a library is installed
+
+
 def fetch(python: str, folder: Path, distribution: str) -> Path:
     """The unpacked source distribution of the version that requirements.txt names."""
     pattern = rf"^{re.escape(distribution)}==(\S+)$"
@@ -85,7 +88,11 @@ def run(suite: Suite, side: str, python: str, folder: Path) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     alias = ["-m", "flambeau"] if side == "ours" else []
     options = ["-q", "-p", "no:cacheprovider", "-p", "every_nth", "-o", "addopts=", "--tb=short"]
-    options += ["--timeout=120", f"--junitxml={folder / f'{suite.library}.{side}.xml'}"]
+    options += [
+        f"--rootdir={root}",
+        "--timeout=120",
+        f"--junitxml={folder / f'{suite.library}.{side}.xml'}",
+    ]
     words = [python, *alias, "-m", "pytest", *options, *suite.arguments]
     subprocess.run(words, env=environment, cwd=root, check=False)
 
@@ -115,14 +122,14 @@ def page(folder: Path) -> str:
         passed = [name for name, (outcome, _) in reference.items() if outcome == "passed"]
         outcomes = {name: ours.get(name, ("missing", "the run ended before")) for name in passed}
         counts = Counter(outcome for outcome, _ in outcomes.values())
-        sample = "all" if suite.step == 1 else f"every {suite.step}th"
+        sample = "all" if suite.step == 1 else f"1 in {suite.step}"
         words = " ".join(a for a in suite.arguments if a != "--pyargs")
         words = words if len(words) < 60 else f"{len(suite.arguments)} files"
         cells = (suite.library, words, sample, len(reference), len(passed), counts["passed"])
         rows.append(f"| {' | '.join(map(str, cells))} |")
         for name, (outcome, message) in outcomes.items():
             if outcome != "passed":
-                text = " ".join(message.split())[:240]
+                text = " ".join(_WHERE.sub('File "', message).split())[:240]
                 differences.append(f"- {suite.library}, {name}: {outcome}: {text}")
     head = "| library | its tests | sample | tests | pass under PyTorch | of those pass here |"
     table = [head, "| --- | --- | --- | --- | --- | --- |", *rows]

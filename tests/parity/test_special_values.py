@@ -27,6 +27,8 @@ def gradient(function, *values):
     return torch.autograd.grad(result, leaves, torch.ones_like(result))
 """
 VALUES = """
+torch.linspace(-3.3, 4.7, 33); torch.linspace(0, 0.1, 12); torch.linspace(5.5, -0.3, 257)
+torch.linspace(-3.3, 4.7, 33, dtype=torch.half); torch.linspace(0, 0.1, 12, dtype=torch.bfloat16)
 F.threshold(x, 1.0, 9.0); F.threshold(x, nan, 9.0); F.threshold(h, -1.0, 9.0)
 F.softshrink(x); F.softshrink(x, 0.0); F.hardshrink(x); F.hardshrink(x, 0.0)
 F.hardshrink(x, -0.5); F.hardshrink(x, nan); F.hardshrink(h); F.softshrink(h)
