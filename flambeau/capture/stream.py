@@ -155,7 +155,6 @@ class StreamTrace:
         self.drawn: list[Node] = []  # results of records that draw random numbers
         self._records = records
         self._history = history
-        self._again = first is not None
         self._data_sizes: list[SizeExpr] = []
         self._handed: list[SizeExpr] = []  # symbols, as the trace used them
         self._parameter_sizes: set[int] = set()
@@ -178,7 +177,7 @@ class StreamTrace:
         if value in (0, 1):
             self.environment.hints[name] = value
             return value
-        if self._again:
+        if name in self.environment.hints:  # a trace before this one, which may have ended early
             return self._handed_out(self.environment.resolve(symbol(name, minimum=2)))
         return self._handed_out(self.environment.create_symbol(value, name, specialise=True))
 
@@ -194,7 +193,7 @@ class StreamTrace:
     def _free(self, value: int) -> Size:
         """A register without any knowledge (offsets, strides of strided tensors)."""
         name = self._register(value)
-        if self._again:
+        if name in self.environment.hints:
             return self._handed_out(self.environment.resolve(symbol(name)))
         return self._handed_out(self.environment.create_symbol(value, name))
 

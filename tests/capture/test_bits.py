@@ -125,3 +125,20 @@ def test_sizes_that_computing_makes_one_stretch(stride: int) -> None:
         wanted = torch.autograd.grad([e.sum() for e in expected], [x, z])
         made = torch.autograd.grad([f.sum() for f in found], [x, z])
         assert all(torch.equal(a, b) for a, b in zip(wanted, made, strict=True))
+
+
+def test_numbers_that_vary_late_in_a_long_region() -> None:
+    """The first trace ends where two sizes turn out equal; what comes later is new to the next."""
+
+    def function(x: Any, y: Any, count: int) -> tuple[Any, Any]:
+        z = x.reshape(-1) + y
+        for _ in range(200):
+            z = torch.sin(z) + 0.5
+        part = z.narrow(0, 1, count)
+        return part * 2, torch.arange(count) + part
+
+    compiled = torch.compile(function)
+    for rows, count in ((6, 5), (7, 9), (8, 11), (9, 12)):
+        x, y = _random(rows, 4), _random(4 * rows)
+        pairs = zip(compiled(x, y, count), function(x, y, count), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
