@@ -212,6 +212,8 @@ PyObject* size_object(int ndim, const int64_t* sizes);  // new `Size` tuple
 bool tensor_contiguous(const Tensor* t);
 // Makes sure storage->data is there: flushes the recorder that owes it. False + exception.
 bool tensor_materialise(Tensor* t, const char* reason);
+// Runs what is recorded, before a tensor becomes another one: records hold operands by reference.
+bool settle_stream(const char* reason);
 Autograd* tensor_autograd(Tensor* t);        // creates on demand
 bool tensor_requires_grad(const Tensor* t);  // leaf flag, or has a node
 void tensor_bump_version(Tensor* t);

@@ -244,10 +244,8 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
     return nullptr;
   auto* target = reinterpret_cast<Tensor*>(target_object);
   auto* source = reinterpret_cast<Tensor*>(source_object);
-  if (active_recorder && (!tensor_materialise(target, "an in-place change of shape") ||
-                          !tensor_materialise(source, "an in-place change of shape")))
-    return nullptr;
-  if (!tape_check_inplace(target)) return nullptr;
+  if (!settle_stream("an in-place change of shape") || !tape_check_inplace(target)) return nullptr;
+  target->value_id = -1;
   if (written) tensor_bump_version(target);
   Autograd* from = source->autograd;
   if (from && from->node) {

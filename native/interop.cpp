@@ -373,7 +373,7 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
     return nullptr;
   Tensor* t = as_tensor(tensor);
   Storage* storage = untyped_storage_target(storage_argument);
-  if (!storage || (active_recorder && !record_flush(active_recorder, "set_")) ||
+  if (!storage || !settle_stream("set_") ||
       !fits("set_", storage, t->dtype, ndim, sizes, strides, offset))
     return nullptr;
   if (storage->device.kind != t->device.kind) {

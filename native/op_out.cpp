@@ -159,7 +159,8 @@ bool resize_out(Tensor* out, const Tensor* result, Resized resized) {
                    1) < 0) {
     return false;
   }
-  if (!tensor_materialise(out, "out=")) return false;
+  if (!settle_stream("out=") || !tensor_materialise(out, "out=")) return false;
+  out->value_id = -1;
   const int64_t nbytes = (out->offset + result->numel) * item_size(out->dtype);
   if (nbytes > out->storage->nbytes && !storage_resize(out->storage, nbytes)) return false;
   storage_incref(out->storage);  // tensor_fill takes one

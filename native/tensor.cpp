@@ -410,6 +410,10 @@ bool tensor_materialise(Tensor* t, const char* reason) {
   return false;
 }
 
+bool settle_stream(const char* reason) {
+  return !active_recorder || record_flush(active_recorder, reason);
+}
+
 Autograd* tensor_autograd(Tensor* t) {
   if (!t->autograd) {
     t->autograd = new (std::nothrow) Autograd();

@@ -371,11 +371,6 @@ int set_grad(PyObject* self, PyObject* value, void*) {
 }
 
 // ---------------------------------------------------------------- data, detach, subclasses
-// A recorded stream may hold `t` as an operand by reference: it runs before the data is swapped.
-bool settle_stream(const char* reason) {
-  return !active_recorder || record_flush(active_recorder, reason);
-}
-
 PyObject* method_detach(PyObject* self, PyObject*) {
   Tensor* alias = tensor_detach(as_tensor(self));
   if (alias) alias->flags |= kIsView;

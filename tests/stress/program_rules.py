@@ -109,6 +109,13 @@ def _assigned(x: Any, dim: int) -> Any:
     return y
 
 
+def _assigned_truth(x: Any, dim: int) -> Any:
+    y = x.clone()
+    y.select(dim, 0).fill_(True)
+    y.select(dim, -1)[...] = False
+    return y
+
+
 def _through_views(x: Any) -> Any:
     """Writes through a transposed view, reads through a flat one, writes again."""
     y = x.clone()
@@ -315,6 +322,12 @@ SMOOTH: dict[str, Rule] = {
     "index_put": Rule(_put, 1, lambda x: [(a,) for a in (False, True) if x.ndim]),
     "sin in place": Rule(lambda x: x.clone().sin_()),
     "copy_": Rule(lambda x, y: x.clone().copy_(y), 2),
+    # numbers that depend on a size
+    "first half": Rule(lambda x, d: x.narrow(d, 0, (x.shape[d] + 1) // 2), 1, _dims),
+    "by its size": Rule(lambda x: x * 0.5 + 1 / (1 + x.numel())),
+    "ramp": Rule(lambda x: x + flambeau.linspace(-0.5, 0.5, x.shape[-1], dtype=x.dtype), 1,
+                 _ranked),
+    "eye": Rule(lambda x: x + flambeau.eye(*x.shape[-2:], dtype=x.dtype), 1, _matrices),
 }  # fmt: skip
 CASTS = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8",
          "bool", "complex64")  # fmt: skip
@@ -347,6 +360,15 @@ KINKED: dict[str, Rule] = {
     "add a number": Rule(lambda x: x + 2),
     "multiply by a number": Rule(lambda x: x * 3),
     "divide by a number": Rule(lambda x: x / 3),
+    # truth values in the place of numbers
+    "assign truth": Rule(_assigned_truth, 1, _dims),
+    "add truth": Rule(lambda x: x + True),
+    "times truth": Rule(lambda x: x * False),
+    "masked_fill with truth": Rule(lambda x: x.masked_fill(x == x.flip(0), True), 1, _ranked),
+    "index_fill with truth": Rule(lambda x, d: x.index_fill(d, flambeau.tensor([0]), False), 1,
+                                  _dims),
+    "where truth": Rule(lambda x: flambeau.where(x > 0, x, False)),
+    "full of truth": Rule(lambda x: x.new_full(x.shape, True)),
     # comparisons, truth, bits
     "greater": Rule(lambda x, y: x > y, 2),
     "at least a number": Rule(lambda x: x >= 0),
