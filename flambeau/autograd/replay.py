@@ -161,9 +161,14 @@ def _fitted_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Size
 
 
 def _fitted_number(graph: Graph, leaf: Node, scalar_nodes: Sequence[Node]) -> Node:
-    """The number in a scalar's place; all that was derived from the scalar relies on its dtype."""
+    """The number in a scalar's place; all that was derived from the scalar relies on its dtype.
+
+    The core keeps truth values as integers.
+    """
     slot = leaf.attribute("slot")
     found = scalar_nodes[slot]
+    if (found.dtype, leaf.dtype) == ("i64", "bool"):
+        return prims.cast(found, "bool")
     if found.dtype != leaf.dtype:
         raise ValueError(
             f"[{graph.name}] number {slot} is {found.dtype}, the program was traced on "
