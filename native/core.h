@@ -106,6 +106,7 @@ struct Storage {
   int32_t exports = 0;           // objects of others that read and write `data` whenever they like
   uint64_t writes = 0;           // after every write to `data`, also those that no version tells
   Recorder* recorder = nullptr;  // set while pending
+  Recorder* writer = nullptr;    // not pending: set while a recorded write has not run
   void (*release)(void* context) = nullptr;  // foreign memory (NumPy, DLPack, shared memory)
   void* release_context = nullptr;
   PackedEntry* packed = nullptr;  // prepacked.cpp
@@ -210,7 +211,8 @@ void tensor_share_count(Tensor* t, const Tensor* source);
 bool tensor_count_on(Tensor* t, uint32_t version);
 PyObject* size_object(int ndim, const int64_t* sizes);  // new `Size` tuple
 bool tensor_contiguous(const Tensor* t);
-// Makes sure storage->data is there: flushes the recorder that owes it. False + exception.
+// Makes sure storage->data is there and what it should be: flushes the recorder that owes it, or a
+// write to it. False + exception.
 bool tensor_materialise(Tensor* t, const char* reason);
 // Runs what is recorded, before a tensor becomes another one: records hold operands by reference.
 bool settle_stream(const char* reason);

@@ -443,7 +443,8 @@ PyObject* py_tensor_fill_bytes(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "O!y*", TensorType, &tensor, &view)) return nullptr;
   Tensor* t = as_tensor(tensor);
   const int64_t step = item_size(t->dtype);
-  bool good = has_data("tensor_fill_bytes", t);
+  bool good =
+      record_settle_reads(t->storage, "tensor_fill_bytes") && has_data("tensor_fill_bytes", t);
   if (good && view.len != t->numel * step) {
     PyErr_Format(
         PyExc_ValueError,

@@ -512,7 +512,9 @@ bool locate_buffers(const Instance* instance, const Call& call, PyObject* const*
     switch (buffer.kind) {
       case BufferSpec::Input: {
         Tensor* t = call.tensors[buffer.index];
-        if (t->storage->pending && !tensor_materialise(t, plan->name.c_str())) return false;
+        if ((t->storage->pending || t->storage->writer) &&
+            !tensor_materialise(t, plan->name.c_str()))
+          return false;
         bases[i] = t->data();
         break;
       }

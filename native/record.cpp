@@ -99,6 +99,7 @@ void record_forget(Recorder* r) {
   for (StorageState& state : states) {
     // What stays pending here was never computed (an error): reading it later must fail.
     if (state.storage->pending) state.storage->recorder = nullptr;
+    if (state.storage->writer == r) state.storage->writer = nullptr;
     storage_decref(state.storage);
   }
   for (Tensor* t : externals) Py_DECREF(t);

@@ -427,6 +427,7 @@ void note_writes(Recorder* r, Record* record, const Call& call) {
     const int32_t state = r->values[before].state;
     const int32_t id = add_value(r, Value::Write, state, before, t);
     r->states[state].written = true;
+    if (!t->storage->pending) t->storage->writer = r;
     r->states[state].latest = id;
     t->value_id = id;
     t->record_epoch = r->epoch;
@@ -463,12 +464,14 @@ bool run_eagerly(Instance* instance, const Call& call, PyObject** outputs) {
   return fine;
 }
 
-// What is pending in other streams is computed; true: nothing was.
+// What other streams compute, or write to, is settled; true: nothing was left.
 bool settle_others(const Recorder* r, const Call& call, bool* fine) {
   bool settled = true;
   for (int32_t i = 0; i < call.tensor_count && *fine; ++i) {
     Tensor* t = call.tensors[i];
-    if (!t || !t->storage->pending || t->storage->recorder == r) continue;
+    if (!t) continue;
+    const Recorder* owner = t->storage->pending ? t->storage->recorder : t->storage->writer;
+    if (owner == r || (!owner && !t->storage->pending)) continue;
     settled = false;
     *fine = tensor_materialise(t, "value of another stream");
   }

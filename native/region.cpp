@@ -448,6 +448,8 @@ bool attach(Recorder* r, Node* node, const Region& region) {
     root->flags &= static_cast<uint8_t>(~kIsView);
   }
   r->kept = true;
+  for (const StorageState& state : r->states)
+    if (state.storage->writer == r) state.storage->writer = nullptr;
   r->versions.clear();
   for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
   return true;

@@ -400,7 +400,7 @@ bool tensor_contiguous(const Tensor* t) { return (t->flags & kContiguous) != 0; 
 
 bool tensor_materialise(Tensor* t, const char* reason) {
   Storage* storage = t->storage;
-  if (!storage->pending) return true;
+  if (!storage->pending) return !storage->writer || record_flush(storage->writer, reason);
   if (storage->recorder && !record_settle(storage, reason)) return false;
   if (!storage->pending) return true;
   PyErr_SetString(

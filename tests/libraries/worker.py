@@ -114,6 +114,8 @@ def build(make: Any) -> Any:
     seed(0)
     case = make()
     for parameter in case.model.parameters() if isinstance(case, Case) else ():
+        if torch.nn.parameter.is_lazy(parameter):
+            continue
         if parameter.is_floating_point() and not parameter.detach().any():
             torch.nn.init.normal_(parameter, 0.0, 0.02)
     return case
