@@ -227,6 +227,16 @@ bool writes_outside(const Plan* plan, const Call& call) {
                      [&](int32_t slot) { return !call.tensors[slot]->storage->pending; });
 }
 
+// Whether tensors without memory take part: nothing is computed then, which a stream cannot mix
+// with what is.
+bool lacks_memory(const Plan* plan, const Call& call) {
+  return std::any_of(call.tensors, call.tensors + call.tensor_count,
+                     [](const Tensor* t) { return t && t->device.kind != DeviceKind::CPU; }) ||
+         std::any_of(plan->outputs.begin(), plan->outputs.end(), [](const OutputSpec& o) {
+           return o.own_device && o.device.kind != DeviceKind::CPU;
+         });
+}
+
 const int64_t* geometry_of(const Instance* instance, size_t output) {
   const int64_t* at = instance->geometry.data();
   for (size_t k = 0; k < output; ++k) at += 2 * instance->plan->outputs[k].sizes.size() + 1;
@@ -254,6 +264,7 @@ bool cheaper_at_once(const Recorder* r, const Instance* instance, RecordPlace fo
 Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace forward) {
   const Plan* plan = instance->plan;
   if (r->symbolic) return Way::Record;
+  if (lacks_memory(plan, call)) return Way::Eagerly;
   if (!plan->checks.empty() || plan->faults) {
     const Certainty certainty = certainty_of(r, instance, call);
     if (certainty == Certainty::Pending && !r->records.empty()) return Way::Later;

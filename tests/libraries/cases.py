@@ -35,9 +35,15 @@ class Case:
 
 @dataclass
 class Program:
-    """A function that returns tensors, run once."""
+    """A function that returns tensors.
+
+    Attributes:
+        function: what is run; a second run from the same seed returns the same.
+        compiled: whether a compiled run of the whole function is compared.
+    """
 
     function: Callable[[], Any]
+    compiled: bool = True
 
 
 def cases(library: str) -> dict[str, Callable[[], Case | Program]]:

@@ -253,7 +253,7 @@ def ours(make: Any, path: Path) -> dict[str, Any]:
         mine = values(case.function())
         pairs = zip(mine, content["program"], strict=True)
         errors = [difference(f"result {i}", *p, GRADIENT) for i, p in enumerate(pairs)]
-        return {"error": max(errors, default=0.0), "compiled": None}
+        return {"error": max(errors, default=0.0)} | compiled_program(case, mine)
     case.model.load_state_dict(content["weights"])
     if case.choices:
         case.kwargs |= case.choices[content["choice"]]
@@ -275,6 +275,25 @@ def ours(make: Any, path: Path) -> dict[str, Any]:
     if result.get("compiled") == "" and path.stat().st_size > LARGE:
         path.unlink()
     return result
+
+
+def compiled_program(case: Program, mine: list[Any]) -> dict[str, Any]:
+    """What differs between a program and its compiled form; None where it is not compiled."""
+    if not case.compiled:
+        return {"compiled": None}
+    if os.environ.get("EAGER"):
+        return {}
+    try:
+        seed(1)
+        fast = values(torch.compile(case.function)())
+        where = equal_bits(mine, fast)
+        if where:  # it may take another way where it is compiled
+            with on_compiled_path():
+                seed(1)
+                where = equal_bits(values(case.function()), fast)
+    except Exception as error:
+        return {"compiled": reason(error)}
+    return {"compiled": f"result {where} differs from eager" if where else ""}
 
 
 def judge_step(case: Case, mine: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
