@@ -475,7 +475,7 @@ bool run_eagerly(Instance* instance, const Call& call, PyObject** outputs) {
   return fine;
 }
 
-// What other streams compute, or write to, is settled; true: nothing was left.
+// Runs what other streams still compute or write of the operands; true: nothing was left.
 bool settle_others(const Recorder* r, const Call& call, bool* fine) {
   bool settled = true;
   for (int32_t i = 0; i < call.tensor_count && *fine; ++i) {

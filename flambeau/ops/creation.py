@@ -363,7 +363,7 @@ def _spaced(
     Bounds of integers are cut to whole numbers; what lies between them is not.
 
     Args:
-        rounding: the dtype whose rounding the steps in between have.
+        rounding: the result dtype whose rounding in PyTorch the values have.
     """
     ranks = [x.ndim if isinstance(x, Node) else 0 for x in (start, end)]
     if any(ranks):
@@ -384,22 +384,22 @@ def _spaced(
         return first
     index = prims.iota((steps,), 0)
     back = prims.constant(steps - 1, index) - index
-    kept, whole = _ROUNDED_STEPS.get(rounding, ("f64", "f64"))
+    step_dtype, product_dtype = _STEP_DTYPES.get(rounding, ("f64", "f64"))
 
-    def to(x: Node, dtype: str) -> Node:
+    def rounded_to(x: Node, dtype: str) -> Node:
         return prims.cast(prims.cast(x, dtype), "f64")
 
-    first, last = to(first, kept), to(last, kept)
-    width = to(prims.constant(steps - 1, first), kept)
-    step = to(prims.div(to(last - first, kept), width), kept)
-    ahead = first + to(to(index, kept) * step, whole)
-    behind = last - to(to(back, kept) * step, whole)
+    first, last = rounded_to(first, step_dtype), rounded_to(last, step_dtype)
+    width = rounded_to(prims.constant(steps - 1, first), step_dtype)
+    step = rounded_to(prims.div(rounded_to(last - first, step_dtype), width), step_dtype)
+    ahead = first + rounded_to(rounded_to(index, step_dtype) * step, product_dtype)
+    behind = last - rounded_to(rounded_to(back, step_dtype) * step, product_dtype)
     return prims.where(prims.lt(index, back), ahead, behind)
 
 
-# Per dtype: what bounds and step are rounded to, and what a product is before it is added. PyTorch
-# adds products of float32 unrounded, those of halves rounded; float64 holds either exactly.
-_ROUNDED_STEPS = {"f32": ("f32", "f64"), "f16": ("f16", "f16"), "bf16": ("bf16", "bf16")}
+# Per result dtype: the dtype that bounds and step are rounded to, and the dtype of their product.
+# PyTorch fuses multiply and add in float32, and rounds each operation in float16 and bfloat16.
+_STEP_DTYPES = {"f32": ("f32", "f64"), "f16": ("f16", "f16"), "bf16": ("bf16", "bf16")}
 
 
 def _linspace_samples() -> Samples:
