@@ -36,10 +36,15 @@ def test_tables_hold_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [_work(number) for number in range(50)]
     lock.sweep()
     used, most = _entries(), 0
+    _work(99)
+    in_use = (
+        _entries()
+    )  # at most, in a sweep in the middle of a call: what the call has entered, too
+    lock.sweep()
     for number in range(100, 1_000):
         _work(number)
         most = max(most, _entries())
-    assert most <= 2 * max(used, lock.SWEEP_AFTER)
+    assert most <= max(in_use + lock.SWEEP_AFTER, 2 * in_use)
     lock.sweep()
     assert _entries() <= used + 8
     assert all(not known for known in lock._memos)
