@@ -17,6 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.parity import page_sections
+
 DATA = Path(__file__).with_name("names.json")
 PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 TITLE = "## Public names by module"
@@ -146,14 +148,8 @@ def _files_table(data: dict[str, Any]) -> list[str]:
 
 
 def write() -> None:
-    """Puts the section into the page, before the next section."""
-    text = PAGE.read_text()
-    before, _, after = text.partition(f"{TITLE}\n")
-    following = after.find("\n## ")
-    rest = after[following + 1 :] if following >= 0 else ""
-    PAGE.write_text(
-        before.rstrip("\n") + "\n\n" + "\n".join(section()) + "\n" + (rest and "\n" + rest)
-    )
+    """Puts the section into the page."""
+    PAGE.write_text(page_sections.replaced(PAGE.read_text(), section()))
 
 
 def main() -> None:

@@ -1,12 +1,19 @@
-"""Which of PyTorch's public functions exist in Flambeau, by name: a part of docs/coverage.md."""
+"""Which of PyTorch's public functions exist in Flambeau, by name: a part of docs/coverage.md.
+
+`python -m tests.parity.name_coverage`, in the parity environment, computes that part alone anew.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
+from tests.parity import page_sections
+
+PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 SPACES = (
     "", "Tensor", "nn.functional", "linalg", "fft", "special", "signal.windows", "masked", "func",
     "nn.init", "autograd.functional", "autograd.forward_ad", "sparse", "nested", "random",
@@ -81,3 +88,7 @@ def section() -> list[str]:
             missing[reason(name)].append(f"`{shown}.{name}`".replace("`torch.Tensor", "`Tensor"))
     lists = [f"- {why}: {', '.join(missing[why])}" for why in sorted(missing)]
     return ["## Public functions by name\n", *table, "", "Missing, by reason:\n", *lists]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_sections.replaced(PAGE.read_text(), section()))

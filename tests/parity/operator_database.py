@@ -2,7 +2,8 @@
 
 Worker processes check one entry in one dtype at a time; one that dies or hangs costs that check
 alone. Results are JSON lines, kept between runs: `--resume` runs only what has none yet, `--failed`
-only what failed, and every run rewrites docs/coverage.md from all of them.
+only what failed, and every run rewrites docs/coverage.md from all of them, but for the section
+that `module_coverage` computes.
 """
 
 from __future__ import annotations
@@ -190,13 +191,15 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "coverage.md")
     parser.add_argument("--no-page", action="store_true", help="leave docs/coverage.md alone")
     options = parser.parse_args()
-    from tests.parity import coverage_page
+    from tests.parity import coverage_page, module_coverage, page_sections
 
     tasks, names = planned(options)
     run(tasks, names, options.samples, options.processes, options.results)
     known = {key: found for key, found in read(options.results).items() if key[0] in names}
     if not options.no_page:
-        options.page.write_text(coverage_page.page(names, known))
+        modules = page_sections.section(options.page.read_text(), module_coverage.TITLE)
+        page = coverage_page.page(names, known)
+        options.page.write_text(page_sections.replaced(page, modules))
     asked = {(names[index], dtype, check) for index, dtype, check in tasks}
     print(coverage_page.summary({key: known[key] for key in known if key in asked}))
 

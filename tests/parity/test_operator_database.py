@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the oracle, PyTorch 2.13, is not in
 pytest.importorskip("scipy", reason="PyTorch's operator database needs it")
 
 import flambeau  # noqa: E402
-from tests.parity import name_coverage, verdicts  # noqa: E402
+from tests.parity import name_coverage, page_sections, verdicts  # noqa: E402
 from tests.parity.coverage_page import page, summary  # noqa: E402
 from tests.parity.entry_checks import Record, entry_name, run_check  # noqa: E402
 from tests.parity.entry_reasons import REASONS  # noqa: E402
@@ -96,3 +96,13 @@ def test_missing_names_have_reasons():
     assert name_coverage.reason("a_name_of_no_family") == "not built yet"
     assert "sum" in name_coverage.functions(torch, "")
     assert "pi" not in name_coverage.functions(torch, "")
+
+
+def test_sections_of_a_page_are_replaced_alone():
+    text = "# Page\n\nhead\n\n## One\n\na\n\n## Two\n\nb\n"
+    assert page_sections.section(text, "## One") == ["## One", "", "a"]
+    assert page_sections.section(text, "## Three") == []
+    assert page_sections.replaced(text, ["## One", "", "new"]) == text.replace("\na\n", "\nnew\n")
+    assert page_sections.replaced(text, ["## Two", "", "new"]) == text.replace("\nb\n", "\nnew\n")
+    assert page_sections.replaced(text, ["## Three", "", "c"]) == text + "\n## Three\n\nc\n"
+    assert page_sections.replaced(text, []) == text
