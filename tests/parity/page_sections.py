@@ -18,7 +18,7 @@ def _parts(text: str, title: str) -> tuple[str, str, str]:
 
 def section(text: str, title: str) -> list[str]:
     """The lines of a section, its title first; none if the page has no such section."""
-    return _parts(text, title)[1].splitlines()
+    return _parts(text, title)[1].rstrip("\n").splitlines()
 
 
 def replaced(text: str, lines: list[str]) -> str:
