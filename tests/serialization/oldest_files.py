@@ -53,13 +53,14 @@ def _tensors() -> bytes:
     return data
 
 
-def write(path: Any, tar_form: int = tarfile.PAX_FORMAT) -> None:
-    """A file with four tensors, three of which share memory."""
+def write(target: Any, tar_form: int = tarfile.PAX_FORMAT) -> None:
+    """Writes a file, a path's or an open one, with four tensors, three of which share memory."""
     body = io.BytesIO()
     value = {"a": Reference(1), "b": [Reference(2), Reference(1)], "c": Reference(3)}
     _Pickler(body, 2).dump(value | {"d": Reference(4), "n": 5})
     parts = {"storages": _storages(), "tensors": _tensors(), "pickle": body.getvalue()}
-    with tarfile.open(path, "w:", format=tar_form) as archive:
+    place = {"fileobj": target} if isinstance(target, io.IOBase) else {"name": target}
+    with tarfile.open(**place, mode="w:", format=tar_form) as archive:
         for name, data in parts.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
