@@ -121,7 +121,9 @@ class Overload:
     def _schema(self) -> Any:
         """The signature: `name`, `overload_name`, `arguments`, `returns`."""
         schemas = late("flambeau.library.schemas")  # which knows of operators, not vice versa
-        text = max(getattr(self.overloadpacket._function, "schemas", ("()",)), key=len)
+        texts = getattr(self.overloadpacket._function, "schemas", ("()",))
+        texts = [t for t in texts if ("out_dtype" in t) == (self._overloadname == "dtype")] or texts
+        text = max(texts, key=len)
         inside = text.partition("(")[2]
         for ours, theirs in _TYPES.items():
             inside = re.sub(rf"\b{ours}(\??) ", rf"{theirs}\1 ", inside)

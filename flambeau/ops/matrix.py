@@ -174,6 +174,31 @@ def mm(self: Node, mat2: Node) -> Node:
     return product("mm", self, mat2)
 
 
+def _refuses_out_dtype(definition: OpDefinition, arguments: str) -> None:
+    """Adds the overload with `out_dtype`, which PyTorch has for CUDA alone: it raises."""
+    name = definition.name
+    tensors, _, factors = arguments.partition(", *")
+
+    def body(*args: Any, out: Any, **options: Any) -> Any:
+        kind = "dtype" if out is None else "dtype_out"
+        raise NotImplementedError(
+            f"[{name}] Could not run 'aten::{name}.{kind}' with arguments from the 'CPU' backend: "
+            f"out_dtype={args[-1]}\nhint: convert the operands to the result's dtype"
+        )
+
+    definition.overload(
+        f"{name}.dtype({tensors}, dtype out_dtype, *{factors}, Tensor? out=None) -> Tensor",
+        host=True,
+        inplace=False,
+        out=False,
+        samples=None,
+        errors=None,
+    )(body)
+
+
+_refuses_out_dtype(mm, "Tensor self, Tensor mat2")
+
+
 def _int_mm_samples() -> Iterator[Sample]:
     for m, k, n in ((3, 4, 5), (20, 300, 33), (1, 40, 8)):
         bounds: dict[str, Any] = {"dtype": "i8", "low": -128, "high": 128, "grad": False}
@@ -221,6 +246,9 @@ def bmm(self: Node, mat2: Node) -> Node:
     check_rank("bmm", mat2, 3, "batch2")
     _check_batches("bmm", self, mat2)
     return product("bmm", self, mat2)
+
+
+_refuses_out_dtype(bmm, "Tensor self, Tensor mat2")
 
 
 def _check_batches(name: str, a: Node, b: Node) -> None:
@@ -490,6 +518,7 @@ def _promoted(*operands: Node) -> list[Node]:
     return [prims.cast(x, common) for x in operands]
 
 
+_FACTORS = "*, Scalar beta=1, Scalar alpha=1"
 _SHAPES = {
     "addmm": ((2, 4), (2, 3), (3, 4), (4,)),
     "addmv": ((2,), (2, 3), (3,), ()),
@@ -548,7 +577,7 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
         overlap="partial * self" if name == "addr" else "partial self",
     )(plain)
     return definition.overload(
-        f"{name}.scaled({tensors}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        f"{name}.scaled({tensors}, {_FACTORS}) -> Tensor",
         runtime="beta alpha",
     )(scaled)
 
@@ -558,6 +587,8 @@ addmv = _sum_with("addmv", "mat vec", "mat @ vec", _addmv)
 addbmm = _sum_with("addbmm", "batch1 batch2", "sum of batch1[i] @ batch2[i]", _addbmm)
 baddbmm = _sum_with("baddbmm", "batch1 batch2", "batch1 @ batch2", _baddbmm)
 addr = _sum_with("addr", "vec1 vec2", "outer(vec1, vec2)", _addr)
+_refuses_out_dtype(addmm, f"Tensor self, Tensor mat1, Tensor mat2, {_FACTORS}")
+_refuses_out_dtype(baddbmm, f"Tensor self, Tensor batch1, Tensor batch2, {_FACTORS}")
 
 
 # ------------------------------------------------------------------------------------ others

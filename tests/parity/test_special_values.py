@@ -28,6 +28,8 @@ def gradient(function, *values):
 """
 VALUES = """
 torch.linspace(-3.3, 4.7, 33); torch.linspace(0, 0.1, 12); torch.linspace(5.5, -0.3, 257)
+torch.linspace(-3.3, 4.7, 333, dtype=torch.double); torch.linspace(1 - 2j, 0.3j, 77)
+torch.linspace(torch.tensor(1j), 2, 9, dtype=torch.cdouble); torch.linspace(1e-17, 1, 99).double()
 torch.linspace(-3.3, 4.7, 33, dtype=torch.half); torch.linspace(0, 0.1, 12, dtype=torch.bfloat16)
 F.threshold(x, 1.0, 9.0); F.threshold(x, nan, 9.0); F.threshold(h, -1.0, 9.0)
 F.softshrink(x); F.softshrink(x, 0.0); F.hardshrink(x); F.hardshrink(x, 0.0)
