@@ -47,6 +47,7 @@ struct GraphTask {
   bool has_inputs = false;
   bool opens = false;  // regions of `compile` that it meets dissolve
   bool collects = false;
+  bool hooked = false;                      // a leaf has hooks, so the order of leaves shows
   std::vector<std::vector<Tensor*>> parts;  // owned; per capture, where `collects`
   uint64_t id = next_task++;
   GraphTask* outer = nullptr;
@@ -107,10 +108,17 @@ bool meet(GraphTask* task, Edge* edge) {
   return true;
 }
 
+bool has_leaf_hooks(Node* node) {
+  if (node->kind != NodeKind::Accumulate) return false;
+  const Autograd* a = tensor_of(node->object)->autograd;
+  return node->extras || (a && (a->hooks || a->post_accumulate_hooks));
+}
+
 bool discover(GraphTask* task) {
   for (size_t at = 0; at < task->states.size(); ++at) {  // grows while it is walked
     if (task->states[at].is_end) continue;
     Node* node = task->states[at].node;
+    task->hooked = task->hooked || has_leaf_hooks(node);
     for (size_t i = 0; i < node->edge_count; ++i) {
       if (!node->edge(i).node) continue;
       Edge next = node->edge(i);
@@ -146,8 +154,7 @@ void mark_needed(GraphTask* task, bool accumulate) {
 struct Later {
   const GraphTask* task;
   bool operator()(uint32_t a, uint32_t b) const {
-    const uint64_t x = task->states[a].node->sequence, y = task->states[b].node->sequence;
-    return x != y ? x < y : a > b;
+    return task->states[a].node->sequence < task->states[b].node->sequence;  // leaves are equal
   }
 };
 void push_ready(GraphTask* task, uint32_t index) {
@@ -179,8 +186,28 @@ void take_sums(GraphTask* task, Node* node, Tensor** results) {
   }
 }
 
+using Released = std::vector<std::pair<uint32_t, uint32_t>>;  // (edge, number of its node)
+
+// PyTorch's order of the leaves of a call, which is the order in which their hooks run.
+bool push_in_order(GraphTask* task, Node* node, Released* released) {
+  PyObject* order = node_release_order(node);
+  if (!order && PyErr_Occurred()) return false;
+  const auto rank = [&](uint32_t edge) {
+    const Py_ssize_t count = order ? PyTuple_GET_SIZE(order) : 0;
+    for (Py_ssize_t i = 0; i < count; ++i)
+      if (PyLong_AsUnsignedLong(PyTuple_GET_ITEM(order, i)) == edge) return i;
+    return count;
+  };
+  std::stable_sort(released->begin(), released->end(),
+                   [&](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
+  for (const auto& [edge, index] : *released) push_ready(task, index);
+  return true;
+}
+
 // Passes results on; nodes that have everything become ready.
 bool distribute(GraphTask* task, Node* node, Tensor** results) {
+  const bool orders = task->hooked && node->kind == NodeKind::Plan && node->edge_count > 1;
+  Released released;
   for (size_t i = 0; i < node->edge_count; ++i) {
     const Edge edge = front_of(node->edge(i), task->id);
     if (!edge.node) continue;
@@ -193,9 +220,13 @@ bool distribute(GraphTask* task, Node* node, Tensor** results) {
       if (task->collects) note_part(task, state, edge.index, grad);
       if (!add_gradient(&task->grads[state.first_grad + edge.index], grad)) return false;
     }
-    if (--state.dependencies == 0) push_ready(task, index);
+    if (--state.dependencies > 0) continue;
+    if (orders) [[unlikely]]
+      released.emplace_back(static_cast<uint32_t>(i), index);
+    else
+      push_ready(task, index);
   }
-  return true;
+  return released.empty() || push_in_order(task, node, &released);
 }
 
 __attribute__((noinline)) EventPlace profile_node(const Node* node) {

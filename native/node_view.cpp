@@ -29,8 +29,8 @@ PyObject* ask(const char* question, PyObject* const* args, Py_ssize_t count) {
   return answer;
 }
 
-// (class name, edge per input or None, whether each result has a node of its own); borrowed.
-// Null: not known, or an exception.
+// (class name, edge per input or None, whether each result has a node of its own, the order of
+// edges in which what they lead to is released); borrowed. Null: not known, or an exception.
 PyObject* plan_view(Plan* plan) {
   if (plan->view || !plan->origin || !plan->backward) return plan->view;
   PyObject* slots = target_slots(plan);
@@ -136,6 +136,11 @@ std::string node_view_name(const Node* n) {
   const std::string result = name ? name : "";
   PyErr_Restore(type, value, traceback);
   return result;
+}
+
+PyObject* node_release_order(Node* n) {
+  PyObject* view = view_of(n);
+  return view ? PyTuple_GET_ITEM(view, 3) : nullptr;
 }
 
 PyObject* node_shown(Node* n) {

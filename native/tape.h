@@ -179,7 +179,9 @@ bool init_node(PyObject* module);
 PyObject* node_shown(Node* node);
 PyObject* node_shown_for(Node* node, uint32_t output);  // `grad_fn` of a result
 PyObject* node_inputs(Node* node);                      // `next_functions`
-std::string node_view_name(const Node* node);           // PyTorch's; empty: not known
+// Numbers of edges in the order in which PyTorch releases what they lead to; borrowed, or null.
+PyObject* node_release_order(Node* node);
+std::string node_view_name(const Node* node);  // PyTorch's; empty: not known
 // Gradients of a node's edges as tuples in the order of `next_functions`, and back.
 PyObject* node_arranged_gradients(Node* node, PyObject* gradients);
 PyObject* node_restored_gradients(Node* node, PyObject* gradients);

@@ -20,7 +20,7 @@ from flambeau.ops import aten
 __all__ = ["InnerNode", "inner_nodes", "saved_places", "view_of"]
 
 Tensor = Any
-View = tuple[str, tuple[int | None, ...] | None, bool]
+View = tuple[str, tuple[int | None, ...] | None, bool, tuple[int, ...]]
 
 
 # ------------------------------------------------------------------------------ a call
@@ -82,10 +82,11 @@ class _Made:
     Attributes:
         inputs: a slot, a node with the number of its result, or None.
         places: see `saved_places`.
+        number: of the call in the composition.
     """
 
-    def __init__(self, name: str, inputs: list[Any], places: dict[str, Any]) -> None:
-        self.name, self.inputs, self.places = name, inputs, places
+    def __init__(self, name: str, inputs: list[Any], places: dict[str, Any], number: int) -> None:
+        self.name, self.inputs, self.places, self.number = name, inputs, places, number
 
 
 class _Composition:
@@ -129,7 +130,7 @@ class _Composition:
         tracked = tracked or any(isinstance(x, _core.Tensor) and x.is_complex() for x in flat)
         if tracked and _core.is_grad_enabled() and any(x is not None for x in inputs):
             places = _places(arguments, values, lambda x: self.sources.get(id(x)))
-            node = _Made(names.class_name(operator, overload), inputs, places)
+            node = _Made(names.class_name(operator, overload), inputs, places, len(self.alive))
             self.sources |= {id(x): (node, k) for k, x in enumerate(flat)}
         return result
 
@@ -179,10 +180,12 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
 
     Returns:
         The class; per input the number of the node's own edge (or None), or None where inputs are
-        nodes inside of the call; and whether the results have several nodes.
+        nodes inside of the call; whether the results have several nodes; and the numbers of the
+        edges in the order in which what they lead to is released.
     """
     if origin.source.overload is None:  # a gradient that is differentiated again
-        return names.gradient_class(origin.source), tuple(range(len(targets))), False
+        order = tuple(range(len(targets)))
+        return names.gradient_class(origin.source), order, False, order
     call = _Call(origin)
     made = _composition(call)
     if made is None:
@@ -193,12 +196,48 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
         slots = [x.number if isinstance(x, _Slot) else None for x in inputs]
         order = _order(slots, targets)
         values = {a[0]: v for a, v in zip(call.arguments, call.values, strict=True)}
-        return names.last_name(names.class_name(operator, overload), values), order, False
+        return names.last_name(names.class_name(operator, overload), values), *_plain(order)
     root = made.results[0][0]
     several = any(x is not None and x[0] is not root for x in made.results)
     if several or not all(x is None or isinstance(x, int) for x in root.inputs):
-        return root.name, None, several
-    return root.name, _order(root.inputs, targets), False
+        return root.name, None, several, _released(made, targets)
+    return root.name, *_plain(_order(root.inputs, targets))
+
+
+def _plain(order: tuple[int | None, ...]) -> tuple[tuple[int | None, ...], bool, tuple[int, ...]]:
+    """The end of a view without inner nodes: leaves are released in the order of inputs."""
+    return order, False, tuple([k for k in order if k is not None])
+
+
+def _released(made: _Composition, targets: tuple[int, ...]) -> tuple[int, ...]:
+    """Edges in the order in which a backward through the inner nodes releases them.
+
+    An inner node runs when those that use it have run, the newest first; slots come before nodes.
+    """
+    waiting: dict[int, int] = {}
+    roots = {id(x[0]): x[0] for x in made.results if isinstance(x, tuple)}
+    reached = list(roots.values())
+    for one in reached:  # grows while it is walked
+        for source in one.inputs:
+            if isinstance(source, tuple):
+                if id(source[0]) not in waiting:
+                    reached.append(source[0])
+                waiting[id(source[0])] = waiting.get(id(source[0]), 0) + 1
+    ready = [one for one in roots.values() if id(one) not in waiting]
+    slots: list[int] = []
+    while ready:
+        one = max(ready, key=lambda each: each.number)
+        ready.remove(one)
+        for source in one.inputs:
+            if isinstance(source, int):
+                slots.append(source)
+            elif isinstance(source, tuple):
+                waiting[id(source[0])] -= 1
+                if not waiting[id(source[0])]:
+                    ready.append(source[0])
+    last = dict.fromkeys(reversed(slots))  # a slot that is used twice is released by its last use
+    order = _order([slot for slot in reversed(last) if slot in targets], targets)
+    return tuple([k for k in order if k is not None])
 
 
 def _order(slots: Sequence[int | None], targets: tuple[int, ...]) -> tuple[int | None, ...]:

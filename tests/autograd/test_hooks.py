@@ -40,6 +40,30 @@ def test_order_of_all_kinds():
     assert y.grad.tolist() == [2]
 
 
+@pytest.mark.parametrize(
+    ("layer", "shape", "order"),
+    [
+        (torch.nn.Linear(2, 2), (3, 2), ["bias", "x", "weight"]),
+        (torch.nn.Linear(2, 2), (3, 1, 2), ["bias", "weight", "x"]),
+        (torch.nn.RMSNorm(2), (3, 2), ["weight", "x"]),
+        (torch.nn.LayerNorm(2), (3, 2), ["x", "weight", "bias"]),
+        (torch.nn.Conv1d(2, 2, 1), (1, 2, 3), ["x", "weight", "bias"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_leaves_of_a_layer_in_the_order_of_its_inner_operators(layer, shape, order, kind):
+    """PyTorch's order: `linear` is `addmm` of a transposed weight, which comes later."""
+    x, seen = torch.ones(shape, requires_grad=True), []
+    leaves = {**dict(layer.named_parameters()), "x": x}
+    handles = [
+        getattr(p, kind)(lambda _, name=name: seen.append(name)) for name, p in leaves.items()
+    ]
+    layer(x).sum().backward()
+    for handle in handles:
+        handle.remove()
+    assert seen == order
+
+
 def test_node_hooks_see_and_replace_tuples():
     x = leaf(1, 2)
     y = x * 2

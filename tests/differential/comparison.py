@@ -35,7 +35,6 @@ NOTES = (
 
 # Programs that differ on purpose, with the reason: at most ten.
 LISTED: dict[str, str] = {
-    "programs_transforms.order_of_hooks": "a linear layer is one node: weight before bias here",
     "programs_structures.kinds_of_tensors": "sparse, nested tensors are classes, composed, here",
     "programs_frameworks.methods_and_functions": "a method and its function are one object here",
     "programs_frameworks.dispatch_modes": "detach, lift_fresh and reads of a number are not calls",

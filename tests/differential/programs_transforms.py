@@ -203,12 +203,39 @@ def parameter_hooks() -> None:
     )
 
 
-def order_of_hooks() -> None:
-    net, order = nn.Linear(2, 2), []
-    for name, p in net.named_parameters():
+def _order_of_hooks(run, parameters) -> list[str]:
+    order: list[str] = []
+    for name, p in parameters:
         p.register_hook(lambda g, n=name: order.append(n))
-    net(torch.ones(1, 2)).sum().backward()
-    print(order)
+    result = run()
+    (result[0] if isinstance(result, tuple) else result).sum().backward()
+    return order
+
+
+def order_of_hooks() -> None:
+    layers = [
+        (nn.Linear(2, 2), (3, 2)),
+        (nn.Linear(2, 2), (3, 1, 2)),
+        (nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), (3, 2)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3), nn.BatchNorm2d(2)), (1, 2, 7, 7)),
+        (nn.RMSNorm(2), (3, 2)),
+        (nn.LayerNorm(2), (3, 2)),
+        (nn.TransformerEncoderLayer(4, 2, 8), (3, 1, 4)),
+    ]
+    for net, shape in layers:
+        x = torch.randn(shape, requires_grad=True)
+        named = [*net.named_parameters(), ("x", x)]
+        print(_order_of_hooks(lambda net=net, x=x: net(x), named))
+    for function in (
+        lambda a, b, c, d: torch.stack([a, b, c, d]),
+        lambda a, b, c, d: torch.cat([d, c, b, a]),
+        lambda a, b, c, d: (a * b).sin() * c + d,
+        torch.addcmul,
+        nn.functional.mse_loss,
+    ):
+        count = 2 if function is nn.functional.mse_loss else 4 - (function is torch.addcmul)
+        leaves = [torch.ones(2, requires_grad=True) for _ in range(count)]
+        print(_order_of_hooks(lambda f=function, x=leaves: f(*x), zip("abcd", leaves)))
 
 
 def straight_through() -> None:
