@@ -19,7 +19,7 @@ from flambeau import _core
 from flambeau.compiler import cache, codegen, debug, stored, targets
 from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, Heavy
-from flambeau.compiler.schedule.views import contiguous
+from flambeau.ir.geometry import contiguous
 from flambeau.ir.node import ITEM_SIZE
 from flambeau.ir.size import Size, evaluate
 from flambeau.ir.size_program import Program

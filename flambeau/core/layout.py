@@ -13,6 +13,7 @@ from flambeau.ir.environment import current_environment
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal, mul, prod
 from flambeau.ir.size_program import eq, lt
+from flambeau.prims.record import record_of
 
 Shape = tuple[Size, ...]
 Geometry = tuple[Shape, Shape, Size]  # sizes, strides, offset
@@ -210,79 +211,41 @@ def view_geometry(value: Node, offsets: dict[int, Size]) -> tuple[int, Geometry]
     """
     chain: list[Node] = []
     while value.op not in ("input",):
-        if value.op not in _RULES:
+        if record_of(value).view is None:
             return None
         chain.append(value)
         value = value.inputs[0]
     slot = value.attribute("slot")
     sizes, strides, offset = value.shape, value.attribute("strides"), offsets[slot]
     for step in reversed(chain):
-        moved = _RULES[step.op](step, sizes, strides, offset)
-        if moved is None:
+        view = record_of(step).view
+        seen = None if view is None else view(step, strides, offset, _restrided)
+        if seen is None:
             return None
-        sizes, strides, offset = moved
+        sizes, (strides, offset) = step.shape, seen
     return slot, (sizes, strides, offset)
 
 
-def _broadcast(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry:
-    out: list[Size] = [0] * len(step.shape)
-    for dim, target in enumerate(step.attribute("dimensions")):
-        repeated = _is_one(sizes[dim]) and not _is_one(step.shape[target])
-        out[target] = 0 if repeated else strides[dim]
-    return step.shape, tuple(out), offset
+def _restrided(sizes: Shape, strides: Shape, target: Shape) -> Shape | None:
+    inserted = _squeeze_strides(sizes, strides, target)
+    return inserted if inserted is not None else reshape_strides(sizes, strides, target)
 
 
-def _reshape(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry | None:
-    inserted = _squeeze_strides(step, sizes, strides)
-    found = inserted if inserted is not None else reshape_strides(sizes, strides, step.shape)
-    return None if found is None else (step.shape, found, offset)
-
-
-def _squeeze_strides(step: Node, sizes: Shape, strides: Shape) -> Shape | None:
-    """Strides when the reshape only inserts or removes dimensions of size 1."""
+def _squeeze_strides(sizes: Shape, strides: Shape, target: Shape) -> Shape | None:
+    """Strides when a reshape only inserts or removes dimensions of size 1."""
     kept = [(s, t) for s, t in zip(sizes, strides, strict=True) if not _is_one(s)]
-    target = [s for s in step.shape if not _is_one(s)]
-    if [s for s, _ in kept] != target:
+    if [s for s, _ in kept] != [s for s in target if not _is_one(s)]:
         return None
     out: list[Size] = []
-    remaining = list(reversed(kept))
     inner: Size = 1
-    for size in reversed(step.shape):
+    for size in reversed(target):
         if _is_one(size):
             out.append(inner)
         else:
-            extent, stride = remaining.pop(0)
+            extent, stride = kept.pop()
             out.append(stride)
             inner = mul(extent, stride)
     return tuple(reversed(out))
-
-
-def _permute(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry:
-    order = step.attribute("order")
-    return step.shape, tuple(strides[d] for d in order), offset
-
-
-def _slice(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry:
-    dim = step.attribute("dimension")
-    start, hop = step.attribute("start"), step.attribute("step")
-    out = list(strides)
-    out[dim] = mul(strides[dim], hop)
-    return step.shape, tuple(out), offset + mul(start, strides[dim])
-
-
-def _as_strided(step: Node, sizes: Shape, strides: Shape, offset: Size) -> Geometry | None:
-    if strides != contiguous_strides(sizes):
-        return None
-    return step.shape, step.attribute("strides"), offset + step.attribute("offset")
-
-
-_RULES = {
-    "broadcast": _broadcast,
-    "reshape": _reshape,
-    "permute": _permute,
-    "slice": _slice,
-    "as_strided": _as_strided,
-}
 
 
 def numel(shape: Sequence[Size]) -> Size:

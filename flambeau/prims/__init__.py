@@ -8,11 +8,11 @@ nodes by `prims.bind(name, ...)` or by a constructor that its module offers.
 
 from importlib import import_module
 
+from flambeau.ir.geometry import contiguous as contiguous_strides
 from flambeau.ir.modules import module_names
 from flambeau.prims.annotation import register_rule, stop_gradient, with_derivative
 from flambeau.prims.bags import bag_sizes, bag_sum
 from flambeau.prims.create import (
-    contiguous_strides,
     full,
     full_like,
     input_node,
@@ -144,7 +144,6 @@ from flambeau.prims.routine import fft, half_fft, matmul, real_fft, searchsorted
 from flambeau.prims.scan import cummax, cummin, cumprod, cumsum, extreme_index, linear_scan
 from flambeau.prims.scatter import put_nd, scatter, take_add
 from flambeau.prims.shape import (
-    Read,
     as_strided,
     broadcast,
     cat,
@@ -162,7 +161,6 @@ __all__ = [
     "NOT_DIFFERENTIABLE",
     "PRIMITIVES",
     "Primitive",
-    "Read",
     "abs",
     "acos",
     "acosh",

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
+from flambeau.ir.geometry import Index
 from flambeau.ir.node import Node
 from flambeau.prims.common import Gradients, Type
-from flambeau.prims.record import Derivative, Primitive, bind, register
+from flambeau.prims.record import Derivative, Elements, Primitive, bind, register
+from flambeau.prims.simplification import first_operand
 
 RULES: dict[str, Derivative] = {}
 
@@ -44,6 +46,10 @@ def _samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
     yield [[1.0, 2.0]], {"rule": "stop"}
 
 
+def _lower(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    return elements.at(value.inputs[0], index, mask)
+
+
 register_rule("stop", lambda grad, out: ())
 register(
     Primitive(
@@ -55,6 +61,8 @@ register(
         reference=_reference,
         samples=_samples,
         linear="first",
+        lower=_lower,
+        simplify=first_operand,
     )
 )
 

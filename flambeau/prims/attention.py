@@ -481,7 +481,7 @@ for _name, _infer, _rule, _reference, _samples in (
             "routine",
             _infer,
             _rule,
-            spelling=_name,
+            routine=_name,
             cost=256,
             reference=_reference,
             samples=_samples,

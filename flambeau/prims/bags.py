@@ -91,7 +91,7 @@ register(
         "routine",
         _infer,
         _rule,
-        spelling="bag_sum",
+        routine="bag_sum",
         cost=16,
         reference=_reference,
         samples=_samples,

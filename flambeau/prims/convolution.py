@@ -252,7 +252,7 @@ for _name, _infer, _rule in (
             "routine",
             _infer,
             _rule,
-            spelling=_name,
+            routine=_name,
             cost=64,
             reference=partial(_reference, _name),
             samples=partial(_samples, _name),

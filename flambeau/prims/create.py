@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau.ir import kernel as k
 from flambeau.ir.dtypes import CATEGORY, TABLE
+from flambeau.ir.geometry import Index
 from flambeau.ir.node import DTYPES, Node, attributes, node
 from flambeau.ir.size import Size
 from flambeau.prims.common import (
@@ -22,7 +24,14 @@ from flambeau.prims.common import (
     check_axis,
     check_count,
 )
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
+from flambeau.prims.record import (
+    NOT_DIFFERENTIABLE,
+    Elements,
+    Lower,
+    Primitive,
+    bind,
+    register,
+)
 
 Number = bool | int | float | complex
 
@@ -83,17 +92,36 @@ def _size_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
     yield [], {"value": 7}
 
 
-def _create(name: str, infer: Any, reference: Any, samples: Any) -> None:
+def _lower_full(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    return k.const(value.attribute("value"), value.dtype)
+
+
+def _lower_iota(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    return elements.index_value(index[value.attribute("dimension")], value.dtype)
+
+
+def _lower_size(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    return elements.index_value(value.attribute("value"))
+
+
+def _create(name: str, infer: Any, reference: Any, samples: Any, lower: Lower) -> None:
     register(
         Primitive(
-            name, "create", infer, NOT_DIFFERENTIABLE, None, 0, reference=reference, samples=samples
+            name,
+            "create",
+            infer,
+            NOT_DIFFERENTIABLE,
+            cost=0,
+            reference=reference,
+            samples=samples,
+            lower=lower,
         )
     )
 
 
-_create("full", _infer_declared, _numpy_full, _full_samples)
-_create("iota", _infer_iota, _numpy_iota, _iota_samples)
-_create("size", _infer_size, _numpy_size, _size_samples)
+_create("full", _infer_declared, _numpy_full, _full_samples, _lower_full)
+_create("iota", _infer_iota, _numpy_iota, _iota_samples, _lower_iota)
+_create("size", _infer_size, _numpy_size, _size_samples, _lower_size)
 
 
 def normal_value(value: Number, dtype: str) -> Number:
@@ -170,13 +198,3 @@ def input_node(slot: int, dtype: str, shape: tuple[Size, ...], strides: tuple[Si
 def scalar_node(slot: int, dtype: str) -> Node:
     """The run-time Python number in `slot`: dtype f64, i64 or bool."""
     return node("scalar", (), attributes(slot=slot), dtype, ())
-
-
-def contiguous_strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Row-major element strides of a dense tensor."""
-    strides: list[Size] = []
-    running: Size = 1
-    for extent in reversed(shape):
-        strides.append(running)
-        running = running * extent
-    return tuple(reversed(strides))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flambeau.ir.node import Node
+from flambeau.ir.geometry import Index
+from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size
 from flambeau.prims.common import (
     INTEGERS,
@@ -24,7 +25,9 @@ from flambeau.prims.create import zeros_like
 from flambeau.prims.record import (
     NOT_DIFFERENTIABLE,
     Derivative,
+    Elements,
     Linearity,
+    Lower,
     Primitive,
     bind,
     register,
@@ -168,6 +171,41 @@ def _check_samples() -> Samples:
     yield [[0, 1, 2]], {"size": 3, "name": "gather", "strict": True}
 
 
+def _lower_gather(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    operand, positions = value.inputs
+    axis = value.attribute("axis")
+    chosen = elements.data(elements.at(positions, index, mask), operand.shape[axis])
+    return elements.at(operand, (*index[:axis], chosen, *index[axis + 1 :]), mask)
+
+
+def _lower_take(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    operand, positions = value.inputs
+    axis = value.attribute("axis")
+    end = axis + positions.ndim
+    chosen = elements.data(elements.at(positions, index[axis:end], mask), operand.shape[axis])
+    return elements.at(operand, (*index[:axis], chosen, *index[end:]), mask)
+
+
+def _lower_index_nd(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    operand, *positions = value.inputs
+    dimensions = value.attribute("dims")
+    first = dimensions[0]
+    end = first + positions[0].ndim
+    inner = index[first:end]
+    chosen = [
+        elements.data(elements.at(p, inner, mask), operand.shape[d])
+        for p, d in zip(positions, dimensions)
+    ]
+    return elements.at(operand, (*index[:first], *chosen, *index[end:]), mask)
+
+
+def _lower_check(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    place = elements.at(value.inputs[0], index, mask)
+    if place.dtype != "i64":
+        place = node("cast", (place,), (("dtype", "i64"),), "i64")
+    return node("s.check", (place,), value.attributes, "i64")
+
+
 def _register(
     name: str,
     kind: Any,
@@ -175,6 +213,7 @@ def _register(
     derivative: Derivative | str,
     reference: Callable[..., Any],
     samples: Callable[[], Samples],
+    lower: Lower,
 ) -> None:
     linear: Linearity | None = "first" if kind == "index" else None
     register(
@@ -187,20 +226,38 @@ def _register(
             reference=reference,
             samples=samples,
             linear=linear,
+            lower=lower,
         )
     )
 
 
-_register("gather", "index", _infer_gather, _gather_rule, _numpy_gather, _gather_samples)
-_register("take", "index", _infer_take, _take_rule, _numpy_take, _take_samples)
-_register("index_nd", "index", _infer_index_nd, _index_nd_rule, _numpy_index_nd, _index_nd_samples)
+_register(
+    "gather",
+    "index",
+    _infer_gather,
+    _gather_rule,
+    _numpy_gather,
+    _gather_samples,
+    _lower_gather,
+)
+_register("take", "index", _infer_take, _take_rule, _numpy_take, _take_samples, _lower_take)
+_register(
+    "index_nd",
+    "index",
+    _infer_index_nd,
+    _index_nd_rule,
+    _numpy_index_nd,
+    _index_nd_samples,
+    _lower_index_nd,
+)
 _register(
     "check_index",
-    "routine",
+    "check",
     _infer_check_index,
     NOT_DIFFERENTIABLE,
     _numpy_check_index,
     _check_samples,
+    _lower_check,
 )
 
 

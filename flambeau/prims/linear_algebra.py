@@ -524,7 +524,7 @@ def _routine(name: str, infer: Any, derivative: Any) -> None:
             "routine",
             infer,
             derivative,
-            spelling=name,
+            routine=name,
             cost=256,
             reference=reference,
             samples=samples,

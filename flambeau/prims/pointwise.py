@@ -13,6 +13,7 @@ from typing import Any
 from flambeau.ir.dtypes import UNSIGNED
 from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.spelling import BY_PRINTER, FEW, ONE, Spelling, function, spelled
+from flambeau.prims import simplification as rules
 from flambeau.prims.common import (
     ALL,
     BOOL,
@@ -36,6 +37,7 @@ from flambeau.prims.record import (
     Derivative,
     Linearity,
     Primitive,
+    Simplification,
     bind,
     register,
 )
@@ -121,6 +123,7 @@ def _unary(
     cost: int = 1,
     spelling: Spelling | None = None,
     linear: Linearity | None = None,
+    simplify: Simplification | None = None,
 ) -> Unary:
     def derivative(grad: Node, out: Node, x: Node) -> tuple[Node | None]:
         return (rule(grad, out, x),)  # type: ignore[operator]
@@ -136,6 +139,7 @@ def _unary(
             reference=_ufunc(reference) if isinstance(reference, str) else reference,
             samples=_sampler(domain),
             linear=linear,
+            simplify=simplify,
         )
     )
 
@@ -158,6 +162,7 @@ def _binary(
     cost: int = 1,
     spelling: Spelling | None = None,
     linear: Linearity | None = None,
+    simplify: Simplification | None = None,
 ) -> Binary:
     derivative: Derivative | str = rule
     register(
@@ -171,6 +176,7 @@ def _binary(
             reference=_ufunc(reference) if isinstance(reference, str) else reference,
             samples=_sampler(domain),
             linear=linear,
+            simplify=simplify,
         )
     )
 
@@ -202,7 +208,8 @@ def _abs_rule(g: Node, y: Node, x: Node) -> Node:
 
 
 neg = _unary("neg", "Minus x.", NUMBERS, lambda g, y, x: -g, "negative",
-             spelling=spelled(exact=True, length=ONE, f="-{a}", i="({V})(-{a})"), linear="each")
+             spelling=spelled(exact=True, length=ONE, f="-{a}", i="({V})(-{a})"), linear="each",
+             simplify=rules.inverse_of_itself)
 abs = _unary("abs", "Magnitude of x; real for complex x.", NUMBERS, _abs_rule, "abs",
              result="real",
              spelling=spelled(exact=True, length=ONE, f="fb_abs_{A}({a})", i="fb_iabs_{A}({a})",
@@ -381,7 +388,8 @@ signbit = _unary("signbit", "Whether the sign bit of x is set.", FLOATS, NOT_DIF
                  spelling=spelled(f="?fb_lt_{L}(fb_as_{I}({a}), 0)", i="?fb_lt_{L}({a}, 0)"))
 bitwise_not = _unary("bitwise_not", "Complement of the bits; logical for bool.", INTEGERS | BOOL,
                      NOT_DIFFERENTIABLE, _numpy_not, "integers",
-                     spelling=spelled(length=ONE, i="({V})(~{a})", b="({V})(~{a})"))
+                     spelling=spelled(length=ONE, i="({V})(~{a})", b="({V})(~{a})"),
+                     simplify=rules.inverse_of_itself)
 
 # -------------------------------------------------------------------------------- complex numbers
 
@@ -481,17 +489,18 @@ def _numpy_shift(operator: str) -> Reference:
 
 add = _binary("add", "a + b.", NUMBERS, lambda g, y, a, b: (g, g), "add",
               spelling=spelled(length=ONE, f="{a} + {b}", i="({V})({a} + {b})", b="({a} | {b})"),
-              linear="sum")
+              linear="sum", simplify=rules.simpler_add)
 sub = _binary("sub", "a - b.", NUMBERS, lambda g, y, a, b: (g, -g), "subtract",
               spelling=spelled(length=ONE, f="{a} - {b}", i="({V})({a} - {b})"),
-              linear="difference")
+              linear="difference", simplify=rules.simpler_sub)
 mul = _binary("mul", "a * b.", NUMBERS | UNSIGNED,
               lambda g, y, a, b: (g * conj(b), g * conj(a)), "multiply",
               spelling=spelled(length=ONE, f="{a} * {b}", i="({V})({a} * {b})", b="({a} & {b})"),
-              linear="each")
+              linear="each", simplify=rules.simpler_mul)
 div = _binary("div", "a / b, for floats and complex.", INEXACT,
               lambda g, y, a, b: (g / conj(b), -(g * conj(y / b))), "divide", cost=4,
-              spelling=spelled(length=FEW, f="{a} / {b}"), linear="first")
+              spelling=spelled(length=FEW, f="{a} / {b}"), linear="first",
+              simplify=rules.simpler_div)
 floor_div = _binary("floor_div", "a / b rounded down.", REALS, NOT_DIFFERENTIABLE,
                     "floor_divide", "integer pair", cost=6,
                     spelling=spelled(f="fb_floor_div_{A}({a}, {b})",
@@ -534,10 +543,12 @@ ge = _binary("ge", "a >= b.", REALS | BOOL, NOT_DIFFERENTIABLE, "greater_equal",
              spelling=_comparison("ge", "({V})({a} | ~{b})"))
 bitwise_and = _binary("bitwise_and", "Bits set in both; logical for bool.", WHOLE | BOOL,
                       NOT_DIFFERENTIABLE, "bitwise_and", "integer pair",
-                      spelling=spelled(length=ONE, i="({V})({a} & {b})", b="({a} & {b})"))
+                      spelling=spelled(length=ONE, i="({V})({a} & {b})", b="({a} & {b})"),
+                      simplify=rules.simpler_and)
 bitwise_or = _binary("bitwise_or", "Bits set in either; logical for bool.", WHOLE | BOOL,
                      NOT_DIFFERENTIABLE, "bitwise_or", "integer pair",
-                     spelling=spelled(length=ONE, i="({V})({a} | {b})", b="({a} | {b})"))
+                     spelling=spelled(length=ONE, i="({V})({a} | {b})", b="({a} | {b})"),
+                     simplify=rules.simpler_or)
 bitwise_xor = _binary("bitwise_xor", "Bits set in just one; logical for bool.", WHOLE | BOOL,
                       NOT_DIFFERENTIABLE, "bitwise_xor", "integer pair",
                       spelling=spelled(length=ONE, i="({V})({a} ^ {b})", b="({a} ^ {b})"))
@@ -579,6 +590,7 @@ register(
         reference=_ufunc("where"),
         samples=_where_samples,
         linear="choice",
+        simplify=rules.simpler_where,
     )
 )
 
@@ -652,6 +664,7 @@ register(
         reference=_numpy_cast,
         samples=_cast_samples,
         linear="each",
+        simplify=rules.simpler_cast,
     )
 )
 register(

@@ -171,7 +171,7 @@ register(
         "random",
         _infer,
         NOT_DIFFERENTIABLE,
-        spelling="random",
+        routine="random",
         cost=20,
         reference=_reference,
         samples=_samples,
@@ -205,7 +205,7 @@ register(
         "routine",
         _infer_kept,
         NOT_DIFFERENTIABLE,
-        spelling="kept_elements",
+        routine="kept_elements",
         cost=8,
         reference=lambda arrays, constants: numpy_kept(
             arrays[0], constants["draws"], constants["kept"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from flambeau.ir.environment import source_line
+from flambeau.ir.geometry import Index, Shape
 from flambeau.ir.graph_grammar import TYPE_RULES
 from flambeau.ir.node import Attributes, Node, attributes, node
 from flambeau.ir.size import Size
@@ -25,7 +26,9 @@ Kind = Literal[
     "scatter",  # data-dependent writes, deterministic order
     "random",  # draws from a generator stream, ordered by attribute `sequence`
     "routine",  # native: matmul, sort, ...
+    "check",  # an index as it is, or an error; tested where the index is used
     "annotation",  # with_derivative: simplified away before scheduling
+    "none",  # no primitive: a leaf of the graph, or a node of the scheduler
 ]
 
 # In which operands a primitive is linear, others held fixed: where those are zero, so is the result
@@ -47,6 +50,49 @@ NOT_DIFFERENTIABLE = "not differentiable"  # gradient is zero or undefined every
 Derivative = Callable[..., Sequence[Node | None]]
 
 
+class Read(NamedTuple):
+    """One candidate source of a result element.
+
+    Attributes:
+        operand: number of the operand.
+        place: element of the operand.
+        bounded: operand dimensions whose index may lie outside; the element is this one only if
+            all of them are inside, otherwise the next candidate decides.
+    """
+
+    operand: int
+    place: Index
+    bounded: tuple[int, ...] = ()
+
+
+# (node, index of an element of its result) -> where that element is read.
+IndexMap = Callable[[Node, Index], list[Read]]
+# A node with simplified operands -> a node of the same bits, or None where no rule applies.
+Simplification = Callable[[Node], Node | None]
+# (shape, strides, another shape of as many elements) -> its strides in the same memory, or None.
+Restride = Callable[[Shape, Shape, Shape], Shape | None]
+# (node, strides of its operand, offset, how strides carry over to a reshaped operand) -> strides
+# and offset that see the node's value in the operand's memory; None: not all of it is seen so.
+View = Callable[[Node, Shape, Size, Restride], tuple[Shape, Size] | None]
+
+
+class Elements(Protocol):
+    """The scheduler, asked for the values of elements (`compiler/schedule/lower.py`)."""
+
+    def at(self, value: Node, index: Index, mask: Node | None = None) -> Node:
+        """The value at an index; `mask` (bool) says where memory may be read."""
+
+    def data(self, value: Node, extent: Size) -> Size:
+        """The symbol that stands for an i64 value in [0, extent)."""
+
+    def index_value(self, expression: Size, dtype: str = "i64") -> Node:
+        """An index expression as a value."""
+
+
+# (scheduler, node, index, where memory may be read) -> the value of the node's element there.
+Lower = Callable[[Elements, Node, Index, Node | None], Node]
+
+
 class Primitive(NamedTuple):
     """Everything about one primitive.
 
@@ -57,8 +103,15 @@ class Primitive(NamedTuple):
         derivative: rule built from primitives, or `NOT_DIFFERENTIABLE`. Called as
             `derivative(grad, out, *operands)` where `out` is the node itself (its attributes
             are at hand) and must return one entry per operand.
-        spelling: pointwise: `ir.spelling.Spelling`, how printers write it; routine: routine name;
-            shape/index: function (node, index: tuple[Size, ...]) -> operand reads.
+        spelling: pointwise: how printers write it.
+        routine: the native routine that computes it.
+        reads: shape: its index map. Its elements are read by it, unless `lower` is there.
+        lower: the kernel value of an element, where neither the name nor an index map tells it.
+        view: shape: how its result lies in its operand's memory; None: it is no view.
+        simplify: replaces a node by a simpler one of the same bits.
+        of_nothing: reductions: the result where no element is reduced.
+        repeats: shape: whether it reads one element of its operand for many of its result.
+        moves: shape: whether its result lies elsewhere than its operand.
         cost: rough operations per element (the fusion and recompute heuristics).
         reference: NumPy function (arrays, attributes) -> array, for tests.
         samples: zero-argument function yielding (operands as nested lists, attributes) for tests.
@@ -69,14 +122,34 @@ class Primitive(NamedTuple):
     kind: Kind
     infer: Callable[[tuple[Node, ...], dict[str, Any]], tuple[str, tuple[Size, ...]]]
     derivative: Derivative | str
-    spelling: Any = None
+    spelling: Spelling | None = None
     cost: int = 1
     reference: Callable[..., Any] | None = None
     samples: Callable[[], Any] | None = None
     linear: Linearity | None = None
+    routine: str | None = None
+    reads: IndexMap | None = None
+    lower: Lower | None = None
+    view: View | None = None
+    simplify: Simplification | None = None
+    of_nothing: bool | int | None = None
+    repeats: bool = False
+    moves: bool = False
 
 
 PRIMITIVES: dict[str, Primitive] = {}
+
+
+def _infer_nothing(operands: tuple[Node, ...], constants: dict[str, Any]) -> tuple[str, Shape]:
+    raise TypeError("[prims] a leaf is no primitive\nhint: use input_node or scalar_node")
+
+
+_NO_PRIMITIVE = Primitive("", "none", _infer_nothing, NOT_DIFFERENTIABLE, cost=0)
+
+
+def record_of(value: Node) -> Primitive:
+    """What is known of a node's primitive; of a leaf or a node of the scheduler: nothing."""
+    return PRIMITIVES.get(value.op, _NO_PRIMITIVE)
 
 
 class AlongAxis(Protocol):
@@ -92,7 +165,7 @@ def register(primitive: Primitive) -> Primitive:
         raise ValueError(f"[prims] {primitive.name} is defined twice\nhint: choose another name")
     PRIMITIVES[primitive.name] = primitive
     TYPE_RULES[primitive.name] = primitive.infer
-    if isinstance(primitive.spelling, Spelling):
+    if primitive.spelling is not None:
         SPELLINGS[primitive.name] = primitive.spelling
     return primitive
 

@@ -153,6 +153,7 @@ def _reduction(
     result: str = "same",
     samples: Callable[[], Samples] = _number_samples,
     linear: Linearity | None = None,
+    of_nothing: bool | int | None = None,
 ) -> AlongAxis:
     register(
         Primitive(
@@ -163,6 +164,7 @@ def _reduction(
             reference=reference,
             samples=samples,
             linear=linear,
+            of_nothing=of_nothing,
         )
     )
     return along_axis(name, documentation)
@@ -195,9 +197,9 @@ def _extreme_rule(g: Node, y: Node, x: Node) -> Gradients:
 # fmt: off
 REALS = INTEGERS | FLOATS
 sum = _reduction("sum", "Sum along an axis, which is dropped.", NUMBERS, _sum_rule,
-                 _reference_ordered("add", 0), linear="each")
+                 _reference_ordered("add", 0), linear="each", of_nothing=0)
 prod_ = _reduction("prod", "Product along an axis, which is dropped.", NUMBERS, _prod_rule,
-                   _reference_ordered("multiply", 1), samples=_prod_samples)
+                   _reference_ordered("multiply", 1), samples=_prod_samples, of_nothing=1)
 max_ = _reduction("max", "Maximum along an axis, which is dropped; NaN wins.", REALS,
                   _extreme_rule, _reference("max"))
 min_ = _reduction("min", "Minimum along an axis, which is dropped; NaN wins.", REALS,
@@ -207,11 +209,12 @@ argmax = _reduction("argmax", "First index of the maximum along an axis; NaN win
 argmin = _reduction("argmin", "First index of the minimum along an axis; NaN wins.", REALS,
                     NOT_DIFFERENTIABLE, _reference("argmin"), "i64")
 any_ = _reduction("any", "Whether any element along an axis is True.", BOOL, NOT_DIFFERENTIABLE,
-                  _reference("any"), samples=_bool_samples)
+                  _reference("any"), samples=_bool_samples, of_nothing=False)
 all_ = _reduction("all", "Whether all elements along an axis are True.", BOOL, NOT_DIFFERENTIABLE,
-                  _reference("all"), samples=_bool_samples)
+                  _reference("all"), samples=_bool_samples, of_nothing=True)
 xor = _reduction("xor", "Exclusive or of the bits along an axis, which is dropped.", INTEGERS,
-                 NOT_DIFFERENTIABLE, _reference_ufunc("bitwise_xor"), samples=_bit_samples)
+                 NOT_DIFFERENTIABLE, _reference_ufunc("bitwise_xor"), samples=_bit_samples,
+                 of_nothing=0)
 # fmt: on
 
 
@@ -310,7 +313,7 @@ def _complex_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
 
 register(
     Primitive(
-        "complex_product", "routine", _complex_infer, _complex_rule, spelling="complex_product",
+        "complex_product", "routine", _complex_infer, _complex_rule, routine="complex_product",
         cost=32, reference=_complex_reference, samples=_complex_samples,
     )
 )  # fmt: skip

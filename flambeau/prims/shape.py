@@ -1,19 +1,20 @@
 """Shape primitives: every result element is one operand element (or a fill value) elsewhere.
 
-A record's `spelling` is the index map, `(node, index) -> list[Read]`: where the element at `index`
-of the result is read. The derivative of each is its transpose.
+A record's `reads` is the index map, `(node, index) -> list[Read]`: where the element at `index` of
+the result is read (`shape_rules.py`). The derivative of each is its transpose.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, floordiv, known_equal, known_less, mod, prod
+from flambeau.ir.size import Size, floordiv, known_equal, known_less, prod
 from flambeau.prims import pointwise
+from flambeau.prims import shape_rules as rules
 from flambeau.prims.common import (
     ShapeMismatch,
     Type,
@@ -23,35 +24,35 @@ from flambeau.prims.common import (
     show,
 )
 from flambeau.prims.create import full, zeros_like
-from flambeau.prims.record import Derivative, Linearity, Primitive, bind, register
+from flambeau.prims.record import (
+    Derivative,
+    IndexMap,
+    Linearity,
+    Lower,
+    Primitive,
+    Simplification,
+    View,
+    bind,
+    register,
+)
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
-Index = tuple[Size, ...]
-
-
-class Read(NamedTuple):
-    """One candidate source of a result element.
-
-    Attributes:
-        operand: number of the operand.
-        index: element of the operand.
-        bounded: operand dimensions whose index may fall outside; the element is this one only if
-            all of them are inside, otherwise the next candidate decides.
-    """
-
-    operand: int
-    index: Index
-    bounded: tuple[int, ...] = ()
 
 
 def _shape_primitive(
     name: str,
     infer: Callable[[tuple[Node, ...], dict[str, Any]], Type],
     derivative: Derivative,
-    reads: Callable[[Node, Index], list[Read]],
+    reads: IndexMap,
     reference: Callable[..., Any],
     samples: Callable[[], Samples],
     linear: Linearity | None = "each",
+    *,
+    lower: Lower | None = None,
+    view: View | None = None,
+    simplify: Simplification | None = None,
+    repeats: bool = False,
+    moves: bool = False,
 ) -> None:
     register(
         Primitive(
@@ -59,11 +60,16 @@ def _shape_primitive(
             "shape",
             infer,
             derivative,
-            spelling=reads,
             cost=0,
             reference=reference,
             samples=samples,
             linear=linear,
+            reads=reads,
+            lower=lower,
+            view=view,
+            simplify=simplify,
+            repeats=repeats,
+            moves=moves,
         )
     )
 
@@ -111,13 +117,6 @@ def _broadcast_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
     return (reshape(summed, x.shape),)
 
 
-def _broadcast_reads(y: Node, index: Index) -> list[Read]:
-    [x] = y.inputs
-    dimensions = y.attribute("dimensions")
-    picked = zip(x.shape, dimensions)
-    return [Read(0, tuple(0 if known_equal(n, 1) is True else index[d] for n, d in picked))]
-
-
 def _numpy_broadcast(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
@@ -139,9 +138,12 @@ _shape_primitive(
     "broadcast",
     _infer_broadcast,
     _broadcast_rule,
-    _broadcast_reads,
+    rules.broadcast_reads,
     _numpy_broadcast,
     _broadcast_samples,
+    view=rules.broadcast_view,
+    simplify=rules.simpler_broadcast,
+    repeats=True,
 )
 
 
@@ -171,44 +173,6 @@ def _infer_reshape(operands: tuple[Node, ...], constants: dict[str, Any]) -> Typ
     return x.dtype, shape
 
 
-def reshape_groups(
-    source: tuple[Size, ...], target: tuple[Size, ...]
-) -> list[tuple[list[int], list[int]]]:
-    """Split a reshape into the least groups of dimensions with (provably) equal products."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(source) or j < len(target):
-        left, right = ([i], [j])
-        left, right = left[: len(source) - i], right[: len(target) - j]
-        have, want = prod(source[k] for k in left), prod(target[k] for k in right)
-        i, j = i + len(left), j + len(right)
-        while known_equal(have, want) is not True and (i < len(source) or j < len(target)):
-            grow_left = j >= len(target) or (i < len(source) and known_less(have, want) is True)
-            if not grow_left and known_less(want, have) is not True and i < len(source):
-                return [(list(range(len(source))), list(range(len(target))))]
-            if grow_left:
-                have, left, i = have * source[i], [*left, i], i + 1
-            else:
-                want, right, j = want * target[j], [*right, j], j + 1
-        groups.append((left, right))
-    return groups
-
-
-def _reshape_reads(y: Node, index: Index) -> list[Read]:
-    [x] = y.inputs
-    result: list[Size] = [0] * x.ndim
-    for left, right in reshape_groups(x.shape, y.shape):
-        linear: Size = 0
-        for d in right:
-            linear = linear * y.shape[d] + index[d]
-        for d in reversed(left[1:]):
-            result[d] = mod(linear, x.shape[d])
-            linear = floordiv(linear, x.shape[d])
-        if left:
-            result[left[0]] = linear
-    return [Read(0, tuple(result))]
-
-
 def _numpy_reshape(arrays: list[Any], constants: dict[str, Any]) -> Any:
     return arrays[0].reshape(constants["shape"])
 
@@ -222,9 +186,11 @@ _shape_primitive(
     "reshape",
     _infer_reshape,
     lambda g, y, x: (reshape(g, x.shape),),
-    _reshape_reads,
+    rules.reshape_reads,
     _numpy_reshape,
     _reshape_samples,
+    view=rules.reshape_view,
+    simplify=rules.simpler_reshape,
 )
 
 
@@ -273,9 +239,11 @@ _shape_primitive(
     "permute",
     _infer_permute,
     lambda g, y, x: (permute(g, _inverse(y.attribute("order"))),),
-    lambda y, index: [Read(0, tuple(index[p] for p in _inverse(y.attribute("order"))))],
+    rules.permute_reads,
     _numpy_permute,
     _permute_samples,
+    view=rules.permute_view,
+    simplify=rules.simpler_permute,
 )
 
 
@@ -314,11 +282,6 @@ def _slice_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
     return (pad_axis(g, d, start, extent - start - length),)
 
 
-def _slice_reads(y: Node, index: Index) -> list[Read]:
-    d, start, step = (y.attribute(name) for name in ("dimension", "start", "step"))
-    return [Read(0, (*index[:d], start + index[d] * step, *index[d + 1 :]))]
-
-
 def _numpy_slice(arrays: list[Any], constants: dict[str, Any]) -> Any:
     d, start, step, length = (constants[k] for k in ("dimension", "start", "step", "length"))
     picked = [builtins.slice(None)] * d
@@ -333,7 +296,17 @@ def _slice_samples() -> Samples:
     yield [MATRIX], {"dimension": 0, "start": 2, "step": 1, "length": 0}
 
 
-_shape_primitive("slice", _infer_slice, _slice_rule, _slice_reads, _numpy_slice, _slice_samples)
+_shape_primitive(
+    "slice",
+    _infer_slice,
+    _slice_rule,
+    rules.slice_reads,
+    _numpy_slice,
+    _slice_samples,
+    view=rules.slice_view,
+    simplify=rules.simpler_slice,
+    moves=True,
+)
 
 
 def slice(x: Node, dimension: int, start: Size, length: Size, step: Size = 1) -> Node:
@@ -361,11 +334,6 @@ def _infer_flip(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
     return operands[0].dtype, operands[0].shape
 
 
-def _flip_reads(y: Node, index: Index) -> list[Read]:
-    flipped = y.attribute("dimensions")
-    return [Read(0, tuple(y.shape[d] - 1 - i if d in flipped else i for d, i in enumerate(index)))]
-
-
 def _numpy_flip(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
@@ -381,9 +349,11 @@ _shape_primitive(
     "flip",
     _infer_flip,
     lambda g, y, x: (flip(g, y.attribute("dimensions")),),
-    _flip_reads,
+    rules.flip_reads,
     _numpy_flip,
     _flip_samples,
+    simplify=rules.simpler_flip,
+    moves=True,
 )
 
 
@@ -423,17 +393,6 @@ def _pad_rule(g: Node, y: Node, x: Node, fill: Node) -> tuple[Node, Node | None]
     return inner, reduce.reduce_dims("sum", outside, range(g.ndim), keepdim=False)
 
 
-def _pad_reads(y: Node, index: Index) -> list[Read]:
-    low, high = y.attribute("low"), y.attribute("high")
-    shifted = tuple(i - n for i, n in zip(index, low))
-    bounded = tuple(
-        d
-        for d, (a, b) in enumerate(zip(low, high))
-        if known_less(0, a) is not False or known_less(0, b) is not False
-    )
-    return [Read(0, shifted, bounded), Read(1, ())]
-
-
 def _numpy_pad(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
@@ -457,7 +416,17 @@ def _pad_samples() -> Samples:
     yield [MATRIX, 0.5], {"low": (0, -1), "high": (2, 2)}
 
 
-_shape_primitive("pad", _infer_pad, _pad_rule, _pad_reads, _numpy_pad, _pad_samples, "joint")
+_shape_primitive(
+    "pad",
+    _infer_pad,
+    _pad_rule,
+    rules.pad_reads,
+    _numpy_pad,
+    _pad_samples,
+    "joint",
+    lower=rules.pad_lower,
+    moves=True,
+)
 
 
 def pad(x: Node, low: Sequence[Size], high: Sequence[Size], fill: Node | float | bool = 0) -> Node:
@@ -506,19 +475,6 @@ def _cat_rule(g: Node, y: Node, *operands: Node) -> tuple[Node, ...]:
     return tuple(gradients)
 
 
-def _cat_reads(y: Node, index: Index) -> list[Read]:
-    d = y.attribute("dimension")
-    start: Size = 0
-    reads = []
-    for number, x in enumerate(y.inputs):
-        # In order: an element before this operand has been found already, so one bound suffices,
-        # but both are tested, because that keeps the reads independent.
-        bounded = (d,) if number + 1 < len(y.inputs) else ()
-        reads.append(Read(number, (*index[:d], index[d] - start, *index[d + 1 :]), bounded))
-        start = start + x.shape[d]
-    return reads
-
-
 def _numpy_cat(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
@@ -530,7 +486,16 @@ def _cat_samples() -> Samples:
     yield [[1.0], [2.0, 3.0], [4.0]], {"dimension": 0}
 
 
-_shape_primitive("cat", _infer_cat, _cat_rule, _cat_reads, _numpy_cat, _cat_samples, "joint")
+_shape_primitive(
+    "cat",
+    _infer_cat,
+    _cat_rule,
+    rules.cat_reads,
+    _numpy_cat,
+    _cat_samples,
+    "joint",
+    lower=rules.cat_lower,
+)
 
 
 def cat(operands: Sequence[Node], dimension: int) -> Node:
@@ -563,12 +528,6 @@ def _windows_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
     return (overlap_add(g, d, x.shape[d], step, dilation),)
 
 
-def _windows_reads(y: Node, index: Index) -> list[Read]:
-    d, step, dilation = (y.attribute(k) for k in ("dimension", "step", "dilation"))
-    place = index[d] * step + index[-1] * dilation
-    return [Read(0, (*index[:d], place, *index[d + 1 : -1]))]
-
-
 def _numpy_windows(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
@@ -588,7 +547,14 @@ def _windows_samples() -> Samples:
 
 
 _shape_primitive(
-    "windows", _infer_windows, _windows_rule, _windows_reads, _numpy_windows, _windows_samples
+    "windows",
+    _infer_windows,
+    _windows_rule,
+    rules.windows_reads,
+    _numpy_windows,
+    _windows_samples,
+    repeats=True,
+    moves=True,
 )
 
 
@@ -643,13 +609,6 @@ def _infer_as_strided(operands: tuple[Node, ...], constants: dict[str, Any]) -> 
     return operands[0].dtype, shape
 
 
-def _places(index: Sequence[Any], strides: Sequence[Size], offset: Any) -> Any:
-    linear = offset
-    for place, step in zip(index, strides, strict=True):
-        linear = linear + place * step
-    return linear
-
-
 def _as_strided_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
     from flambeau.prims.create import iota, size
     from flambeau.prims.scatter import take_add
@@ -668,23 +627,11 @@ def _as_strided_rule(g: Node, y: Node, x: Node) -> tuple[Node]:
     return (reshape(slice(total, 0, 0, count), x.shape),)
 
 
-def _as_strided_reads(y: Node, index: Index) -> list[Read]:
-    [x] = y.inputs
-    linear = _places(index, y.attribute("strides"), y.attribute("offset"))
-    result: list[Size] = [0] * x.ndim
-    for d in range(x.ndim - 1, 0, -1):
-        result[d] = mod(linear, x.shape[d])
-        linear = floordiv(linear, x.shape[d])
-    if x.ndim:
-        result[0] = linear
-    return [Read(0, tuple(result))]
-
-
 def _numpy_as_strided(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
     grid = numpy.indices(constants["shape"])
-    places = _places(list(grid), constants["strides"], constants["offset"])
+    places = rules.places(list(grid), constants["strides"], constants["offset"])
     return arrays[0].reshape(-1)[places]
 
 
@@ -697,10 +644,11 @@ _shape_primitive(
     "as_strided",
     _infer_as_strided,
     _as_strided_rule,
-    _as_strided_reads,
+    rules.as_strided_reads,
     _numpy_as_strided,
     _as_strided_samples,
     None,  # it may read the memory around its operand
+    view=rules.as_strided_view,
 )
 
 

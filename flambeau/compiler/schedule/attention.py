@@ -17,7 +17,7 @@ from flambeau.compiler.codegen.c_micro import Micro
 from flambeau.compiler.codegen.c_template_attention_backward import DRAWN, ROWS
 from flambeau.compiler.codegen.c_template_attention_decode import high
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
-from flambeau.compiler.schedule.views import Shape
+from flambeau.ir.geometry import Shape
 from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub

@@ -11,8 +11,8 @@ from flambeau.compiler.schedule.axes import Accesses, Axes, choose
 from flambeau.compiler.schedule.cluster import Cluster, Member
 from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
-from flambeau.compiler.schedule.views import Shape, address
 from flambeau.ir import kernel as k
+from flambeau.ir.geometry import Shape, address
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import ITEM_SIZE, Attributes, Node, node, topological
 from flambeau.ir.size import (

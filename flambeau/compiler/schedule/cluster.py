@@ -15,9 +15,9 @@ from flambeau.compiler.schedule.dependencies import Vertex
 from flambeau.compiler.schedule.domain import Domain, depends
 from flambeau.compiler.schedule.heavy import EPILOGUES, Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
-from flambeau.compiler.schedule.views import Index, Shape, address, refined, reshape_groups
 from flambeau.ir import kernel as k
 from flambeau.ir.dtypes import PARTS
+from flambeau.ir.geometry import Index, Shape, address, refined, reshape_groups
 from flambeau.ir.node import Node, node, topological
 from flambeau.ir.size import Size, affine_in
 

@@ -29,7 +29,7 @@ from flambeau.compiler.schedule.convolution_problem import (
 )
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
 from flambeau.compiler.schedule.prepare import is_depthwise
-from flambeau.compiler.schedule.views import contiguous
+from flambeau.ir.geometry import contiguous
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, symbol
 

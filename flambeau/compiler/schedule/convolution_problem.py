@@ -9,7 +9,7 @@ from flambeau.compiler import targets
 from flambeau.compiler.codegen.c_micro import CHUNK, Micro
 from flambeau.compiler.codegen.c_template_convolution import SIZES
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
-from flambeau.compiler.schedule.views import Shape
+from flambeau.ir.geometry import Shape
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod

@@ -7,7 +7,7 @@ has one for every point of the other axes (what a reduction gives).
 
 from __future__ import annotations
 
-from flambeau.compiler.schedule.views import Index, Shape, count, reshape_index
+from flambeau.ir.geometry import Index, Shape, count, reshape_index
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.size import Size, SizeExpr, ceildiv, free_symbols, minimum, sub, symbol
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flambeau.compiler.schedule.calls import RoutineCall
-from flambeau.compiler.schedule.views import count
+from flambeau.ir.geometry import count
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, maximum, minimum, mul, prod
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.prepare import Prepared, is_opaque, number_of
-from flambeau.compiler.schedule.views import Index, Shape, count
+from flambeau.ir.geometry import Index, Shape, count
 from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size, prod
-from flambeau.prims.record import PRIMITIVES
+from flambeau.prims.record import record_of
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
 DEAR = 8  # a value of this cost is kept near rather than computed twice
@@ -31,10 +31,6 @@ EPILOGUES: dict[str, Callable[[Node], Shape]] = {
     "convolution": lambda value: (*value.shape[:2], prod(value.shape[2:])),
 }
 
-# Operations that read one operand element for many results.
-REPEATING = frozenset({"broadcast", "windows"})
-# Operations whose results lie elsewhere than their operands: no epilogue has them at its point.
-MOVING = frozenset({"windows", "slice", "pad", "flip"})
 # Internal nodes (see `prepare`) and the inputs of graphs are no primitives.
 _KINDS = {"input": "input", "scalar": "create", "s.blocks": "reduce", "s.cat": "cat"}
 _ROOTS = frozenset({"s.copy", "s.part", "s.base"})
@@ -63,8 +59,8 @@ class Analysis:
 
 def kind_of(value: Node) -> str:
     """The primitive kind of a node, also of internal ones."""
-    record = PRIMITIVES.get(value.op)
-    return record.kind if record is not None else _KINDS.get(value.op, "pointwise")
+    kind = record_of(value).kind
+    return _KINDS.get(value.op, "pointwise") if kind == "none" else kind
 
 
 def analyse(prepared: Prepared) -> Analysis:
@@ -217,8 +213,8 @@ def _is_number(routine: Node, operand: Node) -> bool:
 
 
 def _own_cost(value: Node) -> int:
-    record = PRIMITIVES.get(value.op)
-    if record is None or record.kind in ("create", "shape"):
+    record = record_of(value)
+    if record.kind in ("create", "shape", "none"):
         return 0
     return LOAD_COST if record.kind == "index" else record.cost
 
@@ -228,7 +224,7 @@ def _is_dear(value: Node, analysis: Analysis) -> bool:
     if kind_of(value) not in ("pointwise", "index") and value.op != "cat":
         return False
     users = analysis.users.get(value, ())
-    if value in analysis.epilogues and any(user.op in MOVING for user in users):
+    if value in analysis.epilogues and any(record_of(user).moves for user in users):
         return True  # by the epilogue, which then need not store the template's own result
     if analysis.cost[value] < DEAR:
         return False
@@ -236,7 +232,7 @@ def _is_dear(value: Node, analysis: Analysis) -> bool:
         return False
     if analysis.cost[value] * (len(users) - 1) >= STORED:
         return True
-    return any(user.op in REPEATING and _repeats(value, user, analysis) for user in users)
+    return any(record_of(user).repeats and _repeats(value, user, analysis) for user in users)
 
 
 def _repeats(value: Node, user: Node, analysis: Analysis) -> bool:

@@ -17,7 +17,7 @@ from flambeau.compiler.schedule.order import in_order
 from flambeau.compiler.schedule.prepare import Destination, Prepared, copy_of, prepare
 from flambeau.compiler.schedule.product import product_calls
 from flambeau.compiler.schedule.routines import RoutineCall, routine_calls
-from flambeau.compiler.schedule.views import contiguous, count
+from flambeau.ir.geometry import contiguous, count
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Graph, Node
 from flambeau.ir.size import Size, mul

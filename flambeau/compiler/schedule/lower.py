@@ -10,18 +10,14 @@ its inputs are the values of d0, d1, .. and, where masked, the mask last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
-from flambeau.compiler.schedule.views import Index, reshape_index
 from flambeau.ir import kernel as k
+from flambeau.ir.geometry import Index
 from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, free_symbols, substitute, symbol
-from flambeau.prims.record import PRIMITIVES
-
-Handler = Callable[["Lowering", Node, Index, Node | None], Node]
-
-_PASS_ON = ("s.copy", "s.part", "s.base", "with_derivative")
+from flambeau.prims.record import Elements, Lower, record_of
 
 
 def ref(target: Node, index: Index, inputs: tuple[Node, ...], mask: Node | None) -> Node:
@@ -60,12 +56,14 @@ class Lowering:
 
     def expand(self, value: Node, index: Index, mask: Node | None = None) -> Node:
         """The value at an index in terms of the node's operands, heavy or not."""
-        handler = HANDLERS.get(value.op)
-        if handler is None and callable(PRIMITIVES[value.op].spelling):
-            handler = _by_record
-        if handler is not None:
-            return handler(self, value, index, mask)
+        record = record_of(value)
+        lower = record.lower or _OWN.get(value.op)
+        if lower is not None:
+            return lower(self, value, index, mask)
         at = self.at
+        if record.reads is not None:
+            [read] = record.reads(value, index)
+            return at(value.inputs[read.operand], read.place, mask)
         operands = tuple([at(i, index, mask) for i in value.inputs])
         return node(value.op, operands, value.attributes, value.dtype)
 
@@ -109,190 +107,16 @@ class Lowering:
         return found if dtype == "i64" else node("cast", (found,), (("dtype", dtype),), dtype)
 
 
-# ------------------------------------------------------------------------------- create
-
-
-def _full(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    return k.const(value.attribute("value"), value.dtype)
-
-
-def _iota(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    return lowering.index_value(index[value.attribute("dimension")], value.dtype)
-
-
-def _size(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    return lowering.index_value(value.attribute("value"))
-
-
-def _scalar(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
+def _scalar(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
     return k.scalar(value.attribute("slot"), value.dtype)
 
 
-# ------------------------------------------------------------------------------- shape
+def _pass_on(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
+    return elements.at(value.inputs[0], index, mask)
 
 
-def _pass_on(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    return lowering.at(value.inputs[0], index, mask)
-
-
-def _broadcast(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    operand = value.inputs[0]
-    source = tuple(
-        [
-            0 if extent == 1 else index[dimension]
-            for extent, dimension in zip(operand.shape, value.attribute("dimensions"))
-        ]
-    )
-    return lowering.at(operand, source, mask)
-
-
-def _reshape(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    operand = value.inputs[0]
-    return lowering.at(operand, reshape_index(index, value.shape, operand.shape), mask)
-
-
-def _permute(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    source: list[Size] = [0] * len(index)
-    for position, dimension in zip(index, value.attribute("order")):
-        source[dimension] = position
-    return lowering.at(value.inputs[0], tuple(source), mask)
-
-
-def _slice(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    d = value.attribute("dimension")
-    moved = index[d] * value.attribute("step") + value.attribute("start")
-    return lowering.at(value.inputs[0], (*index[:d], moved, *index[d + 1 :]), mask)
-
-
-def _flip(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    flipped = value.attribute("dimensions")
-    source = tuple([value.shape[d] - 1 - p if d in flipped else p for d, p in enumerate(index)])
-    return lowering.at(value.inputs[0], source, mask)
-
-
-def _both(a: Node | None, b: Node | None) -> Node | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a if a is b else node("bitwise_and", (a, b), (), "bool")
-
-
-def _pad(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    operand, fill = value.inputs
-    inside: Node | None = None
-    source: list[Size] = []
-    lows, highs = value.attribute("low"), value.attribute("high")
-    for position, extent, low, high in zip(index, operand.shape, lows, highs):
-        moved = position - low
-        source.append(moved)
-        if not (isinstance(low, int) and low <= 0):
-            test = (lowering.index_value(moved), k.const(0, "i64"))
-            inside = _both(inside, node("ge", test, (), "bool"))
-        if not (isinstance(high, int) and high <= 0):
-            test = (lowering.index_value(moved), lowering.index_value(extent))
-            inside = _both(inside, node("lt", test, (), "bool"))
-    if inside is None:
-        return lowering.at(operand, tuple(source), mask)
-    found = lowering.at(operand, tuple(source), _both(mask, inside))
-    outside = lowering.at(fill, (), mask)
-    return node("where", (inside, found, outside), (), value.dtype)
-
-
-def _cat(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    d = value.attribute("dimension")
-    position = index[d]
-    start: Size = 0
-    starts = [start := start + operand.shape[d] for operand in value.inputs]  # ends, in fact
-    found: Node | None = None
-    for number in range(len(value.inputs) - 1, -1, -1):
-        low = starts[number - 1] if number else 0
-        source = (*index[:d], position - low, *index[d + 1 :])
-        here = lowering.index_value(position)
-        before: Node | None = None
-        after: Node | None = None
-        if number + 1 < len(value.inputs):
-            before = node("lt", (here, lowering.index_value(starts[number])), (), "bool")
-        if number:
-            after = node("ge", (here, lowering.index_value(low)), (), "bool")
-        part = lowering.at(value.inputs[number], source, _both(mask, _both(before, after)))
-        if found is None:
-            found = part
-        else:
-            assert before is not None
-            found = node("where", (before, part, found), (), value.dtype)
-    assert found is not None
-    return found
-
-
-def _windows(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    d = value.attribute("dimension")
-    place = index[d] * value.attribute("step") + index[-1] * value.attribute("dilation")
-    return lowering.at(value.inputs[0], (*index[:d], place, *index[d + 1 : -1]), mask)
-
-
-def _by_record(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    """Other shape primitives, by the index map in their record."""
-    reads = PRIMITIVES[value.op].spelling(value, index)
-    if len(reads) != 1 or reads[0].bounded:
-        raise NotImplementedError(
-            f"[{value.op}] its index map has several sources\nhint: write it with pad or cat"
-        )
-    return lowering.at(value.inputs[reads[0].operand], reads[0].index, mask)
-
-
-# ------------------------------------------------------------------------------- index
-
-
-def _gather(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    operand, positions = value.inputs
-    axis = value.attribute("axis")
-    chosen = lowering.data(lowering.at(positions, index, mask), operand.shape[axis])
-    return lowering.at(operand, (*index[:axis], chosen, *index[axis + 1 :]), mask)
-
-
-def _take(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    operand, positions = value.inputs
-    axis = value.attribute("axis")
-    end = axis + positions.ndim
-    chosen = lowering.data(lowering.at(positions, index[axis:end], mask), operand.shape[axis])
-    return lowering.at(operand, (*index[:axis], chosen, *index[end:]), mask)
-
-
-def _index_nd(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    operand, *positions = value.inputs
-    dimensions = value.attribute("dims")
-    first = dimensions[0]
-    end = first + positions[0].ndim
-    inner = index[first:end]
-    chosen = [
-        lowering.data(lowering.at(p, inner, mask), operand.shape[d])
-        for p, d in zip(positions, dimensions)
-    ]
-    return lowering.at(operand, (*index[:first], *chosen, *index[end:]), mask)
-
-
-def _check_index(lowering: Lowering, value: Node, index: Index, mask: Node | None) -> Node:
-    found = lowering.at(value.inputs[0], index, mask)
-    if found.dtype != "i64":
-        found = node("cast", (found,), (("dtype", "i64"),), "i64")
-    return node("s.check", (found,), value.attributes, "i64")
-
-
-HANDLERS: dict[str, Handler] = {
-    "full": _full,
-    "iota": _iota,
-    "size": _size,
+# Leaves and the scheduler's own nodes, which have no record.
+_OWN: dict[str, Lower] = {
     "scalar": _scalar,
-    "broadcast": _broadcast,
-    "reshape": _reshape,
-    "permute": _permute,
-    "slice": _slice,
-    "flip": _flip,
-    "pad": _pad,
-    "cat": _cat,
-    "windows": _windows,
-    "gather": _gather,
-    "take": _take,
-    "index_nd": _index_nd,
-    "check_index": _check_index,
-    **dict.fromkeys(_PASS_ON, _pass_on),
+    **dict.fromkeys(("s.copy", "s.part", "s.base"), _pass_on),
 }

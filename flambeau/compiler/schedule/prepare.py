@@ -16,17 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau.compiler import targets
-from flambeau.compiler.schedule.views import Shape, contiguous, count, reshape_strides
+from flambeau.ir.geometry import Shape, contiguous, count, reshape_strides
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import Graph, Node, attributes, node, topological
 from flambeau.ir.size import Size, ceildiv, mul
 from flambeau.prims.random import EACH
-from flambeau.prims.record import PRIMITIVES
+from flambeau.prims.record import record_of
 
 OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
 SINGLE_LAUNCH = 2 * REDUCE_BLOCK  # static extents up to this are reduced in one launch
 SEARCH_LIMIT = 100  # values looked at to see what becomes of a sum
-VIEW_OPS = frozenset({"permute", "reshape", "broadcast", "slice"})
 CONVOLUTIONS = frozenset({"convolution", "convolution_input", "convolution_weight"})
 # routines that take strides
 STRIDED = frozenset({"matmul", "scatter", "attention", "attention_backward"}) | CONVOLUTIONS
@@ -66,8 +65,7 @@ class Prepared:
 
 def is_opaque(value: Node) -> bool:
     """Whether a native routine computes the value. Indices are checked where they are used."""
-    record = PRIMITIVES.get(value.op)
-    return record is not None and record.kind in OPAQUE_KINDS and value.op != "check_index"
+    return record_of(value).kind in OPAQUE_KINDS
 
 
 def is_depthwise(value: Node) -> bool:
@@ -205,8 +203,7 @@ class _Rewriting:
             return value
         new = self.new
         inputs = tuple([new[i] for i in value.inputs])
-        record = PRIMITIVES.get(value.op)
-        kind = "" if record is None else record.kind
+        kind = record_of(value).kind
         if is_opaque(value):
             return self._routine(value, inputs)
         if kind == "reduce":
@@ -244,7 +241,7 @@ class _Rewriting:
             value, inputs = _of_pairs(value, inputs)
         rest = inputs
         base: tuple[Node, ...] = ()
-        if PRIMITIVES[value.op].kind == "scatter":
+        if record_of(value).kind == "scatter":
             made = node("s.base", inputs[:1], (("owner", value),), value.dtype, value.shape)
             base, rest = (made,), inputs[1:]
         strided = value.op in STRIDED
@@ -315,26 +312,12 @@ class _Rewriting:
 
     def _geometry(self, value: Node) -> tuple[Node, Shape, Size]:
         """The value that owns the memory, and the strides and offset that see `value` in it."""
-        if value in self.prepared.destinations or value.op not in VIEW_OPS:
+        view = record_of(value).view
+        if view is None or value in self.prepared.destinations:
             return value, self.prepared.read_strides(value), 0
-        operand = value.inputs[0]
-        base, strides, offset = self._geometry(operand)
-        if value.op == "permute":
-            return base, tuple(strides[d] for d in value.attribute("order")), offset
-        if value.op == "slice":
-            d = value.attribute("dimension")
-            offset = offset + strides[d] * value.attribute("start")
-            step = strides[d] * value.attribute("step")
-            return base, (*strides[:d], step, *strides[d + 1 :]), offset
-        if value.op == "broadcast":
-            spread: list[Size] = [0] * value.ndim
-            for i, d in enumerate(value.attribute("dimensions")):
-                spread[d] = 0 if operand.shape[i] == 1 else strides[i]
-            return base, tuple(spread), offset
-        found = reshape_strides(operand.shape, strides, value.shape)
-        if found is None:
-            return value, contiguous(value.shape), 0
-        return base, found, offset
+        base, strides, offset = self._geometry(value.inputs[0])
+        seen = view(value, strides, offset, reshape_strides)
+        return (value, contiguous(value.shape), 0) if seen is None else (base, *seen)
 
     def _matrices(
         self, operands: tuple[Node, ...], found: list[tuple[Node, Shape, Size]]
@@ -436,7 +419,7 @@ def _uncast(value: Node) -> Node | None:
     """The bfloat16 numbers, seen alike, of which a value is the cast; None: it is none."""
     if value.op == "cast":
         return value.inputs[0] if value.inputs[0].dtype == "bf16" else None
-    inner = _uncast(value.inputs[0]) if value.op in VIEW_OPS else None
+    inner = _uncast(value.inputs[0]) if record_of(value).view is not None else None
     if inner is None:
         return None
     return node(value.op, (inner,), value.attributes, "bf16", value.shape)

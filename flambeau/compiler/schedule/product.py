@@ -24,7 +24,7 @@ from flambeau.compiler.schedule.product_cut import (
     model,
     only_if,
 )
-from flambeau.compiler.schedule.views import Shape, count
+from flambeau.ir.geometry import Shape, count
 from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import (

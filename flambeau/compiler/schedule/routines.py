@@ -37,8 +37,8 @@ from flambeau.compiler.schedule.build import Memory, Place, Scalar
 from flambeau.compiler.schedule.calls import Reads, RoutineCall
 from flambeau.compiler.schedule.candidates import DEFAULT
 from flambeau.compiler.schedule.prepare import number_of
-from flambeau.compiler.schedule.views import Shape, count
 from flambeau.ir.dtypes import TABLE, UNSIGNED
+from flambeau.ir.geometry import Shape, count
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import floordiv, mul, prod
 from flambeau.prims.linear_algebra import DRIVERS
