@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.ir import kernel as k
 from flambeau.ir.dtypes import CATEGORY, TABLE
 from flambeau.ir.geometry import Index
 from flambeau.ir.node import DTYPES, Node, attributes, node
@@ -93,7 +92,7 @@ def _size_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
 
 
 def _lower_full(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
-    return k.const(value.attribute("value"), value.dtype)
+    return elements.constant(value.attribute("value"), value.dtype)
 
 
 def _lower_iota(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:

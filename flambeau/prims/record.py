@@ -88,6 +88,9 @@ class Elements(Protocol):
     def index_value(self, expression: Size, dtype: str = "i64") -> Node:
         """An index expression as a value."""
 
+    def constant(self, number: complex, dtype: str) -> Node:
+        """A number as a value."""
+
 
 # (scheduler, node, index, where memory may be read) -> the value of the node's element there.
 Lower = Callable[[Elements, Node, Index, Node | None], Node]

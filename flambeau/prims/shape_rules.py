@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.ir import kernel as k
 from flambeau.ir.geometry import Index, Shape, contiguous, reshape_index
 from flambeau.ir.node import Node, attributes, node
 from flambeau.ir.size import Size, floordiv, known_less, mod, mul
@@ -125,7 +124,7 @@ def pad_lower(elements: Elements, value: Node, index: Index, mask: Node | None) 
         moved = position - low
         source.append(moved)
         if not (isinstance(low, int) and low <= 0):
-            test = (elements.index_value(moved), k.const(0, "i64"))
+            test = (elements.index_value(moved), elements.constant(0, "i64"))
             inside = _both(inside, node("ge", test, (), "bool"))
         if not (isinstance(high, int) and high <= 0):
             test = (elements.index_value(moved), elements.index_value(extent))

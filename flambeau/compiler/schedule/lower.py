@@ -98,6 +98,10 @@ class Lowering:
             self._data[name] = value
         return found
 
+    def constant(self, number: complex, dtype: str) -> Node:
+        """A number as a value."""
+        return k.const(number, dtype)
+
     def index_value(self, expression: Size, dtype: str = "i64") -> Node:
         """An index expression as a value."""
         if isinstance(expression, int):
