@@ -14,7 +14,7 @@ from typing import Any
 from flambeau.ir.geometry import Index
 from flambeau.ir.node import Node
 from flambeau.prims.common import Gradients, Type
-from flambeau.prims.record import Derivative, Elements, Primitive, bind, register
+from flambeau.prims.record import Batched, Derivative, Elements, Primitive, bind, expand, register
 from flambeau.prims.simplification import first_operand
 
 RULES: dict[str, Derivative] = {}
@@ -50,6 +50,21 @@ def _lower(elements: Elements, value: Node, index: Index, mask: Node | None) -> 
     return elements.at(value.inputs[0], index, mask)
 
 
+def _batch(b: Batched) -> Node:
+    """A value whose rule is asked about one sample, and its answer batched."""
+    value, *operands = b.operands
+    if not b.flags[0]:
+        value = expand(value, b.extent)
+    return bind(
+        "with_derivative",
+        value,
+        *operands,
+        rule="batched",
+        single=(b.node.op, b.node.attributes),
+        flags=tuple(b.flags[1:]),
+    )
+
+
 register_rule("stop", lambda grad, out: ())
 register(
     Primitive(
@@ -63,6 +78,7 @@ register(
         linear="first",
         lower=_lower,
         simplify=first_operand,
+        batch=_batch,
     )
 )
 

@@ -32,7 +32,7 @@ from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
 from flambeau.prims.create import full, full_like, iota, zeros_like
 from flambeau.prims.random import kept_elements, numpy_kept, sample_place
-from flambeau.prims.record import Primitive, bind, register
+from flambeau.prims.record import Batched, Primitive, bind, register
 from flambeau.prims.routine import matmul
 
 RESULTS = {
@@ -471,6 +471,12 @@ def _backward_samples() -> Samples:
             yield [grad, query, key, value, out, top, total, *mask], constants | {"result": result}
 
 
+def _batch(b: Batched) -> Node:
+    """All operands have samples first."""
+    operands = [shape.fold(x, 0) for x in b.all()]
+    return shape.unfold(b.same(*operands), 0, b.extent, b.node.shape[0])
+
+
 for _name, _infer, _rule, _reference, _samples in (
     ("attention", _infer_attention, _attention_rule, _numpy_attention, _attention_samples),
     ("attention_backward", _infer_backward, _backward_rule, _numpy_backward, _backward_samples),
@@ -485,6 +491,7 @@ for _name, _infer, _rule, _reference, _samples in (
             cost=256,
             reference=_reference,
             samples=_samples,
+            batch=_batch,
         )
     )
 

@@ -11,13 +11,16 @@ from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
 from flambeau.ir.node import Node
+from flambeau.ir.size import Size
 from flambeau.prims import pointwise
 from flambeau.prims.common import Gradients, Type, check_dtype, show
 from flambeau.prims.create import full, iota, zeros_like
+from flambeau.prims.helpers import constant
 from flambeau.prims.index import take
-from flambeau.prims.record import Primitive, bind, register
+from flambeau.prims.record import Batched, Primitive, bind, register
 from flambeau.prims.reduce import spread, sum
 from flambeau.prims.routine import searchsorted
+from flambeau.prims.shape import fold, unfold
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 
@@ -85,6 +88,20 @@ def _samples() -> Samples:
     yield [table, index, *bags, [0.5, 2.0, 3.0, -1.0, 1.5, 7.0]], {}
 
 
+def _batch(b: Batched) -> Node:
+    """Tables one after the other, and bags."""
+    table, index, starts, ends, *shares = b.all()
+    rows, places = table.shape[1], index.shape[1]
+
+    def moved(x: Node, step: Size) -> Node:
+        return x + iota(x.shape, 0) * constant(step, x)
+
+    shifted = pointwise.where(index < 0, index, moved(index, rows))
+    bags = [moved(starts, places), moved(ends, places)]
+    operands = [fold(x, 0) for x in (table, shifted, *bags, *shares)]
+    return unfold(b.same(*operands), 0, b.extent, b.node.shape[0])
+
+
 register(
     Primitive(
         "bag_sum",
@@ -95,6 +112,7 @@ register(
         cost=16,
         reference=_reference,
         samples=_samples,
+        batch=_batch,
     )
 )
 

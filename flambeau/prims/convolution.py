@@ -25,11 +25,12 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from flambeau.ir.environment import less, same_size
+from flambeau.ir.environment import current_environment, less, same_size
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv
+from flambeau.prims import shape
 from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
-from flambeau.prims.record import Primitive, bind, register
+from flambeau.prims.record import Batched, Primitive, bind, register
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 Geometry = dict[str, Any]  # stride, low, dilation, groups, method
@@ -241,10 +242,61 @@ def _samples(name: str) -> Samples:
             yield [_array(*y), _array(*x)], {**geometry, **_PLAIN, "size": weight[2:]}
 
 
-for _name, _infer, _rule in (
-    ("convolution", _infer_forward, _forward_rule),
-    ("convolution_input", _infer_input, _input_rule),
-    ("convolution_weight", _infer_weight, _weight_rule),
+def _folded(b: Batched, places: Sequence[int], place: int, count: Size, **changed: int) -> Node:
+    """The routine with the batch folded into a dimension of each operand and of the result."""
+    operands = [shape.fold(x, at) for x, at in zip(b.all(), places, strict=True)]
+    return shape.unfold(b.same(*operands, **changed), place, b.extent, count)
+
+
+def _batch_forward(b: Batched) -> Node:
+    """x (N, C, *S), weight (O, C / groups, *K): more samples, more channels, or more groups."""
+    (x, weight), sizes = b.operands, b.node.shape
+    if not b.flags[1]:
+        return shape.unfold(b.same(shape.fold(x, 0), weight), 0, b.extent, sizes[0])
+    if not b.flags[0] and b.attribute("groups") == 1:
+        return shape.unfold(b.same(x, shape.fold(weight, 0)), 1, b.extent, sizes[1])
+    return _grouped(b, (1, 0), 1)
+
+
+def _grouped(b: Batched, places: Sequence[int], place: int) -> Node:
+    """A group for every sample; the number of groups is a constant of a convolution."""
+    extent = b.extent
+    if not isinstance(extent, int):
+        extent = current_environment().specialise(extent)
+    if b.attribute("method") != "plain":  # its sums are those of one group
+        operands = b.all()
+        single = [b.same(*(_sample(x, i) for x in operands)) for i in range(extent)]
+        return shape.cat([shape.reshape(x, (1, *x.shape)) for x in single], 0)
+    groups = b.attribute("groups") * extent
+    return _folded(b, places, place, b.node.shape[place], groups=groups)
+
+
+def _sample(x: Node, number: int) -> Node:
+    return shape.reshape(shape.slice(x, 0, number, 1), x.shape[1:])
+
+
+def _batch_input(b: Batched) -> Node:
+    """g (N, O, *out), weight (O, C / groups, *K) -> (N, C, *S)."""
+    g, weight = b.operands
+    if not b.flags[1]:
+        return shape.unfold(b.same(shape.fold(g, 0), weight), 0, b.extent, b.node.shape[0])
+    return _grouped(b, (1, 0), 1)
+
+
+def _batch_weight(b: Batched) -> Node:
+    """g (N, O, *out), x (N, C, *S) -> (O, C / groups, *K): the sum is over samples and places."""
+    g, x = b.operands
+    if not b.flags[1] and b.attribute("groups") == 1:
+        return shape.unfold(b.same(shape.fold(g, 1), x), 0, b.extent, b.node.shape[0])
+    if not b.flags[0] and b.attribute("groups") == 1:
+        return shape.unfold(b.same(g, shape.fold(x, 1)), 1, b.extent, b.node.shape[1])
+    return _grouped(b, (1, 1), 0)
+
+
+for _name, _infer, _rule, _batch in (
+    ("convolution", _infer_forward, _forward_rule, _batch_forward),
+    ("convolution_input", _infer_input, _input_rule, _batch_input),
+    ("convolution_weight", _infer_weight, _weight_rule, _batch_weight),
 ):
     register(
         Primitive(
@@ -257,6 +309,7 @@ for _name, _infer, _rule in (
             reference=partial(_reference, _name),
             samples=partial(_samples, _name),
             linear="each",
+            batch=_batch,
         )
     )
 

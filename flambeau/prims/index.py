@@ -21,17 +21,22 @@ from flambeau.prims.common import (
     check_same,
     show,
 )
-from flambeau.prims.create import zeros_like
+from flambeau.prims.create import iota, zeros_like
 from flambeau.prims.record import (
     NOT_DIFFERENTIABLE,
+    Batched,
+    BatchRule,
     Derivative,
     Elements,
     Linearity,
     Lower,
     Primitive,
     bind,
+    expand,
+    leading,
     register,
 )
+from flambeau.prims.shape import permute
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 I64 = frozenset({"i64"})
@@ -206,6 +211,66 @@ def _lower_check(elements: Elements, value: Node, index: Index, mask: Node | Non
     return node("s.check", (place,), value.attributes, "i64")
 
 
+def sample_numbers(b: Batched, shape: Sequence[Size], place: int = 0) -> Node:
+    """The number of the sample, at every place of a value."""
+    return iota(tuple(shape), place)
+
+
+def _batch_gather(b: Batched) -> Node:
+    x, index = b.all()
+    return gather(x, index, b.attribute("axis") + 1)
+
+
+def to_front(x: Node, start: int, count: int) -> Node:
+    """Dimensions start .. start + count behind the batch, before all others."""
+    moved = range(start, start + count)
+    return permute(x, (0, *moved, *(d for d in range(1, x.ndim) if d not in moved)))
+
+
+def from_front(x: Node, count: int, start: int) -> Node:
+    """The inverse of `to_front`: count dimensions behind the batch go to `start`."""
+    rest = [*range(1 + count, x.ndim)]
+    before, after = rest[: start - 1], rest[start - 1 :]
+    return permute(x, (0, *before, *range(1, 1 + count), *after))
+
+
+def _read(b: Batched, x: Node, indices: Sequence[Node], first: int) -> Node:
+    """x[..., indices, ...] at dimensions from `first` on, all of them batched."""
+    count, rank = len(indices), indices[0].ndim - 1
+    numbers = sample_numbers(b, indices[0].shape)
+    picked = index_nd(to_front(x, first + 1, count), (numbers, *indices), tuple(range(count + 1)))
+    return from_front(picked, rank, first + 1)
+
+
+def _batch_take(b: Batched) -> Node:
+    (x, index), axis = b.operands, b.attribute("axis")
+    if not b.flags[1]:
+        return take(x, index, axis + 1)
+    if b.flags[0]:
+        return _read(b, x, (index,), axis)
+    found = take(x, index, axis)  # the batch lies where the index stands
+    rest = [d for d in range(found.ndim) if d != axis]
+    return permute(found, (axis, *rest))
+
+
+def _batch_index_nd(b: Batched) -> Node:
+    dims = b.attribute("dims")
+    if not any(b.flags[1:]):
+        x, *indices = b.operands
+        return index_nd(x, indices, tuple(d + 1 for d in dims))
+    if not b.flags[0]:
+        x = b.operands[0]
+        places = [
+            i if flag else expand(i, b.extent)
+            for i, flag in zip(b.operands[1:], b.flags[1:], strict=True)
+        ]
+        found = index_nd(x, places, dims)
+        rest = [d for d in range(found.ndim) if d != dims[0]]
+        return permute(found, (dims[0], *rest))
+    x, *indices = b.all()
+    return _read(b, x, indices, dims[0])
+
+
 def _register(
     name: str,
     kind: Any,
@@ -214,6 +279,7 @@ def _register(
     reference: Callable[..., Any],
     samples: Callable[[], Samples],
     lower: Lower,
+    batch: BatchRule,
 ) -> None:
     linear: Linearity | None = "first" if kind == "index" else None
     register(
@@ -227,6 +293,7 @@ def _register(
             samples=samples,
             linear=linear,
             lower=lower,
+            batch=batch,
         )
     )
 
@@ -239,8 +306,18 @@ _register(
     _numpy_gather,
     _gather_samples,
     _lower_gather,
+    _batch_gather,
 )
-_register("take", "index", _infer_take, _take_rule, _numpy_take, _take_samples, _lower_take)
+_register(
+    "take",
+    "index",
+    _infer_take,
+    _take_rule,
+    _numpy_take,
+    _take_samples,
+    _lower_take,
+    _batch_take,
+)
 _register(
     "index_nd",
     "index",
@@ -249,6 +326,7 @@ _register(
     _numpy_index_nd,
     _index_nd_samples,
     _lower_index_nd,
+    _batch_index_nd,
 )
 _register(
     "check_index",
@@ -258,6 +336,7 @@ _register(
     _numpy_check_index,
     _check_samples,
     _lower_check,
+    leading,
 )
 
 

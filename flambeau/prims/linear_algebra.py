@@ -29,7 +29,7 @@ from flambeau.prims.common import (
 )
 from flambeau.prims.create import full_like, iota, zeros_like
 from flambeau.prims.linear_references import RESULTS
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, leading, register
 from flambeau.prims.routine import adjoint, matmul
 from flambeau.prims.scatter import scatter
 
@@ -528,6 +528,7 @@ def _routine(name: str, infer: Any, derivative: Any) -> None:
             cost=256,
             reference=reference,
             samples=samples,
+            batch=leading,
         )
     )
 

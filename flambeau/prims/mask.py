@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
+from flambeau.ir.size import Size, mul
 from flambeau.prims.common import Gradients, Type, check_count, check_dtype
 from flambeau.prims.create import zeros_like
 from flambeau.prims.pointwise import maximum
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Batched, Primitive, bind, register
 from flambeau.prims.scatter import put_nd
-from flambeau.prims.shape import reshape
+from flambeau.prims.shape import fold, reshape, unfold
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 
@@ -46,6 +46,11 @@ def _index_samples() -> Samples:
     yield [mask], {"count": 2, "batch": 1}
 
 
+def _batch_indices(b: Batched) -> Node:
+    """A batch is one more leading dimension of the mask."""
+    return b.same(*b.all(), batch=b.node.attribute("batch") + 1)
+
+
 register(
     Primitive(
         "true_indices",
@@ -56,6 +61,7 @@ register(
         cost=2,
         reference=_numpy_indices,
         samples=_index_samples,
+        batch=_batch_indices,
     )
 )
 
@@ -96,6 +102,13 @@ def _compress_samples() -> Samples:
     yield [[[1.0, 2.0], [3.0, 4.0]], [False, True]], {"count": 1}
 
 
+def _batch_compress(b: Batched) -> Node:
+    """Samples of which each has as many true elements: one long vector."""
+    x, mask = (fold(operand, 0) for operand in b.all())
+    each = b.node.shape[0]
+    return unfold(b.same(x, mask, count=mul(b.extent, each)), 0, b.extent, each)
+
+
 register(
     Primitive(
         "compress",
@@ -106,6 +119,7 @@ register(
         cost=2,
         reference=_numpy_compress,
         samples=_compress_samples,
+        batch=_batch_compress,
     )
 )
 

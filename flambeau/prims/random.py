@@ -33,7 +33,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, ceildiv
 from flambeau.prims.common import COMPLEX, FLOATS, Type, check_count, show
 from flambeau.prims.create import full
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, leading, register
 
 PARAMETERS = {
     "uniform": 2,
@@ -211,6 +211,7 @@ register(
             arrays[0], constants["draws"], constants["kept"]
         ),
         samples=_kept_samples,
+        batch=leading,
     )
 )
 

@@ -96,6 +96,67 @@ class Elements(Protocol):
 Lower = Callable[[Elements, Node, Index, Node | None], Node]
 
 
+class Batched:
+    """A node of the program over samples, with its operands as they are in the batch.
+
+    Attributes:
+        node: over one sample.
+        operands: its operands; batched ones have the batch in front.
+        flags: which of them are batched.
+        extent: size of the batch.
+    """
+
+    __slots__ = ("extent", "flags", "node", "operands")
+
+    def __init__(
+        self, current: Node, operands: Sequence[Node], flags: Sequence[bool], extent: Size
+    ) -> None:
+        self.node = current
+        self.operands = operands
+        self.flags = flags
+        self.extent = extent
+
+    def attribute(self, name: str) -> Any:
+        """A constant of the node."""
+        return self.node.attribute(name)
+
+    def all(self) -> list[Node]:
+        """The operands, each with the batch in front."""
+        return [
+            x if flag else expand(x, self.extent)
+            for x, flag in zip(self.operands, self.flags, strict=True)
+        ]
+
+    def same(self, *operands: Node, **changed: Any) -> Node:
+        """The node's primitive on these operands, with some constants changed."""
+        return bind(self.node.op, *operands, **(dict(self.node.attributes) | changed))
+
+
+def expand(x: Node, extent: Size) -> Node:
+    """Repeat a value for every sample."""
+    from flambeau.prims.shape import broadcast
+
+    return broadcast(x, (extent, *x.shape), range(1, x.ndim + 1))
+
+
+BatchRule = Callable[[Batched], Node]
+
+
+def leading(b: Batched) -> Node:
+    """The rule of a primitive that counts dimensions from the end: any batch may be in front."""
+    return b.same(*b.all())
+
+
+def next_axis(b: Batched) -> Node:
+    """The rule of a primitive along one `axis`."""
+    return b.same(*b.all(), axis=b.attribute("axis") + 1)
+
+
+def next_dimension(b: Batched) -> Node:
+    """The rule of a primitive along one `dimension`."""
+    return b.same(*b.all(), dimension=b.attribute("dimension") + 1)
+
+
 class Primitive(NamedTuple):
     """Everything about one primitive.
 
@@ -115,6 +176,8 @@ class Primitive(NamedTuple):
         of_nothing: reductions: the result where no element is reduced.
         repeats: shape: whether it reads one element of its operand for many of its result.
         moves: shape: whether its result lies elsewhere than its operand.
+        batch: the primitive over a batch of samples; None: as its kind does it, if that has a rule
+            (`autograd/transforms/batching.py`).
         cost: rough operations per element (the fusion and recompute heuristics).
         reference: NumPy function (arrays, attributes) -> array, for tests.
         samples: zero-argument function yielding (operands as nested lists, attributes) for tests.
@@ -138,6 +201,7 @@ class Primitive(NamedTuple):
     of_nothing: bool | int | None = None
     repeats: bool = False
     moves: bool = False
+    batch: BatchRule | None = None
 
 
 PRIMITIVES: dict[str, Primitive] = {}

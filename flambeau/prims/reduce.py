@@ -40,6 +40,7 @@ from flambeau.prims.record import (
     Primitive,
     along_axis,
     bind,
+    leading,
     register,
 )
 
@@ -314,7 +315,7 @@ def _complex_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
 register(
     Primitive(
         "complex_product", "routine", _complex_infer, _complex_rule, routine="complex_product",
-        cost=32, reference=_complex_reference, samples=_complex_samples,
+        cost=32, reference=_complex_reference, samples=_complex_samples, batch=leading,
     )
 )  # fmt: skip
 

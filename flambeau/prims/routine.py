@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, floordiv
+from flambeau.ir.size import Size, floordiv, mul, prod
 from flambeau.prims import pointwise, shape
 from flambeau.prims.common import (
     BOOL,
@@ -23,7 +23,15 @@ from flambeau.prims.common import (
     show,
 )
 from flambeau.prims.create import iota, zeros_like
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, register
+from flambeau.prims.record import (
+    NOT_DIFFERENTIABLE,
+    Batched,
+    Primitive,
+    bind,
+    leading,
+    next_axis,
+    register,
+)
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 
@@ -90,6 +98,15 @@ def _matmul_samples() -> Samples:
     yield [[a, a], [b, b]], {}
 
 
+def _batch_matmul(b: Batched) -> Node:
+    left, right = b.operands
+    if b.flags[0] and not b.flags[1] and right.ndim == 2:  # more rows of one product
+        rows = mul(b.extent, left.shape[1])
+        joined = b.same(shape.reshape(left, (rows, left.shape[2])), right)
+        return shape.reshape(joined, (b.extent, *b.node.shape))
+    return b.same(*b.all())
+
+
 register(
     Primitive(
         "matmul",
@@ -101,6 +118,7 @@ register(
         reference=_numpy_matmul,
         samples=_matmul_samples,
         linear="each",
+        batch=_batch_matmul,
     )
 )
 
@@ -173,6 +191,7 @@ register(
         cost=32,
         reference=_numpy_sort,
         samples=_sort_samples,
+        batch=next_axis,
     )
 )
 register(
@@ -185,6 +204,7 @@ register(
         cost=32,
         reference=_numpy_sort_indices,
         samples=_sort_samples,
+        batch=next_axis,
     )
 )
 
@@ -247,6 +267,7 @@ register(
         cost=32,
         reference=_numpy_select,
         samples=_select_samples,
+        batch=leading,
     )
 )
 
@@ -309,6 +330,7 @@ register(
         cost=32,
         reference=_numpy_fft,
         samples=_fft_samples,
+        batch=next_axis,
     )
 )
 
@@ -375,6 +397,7 @@ register(
         cost=16,
         reference=_numpy_real_fft,
         samples=_real_fft_samples,
+        batch=next_axis,
     )
 )
 
@@ -433,6 +456,7 @@ register(
         cost=16,
         reference=_numpy_half_fft,
         samples=_half_fft_samples,
+        batch=next_axis,
     )
 )
 
@@ -476,6 +500,17 @@ def _search_samples() -> Samples:
     yield [[[1.0, 2.0], [3.0, 4.0]], [[2.0], [3.5]]], {"right": True}
 
 
+def _batch_searchsorted(b: Batched) -> Node:
+    boundaries, values = b.operands
+    if not b.flags[0] and boundaries.ndim == 1:
+        return b.same(boundaries, values)
+    boundaries, values = b.all()
+    if boundaries.ndim > 2 or values.ndim == 2:
+        return b.same(boundaries, values)
+    flat = shape.reshape(values, (b.extent, prod(values.shape[1:])))
+    return shape.reshape(b.same(boundaries, flat), values.shape)
+
+
 register(
     Primitive(
         "searchsorted",
@@ -486,6 +521,7 @@ register(
         cost=16,
         reference=_numpy_search,
         samples=_search_samples,
+        batch=_batch_searchsorted,
     )
 )
 

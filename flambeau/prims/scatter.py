@@ -22,8 +22,18 @@ from flambeau.prims.common import (
     show,
 )
 from flambeau.prims.create import full_like, zeros_like
-from flambeau.prims.index import along, check_dims, check_places, gather, index_nd, take
-from flambeau.prims.record import Derivative, Primitive, bind, register
+from flambeau.prims.index import (
+    along,
+    check_dims,
+    check_places,
+    from_front,
+    gather,
+    index_nd,
+    sample_numbers,
+    take,
+    to_front,
+)
+from flambeau.prims.record import Batched, BatchRule, Derivative, Primitive, bind, register
 
 MODES = ("set", "add", "mul", "max", "min")
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
@@ -214,12 +224,46 @@ def _take_add_samples() -> Samples:
     yield [MATRIX, [[2], [2]], [[[1.0], [2.0]], [[3.0], [4.0]]]], {"axis": 1}
 
 
+def _batch_scatter(b: Batched) -> Node:
+    base, index, source = b.all()
+    return scatter(base, index, source, b.attribute("axis") + 1, b.attribute("mode"))
+
+
+def _batch_put(b: Batched, indices_flag: bool, dims: Sequence[int], mode: str) -> Node:
+    base, *indices, source = b.all()
+    if not indices_flag:
+        return put_nd(base, b.operands[1:-1], source, tuple(d + 1 for d in dims), mode)
+    count, rank, first = len(indices), indices[0].ndim - 1, dims[0]
+    places = (sample_numbers(b, indices[0].shape), *indices)
+    written = put_nd(
+        to_front(base, first + 1, count),
+        places,
+        to_front(source, first + 1, rank),
+        tuple(range(count + 1)),
+        mode,
+    )
+    return from_front(written, count, first + 1)
+
+
+def _batch_put_nd(b: Batched) -> Node:
+    return _batch_put(b, any(b.flags[1:-1]), b.attribute("dims"), b.attribute("mode"))
+
+
+def _batch_take_add(b: Batched) -> Node:
+    axis = b.attribute("axis")
+    if not b.flags[1]:
+        base, _, source = b.all()
+        return take_add(base, b.operands[1], source, axis + 1)
+    return _batch_put(b, True, (axis,), "add")
+
+
 def _register(
     name: str,
     infer: Callable[..., Type],
     derivative: Derivative,
     reference: Callable[..., Any],
     samples: Callable[[], Samples],
+    batch: BatchRule,
 ) -> None:
     register(
         Primitive(
@@ -231,13 +275,18 @@ def _register(
             reference=reference,
             samples=samples,
             linear="write",
+            batch=batch,
         )
     )
 
 
-_register("scatter", _infer_scatter, _scatter_rule, _numpy_scatter, _scatter_samples)
-_register("put_nd", _infer_put_nd, _put_nd_rule, _numpy_put_nd, _put_nd_samples)
-_register("take_add", _infer_take_add, _take_add_rule, _numpy_take_add, _take_add_samples)
+_register(
+    "scatter", _infer_scatter, _scatter_rule, _numpy_scatter, _scatter_samples, _batch_scatter
+)
+_register("put_nd", _infer_put_nd, _put_nd_rule, _numpy_put_nd, _put_nd_samples, _batch_put_nd)
+_register(
+    "take_add", _infer_take_add, _take_add_rule, _numpy_take_add, _take_add_samples, _batch_take_add
+)
 
 
 def scatter(base: Node, index: Node, source: Node, axis: int, mode: str = "set") -> Node:

@@ -12,7 +12,7 @@ from typing import Any
 
 from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, floordiv, known_equal, known_less, prod
+from flambeau.ir.size import Size, floordiv, known_equal, known_less, mul, prod
 from flambeau.prims import pointwise
 from flambeau.prims import shape_rules as rules
 from flambeau.prims.common import (
@@ -25,6 +25,8 @@ from flambeau.prims.common import (
 )
 from flambeau.prims.create import full, zeros_like
 from flambeau.prims.record import (
+    Batched,
+    BatchRule,
     Derivative,
     IndexMap,
     Linearity,
@@ -33,6 +35,8 @@ from flambeau.prims.record import (
     Simplification,
     View,
     bind,
+    expand,
+    next_dimension,
     register,
 )
 
@@ -53,6 +57,7 @@ def _shape_primitive(
     simplify: Simplification | None = None,
     repeats: bool = False,
     moves: bool = False,
+    batch: BatchRule | None = None,
 ) -> None:
     register(
         Primitive(
@@ -70,6 +75,7 @@ def _shape_primitive(
             simplify=simplify,
             repeats=repeats,
             moves=moves,
+            batch=batch,
         )
     )
 
@@ -134,6 +140,11 @@ def _broadcast_samples() -> Samples:
     yield [1.5], {"shape": (2, 2), "dimensions": ()}
 
 
+def _batch_broadcast(b: Batched) -> Node:
+    dimensions = (0, *(d + 1 for d in b.attribute("dimensions")))
+    return broadcast(b.operands[0], (b.extent, *b.node.shape), dimensions)
+
+
 _shape_primitive(
     "broadcast",
     _infer_broadcast,
@@ -144,6 +155,7 @@ _shape_primitive(
     view=rules.broadcast_view,
     simplify=rules.simpler_broadcast,
     repeats=True,
+    batch=_batch_broadcast,
 )
 
 
@@ -182,6 +194,10 @@ def _reshape_samples() -> Samples:
     yield [MATRIX], {"shape": (2, 1, 3, 1)}
 
 
+def _batch_reshape(b: Batched) -> Node:
+    return reshape(b.operands[0], (b.extent, *b.node.shape))
+
+
 _shape_primitive(
     "reshape",
     _infer_reshape,
@@ -191,6 +207,7 @@ _shape_primitive(
     _reshape_samples,
     view=rules.reshape_view,
     simplify=rules.simpler_reshape,
+    batch=_batch_reshape,
 )
 
 
@@ -235,6 +252,10 @@ def _permute_samples() -> Samples:
     yield [[MATRIX]], {"order": (2, 0, 1)}
 
 
+def _batch_permute(b: Batched) -> Node:
+    return permute(b.operands[0], (0, *(d + 1 for d in b.attribute("order"))))
+
+
 _shape_primitive(
     "permute",
     _infer_permute,
@@ -244,6 +265,7 @@ _shape_primitive(
     _permute_samples,
     view=rules.permute_view,
     simplify=rules.simpler_permute,
+    batch=_batch_permute,
 )
 
 
@@ -306,6 +328,7 @@ _shape_primitive(
     view=rules.slice_view,
     simplify=rules.simpler_slice,
     moves=True,
+    batch=next_dimension,
 )
 
 
@@ -345,6 +368,10 @@ def _flip_samples() -> Samples:
     yield [MATRIX], {"dimensions": (0, 1)}
 
 
+def _batch_flip(b: Batched) -> Node:
+    return b.same(b.operands[0], dimensions=tuple(d + 1 for d in b.attribute("dimensions")))
+
+
 _shape_primitive(
     "flip",
     _infer_flip,
@@ -354,6 +381,7 @@ _shape_primitive(
     _flip_samples,
     simplify=rules.simpler_flip,
     moves=True,
+    batch=_batch_flip,
 )
 
 
@@ -416,6 +444,19 @@ def _pad_samples() -> Samples:
     yield [MATRIX, 0.5], {"low": (0, -1), "high": (2, 2)}
 
 
+def _batch_pad(b: Batched) -> Node:
+    x, fill = b.operands
+    low, high = (0, *b.attribute("low")), (0, *b.attribute("high"))
+    x = x if b.flags[0] else expand(x, b.extent)
+    if not b.flags[1]:
+        return b.same(x, fill, low=low, high=high)
+    empty = full(0, (), x.dtype)
+    padded = b.same(x, empty, low=low, high=high)
+    truth = full(True, x.shape, "bool")
+    inside = bind("pad", truth, full(False, (), "bool"), low=low, high=high)
+    return pointwise.where(inside, padded, broadcast(fill, padded.shape, (0,)))
+
+
 _shape_primitive(
     "pad",
     _infer_pad,
@@ -426,6 +467,7 @@ _shape_primitive(
     "joint",
     lower=rules.pad_lower,
     moves=True,
+    batch=_batch_pad,
 )
 
 
@@ -495,6 +537,7 @@ _shape_primitive(
     _cat_samples,
     "joint",
     lower=rules.cat_lower,
+    batch=next_dimension,
 )
 
 
@@ -555,6 +598,7 @@ _shape_primitive(
     _windows_samples,
     repeats=True,
     moves=True,
+    batch=next_dimension,
 )
 
 
@@ -640,6 +684,12 @@ def _as_strided_samples() -> Samples:
     yield [[1.0, 2.0, 3.0]], {"shape": (2, 2), "strides": (1, 1), "offset": 0}
 
 
+def _batch_as_strided(b: Batched) -> Node:
+    [x] = b.operands
+    strides = (prod(x.shape[1:]), *b.attribute("strides"))
+    return as_strided(x, (b.extent, *b.node.shape), strides, b.attribute("offset"))
+
+
 _shape_primitive(
     "as_strided",
     _infer_as_strided,
@@ -649,9 +699,28 @@ _shape_primitive(
     _as_strided_samples,
     None,  # it may read the memory around its operand
     view=rules.as_strided_view,
+    batch=_batch_as_strided,
 )
 
 
 def as_strided(x: Node, shape: Sequence[Size], strides: Sequence[Size], offset: Size) -> Node:
     """Elements `offset + sum(index * strides)` of the row-major order of x; they may repeat."""
     return bind("as_strided", x, shape=tuple(shape), strides=tuple(strides), offset=offset)
+
+
+# ------------------------------------------------------------------------------------ batches
+
+
+def fold(x: Node, first: int) -> Node:
+    """The batch becomes the outer part of dimension `first` of a sample."""
+    order = [*range(1, first + 1), 0, *range(first + 1, x.ndim)]
+    moved = permute(x, order)
+    joined = mul(moved.shape[first], moved.shape[first + 1])
+    return reshape(moved, (*moved.shape[:first], joined, *moved.shape[first + 2 :]))
+
+
+def unfold(x: Node, first: int, extent: Size, rest: Size) -> Node:
+    """The inverse of `fold`: dimension `first` is split, its outer part is the batch."""
+    split = reshape(x, (*x.shape[:first], extent, rest, *x.shape[first + 1 :]))
+    order = [first, *(d for d in range(split.ndim) if d != first)]
+    return permute(split, order)
