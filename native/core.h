@@ -204,6 +204,9 @@ Tensor* tensor_empty(DType dtype, Device device, int ndim, const int64_t* sizes)
 Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes,
                      const int64_t* strides, int64_t offset);
 Tensor* tensor_detach(Tensor* source);
+// The same for calls of users: dispatch modes see them.
+Tensor* tensor_detach_shown(Tensor* source);
+PyObject* tensor_item_shown(Tensor* t);
 // `flambeau.ops.pending.<name>(object)`, which resolves views of conjugates and negatives.
 PyObject* call_conjugate(const char* name, PyObject* object);
 // Writes to either are counted for both; or t's own are, from `version` on (false + MemoryError).

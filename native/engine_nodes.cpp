@@ -120,6 +120,14 @@ bool add_to_leaf(Tensor* leaf, Tensor* grad) {
   if (is_exact_tensor(object_of(grad))) interceptors &= static_cast<uint8_t>(~kDispatchModes);
   Tensor* kept = steal ? tensor_of(Py_NewRef(object_of(grad))) : clone_gradient(leaf, grad);
   interceptors = before;
+  // PyTorch detaches a gradient that nobody else has, which also may be a view of others' memory.
+  const bool alone = grad->ob_base.ob_refcnt <= (steal ? 2 : 1) && !grad_mode.enabled;
+  if (kept && alone && layout_matches(leaf, grad) &&
+      (before & kDispatchModes || answers_itself(kept))) {
+    Tensor* detached = tensor_detach_shown(kept);
+    Py_DECREF(object_of(kept));
+    kept = detached;
+  }
   return replace_tensor(&leaf->autograd->grad, object_of(kept));
 }
 

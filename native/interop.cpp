@@ -204,7 +204,7 @@ PyObject* method_item(PyObject* self, PyObject*) {
                  static_cast<long long>(t->numel));
     return nullptr;
   }
-  return tensor_item(t);
+  return tensor_item_shown(t);
 }
 PyObject* method_tolist(PyObject* self, PyObject*) { return tensor_to_list(as_tensor(self)); }
 PyObject* method_complex(PyObject* self, PyObject*) {
@@ -215,7 +215,7 @@ PyObject* method_complex(PyObject* self, PyObject*) {
                  static_cast<long long>(as_tensor(self)->numel));
     return nullptr;
   }
-  PyObject* value = tensor_item(as_tensor(self));
+  PyObject* value = tensor_item_shown(as_tensor(self));
   if (!value) return nullptr;
   const Py_complex number = PyComplex_AsCComplex(value);
   Py_DECREF(value);

@@ -232,7 +232,7 @@ PyObject* single(PyObject* self) {
                  static_cast<long long>(t->numel));
     return nullptr;
   }
-  return tensor_item(t);
+  return tensor_item_shown(t);
 }
 int truth(PyObject* self) {
   if (asks_override(self)) [[unlikely]] {
@@ -249,7 +249,7 @@ int truth(PyObject* self) {
                  t->numel == 0 ? "no values" : "more than one value");
     return -1;
   }
-  PyObject* value = tensor_item(t);
+  PyObject* value = tensor_item_shown(t);
   if (!value) return -1;
   const int result = PyObject_IsTrue(value);
   Py_DECREF(value);

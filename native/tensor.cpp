@@ -375,17 +375,34 @@ Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source) {
   return t;
 }
 
-// A tensor whose type answers for its data makes the alias itself, below gradients.
-static Tensor* detach_dispatched(Tensor* source) {
+static PyObject* ask_dispatch(const char* function, Tensor* t) {
   PyObject* module = PyImport_ImportModule("flambeau.utils._python_dispatch");
-  PyObject* made = module ? PyObject_CallMethod(module, "_detach", "O", source) : nullptr;
+  PyObject* result = module ? PyObject_CallMethod(module, function, "O", t) : nullptr;
   Py_XDECREF(module);
-  return reinterpret_cast<Tensor*>(made);
+  return result;
+}
+
+static bool answers_below(const Tensor* t) {
+  return (t->flags & kPythonType) &&
+         dispatches(reinterpret_cast<PyObject*>(const_cast<Tensor*>(t)));
+}
+
+// Dispatch modes and types that answer for their data make the alias themselves, below gradients.
+Tensor* tensor_detach_shown(Tensor* source) {
+  if ((interceptors & kDispatchModes) || answers_below(source)) [[unlikely]]
+    return as_tensor(ask_dispatch("_detach", source));
+  return tensor_alias_as(TensorType, source);
+}
+
+PyObject* tensor_item_shown(Tensor* t) {
+  if (interceptors & kDispatchModes) [[unlikely]]
+    return ask_dispatch("_item", t);
+  return tensor_item(t);
 }
 
 Tensor* tensor_detach(Tensor* source) {
-  if ((source->flags & kPythonType) && dispatches(reinterpret_cast<PyObject*>(source))) [[unlikely]]
-    return detach_dispatched(source);
+  if (answers_below(source)) [[unlikely]]
+    return as_tensor(ask_dispatch("_detach", source));
   return tensor_alias_as(TensorType, source);
 }
 

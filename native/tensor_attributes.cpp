@@ -372,7 +372,7 @@ int set_grad(PyObject* self, PyObject* value, void*) {
 
 // ---------------------------------------------------------------- data, detach, subclasses
 PyObject* method_detach(PyObject* self, PyObject*) {
-  Tensor* alias = tensor_detach(as_tensor(self));
+  Tensor* alias = tensor_detach_shown(as_tensor(self));
   if (alias) alias->flags |= kIsView;
   return as_object(alias);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from flambeau import _core
@@ -176,12 +177,60 @@ def _adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:  
 
 
 # ------------------------------------------------------------------------------ dropout
+def _kept(input: Tensor, p: float, generator: Any, channels: bool = False) -> Tensor:  # noqa: A002
+    shape = [*input.shape[:2], *[1] * (input.ndim - 2)]
+    noise = aten.new_empty(input, shape) if channels else aten.empty_like(input)
+    return aten.bernoulli_.float(noise, 1 - p, generator=generator)
+
+
 @composes("private._dropout")
-def _dropout(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
+def _dropout(
+    input: Tensor,  # noqa: A002
+    p: float,
+    generator: Any,
+    channels: bool = False,
+    multiply: Any = aten.mul,
+) -> Tensor:
     if p in (0, 1):
         return NotImplemented
-    noise = aten.bernoulli_.float(aten.empty_like(input), 1 - p, generator=generator)
-    return aten.mul(input, aten.div_.Scalar(noise, 1 - p))
+    return multiply(input, aten.div_.Scalar(_kept(input, p, generator, channels), 1 - p))
+
+
+@composes("private._feature_dropout")
+def _feature_dropout(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
+    return _dropout(input, p, generator, True)
+
+
+@composes("_dropout_")
+def _dropout_(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
+    return _dropout(input, p, generator, False, aten.mul_)
+
+
+@composes("_feature_dropout_")
+def _feature_dropout_(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
+    return _dropout(input, p, generator, True, aten.mul_)
+
+
+@composes("private._alpha_dropout")
+def _alpha_dropout(
+    input: Tensor,  # noqa: A002
+    p: float,
+    features: bool,
+    generator: Any,
+    multiply: Any = aten.mul,
+) -> Tensor:
+    if p in (0, 1):
+        return NotImplemented
+    noise, least = _kept(input, p, generator, features), 1.7580993408473766
+    scale = 1 / math.sqrt((least * least * p + 1) * (1 - p))
+    shift = aten.mul_.Scalar(aten.add.Scalar(noise, -1), least * scale)
+    shift = aten.add_.Scalar(shift, least * scale * p)
+    return aten.add_(multiply(input, aten.mul_.Scalar(noise, scale)), shift)
+
+
+@composes("_alpha_dropout_")
+def _alpha_dropout_(input: Tensor, p: float, features: bool, generator: Any) -> Tensor:  # noqa: A002
+    return _alpha_dropout(input, p, features, generator, aten.mul_)
 
 
 # ------------------------------------------------------------------------------ images

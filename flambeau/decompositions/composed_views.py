@@ -148,6 +148,13 @@ def _without(x: Tensor, dim: int) -> tuple[int, ...]:
     return (*x.shape[:place], *x.shape[place + 1 :])
 
 
+@composes("nonzero")
+def _nonzero(input: Tensor, as_tuple: bool = False) -> Any:  # noqa: A002
+    if not as_tuple:
+        return aten.nonzero(input)
+    return aten.unbind(aten.nonzero(input if input.ndim else aten.unsqueeze(input, 0)), 1)
+
+
 @composes("fliplr")
 def _fliplr(self: Tensor) -> Tensor:
     return aten.flip(self, [1])

@@ -26,7 +26,7 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 def composes(names: str) -> Callable[[Composition], Composition]:
     """Registers a composition under public names; "nn.functional." is left out where it is not
-    needed to tell two operators apart.
+    needed to tell two operators apart. In-place operators have names that end in `_`, without home.
     """
 
     def register(function: Composition) -> Composition:
@@ -37,13 +37,16 @@ def composes(names: str) -> Callable[[Composition], Composition]:
     return register
 
 
-def composite_of(overload: Any) -> Composition | None:
+def composite_of(overload: Any, inplace: bool = False) -> Composition | None:
     """The composition of an operator, or None.
 
     Args:
         overload: its definition.
+        inplace: whether the in-place form is called; without a composition it has the operator's.
     """
     name, home = overload.name.rpartition(".")[2], overload.options.where[0]
+    if inplace and f"{name}_" in TABLE:
+        return TABLE[f"{name}_"]
     return TABLE.get(name if home in ("torch", "method") else f"{home}.{name}")
 
 
@@ -205,9 +208,45 @@ def _relu6(input: Tensor) -> Tensor:  # noqa: A002
     return aten.hardtanh(input, 0.0, 6.0)
 
 
+@composes("relu6_")
+def _relu6_(input: Tensor) -> Tensor:  # noqa: A002
+    return aten.hardtanh_(input, 0.0, 6.0)
+
+
 @composes("selu")
 def _selu(self: Tensor) -> Tensor:
     return aten.elu(self, 1.6732632423543772, 1.0507009873554805)
+
+
+@composes("selu_")
+def _selu_(self: Tensor) -> Tensor:
+    return aten.elu_(self, 1.6732632423543772, 1.0507009873554805)
+
+
+@composes("rrelu")
+def _rrelu(
+    self: Tensor,
+    lower: float,
+    upper: float,
+    training: bool,
+    generator: Any,
+    run: Any = None,
+) -> Tensor:
+    if training:  # draws
+        return NotImplemented
+    noise = aten.empty_like(self, memory_format=_core.contiguous_format)
+    return (run or aten.rrelu_with_noise)(self, noise, lower, upper)
+
+
+@composes("rrelu_")
+def _rrelu_(
+    self: Tensor,
+    lower: float,
+    upper: float,
+    training: bool,
+    generator: Any,
+) -> Tensor:
+    return _rrelu(self, lower, upper, training, generator, aten.rrelu_with_noise_)
 
 
 @composes("nn.functional.softsign")

@@ -191,12 +191,30 @@ def _local_scalar_dense(self: Tensor) -> Any:
     return self.item()
 
 
+@inner("nonzero(Tensor self) -> Tensor", shared=True)
+def _nonzero(self: Tensor) -> Tensor:
+    return self.nonzero()
+
+
 @inner("lift_fresh(Tensor self) -> Tensor")
 def _lift_fresh(self: Tensor) -> Tensor:
     return self
 
 
 # ------------------------------------------------------------------------------ activations
+_NOISE = "Tensor noise, Scalar lower=0.125, Scalar upper=0.3333333333333333"
+
+
+@inner(f"rrelu_with_noise(Tensor self, {_NOISE}) -> Tensor")
+def _rrelu_with_noise(self: Tensor, noise: Tensor, lower: float, upper: float) -> Tensor:
+    return public("rrelu")(self, lower, upper)
+
+
+@inner(f"rrelu_with_noise_(Tensor! self, {_NOISE}) -> Tensor")
+def _rrelu_with_noise_(self: Tensor, noise: Tensor, lower: float, upper: float) -> Tensor:
+    return public("rrelu_")(self, lower, upper)
+
+
 @inner("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor")
 def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return public("softmax")(self, dim, dtype=_core.float32 if half_to_float else None)

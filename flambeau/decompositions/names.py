@@ -47,6 +47,7 @@ _CLASSES = {
     "_row_major": "CloneBackward0",
     "_masked_index": "IndexBackward0",
     "_sloped": "RreluWithNoiseBackward0",
+    "_sloped_": "RreluWithNoiseBackward1",
     "_old_cholesky_ex": "CholeskyBackward0",
     "lu_solve": "LinalgLuSolveBackward0",
     "qr": "LinalgQrBackward0",
@@ -124,6 +125,8 @@ _INPUTS: dict[str, tuple[str, ...]] = {
     "zeros_like": (),
     "ones_like": (),
     "empty_like": (),
+    "equal": (),
+    "allclose": (),
     "special_zeta": ("other",),
     "zeta": ("other",),
     "igamma": ("other",),
@@ -257,7 +260,7 @@ HOSTED = frozenset(
     "convolution convolution_backward native_layer_norm native_group_norm native_batch_norm "
     "_native_batch_norm_legit native_dropout embedding embedding_bag grid_sampler_2d "
     "grid_sampler_3d index_put_ fill_ zero_ normal_ uniform_ bernoulli_ detach unbind unsqueeze_ "
-    "transpose_ t_ nonzero masked_select".split()
+    "transpose_ t_ masked_select equal allclose".split()
 )
 # Operators for which a number counts as a tensor of no dimensions.
 WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div"})

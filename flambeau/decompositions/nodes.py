@@ -152,11 +152,11 @@ def _recorder(dispatch: Any, composition: _Composition) -> Any:
     return Recorder()
 
 
-def _composition(call: _Call) -> _Composition | None:
+def _composition(call: _Call, inplace: bool = False) -> _Composition | None:
     with importing:
         from flambeau.decompositions.composites import composite_of
 
-    compose = composite_of(call.overload)
+    compose = composite_of(call.overload, inplace)
     if compose is None:
         return None
     suspended = _core.record_suspend()
@@ -187,7 +187,7 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
         order = tuple(range(len(targets)))
         return names.gradient_class(origin.source), order, False, order
     call = _Call(origin)
-    made = _composition(call)
+    made = _composition(call, inplace)
     if made is None:
         func = call.operator(inplace)
         operator = func.overloadpacket.__name__

@@ -16,6 +16,7 @@ from flambeau.autograd.places import TENSOR
 from flambeau.decompositions import names
 from flambeau.decompositions.derivatives import Formula, Recorded, formula_of
 from flambeau.decompositions.inner_gradients import gradients as differentiated
+from flambeau.ir.lock import late
 from flambeau.ops import aten
 
 __all__ = ["track"]
@@ -108,7 +109,9 @@ class _Tracked(Function):
                 before[first] = aten.clone(written)
             ctx.mark_dirty(written)
         result = _flat(call.ask(call.func, call.program, call.values))
-        ctx.save_for_backward(*_saved(call, before, result))
+        saved = _saved(call, before, result)
+        _show_detached(call, saved)
+        ctx.save_for_backward(*saved)
         call.values = [_unbound(value) for value in call.values]
         call.tensors = []
         if call.program.mutates:  # whatever a type gives for it
@@ -119,7 +122,9 @@ class _Tracked(Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         """Gradients of the tensors, by the formula or by the program."""
         call, needed = ctx.call, ctx.needs_input_grad[1:]
-        saved = dict(zip(call.kept, ctx.saved_tensors, strict=True))
+        tensors = ctx.saved_tensors
+        _show_detached(call, tensors)
+        saved = dict(zip(call.kept, tensors, strict=True))
         if all(grad is None for grad in gradients):
             return (None,) * (1 + len(needed))
         found: Any = NotImplemented
@@ -132,6 +137,21 @@ class _Tracked(Function):
             for grad, need, shape in zip(found, needed, ctx.grad_shapes, strict=True)
         ]
         return (None, *fitted)
+
+
+# Operators whose results after the first have no gradient.
+_STATISTICS = (
+    "native_layer_norm", "native_batch_norm", "_native_batch_norm", "native_dropout", "nll_loss",
+    "_scaled_dot_product", "_embedding_bag", "_ctc", "log_sigmoid",
+)  # fmt: skip
+
+
+def _show_detached(call: _Call, saved: Sequence[Tensor]) -> None:
+    """Shows what PyTorch calls when it saves a result, and when it reads one that it saved."""
+    shown = ("result", "results0") if call.operator.startswith(_STATISTICS) else ("result",)
+    for (name, _), tensor in zip(call.kept, saved, strict=True):
+        if (name if len(shown) > 1 else name[:6]) in shown and tensor.is_floating_point():
+            late("flambeau.utils._python_dispatch")._detach(tensor)
 
 
 def _unbound(value: Any) -> Any:
@@ -238,5 +258,6 @@ def _fitted(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _own(result: Any, tensors: Sequence[Tensor]) -> Any:
     """A result that gets a history: not one of the operands, nor what was tracked before."""
     if isinstance(result, _core.Tensor) and any(result is x for x in tensors):
-        return result.detach()
+        with late("flambeau.utils._python_dispatch")._disable_current_modes():
+            return result.detach()
     return result

@@ -53,7 +53,13 @@ prims.register_rule(
 )
 
 
-@op("relu6(Tensor input) -> Tensor", where=_HOMES, promote="default", samples=unary_samples(-8, 8))
+@op(
+    "relu6(Tensor input) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    samples=unary_samples(-8, 8),
+)
 def relu6(input: Node) -> Node:  # noqa: A002 - PyTorch's name
     """min(max(x, 0), 6).
 
@@ -159,6 +165,7 @@ def silu(self: Node) -> Node:
     "mish(Tensor self) -> Tensor",
     where=_HOMES,
     promote="default",
+    inplace=True,
     samples=unary_samples(-6, 6),
 )
 def mish(self: Node) -> Node:
@@ -209,6 +216,7 @@ def softplus(self: Node, beta: Node, threshold: Node) -> Node:
     "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
     where=_HOMES,
     promote="default",
+    inplace=True,
     participants="self",
     runtime="alpha scale input_scale",
     samples=unary_samples(-3, 3),
@@ -292,6 +300,7 @@ def celu(self: Node, alpha: float) -> Node:
     "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
     where=_HOMES,
     promote="default",
+    inplace=True,
     participants="self",
     runtime="negative_slope",
     samples=unary_samples(-3, 3),
@@ -348,6 +357,7 @@ def prelu(self: Node, weight: Node) -> Node:
     fits="min_val max_val",
     where=_HOMES,
     promote="default",
+    inplace=True,
     participants="self",
     runtime="min_val max_val",
     samples=unary_samples(-3, 3),
@@ -371,6 +381,7 @@ def hardtanh(self: Node, min_val: Node, max_val: Node) -> Node:
     "hardsigmoid(Tensor self) -> Tensor",
     where=_HOMES,
     promote="default",
+    inplace=True,
     samples=unary_samples(-5, 5),
 )
 def hardsigmoid(self: Node) -> Node:
@@ -401,6 +412,7 @@ prims.register_rule("hardsigmoid", _hardsigmoid_rule)
     "hardswish(Tensor self) -> Tensor",
     where=_HOMES,
     promote="default",
+    inplace=True,
     samples=unary_samples(-5, 5),
 )
 def hardswish(self: Node) -> Node:

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau.core import tensors
 from flambeau.core.definition import op
+from flambeau.ir.lock import loaded
 from flambeau.ops.creation import check_layout
 
 DATA = "object data, *, dtype? dtype=None, device? device=None, bool requires_grad=False"
@@ -58,6 +59,8 @@ def tensor(
             copied = copied if dtype is None else copied.to(dtype)
             return copied.requires_grad_() if requires_grad else copied
     result = _placed(tensors.from_python(data, dtype), device)
+    dispatch = loaded("flambeau.utils._python_dispatch")
+    result = result if dispatch is None else dispatch.lifted(result)
     return result.requires_grad_() if requires_grad else result
 
 

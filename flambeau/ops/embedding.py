@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import install
 from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, T, sample
@@ -264,5 +265,5 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     if p == 1.0:
         return input.mul_(0.0) if inplace else input * 0.0
     if inplace:
-        return input.copy_(random_dropout.native(input, p))
+        return install.INPLACE["_dropout_"](input, p)
     return random_dropout.native(input, p)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import install
 from flambeau.core.definition import op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.node import Node
@@ -33,6 +34,7 @@ def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
     promote="keep",
     layout="follow",
     runtime="p",
+    inplace=True,
     samples=lambda: iter([sample(T(2, 3, 4), 0.5)]),
 )
 def random_feature_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
@@ -47,6 +49,7 @@ def random_feature_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa
     promote="keep",
     layout="follow",
     runtime="p",
+    inplace=True,
     samples=lambda: iter([sample(T(2, 3, 4), 0.5, False)]),
 )
 def random_alpha_dropout(input: Node, p: Any, features: bool, generator: int) -> Node:  # noqa: A002
@@ -77,8 +80,10 @@ def _applied(x: Any, p: float, training: bool, inplace: bool, draw: Any, *argume
     """The result of a random op, or what p = 0 and p = 1 mean without a draw."""
     if not training or p == 0.0 or x.numel() == 0:
         return x
-    result = x * x.new_zeros(()) if p == 1.0 else draw(x, p, *arguments)
-    return x.copy_(result) if inplace else result
+    if p == 1.0:
+        nothing = x.new_zeros(())
+        return x.mul_(nothing) if inplace else x * nothing
+    return install.INPLACE[f"{draw.name}_"](x, p, *arguments) if inplace else draw(x, p, *arguments)
 
 
 def _check_channels(name: str, x: Any, p: float, training: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import tensors
+from flambeau.core import install, tensors
 from flambeau.core.definition import op
 from flambeau.core.dtypes import object_of
 from flambeau.core.samples import ErrorSample, Sample, T, sample, unary_samples
@@ -173,6 +173,7 @@ def _sloped_samples() -> Iterator[Sample]:
     promote="default",
     participants="self",
     runtime="slope",
+    inplace=True,
     out=False,
     samples=_sloped_samples,
 )
@@ -244,6 +245,5 @@ def rrelu_(
         tensor([-1.,  3.])
     """
     _check_bounds("rrelu_", lower, upper)
-    if not training:
-        return input.copy_(_sloped.native(input.clone(), None, (lower + upper) / 2))
-    return input.mul_(_slopes(input, lower, upper, generator))
+    noise = _slopes(input, lower, upper, generator) if training else None
+    return install.INPLACE["_sloped_"](input, noise, (lower + upper) / 2)

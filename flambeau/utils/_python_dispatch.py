@@ -17,7 +17,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.autograd.transforms.programs import Program, program_of
 from flambeau.decompositions import inner, names, tape
-from flambeau.decompositions.composites import composite_of
+from flambeau.decompositions.composites import TABLE, composite_of
 from flambeau.ops import aten
 from flambeau.runtime import boundaries
 
@@ -253,13 +253,15 @@ def _compose(compose: Any, named: dict[str, Any]) -> Any:
 
 def composition_of(program: Program) -> Any:
     """What an operator is made of, or None."""
+    if program.mutates:
+        return TABLE.get(program.op.__name__.rpartition(".")[2])
     definition = aten.definition_of(program.op)
     return None if definition is None else composite_of(definition)
 
 
 def _composed(program: Program, values: Sequence[Any]) -> Any:
     """The result of what an operator is made of; NotImplemented: it is made of nothing."""
-    compose = None if program.mutates else composition_of(program)
+    compose = composition_of(program)
     if compose is None or compose in _modes.composing:
         return NotImplemented
     named = {a[0]: value for a, value in zip(program.arguments, values, strict=True)}
@@ -302,14 +304,23 @@ def _arguments(
     positional: list[Any] = []
     named: dict[str, Any] = {}
     kept = 0
-    for (name, _, default, keyword_only, *_), value in zip(program.arguments, values, strict=True):
+    for (name, kind, default, keyword_only, *_), value in zip(
+        program.arguments, values, strict=True
+    ):
         left = not every and default and (value is default[0] or _same(value, default[0]))
+        if not every and kind.endswith(("[]", "[]?")):
+            value = _listed(value)
         if not keyword_only:
             positional.append(value)
             kept = kept if left else len(positional)
         elif not left:
             named[name] = value
     return tuple(positional[:kept]), named
+
+
+def _listed(value: Any) -> Any:
+    """An argument that is a list in PyTorch's schemas: of sizes, or of tensors."""
+    return [value] if isinstance(value, int) else list(value) if isinstance(value, tuple) else value
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -382,6 +393,17 @@ def _detach(tensor: Tensor) -> Tensor:
             "aten.detach.default\nhint: return a tensor of the same type"
         )
     return result
+
+
+def _item(tensor: Tensor) -> Any:
+    """The only element of a tensor, as a dispatch mode gives it."""
+    with _core.no_grad():
+        return _ask(aten.__getattr__("_local_scalar_dense").default, (tensor,), {})
+
+
+def lifted(tensor: Tensor) -> Tensor:
+    """A new tensor of a program's data, as dispatch modes give it."""
+    return _ask(aten.__getattr__("lift_fresh").default, (tensor,), {}) if _modes.stack else tensor
 
 
 def _make_wrapper_subclass(

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import flambeau as torch
+import flambeau.nn.functional as F  # noqa: N812
 from flambeau.utils import _pytree
 from flambeau.utils._python_dispatch import (
     TorchDispatchMode,
@@ -135,12 +136,66 @@ def test_a_mode_sees_inner_operators():
     with Names() as mode:
         loss = torch.nn.functional.cross_entropy(torch.relu(layer(x)), target)
     forward = [name.split(".")[1] for name in mode.seen]
-    assert forward == ["t", "addmm", "relu", "_log_softmax", "nll_loss_forward"]
+    chain = ["t", "addmm", "relu", "detach", "_log_softmax", "detach", "nll_loss_forward"]
+    assert forward == chain
     with Names() as mode:
         loss.backward()
     backward = [name.split(".")[1] for name in mode.seen if "ones" not in name]
-    data = ["nll_loss_backward", "_log_softmax_backward_data", "threshold_backward"]
-    assert backward == [*data, "t", "mm", "t", "mm", "t", "sum", "view", "t"]
+    data = ["nll_loss_backward", "detach", "_log_softmax_backward_data"]
+    data += ["detach", "threshold_backward"]
+    grads = ["t", "mm", "t", "mm", "t", "sum", "view", "detach", "detach", "t", "detach"]
+    assert backward == [*data, *grads]
+
+
+def test_a_mode_sees_what_users_ask_of_tensors():
+    x = torch.ones(2, 3, requires_grad=True)
+    with Names() as mode:
+        y = torch.tensor([[1.0, 0.0, 2.0]] * 2)
+        x.detach()
+        y[0, 0].item()
+        bool(y[0, 1])
+        y.nonzero(as_tuple=True)
+        y[y > 1] = torch.zeros(2)
+        torch.equal(y, y)
+        y.expand(1, 2, 3)
+    inner = [name.split(".")[1] for name in mode.seen]
+    read = ["select", "select", "_local_scalar_dense"]
+    assert inner[:10] == ["lift_fresh", "detach", *read, *read, "nonzero", "unbind"]
+    assert inner[-2:] == ["equal", "expand"]
+    assert "index_put_" in inner
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "node"),
+    [
+        (lambda x: F.relu6(x, inplace=True), "hardtanh_", "HardtanhBackward0"),
+        (lambda x: F.selu_(x), "elu_", "EluBackward1"),
+        (lambda x: F.elu_(x), "elu_", "EluBackward1"),
+        (lambda x: F.leaky_relu_(x), "leaky_relu_", "LeakyReluBackward1"),
+        (lambda x: F.hardswish(x, inplace=True), "hardswish_", "HardswishBackward0"),
+        (lambda x: F.hardsigmoid(x, inplace=True), "hardsigmoid_", "HardsigmoidBackward0"),
+        (lambda x: F.mish(x, inplace=True), "mish_", "MishBackward0"),
+        (lambda x: F.rrelu_(x), "rrelu_with_noise_", "RreluWithNoiseBackward1"),
+        (lambda x: F.dropout(x, inplace=True), "mul_", "MulBackward0"),
+        (lambda x: F.alpha_dropout(x, 0.5, True, True), "add_", "AddBackward0"),
+    ],
+)
+def test_functions_in_place_write_in_place(function, name, node):
+    """No copy of the operand, PyTorch's operator under a mode, and its node of the graph."""
+    x = torch.randn(5, requires_grad=True)
+    y = x * 1
+    address = y.data_ptr()
+    assert function(y) is y
+    assert y.grad_fn.name() == node
+    assert y.data_ptr() == address
+    (expected,) = torch.autograd.grad(y.sum(), x)
+    if name not in ("mul_", "add_"):
+        (found,) = torch.autograd.grad(function(x * 1).sum(), x)
+        assert torch.equal(expected, found)
+    with Names() as mode:
+        function(torch.ones(5))
+    assert [n.split(".")[1] for n in mode.seen][-1] == name
+    assert "aten.copy_.default" not in mode.seen
 
 
 def test_an_overload_that_is_named_is_the_one_that_is_seen():

@@ -37,12 +37,9 @@ NOTES = (
 LISTED: dict[str, str] = {
     "programs_structures.kinds_of_tensors": "sparse, nested tensors are classes, composed, here",
     "programs_frameworks.methods_and_functions": "a method and its function are one object here",
-    "programs_frameworks.dispatch_modes": "detach, lift_fresh and reads of a number are not calls",
-    "programs_objects.wrapped_tensors": "accumulating a gradient does not detach it here",
     "programs_graphs.profiled_step": "parts of a composed operator are one kernel, and one event",
     "programs_algorithms.strides_of_einsum": "results of einsum are contiguous here",
     "programs_distributions.kumaraswamy_mode": "PyTorch takes the logarithm of a negative number",
-    "programs_layers.normalising_layers": "CrossMapLRN2d is the operator local_response_norm here",
     "programs_numerics.matrix_exponential_node": "matrix_exp is composed of several operators here",
 }
 

@@ -9,6 +9,7 @@ import flambeau as torch
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
+from flambeau.nn.modules import _functions
 from flambeau.nn.modules.module import Module
 from flambeau.nn.parameter import Parameter
 
@@ -58,6 +59,14 @@ class CrossMapLRN2d(LocalResponseNorm):
 
     def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        """`LocalResponseNorm` of four dimensions, as one node of the graph of gradients.
+
+        Raises:
+            ValueError: not four dimensions.
+        """
+        return _functions.CrossMapLRN2d.apply(input, self.size, self.alpha, self.beta, self.k)
 
 
 class LayerNorm(Module):
