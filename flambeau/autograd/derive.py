@@ -281,7 +281,7 @@ def _backward_graph(
     order = _until(grads, dict.fromkeys(values, ("input", 0)))
     scalars: list[Node] = []
     for current in order:
-        if current.op == "scalar":
+        if current.is_scalar:
             values[current] = prims.scalar_node(len(scalars), current.dtype)
             scalars.append(current)
         elif current not in values:
@@ -322,7 +322,7 @@ def _integer_symbols(
     }
     used: set[str] = set()
     for current in order:
-        if current.op != "input":
+        if not current.is_input:
             used |= symbols_of(current)
     for x in inputs:  # a size that is an expression is checked against the operand's
         for extent in x.shape:

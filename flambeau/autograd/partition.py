@@ -35,7 +35,7 @@ def saved_bytes(node: Node) -> int:
 
 def always_there(node: Node) -> bool:
     """Tell whether a node costs nothing in any program."""
-    return node.op == "scalar" or (node.op in PRIMITIVES and PRIMITIVES[node.op].kind == "create")
+    return node.is_scalar or (node.op in PRIMITIVES and PRIMITIVES[node.op].kind == "create")
 
 
 def choose_saved(frontier: Sequence[Node], free: Iterable[Node]) -> list[Node]:

@@ -52,9 +52,9 @@ def replay(
     sequences = _renumber(order)
     values: dict[Node, Operand] = {}
     for current, form in zip(order, _forms(graph, order, sizes), strict=True):
-        if current.op == "input":
+        if current.is_input:
             values[current] = tensor_nodes[current.attribute("slot")]
-        elif current.op == "scalar":
+        elif current.is_scalar:
             values[current] = _fitted_number(graph, current, scalar_nodes)
         elif current.op == "random":
             values[current] = _draw(current, values, sizes, sequences[current], generators)

@@ -359,7 +359,7 @@ def _participants(overload: Overload, arguments: Sequence[Any]) -> list[tuple[st
 def _participant(value: Any) -> tuple[str, str]:
     if not isinstance(value, Node):
         return promotion.number_dtype(type(value)), "number"
-    if value.op == "scalar":
+    if value.is_scalar:
         dtype = promotion.default_dtype() if value.dtype == "f64" else value.dtype
         return dtype, "number"
     return value.dtype, "tensor" if value.shape else "zero_dim"
@@ -396,9 +396,7 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
     if mode == "none":
         return _run(overload, arguments, arguments)
     if mode == "keep":
-        first = next(
-            (a for a in _flat(arguments) if isinstance(a, Node) and a.op != "scalar"), None
-        )
+        first = next((a for a in _flat(arguments) if isinstance(a, Node) and not a.is_scalar), None)
         half = first.dtype if first is not None and first.dtype in COMPUTE else None
         results = _run(overload, arguments, [_widened(a) for a in arguments])
         return [_narrowed(r, half) if half else r for r in results]

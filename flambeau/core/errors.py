@@ -78,7 +78,7 @@ def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:
     places = {str(entry[8].type) for entry in entries}
     if len(places) < 2:
         return None
-    read = {n.attribute("slot") for n in graph.nodes() if n.op == "input"}
+    read = {n.attribute("slot") for n in graph.nodes() if n.is_input}
     used = [entry for slot, entry in enumerate(entries) if slot in read]
     lead = next((e for e in used if not _is_number(e)), used[0] if used else entries[0])
     if name in _MOVING and graph.outputs[0].target is not None:

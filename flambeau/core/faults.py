@@ -57,7 +57,7 @@ def _bound(number: int, output: Node, program: Program) -> Bound | None:
     index = _source(output)
     if index.dtype not in _INTEGERS:
         return None
-    if index.op == "input":
+    if index.is_input:
         return number, -1, index.attribute("slot")
     if index.op in ("argmax", "argmin", "sort_indices"):
         axis = index.attribute("axis")
@@ -78,7 +78,7 @@ def _divisor(checked: Node) -> Check | None:
     while number.op in ("broadcast", "cast") and number.dtype in _INTEGERS:
         bits = min(bits, 8 * ITEM_SIZE[number.dtype])
         number = number.inputs[0]
-    if number.op != "scalar" or number.dtype not in _INTEGERS or not _is_zero(_source(zero)):
+    if not number.is_scalar or number.dtype not in _INTEGERS or not _is_zero(_source(zero)):
         return None
     return -1, bits, False, _SCALAR, number.attribute("slot")
 
@@ -98,7 +98,7 @@ def _check(checked: Node, program: Program) -> Check | None:
             return None
         index, *rest = found
         exempt = (rest[0], rest[1])
-    if index.op != "input" or index.dtype not in _INTEGERS:
+    if not index.is_input or index.dtype not in _INTEGERS:
         return None
     size = program.register(checked.attribute("size"))
     return (index.attribute("slot"), size, bool(checked.attribute("strict")), *exempt)
@@ -123,4 +123,4 @@ def _exempt(condition: Node, kept: Node, other: Node) -> tuple[Node, int, int] |
         return None
     if right.op == "full":
         return index, _CONSTANT, int(right.attribute("value"))
-    return (index, _SCALAR, right.attribute("slot")) if right.op == "scalar" else None
+    return (index, _SCALAR, right.attribute("slot")) if right.is_scalar else None

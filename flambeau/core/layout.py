@@ -134,7 +134,7 @@ def gradient_strides(value: Node) -> Shape:
     if value.op == "attention_backward":
         number = ("query", "key", "value").index(value.attribute("result")) + 1
         operand = value.inputs[number]
-        if operand.op == "input":
+        if operand.is_input:
             return follow_strides(value.shape, [(operand.shape, operand.attribute("strides"))])
     return contiguous_strides(value.shape)
 

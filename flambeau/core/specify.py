@@ -144,7 +144,7 @@ def _unsaved_slots(overload: Overload, trace: Trace) -> frozenset[int]:
     named = overload.options.unsaved
     pairs = zip(overload.schema.arguments, trace.arguments, strict=False) if named else ()
     values = [value for argument, value in pairs if argument.name in named]
-    return frozenset(x.attribute("slot") for x in values if isinstance(x, Node) and x.op == "input")
+    return frozenset(x.attribute("slot") for x in values if isinstance(x, Node) and x.is_input)
 
 
 def _inplace_output(overload: Overload, trace: Trace, result: Any, slot: int) -> GraphOutput:
@@ -180,14 +180,14 @@ def _sizes(trace: Trace, value: Node) -> list[int]:
 
 def _output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
     if isinstance(result, View):
-        slot = next(n for n in _ancestors(result.node) if n.op == "input").attribute("slot")
+        slot = next(n for n in _ancestors(result.node) if n.is_input).attribute("slot")
         return GraphOutput(result.node, result.strides, alias=slot, offset=result.offset)
     if isinstance(result, Dense):
         value = result.node
         return GraphOutput(value, layout.dense_strides(value.shape, result.order))
     options = overload.options
     if options.view or options.returns_self:
-        if result.op == "input" and options.returns_self:
+        if result.is_input and options.returns_self:
             return GraphOutput(result, None, alias=result.attribute("slot"))
         found = layout.view_geometry(result, trace.offsets) if options.view else None
         if found is not None:
@@ -312,7 +312,7 @@ def _offsets_read(graph: Graph, trace: Trace) -> list[Size]:
     """
     names = {x.name: x for x in trace.offsets.values() if isinstance(x, SizeExpr)}
     computed = topological(o.node for o in graph.outputs if o.alias is None)
-    found = {name for x in computed if x.op != "input" for name in symbols_of(x) & names.keys()}
+    found = {name for x in computed if not x.is_input for name in symbols_of(x) & names.keys()}
     return [names[name] for name in sorted(found)]
 
 
@@ -362,7 +362,7 @@ def _replayed_output(trace: Trace, value: Node | None) -> GraphOutput:
     found = layout.view_geometry(value, trace.offsets)
     if found is not None:
         slot, (_, strides, offset) = found
-        if value.op == "input":
+        if value.is_input:
             return GraphOutput(value, None, alias=slot)
         return GraphOutput(value, strides, alias=slot, offset=offset)
     return GraphOutput(value, layout.gradient_strides(value))

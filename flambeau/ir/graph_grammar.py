@@ -105,10 +105,10 @@ def _wrong_with_node(graph: Graph, node: Node, known: set[str]) -> str | None:
     if unknown:
         return f"symbols {', '.join(sorted(unknown))} are not the graph's"
     if node.op in LEAVES:
-        leaves = graph.inputs if node.op == "input" else graph.scalars
+        leaves = graph.inputs if node.is_input else graph.scalars
         if node not in leaves:
             return f"{node.op} is not one of the graph's"
-        if node.op == "scalar" and (node.dtype not in SCALAR_DTYPES or node.shape):
+        if node.is_scalar and (node.dtype not in SCALAR_DTYPES or node.shape):
             return "a run-time scalar is f64, i64, bool or c128, without dimensions"
         return None
     if node.op == "absent":  # an output that this class of calls does not have

@@ -57,6 +57,16 @@ class Node:
         """Number of dimensions."""
         return len(self.shape)
 
+    @property
+    def is_input(self) -> bool:
+        """Whether the node is a tensor of the graph's call."""
+        return self.op == "input"
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the node is a run-time number of the graph's call."""
+        return self.op == "scalar"
+
     def attribute(self, name: str, default: Any = None) -> Any:
         """The constant argument `name`, or `default`."""
         for key, value in self.attributes:

@@ -118,7 +118,7 @@ def _head(graph: Graph) -> list[str]:
 def _leaf(leaf: Node | None) -> str:
     if leaf is None:
         return "absent()"
-    if leaf.op == "scalar":
+    if leaf.is_scalar:
         return f'scalar("{leaf.dtype}")'
     strides = literal(leaf.attribute("strides"))
     return f'tensor("{leaf.dtype}", {literal(leaf.shape)}, strides={strides})'

@@ -21,7 +21,7 @@ from flambeau.ir.node import ITEM_SIZE, GraphOutput, Node, node
 from flambeau.library.autograd import Form
 from flambeau.library.fake import RecordingContext, UnknownSizeError, entered
 from flambeau.library.operators import OpOverload, flat_tensors, invoke
-from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, Primitive, bind, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, Primitive, Routine, bind, register
 
 Tensor = Any
 Geometry = tuple[str, tuple[int, ...], tuple[int, ...]]  # dtype, sizes, strides
@@ -228,7 +228,16 @@ def _unread(value: Node, result: int, dtype: str, sizes: tuple[int, ...]) -> Nod
 
 
 if "custom_op" not in PRIMITIVES:
-    register(Primitive("custom_op", "routine", _infer, NOT_DIFFERENTIABLE, cost=WORK))
+    register(
+        Primitive(
+            "custom_op",
+            "routine",
+            _infer,
+            NOT_DIFFERENTIABLE,
+            cost=WORK,
+            routine=Routine("custom_op"),
+        )
+    )
     HANDLERS["custom_op"] = _launch
 
 

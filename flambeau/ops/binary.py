@@ -190,7 +190,7 @@ def mul(self: Node, other: Any) -> Node:
         >>> torch.mul(torch.tensor([1.0, 2.0]), 3)
         tensor([3., 6.])
     """
-    if self.dtype in MINIFLOATS and isinstance(other, Node) and other.op != "scalar":
+    if self.dtype in MINIFLOATS and isinstance(other, Node) and not other.is_scalar:
         wide = apply("mul", prims.mul, prims.cast(self, "f32"), prims.cast(other, "f32"))
         return prims.cast(wide, self.dtype)
     return apply("mul", prims.bitwise_and if self.dtype == "bool" else prims.mul, self, other)
@@ -634,6 +634,6 @@ for _definition in (add, sub):
     promote="none",
 )
 def _number_div_mode(self: Any, other: Any, rounding_mode: str | None) -> Node:
-    operand = other if isinstance(other, Node) and other.op != "scalar" else _as_tensor(other, self)
+    operand = other if isinstance(other, Node) and not other.is_scalar else _as_tensor(other, self)
     result: Node = div.overloads[1].body(_as_tensor(self, other), operand, rounding_mode)
     return result

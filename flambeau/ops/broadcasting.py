@@ -60,7 +60,7 @@ def as_node(value: Value, dtype: str) -> Node:
 def dtype_of(values: Sequence[Value]) -> str:
     """The dtype operands compute in: that of the first node, else of the first number."""
     for value in values:
-        if isinstance(value, Node) and value.op != "scalar":
+        if isinstance(value, Node) and not value.is_scalar:
             return value.dtype
     first = values[0]
     if isinstance(first, Node):
@@ -92,7 +92,7 @@ def check_any_tensor(name: str, *values: Value) -> None:
     """
     nodes = [value for value in values if isinstance(value, Node)]
     sources = [x.inputs[0] if x.op == "cast" else x for x in nodes]  # a number is promoted, too
-    if all(x.op == "scalar" for x in sources):
+    if all(x.is_scalar for x in sources):
         raise TypeError(
             f"[{name}] received an invalid combination of arguments: numbers only\n"
             "hint: one of the operands is a Tensor"
@@ -171,7 +171,7 @@ def participant(value: Value) -> tuple[str, str]:
     """What a value contributes to type promotion: its dtype and its class."""
     if not isinstance(value, Node):
         return number_dtype(type(value)), "number"
-    if value.op == "scalar":
+    if value.is_scalar:
         return default_dtype() if value.dtype == "f64" else value.dtype, "number"
     return value.dtype, "tensor" if value.shape else "zero_dim"
 

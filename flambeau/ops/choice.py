@@ -117,7 +117,7 @@ def _participant(value: Any) -> tuple[str, str]:
 
     if not isinstance(value, Node):
         return number_dtype(type(value)), "number"
-    if value.op == "scalar":
+    if value.is_scalar:
         return (default_dtype() if value.dtype == "f64" else value.dtype), "number"
     return value.dtype, "tensor" if value.shape else "zero_dim"
 

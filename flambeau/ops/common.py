@@ -46,7 +46,7 @@ def columns(x: Node) -> Any:
 
 def turned_copy(value: Node, x: Node, first: int, second: int) -> Dense:
     """A copy of x, seen with two dimensions swapped: it lies as x does."""
-    strides = x.attribute("strides") if x.op == "input" else layout.contiguous_strides(x.shape)
+    strides = x.attribute("strides") if x.is_input else layout.contiguous_strides(x.shape)
     places = list(range(x.ndim))
     places[first], places[second] = places[second], places[first]
     return Dense(value, [places[d] for d in layout.by_strides(range(x.ndim), strides)])
@@ -134,7 +134,7 @@ def geometry_of(x: Node) -> layout.Geometry | None:
     root = x
     while root.op in ("broadcast", "reshape", "permute", "slice", "as_strided"):
         root = root.inputs[0]
-    if root.op != "input":
+    if not root.is_input:
         return None
     found = layout.view_geometry(x, trace.offsets)
     return None if found is None else found[1]

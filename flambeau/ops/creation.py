@@ -537,7 +537,7 @@ def fill(self: Node, value: Any) -> Node:
         tensor([3., 3.])
     """
     found = number(value, self.shape, self.dtype, "fill_")
-    if isinstance(value, Node) and value.op != "scalar":
+    if isinstance(value, Node) and not value.is_scalar:
         return prims.with_derivative(found, self, value, rule="fill")
     return prims.with_derivative(found, self, rule="flat")
 

@@ -206,7 +206,7 @@ Example:
 
 def _resized_memory(x: Node, found: Geometry, kind: str) -> tuple[list[Size], tuple[Size, ...]]:
     """Sizes and strides of what is transformed: x converted, cut off and continued."""
-    strides = x.attribute("strides") if x.op == "input" else contiguous_strides(x.shape)
+    strides = x.attribute("strides") if x.is_input else contiguous_strides(x.shape)
     real = kind in ("rfft", "ihfft")
     if x.dtype not in (("f32", "f64") if real else ("c64", "c128")):
         strides = follow_strides(x.shape, [(x.shape, strides)])

@@ -568,7 +568,7 @@ def index_fill(self: Node, dim: int, index: Node, value: Any) -> Node:
     d = normalise_dim(dim, self.ndim, "index_fill")
     x = _at_least_1d(self)
     at = wrapped(_vector(index, "index_fill"), x.shape[d], "index_fill", d)
-    if isinstance(value, Node) and value.op != "scalar":
+    if isinstance(value, Node) and not value.is_scalar:
         # A slice named twice is filled once: its gradient counts once, too.
         line = prims.full(False, (x.shape[d],), "bool")
         named = prims.put_nd(line, (at,), prims.full(True, at.shape, "bool"), (0,), "set")

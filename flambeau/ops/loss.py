@@ -740,7 +740,7 @@ def gaussian_nll_loss(
         tensor(0.5000)
     """
     refuse_bools(input, target)
-    if var.op != "scalar" and CATEGORY[given_dtype(var)] < 2:
+    if not var.is_scalar and CATEGORY[given_dtype(var)] < 2:
         raise RuntimeError(
             f"[gaussian_nll_loss] result type Float can't be cast to the desired output type "
             f"{TITLES[given_dtype(var)]}\nhint: variances are floats"
@@ -755,7 +755,7 @@ def gaussian_nll_loss(
 
 def _checked_variance(x: Node, var: Node) -> Node:
     """`var` as it broadcasts to `x`; a negative element raises when the call runs."""
-    if var.op == "scalar":
+    if var.is_scalar:
         var = prims.broadcast_to(prims.cast(var, x.dtype), x.shape)
     elif var.ndim == x.ndim - 1 and all(map(same, x.shape, var.shape)):
         var = prims.unsqueeze(var, -1)

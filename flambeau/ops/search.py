@@ -372,7 +372,7 @@ def _check_sorter(ordered: Node, sorter: Node | None) -> None:
 def _searched(
     ordered: Node, values: Any, out_int32: bool, right: bool, side: str | None, sorter: Node | None
 ) -> Node:
-    scalar = not (isinstance(values, Node) and values.op != "scalar")
+    scalar = not (isinstance(values, Node) and not values.is_scalar)
     if scalar:
         kind = "f64" if ordered.dtype in ("f16", "bf16", "f32", "f64") else None
         number = values.dtype if isinstance(values, Node) else "f64"

@@ -32,7 +32,15 @@ from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
 from flambeau.prims.create import full, full_like, iota, zeros_like
 from flambeau.prims.random import kept_elements, numpy_kept, sample_place
-from flambeau.prims.record import Batched, Primitive, bind, register
+from flambeau.prims.record import (
+    Addressing,
+    Batched,
+    Primitive,
+    Routine,
+    any_strides,
+    bind,
+    register,
+)
 from flambeau.prims.routine import matmul
 
 RESULTS = {
@@ -477,6 +485,10 @@ def _batch(b: Batched) -> Node:
     return shape.unfold(b.same(*operands), 0, b.extent, b.node.shape[0])
 
 
+def _result(value: Node) -> Addressing:
+    return "strided" if value.ndim == 4 else "dense"
+
+
 for _name, _infer, _rule, _reference, _samples in (
     ("attention", _infer_attention, _attention_rule, _numpy_attention, _attention_samples),
     ("attention_backward", _infer_backward, _backward_rule, _numpy_backward, _backward_samples),
@@ -487,7 +499,7 @@ for _name, _infer, _rule, _reference, _samples in (
             "routine",
             _infer,
             _rule,
-            routine=_name,
+            routine=Routine(_name, any_strides, _result, tuned=True),
             cost=256,
             reference=_reference,
             samples=_samples,

@@ -17,7 +17,7 @@ from flambeau.prims.common import Gradients, Type, check_dtype, show
 from flambeau.prims.create import full, iota, zeros_like
 from flambeau.prims.helpers import constant
 from flambeau.prims.index import take
-from flambeau.prims.record import Batched, Primitive, bind, register
+from flambeau.prims.record import Batched, Primitive, Routine, bind, register
 from flambeau.prims.reduce import spread, sum
 from flambeau.prims.routine import searchsorted
 from flambeau.prims.shape import fold, unfold
@@ -108,7 +108,7 @@ register(
         "routine",
         _infer,
         _rule,
-        routine="bag_sum",
+        routine=Routine("bag_sum"),
         cost=16,
         reference=_reference,
         samples=_samples,

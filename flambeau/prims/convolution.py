@@ -26,11 +26,12 @@ from itertools import product
 from typing import Any
 
 from flambeau.ir.environment import current_environment, less, same_size
+from flambeau.ir.geometry import Shape
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, floordiv
+from flambeau.ir.size import Size, floordiv, prod
 from flambeau.prims import shape
 from flambeau.prims.common import FLOATS, Gradients, Type, check_count, check_dtype, show
-from flambeau.prims.record import Batched, Primitive, bind, register
+from flambeau.prims.record import Addressing, Batched, Primitive, Routine, bind, register
 
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 Geometry = dict[str, Any]  # stride, low, dilation, groups, method
@@ -293,6 +294,28 @@ def _batch_weight(b: Batched) -> Node:
     return _grouped(b, (1, 1), 0)
 
 
+def is_depthwise(value: Node) -> bool:
+    """Whether groups of a convolution or its gradient have one channel: they run along rows."""
+    shapes = value.attribute("shapes")  # of what is read, once the memory is known that it is in
+    operand = value.inputs[1].shape if shapes is None else shapes[1]
+    weight = value.shape if value.op == "convolution_weight" else operand
+    return bool(weight[1] == 1 and value.attribute("groups") != 1)
+
+
+def _addressing(value: Node) -> Addressing:
+    return "rows" if is_depthwise(value) else "strided"
+
+
+def _places_of_channels(value: Node) -> Shape:
+    """Samples, channels and places, in one row."""
+    return (*value.shape[:2], prod(value.shape[2:]))
+
+
+def _routine(name: str) -> Routine:
+    epilogue = _places_of_channels if name == "convolution" else None
+    return Routine(name, _addressing, _addressing, epilogue, tuned=True)
+
+
 for _name, _infer, _rule, _batch in (
     ("convolution", _infer_forward, _forward_rule, _batch_forward),
     ("convolution_input", _infer_input, _input_rule, _batch_input),
@@ -304,7 +327,7 @@ for _name, _infer, _rule, _batch in (
             "routine",
             _infer,
             _rule,
-            routine=_name,
+            routine=_routine(_name),
             cost=64,
             reference=partial(_reference, _name),
             samples=partial(_samples, _name),

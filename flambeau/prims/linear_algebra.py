@@ -29,7 +29,7 @@ from flambeau.prims.common import (
 )
 from flambeau.prims.create import full_like, iota, zeros_like
 from flambeau.prims.linear_references import RESULTS
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, leading, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, Routine, bind, leading, register
 from flambeau.prims.routine import adjoint, matmul
 from flambeau.prims.scatter import scatter
 
@@ -524,7 +524,7 @@ def _routine(name: str, infer: Any, derivative: Any) -> None:
             "routine",
             infer,
             derivative,
-            routine=name,
+            routine=Routine(name),
             cost=256,
             reference=reference,
             samples=samples,

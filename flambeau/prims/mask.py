@@ -13,7 +13,7 @@ from flambeau.ir.size import Size, mul
 from flambeau.prims.common import Gradients, Type, check_count, check_dtype
 from flambeau.prims.create import zeros_like
 from flambeau.prims.pointwise import maximum
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Batched, Primitive, bind, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Batched, Primitive, Routine, bind, register
 from flambeau.prims.scatter import put_nd
 from flambeau.prims.shape import fold, reshape, unfold
 
@@ -57,7 +57,7 @@ register(
         "routine",
         _infer_indices,
         NOT_DIFFERENTIABLE,
-        routine="true_indices",
+        routine=Routine("true_indices"),
         cost=2,
         reference=_numpy_indices,
         samples=_index_samples,
@@ -115,7 +115,7 @@ register(
         "routine",
         _infer_compress,
         _compress_rule,
-        routine="compress",
+        routine=Routine("compress"),
         cost=2,
         reference=_numpy_compress,
         samples=_compress_samples,

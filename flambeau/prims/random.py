@@ -33,7 +33,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, ceildiv
 from flambeau.prims.common import COMPLEX, FLOATS, Type, check_count, show
 from flambeau.prims.create import full
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, bind, leading, register
+from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, Routine, bind, leading, register
 
 PARAMETERS = {
     "uniform": 2,
@@ -171,7 +171,7 @@ register(
         "random",
         _infer,
         NOT_DIFFERENTIABLE,
-        routine="random",
+        routine=Routine("random"),
         cost=20,
         reference=_reference,
         samples=_samples,
@@ -205,7 +205,7 @@ register(
         "routine",
         _infer_kept,
         NOT_DIFFERENTIABLE,
-        routine="kept_elements",
+        routine=Routine("kept_elements"),
         cost=8,
         reference=lambda arrays, constants: numpy_kept(
             arrays[0], constants["draws"], constants["kept"]

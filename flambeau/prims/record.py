@@ -157,6 +157,39 @@ def next_dimension(b: Batched) -> Node:
     return b.same(*b.all(), dimension=b.attribute("dimension") + 1)
 
 
+# How a routine addresses the memory of a tensor: dense and row-major only, by rows without gaps, or
+# by any strides.
+Addressing = Literal["dense", "rows", "strided"]
+
+
+class Routine(NamedTuple):
+    """The native routine, or the template, that computes a primitive.
+
+    Primitives of one routine with equal operands and constants, but for `result`, are one launch.
+
+    Attributes:
+        name: of the routine.
+        operands: (node) -> how it addresses its operands.
+        result: (node) -> how it addresses its results.
+        epilogue: (node) -> extents of the loops in which an epilogue may follow its results; None:
+            none may.
+        several: whether one launch may write a result to several places.
+        tuned: whether there are candidates to choose from (`compile(mode="max-autotune")`).
+    """
+
+    name: str
+    operands: Callable[[Node], Addressing] = lambda value: "dense"
+    result: Callable[[Node], Addressing] = lambda value: "dense"
+    epilogue: Callable[[Node], Shape] | None = None
+    several: bool = False
+    tuned: bool = False
+
+
+def any_strides(value: Node) -> Addressing:
+    """A routine that takes strides."""
+    return "strided"
+
+
 class Primitive(NamedTuple):
     """Everything about one primitive.
 
@@ -168,7 +201,7 @@ class Primitive(NamedTuple):
             `derivative(grad, out, *operands)` where `out` is the node itself (its attributes
             are at hand) and must return one entry per operand.
         spelling: pointwise: how printers write it.
-        routine: the native routine that computes it.
+        routine: what computes it, of kinds scatter, random and routine.
         reads: shape: its index map. Its elements are read by it, unless `lower` is there.
         lower: the kernel value of an element, where neither the name nor an index map tells it.
         view: shape: how its result lies in its operand's memory; None: it is no view.
@@ -193,7 +226,7 @@ class Primitive(NamedTuple):
     reference: Callable[..., Any] | None = None
     samples: Callable[[], Any] | None = None
     linear: Linearity | None = None
-    routine: str | None = None
+    routine: Routine | None = None
     reads: IndexMap | None = None
     lower: Lower | None = None
     view: View | None = None

@@ -38,6 +38,7 @@ from flambeau.prims.record import (
     Derivative,
     Linearity,
     Primitive,
+    Routine,
     along_axis,
     bind,
     leading,
@@ -314,8 +315,9 @@ def _complex_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
 
 register(
     Primitive(
-        "complex_product", "routine", _complex_infer, _complex_rule, routine="complex_product",
-        cost=32, reference=_complex_reference, samples=_complex_samples, batch=leading,
+        "complex_product", "routine", _complex_infer, _complex_rule,
+        routine=Routine("complex_product"), cost=32, batch=leading,
+        reference=_complex_reference, samples=_complex_samples,
     )
 )  # fmt: skip
 

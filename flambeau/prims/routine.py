@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
+from flambeau.ir.geometry import Shape
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, mul, prod
 from flambeau.prims import pointwise, shape
@@ -27,6 +28,8 @@ from flambeau.prims.record import (
     NOT_DIFFERENTIABLE,
     Batched,
     Primitive,
+    Routine,
+    any_strides,
     bind,
     leading,
     next_axis,
@@ -107,13 +110,20 @@ def _batch_matmul(b: Batched) -> Node:
     return b.same(*b.all())
 
 
+def _product_space(value: Node) -> Shape:
+    """Batches, as prepared with as few dimensions as strides allow, rows and columns."""
+    return (*value.attribute("batch"), *value.shape[-2:])
+
+
 register(
     Primitive(
         "matmul",
         "routine",
         _infer_matmul,
         _matmul_rule,
-        routine="matmul",
+        routine=Routine(
+            "matmul", any_strides, any_strides, _product_space, several=True, tuned=True
+        ),
         cost=64,
         reference=_numpy_matmul,
         samples=_matmul_samples,
@@ -187,7 +197,7 @@ register(
         "routine",
         _infer_sort,
         _sort_rule,
-        routine="sort",
+        routine=Routine("sort"),
         cost=32,
         reference=_numpy_sort,
         samples=_sort_samples,
@@ -200,7 +210,7 @@ register(
         "routine",
         _infer_sort_indices,
         NOT_DIFFERENTIABLE,
-        routine="sort",
+        routine=Routine("sort"),
         cost=32,
         reference=_numpy_sort_indices,
         samples=_sort_samples,
@@ -263,7 +273,7 @@ register(
         "routine",
         _infer_select,
         _select_rule,
-        routine="select",
+        routine=Routine("select"),
         cost=32,
         reference=_numpy_select,
         samples=_select_samples,
@@ -326,7 +336,7 @@ register(
         "routine",
         _infer_fft,
         _fft_rule,
-        routine="fft",
+        routine=Routine("fft"),
         cost=32,
         reference=_numpy_fft,
         samples=_fft_samples,
@@ -393,7 +403,7 @@ register(
         "routine",
         _infer_real_fft,
         _real_fft_rule,
-        routine="real_fft",
+        routine=Routine("real_fft"),
         cost=16,
         reference=_numpy_real_fft,
         samples=_real_fft_samples,
@@ -452,7 +462,7 @@ register(
         "routine",
         _infer_half_fft,
         _half_fft_rule,
-        routine="half_fft",
+        routine=Routine("half_fft"),
         cost=16,
         reference=_numpy_half_fft,
         samples=_half_fft_samples,
@@ -517,7 +527,7 @@ register(
         "routine",
         _infer_search,
         NOT_DIFFERENTIABLE,
-        routine="searchsorted",
+        routine=Routine("searchsorted"),
         cost=16,
         reference=_numpy_search,
         samples=_search_samples,

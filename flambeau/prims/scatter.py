@@ -33,7 +33,16 @@ from flambeau.prims.index import (
     take,
     to_front,
 )
-from flambeau.prims.record import Batched, BatchRule, Derivative, Primitive, bind, register
+from flambeau.prims.record import (
+    Batched,
+    BatchRule,
+    Derivative,
+    Primitive,
+    Routine,
+    any_strides,
+    bind,
+    register,
+)
 
 MODES = ("set", "add", "mul", "max", "min")
 Samples = Iterator[tuple[list[Any], dict[str, Any]]]
@@ -264,6 +273,7 @@ def _register(
     reference: Callable[..., Any],
     samples: Callable[[], Samples],
     batch: BatchRule,
+    routine: Routine,
 ) -> None:
     register(
         Primitive(
@@ -276,16 +286,37 @@ def _register(
             samples=samples,
             linear="write",
             batch=batch,
+            routine=routine,
         )
     )
 
 
 _register(
-    "scatter", _infer_scatter, _scatter_rule, _numpy_scatter, _scatter_samples, _batch_scatter
+    "scatter",
+    _infer_scatter,
+    _scatter_rule,
+    _numpy_scatter,
+    _scatter_samples,
+    _batch_scatter,
+    Routine("scatter", any_strides, any_strides),
 )
-_register("put_nd", _infer_put_nd, _put_nd_rule, _numpy_put_nd, _put_nd_samples, _batch_put_nd)
 _register(
-    "take_add", _infer_take_add, _take_add_rule, _numpy_take_add, _take_add_samples, _batch_take_add
+    "put_nd",
+    _infer_put_nd,
+    _put_nd_rule,
+    _numpy_put_nd,
+    _put_nd_samples,
+    _batch_put_nd,
+    Routine("put_nd"),
+)
+_register(
+    "take_add",
+    _infer_take_add,
+    _take_add_rule,
+    _numpy_take_add,
+    _take_add_samples,
+    _batch_take_add,
+    Routine("take_add"),
 )
 
 

@@ -113,6 +113,7 @@ def test_constants_keep_signs_and_types():
 
 
 def test_every_primitive_has_a_lowering():
+    from flambeau.compiler.schedule.candidates import CANDIDATES
     from flambeau.compiler.schedule.launch import TEMPLATES
     from flambeau.compiler.schedule.routines import HANDLERS as ROUTINES
     from flambeau.prims.record import PRIMITIVES
@@ -123,6 +124,9 @@ def test_every_primitive_has_a_lowering():
         elif record.kind == "shape":
             assert record.reads is not None, name
         elif record.kind in ("scatter", "random", "routine"):
+            assert record.routine is not None, name
+            assert (record.routine.epilogue is not None) == (name in TEMPLATES), name
+            assert record.routine.tuned == (name in CANDIDATES), name
             assert name in ROUTINES or name in TEMPLATES, name
 
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 
 from flambeau.compiler.schedule.dependencies import Vertex
 from flambeau.compiler.schedule.domain import Domain, depends
-from flambeau.compiler.schedule.heavy import EPILOGUES, Analysis, kind_of
+from flambeau.compiler.schedule.heavy import Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
+from flambeau.compiler.schedule.prepare import routine_of
 from flambeau.ir import kernel as k
 from flambeau.ir.dtypes import PARTS
 from flambeau.ir.geometry import Index, Shape, address, refined, reshape_groups
 from flambeau.ir.node import Node, node, topological
 from flambeau.ir.size import Size, affine_in
+from flambeau.prims.record import record_of
 
 CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
@@ -165,10 +167,11 @@ class Clustering:
         return cluster
 
     def _add_opaque(self, value: Node) -> None:
-        if value.op not in EPILOGUES:
+        space = routine_of(value).epilogue
+        if space is None:
             self._add_routine(value)
             return
-        cluster = self._new(Domain("map", EPILOGUES[value.op](value)))
+        cluster = self._new(Domain("map", space(value)))
         cluster.product = value
         self._follow_sources(cluster, value)
         cluster.members[value] = Member("full", k.kept("result", value.dtype), [])
@@ -183,17 +186,13 @@ class Clustering:
         cluster.follow([*self._owners(sources), *others])
 
     def _add_routine(self, value: Node) -> None:
-        group = value
-        if value.op in ("sort", "sort_indices"):  # two results of one routine
-            group = node("sort", value.inputs, value.attributes, "f32", value.shape)
-        elif value.attribute("result") is not None:
-            rest = tuple(a for a in value.attributes if a[0] != "result")
-            group = node(value.op, value.inputs, rest)
+        constants = tuple(a for a in value.attributes if a[0] != "result")
+        group = node(routine_of(value).name, value.inputs, constants)
         cluster = self._groups.get(group)
         if cluster is None:
             cluster = self._groups[group] = self._new(None)
             self._follow_sources(cluster, value, self._earlier_draw(value))
-            if value.op == "random":
+            if record_of(value).kind == "random":
                 self._last_draw = [cluster]
         cluster.members[value] = Member("full", value, [])
         self.owners[value] = [cluster]
@@ -202,7 +201,7 @@ class Clustering:
         """The draw that must happen before this one: the slots of generators that a program names
         may all hold the same generator, so that one order serves all.
         """
-        return self._last_draw if value.op == "random" else []
+        return self._last_draw if record_of(value).kind == "random" else []
 
     def _owners(self, sources: Iterable[Node]) -> list[Cluster]:
         owners = self.owners

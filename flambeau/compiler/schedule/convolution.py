@@ -28,10 +28,10 @@ from flambeau.compiler.schedule.convolution_problem import (
     template,
 )
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
-from flambeau.compiler.schedule.prepare import is_depthwise
 from flambeau.ir.geometry import contiguous
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, symbol
+from flambeau.prims.convolution import is_depthwise
 
 PANELS = 4  # of a tile, at least, unless there are enough tiles
 SHORTEST_PART = 2048  # of a gradient's sum

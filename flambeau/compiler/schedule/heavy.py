@@ -7,15 +7,14 @@ A heavy value gets memory only if another kernel needs it; inside one kernel it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.prepare import Prepared, is_opaque, number_of
-from flambeau.ir.geometry import Index, Shape, count
+from flambeau.ir.geometry import Index, count
 from flambeau.ir.node import Node, topological
-from flambeau.ir.size import Size, prod
+from flambeau.ir.size import Size
 from flambeau.prims.record import record_of
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
@@ -23,13 +22,6 @@ DEAR = 8  # a value of this cost is kept near rather than computed twice
 STORED = 24  # a value of this cost is written to memory and read again rather than computed twice
 DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
-
-# Opaque values whose templates take an epilogue, and the space of its loops. It sees their results
-# by pieces of a row, so that what is constant along a row is still computed again and again.
-EPILOGUES: dict[str, Callable[[Node], Shape]] = {
-    "matmul": lambda value: (*value.attribute("batch"), *value.shape[-2:]),
-    "convolution": lambda value: (*value.shape[:2], prod(value.shape[2:])),
-}
 
 # Internal nodes (see `prepare`) and the inputs of graphs are no primitives.
 _KINDS = {"input": "input", "scalar": "create", "s.blocks": "reduce", "s.cat": "cat"}
@@ -63,6 +55,13 @@ def kind_of(value: Node) -> str:
     return _KINDS.get(value.op, "pointwise") if kind == "none" else kind
 
 
+def takes_epilogue(value: Node) -> bool:
+    """Whether a template computes the value, with what follows it by pieces of a row: what is
+    constant along a row is then computed again and again."""
+    routine = record_of(value).routine
+    return routine is not None and routine.epilogue is not None
+
+
 def analyse(prepared: Prepared) -> Analysis:
     """Finds the heavy nodes of a prepared graph."""
     nodes = _with_draws_in_order(topological(prepared.destinations))
@@ -79,7 +78,7 @@ def analyse(prepared: Prepared) -> Analysis:
 
 def _with_draws_in_order(nodes: list[Node]) -> list[Node]:
     """The nodes, operands first, so that draws of random numbers stand in program order."""
-    draws = [value for value in nodes if value.op == "random"]
+    draws = [value for value in nodes if record_of(value).kind == "random"]
     ordered = sorted(draws, key=lambda draw: int(draw.attribute("sequence")))
     return nodes if draws == ordered else topological([*ordered, *nodes])
 
@@ -90,7 +89,7 @@ def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
     for value in nodes:
         kind = kind_of(value)
         follows = kind == "pointwise" or kind == "shape" and value.op != "broadcast"
-        if value.op in EPILOGUES or follows and not found.isdisjoint(value.inputs):
+        if takes_epilogue(value) or follows and not found.isdisjoint(value.inputs):
             found.add(value)
     return frozenset(found)
 
@@ -100,7 +99,7 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
     roles, cost = analysis.roles, analysis.cost
     extents = _Extents(roles)
     for value in analysis.nodes:
-        if value.op == "input":
+        if value.is_input:
             roles[value] = "input"
             cost[value] = LOAD_COST
             continue
@@ -209,7 +208,9 @@ def _role(value: Node) -> str | None:
 
 def _is_number(routine: Node, operand: Node) -> bool:
     """Whether a routine takes this operand as a scalar argument: only draws do."""
-    return routine.op == "random" and not operand.shape and number_of(operand) is not None
+    return (
+        record_of(routine).kind == "random" and not operand.shape and number_of(operand) is not None
+    )
 
 
 def _own_cost(value: Node) -> int:

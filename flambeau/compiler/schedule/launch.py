@@ -202,7 +202,7 @@ class _Scheduler:
         return found
 
     def _find_place(self, value: Node) -> Place:
-        if value.op == "input":
+        if value.is_input:
             return Place(("input", value.attribute("slot")), value.attribute("strides"))
         found = self.prepared.destinations.get(value)
         if found:
@@ -312,7 +312,7 @@ class _Scheduler:
         readers: dict[Memory, list[Cluster]] = {}
         for cluster in clusters:
             for source in cluster.sources:
-                if source.op == "input":
+                if source.is_input:
                     readers.setdefault(self.place(source).memory, []).append(cluster)
         for memory, writers in slots.items():
             if not _readers_first(readers.get(memory, []), writers):

@@ -47,7 +47,7 @@ class Lowering:
         key = (value, index, mask)
         found = self._memo.get(key)
         if found is None:
-            if value in self.heavy or value.op == "input":
+            if value in self.heavy or value.is_input:
                 found = self._ref(value, index, mask)
             else:
                 found = self.expand(value, index, mask)

@@ -20,15 +20,14 @@ from flambeau.ir.geometry import Shape, contiguous, count, reshape_strides
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import Graph, Node, attributes, node, topological
 from flambeau.ir.size import Size, ceildiv, mul
+from flambeau.prims.convolution import is_depthwise
 from flambeau.prims.random import EACH
-from flambeau.prims.record import record_of
+from flambeau.prims.record import Addressing, Routine, record_of
 
 OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
 SINGLE_LAUNCH = 2 * REDUCE_BLOCK  # static extents up to this are reduced in one launch
 SEARCH_LIMIT = 100  # values looked at to see what becomes of a sum
 CONVOLUTIONS = frozenset({"convolution", "convolution_input", "convolution_weight"})
-# routines that take strides
-STRIDED = frozenset({"matmul", "scatter", "attention", "attention_backward"}) | CONVOLUTIONS
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Prepared:
 
     def read_strides(self, value: Node) -> Shape:
         """Strides of the memory that readers of a heavy value read."""
-        if value.op == "input":
+        if value.is_input:
             strides: Shape = value.attribute("strides")
             return strides
         found = self.destinations.get(value)
@@ -68,12 +67,11 @@ def is_opaque(value: Node) -> bool:
     return record_of(value).kind in OPAQUE_KINDS
 
 
-def is_depthwise(value: Node) -> bool:
-    """Whether groups of a convolution or its gradient have one channel: they run along rows."""
-    shapes = value.attribute("shapes")  # of what is read, once the memory is known that it is in
-    operand = value.inputs[1].shape if shapes is None else shapes[1]
-    weight = value.shape if value.op == "convolution_weight" else operand
-    return weight[1] == 1 and value.attribute("groups") != 1
+def routine_of(value: Node) -> Routine:
+    """What computes an opaque value."""
+    routine = record_of(value).routine
+    assert routine is not None, value.op
+    return routine
 
 
 def number_of(value: Node) -> Node | None:
@@ -100,7 +98,7 @@ def pushed(value: Node, strides: Shape) -> tuple[Node, Shape]:
         operand = value.inputs[0] if value.inputs else value
         if value.op == "with_derivative":
             value = operand
-        elif operand.op == "input":
+        elif operand.is_input:
             return value, strides
         elif value.op == "permute":
             moved: list[Size] = [0] * len(strides)
@@ -136,7 +134,7 @@ def prepare(graph: Graph, indirect: Collection[int] = ()) -> Prepared:
         value, strides = pushed(output.node, strides)
         if slot is None:
             wanted.append((value, Destination("output", number, strides)))
-        elif value.op != "input" or value.attribute("slot") != slot:
+        elif not value.is_input or value.attribute("slot") != slot:
             wanted.append((value, Destination("input", slot, strides)))
     return _Rewriting(wanted, indirect).run()
 
@@ -169,12 +167,12 @@ class _Rewriting:
     def _place(self, value: Node, found: list[Destination]) -> None:
         """Records destinations, by way of a copy where the value cannot be written there."""
         table = self.prepared.destinations
-        only_one = value.op == "s.cat" or (is_opaque(value) and value.op != "matmul")
+        only_one = value.op == "s.cat" or (is_opaque(value) and not routine_of(value).several)
         for destination in found:
             source = value
             if destination.kind == "input" and destination.where in self.indirect:
                 source = copy_of(value, alone=True)
-            elif value.op == "input" or (only_one and value in table):
+            elif value.is_input or (only_one and value in table):
                 source = copy_of(value, strides=destination.strides)
             elif is_opaque(value) and not _writes(value, destination):
                 source = copy_of(value, strides=destination.strides)
@@ -244,14 +242,10 @@ class _Rewriting:
         if record_of(value).kind == "scatter":
             made = node("s.base", inputs[:1], (("owner", value),), value.dtype, value.shape)
             base, rest = (made,), inputs[1:]
-        strided = value.op in STRIDED
+        addressing = routine_of(value).operands(value)
         if value.op == "scatter":
             rest = (rest[0], _spread(rest[1]))
-        in_rows = value.op in CONVOLUTIONS and is_depthwise(value)
-        found = [
-            self._operand(x, strided and not (in_rows and self._geometry(x)[1][-1] != 1))
-            for x in rest
-        ]
+        found = [self._operand(x, addressing) for x in rest]
         batch: Shape = ()
         if value.op == "matmul":
             found, batch = self._matrices(rest, found)
@@ -293,17 +287,18 @@ class _Rewriting:
         if axis != last:
             shape = tuple(operand.shape[d] for d in order)
             operand = node("permute", (operand,), (("order", order),), operand.dtype, shape)
-        base, strides, offset = self._operand(operand, False)
-        constants = dict(value.attributes) | {"axis": last, "views": ((strides, offset),)}
+        base, strides, offset = self._operand(operand, "dense")
+        constants = dict(value.attributes) | {"axis": last, "shapes": (operand.shape,)}
+        constants["views"] = ((strides, offset),)
         result = node(value.op, (base,), attributes(**constants), value.dtype, operand.shape)
         if axis == last:
             return result
         inverse = tuple(order.index(d) for d in range(len(order)))
         return node("permute", (result,), (("order", inverse),), value.dtype, value.shape)
 
-    def _operand(self, value: Node, strided: bool) -> tuple[Node, Shape, Size]:
+    def _operand(self, value: Node, addressing: Addressing) -> tuple[Node, Shape, Size]:
         base, strides, offset = self._geometry(value)
-        if strided or same_strides(value.shape, strides, contiguous(value.shape)):
+        if _is_addressed(addressing, value.shape, strides):
             return base, strides, offset
         # Memory of its own, dense. A value that is heavy for another reason is copied.
         if base is value:
@@ -464,12 +459,13 @@ def _concatenation(value: Node, inputs: tuple[Node, ...]) -> Node:
     return node("s.cat", parts, value.attributes, value.dtype, value.shape)
 
 
+def _is_addressed(addressing: Addressing, shape: Shape, strides: Shape) -> bool:
+    """Whether a routine that addresses memory so can address this."""
+    if addressing == "strided" or (addressing == "rows" and strides[-1] == 1):
+        return True
+    return same_strides(shape, strides, contiguous(shape))
+
+
 def _writes(value: Node, destination: Destination) -> bool:
     """Whether the routine of an opaque node can write to this memory."""
-    if value.op in CONVOLUTIONS and is_depthwise(value):
-        return destination.strides[-1] == 1
-    if value.op in ("scatter", "matmul") or value.op in CONVOLUTIONS:
-        return True
-    if value.op.startswith("attention") and value.ndim == 4:
-        return True
-    return same_strides(value.shape, destination.strides, contiguous(value.shape))
+    return _is_addressed(routine_of(value).result(value), value.shape, destination.strides)

@@ -358,7 +358,7 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
             f"[random] a parameter is computed from tensors ({value!r})\n"
             "hint: pass numbers, or draw standard numbers and transform them"
         )
-    if found.op == "scalar":
+    if found.is_scalar:
         return "argument", found.attribute("slot"), as_float
     number = found.attribute("value") if found.op == "full" else -found.inputs[0].attribute("value")
     return "constant", float(number) if as_float else int(number), as_float
