@@ -255,7 +255,8 @@ _GROUPS = {
     "flambeau._higher_order_ops": "cond while_loop",
     "flambeau.fake_quantize": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "flambeau.futures": "Future",
-    "flambeau.private_operators": "_sample_dirichlet _shape_as_tensor",
+    "flambeau.private_operators": "_cast_Byte _cast_Char _cast_Double _cast_Float _cast_Half "
+    "_cast_Int _cast_Long _cast_Short _sample_dirichlet _shape_as_tensor",
     "flambeau.testing": "FileCheck",
     "flambeau.utils.throughput_benchmark": "ThroughputBenchmark",
     "flambeau.library.schemas": "Argument FunctionSchema",
@@ -288,6 +289,7 @@ _PRIVATE = frozenset(
         "_tensor",
         "_tensor_str",
         "_utils",
+        "_vmap_internals",
     }
 )
 

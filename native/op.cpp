@@ -213,8 +213,10 @@ bool try_others(const Op* op, const Frame& frame) {
 
 // All overloads failed. The one that got furthest explains why.
 __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_ssize_t count,
-                                             PyObject* kwnames) {
+                                             PyObject* kwnames, bool binds = false) {
   if (op->is_operator) Py_RETURN_NOTIMPLEMENTED;
+  PyObject* result;
+  if (call_former(op, args, count, kwnames, binds, &result)) return result;
   Overload* best = nullptr;
   int furthest = -2;
   for (const auto& overload : op->overloads) {
@@ -632,7 +634,7 @@ PyObject* bind_call(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* k
     if (outcome == Outcome::Ok) return bound_values(overload, &frame, i);
     if (outcome == Outcome::Failed) return nullptr;
   }
-  return no_match(op, args, count, kwnames);
+  return no_match(op, args, count, kwnames, true);
 }
 
 // bind(args, kwargs) -> (overload, values in schema order, out)

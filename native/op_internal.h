@@ -359,6 +359,11 @@ void raise_mismatch(const Op* op, const Overload& overload, const Frame& frame,
                     Py_ssize_t positional);
 std::string signature_text(const Op* op, const Overload& overload);
 
+// op_former.cpp: whether a call that fits no overload has a former order of arguments; what the
+// call (or, where it only binds, `bind`) returns in today's order.
+bool call_former(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* kwnames, bool binds,
+                 PyObject** result);
+
 // op_values.cpp: numbers and lists of Python
 // Failed where the frame says too_large: whoever knows the argument raises.
 Outcome read_number(Frame* frame, PyObject* object, Number* out);  // no text, no list

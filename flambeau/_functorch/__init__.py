@@ -2,4 +2,4 @@
 
 from flambeau.runtime import missing as _missing
 
-__getattr__ = _missing.getter(__name__, {}, ("config",))
+__getattr__ = _missing.getter(__name__, {}, ("config", "make_functional", "vmap"))

@@ -123,3 +123,12 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not _open or (level is not None and level < 0) or not is_at(tensor, _open[-1].level):
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(tensor.value, tensor.tangent)
+
+
+def __getattr__(name: str) -> Any:
+    """The number of the open level, -1 without one, under PyTorch's private name."""
+    if name == "_current_level":
+        return len(_open) - 1
+    from flambeau.runtime import missing
+
+    missing.refuse(__name__, name)

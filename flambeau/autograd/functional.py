@@ -37,6 +37,43 @@ def _tuple(name: str, what: str, value: Any) -> tuple[bool, Tensors]:
     return isinstance(value, (tuple, list)), values
 
 
+def _as_tuple(
+    inp: Any, arg_name: str | None = None, fn_name: str | None = None
+) -> tuple[bool, Tensors]:
+    """PyTorch's private name: whether a value is a tuple of tensors, and the tuple.
+
+    Raises:
+        TypeError: it is no tensor, or holds something else.
+    """
+    return _tuple(fn_name or "functional", arg_name or "inputs", inp)
+
+
+def _tuple_postprocess(res: Any, to_unpack: Any) -> Any:
+    """PyTorch's private name: a result without the tuples that the arguments did not have."""
+    if not isinstance(to_unpack, tuple):
+        return res if to_unpack else res[0]
+    if not to_unpack[1]:
+        res = tuple(each[0] for each in res)
+    return res if to_unpack[0] else res[0]
+
+
+def _grad_postprocess(inputs: Any, create_graph: bool) -> Any:
+    """PyTorch's private name: tensors (nested in tuples) detached unless a graph is needed."""
+    if isinstance(inputs[0], _core.Tensor):
+        return tuple(inputs) if create_graph else tuple(x.detach() for x in inputs)
+    return tuple(_grad_postprocess(each, create_graph) for each in inputs)
+
+
+def _construct_standard_basis_for(tensors: Tensors, tensor_numels: tuple[int, ...]) -> Tensors:
+    """PyTorch's private name: per tensor its rows of the identity over all their elements."""
+    identity = _operator("eye")(sum(tensor_numels))
+    columns = identity.split(list(tensor_numels), 1)
+    return tuple(
+        block.to(dtype=x.dtype, device=x.device).contiguous()
+        for block, x in zip(columns, tensors, strict=True)
+    )
+
+
 def _variables(inputs: Tensors, create_graph: bool) -> Tensors:
     if create_graph:
         return tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_()

@@ -29,6 +29,7 @@ PATH = str(Path(__file__).parent / "path")
 """A directory whose package `torch` installs the alias: for `sys.path` and PYTHONPATH."""
 
 _OWN, _ALIAS = "flambeau", "torch"
+_BESIDE = {"functorch": "flambeau._functorch.former"}  # packages that come with PyTorch
 
 
 def _alias_of(name: str) -> str:
@@ -100,10 +101,10 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if name.startswith(f"{_OWN}."):
             return self._find_own(name, path)
-        if name != _ALIAS and not name.startswith(f"{_ALIAS}."):
+        if name not in (_ALIAS, *_BESIDE) and not name.startswith(f"{_ALIAS}."):
             return None
         try:
-            own = importlib.util.find_spec(_OWN + name.removeprefix(_ALIAS))
+            own = importlib.util.find_spec(_BESIDE.get(name) or _OWN + name.removeprefix(_ALIAS))
         except ModuleNotFoundError:  # of a parent
             own = None
         if own is None:

@@ -21,6 +21,7 @@ class DeferredCudaCallError(Exception):
 
 default_generators: tuple[Any, ...] = ()
 has_half = True
+_initialized = False
 has_magma = False
 
 device = context(_absent, "device")

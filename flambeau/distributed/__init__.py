@@ -26,8 +26,13 @@ _functions = {
         "get_default_backend_for_device"
     ),
 }  # fmt: skip
-_types = _absent.types("ProcessGroup Backend DeviceMesh P2POp Store TCPStore FileStore HashStore")
+_types = _absent.types(
+    "ProcessGroup Backend DeviceMesh P2POp Store TCPStore FileStore HashStore "
+    "PrefixStore ProcessGroupGloo ProcessGroupNCCL Work"
+)
 globals().update(_functions | _types)
+for _each in ("undefined", "gloo", "nccl", "xccl", "ucc", "mpi"):
+    setattr(_types["Backend"], _each.upper(), _each)
 
 
 class ReduceOp:
@@ -47,4 +52,6 @@ group = GroupMember
 
 __all__ = [*_functions, *_types, "GroupMember", "ReduceOp", "group"]
 
-globals()["__getattr__"] = _missing.getter(__name__, submodules=("device_mesh", "rpc"))
+globals()["__getattr__"] = _missing.getter(
+    __name__, submodules=("device_mesh", "nn", "rpc", "tensor")
+)

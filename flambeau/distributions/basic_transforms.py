@@ -506,6 +506,12 @@ class PowerTransform(Transform):
         return torch.broadcast_shapes(shape, self.exponent.shape)
 
 
+def _clipped_sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), strictly between 0 and 1."""
+    limits = torch.finfo(x.dtype)
+    return torch.clamp(torch.sigmoid(x), min=limits.tiny, max=1.0 - limits.eps)
+
+
 class SigmoidTransform(_Pointwise):
     """y = 1 / (1 + exp(-x)).
 
@@ -517,8 +523,7 @@ class SigmoidTransform(_Pointwise):
     codomain = constraints.unit_interval
 
     def _call(self, x: Any) -> Any:
-        limits = torch.finfo(x.dtype)
-        return torch.clamp(torch.sigmoid(x), min=limits.tiny, max=1.0 - limits.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Any) -> Any:
         limits = torch.finfo(y.dtype)

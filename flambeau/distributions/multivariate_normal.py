@@ -208,3 +208,6 @@ class MultivariateNormal(Covariance, Distribution):
         n = self._event_shape[0]
         entropy = 0.5 * n * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
         return entropy.expand(self._batch_shape)
+
+
+_precision_to_scale_tril = precision_to_scale_tril

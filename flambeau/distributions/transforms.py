@@ -18,6 +18,7 @@ from flambeau.distributions.basic_transforms import (
     SoftplusTransform,
     TanhTransform,
     Transform,
+    _clipped_sigmoid,  # noqa: F401 - PyTorch's own name
     _InverseTransform,  # noqa: F401 - PyTorch's own name
     identity_transform,
 )

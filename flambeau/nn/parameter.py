@@ -36,6 +36,7 @@ class _Marked(type(Tensor)):  # type: ignore[misc]
 
 
 _MARKS: dict[type, str] = {}
+_ParameterMeta = _Marked  # PyTorch's name
 
 
 class Parameter(Tensor, metaclass=_Marked):

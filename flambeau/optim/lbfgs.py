@@ -370,3 +370,35 @@ def _cubic_minimum(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) 
         a, b = b, a
     ratio = (b.slope + root - first) / (b.slope - a.slope + 2 * root)
     return min(max(b.step - (b.step - a.step) * ratio, lowest), highest)
+
+
+def _cubic_interpolate(
+    x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: tuple[Any, Any] | None = None
+) -> Any:
+    """PyTorch's private name: where the cubic through two points with their slopes is least."""
+    empty: Any = None
+    return _cubic_minimum(_Point(x1, f1, empty, g1), _Point(x2, f2, empty, g2), bounds)
+
+
+def _strong_wolfe(
+    obj_func: Callable[[Tensor, Any, Tensor], tuple[float, Tensor]],
+    x: Tensor,
+    t: Any,
+    d: Tensor,
+    f: float,
+    g: Tensor,
+    gtd: Any,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    tolerance_change: float = 1e-9,
+    max_ls: int = 25,
+) -> tuple[float, Tensor, Any, int]:
+    """PyTorch's private name: a step along `d` that fulfils the strong Wolfe conditions.
+
+    Returns:
+        Loss, gradient and size of the step, and the number of evaluations.
+    """
+    search = _WolfeSearch(lambda step: obj_func(x, step, d), d, f, g, gtd)
+    search.decrease, search.curvature = c1, c2
+    search.tolerance, search.limit = tolerance_change, max_ls
+    return search.search(t)

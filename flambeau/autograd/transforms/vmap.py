@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.autograd.transforms.wrappers import batched, entered, is_at
+from flambeau.ir.lock import loaded
 from flambeau.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 InDims = Any
@@ -57,6 +58,9 @@ def vmap(
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        steps = loaded("flambeau._functorch.vmap")
+        if steps is not None and steps.are_replaced():
+            return steps.run(func, in_dims, out_dims, randomness, args, kwargs)
         flat, spec, dims = _flat_inputs(func, in_dims, args)
         extent = _extent(flat, dims)
         run = functools.partial(_run, func, spec, dims, out_dims, randomness, kwargs=kwargs)

@@ -10,6 +10,8 @@ import queue
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from flambeau.utils.data import _utils
 from flambeau.utils.data.collate import default_collate, default_convert
@@ -27,5 +29,8 @@ from flambeau.utils.data.sampler import BatchSampler, RandomSampler, Sampler, Se
 from flambeau.utils.data.worker import get_worker_info
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+_T = TypeVar("_T")
+_collate_fn_t = Callable[[list[_T]], Any]
 
 logger = logging.getLogger(__name__)

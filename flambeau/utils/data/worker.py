@@ -136,14 +136,21 @@ class Job:
         return Fetcher(self.dataset, self.batched, self.collate_fn, self.drop_last, stream)
 
 
+def generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four 32-bit numbers that seed NumPy in a worker process."""
+    from numpy.random import SeedSequence
+
+    entropy = (worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0)
+    return [int(number) for number in SeedSequence(entropy).generate_state(4)]
+
+
 def _seed(job: Job) -> int:
     seed = job.base_seed + job.number
     random.seed(seed)
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        entropy = (job.number, job.base_seed & 0xFFFFFFFF, job.base_seed >> 32, 0)
-        numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
+        numpy.random.seed(generate_state(job.base_seed, job.number))
     return seed
 
 

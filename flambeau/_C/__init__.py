@@ -291,3 +291,19 @@ def _get_math_sdp_allow_fp16_bf16_reduction() -> bool:
 def _storage_Use_Count(address: int) -> int:  # noqa: N802 - PyTorch's name
     """Tensors of a storage; not counted here: 1."""
     return 1
+
+
+def _is_alias_of(tensor: Any, other: Any) -> bool:
+    """Whether two tensors share a storage."""
+    first, second = tensor.untyped_storage(), other.untyped_storage()
+    return bool(first.data_ptr() == second.data_ptr() and first.nbytes() == second.nbytes())
+
+
+def _is_tracing() -> bool:
+    """Whether `torch.jit.trace` runs this function to record it."""
+    return bool(late("flambeau.jit").is_tracing())
+
+
+def _get_cudnn_enabled() -> bool:
+    """The setting `torch.backends.cudnn.enabled`."""
+    return bool(late("flambeau.backends.cudnn").enabled)
