@@ -85,4 +85,4 @@ def aoti_compile_and_package(*args: Any, **kwargs: Any) -> NoReturn:
 
 aoti_load_package = aoti_compile_and_package
 
-__getattr__ = _missing.getter(__name__, {}, ("config", "utils"))
+__getattr__ = _missing.getter(__name__, {}, ("config", "cpp_builder", "exc", "utils"))

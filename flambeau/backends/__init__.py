@@ -48,6 +48,12 @@ def flags_frozen() -> bool:
     return _frozen
 
 
+@contextlib.contextmanager
+def __allow_nonbracketed_mutation() -> Iterator[None]:  # noqa: N807 - PyTorch's name
+    """A `with` block in which switches may be set; they may be set anywhere here."""
+    yield
+
+
 def __getattr__(name: str) -> Any:
     if name in _SWITCHES:
         return getattr(late("flambeau.backends.switches"), name)

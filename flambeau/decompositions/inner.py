@@ -235,6 +235,15 @@ def _prelu_kernel(self: Tensor, weight: Tensor) -> Tensor:
     return public("where")(self > 0, self, weight * self)
 
 
+@inner(
+    "_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
+    "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, "
+    "bool deterministic, bool cudnn_enabled, bool allow_tf32=True) -> Tensor"
+)
+def _convolution(*arguments: Any) -> Tensor:
+    return public("convolution")(*arguments[:9])
+
+
 # ------------------------------------------------------------------------------ losses
 _REDUCTIONS = ("none", "mean", "sum")
 

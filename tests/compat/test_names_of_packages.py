@@ -44,6 +44,49 @@ def test_quantization_does_nothing_in_float32():
         quantization.prepare(torch.nn.Identity())
 
 
+def test_types_of_quantized_modules_have_no_instances():
+    from flambeau.quantization import FakeQuantizeBase, ObserverBase
+
+    assert FakeQuantizeBase is torch.ao.quantization.FakeQuantizeBase
+    assert not isinstance(torch.nn.Linear(1, 1), (ObserverBase, FakeQuantizeBase))
+    assert issubclass(torch.quantization.MinMaxObserver, ObserverBase)
+    with pytest.raises(NotImplementedError, match="MinMaxObserver"):
+        torch.quantization.MinMaxObserver()
+
+
+def test_casts_by_their_former_names():
+    x = torch.tensor([1.75, -2.5], requires_grad=True)
+    assert torch._cast_Long(x).tolist() == [1, -2]
+    assert torch._cast_Float(x) is x and torch._cast_Half(x).dtype == torch.float16
+    torch._cast_Double(x).sum().backward()
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_private_state_that_packages_read():
+    assert torch.cuda._initialized is False
+    assert torch.utils.data._utils.worker._worker_info is None
+    assert torch.utils.data._utils.collate.np_str_obj_array_pattern.search("<U3")
+    with getattr(torch.backends, "__allow_nonbracketed_mutation")():  # noqa: B009 - mangled
+        torch.backends.cudnn.benchmark = False
+    with pytest.raises(RuntimeError, match="is_available"):
+        torch.distributed.nn.functional.all_gather(torch.ones(1))
+
+
+def test_probes_of_compilers():
+    from flambeau._inductor.cpp_builder import get_cpp_compiler
+    from flambeau._inductor.exc import InductorError
+    from flambeau.utils._triton import has_triton
+
+    assert get_cpp_compiler() and not has_triton() and issubclass(InductorError, RuntimeError)
+
+
+def test_inner_convolution_with_switches():
+    x, weight = torch.arange(6.0).view(1, 1, 6), torch.ones(1, 1, 2)
+    switches = (False, False, True)
+    result = torch.ops.aten._convolution(x, weight, None, [2], [0], [1], False, [0], 1, *switches)
+    assert result.tolist() == [[[1, 5, 9]]]
+
+
 def test_records_of_a_checkpoint(tmp_path):
     path = tmp_path / "weights.pt"
     torch.save({"w": torch.arange(4.0)}, path)

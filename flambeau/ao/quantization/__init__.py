@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC
+from typing import Any, NoReturn
 
 from flambeau import nn
 from flambeau.runtime import missing as _missing
 
-__all__ = [
+_OBSERVERS = """HistogramObserver MinMaxObserver MovingAverageMinMaxObserver
+MovingAveragePerChannelMinMaxObserver NoopObserver PerChannelMinMaxObserver PlaceholderObserver
+RecordingObserver""".split()
+_FAKES = "FakeQuantize FixedQParamsFakeQuantize FusedMovingAvgObsFakeQuantize".split()
+
+__all__ = [  # noqa: PLE0604 - names of this module
+    *_OBSERVERS,
+    *_FAKES,
     "DeQuantStub",
+    "FakeQuantizeBase",
+    "ObserverBase",
     "QuantStub",
     "QuantWrapper",
     "convert",
@@ -61,11 +71,35 @@ class QuantWrapper(nn.Module):
         return self.dequant(self.module(self.quant(X)))
 
 
+class ObserverBase(ABC, nn.Module):
+    """The type of modules that measure ranges of values; nothing is an instance of it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refuse(type(self).__name__)
+
+
+class FakeQuantizeBase(ABC, nn.Module):
+    """The type of modules that imitate quantized values; nothing is an instance of it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refuse(type(self).__name__)
+
+
+for _base, _names in ((ObserverBase, _OBSERVERS), (FakeQuantizeBase, _FAKES)):
+    for _each in _names:
+        _text = "Raises NotImplementedError: networks cannot be quantized."
+        globals()[_each] = type(_each, (_base,), {"__doc__": _text, "__module__": __name__})
+
+
+def _refuse(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"[ao.quantization.{name}] networks cannot be quantized\nhint: run them in float32"
+    )
+
+
 def _refusal(name: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(
-            f"[ao.quantization.{name}] networks cannot be quantized\nhint: run them in float32"
-        )
+        _refuse(name)
 
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__doc__ = "Raises NotImplementedError: networks cannot be quantized."

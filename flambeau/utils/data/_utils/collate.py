@@ -1,6 +1,8 @@
 """Rules that make batches, under PyTorch's private module name."""
 # ruff: noqa: F401 - re-exports
 
+import re
+
 from flambeau.utils.data.collate import (
     collate,
     collate_float_fn,
@@ -17,3 +19,4 @@ from flambeau.utils.data.collate import (
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
+np_str_obj_array_pattern = re.compile("[SaUO]")  # in `dtype.str` of arrays that stay arrays

@@ -1,7 +1,8 @@
-"""`torch.distributed.nn` in a build without communication: calls are refused."""
+"""`torch.distributed.nn` in a build without communication: exchanges with gradients raise."""
 
 from __future__ import annotations
 
+from flambeau.distributed import ReduceOp, group
 from flambeau.runtime import missing as _missing
 from flambeau.runtime.absent import Absent
 
@@ -13,6 +14,6 @@ _functions = _absent.refusals(
 _types = _absent.types("RemoteModule")
 globals().update(_functions | _types)
 
-__all__ = [*_functions, *_types]
+__all__ = [*_functions, *_types, "ReduceOp", "group"]  # noqa: PLE0604 - names of this module
 
-globals()["__getattr__"] = _missing.getter(__name__)
+globals()["__getattr__"] = _missing.getter(__name__, submodules=("functional",))
