@@ -206,6 +206,8 @@ def _strides(rule: str, trace: Trace, result: Node) -> tuple[Any, ...]:
         return layout.image_strides(result, operands)
     if rule == "images":
         return layout.joined_strides(result, operands)
+    if rule == "first image":
+        return layout.joined_strides(result, operands[:1])
     return layout.contiguous_strides(result.shape)
 
 

@@ -561,6 +561,7 @@ def threshold(self: Node, threshold: Node, value: Node) -> Node:
     where=_HOMES,
     promote="float",
     samples=unary_samples(-6, 6),
+    layout="contiguous",
 )
 def logsigmoid(self: Node) -> Node:
     """log(sigmoid(x)).
@@ -579,6 +580,7 @@ def logsigmoid(self: Node) -> Node:
     where=_HOMES,
     promote="keep",
     samples=lambda: iter((sample(T(3, 6)), sample(T(4, 3), 0))),
+    layout="first",
 )
 def glu(self: Node, dim: int) -> Node:
     """a * sigmoid(b), the two halves of x along `dim`.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import Dense, op
 from flambeau.core.samples import Sample, T, sample
 from flambeau.ir.node import Node
 from flambeau.ops.common import shown, static_size, window_counts
@@ -117,15 +117,21 @@ def _adaptive_max(name: str, x: Node, count: int, output_size: Any) -> tuple[Nod
     return max_over(x, prims.permute(spread, order), count, places)
 
 
+def _image(value: Node, count: int) -> Node | Dense:
+    """A result whose memory follows the input's, but that of volumes is contiguous."""
+    return Dense(value, range(value.ndim)) if count == 3 else value
+
+
 @op(
     "_adaptive_max_pool(Tensor input, object output_size, int count) -> Tensor",
     where="private",
     promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
+    layout="images",
 )
-def adaptive_max_pool(input: Node, output_size: Any, count: int) -> Node:  # noqa: A002
+def adaptive_max_pool(input: Node, output_size: Any, count: int) -> Node | Dense:  # noqa: A002
     """Maxima of adaptive windows."""
-    return _adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)[0]
+    return _image(_adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)[0], count)
 
 
 @op(
@@ -134,14 +140,16 @@ def adaptive_max_pool(input: Node, output_size: Any, count: int) -> Node:  # noq
     where="private",
     promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
+    layout="images",
 )
 def adaptive_max_pool_with_indices(
     input: Node,  # noqa: A002
     output_size: Any,
     count: int,
-) -> tuple[Node, Node]:
+) -> tuple[Node | Dense, Node | Dense]:
     """Maxima of adaptive windows and their positions."""
-    return _adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)
+    values, places = _adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)
+    return _image(values, count), _image(places, count)
 
 
 @op(
@@ -149,10 +157,11 @@ def adaptive_max_pool_with_indices(
     where="private",
     promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
+    layout="images",
 )
-def adaptive_avg_pool(input: Node, output_size: Any, count: int) -> Node:  # noqa: A002
+def adaptive_avg_pool(input: Node, output_size: Any, count: int) -> Node | Dense:  # noqa: A002
     """Means of adaptive windows."""
-    return adaptive_average(f"adaptive_avg_pool{count}d", input, count, output_size)
+    return _image(adaptive_average(f"adaptive_avg_pool{count}d", input, count, output_size), count)
 
 
 def _adaptive_samples(count: int) -> Any:

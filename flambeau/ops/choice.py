@@ -41,7 +41,6 @@ def check_mask(mask: Node, name: str) -> None:
     fits="value",
     inplace=True,
     runtime="value",
-    layout="follow",
     samples=_mask_samples,
     errors=lambda: iter(
         [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")]

@@ -191,6 +191,7 @@ def _rms_samples() -> Any:
     promote="keep",
     samples=_rms_samples,
     out=False,
+    layout="first image",
 )
 def rms_norm(
     input: Node,  # noqa: A002
@@ -252,6 +253,7 @@ def _group_samples() -> Any:
     runtime="eps",
     samples=_group_samples,
     out=False,
+    layout="first image",
 )
 def group_norm(
     input: Node,  # noqa: A002
@@ -393,6 +395,7 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
     promote="none",
     runtime="eps",
     samples=lambda: iter((sample(T(5, 3), T(3), T(3), 1e-5), sample(T(2, 3, 4), None, None, 1e-3))),
+    layout="first image",
 )
 def batch_norm_train(
     input: Node,  # noqa: A002
@@ -435,6 +438,7 @@ def batch_normalised(
     promote="keep",
     runtime="eps",
     samples=lambda: iter((sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), 1e-5),)),
+    layout="first image",
 )
 def batch_norm_eval(
     input: Node,  # noqa: A002
@@ -572,6 +576,7 @@ def batch_normed(
     where="nn.functional",
     promote="keep",
     samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
+    layout="first",
 )
 def normalize(input: Node, p: float, dim: int, eps: float) -> Node:  # noqa: A002
     """x / max(norm_p(x), eps) along `dim`.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
-from flambeau.core.definition import op
+from flambeau.core.definition import Dense, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
@@ -115,8 +115,9 @@ def _pad_rule(input: Any, pad: Any, mode: str = "constant", value: Any = None) -
     errors=_errors,
     out=False,
     varying=True,
+    layout="images",
 )
-def pad(input: Node, pad: tuple[int, ...], mode: str, value: float | None) -> Node:  # noqa: A002
+def pad(input: Node, pad: tuple[int, ...], mode: str, value: float | None) -> Node | Dense:  # noqa: A002
     """The input with elements added around it; negative numbers remove elements.
 
     Args:
@@ -149,7 +150,7 @@ def pad(input: Node, pad: tuple[int, ...], mode: str, value: float | None) -> No
     for d in range(x.ndim):
         if low[d] or high[d]:
             x = _padded(x, d, low[d], high[d], mode)
-    return x
+    return Dense(x, range(x.ndim)) if mode == "circular" else x
 
 
 def _padded(x: Node, d: int, low: int, high: int, mode: str) -> Node:
@@ -185,6 +186,7 @@ def _fill(x: Node, value: float | None) -> Any:
     errors=lambda: iter([ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")]),
     out=False,
     varying=True,
+    layout="images",
 )
 def constant_pad_nd(self: Node, pad: tuple[int, ...], value: Any) -> Node:
     """The input with a number around it: `nn.functional.pad` in its mode "constant".

@@ -664,6 +664,7 @@ def _define_lp(count: int) -> None:
         "bool ceil_mode=False) -> Tensor",
         where=_F,
         promote="keep",
+        layout="images" if count == 2 else "contiguous",
         out=False,
         autocast="float32" if count == 3 else "",
         samples=_lp_samples(count),

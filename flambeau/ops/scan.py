@@ -197,6 +197,7 @@ def _diff_samples() -> Iterator[Sample]:
     overlap_when=lambda x, n, dim, before, after: n < 2 and before is None and after is None,
     samples=_diff_samples,
     reference="numpy.diff",
+    layout="first",
 )
 def diff(self: Node, n: int, dim: int, prepend: Node | None, append: Node | None) -> Node:
     """The n-th differences of neighbours along `dim`, after putting `prepend`/`append` at the ends.

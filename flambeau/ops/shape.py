@@ -481,8 +481,9 @@ def _roll_samples() -> Samples:
     errors=lambda: iter([ErrorSample(sample(T(3), (1, 2), (0,)), RuntimeError, "must align")]),
     out=False,
     varying=True,
+    layout="images",
 )
-def roll(self: Node, shifts: Sequence[Size], dims: Sequence[int]) -> Node:
+def roll(self: Node, shifts: Sequence[Size], dims: Sequence[int]) -> Node | Dense:
     """Elements moved along `dims` by `shifts`, re-entering at the other end.
 
     Without `dims` the flattened tensor is rolled and its shape restored.
@@ -498,7 +499,8 @@ def roll(self: Node, shifts: Sequence[Size], dims: Sequence[int]) -> Node:
         raise RuntimeError("[roll] `shifts` required\nhint: one shift per dimension")
     if not dims and len(shifts) == 1:
         flat = prims.reshape(self, (prod(self.shape),))
-        return prims.reshape(_rolled(flat, shifts[0], 0), self.shape)
+        rolled = prims.reshape(_rolled(flat, shifts[0], 0), self.shape)
+        return Dense(rolled, range(self.ndim))
     if len(shifts) != len(dims):
         raise RuntimeError(
             f"[roll] shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}\n"

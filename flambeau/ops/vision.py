@@ -42,6 +42,7 @@ def _check_factor(name: str, x: Node, what: str, factor: int) -> None:
     samples=lambda: iter([sample(T(2, 8, 3, 2), 2), sample(T(9, 2, 2), 3), sample(T(4, 3, 2), 1)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 2), RuntimeError, "divisible")]),
     out=False,
+    layout="images",
 )
 def pixel_shuffle(self: Node, upscale_factor: int) -> Node:
     """Channels become pixels: `(*, C r^2, H, W)` -> `(*, C, H r, W r)` (Shi et al. 2016).
@@ -77,6 +78,7 @@ def pixel_shuffle(self: Node, upscale_factor: int) -> Node:
     samples=lambda: iter([sample(T(2, 2, 6, 4), 2), sample(T(1, 3, 6), 3)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 3), RuntimeError, "divisible")]),
     out=False,
+    layout="images",
 )
 def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
     """Pixels become channels: `(*, C, H r, W r)` -> `(*, C r^2, H, W)`.
@@ -112,6 +114,7 @@ def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
     samples=lambda: iter([sample(T(2, 6, 3, 2), 2), sample(T(1, 4, 5), 4)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 3, 4), 2), RuntimeError, "divisible")]),
     out=False,
+    layout="images",
 )
 def channel_shuffle(self: Node, groups: int) -> Node:
     """Channel g C/groups + c moves to c groups + g: groups are interleaved (Zhang et al. 2018).
@@ -464,6 +467,7 @@ def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
     errors=lambda: iter([ErrorSample(sample(T(3, 2), 2), ValueError, "3D or higher")]),
     out=False,
     varying=True,
+    layout="first",
 )
 def local_response_norm(
     input: Node,  # noqa: A002
