@@ -6,6 +6,7 @@ deprecated in PyTorch, and here for programs and checkpoints that still name it.
 
 from __future__ import annotations
 
+import io
 import operator
 import sys
 import warnings
@@ -471,3 +472,10 @@ def _storage_type(self: Any) -> Any:
 _core.Tensor.storage = _storage
 _core.Tensor._typed_storage = _typed_storage
 _core.Tensor.storage_type = _storage_type
+
+
+def _load_from_bytes(data: bytes) -> Any:
+    """The storage in a plain pickle of PyTorch, which holds it as `torch.save` would write it."""
+    with importing:
+        from flambeau.serialization import load
+    return load(io.BytesIO(data), weights_only=False)

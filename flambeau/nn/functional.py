@@ -511,4 +511,15 @@ GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 _threshold = threshold  # its name in graphs
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
-globals()["__getattr__"] = _missing.getter(__name__)
+_LAZY = dict.fromkeys(
+    "handle_torch_function has_torch_function has_torch_function_unary "
+    "has_torch_function_variadic".split(),
+    "flambeau.overrides",
+) | dict.fromkeys(
+    "_list_with_default _pair _quadruple _single _triple".split(), "flambeau.nn.modules.utils"
+)
+_LAZY |= dict.fromkeys(
+    "_in_projection _in_projection_packed _mha_shape_check _none_or_dtype".split(),
+    "flambeau.nn.functional_attention",
+)
+globals()["__getattr__"] = _missing.getter(__name__, _LAZY)

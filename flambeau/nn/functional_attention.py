@@ -59,6 +59,9 @@ def check_shapes(
     return dims == 3
 
 
+_mha_shape_check = check_shapes  # PyTorch's name
+
+
 def canonical_mask(
     mask: Any,
     mask_name: str,
@@ -85,7 +88,7 @@ def canonical_mask(
     return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
 
 
-def _project_packed(q: Any, k: Any, v: Any, w: Any, b: Any) -> tuple[Any, Any, Any]:
+def _in_projection_packed(q: Any, k: Any, v: Any, w: Any, b: Any = None) -> tuple[Any, Any, Any]:
     """One matrix holds the three projections; equal inputs share a product."""
     from flambeau.nn.functional import linear
 
@@ -100,6 +103,28 @@ def _project_packed(q: Any, k: Any, v: Any, w: Any, b: Any) -> tuple[Any, Any, A
     parts = (None, None, None) if b is None else b.chunk(3)
     results = (linear(x, m, c) for x, m, c in zip((q, k, v), w.chunk(3), parts))
     return tuple(results)  # type: ignore[return-value]
+
+
+def _in_projection(
+    q: Any,
+    k: Any,
+    v: Any,
+    w_q: Any,
+    w_k: Any,
+    w_v: Any,
+    b_q: Any = None,
+    b_k: Any = None,
+    b_v: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Three projections by three matrices."""
+    from flambeau.nn.functional import linear
+
+    return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
+
+
+def _none_or_dtype(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+    """The dtype of a tensor; None of None."""
+    return None if input is None else input.dtype
 
 
 def _heads(x: Any, heads: int, head_dim: int) -> Any:
@@ -256,8 +281,6 @@ def _prepare_masks(
 
 
 def _project(inputs: tuple[Any, Any, Any], weight: Any, bias: Any, separate: Any) -> Any:
-    from flambeau.nn.functional import linear
-
     query, key, value = inputs
     if separate is None:
         _check(
@@ -265,7 +288,7 @@ def _project(inputs: tuple[Any, Any, Any], weight: Any, bias: Any, separate: Any
             f"key shape {key.shape} does not match value shape {value.shape}",
         )
         _check(weight is not None, "use_separate_proj_weight is False but in_proj_weight is None")
-        return _project_packed(query, key, value, weight, bias)
+        return _in_projection_packed(query, key, value, weight, bias)
     _check(
         tuple(key.shape[:2]) == tuple(value.shape[:2]),
         f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}",
@@ -274,7 +297,7 @@ def _project(inputs: tuple[Any, Any, Any], weight: Any, bias: Any, separate: Any
     for name, matrix in zip("qkv", separate):
         text = f"use_separate_proj_weight is True but {name}_proj_weight is None"
         _check(matrix is not None, text)
-    return tuple(linear(x, m, c) for x, m, c in zip(inputs, separate, parts))
+    return _in_projection(*inputs, *separate, *parts)
 
 
 def _keys_and_values(

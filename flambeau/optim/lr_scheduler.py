@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import types
 import warnings
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from flambeau import Tensor
@@ -94,17 +95,24 @@ class LRScheduler:
     def _update_lr(self, epoch: int | None = None) -> None:
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         closed_form = getattr(self, "_get_closed_form_lr", None)
-        self._get_lr_called_within_step = True
-        try:
+        with _enable_get_lr_call(self):
             rates = closed_form() if epoch is not None and closed_form else self.get_lr()
-        finally:
-            self._get_lr_called_within_step = False
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             _set_rate(group, rate)
         self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def _current(self) -> list[float | Tensor]:
         return [group["lr"] for group in self.optimizer.param_groups]
+
+
+@contextlib.contextmanager
+def _enable_get_lr_call(o: Any) -> Iterator[Any]:
+    """A `with` block in which a schedule's `get_lr()` is called without a warning."""
+    o._get_lr_called_within_step = True
+    try:
+        yield o
+    finally:
+        o._get_lr_called_within_step = False
 
 
 class _LRScheduler(LRScheduler):

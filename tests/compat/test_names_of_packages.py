@@ -80,6 +80,63 @@ def test_probes_of_compilers():
     assert get_cpp_compiler() and not has_triton() and issubclass(InductorError, RuntimeError)
 
 
+def test_tensors_in_plain_pickles_of_pytorch():
+    data = io.BytesIO()
+    storage = torch.arange(3.0)._typed_storage()
+    torch.save(storage, data, _use_new_zipfile_serialization=False)
+    again = torch.storage._load_from_bytes(data.getvalue())
+    tensor = torch._utils._rebuild_tensor_v2(again, 1, (2,), (1,), True, {})
+    assert tensor.tolist() == [1, 2] and tensor.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("name", "bases"),
+    [
+        ("padding._ConstantPadNd", "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad2d"),
+        ("padding._ReflectionPadNd", "ReflectionPad1d ReflectionPad2d ReflectionPad3d"),
+        ("padding._ReplicationPadNd", "ReplicationPad1d ReplicationPad2d ReplicationPad3d"),
+        ("padding._CircularPadNd", "CircularPad1d CircularPad2d CircularPad3d"),
+        ("padding.ConstantPad2d", "ZeroPad2d"),
+        ("pooling._AvgPoolNd", "AvgPool1d AvgPool2d AvgPool3d"),
+        ("conv._ConvTransposeNd", "ConvTranspose1d ConvTranspose2d LazyConvTranspose3d"),
+        ("conv._LazyConvXdMixin", "LazyConv1d LazyConvTranspose2d"),
+    ],
+)
+def test_bases_of_modules(name, bases):
+    module, _, base = name.partition(".")
+    kind = getattr(getattr(torch.nn.modules, module), base)
+    assert all(issubclass(getattr(torch.nn, each), kind) for each in bases.split())
+
+
+def test_helpers_of_layers_in_the_modules_that_use_them():
+    from flambeau.nn import functional as f
+    from flambeau.nn.modules import conv, padding, pooling
+
+    assert conv._pair(3) == pooling._pair(3) == padding._pair(3) == f._pair(3) == (3, 3)
+    assert padding._quadruple(1) == (1, 1, 1, 1) and f._list_with_default([None, 2], [1, 5, 6]) == [
+        5,
+        2,
+    ]
+    x, w = torch.arange(6.0).view(1, 3, 2), torch.arange(12.0).view(6, 2)
+    packed = f._in_projection_packed(x, x, x, w)
+    separate = f._in_projection(x, x, x, *w.chunk(3))
+    assert all(torch.equal(a, b) for a, b in zip(packed, separate, strict=True))
+    assert f._mha_shape_check(x, x, x, None, None, 1)
+    assert f._none_or_dtype(None) is None and f._none_or_dtype(x) is torch.float32
+    assert not f.has_torch_function((x,)) and not f.has_torch_function_unary(x)
+
+
+def test_schedules_ask_for_rates_of_others(recwarn):
+    from flambeau.optim.lr_scheduler import StepLR, _enable_get_lr_call
+
+    schedule = StepLR(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0), 1)
+    with _enable_get_lr_call(schedule):
+        schedule.get_lr()
+    assert not recwarn.list
+    schedule.get_lr()
+    assert "get_last_lr" in str(recwarn.pop().message)
+
+
 def test_inner_convolution_with_switches():
     x, weight = torch.arange(6.0).view(1, 1, 6), torch.ones(1, 1, 2)
     switches = (False, False, True)

@@ -12,7 +12,13 @@ from flambeau.nn import init
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.lazy import LazyModuleMixin
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.utils import _reverse_repeat_tuple, ntuple
+from flambeau.nn.modules.utils import (
+    _pair,  # noqa: F401 - also names of this module
+    _reverse_repeat_tuple,
+    _single,  # noqa: F401
+    _triple,  # noqa: F401
+    ntuple,
+)
 from flambeau.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = [
@@ -218,7 +224,7 @@ class Conv3d(_Conv):
     _ndim = 3
 
 
-class _ConvTranspose(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     """The transpose of a convolution: its gradient with respect to the input.
 
     Args:
@@ -303,7 +309,7 @@ class _ConvTranspose(_ConvNd):
         )
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution of `(N, C, L)` or `(C, L)`.
 
     Example:
@@ -314,7 +320,7 @@ class ConvTranspose1d(_ConvTranspose):
     _ndim = 1
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution of `(N, C, H, W)` or `(C, H, W)`.
 
     Example:
@@ -325,7 +331,7 @@ class ConvTranspose2d(_ConvTranspose):
     _ndim = 2
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution of `(N, C, D, H, W)` or `(C, D, H, W)`.
 
     Example:
@@ -337,7 +343,7 @@ class ConvTranspose3d(_ConvTranspose):
     _ndim = 3
 
 
-class _LazyConvNd(LazyModuleMixin, _ConvNd):
+class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
     """A convolution that learns `in_channels` from its first input; put before the eager class."""
 
     def _make_lazy(self, out_channels: int, bias: bool, options: dict[str, Any]) -> None:
@@ -387,7 +393,7 @@ class _LazyConvNd(LazyModuleMixin, _ConvNd):
         self.reset_parameters()
 
 
-class _LazyConv(_LazyConvNd, _Conv):
+class _LazyConv(_LazyConvXdMixin, _Conv):
     """A lazy convolution; see `_ConvNd` for the arguments."""
 
     def __init__(
@@ -409,8 +415,8 @@ class _LazyConv(_LazyConvNd, _Conv):
         self._make_lazy(out_channels, bias, {"device": device, "dtype": dtype})
 
 
-class _LazyConvTranspose(_LazyConvNd, _ConvTranspose):
-    """A lazy transposed convolution; see `_ConvTranspose` for the arguments."""
+class _LazyConvTranspose(_LazyConvXdMixin, _ConvTransposeNd):
+    """A lazy transposed convolution; see `_ConvTransposeNd` for the arguments."""
 
     def __init__(
         self,

@@ -7,7 +7,12 @@ from typing import Any
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.utils import ntuple
+from flambeau.nn.modules.utils import (
+    _ntuple,  # noqa: F401 - also names of this module
+    _pair,  # noqa: F401
+    _quadruple,  # noqa: F401
+    ntuple,
+)
 
 __all__ = [
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d",
@@ -40,7 +45,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     """Padding with one value.
 
     Args:
@@ -63,7 +68,7 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """Constant padding of the last dimension.
 
     Example:
@@ -74,7 +79,7 @@ class ConstantPad1d(_ConstantPad):
     _ndim = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Constant padding of the last 2 dimensions.
 
     Example:
@@ -85,7 +90,7 @@ class ConstantPad2d(_ConstantPad):
     _ndim = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Constant padding of the last 3 dimensions.
 
     Example:
@@ -96,18 +101,18 @@ class ConstantPad3d(_ConstantPad):
     _ndim = 3
 
 
-class _ZeroPad(_ConstantPad):
-    """Padding with 0."""
+class _ZeroPad(_Pad):
+    """Padding with 0: `ConstantPad<n>d` with this constructor."""
 
     def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
+        super().__init__(padding, 0.0)  # type: ignore[call-arg]
 
     def extra_repr(self) -> str:
         """The padding."""
         return f"{self.padding}"
 
 
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
     """Zero padding of the last dimension.
 
     Example:
@@ -118,7 +123,7 @@ class ZeroPad1d(_ZeroPad):
     _ndim = 1
 
 
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Zero padding of the last 2 dimensions.
 
     Example:
@@ -129,7 +134,7 @@ class ZeroPad2d(_ZeroPad):
     _ndim = 2
 
 
-class ZeroPad3d(_ZeroPad):
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Zero padding of the last 3 dimensions.
 
     Example:
@@ -140,7 +145,13 @@ class ZeroPad3d(_ZeroPad):
     _ndim = 3
 
 
-class ReflectionPad1d(_Pad):
+class _ReflectionPadNd(_Pad):
+    """Padding that mirrors at the border."""
+
+    _mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPadNd):
     """Padding that mirrors at the border of the last dimension.
 
     Example:
@@ -148,10 +159,10 @@ class ReflectionPad1d(_Pad):
         torch.Size([2, 4, 11])
     """
 
-    _mode, _ndim = "reflect", 1
+    _ndim = 1
 
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Padding that mirrors at the border of the last 2 dimensions.
 
     Example:
@@ -159,10 +170,10 @@ class ReflectionPad2d(_Pad):
         torch.Size([2, 4, 11, 11])
     """
 
-    _mode, _ndim = "reflect", 2
+    _ndim = 2
 
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Padding that mirrors at the border of the last 3 dimensions.
 
     Example:
@@ -170,10 +181,16 @@ class ReflectionPad3d(_Pad):
         torch.Size([2, 4, 7, 7, 7])
     """
 
-    _mode, _ndim = "reflect", 3
+    _ndim = 3
 
 
-class ReplicationPad1d(_Pad):
+class _ReplicationPadNd(_Pad):
+    """Padding that repeats the border."""
+
+    _mode = "replicate"
+
+
+class ReplicationPad1d(_ReplicationPadNd):
     """Padding that repeats the border of the last dimension.
 
     Example:
@@ -181,10 +198,10 @@ class ReplicationPad1d(_Pad):
         torch.Size([2, 4, 11])
     """
 
-    _mode, _ndim = "replicate", 1
+    _ndim = 1
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Padding that repeats the border of the last 2 dimensions.
 
     Example:
@@ -192,10 +209,10 @@ class ReplicationPad2d(_Pad):
         torch.Size([2, 4, 11, 11])
     """
 
-    _mode, _ndim = "replicate", 2
+    _ndim = 2
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Padding that repeats the border of the last 3 dimensions.
 
     Example:
@@ -203,10 +220,10 @@ class ReplicationPad3d(_Pad):
         torch.Size([2, 4, 7, 7, 7])
     """
 
-    _mode, _ndim = "replicate", 3
+    _ndim = 3
 
 
-class _CircularPad(_Pad):
+class _CircularPadNd(_Pad):
     """Padding that wraps around."""
 
     _mode = "circular"
@@ -221,7 +238,7 @@ class _CircularPad(_Pad):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPad):
+class CircularPad1d(_CircularPadNd):
     """Circular padding of the last dimension.
 
     Example:
@@ -232,7 +249,7 @@ class CircularPad1d(_CircularPad):
     _ndim = 1
 
 
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPadNd):
     """Circular padding of the last 2 dimensions.
 
     Example:
@@ -243,7 +260,7 @@ class CircularPad2d(_CircularPad):
     _ndim = 2
 
 
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPadNd):
     """Circular padding of the last 3 dimensions.
 
     Example:

@@ -7,7 +7,12 @@ from typing import Any
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
-from flambeau.nn.modules.utils import ntuple
+from flambeau.nn.modules.utils import (
+    _pair,  # noqa: F401 - also names of this module
+    _single,  # noqa: F401
+    _triple,  # noqa: F401
+    ntuple,
+)
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
@@ -206,7 +211,17 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
     _ndim = 3
 
 
-class AvgPool1d(Module):
+class _AvgPoolNd(Module):
+    """Average pooling in any number of dimensions."""
+
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPoolNd):
     """Average pooling of `(N, C, L)` or `(C, L)`.
 
     Args:
@@ -218,8 +233,6 @@ class AvgPool1d(Module):
         >>> nn.AvgPool1d(2)(torch.zeros(2, 4, 9, device="meta")).shape
         torch.Size([2, 4, 4])
     """
-
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
     def __init__(
         self,
@@ -236,10 +249,6 @@ class AvgPool1d(Module):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
     def forward(self, input: Any) -> Any:  # noqa: A002
         """`F.avg_pool1d`."""
         return F.avg_pool1d(
@@ -252,7 +261,7 @@ class AvgPool1d(Module):
         )
 
 
-class _AvgPoolNd(Module):
+class _AvgPoolOfImages(_AvgPoolNd):
     """Average pooling.
 
     Args:
@@ -283,10 +292,6 @@ class _AvgPoolNd(Module):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
     def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
         return function(
             input,
@@ -299,7 +304,7 @@ class _AvgPoolNd(Module):
         )
 
 
-class AvgPool2d(_AvgPoolNd):
+class AvgPool2d(_AvgPoolOfImages):
     """Average pooling of `(N, C, H, W)` or `(C, H, W)`.
 
     Example:
@@ -312,7 +317,7 @@ class AvgPool2d(_AvgPoolNd):
         return self._pool(F.avg_pool2d, input)
 
 
-class AvgPool3d(_AvgPoolNd):
+class AvgPool3d(_AvgPoolOfImages):
     """Average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
 
     Example:
