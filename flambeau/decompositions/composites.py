@@ -496,5 +496,6 @@ from flambeau.decompositions import (  # noqa: E402, F401 - register theirs
     composed_losses,
     composed_private,
     composed_recurrent,
+    composed_steps,
     composed_views,
 )

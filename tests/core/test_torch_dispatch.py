@@ -225,3 +225,38 @@ def test_modes_and_wrappers_in_a_compiled_function():
     with Names() as mode:
         assert scaled(plain).tolist() == wanted
     assert mode.seen == ["aten.relu.default", "aten.mul.Tensor"]
+
+
+@pytest.mark.parametrize(
+    ("make", "operators"),
+    [
+        (lambda p: torch.optim.SGD(p, 0.3), ["add_"]),
+        (lambda p: torch.optim.SGD(p, 0.3, 0.9), ["mul_", "add_", "add_"]),
+        (
+            lambda p: torch.optim.SGD(p, 0.3, 0.9, 0.0, 0.1, True, maximize=True),
+            ["neg", "add", "mul_", "add_", "add", "add_"],
+        ),
+        (
+            lambda p: torch.optim.Adagrad(p, 0.3, weight_decay=0.1),
+            ["add_", "_local_scalar_dense", "add", "addcmul_", "sqrt", "add_", "addcdiv_"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mode_sees_the_parts_of_an_optimizer_step(make, operators, dtype):
+    """PyTorch's operators, and the same bits as without the mode."""
+    results = []
+    for seen in (False, True):
+        torch.manual_seed(0)
+        p = torch.nn.Parameter(torch.randn(50, dtype=dtype))
+        optimizer = make([p])
+        for _ in range(4):
+            p.grad = torch.randn(50, dtype=dtype)
+            if not seen:
+                optimizer.step()
+                continue
+            with Names() as mode:
+                optimizer.step()
+        results.append(p.detach().clone())
+    assert [name.split(".")[1] for name in mode.seen] == operators
+    assert torch.equal(*results)
