@@ -481,6 +481,7 @@ bool tape_record(const Instance* instance, const Call& call, PyObject** outputs)
 // In-place bookkeeping: checks before the call; history rewrite after it, in place of tape_record
 // (op.cpp has bumped the version, and calls the second one under grad mode only).
 bool tape_check_inplace(Tensor* target);
+bool tape_check_inference(const Tensor* target);  // of anything that is written
 bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& call,
                         PyObject** outputs);
 // Marks `view` as differentiable view of `base` (called for Alias outputs in grad mode).

@@ -298,6 +298,7 @@ bool check_outs(const Op* op, const Overload& overload, const Frame& frame, cons
   for (size_t k = 0; k < outs.size(); ++k) {
     const OutputSpec& made = plan->outputs[k];
     const bool given = made.kind != OutputSpec::None;
+    if (!tape_check_inference(outs[k])) return false;
     if (given && !check_dtype(overload.out.rule, made.dtype, outs[k]->dtype)) return false;
     if (overload.out.rule == OutRule::Separate && !check_separate(op, frame, outs[k])) return false;
     if (!plan->copies_overlaps && !check_out_shared(name, overload, frame, outs[k])) return false;

@@ -611,13 +611,16 @@ bool tape_record(const Instance* instance, const Call& call, PyObject** outputs)
   return !PyErr_Occurred();
 }
 
+bool tape_check_inference(const Tensor* target) {
+  if (!(target->flags & kInference) || grad_mode.inference) return true;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "[inplace] Inplace update to inference tensor outside InferenceMode is not "
+                  "allowed.\nhint: clone() it to get a normal tensor before the inplace update");
+  return false;
+}
+
 bool tape_check_inplace(Tensor* target) {
-  if ((target->flags & kInference) && !grad_mode.inference) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "[inplace] Inplace update to inference tensor outside InferenceMode is not "
-                    "allowed.\nhint: clone() it to get a normal tensor before the inplace update");
-    return false;
-  }
+  if (!tape_check_inference(target)) return false;
   if (!grad_mode.enabled || !target->autograd) return true;
   return check_inplace_on(target, needs_gradient(target));
 }

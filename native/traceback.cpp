@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "op_internal.h"
+#include "tape.h"
 
 namespace fb {
 namespace {
@@ -117,6 +118,33 @@ PyObject* call_direct(const Shield* shield, PyObject* const* args, PyObject* nam
   return PyObject_Vectorcall(shield->direct, args, 1, shield->direct_dim ? names : nullptr);
 }
 
+// A body in Python asked something that is no tensor: its TypeError, where the schema knows.
+void explain_arguments(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject* names) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* positional = PyTuple_New(given);
+  for (Py_ssize_t i = 0; positional && i < given; ++i)
+    PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+  PyObject* keywords = PyDict_New();
+  for (Py_ssize_t i = 0; keywords && names && i < PyTuple_GET_SIZE(names); ++i)
+    PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[given + i]);
+  PyObject* pair[3] = {self, positional, keywords};
+  PyObject* text = positional && keywords
+                       ? call_helper("flambeau.core.install", "wrong_argument", pair, 3)
+                       : nullptr;
+  Py_XDECREF(positional);
+  Py_XDECREF(keywords);
+  if (text && PyUnicode_Check(text)) {
+    PyErr_SetObject(PyExc_TypeError, text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+  } else {
+    PyErr_Restore(type, value, traceback);
+  }
+  Py_XDECREF(text);
+}
+
 PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   const auto* shield = reinterpret_cast<Shield*>(self);
   if (shield->overridable) {
@@ -141,6 +169,8 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
   }
   PyObject* result = at < 0 ? PyObject_Vectorcall(shield->function, args, flags, names)
                             : call_with_out(shield, args, flags, names, at);
+  if (!result && shield->is_operator && PyErr_ExceptionMatches(PyExc_AttributeError)) [[unlikely]]
+    explain_arguments(self, args, PyVectorcall_NARGS(flags), names);
   if (!result) hide_internals();
   return result;
 }

@@ -202,9 +202,17 @@ def register_multi_grad_hook(
 
     Returns:
         A handle that removes the hooks of all tensors.
+
+    Raises:
+        AssertionError: a tensor does not require a gradient.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"[register_multi_grad_hook] unknown mode: {mode!r}\nhint: 'all' or 'any'")
+    if not all(isinstance(x, GradientEdge) or x.requires_grad for x in tensors):
+        raise AssertionError(
+            "[register_multi_grad_hook] Expected gradient function to be set: a tensor does not "
+            "require a gradient\nhint: tensors that require gradients"
+        )
     register = _register_all if mode == "all" else _register_any
     return _MultiHandle(register(tensors, fn))
 

@@ -166,6 +166,27 @@ def install_definition(definition: OpDefinition) -> None:
         _publish(options.where, tuple(n + "_" for n in names), native)
 
 
+def wrong_argument(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What is wrong with a call of an operator in Python: the first argument that is no tensor."""
+    definition = DEFINITIONS.get(id(op))
+    if definition is None:
+        return None
+    schema = definition.overloads[0].schema
+    named = [*zip((a.name for a in schema.arguments), args, strict=False), *kwargs.items()]
+    kinds = {a.name: a.kind for a in schema.arguments}
+    for name, value in named:
+        if kinds.get(name) == "Tensor" and not _is_tensor_like(value):
+            return (
+                f"[{definition.name}] argument '{name}' must be Tensor, not "
+                f"{type(value).__name__}\nhint: torch.tensor(...) makes one"
+            )
+    return None
+
+
+def _is_tensor_like(value: Any) -> bool:
+    return isinstance(value, _core.Tensor) or hasattr(type(value), "__torch_function__")
+
+
 def _cast_rule(rule: str | Callable[..., Any], native: Any) -> str | Callable[..., Any]:
     return rule if isinstance(rule, str) else partial(rule, native)
 

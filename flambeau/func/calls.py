@@ -30,7 +30,7 @@ def functional_call(
 
     Raises:
         RuntimeError: names are missing or unexpected (with `strict`).
-        ValueError: a name is in several of the mappings.
+        ValueError: a name is in several of the mappings, or there are no mappings.
 
     Example:
         >>> layer = nn.Linear(1, 1)
@@ -40,6 +40,11 @@ def functional_call(
     """
     dictionaries = parameter_and_buffer_dicts
     tensors: dict[str, Any] = {}
+    if not isinstance(dictionaries, (Mapping, Sequence)):
+        text = (
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+        )
+        raise ValueError(problem("functional_call", f"{text}{type(dictionaries)}", "a dict"))
     for mapping in (dictionaries,) if isinstance(dictionaries, Mapping) else dictionaries:
         repeated = tensors.keys() & mapping.keys()
         if repeated:

@@ -128,13 +128,25 @@ op("frombuffer(object buffer, *, dtype dtype) -> Tensor", where="torch", host=Tr
 op("from_dlpack(object ext_tensor) -> Tensor", where="torch", host=True)(tensors.from_dlpack)
 
 
-def _sizes(size: tuple[Any, ...], named: Any = None) -> Sequence[int]:
+def _sizes(name: str, size: tuple[Any, ...], named: Any = None) -> Sequence[int]:
+    """Sizes as one sequence, or as arguments.
+
+    Raises:
+        TypeError: there are none, or the only one is not an integer.
+    """
     if named is not None:
         size = (named,)
-    if len(size) == 1 and not isinstance(size[0], int):
-        only = size[0]
-        return only if isinstance(only, (tuple, list)) else (int(only),)
-    return size
+    if not size:
+        raise TypeError(f"[{name}] missing argument: size\nhint: () for a tensor of one element")
+    if len(size) > 1 or type(size[0]) is int:
+        return size
+    only = size[0]
+    if isinstance(only, (tuple, list)):
+        return only
+    if isinstance(only, (bool, float)) or not hasattr(type(only), "__index__"):
+        kind = type(only).__name__
+        raise TypeError(f"[{name}] argument 'size' must be tuple of ints, not {kind}\nhint: sizes")
+    return (int(only),)
 
 
 @op(
@@ -168,7 +180,7 @@ def empty(
         torch.Size([2, 3])
     """
     check_layout(layout, "empty", pin_memory)
-    shape = _sizes(sizes, size)
+    shape = _sizes("empty", sizes, size)
     if out is not None:
         if dtype is not None and dtype != out.dtype:
             raise RuntimeError(
@@ -341,11 +353,12 @@ def new_empty(
         torch.Size([2, 3])
     """
     if _is_composed(self):
-        found = _composed(new_empty, self, _sizes(sizes, size), dtype=dtype)
+        found = _composed(new_empty, self, _sizes("new_empty", sizes, size), dtype=dtype)
         return found.requires_grad_(requires_grad)
     check_layout(layout, "new_empty", pin_memory)
     kind = self.dtype if dtype is None else dtype
-    result = tensors.empty(_sizes(sizes, size), kind, self.device if device is None else device)
+    shape = _sizes("new_empty", sizes, size)
+    result = tensors.empty(shape, kind, self.device if device is None else device)
     return result.requires_grad_() if requires_grad else result
 
 

@@ -15,6 +15,7 @@ from flambeau.core import layout
 from flambeau.core.definition import REGISTRY, op
 from flambeau.core.promotion import CATEGORY, compute_dtype, promote_types
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.core.tensors import is_tensor
 from flambeau.ir.environment import less
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
@@ -239,11 +240,17 @@ def einsum(equation: Any, *operands: Any) -> Any:
 
     Raises:
         RuntimeError: an equation that cannot be read, or sizes that do not fit.
+        ValueError: nothing behind the equation.
 
     Example:
         >>> torch.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(3, 4)).shape
         torch.Size([2, 4])
     """
+    if not operands:
+        raise ValueError(
+            "[einsum] must specify the equation string and at least one operand, or at least one "
+            "operand and its subscripts list\nhint: einsum('ij,jk->ik', a, b)"
+        )
     if not isinstance(equation, str):
         equation, operands = _from_sublists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
@@ -443,6 +450,12 @@ def chain_matmul(*matrices: Any) -> Any:
         "torch.linalg.multi_dot instead, which accepts a list of two or more tensors rather than "
         "multiple parameters."
     )
+    for x in matrices:
+        if not is_tensor(x):
+            raise TypeError(
+                f"[chain_matmul] expected Tensor as an argument, but got {type(x).__name__}\n"
+                "hint: matrices as arguments"
+            )
     return matrices[0] if len(matrices) == 1 else multi_dot(list(matrices))
 
 

@@ -326,15 +326,13 @@ with_requires_grad(
 
 
 @op(
-    "range(Scalar start, Scalar end=None, Scalar step=1, *, dtype? dtype=None, "
+    "range(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, "
     "bool requires_grad=False) -> Tensor",
     where="torch",
     host=True,
     samples=lambda: iter([sample(1, 4), sample(0.0, 2.0, 0.5)]),
 )
-def range_(
-    start: float, end: float | None = None, step: float = 1, *, dtype: Any = None, **options: Any
-) -> Any:
+def range_(start: float, end: float, step: float = 1, *, dtype: Any = None, **options: Any) -> Any:
     """Numbers from start to end, end included, in the default float dtype; use `arange`.
 
     Example:
@@ -348,9 +346,8 @@ def range_(
         UserWarning,
         stacklevel=2,
     )
-    first, last = (0, start) if end is None else (start, end)
-    count = math.floor((last - first) / step) + 1
-    values = arange(count, dtype=object_of("f64")) * step + first
+    count = math.floor((end - start) / step) + 1
+    values = arange(count, dtype=object_of("f64")) * step + start
     result = values.to(object_of(dtype_or(dtype)))
     return result.requires_grad_() if options.get("requires_grad") else result
 

@@ -44,6 +44,11 @@ def _dim_errors() -> Iterator[ErrorSample]:
 
 def _ordered_axis(name: str, x: Node, dim: int) -> int:
     axis = normalise_dim(dim, x.ndim, name)
+    if is_complex(x) and name in ("sort", "argsort", "msort", "topk"):
+        kind = name if name == "topk" else "Sort"
+        raise RuntimeError(
+            f"[{name}] {kind} does not support complex dtypes on CPU\nhint: sort x.abs()"
+        )
     if is_complex(x):
         raise unsupported(name, x, "complex numbers have no order")
     return axis

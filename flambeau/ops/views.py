@@ -629,7 +629,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
         (torch.Size([3, 4]), torch.Size([3, 4]))
     """
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    return broadcast_list(list(given))
+    return broadcast_list(list(given)) if len(given) else ()
 
 
 # ------------------------------------------------------------------------------------ geometry

@@ -12,15 +12,29 @@ from flambeau.nn.messages import problem
 __all__ = ["functional_call"]
 
 
+_ABSENT = object()  # what an attribute had before that only a call has
+
+
 def _slot(module: Any, path: str) -> tuple[dict[str, Any], str]:
-    """The dictionary that holds a parameter or buffer, and its key there."""
+    """The dictionary that holds a parameter, buffer or other attribute, and its key there.
+
+    Raises:
+        KeyError: an empty name.
+        TypeError: an attribute that is no tensor.
+    """
     parent, _, name = path.rpartition(".")
     owner = module.get_submodule(parent)
+    if not name:
+        text = f"tensor name can't be empty string {path!r}"
+        raise KeyError(problem("functional_call", text, "see named_parameters()"))
     for table in (owner._parameters, owner._buffers):
         if name in table:
             return table, name
-    text = f"{owner._get_name()} has no attribute `{name}`"
-    raise AttributeError(problem("functional_call", text, "see named_parameters()"))
+    attribute = getattr(owner, name, None)
+    if attribute is not None and not isinstance(attribute, Tensor):
+        text = f"attribute `{path}`: {attribute} is not an instance of torch.Tensor"
+        raise TypeError(problem("functional_call", text, "see named_parameters()"))
+    return vars(owner), name
 
 
 def _tied(module: Any) -> dict[str, set[str]]:
@@ -58,12 +72,15 @@ def _replaced(module: Any, tensors: Mapping[str, Any], tie_weights: bool) -> Ite
                 text = f"{path} is not a tensor: {type(tensor).__name__}"
                 raise TypeError(problem("functional_call", text, "give tensors"))
             table, name = _slot(module, path)
-            before.append((table, name, table[name]))
+            before.append((table, name, table.get(name, _ABSENT)))
             table[name] = tensor
         yield
     finally:
         for table, name, tensor in reversed(before):
-            table[name] = tensor
+            if tensor is _ABSENT:
+                del table[name]
+            else:
+                table[name] = tensor
 
 
 def functional_call(
@@ -110,9 +127,9 @@ def _check_names(module: Any, tensors: Mapping[str, Any], tie_weights: bool) -> 
     missing, unexpected = sorted(known - given), sorted(set(tensors) - known)
     parts = []
     if unexpected:
-        parts.append("Unexpected key(s): " + ", ".join(unexpected) + ".")
+        parts.append("Unexpected key(s): " + ", ".join(map(repr, unexpected)) + ".")
     if missing:
-        parts.append("Missing key(s): " + ", ".join(missing) + ".")
+        parts.append("Missing key(s): " + ", ".join(map(repr, missing)) + ".")
     if parts:
         text = f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(parts)
         raise RuntimeError(problem("functional_call", text, "strict=False allows this"))
