@@ -292,8 +292,11 @@ def _tensordot_samples() -> Iterator[Sample]:
     where="torch",
     out="exact",
 )
-def _tensordot(self: Node, other: Node, first: Sequence[int], second: Sequence[int]) -> Node:
+def _tensordot(
+    self: Node, other: Node, dims_self: Sequence[int], dims_other: Sequence[int]
+) -> Node:
     """Sums of products over pairs of dimensions."""
+    first, second = dims_self, dims_other
     if self.dtype != other.dtype:
         raise RuntimeError(
             f"[tensordot] both inputs should have same dtype, but got {self.dtype} and "

@@ -158,7 +158,7 @@ def filled(value: Any, shape: Sequence[Size], dtype: str) -> Node:
     samples=lambda: iter([sample((2, 3), 1.5), sample((2,), 7), sample((), True)]),
 )
 def full(
-    size: Sequence[Size], value: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
+    size: Sequence[Size], fill_value: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
 ) -> Node:
     """A tensor of one number; without dtype that of the number (bool, int64, default float).
 
@@ -167,7 +167,8 @@ def full(
         tensor([7, 7])
     """
     check_layout(layout, "full", pin_memory)
-    return filled(value, check_sizes(size, "full"), dtype_or(dtype, number_dtype(value)))
+    shape = check_sizes(size, "full")
+    return filled(fill_value, shape, dtype_or(dtype, number_dtype(fill_value)))
 
 
 @creation(
@@ -484,7 +485,7 @@ def new_ones(
 def new_full(
     self: Node,
     size: Sequence[Size],
-    value: Any,
+    fill_value: Any,
     dtype: Any,
     layout: Any,
     device: Any,
@@ -496,7 +497,7 @@ def new_full(
         >>> torch.tensor([3.]).new_full((2,), 7)
         tensor([7., 7.])
     """
-    return filled(value, check_sizes(size, "new_full"), dtype_or(dtype, self.dtype))
+    return filled(fill_value, check_sizes(size, "new_full"), dtype_or(dtype, self.dtype))
 
 
 # ------------------------------------------------------------------------------------ filling

@@ -346,16 +346,19 @@ def _split_sizes(self: Node, split_size: Sequence[Size], dim: int) -> list[Node]
 @split.overload(
     "split.torch(Tensor tensor, SymInt split_size_or_sections, int dim=0) -> (Tensor...)"
 )
-def _split_function(self: Node, split_size: Size, dim: int) -> list[Node]:
-    return _pieces(self, split_size, normalise_dim(dim, self.ndim, "split"), "split")
+def _split_function(tensor: Node, split_size_or_sections: Size, dim: int) -> list[Node]:
+    dim = normalise_dim(dim, tensor.ndim, "split")
+    return _pieces(tensor, split_size_or_sections, dim, "split")
 
 
 @split.overload(
     "split.torch_sizes(Tensor tensor, SymInt[] split_size_or_sections, int dim=0) -> (Tensor...)",
     long_list="split_with_sizes",
 )
-def _split_function_sizes(self: Node, split_size: Sequence[Size], dim: int) -> list[Node]:
-    return split_with_sizes(self, split_size, dim)
+def _split_function_sizes(
+    tensor: Node, split_size_or_sections: Sequence[Size], dim: int
+) -> list[Node]:
+    return split_with_sizes(tensor, split_size_or_sections, dim)
 
 
 @op(

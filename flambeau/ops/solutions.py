@@ -630,8 +630,8 @@ def _rank_tol(self: Node, tol: float, hermitian: bool) -> Node:
 @matrix_rank.overload(
     "matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor"
 )
-def _rank_tol_tensor(self: Node, tol: Node, hermitian: bool) -> Node:
-    return _rank(self, tol, 0.0, hermitian, "linalg.matrix_rank")
+def _rank_tol_tensor(input: Node, tol: Node, hermitian: bool) -> Node:  # noqa: A002
+    return _rank(input, tol, 0.0, hermitian, "linalg.matrix_rank")
 
 
 def pseudo_inverse(a: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
