@@ -46,6 +46,7 @@ _CLASSES = {
     "_masked_slices": "IndexBackward0",
     "_row_major": "CloneBackward0",
     "_masked_index": "IndexBackward0",
+    "_weight_norm": "WeightNormInterfaceBackward0",
     "_sloped": "RreluWithNoiseBackward0",
     "_sloped_": "RreluWithNoiseBackward1",
     "_old_cholesky_ex": "CholeskyBackward0",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from flambeau import prims
 from flambeau.core.definition import REGISTRY, op
 from flambeau.core.samples import ErrorSample, Sample, T, sample
+from flambeau.ir.node import Node
 from flambeau.ops import linalg_norms  # noqa: F401 - defines the norms
+from flambeau.ops.common import normalise_dim
 
 
 def _linalg(name: str) -> Any:
@@ -110,3 +113,29 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:  # noqa: A002
     v.size(dim)  # raises where there is no such dimension
     others = tuple(d for d in range(v.ndim) if d != dim % v.ndim)
     return _linalg("vector_norm")(v, pow, others, True)
+
+
+def _weight_norm_samples() -> Iterator[Sample]:
+    yield sample(T(3, 4), T(3, 1))
+    yield sample(T(2, 3, 4), T(1, 1, 4), 2)
+
+
+@op(
+    "_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
+    where="torch",
+    out=False,
+    samples=_weight_norm_samples,
+    errors=lambda: iter([ErrorSample(sample(T(3, 4), T(3, 1), 5), IndexError, "out of range")]),
+)
+def weight_norm(v: Node, g: Node, dim: int) -> Node:
+    """`v * (g / norm)`, with the 2-norms of v over all dimensions but one.
+
+    Source: Salimans and Kingma, Weight Normalization, 2016.
+
+    Raises:
+        IndexError: `dim` is out of range.
+    """
+    axis = normalise_dim(dim, v.ndim, "_weight_norm")
+    others = tuple(d for d in range(v.ndim) if d != axis)
+    norm = prims.sqrt(prims.reduce_dims("sum", v * v, others, True))
+    return v * (g / norm)

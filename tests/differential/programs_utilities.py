@@ -138,11 +138,11 @@ def vectors_of_parameters() -> None:
 
 def spectral_and_weight_norm() -> None:
     net = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2), dim=0)
-    print(net, list(net.state_dict()), net.weight.shape)
+    print(net, list(net.state_dict()), describe(net.weight))
     net = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2))
     print(list(net.state_dict()), describe(net.weight))
     old = nn.utils.weight_norm(nn.Linear(3, 2))
-    print([n for n, _ in old.named_parameters()], old.weight.shape)
+    print([n for n, _ in old.named_parameters()], describe(old.weight))
     nn.utils.remove_weight_norm(old)
     print([n for n, _ in old.named_parameters()], raised(nn.utils.remove_weight_norm, old))
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 import flambeau as torch
-from flambeau.nn.attention import varlen
+from flambeau.nn.attention import implementations, varlen
 from flambeau.nn.attention.flex_attention import (
     AuxRequest,
     BlockMask,
@@ -143,8 +143,9 @@ def test_sequences_of_several_lengths():
     assert not torch.equal(out, output)
 
 
-def test_registered_implementations():
+def test_registered_implementations(monkeypatch):
     attention, calls = torch.nn.attention, []
+    monkeypatch.setattr(implementations, "_registered", {})
 
     class Handle:
         def remove(self):

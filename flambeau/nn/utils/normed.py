@@ -10,7 +10,7 @@ from typing import Any
 
 from flambeau.nn.messages import problem
 from flambeau.nn.parameter import Parameter
-from flambeau.nn.utils.parametrizations import norm_except_dim
+from flambeau.nn.utils.parametrizations import norm_except_dim, normed_weight
 
 __all__ = ["WeightNorm", "remove_spectral_norm", "remove_weight_norm", "spectral_norm",
            "weight_norm"]  # fmt: skip
@@ -31,7 +31,7 @@ class WeightNorm:
     def compute_weight(self, module: Any) -> Any:
         """g v / |v|."""
         g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
-        return v * (g / norm_except_dim(v, self.dim))
+        return normed_weight(v, g, self.dim)
 
     @staticmethod
     def apply(module: Any, name: str, dim: int | None) -> WeightNorm:

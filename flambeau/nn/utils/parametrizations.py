@@ -26,6 +26,13 @@ def norm_except_dim(v: Any, dim: int) -> Any:
     return (v * v).sum(others, keepdim=True).sqrt()
 
 
+def normed_weight(v: Any, g: Any, dim: int) -> Any:
+    """`v * (g / norm)`: one operator where the dimension is an outer one, as in PyTorch."""
+    if dim in (0, v.dim() - 1):
+        return torch._weight_norm(v, g, dim)
+    return v * (g / norm_except_dim(v, dim))
+
+
 class _WeightNorm(Module):
     """original0 * original1 / |original1|."""
 
@@ -35,7 +42,7 @@ class _WeightNorm(Module):
 
     def forward(self, weight_g: Any, weight_v: Any) -> Any:
         """The weight of norm g and direction v."""
-        return weight_v * (weight_g / norm_except_dim(weight_v, self.dim))
+        return normed_weight(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Any) -> tuple[Any, Any]:
         """Norm and direction of a weight."""
