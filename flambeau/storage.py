@@ -95,6 +95,9 @@ class TypedStorage:
         """The bytes."""
         return self._untyped_storage
 
+    def __sizeof__(self) -> int:
+        return int(super().__sizeof__() + self.nbytes())
+
     def __len__(self) -> int:
         return int(self.nbytes() // self.dtype.itemsize)
 

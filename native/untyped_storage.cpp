@@ -412,6 +412,10 @@ PyObject* method_itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
 PyObject* method_new(PyObject*, PyObject*) { return wrap(storage_new(0, Device{})); }
 PyObject* method_one(PyObject*, PyObject*) { return PyLong_FromLong(1); }
 PyObject* method_no(PyObject*, PyObject*) { return Py_NewRef(Py_False); }
+PyObject* method_sizeof(PyObject* self, PyObject*) {  // the object, and the bytes that it holds
+  return PyLong_FromSsize_t(Py_TYPE(self)->tp_basicsize +
+                            static_cast<Py_ssize_t>(target(self)->nbytes));
+}
 PyObject* get_no(PyObject*, void*) { return Py_NewRef(Py_False); }
 PyObject* get_none(PyObject*, void*) { return Py_NewRef(Py_None); }
 
@@ -435,6 +439,7 @@ PyMethodDef methods[] = {
     {"new", method_new, METH_NOARGS, "A storage without bytes."},
     {"element_size", method_one, METH_NOARGS, "Bytes of an element: one."},
     {"is_pinned", method_no, METH_VARARGS, "False: memory is never pinned."},
+    {"__sizeof__", method_sizeof, METH_NOARGS, "Bytes of the object and of what it holds."},
     {"__reduce__", method_reduce, METH_NOARGS, nullptr},
     {"tolist", method_tolist, METH_NOARGS, "The bytes as a list of ints."},
     {nullptr, nullptr, 0, nullptr}};

@@ -98,11 +98,11 @@ def follow_order(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> list[
 def image_strides(value: Node, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
     """Strides of an image: its channels lie last in memory where those of an operand do.
 
-    As in PyTorch, images of float64 are always contiguous.
+    As in PyTorch, volumes of float64 and float16 are always contiguous.
     """
     plain = contiguous_strides(value.shape)
     order = (0, *range(2, value.ndim), 1)
-    if value.ndim not in (4, 5) or value.dtype == "f64":
+    if value.ndim not in (4, 5) or (value.ndim == 5 and value.dtype in ("f64", "f16")):
         return plain
     for sizes, strides in operands:
         if len(sizes) == value.ndim and strides == dense_strides(sizes, order):

@@ -41,6 +41,7 @@ class Packet:
 
     def __init__(self, name: str, function: Any) -> None:
         self.__name__ = name
+        self._qualified_op_name = f"aten::{name}"
         self.__doc__ = function.__doc__
         self._function = function
         self._known: dict[str, Overload] = {}
@@ -91,8 +92,8 @@ class Overload:
     namespace = "aten"
 
     def __init__(self, packet: Packet, name: str) -> None:
-        self.overloadpacket = packet
-        self._overloadname = name
+        self.overloadpacket = self._overloadpacket = packet
+        self._opname, self._overloadname = packet.__name__, name
         self.__name__ = f"{packet.__name__}.{name}"
         self.__qualname__ = self.__name__
         self.__doc__ = packet.__doc__

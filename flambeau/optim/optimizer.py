@@ -102,6 +102,12 @@ class Optimizer:
         if "step" in cls.__dict__ and not hasattr(cls.__dict__["step"], "hooked"):
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
+    def _patch_step_function(self) -> None:
+        """Wraps the class's `step` so that hooks run around it, where that is left to do."""
+        cls = type(self)
+        if not hasattr(cls.step, "hooked"):
+            cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]
+
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import io
+import sys
 
 import pytest
 
@@ -78,6 +80,38 @@ def test_probes_of_compilers():
     from flambeau.utils._triton import has_triton
 
     assert get_cpp_compiler() and not has_triton() and issubclass(InductorError, RuntimeError)
+
+
+def test_sizes_of_storages_in_memory():
+    tensor = torch.zeros(1000)
+    for storage in (tensor.untyped_storage(), tensor._typed_storage()):
+        assert 4000 < sys.getsizeof(storage) < 4200
+
+
+def test_an_optimizer_around_another_without_a_constructor():
+    class Around(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+            self._optimizer_step_pre_hooks = collections.OrderedDict()
+            self._optimizer_step_post_hooks = collections.OrderedDict()
+            self._patch_step_function()
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    calls = []
+    around = Around(torch.optim.SGD([weight], lr=0.5))
+    around.register_step_post_hook(lambda *_: calls.append("after"))
+    around.step()
+    assert weight.item() == 0.5 and calls == ["after"]
+
+
+def test_overloads_name_their_operator():
+    overload = torch.ops.aten.add.Tensor
+    assert overload._overloadpacket is torch.ops.aten.add and overload._opname == "add"
+    assert torch.ops.aten.add._qualified_op_name == "aten::add"
 
 
 def test_tensors_in_plain_pickles_of_pytorch():

@@ -76,3 +76,23 @@ def test_strides_of_volumes(call):
         image = image.contiguous(memory_format=package.channels_last_3d)
         results.append(eval(f"f.{call}", {"f": package.nn.functional, "x": image}))
     assert results[1].stride() == results[0].stride()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_strides_of_convolutions(dtype, count):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2, 4, *(4, 6, 5)[:count], generator=generator)
+    weight = torch.rand(4, 4, *(3, 2, 3)[:count], generator=generator)
+    results = []
+    for package, image, w in (
+        (torch, x, weight),
+        (flambeau, flambeau.from_numpy(x.numpy()), flambeau.from_numpy(weight.numpy())),
+    ):
+        last = package.channels_last if count == 2 else package.channels_last_3d
+        image = image.to(getattr(package, dtype)).contiguous(memory_format=last)
+        w = w.to(image.dtype)
+        f = package.nn.functional
+        calls = [getattr(f, f"conv{form}{count}d") for form in ("", "_transpose")]
+        results.append([call(image, w).stride() for call in calls])
+    assert results[1] == results[0]
