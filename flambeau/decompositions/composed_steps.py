@@ -1,7 +1,8 @@
-"""What steps of optimizers are made of, for modes: those whose operators round as the step does.
+"""What steps of optimizers are made of, for modes: plain ones; a step with options is one operator.
 
-A step of Adam or RMSprop is not here: its moments are added up in double, which no sequence of
-PyTorch's operators is. A mode sees it as one operator.
+SGD and Adagrad have the bits that they have without a mode. The moments of Adam and RMSprop are
+added up in double there, which no sequence of PyTorch's operators is: under a mode they round as
+these do.
 """
 
 from __future__ import annotations
@@ -41,6 +42,53 @@ def _sgd_momentum(
     aten.add_.Tensor(momentum_buffer, grad, alpha=1.0 - dampening)
     step = aten.add.Tensor(grad, momentum_buffer, alpha=momentum) if nesterov else momentum_buffer
     aten.add_.Tensor(param, step, alpha=-lr)
+
+
+@composes("_adam_step")
+def _adam(
+    param: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    bias_correction1: float,
+    bias_correction2_sqrt: float,
+    decoupled: bool,
+    maximize: bool,
+) -> None:
+    if decoupled and weight_decay:
+        grad = aten.neg(grad) if maximize else grad
+        aten.mul_.Tensor(param, 1 - lr * weight_decay)
+    else:
+        grad = _direction(param, grad, weight_decay, maximize)
+    aten.lerp_.Scalar(exp_avg, grad, 1 - beta1)
+    aten.mul_.Tensor(exp_avg_sq, beta2)
+    aten.addcmul_(exp_avg_sq, grad, grad, value=1 - beta2)
+    root = aten.div.Tensor(aten.sqrt(exp_avg_sq), bias_correction2_sqrt)
+    aten.addcdiv_(param, exp_avg, aten.add_.Tensor(root, eps), value=-lr / bias_correction1)
+
+
+@composes("_rmsprop_step")
+def _rmsprop(
+    param: Tensor,
+    grad: Tensor,
+    square_avg: Tensor,
+    lr: float,
+    alpha: float,
+    eps: float,
+    weight_decay: float,
+    momentum: float,
+    maximize: bool,
+) -> None:
+    grad = _direction(param, grad, weight_decay, maximize)
+    aten.mul_.Tensor(square_avg, alpha)
+    aten.addcmul_(square_avg, grad, grad, value=1 - alpha)
+    root = aten.add_.Tensor(aten.sqrt(square_avg), eps)
+    aten.addcdiv_(param, grad, root, value=-lr)
 
 
 @composes("_adagrad_step")
