@@ -53,5 +53,5 @@ group = GroupMember
 __all__ = [*_functions, *_types, "GroupMember", "ReduceOp", "group"]
 
 globals()["__getattr__"] = _missing.getter(
-    __name__, submodules=("device_mesh", "nn", "rpc", "tensor")
+    __name__, submodules=("autograd", "device_mesh", "elastic", "nn", "rpc", "tensor")
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 from flambeau.runtime import missing as _missing
 from flambeau.runtime.absent import Absent
 
@@ -14,6 +16,7 @@ _functions = {
 }
 _types = _absent.types("RRef WorkerInfo BackendType RpcBackendOptions TensorPipeRpcBackendOptions")
 globals().update(_functions | _types)
+api = types.SimpleNamespace(UNSET_RPC_TIMEOUT=-1.0)
 
 __all__ = [*_functions, *_types]
 

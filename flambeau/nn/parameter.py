@@ -249,3 +249,23 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
 def is_lazy(param: Any) -> bool:
     """Whether a tensor waits for its shape."""
     return isinstance(param, UninitializedTensorMixin)
+
+
+def reset_gradient(parameter: Any, set_to_none: bool) -> None:
+    """Drops a parameter's gradient, or fills it with zeros, without its graph.
+
+    Args:
+        parameter: a leaf.
+        set_to_none: False keeps the tensor; it may be a view unless it has a graph.
+    """
+    gradient = parameter.grad
+    if gradient is None:
+        return
+    if set_to_none:
+        parameter.grad = None
+        return
+    if gradient.grad_fn is not None:
+        gradient.detach_()
+    else:
+        gradient.requires_grad_(False)
+    gradient.zero_()

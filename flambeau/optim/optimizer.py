@@ -24,6 +24,7 @@ from flambeau.autograd.graph import RemovableHandle
 from flambeau.autograd.profiler import record_function
 from flambeau.capture import regions
 from flambeau.core.tensors import call_each
+from flambeau.nn.parameter import reset_gradient
 from flambeau.optim.private_names import (  # noqa: F401 - imported from here by packages
     _capturable_doc,
     _default_to_fused_or_foreach,
@@ -171,13 +172,7 @@ class Optimizer:
         """Drops the gradients, or sets them to zero."""
         with record_function(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
             for parameter in chain.from_iterable(group["params"] for group in self.param_groups):
-                if parameter.grad is None:
-                    continue
-                if set_to_none:
-                    parameter.grad = None
-                else:
-                    with no_grad():
-                        parameter.grad.detach_().zero_()
+                reset_gradient(parameter, set_to_none)
 
     def step(self, closure: Closure | None = None) -> Any:
         """Updates the parameters once.

@@ -131,6 +131,7 @@ def test_contexts_that_decorate():
 def test_small_names():
     from flambeau.distributed._composable.fsdp import FSDPModule
     from flambeau.distributed._tensor.experimental import implicit_replication
+    from flambeau.distributed.elastic.multiprocessing.errors import record
     from flambeau.distributions.multivariate_normal import _precision_to_scale_tril
     from flambeau.distributions.transforms import _clipped_sigmoid
     from flambeau.nn.utils._named_member_accessor import swap_tensor
@@ -147,6 +148,9 @@ def test_small_names():
     assert torch._C._is_alias_of(x, x[1:]) and not torch._C._is_alias_of(x, x.clone())
     assert torch._cast_Long(torch.tensor(1.7)).dtype == torch.int64
     assert torch.distributed.Backend.GLOO == "gloo" and not isinstance(layer, FSDPModule)
+    assert record(test_small_names) is test_small_names
+    assert not torch.distributed.autograd.is_available()
+    assert torch.distributed.rpc.api.UNSET_RPC_TIMEOUT == -1
     with implicit_replication(), pytest.raises(RuntimeError, match="back end"):
         torch.distributed.nn.all_reduce(x)
 

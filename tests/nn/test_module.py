@@ -287,6 +287,25 @@ def test_zero_grad():
     assert layer.weight.grad is None
 
 
+@pytest.mark.parametrize("owner", [lambda p: torch.optim.SGD([p], 1.0), lambda p: _holding(p)])
+def test_zero_grad_of_views_and_graphs(owner):
+    weight = nn.Parameter(torch.ones(2, 3))
+    weight.grad = torch.ones(6).view(2, 3)
+    gradient = weight.grad
+    owner(weight).zero_grad(set_to_none=False)
+    assert weight.grad is gradient and not gradient.any()
+    weight.grad = None
+    (weight * weight).sum().backward(create_graph=True)
+    owner(weight).zero_grad(set_to_none=False)
+    assert not weight.grad.any() and weight.grad.grad_fn is None and not weight.grad.requires_grad
+
+
+def _holding(parameter):
+    module = nn.Module()
+    module.parameter = parameter
+    return module
+
+
 def test_copies():
     net = Net()
     for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):

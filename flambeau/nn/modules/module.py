@@ -51,7 +51,7 @@ from flambeau.nn.modules.state import (  # noqa: F401
     _IncompatibleKeys,
     _WrappedHook,
 )
-from flambeau.nn.parameter import Buffer, Parameter  # noqa: F401
+from flambeau.nn.parameter import Buffer, Parameter, reset_gradient  # noqa: F401
 
 __all__ = [
     "Module",
@@ -561,16 +561,7 @@ class Module(Registry, State):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or (set_to_none=False) zeroes them."""
         for parameter in self.parameters():
-            if parameter.grad is None:
-                continue
-            if set_to_none:
-                parameter.grad = None
-            else:
-                if parameter.grad.grad_fn is not None:
-                    parameter.grad.detach_()
-                else:
-                    parameter.grad.requires_grad_(False)
-                parameter.grad.zero_()
+            reset_gradient(parameter, set_to_none)
 
     # ------------------------------------------------------------------------ text and pickling
     def _get_name(self) -> str:
