@@ -93,3 +93,18 @@ def test_errors():
         layer(x, x, x, is_causal=True)
     with pytest.raises(AssertionError, match="key_padding_mask"):
         layer(x, x, x, key_padding_mask=torch.zeros(BATCH, 2))
+
+
+def test_blocks_of_transformer_layers_are_not_causal_unless_told():
+    class Own(nn.TransformerEncoderLayer):
+        def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+            return self.norm1(src + self._sa_block(src, src_mask, src_key_padding_mask))
+
+    torch.manual_seed(0)
+    layer = Own(8, 2, 16, dropout=0.0, batch_first=True)
+    x = torch.randn(2, 5, 8)
+    expected = layer.norm1(x + layer.self_attn(x, x, x, need_weights=False)[0])
+    assert layer(x).equal(expected)
+    decoder = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    for block in (decoder._sa_block(x, None, None), decoder._mha_block(x, x, None, None)):
+        assert block.shape == x.shape
