@@ -9,6 +9,7 @@ from typing import Any
 from flambeau.library.definitions import (
     DEVICES,
     CustomOpDef,
+    custom_op,
     no_dispatch,
     set_autocast,
     set_autograd,
@@ -465,26 +466,30 @@ def fallthrough_kernel() -> None:
     raise NotImplementedError("fallthrough_kernel() should never be called.")
 
 
-def _no_triton(name: str) -> NotImplementedError:
-    return NotImplementedError(
-        f"[{name}] Triton kernels cannot run: there is no GPU target yet\n"
-        "hint: torch.library.custom_op around any Python function"
-    )
-
-
 def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
-    """Not supported.
+    """An operator whose function launches Triton kernels: `custom_op`, until a kernel is launched.
 
-    Raises:
-        NotImplementedError: always.
+    A function that takes another way on a CPU, or `register_kernel("cpu")`, makes it work there.
+
+    Args:
+        name: "namespace::name".
+        fn: the function; None returns a decorator.
+        mutates_args: names of the tensors that it writes.
+        schema: "(Tensor x, int n) -> Tensor"; None: from the function's annotations.
+
+    Returns:
+        A `CustomOpDef`.
     """
-    raise _no_triton("triton_op")
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
 
 
 def wrap_triton(triton_kernel: Callable[..., Any], /) -> Any:
-    """Not supported.
+    """Not supported: there is no GPU target yet.
 
     Raises:
         NotImplementedError: always.
     """
-    raise _no_triton("wrap_triton")
+    raise NotImplementedError(
+        "[wrap_triton] Triton kernels cannot run: there is no GPU target yet\n"
+        "hint: torch.library.custom_op around any Python function"
+    )

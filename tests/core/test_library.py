@@ -351,12 +351,22 @@ class TestLibrary:
             (lambda: torch.library.register_fake("tests_x", lambda x: x), ValueError),
             (lambda: torch.library.register_fake("tests_x::h", lambda x: x), RuntimeError),
             (lambda: torch.library.wrap_triton(lambda: None), NotImplementedError),
-            (lambda: torch.library.triton_op("a::b", mutates_args=()), NotImplementedError),
         ],
     )
     def test_errors(self, call, kind):
         with pytest.raises(kind):
             call()
+
+    def test_operators_of_triton_raise_where_they_launch(self):
+        @torch.library.triton_op("tests_triton::twice", mutates_args=())
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            torch.library.wrap_triton(None)
+            return x
+
+        with pytest.raises(NotImplementedError, match="wrap_triton"):
+            twice(torch.ones(2))
+        twice.register_kernel("cpu")(lambda x: x * 2)
+        assert twice(torch.ones(2)).tolist() == [2.0, 2.0]
 
 
 class TestOpcheck:
