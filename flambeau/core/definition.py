@@ -399,7 +399,9 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
         first = next((a for a in _flat(arguments) if isinstance(a, Node) and not a.is_scalar), None)
         half = first.dtype if first is not None and first.dtype in COMPUTE else None
         results = _run(overload, arguments, [_widened(a) for a in arguments])
-        return [_narrowed(r, half) if half else r for r in results]
+        return (
+            results if half is None else [_final(r, lambda r: _narrowed(r, half)) for r in results]
+        )
     common = promotion.result_type(_participants(overload, arguments))
     if mode == "float" and promotion.CATEGORY[common] < 2:
         common = promotion.default_dtype()
@@ -411,7 +413,14 @@ def evaluate(overload: Overload, arguments: Sequence[Any]) -> list[Any]:
     ]
     results = _run(overload, arguments, converted)
     final = "bool" if mode == "bool" else common
-    return [r if r is None else _converted(r, _kept_real(r, final)) for r in results]
+    return [_final(r, lambda r: _converted(r, _kept_real(r, final))) for r in results]
+
+
+def _final(result: Any, finish: Callable[[Any], Any]) -> Any:
+    """A body's result in the dtype that users see, wherever it lies in memory."""
+    if isinstance(result, Dense):
+        return Dense(finish(result.node), result.order)
+    return result if result is None else finish(result)
 
 
 def _run(overload: Overload, given: Sequence[Any], converted: Sequence[Any]) -> list[Any]:

@@ -99,3 +99,22 @@ def test_halves_are_rounded_once(key, dtype):
 
 # Their results depend on the spacing of the dtype itself.
 OWN_ROUNDING = {"nextafter": "the next number of the dtype", "nan_to_num": "its largest number"}
+
+
+@pytest.mark.parametrize("dtype", [flambeau.float16, flambeau.bfloat16])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: flambeau.nn.functional.adaptive_avg_pool3d(x, 2),
+        lambda x: flambeau.nn.functional.adaptive_max_pool3d(x, 2),
+        lambda x: flambeau.nn.functional.pad(x, (1, 1, 1, 1, 1, 1), "circular"),
+        lambda x: x.roll(2),
+        lambda x: x[[1, 0]],
+    ],
+    ids="average maximum pad roll index".split(),
+)
+def test_results_that_lie_otherwise_in_memory_are_halves(function, dtype):
+    x = flambeau.randn(2, 3, 4, 5, 6).to(dtype)
+    result = function(x)
+    assert result.dtype == dtype
+    assert flambeau.equal(result, function(x.float()).to(dtype))
