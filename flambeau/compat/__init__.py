@@ -57,6 +57,8 @@ class _AliasLoader(InspectLoader):
 
     def _inner(self) -> InspectLoader:
         loader = self._own.loader
+        if isinstance(loader, _OwnLoader):
+            loader = loader._inner
         if not isinstance(loader, InspectLoader):
             raise ImportError(f"no source of {self._own.name}", name=self._own.name)
         return loader

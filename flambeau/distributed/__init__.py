@@ -5,6 +5,8 @@ Programs that ask first run in one process; what needs a group of processes rais
 
 from __future__ import annotations
 
+import os
+
 from flambeau.runtime import missing as _missing
 from flambeau.runtime.absent import Absent
 
@@ -12,7 +14,7 @@ _absent = Absent("distributed", RuntimeError, "this build has no distributed bac
 
 _functions = {
     **_absent.answers(
-        is_available=False, is_initialized=False, is_torchelastic_launched=False,
+        is_available=False, is_initialized=False,
         is_nccl_available=False, is_gloo_available=False, is_mpi_available=False,
         is_ucc_available=False, is_xccl_available=False,
     ),
@@ -35,6 +37,11 @@ for _each in ("undefined", "gloo", "nccl", "xccl", "ucc", "mpi"):
     setattr(_types["Backend"], _each.upper(), _each)
 
 
+def is_torchelastic_launched() -> bool:
+    """Whether `torch.distributed.run` started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
 class ReduceOp:
     """How a reduction over processes combines values; only the names exist here."""
 
@@ -50,8 +57,10 @@ class GroupMember:
 
 group = GroupMember
 
-__all__ = [*_functions, *_types, "GroupMember", "ReduceOp", "group"]
+__all__ = [
+    *_functions, *_types, "GroupMember", "ReduceOp", "group", "is_torchelastic_launched",
+]  # fmt: skip
 
 globals()["__getattr__"] = _missing.getter(
-    __name__, submodules=("autograd", "device_mesh", "elastic", "nn", "rpc", "tensor")
+    __name__, submodules=("autograd", "device_mesh", "elastic", "nn", "rpc", "run", "tensor")
 )
