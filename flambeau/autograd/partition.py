@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from flambeau.ir.environment import hint
 from flambeau.ir.node import ITEM_SIZE, Node, topological
 from flambeau.ir.size import prod
-from flambeau.prims.record import PRIMITIVES
+from flambeau.prims.record import record_of
 
 RECOMPUTABLE = frozenset({"create", "pointwise", "shape", "index", "annotation"})
 TENSOR_OVERHEAD = 64  # bytes: one more saved tensor is worth avoiding among equals
@@ -24,8 +24,7 @@ INFINITE = 1 << 62
 
 def recomputable(node: Node) -> bool:
     """Tell whether backward may compute the node again."""
-    record = PRIMITIVES.get(node.op)
-    return record is not None and record.kind in RECOMPUTABLE
+    return record_of(node).kind in RECOMPUTABLE
 
 
 def saved_bytes(node: Node) -> int:
@@ -35,7 +34,7 @@ def saved_bytes(node: Node) -> int:
 
 def always_there(node: Node) -> bool:
     """Tell whether a node costs nothing in any program."""
-    return node.is_scalar or (node.op in PRIMITIVES and PRIMITIVES[node.op].kind == "create")
+    return node.is_scalar or record_of(node).kind == "create"
 
 
 def choose_saved(frontier: Sequence[Node], free: Iterable[Node]) -> list[Node]:

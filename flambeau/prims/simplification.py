@@ -29,6 +29,14 @@ def _is(value: Node, number: float) -> bool:
     return constant is not None and not isinstance(constant, bool) and constant == number
 
 
+def _without(value: Node, neutral: int) -> Node | None:
+    """The operand beside a neutral one."""
+    a, b = value.inputs
+    if _is(b, neutral):
+        return a
+    return b if _is(a, neutral) else None
+
+
 def first_operand(value: Node) -> Node | None:
     """The first operand; the others serve its derivative."""
     return value.inputs[0]
@@ -36,12 +44,7 @@ def first_operand(value: Node) -> Node | None:
 
 def simpler_mul(value: Node) -> Node | None:
     """Factors of 1 go."""
-    a, b = value.inputs
-    if value.dtype[0] == "c":
-        return None
-    if _is(b, 1):
-        return a
-    return b if _is(a, 1) else None
+    return None if value.dtype[0] == "c" else _without(value, 1)
 
 
 def simpler_div(value: Node) -> Node | None:
@@ -52,12 +55,7 @@ def simpler_div(value: Node) -> Node | None:
 
 def simpler_add(value: Node) -> Node | None:
     """Zeros go, of integers: -0.0 + 0.0 is 0.0."""
-    if value.dtype[0] in "fbc":
-        return None
-    a, b = value.inputs
-    if _is(b, 0):
-        return a
-    return b if _is(a, 0) else None
+    return None if value.dtype[0] in "fbc" else _without(value, 0)
 
 
 def simpler_sub(value: Node) -> Node | None:
@@ -83,8 +81,8 @@ def simpler_where(value: Node) -> Node | None:
     return a if constant else b
 
 
-def simpler_and(value: Node) -> Node | None:
-    """True goes, False stays alone."""
+def _connective(value: Node, deciding: bool) -> Node | None:
+    """An "and" or "or": the constant that decides stays alone, the other one goes."""
     a, b = value.inputs
     if a is b:
         return a
@@ -93,22 +91,18 @@ def simpler_and(value: Node) -> Node | None:
     for x, y in ((a, b), (b, a)):
         constant = constant_of(x)
         if constant is not None:
-            return y if constant else full_like(False, value)
+            return full_like(deciding, value) if constant == deciding else y
     return None
+
+
+def simpler_and(value: Node) -> Node | None:
+    """True goes, False stays alone."""
+    return _connective(value, False)
 
 
 def simpler_or(value: Node) -> Node | None:
     """False goes, True stays alone."""
-    a, b = value.inputs
-    if a is b:
-        return a
-    if value.dtype != "bool":
-        return None
-    for x, y in ((a, b), (b, a)):
-        constant = constant_of(x)
-        if constant is not None:
-            return full_like(True, value) if constant else y
-    return None
+    return _connective(value, True)
 
 
 # Casts that lose nothing: every value of the first is a value of the second.
