@@ -34,7 +34,7 @@ class BuildCore(build_ext):
 def fill_kernels(folder: Path) -> None:
     """Fill ``flambeau/_kernels`` of the package in *folder*, as ``./go`` does in the checkout."""
     kernels = folder / "flambeau" / "_kernels"
-    command = [sys.executable, "-m", "flambeau.compiler.prefill", "--directory", str(kernels)]
+    command = [sys.executable, "-m", "flambeau.driver.prefill", "--directory", str(kernels)]
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "PYTHONPATH": str(folder), "FLAMBEAU_CACHE_DIR": cache}
         subprocess.run(command, cwd=folder, env=environment, check=True)

@@ -18,9 +18,9 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from bench.harness import geometric_mean
 from flambeau.compiler import machine, targets
-from flambeau.compiler.codegen.c_micro import Micro
+from flambeau.compiler.codegen.c.kernels.c_micro import Micro
 from flambeau.compiler.schedule import convolution_blocking, product_cut
-from flambeau.core import autotune
+from flambeau.driver import autotune
 from flambeau.ir.template_product import HEIGHTS, VECTORS
 from flambeau.runtime import settings
 

@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "compiler")]
 
 import test_cmath as harness  # noqa: E402
 
-from flambeau.compiler.codegen import cmath  # noqa: E402
+from flambeau.compiler.codegen.c.math import cmath  # noqa: E402
 
 
 def nanoseconds(library, name: str, dtype: str, lanes: int) -> float:

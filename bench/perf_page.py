@@ -84,7 +84,7 @@ class KernelSize:
 def kernel_sizes(case: Case) -> list[KernelSize]:
     """The kernels of a program, compiled one by one."""
     from flambeau.compiler import codegen, targets, toolchain
-    from flambeau.compiler.codegen import c_unit
+    from flambeau.compiler.codegen.c.printer import c_unit
     from flambeau.runtime import plan_cache_clear
 
     program = case.make()

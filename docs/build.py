@@ -2,7 +2,7 @@
 
     ./go docs        (or: python docs/build.py [--out FOLDER])
 
-The API pages are computed: operators from their definitions (`core.definition.REGISTRY`),
+The API pages are computed: operators from their definitions (`language.definition.REGISTRY`),
 primitives from their records, knobs from the settings' table, everything else from the public
 modules. What lacks a docstring, and a link that leads nowhere, is a warning, and warnings fail.
 """
@@ -130,7 +130,7 @@ def _docstring(text: str) -> str:
 def operators(site: Site) -> None:
     """A page per home, from the definitions."""
     import flambeau  # noqa: F401 - installs what is defined
-    from flambeau.core.definition import REGISTRY
+    from flambeau.language.definition import REGISTRY
 
     found: dict[str, list[Entry]] = {home: [] for home in HOMES}
     for definition in REGISTRY.values():

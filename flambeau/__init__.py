@@ -35,12 +35,12 @@ from flambeau._core import (
     sparse_csr,
     strided,
 )
-from flambeau.core import dtypes as _dtypes
 from flambeau.core import tensor as _tensor
-from flambeau.core.dtypes import get_default_dtype, set_default_dtype
 from flambeau.core.install import install as _install
 from flambeau.core.install import namespace as _namespace
 from flambeau.ir.lock import late as _late
+from flambeau.language import dtypes as _dtypes
+from flambeau.language.dtypes import get_default_dtype, set_default_dtype
 
 for _ir_name, _public in _dtypes.PUBLIC_NAMES.items():
     globals()[_public] = _dtypes.DTYPE_OBJECTS[_ir_name]

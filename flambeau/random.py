@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flambeau.core.tensors import Generator, default_generator
-from flambeau.ops.generator import (
+from flambeau.ops.random.generator import (
     get_rng_state,
     initial_seed,
     manual_seed,

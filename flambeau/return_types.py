@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from flambeau.core.definition import REGISTRY, Overload
-from flambeau.core.dispatch import struct_sequence_of
-from flambeau.ops.histograms import points_result
+from flambeau.driver.dispatch import struct_sequence_of
+from flambeau.language.definition import REGISTRY, Overload
+from flambeau.ops.reduction.histograms import points_result
 from flambeau.utils._pytree import register_pytree_node
 
 __all__ = ["all_return_types", "pytree_register_structseq"]  # noqa: F822 - made on demand

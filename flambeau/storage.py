@@ -15,9 +15,9 @@ from typing import Any
 
 from flambeau import _core
 from flambeau._core import UntypedStorage
-from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.lock import importing
+from flambeau.language.dtypes import DTYPE_OBJECTS
 from flambeau.runtime.shared import share
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "dtypes.h"
+#include "tensor/dtypes.h"
 
 // Declarations are hidden too, not only definitions: calls between files then need no PLT.
 #pragma GCC visibility push(hidden)
@@ -207,7 +207,7 @@ Tensor* tensor_detach(Tensor* source);
 // The same for calls of users: dispatch modes see them.
 Tensor* tensor_detach_shown(Tensor* source);
 PyObject* tensor_item_shown(Tensor* t);
-// `flambeau.ops.pending.<name>(object)`, which resolves views of conjugates and negatives.
+// `flambeau.ops.indexing.pending.<name>(object)`, which resolves views of conjugates and negatives.
 PyObject* call_conjugate(const char* name, PyObject* object);
 // Writes to either are counted for both; or t's own are, from `version` on (false + MemoryError).
 void tensor_share_count(Tensor* t, const Tensor* source);
@@ -364,7 +364,7 @@ struct BackwardSpec {
   std::vector<int32_t> targets;   // tensor slots that receive its results, in order
   std::string name;               // "SoftplusBackward"
 };
-// A `check_index` whose indices are an argument as it is: see core/faults.py.
+// A `check_index` whose indices are an argument as it is: see driver/faults.py.
 struct IndexCheck {
   enum Exempt : uint8_t { None, Constant, Number };
   // Tensor slot, metadata register; -1: the last `size` bits of number `value` must not be 0.

@@ -14,8 +14,8 @@ from statistics import mean
 import pytest
 
 import flambeau
-from flambeau.core.definition import REGISTRY
-from flambeau.core.schema import parse_schema, print_schema
+from flambeau.language.definition import REGISTRY
+from flambeau.language.schema import parse_schema, print_schema
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES
 
 # Helpers behind public operators; their callers bring the samples.

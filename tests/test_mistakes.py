@@ -410,7 +410,7 @@ def test_debug_shows_internals() -> None:
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True
         )
         assert "[sum] Dimension out of range" in result.stderr
-        assert ("flambeau/core" in result.stderr) is shown, result.stderr
+        assert ("flambeau/driver" in result.stderr) is shown, result.stderr
 
 
 def test_a_failing_callback_keeps_its_frames() -> None:

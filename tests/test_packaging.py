@@ -30,7 +30,7 @@ def test_version():
 
 KEYS = """
 import functools
-from flambeau.compiler import prefill
+from flambeau.driver import prefill
 calls = [functools.partial(prefill._call, *call) for call in prefill.calls()[:60]]
 print(*sorted(key for key, _ in prefill.collect(calls, prefill.new_kernels())))
 """

@@ -1,4 +1,4 @@
-"""Computes the Chebyshev coefficients of flambeau/ops/bessel_tables.py with mpmath."""
+"""Computes the Chebyshev coefficients of flambeau/ops/special/bessel_tables.py with mpmath."""
 
 from __future__ import annotations
 
@@ -113,8 +113,9 @@ def main() -> None:
     """Prints the module."""
     print('"""Chebyshev coefficients of Bessel functions; computed by tools/bessel_tables.py.')
     print(
-        '\nEach is a series in t on [-1, 1]; `ops/bessel.py` tells what of. Nobody edits them.\n"""'
+        "\nEach is a series in t on [-1, 1]; `ops/special/bessel.py` uses them. Nobody edits them."
     )
+    print('"""')
     print("\nfrom __future__ import annotations\n")
     for name, (function, count) in TABLES.items():
         print(f"{name} = (")

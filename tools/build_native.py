@@ -1,4 +1,4 @@
-"""Compiles ``native/*.cpp`` into the extension module ``flambeau._core``.
+"""Compiles ``native/**/*.cpp`` into the extension module ``flambeau._core``.
 
 This is the only place that knows how the C++ core is built: ``./go`` calls it for the checkout,
 ``setup.py`` for wheels. It uses the standard library alone, and keeps one object file per source
@@ -55,8 +55,8 @@ NO_EXCEPTIONS_FLAGS = ("-fno-exceptions", "-fasynchronous-unwind-tables")
 UNITS_THAT_CATCH = frozenset({"allocator", "profile", "threads"})
 # What most units read first, and half of the time that they take. One whose optimisation is set by
 # a pragma must read it before all else. Sanitizer builds do without: they find missing includes.
-PRECOMPILED = "op_internal.h"
-NEEDED_FOR_PRECOMPILED, BARS_PRECOMPILED = SOURCES / "core.h", SOURCES / "variants.h"
+PRECOMPILED = "call/op_internal.h"
+NEEDED_FOR_PRECOMPILED, BARS_PRECOMPILED = SOURCES / "core.h", SOURCES / "routines/variants.h"
 WARNING_FLAGS = ("-Wall", "-Wextra")  # not part of an object's name: they change no code
 
 _LOCAL_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -107,7 +107,7 @@ def _identify(command: Sequence[str]) -> Compiler | None:
 
 def sources() -> list[Path]:
     """List the translation units of the core."""
-    return sorted(SOURCES.glob("*.cpp"))
+    return sorted(SOURCES.rglob("*.cpp"))
 
 
 def build(
@@ -228,10 +228,10 @@ def _digest(*parts: str | bytes) -> str:
 
 def _precompile(directory: Path, command: Sequence[str]) -> Path:
     """Compile the header that most units share; return what they are to include in its place."""
-    header = directory / PRECOMPILED
+    header = directory / Path(PRECOMPILED).name
     shutil.copyfile(SOURCES / PRECOMPILED, header)
     one = [*command, *NO_EXCEPTIONS_FLAGS, "-w", "-x", "c++-header", str(SOURCES / PRECOMPILED)]
-    _run_into(header.with_name(f"{PRECOMPILED}.gch"), one, f"precompile {PRECOMPILED}")
+    _run_into(header.with_name(f"{header.name}.gch"), one, f"precompile {PRECOMPILED}")
     return header
 
 

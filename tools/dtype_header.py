@@ -1,4 +1,4 @@
-"""Prints `native/dtypes.h` from the table of element types: `python -m tools.dtype_header`."""
+"""Prints `native/tensor/dtypes.h` from the table of dtypes: `python -m tools.dtype_header`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flambeau.ir.dtypes import CATEGORY, ROWS, DType
 
-HEADER = Path(__file__).resolve().parents[1] / "native" / "dtypes.h"
+HEADER = Path(__file__).resolve().parents[1] / "native" / "tensor" / "dtypes.h"
 _HEAD = """\
 // The element types, printed from flambeau/ir/dtypes.py by `python -m tools.dtype_header`.
 // clang-format off

@@ -25,7 +25,10 @@ from tools.build_native import BUILD, ROOT, Compiler, NativeBuildError
 
 KERNELS = ROOT / "flambeau" / "_kernels"
 # The kernels that the cache is filled with depend on these.
-KERNEL_SOURCES = ("native", *(f"flambeau/{part}" for part in ("core", "ir", "prims", "ops")))
+KERNEL_SOURCES = (
+    "native",
+    *(f"flambeau/{part}" for part in ("language", "driver", "core", "ir", "prims", "ops")),
+)
 KERNEL_SOURCES += ("flambeau/autograd", "flambeau/compiler", "flambeau/runtime")
 
 
@@ -185,7 +188,7 @@ def write_bytecode(environment: Environment) -> None:
 
 def prefill_kernels(environment: Environment, compiler: Compiler) -> None:
     """Compile the kernels that eager mode needs most, unless their sources are unchanged."""
-    module = ROOT / "flambeau/compiler/prefill"
+    module = ROOT / "flambeau/driver/prefill"
     if not (module.with_suffix(".py").exists() or module.is_dir()):
         return
     files = [
@@ -199,7 +202,7 @@ def prefill_kernels(environment: Environment, compiler: Compiler) -> None:
     if stamp.exists() and stamp.read_text() == key:
         return
     say("filling the kernel cache (flambeau/_kernels)")
-    run([environment.python, "-m", "flambeau.compiler.prefill"], "fill the kernel cache")
+    run([environment.python, "-m", "flambeau.driver.prefill"], "fill the kernel cache")
     KERNELS.mkdir(exist_ok=True)
     stamp.write_text(key)
 

@@ -27,7 +27,8 @@ from tools.environment import (
 )
 
 STRICTLY_TYPED = (
-    "tools", "flambeau/ir", "flambeau/compiler", "flambeau/core", "flambeau/serialization",
+    "tools", "flambeau/ir", "flambeau/compiler", "flambeau/core", "flambeau/language",
+    "flambeau/driver", "flambeau/serialization",
 )  # fmt: skip
 TUTORIALS = "examples/tutorials"  # programs of users: checked against the package's types
 # What `./go sanitize` runs: whatever drives the native core hard. (Processes that are killed prove
@@ -103,7 +104,7 @@ def parity(arguments: list[str]) -> int:
 def lint(arguments: list[str]) -> int:
     """Check format, style and types of Python and C++; --fix repairs what can be."""
     prepare(DEVELOPMENT)
-    native = sorted(map(str, build_native.SOURCES.glob("*.[ch]*")))
+    native = sorted(map(str, build_native.SOURCES.rglob("*.[ch]*")))
     typed = [package for package in STRICTLY_TYPED if (ROOT / package).is_dir()]
     fix = "--fix" in arguments
     checks: dict[str, list[str]] = {

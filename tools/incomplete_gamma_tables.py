@@ -1,6 +1,6 @@
-"""Computes flambeau/compiler/codegen/cmath_gamma_tables.py with mpmath.
+"""Computes flambeau/compiler/codegen/c/math/cmath_gamma_tables.py with mpmath.
 
-    python -m tools.incomplete_gamma_tables > flambeau/compiler/codegen/cmath_gamma_tables.py
+    python -m tools.incomplete_gamma_tables > flambeau/compiler/codegen/c/math/cmath_gamma_tables.py
 
 `UNIFORM` are the coefficients of Temme's uniform expansion (NIST DLMF, 8.12.7 to 8.12.12), from
 recurrences of exact fractions; mpmath interpolates the two functions next to the gamma function's

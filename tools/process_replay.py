@@ -36,8 +36,8 @@ Dump = dict[str, list[str]]  # "operator dtype" -> texts of its kernels, in orde
 
 def collect(operators: Sequence[str] = ()) -> Dump:
     """Texts of the kernels, forward and backward, of these operators; else of the op table."""
-    definition: Any = importlib.import_module("flambeau.core.definition")
-    prefill: Any = importlib.import_module("flambeau.compiler.prefill")
+    definition: Any = importlib.import_module("flambeau.language.definition")
+    prefill: Any = importlib.import_module("flambeau.driver.prefill")
     rehearsal: Any = importlib.import_module("flambeau.compiler.rehearsal")
     importlib.import_module("flambeau")
     sampled = operators or [

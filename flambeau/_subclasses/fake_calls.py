@@ -22,7 +22,7 @@ from flambeau._subclasses.fake_errors import (
     DynamicOutputShapeException,
     FakeTensorDeviceMismatchError,
 )
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from flambeau.ops import aten
 from flambeau.utils import _python_dispatch
 from flambeau.utils._pytree import tree_leaves, tree_map_only

@@ -1,6 +1,6 @@
 """The state of autocast in this thread: for each device type whether it is on, and its dtype.
 
-The CPU's state belongs to the native core, which casts operands (`native/autocast.cpp`). Other
+The CPU's state belongs to the native core, which casts operands (`native/call/autocast.cpp`). Other
 device types only keep what was set.
 """
 
@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 from flambeau import _core
-from flambeau.core.dtypes import DTYPE_OBJECTS
+from flambeau.language.dtypes import DTYPE_OBJECTS
 
 # Device types that a device string may name, in PyTorch's order.
 DEVICE_TYPES = (

@@ -1,6 +1,6 @@
 """Backward of long lists of tensors by public operators, so that it can be differentiated again.
 
-The native engine calls these where it does not copy the gradients itself (`native/lists.cpp`):
+The native engine calls these where it does not copy the gradients itself (`native/call/lists.cpp`):
 under `create_graph`, in recorded regions, and for gradients of other types.
 """
 

@@ -1,7 +1,7 @@
 """`torch.autograd.profiler`: one profile from beginning to end, and named ranges.
 
-The core records (`native/profile.cpp`); this module starts and stops it and turns what it recorded
-into events. `flambeau.profiler` adds schedules and handlers.
+The core records (`native/runtime/profile.cpp`); this module starts and stops it and turns what it
+recorded into events. `flambeau.profiler` adds schedules and handlers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
-SHAPES, STACKS, MEMORY = 2, 4, 8  # ProfileFlag of native/profile.h
+SHAPES, STACKS, MEMORY = 2, 4, 8  # ProfileFlag of native/runtime/profile.h
 
 
 def kineto_available() -> bool:

@@ -37,7 +37,7 @@ class DeviceType(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """What an event is; the numbers are those of `native/profile.h`."""
+    """What an event is; the numbers are those of `native/runtime/profile.h`."""
 
     OP = 0
     RECORDED = 1

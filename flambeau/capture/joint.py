@@ -194,7 +194,7 @@ def _programs(
 ) -> stream.Traced:
     with importing:
         from flambeau.autograd import derive as derivation
-        from flambeau.core.specify import signature_of
+        from flambeau.driver.specify import signature_of
 
     push_environment(trace.environment)
     try:

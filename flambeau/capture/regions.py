@@ -23,7 +23,8 @@ from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules
 
 END = "end of region"
-# Flushes that no line of the user's code asks for: the recorder's own, see native/record_call.cpp.
+# Flushes that no line of the user's code asks for: the recorder's own, see
+# native/record/record_call.cpp.
 INTERNAL = frozenset(
     {
         "an error must not come later",

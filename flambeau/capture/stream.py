@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flambeau.compiler import debug, stored
-from flambeau.core.dispatch import compile_and_keep, native_plan
-from flambeau.core.layout import contiguous_strides
+from flambeau.driver.dispatch import compile_and_keep, native_plan
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.lock import importing
 from flambeau.ir.node import (
@@ -35,6 +34,7 @@ from flambeau.ir.node import (
 )
 from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
+from flambeau.language.layout import contiguous_strides
 from flambeau.runtime import collection
 
 Numbers = tuple[int, ...]
@@ -484,7 +484,7 @@ class Traced(NamedTuple):
     Attributes:
         trace: of its records.
         graph: the program.
-        gradient: how its backward is called, as in `core.specify.Specification.spec`.
+        gradient: how its backward is called, as in `driver.specify.Specification.spec`.
         backward: the program of its gradients.
     """
 
@@ -544,7 +544,7 @@ def stored_name(
         return None
     if tuned:
         with importing:
-            from flambeau.core.autotune import conditions
+            from flambeau.driver.autotune import conditions
 
         kind = f"{conditions()} {kind}"
     numbers: dict[str, int] = {}
@@ -623,7 +623,7 @@ def _unread(trace: StreamTrace, results: Sequence[Node]) -> list[Node]:
 def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:
     """How many registers the Plan's program has, and what `_core.Plan` is made of."""
     with importing:
-        from flambeau.core.specify import output_spec  # not needed for streams that are known
+        from flambeau.driver.specify import output_spec  # not needed for streams that are known
 
     graph = traced.graph
     push_environment(traced.trace.environment)

@@ -149,7 +149,7 @@ def _printed(state: State) -> list[tuple[str, str]]:
 
 
 def _kernel_text(state: State) -> str:
-    from flambeau.compiler.codegen.c_forms import SYMBOL
+    from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 
     return "\n".join(text.replace(SYMBOL, symbol) for symbol, text in _printed(state))
 
@@ -297,7 +297,7 @@ def _keep(state: State) -> str:
     from flambeau.compiler.cache import blake2b, directory
 
     with importing:
-        from flambeau.compiler.codegen.c_unit import render
+        from flambeau.compiler.codegen.c.printer.c_unit import render
 
     source = render(_printed(state))
     path = directory() / "sources" / f"{blake2b(source.encode(), digest_size=8).hexdigest()}.c"

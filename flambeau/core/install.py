@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from flambeau import _core
-from flambeau.core.definition import REGISTRY, OpDefinition, Overload
-from flambeau.core.schema import REQUIRED, Argument
 from flambeau.ir.lock import importing, late
+from flambeau.language.definition import REGISTRY, OpDefinition, Overload
+from flambeau.language.schema import REQUIRED, Argument
 
 # Python operators and the definition each one calls; reflected ones are derived ops of their own.
 OPERATORS = {
@@ -76,7 +76,7 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     if overload.options.host:  # a signature that only Python can serve, beside native ones
         return (arguments, overload.body, ("python", *_out_flags(_served_out(overload))))
     with importing:
-        from flambeau.core.dispatch import (
+        from flambeau.driver.dispatch import (
             builder,  # what traces and derives; not needed by an import
         )
 

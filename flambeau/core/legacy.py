@@ -12,9 +12,9 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.core import tensors
-from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.lock import late
+from flambeau.language.dtypes import DTYPE_OBJECTS
 
 __all__ = ["TENSOR_TYPES", "TensorType", "legacy_tensor", "set_default_tensor_type"]
 

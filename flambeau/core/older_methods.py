@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from flambeau import _core
-from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.core.legacy import legacy_tensor
+from flambeau.language.dtypes import DTYPE_OBJECTS
 from flambeau.runtime import removed
 
 _AMBIGUOUS = (

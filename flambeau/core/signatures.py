@@ -9,9 +9,9 @@ import inspect
 import keyword
 from typing import Any
 
-from flambeau.core.definition import REGISTRY, OpDefinition, Overload
 from flambeau.core.install import INPLACE
-from flambeau.core.schema import REQUIRED, Argument
+from flambeau.language.definition import REGISTRY, OpDefinition, Overload
+from flambeau.language.schema import REQUIRED, Argument
 
 __all__ = ["overload_signatures", "signature_of"]
 

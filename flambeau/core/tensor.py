@@ -1,7 +1,7 @@
 """The Python side of Tensor: pickling, copying, shared memory, the operators without a kernel.
 
-The type itself is native (`native/tensor.cpp`). Here is what needs Python objects rather than
-speed; how a tensor prints is in `flambeau/core/printing.py`. This module knows the native core
+The type itself is native (`native/tensor/tensor.cpp`). Here is what needs Python objects rather
+than speed; how a tensor prints is in `flambeau/core/printing.py`. This module knows the native core
 and nothing of ops: the methods that need one look it up on the tensor when they are called.
 """
 

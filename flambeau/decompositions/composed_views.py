@@ -8,7 +8,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.decompositions.composites import cast, composes, contiguous, reshape
 from flambeau.ops import aten
-from flambeau.ops.queries import broadcast_shapes
+from flambeau.ops.legacy.queries import broadcast_shapes
 
 Tensor = Any
 

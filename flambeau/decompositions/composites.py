@@ -13,7 +13,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.ops import aten
-from flambeau.ops.queries import broadcast_shapes
+from flambeau.ops.legacy.queries import broadcast_shapes
 
 __all__ = ["TABLE", "composes", "composite_of"]
 

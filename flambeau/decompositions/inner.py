@@ -11,10 +11,10 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.core import install
-from flambeau.core.definition import REGISTRY
-from flambeau.core.schema import REQUIRED, parse_schema
 from flambeau.decompositions import names
 from flambeau.ir.lock import late
+from flambeau.language.definition import REGISTRY
+from flambeau.language.schema import REQUIRED, parse_schema
 
 __all__ = ["TABLE", "Inner", "inner"]
 
@@ -94,7 +94,7 @@ def inner(signature: str, shared: bool = False) -> Callable[[Callable[..., Any]]
     """Defines an inner operator from its signature.
 
     Args:
-        signature: in the grammar of `core/schema.py`.
+        signature: in the grammar of `language/schema.py`.
         shared: whether a public operator of that name, with these arguments, is the same.
     """
 

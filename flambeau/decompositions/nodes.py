@@ -1,7 +1,7 @@
 """What `grad_fn` shows of a call: PyTorch's classes of nodes, and their inputs.
 
 The tape has one node per call of a public operator. The native core asks here, once per Plan, how
-Python sees it (`native/node_view.cpp`). Where PyTorch composes an operator of others, the
+Python sees it (`native/tape/node_view.cpp`). Where PyTorch composes an operator of others, the
 composition is run on tensors without memory, and each inner operator that it calls is a node: the
 last one is the call's own, those before it are made when `next_functions` is read.
 """
@@ -33,7 +33,7 @@ class _Slot:
     def hollow(self) -> Tensor:
         """A tensor of the same sizes, strides and dtype, without memory."""
         _, dtype, sizes, strides, _, requires_grad, *_ = self.entry
-        dtypes = late("flambeau.core.dtypes")
+        dtypes = late("flambeau.language.dtypes")
         made = _core.tensor_empty_strided(sizes, strides, dtypes.object_of(dtype), "meta")
         return made.requires_grad_() if requires_grad else made
 
@@ -57,7 +57,7 @@ class _Call:
 
 
 def _default(argument: Any) -> tuple[Any, ...]:
-    required = late("flambeau.core.schema").REQUIRED
+    required = late("flambeau.language.schema").REQUIRED
     return () if argument.default is required else (argument.default,)
 
 

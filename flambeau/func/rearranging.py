@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from flambeau.ops.shape import stack
-from flambeau.ops.views import permute, reshape
+from flambeau.ops.shape.shape import stack
+from flambeau.ops.shape.views import permute, reshape
 
 __all__ = ["rearrange"]
 

@@ -2,8 +2,8 @@
 
 A row says what a dtype is called (in the IR, by users, in messages, in files), how wide it is, what
 kind of number it holds and how programs compute with it. The order is the native core's numbering,
-which keys and files hold: new rows go to the end. `native/dtypes.h` is printed from these rows
-(`python -m tools.dtype_header`), and a test holds that it is up to date.
+which keys and files hold: new rows go to the end. `native/tensor/dtypes.h` is printed from these
+rows (`python -m tools.dtype_header`), and a test holds that it is up to date.
 """
 
 from __future__ import annotations

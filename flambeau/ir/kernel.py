@@ -31,11 +31,11 @@ Forms:
             every k.
     template
             [Pass, ..] or nothing: a compute-bound loop nest (a matrix product, say) that the
-            printer `codegen/c_template_<template>.py` spells, with `settings` as its compile-time
-            choices. The body is what happens to its results, its *epilogue*: Passes without
-            reductions, where p0 .. and r count the results' coordinates and `k.kept("result")` is
-            the result itself, of dtype `settings["result"]`. What its chunks are and how much
-            scratch it needs is told by the module that schedules it.
+            printer `codegen/c/kernels/c_template_<template>.py` spells, with `settings` as its
+            compile-time choices. The body is what happens to its results, its *epilogue*: Passes
+            without reductions, where p0 .. and r count the results' coordinates and
+            `k.kept("result")` is the result itself, of dtype `settings["result"]`. What its chunks
+            are and how much scratch it needs is told by the module that schedules it.
 
 Values that do not depend on r (in "row": means, inverse deviations; broadcast loads) are row
 scalars: the printer computes them once per row.

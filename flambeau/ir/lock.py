@@ -2,7 +2,8 @@
 
 A thread that forks copies the process with every lock as it is; one that another thread held would
 stay held in the child for ever. So the fork itself takes all locks made here, and both sides give
-them back. No other module makes a lock (a test holds that); the core's are in `native/fork.h`.
+them back. No other module makes a lock (a test holds that); the core's are in
+`native/runtime/fork.h`.
 
 A module that is imported when a function first needs it is imported under one lock, `importing`.
 CPython's own locks are one per module: threads that meet in a cycle of imports, or of a package and

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from flambeau import _core
-from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.lock import late
 from flambeau.jit.verifier import _REFUSED_METHODS
+from flambeau.language.dtypes import DTYPE_OBJECTS
 
 _NUMBERS = {
     0: "u8", 1: "i8", 2: "i16", 3: "i32", 4: "i64", 5: "f16", 6: "f32", 7: "f64", 8: "c32",

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from flambeau import _core
 from flambeau.compiler.schedule.calls import Reads, RoutineCall
 from flambeau.compiler.schedule.routines import HANDLERS
-from flambeau.core.dtypes import DTYPE_OBJECTS, name_of
 from flambeau.ir.environment import same_size
 from flambeau.ir.lock import importing
 from flambeau.ir.node import ITEM_SIZE, GraphOutput, Node, node
+from flambeau.language.dtypes import DTYPE_OBJECTS, name_of
 from flambeau.library.autograd import Form
 from flambeau.library.fake import RecordingContext, UnknownSizeError, entered
 from flambeau.library.operators import OpOverload, flat_tensors, invoke
@@ -145,7 +145,7 @@ def _native() -> Any:
     global _op
     if _op is None:
         with importing:
-            from flambeau.core.dispatch import Source
+            from flambeau.driver.dispatch import Source
 
         _core.set_python_routine(_run)
         arguments = (
@@ -162,9 +162,9 @@ _op: Any = None
 def _specify(given: tuple[Any, ...]) -> Any:
     """The program of a call: one node per result."""
     with importing:
-        from flambeau.core.errors import first_device
-        from flambeau.core.specify import _graph, _specify
-    from flambeau.core.trace import Trace, traced
+        from flambeau.driver.errors import first_device
+        from flambeau.driver.specify import _graph, _specify
+    from flambeau.driver.trace import Trace, traced
 
     number = given[1]
     call = _calls[number]

@@ -1,7 +1,7 @@
 """Schemas as users of `torch.library` write, infer and read them: PyTorch's own text form.
 
-It differs from the one of `core/schema.py` by spelling (`ScalarType`, `Device`, `Tensor(a!)`) and
-by what it is for: there a signature of this package's operators, here one of a stranger's.
+It differs from the one of `language/schema.py` by spelling (`ScalarType`, `Device`, `Tensor(a!)`)
+and by what it is for: there a signature of this package's operators, here one of a stranger's.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.core.install import namespace as _namespace
-from flambeau.ops.factorisations import LinAlgError
+from flambeau.ops.linear.factorisations import LinAlgError
 
 __all__ = ["LinAlgError", "diagonal"]
 

@@ -15,7 +15,7 @@ from flambeau import _core
 from flambeau.core.install import namespace
 from flambeau.nn import grad  # noqa: F401 - also a name of this module
 from flambeau.nn.messages import problem
-from flambeau.ops.scaled_products import ScalingType, SwizzleType  # noqa: F401 - their home is here
+from flambeau.ops.linear.scaled_products import ScalingType, SwizzleType  # noqa: F401 - their home is here
 from flambeau.runtime import missing as _missing
 
 _operators = namespace("nn.functional")

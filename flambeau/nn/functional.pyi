@@ -25,8 +25,8 @@ _complex = _builtins.complex
 _Number: TypeAlias = _complex | Tensor
 GRID_SAMPLE_INTERPOLATION_MODES: Any
 GRID_SAMPLE_PADDING_MODES: Any
-from flambeau.ops.scaled_products import ScalingType as ScalingType
-from flambeau.ops.scaled_products import SwizzleType as SwizzleType
+from flambeau.ops.linear.scaled_products import ScalingType as ScalingType
+from flambeau.ops.linear.scaled_products import SwizzleType as SwizzleType
 from flambeau.nn.functional_attention import _in_projection as _in_projection
 from flambeau.nn.functional_attention import _in_projection_packed as _in_projection_packed
 from flambeau.nn.modules.utils import _list_with_default as _list_with_default

@@ -1,7 +1,7 @@
 """`linear_cross_entropy` as a function: the operator, and PyTorch's options of its chunks.
 
-The operator (`ops/linear_cross_entropy.py`) never stores logits and has every gradient, so there is
-nothing to choose; options are checked and change nothing. Part of `nn.functional`.
+The operator (`ops/neural/linear_cross_entropy.py`) never stores logits and has every gradient, so
+there is nothing to choose; options are checked and change nothing. Part of `nn.functional`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau import _core
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from flambeau.nn.messages import problem
 
 _NAME = "LinearCrossEntropyOptions"

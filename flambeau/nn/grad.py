@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.nn.messages import problem
-from flambeau.ops.convolution_gradients import (
+from flambeau.ops.neural.convolution_gradients import (
     convolution_input_gradient,
     convolution_weight_gradient,
 )

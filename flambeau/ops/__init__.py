@@ -1,19 +1,32 @@
 """The operator library: one module per family, each operator written once.
 
-Every module of this package is a family and is imported here, so a new family is a new file and
-nothing else. Importing only records definitions; `core.install` makes them callable.
+Families lie in folders by role. Every module below this package is imported here, so a new family
+is a new file and nothing else. Importing only records definitions; `core.install` makes them
+callable.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 from importlib import import_module
 from typing import Any
 
 from flambeau.ir.lock import late
 from flambeau.ir.modules import module_names
 
-FAMILIES: tuple[str, ...] = module_names(__path__)
+
+def _families() -> tuple[str, ...]:
+    """Modules of this package and of its folders, dotted, in the order in which they load."""
+    names: list[str] = []
+    for name in module_names(__path__):
+        folder = f"{__path__[0]}/{name}"
+        below = module_names([folder]) if os.path.isdir(folder) else ()
+        names += [f"{name}.{each}" for each in below] or [name]
+    return tuple(names)
+
+
+FAMILIES: tuple[str, ...] = _families()
 
 _collecting = gc.isenabled()
 gc.disable()  # thousands of objects that live as long as the process: nothing to find among them

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.core import install
-from flambeau.core.definition import REGISTRY
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late, loaded
+from flambeau.language.definition import REGISTRY
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -184,7 +184,7 @@ def __getattr__(name: str) -> Packet:
 @functools.cache
 def signatures(name: str) -> dict[str, tuple[str, ...]]:
     """Overloads of an operator by name: their arguments, `#` behind those that are numbers."""
-    from flambeau.ops.aten_overloads import TABLE
+    from flambeau.ops.legacy.aten_overloads import TABLE
 
     for overloads, names in TABLE.items():
         if name in names.split():

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import layout
-from flambeau.core.definition import given_dtype
-from flambeau.core.promotion import CATEGORY, HALF, default_dtype, number_dtype
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
+from flambeau.language import layout
+from flambeau.language.definition import given_dtype
+from flambeau.language.promotion import CATEGORY, HALF, default_dtype, number_dtype
 from flambeau.ops.common import is_one, number_shown
 
 Value = Any  # a Node or a Python number

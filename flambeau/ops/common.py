@@ -10,14 +10,14 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.core import layout, promotion
-from flambeau.core.definition import Dense
-from flambeau.core.dtypes import name_of
-from flambeau.core.trace import current_trace
+from flambeau.driver.trace import current_trace
 from flambeau.ir.environment import current_environment
 from flambeau.ir.environment import hint as hint_of
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr, known_equal
+from flambeau.language import layout, promotion
+from flambeau.language.definition import Dense
+from flambeau.language.dtypes import name_of
 
 Strided = tuple[Sequence[Size], Sequence[Size]]  # sizes and strides
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import _core
-from flambeau.core import promotion
-from flambeau.core.definition import op
-from flambeau.core.dtypes import name_of, object_of
-from flambeau.core.samples import Sample, T, sample
-from flambeau.ops.convert import sample_dtype
+from flambeau.language import promotion
+from flambeau.language.definition import op
+from flambeau.language.dtypes import name_of, object_of
+from flambeau.language.samples import Sample, T, sample
+from flambeau.ops.shape.convert import sample_dtype
 
 
 def _dtype_samples() -> Iterator[Sample]:

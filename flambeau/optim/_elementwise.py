@@ -1,7 +1,8 @@
 """The common part of optimizers that change every element by a formula of its own state.
 
-Such a step is one private op per parameter, called in a native loop (`ops/adaptive_steps.py`);
-with `differentiable` the same formula runs over tensors, so that it is recorded for backward.
+Such a step is one private op per parameter, called in a native loop
+(`ops/pointwise/adaptive_steps.py`); with `differentiable` the same formula runs over tensors, so
+that it is recorded for backward.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import no_grad
 from flambeau.capture import regions
-from flambeau.ops.adaptive_steps import FORMULAS, Arithmetic
+from flambeau.ops.pointwise.adaptive_steps import FORMULAS, Arithmetic
 from flambeau.optim.optimizer import (
     Closure,
     Optimizer,

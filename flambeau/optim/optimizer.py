@@ -1,9 +1,9 @@
 """The base of all optimizers: groups, state, hooks, checkpoints, and the recorded step.
 
-A step is one operator per parameter (`ops/optimizer_steps.py`), called in a native loop: parameters
-of one kind share a plan, whatever their number. Inside of a compiled region the calls are recorded
-like any others. The state of the first step is made apart from it (`new_state`), so that all steps
-are the same program.
+A step is one operator per parameter (`ops/pointwise/optimizer_steps.py`), called in a native loop:
+parameters of one kind share a plan, whatever their number. Inside of a compiled region the calls
+are recorded like any others. The state of the first step is made apart from it (`new_state`), so
+that all steps are the same program.
 """
 
 from __future__ import annotations
@@ -461,6 +461,6 @@ def as_real(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def private(name: str) -> Any:
     """The native op of a private definition (`_adam_step`, ...)."""
-    from flambeau.core.definition import REGISTRY
+    from flambeau.language.definition import REGISTRY
 
     return REGISTRY["private." + name].native

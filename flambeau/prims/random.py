@@ -55,7 +55,7 @@ PARAMETERS = {
     "places": 0,
 }
 PLACE_ROWS = 64  # of a matrix of draws, from one saved place of the stream to the next one
-PLACE_WORDS = 640  # of a place: Generator::kPlaceWords in native/random.h
+PLACE_WORDS = 640  # of a place: Generator::kPlaceWords in native/random/random.h
 CONTINUOUS = frozenset(
     {"uniform", "normal", "normal_sequential", "exponential", "cauchy", "log_normal"}
     | {"poisson", "standard_gamma", "binomial"}

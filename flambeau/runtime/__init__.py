@@ -123,7 +123,7 @@ def reset_peak_memory_stats() -> None:
     _core.reset_peak_memory_stats()
 
 
-_LAUNCH = 7  # EventKind of native/profile.h
+_LAUNCH = 7  # EventKind of native/runtime/profile.h
 _launch_times: list[LaunchTime] = []
 
 

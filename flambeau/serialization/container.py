@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
-from flambeau.core.dtypes import name_of, object_of
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
 from flambeau.ir.lock import importing
 from flambeau.ir.modules import module_of
+from flambeau.language.dtypes import name_of, object_of
 from flambeau.runtime import safe_classes
 from flambeau.serialization.sources import Source, check_sizes, damaged, row_major, view
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flambeau import _core
-from flambeau.core.dtypes import DTYPE_OBJECTS
+from flambeau.language.dtypes import DTYPE_OBJECTS
 from flambeau.serialization import gguf_blocks
 from flambeau.serialization.sources import Source, damaged, opened, row_major, view
 

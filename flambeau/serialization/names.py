@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
-from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.dtypes import ROWS
 from flambeau.ir.lock import importing, late
 from flambeau.ir.modules import module_of
+from flambeau.language.dtypes import DTYPE_OBJECTS
 from flambeau.serialization import rebuild
 
 __all__: list[str] = []

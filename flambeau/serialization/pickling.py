@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
-from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.lock import importing
 from flambeau.ir.modules import module_of
+from flambeau.language.dtypes import DTYPE_OBJECTS
 from flambeau.serialization import names, rebuild
 from flambeau.serialization.container import own_names
 from flambeau.serialization.locations import location_tag

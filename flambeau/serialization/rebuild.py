@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flambeau import _core
-from flambeau.core.dtypes import DTYPE_OBJECTS
 from flambeau.ir.lock import importing
+from flambeau.language.dtypes import DTYPE_OBJECTS
 from flambeau.serialization.sources import check_geometry, check_sizes, damaged, view
 
 __all__: list[str] = []

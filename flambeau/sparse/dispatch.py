@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from flambeau.sparse import blocks, convert, geometry, pointwise, products, reduce
 from flambeau.sparse.tensor import BLOCKS, SparseTensor, layout_name, take_over
 

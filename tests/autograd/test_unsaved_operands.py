@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from tests.ops.inputs import arguments, leaves, tensor_builder
 from tests.ops.table import TABLE, resolve
 

@@ -11,7 +11,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
-from flambeau.core import faults
+from flambeau.driver import faults
 from tests.core.test_locks import FORKS, child_of
 
 pytestmark = FORKS

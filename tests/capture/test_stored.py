@@ -47,7 +47,7 @@ if {twice}:
     (slope,) = torch.autograd.grad(compiled(x), x, create_graph=True)
     slope.square().sum().backward()
     losses.append(x.grad.sum().item())
-tracing = "flambeau.core.specify" in sys.modules or "flambeau.compiler.pipeline" in sys.modules
+tracing = "flambeau.driver.specify" in sys.modules or "flambeau.compiler.pipeline" in sys.modules
 print(len(traces) + tracing, [x.hex() for x in losses])
 """
 STEP = {"compiled": "step", "run": "compiled", "twice": False}

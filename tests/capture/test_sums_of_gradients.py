@@ -1,5 +1,5 @@
 """Values used many times inside of a compiled function, and outside: their gradient is one sum, in
-eager mode's order, whoever gives the summands. `native/region.cpp` (kSummands) tells how.
+eager mode's order, whoever gives the summands. `native/record/region.cpp` (kSummands) tells how.
 """
 
 from __future__ import annotations

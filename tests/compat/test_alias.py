@@ -196,7 +196,7 @@ if sys.argv[1] == "alias":
 import flambeau as torch
 x = torch.arange(30.0).reshape(5, 6).requires_grad_()
 torch.nn.functional.gelu(x * 3.25).logsumexp(1).sum().backward()
-print("flambeau.core.specify" in sys.modules)  # whether anything was traced
+print("flambeau.driver.specify" in sys.modules)  # whether anything was traced
 """
     environment = {**ENVIRONMENT, "FLAMBEAU_CACHE_DIR": str(tmp_path), "FLAMBEAU_VERIFY": "0"}
     traced = [

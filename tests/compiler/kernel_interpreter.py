@@ -257,7 +257,7 @@ def strided(array, offset, shape, strides):
 
 
 def run_routine(name, launch, memory, offsets, sizes, scalars):
-    """Routines by the table in native/routines.cpp."""
+    """Routines by the table in native/routines/routines.cpp."""
     kind, _, dtype = name.rpartition("_")
 
     def buffer(number, dtype):

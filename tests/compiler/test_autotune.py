@@ -14,7 +14,7 @@ import flambeau.nn.functional as F
 from flambeau import _core
 from flambeau.compiler import cache
 from flambeau.compiler.schedule.candidates import CANDIDATES
-from flambeau.core import autotune
+from flambeau.driver import autotune
 from flambeau.runtime import settings
 
 MODE = "max-autotune"
@@ -269,7 +269,7 @@ torch.manual_seed(0)
 model = torch.nn.Linear(40, 64)
 compiled = torch.compile(model, mode={MODE!r})
 if len(sys.argv) > 1:
-    from flambeau.core import autotune
+    from flambeau.driver import autotune
     autotune.BUDGET = 0.005
 x = torch.randn(33, 40)
 compiled(x).backward(torch.ones(33, 64))

@@ -20,7 +20,7 @@ import pytest
 np = pytest.importorskip("numpy")
 special = pytest.importorskip("scipy.special")
 
-from flambeau.compiler.codegen import cmath  # noqa: E402
+from flambeau.compiler.codegen.c.math import cmath  # noqa: E402
 
 C_TYPES = {"f32": "float", "f64": "double"}
 LANES = (1, 4, 8, 16)

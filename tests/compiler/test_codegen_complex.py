@@ -7,7 +7,7 @@ import pytest
 from kernel_reference import KK, N0, N1, P0, R, const, op, run
 
 import flambeau
-from flambeau.compiler.codegen.c_complex import RULES
+from flambeau.compiler.codegen.c.math.c_complex import RULES
 from flambeau.ir import kernel as K
 from flambeau.ir import size as S
 from flambeau.ir.kernel import Kernel, Pass, ReducePass, RowStores

@@ -7,8 +7,8 @@ from kernel_reference import KK, N0, N1, P0, R, const, op
 from test_codegen_run import column_softmax_kernel, reduction_kernels, softmax_kernel
 
 from flambeau.compiler.codegen import key_of, symbol_of
-from flambeau.compiler.codegen.c_printer import print_kernel
-from flambeau.compiler.codegen.c_unit import render
+from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
+from flambeau.compiler.codegen.c.printer.c_unit import render
 from flambeau.compiler.targets import TARGETS
 from flambeau.ir import kernel as K
 from flambeau.ir import size as S

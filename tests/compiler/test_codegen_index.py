@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flambeau.compiler.codegen.c_index import index_difference, lane_step
+from flambeau.compiler.codegen.c.printer.c_index import index_difference, lane_step
 from flambeau.ir import kernel as k
 from flambeau.ir.node import node
 from flambeau.ir.size import Size, SizeExpr, evaluate, floordiv, mod, symbol

@@ -8,8 +8,8 @@ import pytest
 from kernel_reference import N0, NUMPY, R, const, decode, encode, op, run
 
 from flambeau.compiler import codegen, targets
-from flambeau.compiler.codegen.c_printer import print_kernel
-from flambeau.compiler.codegen.c_spelling import SPELLING
+from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
+from flambeau.compiler.codegen.c.printer.c_spelling import SPELLING
 from flambeau.ir import kernel as K
 from flambeau.ir.kernel import Kernel, Pass
 from flambeau.prims.record import PRIMITIVES

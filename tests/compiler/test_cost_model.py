@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from flambeau.compiler import machine, targets
-from flambeau.compiler.codegen.c_micro import Micro
+from flambeau.compiler.codegen.c.kernels.c_micro import Micro
 from flambeau.compiler.schedule import convolution_blocking, product_cut
 from flambeau.compiler.schedule.candidates import CANDIDATES
 from flambeau.ir.size import evaluate, symbol

@@ -13,7 +13,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler import codegen, targets
-from flambeau.compiler.codegen.c_printer import OFTEN
+from flambeau.compiler.codegen.c.printer.c_printer import OFTEN
 from flambeau.compiler.rehearsal import rehearse
 from flambeau.compiler.schedule.cluster import PARTS_LIMIT
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.prefill import STEPS
 from flambeau.compiler.rehearsal import rehearse
+from flambeau.driver.prefill import STEPS
 from flambeau.runtime import plan_cache_clear
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {

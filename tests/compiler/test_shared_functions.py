@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler import codegen, targets
-from flambeau.compiler.codegen import c_unit
+from flambeau.compiler.codegen.c.printer import c_unit
 
 _DEFINED = re.compile(r"^(?:FB_SHARED|static inline FB_ALWAYS) .*?(fb_\w+)\(", re.MULTILINE)
 

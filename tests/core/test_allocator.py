@@ -13,7 +13,7 @@ import pytest
 from flambeau import _core
 
 MIB = 1 << 20
-# Behind every block in a sanitizer build (native/poison.h).
+# Behind every block in a sanitizer build (native/runtime/poison.h).
 RED_ZONE = 64 if "asan" in os.environ.get("LD_PRELOAD", "") else 0
 
 

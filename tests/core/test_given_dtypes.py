@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flambeau import prims
-from flambeau.core.definition import Options, Overload, evaluate, given_dtype
+from flambeau.language.definition import Options, Overload, evaluate, given_dtype
 
 
 def asked(promote, body, *operands):

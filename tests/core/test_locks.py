@@ -84,11 +84,11 @@ def test_locks_are_made_in_one_place():
 
 
 def test_locks_of_the_core_register_themselves():
-    """See the table in native/fork.h: a mutex of another class would stay locked in a child."""
+    """See native/runtime/fork.h: a mutex of another class would stay locked in a child."""
     words = r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bPyThread_(type|allocate)_lock\b"
     words += r"|\bpthread_(mutex|rwlock|spin|cond|atfork)|\batomic_flag\b|\bPyMutex\b"
     words += r"|\bcondition_variable|\bonce_flag\b|\bsemaphore\b|\bSpinLock\b"
-    for path in sorted((PACKAGE.parent / "native").glob("*.cpp")):
+    for path in sorted((PACKAGE.parent / "native").rglob("*.cpp")):
         for line in path.read_text().splitlines():
             code = re.sub(r"ForkSafe<(std::mutex|SpinLock)>|^class SpinLock {", "", line)
             assert path.stem == "fork" or not re.search(words, code), f"{path.name}: {line}"

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import flambeau  # noqa: F401 - defines everything
-from flambeau.core.definition import OPTION_NAMES
-from flambeau.core.schema import KINDS
 from flambeau.ir import kernel
+from flambeau.language.definition import OPTION_NAMES
+from flambeau.language.schema import KINDS
 from flambeau.prims.record import PRIMITIVES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "design.md").read_text()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.core.definition import REGISTRY, OpDefinition
+from flambeau.language.definition import REGISTRY, OpDefinition
 
 # Namespaces that users import from; everything public in them is documented.
 NAMESPACES = ("flambeau.nn", "flambeau.optim", "flambeau.autograd", "flambeau.utils")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import flambeau
-from flambeau.core.samples import Sample, TensorSpec
+from flambeau.language.samples import Sample, TensorSpec
 from tests.ops.inputs import INEXACT, IR_NAMES, arguments, leaves, specs, tensor_builder
 from tests.ops.table import Entry, seed
 

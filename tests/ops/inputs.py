@@ -14,9 +14,9 @@ from typing import Any
 import numpy
 
 import flambeau
-from flambeau.core.samples import Sample, TensorSpec
 from flambeau.ir import dtypes
-from flambeau.ops.convert import DTypeSpec
+from flambeau.language.samples import Sample, TensorSpec
+from flambeau.ops.shape.convert import DTypeSpec
 
 PUBLIC = {
     "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 import flambeau
-from flambeau.core.definition import REGISTRY, OpDefinition, Overload
-from flambeau.core.samples import Sample
+from flambeau.language.definition import REGISTRY, OpDefinition, Overload
+from flambeau.language.samples import Sample
 
 
 @dataclass(frozen=True)

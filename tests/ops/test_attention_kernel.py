@@ -14,7 +14,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import runtime
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from flambeau.nn.attention.bias import causal_lower_right, causal_upper_left
 
 attention = F.scaled_dot_product_attention

@@ -10,8 +10,8 @@ from itertools import islice
 import pytest
 
 import flambeau
-from flambeau.core import promotion
-from flambeau.core.samples import TensorSpec
+from flambeau.language import promotion
+from flambeau.language.samples import TensorSpec
 from tests.ops.exercise import ir_dtype, is_tensor, run
 from tests.ops.inputs import PUBLIC, arguments, leaves, same_bits, tensor_builder
 from tests.ops.table import TABLE, UNINITIALISED, seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flambeau
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from tests.ops.inputs import arguments, tensor_builder
 
 

@@ -7,8 +7,8 @@ from itertools import islice
 import pytest
 
 import flambeau as torch
-from flambeau.core.definition import OUT_RULES, op
-from flambeau.core.samples import Sample
+from flambeau.language.definition import OUT_RULES, op
+from flambeau.language.samples import Sample
 from tests.ops.exercise import run
 from tests.ops.inputs import arguments, leaves, tensor_builder
 from tests.ops.table import TABLE, UNINITIALISED

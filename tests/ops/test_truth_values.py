@@ -13,8 +13,8 @@ import pytest
 
 import flambeau as torch
 from flambeau.autograd.replay import replay
-from flambeau.core.samples import Sample
 from flambeau.ir.node import Graph, GraphOutput
+from flambeau.language.samples import Sample
 from flambeau.prims import scalar_node
 from tests.ops.inputs import arguments, leaves, same_bits, tensor_builder
 from tests.ops.table import TABLE, UNINITIALISED, seed

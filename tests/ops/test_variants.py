@@ -8,7 +8,7 @@ import pytest
 
 import flambeau
 from flambeau.core.install import INPLACE
-from flambeau.core.samples import TensorSpec
+from flambeau.language.samples import TensorSpec
 from tests.ops.exercise import ir_dtype, is_tensor, relaid, run
 from tests.ops.inputs import arguments, same_bits, tensor_builder
 from tests.ops.table import TABLE, UNINITIALISED, seed

@@ -14,8 +14,8 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.rehearsal import rehearse
-from flambeau.core.samples import Sample
 from flambeau.ir import lock
+from flambeau.language.samples import Sample
 from flambeau.runtime import plan_cache_clear
 from tests.ops.exercise import run
 from tests.ops.table import TABLE, UNINITIALISED

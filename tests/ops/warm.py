@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flambeau.compiler import cache, codegen, toolchain
-from flambeau.compiler.prefill import collect, compile_all, new_kernels
+from flambeau.driver.prefill import collect, compile_all, new_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = 120  # kernels in one translation unit: a tenth cheaper than in units of 40

@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the oracle, PyTorch 2.13, is not installed")
 flambeau = pytest.importorskip("flambeau")
 
-from flambeau.core.samples import Sample, TensorSpec  # noqa: E402
+from flambeau.language.samples import Sample, TensorSpec  # noqa: E402
 from tests.ops.inputs import PUBLIC, arguments, leaves, specs, tensor_builder, translated  # noqa: E402
 from tests.ops.table import TABLE, resolve  # noqa: E402
 from tests.parity.test_op_table import CASES  # noqa: E402

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the oracle, PyTorch 2.13, is not installed")
 flambeau = pytest.importorskip("flambeau")
 
-from flambeau.core.definition import REGISTRY  # noqa: E402
+from flambeau.language.definition import REGISTRY  # noqa: E402
 from tests.ops.inputs import (  # noqa: E402
     IR_NAMES,
     arguments,

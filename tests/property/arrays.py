@@ -10,7 +10,7 @@ from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
 import flambeau
-from flambeau.core.samples import T, TensorSpec
+from flambeau.language.samples import T, TensorSpec
 from tests.ops.inputs import array, tensor_builder, values
 
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flambeau as torch
-from flambeau.core.samples import T
+from flambeau.language.samples import T
 from tests.property.arrays import LAYOUTS, PLAIN, SETTINGS, array, near, specs, twins
 
 F = torch.nn.functional

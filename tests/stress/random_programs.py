@@ -32,7 +32,7 @@ from typing import Any
 
 import flambeau
 from flambeau.compiler import targets
-from flambeau.core.samples import Sample, TensorSpec
+from flambeau.language.samples import Sample, TensorSpec
 from tests.ops.exercise import differentiable_outputs, starts
 from tests.ops.inputs import arguments, same_bits, tensor_builder
 from tests.stress.program_rules import RULES, SMOOTH

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flambeau as torch
-from flambeau.core.samples import T
+from flambeau.language.samples import T
 from tests.stress import random_programs
 from tests.stress.program_rules import RULES, Rule
 from tests.stress.random_programs import Program, Step, drawn, fault, shown

@@ -26,15 +26,15 @@ from flambeau.autograd.derive import differentiate
 from flambeau.autograd.replay import replay
 from flambeau.autograd.transforms.batching import batch, expand
 from flambeau.autograd.transforms.forward import push_forward
-from flambeau.core import layout
-from flambeau.core.dispatch import Source, _entries
-from flambeau.core.errors import first_device
-from flambeau.core.specify import ABSENT, Specification, _graph, _replayed_output, _specify
-from flambeau.core.trace import Trace, traced
+from flambeau.driver.dispatch import Source, _entries
+from flambeau.driver.errors import first_device
+from flambeau.driver.specify import ABSENT, Specification, _graph, _replayed_output, _specify
+from flambeau.driver.trace import Trace, traced
 from flambeau.ir.environment import hint, less
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, attributes, node, topological
 from flambeau.ir.size import Size, floordiv, mul, substitute
 from flambeau.ir.size_program import substitute_condition
+from flambeau.language import layout
 
 Call = tuple[Any, ...]
 
@@ -88,7 +88,7 @@ class Program:
         if not isinstance(source, Source):
             raise NotImplementedError(
                 f"[{self.op.__name__}] has no program that could be transformed\n"
-                "hint: define it with flambeau.core.definition.op"
+                "hint: define it with flambeau.language.definition.op"
             )
         return source
 

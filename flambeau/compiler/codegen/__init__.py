@@ -56,7 +56,7 @@ _lock = fork_safe_lock(level=1)
 def print_kernel(kernel: Kernel, target: Target) -> str:
     """C text of one kernel."""
     with importing:
-        from flambeau.compiler.codegen.c_printer import print_kernel as print_c
+        from flambeau.compiler.codegen.c.printer.c_printer import print_kernel as print_c
 
     return print_c(kernel, target)
 
@@ -214,7 +214,7 @@ def _printer_digest() -> bytes:
     """Digest of the sources that decide how a kernel is spelled."""
     digest = blake2b(digest_size=16)
     package = Path(__file__).parents[2]
-    for pattern in ("compiler/codegen/c*.py", "ir/*.py"):
+    for pattern in ("compiler/codegen/c/**/*.py", "ir/*.py"):
         for path in sorted(package.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.digest()
@@ -263,7 +263,7 @@ def compile_unit(unit: dict[str, str], target: Target) -> bytes:
     import tempfile
 
     with importing:
-        from flambeau.compiler.codegen.c_unit import render
+        from flambeau.compiler.codegen.c.printer.c_unit import render
 
     source = render([(symbol_of(key), text) for key, text in unit.items()])
     with tempfile.TemporaryDirectory(prefix="flambeau") as folder:

@@ -78,7 +78,7 @@ class Batches:
     def add(self, key: str, symbol: str, text: str) -> None:
         """Takes the text of `print_kernel` of one more kernel."""
         with importing:
-            from flambeau.compiler.codegen import c_unit
+            from flambeau.compiler.codegen.c.printer import c_unit
 
         if self._folder is None:
             import tempfile
@@ -194,7 +194,7 @@ class Batches:
 def compile_functions(names: str, functions: dict[str, str], target: Target, path: str) -> bytes:
     """The object of some shared functions, which is written to a file, too."""
     with importing:
-        from flambeau.compiler.codegen import c_unit
+        from flambeau.compiler.codegen.c.printer import c_unit
 
     source = c_unit.render_functions(functions, names.split())
     toolchain.find().compile(source, target, path, link=False)
@@ -229,7 +229,7 @@ def _objects(unit: Sequence[Part]) -> list[str]:
 
 def _source(unit: Sequence[Part]) -> str:
     with importing:
-        from flambeau.compiler.codegen import c_unit
+        from flambeau.compiler.codegen.c.printer import c_unit
 
     functions = {name: text for part in unit for name, text in part.functions.items()}
     return c_unit.render_linked([(part.symbol, part.body) for part in unit], functions)

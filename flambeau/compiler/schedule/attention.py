@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau.compiler import machine, targets
-from flambeau.compiler.codegen.c_attention import KEYS, SEGMENT, TILES, compute_kind
-from flambeau.compiler.codegen.c_attention_dropout import BITS
-from flambeau.compiler.codegen.c_micro import Micro
-from flambeau.compiler.codegen.c_template_attention_backward import DRAWN, ROWS
-from flambeau.compiler.codegen.c_template_attention_decode import high
+from flambeau.compiler.codegen.c.kernels.c_attention import KEYS, SEGMENT, TILES, compute_kind
+from flambeau.compiler.codegen.c.kernels.c_attention_dropout import BITS
+from flambeau.compiler.codegen.c.kernels.c_micro import Micro
+from flambeau.compiler.codegen.c.kernels.c_template_attention_backward import DRAWN, ROWS
+from flambeau.compiler.codegen.c.kernels.c_template_attention_decode import high
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.ir.geometry import Shape
 from flambeau.ir.kernel import Kernel, Setting

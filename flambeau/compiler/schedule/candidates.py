@@ -2,7 +2,7 @@
 
 A template declares its candidates by name, beside the code that cuts it in tiles: the first name is
 the choice of its cost model. None of them changes a bit of a result. `schedule` takes the first
-ones; who measures (`core/autotune.py`) hands it a function that chooses.
+ones; who measures (`driver/autotune.py`) hands it a function that chooses.
 """
 
 from __future__ import annotations

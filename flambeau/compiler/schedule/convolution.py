@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flambeau.compiler.codegen.c_micro import CHUNK, Micro
-from flambeau.compiler.codegen.c_template_convolution import SIZES
+from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c.kernels.c_template_convolution import SIZES
 from flambeau.compiler.schedule import winograd
 from flambeau.compiler.schedule.build import Place
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall

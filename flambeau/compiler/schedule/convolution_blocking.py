@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from flambeau.compiler import machine
-from flambeau.compiler.codegen.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro
 from flambeau.compiler.machine import Machine
 from flambeau.ir.node import ITEM_SIZE
 

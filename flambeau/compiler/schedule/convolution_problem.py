@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau.compiler import targets
-from flambeau.compiler.codegen.c_micro import CHUNK, Micro
-from flambeau.compiler.codegen.c_template_convolution import SIZES
+from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro
+from flambeau.compiler.codegen.c.kernels.c_template_convolution import SIZES
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.ir.geometry import Shape
 from flambeau.ir.kernel import Kernel

@@ -1,5 +1,5 @@
-"""Launches of opaque values: native routines, whose operands the table in `native/routines.cpp`
-tells, and kernels of form "template".
+"""Launches of opaque values: native routines, whose operands the table in
+`native/routines/routines.cpp` tells, and kernels of form "template".
 
 Linear algebra and Fourier transforms are of the same kind; all operands and results are dense,
 batches of row-major matrices, and all results are written whether used or not:

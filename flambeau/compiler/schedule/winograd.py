@@ -7,8 +7,8 @@ its own.
 
 from __future__ import annotations
 
-from flambeau.compiler.codegen.c_micro import CHUNK
-from flambeau.compiler.codegen.c_winograd_text import BLOCK
+from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK
+from flambeau.compiler.codegen.c.kernels.c_winograd_text import BLOCK
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.convolution_blocking import FEWEST, Blocking
 from flambeau.compiler.schedule.convolution_problem import (

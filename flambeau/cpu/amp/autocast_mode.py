@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from flambeau.amp import autocast_mode
-from flambeau.core.dtypes import DTYPE_OBJECTS
+from flambeau.language.dtypes import DTYPE_OBJECTS
 
 __all__ = ["autocast"]
 

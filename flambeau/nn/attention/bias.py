@@ -12,7 +12,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau._core import Tensor
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from flambeau.nn.messages import problem
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
-from flambeau.core.definition import REGISTRY
+from flambeau.language.definition import REGISTRY
 from flambeau.nn import functional as F  # noqa: N812
 
 State = tuple[Any, ...]

@@ -1,0 +1,1 @@
+"""Templates of compute-bound kernels: products, convolutions, attention."""

@@ -1,0 +1,1 @@
+"""Elementary functions in C: one implementation of each, for every vector width."""

@@ -1,0 +1,1 @@
+"""Prints map, row, column and scan kernels as C."""

@@ -1,0 +1,196 @@
+"""How C spells pointwise primitives: what this back end makes of the records' spellings.
+
+`SPELLING` is a view of the records; what they leave to the printer (casts, halves) is here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from flambeau.compiler.codegen.c.printer.c_types import (
+    HALVES,
+    Lanes,
+    dtype_class,
+    kind_bits,
+    signed_kind,
+)
+from flambeau.ir.dtypes import MINIFLOATS
+from flambeau.ir.node import Node
+from flambeau.ir.spelling import FEW, MANY, ONE, SPELLINGS
+
+
+class _TemplatesOfC(Mapping[str, Mapping[str, str]]):
+    """The records' C templates, by primitive and dtype class; absent where the printer decides."""
+
+    def __getitem__(self, name: str) -> Mapping[str, str]:
+        templates = SPELLINGS[name].c
+        if not templates:
+            raise KeyError(name)
+        return templates
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, spelling in SPELLINGS.items() if spelling.c)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+SPELLING = _TemplatesOfC()
+
+# What only kernels have, and is one instruction.
+_CHEAP = frozenset({"k.load", "k.const", "k.reduced", "k.kept", "k.scalar"})
+
+
+def cost(node: Node) -> int:
+    """Rough length of the code of one vector of this value."""
+    if node.op == "cast":
+        return 4 if node.dtype in HALVES or node.inputs[0].dtype in HALVES else ONE
+    if node.op == "k.index":
+        return FEW
+    spelling = SPELLINGS.get(node.op)
+    length = spelling.length if spelling else ONE if node.op in _CHEAP else MANY
+    return 2 if length == ONE and node.dtype in HALVES else length
+
+
+def unsupported(op: str, dtype: str) -> NotImplementedError:
+    """The error for what this back end does not spell."""
+    return NotImplementedError(
+        f"[codegen] the C printer has no {op!r} for {dtype}\n"
+        f"hint: cast to another dtype, or write {op} in terms of other primitives"
+    )
+
+
+def resize_mask(expression: str, from_bits: int, to_bits: int, lanes: int) -> str:
+    """A mask with elements of another width."""
+    if from_bits == to_bits:
+        return expression
+    return f"fb_to_i{to_bits}x{lanes}({expression})"
+
+
+@functools.lru_cache(maxsize=4096)
+def _template(op: str, group: str, dtype: str) -> str:
+    found = SPELLING.get(op, {}).get(group)
+    if found is None:
+        raise unsupported(op, dtype)
+    return found
+
+
+@dataclass(frozen=True)
+class Speller:
+    """Spells pointwise values for one lane count."""
+
+    lanes: Lanes
+
+    def spell(self, node: Node, operands: list[str]) -> str:
+        """C expression of a pointwise node; `operands` are names of its inputs' values."""
+        if node.op == "cast":
+            return self.cast(operands[0], node.inputs[0].dtype, node.dtype)
+        if node.op == "bitcast":
+            return self._bitcast(operands[0], node.inputs[0].dtype, node.dtype)
+        if node.op == "where":
+            return self._where(node, operands)
+        first = node.inputs[0].dtype
+        if first in MINIFLOATS:  # comparisons
+            operands, first = [self.cast(x, first, "f32") for x in operands], "f32"
+        if node.op == "nextafter" and first in HALVES:
+            return f"fb_next{first}_f32x{self.lanes.count}({operands[0]}, {operands[1]})"
+        template = _template(node.op, dtype_class(first), first)
+        kind = self.lanes.kind(first)
+        count = self.lanes.count
+        values = dict(zip("abc", operands))
+        text = template.lstrip("?").format(
+            V=self.lanes.type(node.dtype),
+            A=f"{kind}x{count}",
+            I=f"{signed_kind(kind)}x{count}",
+            L=f"x{count}",
+            **values,
+        )
+        if template[0] == "?":
+            bits = kind_bits(kind)
+            return resize_mask(f"(i{bits}x{count})({text})", bits, self.lanes.mask_bits, count)
+        if node.dtype in HALVES and not SPELLINGS[node.op].exact:
+            return self.round_half(text, node.dtype)
+        return text
+
+    def round_half(self, expression: str, dtype: str) -> str:
+        """A float32 value rounded to a half type, as float32."""
+        suffix = f"u16x{self.lanes.count}"
+        return f"fb_from{dtype}_{suffix}(fb_to{dtype}_{suffix}({expression}))"
+
+    def _where(self, node: Node, operands: list[str]) -> str:
+        bits = kind_bits(self.lanes.kind(node.dtype))
+        mask = operands[0]
+        if bits == 128:
+            mask = resize_mask(mask, self.lanes.mask_bits, 64, self.lanes.count)
+            name = f"fb_cselect_{self.lanes.type(node.dtype)}"
+        else:
+            mask = resize_mask(mask, self.lanes.mask_bits, bits, self.lanes.count)
+            name = f"fb_select_{self.lanes.type(node.dtype)}"
+        return f"{name}({mask}, {operands[1]}, {operands[2]})"
+
+    def cast(self, value: str, source: str, target: str) -> str:
+        """C expression of a conversion between element types."""
+        if source == target:
+            return value
+        if "c" in (source[0], target[0]):
+            raise unsupported(f"cast from {source}", target)
+        count = self.lanes.count
+        if source in MINIFLOATS:
+            return self.cast(f"fb_from{source}_u8x{count}({value})", "f32", target)
+        if target in MINIFLOATS:
+            return f"fb_to{target}_u8x{count}({self.cast(value, source, 'f32')})"
+        if "e2m1fnx2" in (source, target):
+            raise unsupported(f"cast from {source}", target)
+        kind, wanted = self.lanes.kind(source), self.lanes.kind(target)
+        if target == "bool":
+            bits = kind_bits(kind)
+            mask = f"(i{bits}x{count})fb_ne_x{count}({value}, 0)"
+            return resize_mask(mask, bits, self.lanes.mask_bits, count)
+        if target in HALVES:
+            single = value if source in (*HALVES, "f32") else self.cast(value, source, "f32")
+            return self.round_half(single, target)
+        if source == "bool":
+            value = f"({value} & 1)"
+        elif kind[0] == "f" and wanted[0] != "f":
+            return self._float_to_int(value, kind, wanted)
+        return value if kind == wanted else f"fb_to_{wanted}x{count}({value})"
+
+    def _float_to_int(self, value: str, kind: str, wanted: str) -> str:
+        count = self.lanes.count
+        if wanted in ("u32", "u64"):
+            return f"fb_tounsigned{wanted[1:]}_{kind}x{count}({value})"
+        # The low bits of the widened integer, as PyTorch; of a float32 beyond 2^31 they are 0.
+        through = "64" if wanted == "i64" or (wanted == "u8" and kind == "f64") else "32"
+        text = f"fb_toint{through}_{kind}x{count}({value})"
+        return text if wanted == f"i{through}" else f"fb_to_{wanted}x{count}({text})"
+
+    def _bitcast(self, value: str, source: str, target: str) -> str:
+        count = self.lanes.count
+        if source in HALVES:
+            value = f"fb_to{source}_u16x{count}({value})"
+        elif source == "bool":
+            raise unsupported("bitcast", source)
+        if target in HALVES:
+            return f"fb_from{target}_u16x{count}(fb_as_u16x{count}({value}))"
+        return f"fb_as_{self.lanes.type(target)}({value})"
+
+    def decode(self, memory: str, dtype: str) -> str:
+        """The value that a loaded element (or vector of elements) stands for."""
+        count = self.lanes.count
+        if dtype == "bool":
+            wide = f"fb_to_{self.lanes.mask}x{count}({memory})"
+            return f"(({self.lanes.mask}x{count})fb_ne_x{count}({wide}, 0))"
+        if dtype in HALVES:
+            return f"fb_from{dtype}_u16x{count}({memory})"
+        return memory
+
+    def encode(self, value: str, dtype: str) -> str:
+        """What is stored for a value."""
+        count = self.lanes.count
+        if dtype == "bool":
+            return f"fb_to_u8x{count}({value} & 1)"
+        if dtype in HALVES:
+            return f"fb_to{dtype}_u16x{count}({value})"
+        return value

@@ -1,0 +1,466 @@
+"""Values of a kernel as C statements: what is computed where, and how memory is addressed.
+
+Each value has one home: row scope (scalars, once per row), k scope (scalars, once per step of the
+k loop) or the innermost loop (vectors). `Values.emit` puts a definition into its home and hands
+out names; a scalar used by vectors is broadcast in its home, outside of the loop.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flambeau.compiler.codegen.c.printer.c_index import NEAR, index_difference, lane_step
+from flambeau.compiler.codegen.c.printer.c_spelling import Speller
+from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, Lanes
+from flambeau.ir import size as sizes
+from flambeau.ir.dtypes import OPAQUE, UNSIGNED, minifloat_code
+from flambeau.ir.kernel import Kernel, decode_constant, value_expression
+from flambeau.ir.node import Node, topological
+from flambeau.ir.size import Size
+
+ON_R, ON_K = 1, 2  # what a value varies along
+
+
+def c_expression(expression: Size) -> str:
+    """A size as a C expression that can be an operand."""
+    text = sizes.stringify(expression, "c")
+    return text if text.isalnum() else f"({text})"
+
+
+@dataclass
+class Scope:
+    """A place where definitions go.
+
+    Attributes:
+        lanes: lane count of the values that live here.
+        level: what values here may vary along (ON_R | ON_K).
+        parent: the scope around it.
+        indent: of its lines.
+        lines: definitions so far.
+        names: value (or other key) -> C name.
+        active: lanes in use, a C expression; None: all of them.
+    """
+
+    lanes: Lanes
+    level: int
+    parent: Scope | None
+    indent: str
+    lines: list[str] = field(default_factory=list)
+    names: dict[object, str] = field(default_factory=dict)
+    active: str | None = None
+
+    def add(self, line: str) -> None:
+        """Appends one line of C."""
+        self.lines.append(self.indent + line)
+
+    def home(self, level: int) -> Scope:
+        """The outermost scope where a value that varies along `level` can live."""
+        found, outer = self, self.parent
+        while outer is not None and not level & ~outer.level:
+            found, outer = outer, outer.parent
+        return found
+
+
+class Values:
+    """Emits the values of one kernel."""
+
+    def __init__(self, kernel: Kernel, lanes: Lanes) -> None:
+        """Prepares for `kernel`, whose vectors have `lanes`."""
+        self.kernel = kernel
+        self.lanes = lanes
+        self.scalars = Lanes(1, lanes.mask_bits)
+        self.spellers = {1: Speller(self.scalars), lanes.count: Speller(lanes)}
+        self.count = 0
+        self.levels: dict[Node, int] = {}
+        self.arrays: dict[str, str] = {}  # reduced or carried name -> C array over r
+        self.kept: dict[str, str] = {}  # kept name -> pointer
+        self.hoisted: dict[Node, str] = {}  # value of form "column" -> C array over r
+        self.set_levels(kernel.roots())
+
+    def new_name(self, prefix: str = "v") -> str:
+        """A fresh C identifier."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def set_levels(self, roots: Iterable[Node]) -> None:
+        """Finds out what every value varies along."""
+        across = 0 if self.kernel.form == "row" else ON_R
+        fixed = {"k.kept": ON_R, "k.reduced": across, "k.carry": ON_R | ON_K}
+        for node in topological(roots):
+            level = fixed.get(node.op, 0)
+            expression = value_expression(node)
+            if expression is not None:
+                free = sizes.free_symbols(expression)
+                level |= (ON_R if "r" in free else 0) | (ON_K if "k" in free else 0)
+            for operand in node.inputs:
+                level |= self.levels[operand]
+            self.levels[node] = level
+
+    # --------------------------------------------------------------------------- names
+
+    def emit(self, roots: Iterable[Node], scope: Scope) -> None:
+        """Defines `roots` and what they need, each in its home."""
+        stack = [(root, False) for root in reversed(list(roots))]
+        while stack:
+            node, ready = stack.pop()
+            home = scope.home(self.levels[node])
+            if node in home.names or node in scope.names:
+                continue
+            if ready:
+                home.names[node] = self._define(node, home)
+                continue
+            stack.append((node, True))
+            if node not in self.hoisted and self.comparison(node) is None:
+                stack.extend((operand, False) for operand in reversed(node.inputs))
+
+    def name(self, node: Node, scope: Scope) -> str:
+        """C name of an emitted value, broadcast if it is a scalar and the scope has vectors."""
+        if node in scope.names:
+            return scope.names[node]
+        home = scope.home(self.levels[node])
+        found = home.names[node]
+        if home.lanes.count == scope.lanes.count:
+            return found
+        key = ("splat", node)
+        if key not in home.names:
+            kind = scope.lanes.type(node.dtype)
+            home.names[key] = name = self.new_name("s")
+            splat = f"fb_splat_{kind}({found})" if node.dtype != "c128" else self._splat128(found)
+            home.add(f"const {kind} {name} = {splat};")
+        return home.names[key]
+
+    def _splat128(self, name: str) -> str:
+        count = self.lanes.count
+        words = ", ".join([f"(u64x1){name}, (u64x1)({name} >> 64)"] * count)
+        return f"(u128x{count}){{{words}}}"
+
+    def _define(self, node: Node, home: Scope) -> str:
+        expression = self._expression(node, home)
+        name = self.new_name()
+        home.add(f"const {home.lanes.type(node.dtype)} {name} = {expression};")
+        return name
+
+    def _expression(self, node: Node, home: Scope) -> str:
+        if node in self.hoisted:
+            return f"*({home.lanes.type(node.dtype)} *)({self.hoisted[node]} + c)"
+        if node.op == "k.load":
+            return self._load(node, home)
+        if node.op == "k.const":
+            return self.constant(node.attribute("value"), node.dtype)
+        if node.op == "k.index":
+            return self._index_value(node, home)
+        if node.op == "k.scalar":
+            return self._scalar(node)
+        if node.op in ("k.reduced", "k.carry"):
+            return f"*({home.lanes.type(node.dtype)} *)({self.arrays[node.attribute('name')]} + c)"
+        if node.op == "k.kept":
+            return self._kept(node, home)
+        if node.op == "check_index":
+            return self._check_index(node, home)
+        compared = self.comparison(node)
+        if compared is not None:
+            return self._compare_indices(node.op, *compared, home)
+        speller = self.spellers[home.lanes.count]
+        return speller.spell(node, [self.name(operand, home) for operand in node.inputs])
+
+    def stored(self, node: Node, dtype: str) -> Node:
+        """The value to encode for a store: rounding to a half type happens when encoding."""
+        if dtype in ("f16", "bf16") and node.op == "cast" and node.dtype == dtype:
+            source = node.inputs[0]
+            if source.dtype == "f32":
+                return source
+        return node
+
+    def comparison(self, node: Node) -> tuple[Size, int] | None:
+        """Difference and step of a comparison of indices that varies along r."""
+        if self.kernel.tiled or self.lanes.count == 1 or not self.levels[node] & ON_R:
+            return None
+        return index_difference(node, self.lanes.count)
+
+    def _compare_indices(self, op: str, difference: Size, step: int, home: Scope) -> str:
+        """A comparison with zero: what is far from it may as well be nearer."""
+        count, mask = home.lanes.count, home.lanes.mask
+        name = self.new_name("d")
+        home.add(f"const long long {name} = {sizes.stringify(difference, 'c')};")
+        near = f"{name} < -{NEAR} ? -{NEAR} : {name} > {NEAR} ? {NEAR} : {name}"
+        steps = ", ".join(str(step * lane) for lane in range(count))
+        lanes = f"fb_splat_{mask}x{count}({near}) + ({mask}x{count}){{{steps}}}"
+        home.add(f"const {mask}x{count} {name}l = {lanes};")  # the comparison is a macro
+        return f"({mask}x{count})fb_{op}_x{count}({name}l, 0)"
+
+    # --------------------------------------------------------------------------- leaves
+
+    def constant(self, text: str, dtype: str) -> str:
+        """C constant of this dtype, from the text that kernels hold."""
+        value = decode_constant(text, dtype)
+        if dtype == "bool":
+            return "-1" if value else "0"
+        if isinstance(value, complex):
+            return _complex_constant(value, dtype)
+        if dtype in OPAQUE:
+            return str(minifloat_code(float(value), dtype))
+        if isinstance(value, float):
+            return _float_constant(value, dtype)
+        if dtype in UNSIGNED:
+            return f"{value}{'ull' if dtype == 'u64' else 'u'}"
+        if dtype == "i64":
+            return f"(-{2**63 - 1}ll - 1)" if value == -(2**63) else f"{value}ll"
+        return f"({value})" if value != -(2**31) else "(-2147483647 - 1)"
+
+    def _scalar(self, node: Node) -> str:
+        slot = node.attribute("slot")
+        kind = self.kernel.scalars[slot]
+        field_name = f"x[{slot}].{'d' if kind == 'f64' else 'i'}"
+        if node.dtype == "bool":
+            return f"-({field_name} != 0)"
+        return f"({self.scalars.type(node.dtype)}){field_name}"
+
+    def _kept(self, node: Node, home: Scope) -> str:
+        count = home.lanes.count
+        kind = MEMORY_KIND[node.dtype]
+        pointer = f"({self.kept[node.attribute('name')]} + r)"
+        speller = self.spellers[count]
+        return speller.decode(f"*(const {kind}x{count} *){pointer}", node.dtype)
+
+    def _indices(self, node: Node) -> list[Node]:
+        """The values bound to d0, d1, .."""
+        return list(node.inputs[:-1] if node.attribute("masked") else node.inputs)
+
+    def _scalar_index(self, expression: Size, indices: list[Node], home: Scope) -> str:
+        renamed: dict[str, Size] = {
+            f"d{i}": sizes.symbol(self.name(value, home)) for i, value in enumerate(indices)
+        }
+        return sizes.stringify(sizes.substitute(expression, renamed), "c")
+
+    def base(self, parameter: int, rest: Size, scope: Scope, constant: bool) -> str:
+        """Pointer to element `rest` (free of r) of a parameter, defined outside of the loop."""
+        level = ON_K if "k" in sizes.free_symbols(rest) else 0
+        home = scope.home(level)
+        key = ("base", parameter, rest, constant)
+        if key not in home.names:
+            kind = MEMORY_KIND[self.kernel.parameters[parameter][0]]
+            qualifier = "const " if constant else ""
+            home.names[key] = name = self.new_name("b")
+            offset = f" + {c_expression(rest)}" if rest != 0 else ""
+            home.add(
+                f"{qualifier}{kind}x1 *{name} = ({qualifier}{kind}x1 *)p[{parameter}]{offset};"
+            )
+        return home.names[key]
+
+    def address(self, base: str, factor: Size) -> str:
+        """Address of the vector's first element: base + factor * r."""
+        if factor == 0:
+            return base
+        return f"{base} + r" if factor == 1 else f"{base} + {c_expression(factor)}*r"
+
+    def _load(self, node: Node, home: Scope) -> str:
+        parameter = node.attribute("parameter")
+        dtype = self.kernel.parameters[parameter][0]
+        kind = MEMORY_KIND[dtype]
+        count = home.lanes.count
+        expression, indices = node.attribute("index"), self._indices(node)
+        speller = self.spellers[count]
+        masked = bool(node.attribute("masked"))
+        if count == 1:
+            memory = self._scalar_load(node, parameter, expression, indices, home)
+            return self._choose(node, speller.decode(memory, dtype), masked, home)
+        active = home.active or str(count)
+        found = self._in_order(parameter, expression, indices, home)
+        if found is None:
+            index = self._index_vector(expression, indices, home)
+            base = self.base(parameter, 0, home, True)
+            arguments = f"{base}, {index}"
+            memory = f"fb_takem_{kind}x{count}({arguments}, {active})"
+            if masked:
+                memory = self._masked(
+                    f"takeif@_{kind}x{count}({arguments}, #, {active})", node, home
+                )
+            return speller.decode(memory, dtype)
+        pointer, factor = found
+        if masked:
+            text = f"loadif@_{kind}x{count}({pointer}, {c_expression(factor)}, #, {active})"
+            return speller.decode(self._masked(text, node, home), dtype)
+        if factor == 1:
+            memory = f"*(const {kind}x{count} *)({pointer})"
+            if home.active:
+                memory = f"fb_loadm_{kind}x{count}({pointer}, {active})"
+        elif home.active:
+            memory = f"fb_gatherm_{kind}x{count}({pointer}, {c_expression(factor)}, {active})"
+        else:
+            memory = f"fb_gather_{kind}x{count}({pointer}, {c_expression(factor)})"
+        return speller.decode(memory, dtype)
+
+    def _in_order(
+        self, parameter: int, expression: Size, indices: list[Node], home: Scope, load: bool = True
+    ) -> tuple[str, Size] | None:
+        """Address of a vector's first element and the step to the next; None if there is none."""
+        names: dict[str, Size] = {}
+        for i, value in enumerate(indices):
+            place = home.home(self.levels[value])
+            if place.lanes.count == 1:  # the same in all lanes
+                names[f"d{i}"] = sizes.symbol(place.names[value])
+            elif f"d{i}" in sizes.free_symbols(expression):
+                return None
+        expression = sizes.substitute(expression, names)
+        split = None if names else sizes.affine_in(expression, ("r",))
+        if split is not None:
+            factor = split[0].get("r", 0)
+            return self.address(self.base(parameter, split[1], home, load), factor), factor
+        step = None if self.kernel.tiled else lane_step(expression, home.lanes.count)
+        if step is None:
+            return None
+        return f"{self.base(parameter, 0, home, load)} + {c_expression(expression)}", step
+
+    def _scalar_load(
+        self, node: Node, parameter: int, expression: Size, indices: list[Node], home: Scope
+    ) -> str:
+        base = self.base(parameter, 0, home, True)
+        return f"{base}[{self._scalar_index(expression, indices, home)}]"
+
+    def _choose(self, node: Node, loaded: str, masked: bool, home: Scope) -> str:
+        """A scalar load, guarded by its mask: C's conditional does not read the other side."""
+        if not masked:
+            return loaded
+        other = self.constant(node.attribute("other"), node.dtype)
+        return f"{self.name(node.inputs[-1], home)} ? {loaded} : {other}"
+
+    def _masked(self, template: str, node: Node, home: Scope) -> str:
+        """Call of a masked helper: @ becomes the mask's width, # the mask and the other value."""
+        mask = self.name(node.inputs[-1], home)
+        lanes = home.lanes
+        kind = MEMORY_KIND[node.dtype]
+        encoded = self.constant(node.attribute("other"), node.dtype)
+        scalar = self.spellers[1].encode(
+            f"(({self.scalars.type(node.dtype)}){encoded})", node.dtype
+        )
+        other = f"fb_splat_{kind}x{lanes.count}({scalar})"
+        if kind == "u128":
+            other = f"(u128x{lanes.count}){{0}}"
+        return "fb_" + template.replace("@", str(lanes.mask_bits)).replace("#", f"{mask}, {other}")
+
+    # --------------------------------------------------------------------------- indices
+
+    def _index_value(self, node: Node, home: Scope) -> str:
+        expression, indices = node.attribute("expression"), self._indices(node)
+        if home.lanes.count == 1:
+            return self._scalar_index(expression, indices, home)
+        return self._index_vector(expression, indices, home)
+
+    def _index_vector(self, expression: Size, indices: list[Node], home: Scope) -> str:
+        """An index expression for every lane, as an i64 vector."""
+        count = home.lanes.count
+        names = [f"d{i}" for i in range(len(indices))]
+        split = sizes.affine_in(expression, ("r", *names))
+        if split is None:
+            return self._index_by_lane(expression, indices, home)
+        factors, rest = split
+        along_r = factors.get("r", 0)
+        start = sizes.add(rest, sizes.mul(along_r, sizes.symbol("r")))
+        terms = [f"fb_splat_i64x{count}({sizes.stringify(start, 'c')})"]
+        if along_r != 0:
+            steps = ", ".join(map(str, range(count)))
+            scale = "" if along_r == 1 else f" * (long long){c_expression(along_r)}"
+            terms.append(f"(i64x{count}){{{steps}}}{scale}")
+        for name, value in zip(names, indices):
+            factor = factors.get(name, 0)
+            if factor != 0:
+                scale = "" if factor == 1 else f" * (long long){c_expression(factor)}"
+                terms.append(f"{self.name(value, home)}{scale}")
+        return "(" + " + ".join(terms) + ")"
+
+    def _index_by_lane(self, expression: Size, indices: list[Node], home: Scope) -> str:
+        count = home.lanes.count
+        name, renamed = self.new_name("i"), {}
+        home.add(f"union {{ i64x{count} v; i64x1 t[{count}]; }} {name};")
+        for i, value in enumerate(indices):
+            array = self.new_name("i")
+            home.add(
+                f"union {{ i64x{count} v; i64x1 t[{count}]; }} {array} = {{ "
+                f"{self.name(value, home)} }};"
+            )
+            renamed[f"d{i}"] = array
+        bindings = "".join(f"const long long {d} = {a}.t[l]; " for d, a in renamed.items())
+        text = sizes.stringify(expression, "c")
+        first = self.new_name("i")
+        home.add(f"const long long {first} = r;")
+        home.add(
+            f"for (int l = 0; l < {count}; ++l) {{ const long long r = {first} + l; "
+            f"{bindings}{name}.t[l] = {text}; (void)r; }}"
+        )
+        return f"{name}.v"
+
+    def _check_index(self, node: Node, home: Scope) -> str:
+        count = home.lanes.count
+        error = self.base(node.attribute("parameter"), 0, home, False)
+        extent = c_expression(node.attribute("size"))
+        dimension = node.attribute("dimension", 0)
+        active = home.active or str(count)
+        value = self.name(node.inputs[0], home)
+        check = "checkstrict" if node.attribute("strict") else "checkindex"
+        return f"fb_{check}_i64x{count}({value}, {extent}, {dimension}, {error}, {active})"
+
+    # --------------------------------------------------------------------------- stores
+
+    def store(self, parameter: int, index: Size, value: Node, scope: Scope) -> None:
+        """Emits one store of a value that `emit` has seen."""
+        dtype = self.kernel.parameters[parameter][0]
+        count, kind = scope.lanes.count, MEMORY_KIND[dtype]
+        encoded = self.spellers[count].encode(self.name(self.stored(value, dtype), scope), dtype)
+        if count == 1:
+            base = self.base(parameter, 0, scope, False)
+            scope.add(f"{base}[{sizes.stringify(index, 'c')}] = {encoded};")
+            return
+        active = scope.active or str(count)
+        found = self._in_order(parameter, index, [], scope, load=False)
+        if found is None:
+            positions = self._index_vector(index, [], scope)
+            base = self.base(parameter, 0, scope, False)
+            scope.add(f"fb_givem_{kind}x{count}({base}, {positions}, {encoded}, {active});")
+            return
+        pointer, factor = found
+        if factor == 1 and scope.active:
+            scope.add(f"fb_storem_{kind}x{count}({pointer}, {encoded}, {active});")
+        elif factor == 1:
+            scope.add(f"*({kind}x{count} *)({pointer}) = {encoded};")
+        else:
+            stride = c_expression(factor)
+            scope.add(f"fb_scatterm_{kind}x{count}({pointer}, {stride}, {encoded}, {active});")
+
+
+def _float_constant(value: float, dtype: str) -> str:
+    single = dtype != "f64"
+    if value != value:
+        return '__builtin_nanf("")' if single else '__builtin_nan("")'
+    if value in (float("inf"), float("-inf")):
+        text = "__builtin_inff()" if single else "__builtin_inf()"
+        return f"-{text}" if value < 0 else text
+    if dtype == "f16":
+        try:
+            value = struct.unpack("<e", struct.pack("<e", value))[0]
+        except OverflowError:
+            return "-__builtin_inff()" if value < 0 else "__builtin_inff()"
+    elif dtype == "bf16":
+        value = _round_bfloat16(value)
+    elif dtype == "f32":
+        return f"(float){value.hex()}"
+    return value.hex() + ("f" if single else "")
+
+
+def _round_bfloat16(value: float) -> float:
+    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    rounded: float = struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0]
+    return rounded
+
+
+def _complex_constant(value: complex, dtype: str) -> str:
+    if dtype == "c32":
+        real, imaginary = struct.unpack("<HH", struct.pack("<ee", value.real, value.imag))
+        return f"0x{imaginary << 16 | real:x}u"
+    if dtype == "c64":
+        real, imaginary = struct.unpack("<II", struct.pack("<ff", value.real, value.imag))
+        return f"0x{imaginary << 32 | real:x}ull"
+    low, high = struct.unpack("<QQ", struct.pack("<dd", value.real, value.imag))
+    return f"((u128x1)0x{high:x}ull << 64 | 0x{low:x}ull)"

@@ -1,0 +1,1 @@
+"""What happens at a cache miss: a call is traced, differentiated and becomes a Plan."""

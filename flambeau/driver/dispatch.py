@@ -1,0 +1,424 @@
+"""The slow path of an op call: from a call that no cache of the core knows to its Plan.
+
+Called by the native core when neither cache level knows a call's class. Where an earlier process
+kept the finished Plan (`compiler/stored.py`), nothing is traced and nothing of the compiler is
+loaded; its Graph is traced if somebody asks for it. Else `driver/specify.py` traces the definition,
+and the Plan is kept once its kernels exist. Everything here runs once per class of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flambeau import _core
+from flambeau.compiler import debug, stored
+from flambeau.core import warned
+from flambeau.core.tensors import struct_sequence
+from flambeau.ir.lock import computed_once, fork_safe_lock, importing
+from flambeau.ir.node import Graph
+from flambeau.language import promotion
+from flambeau.language.definition import Overload
+
+if TYPE_CHECKING:
+    from flambeau.driver.specify import Call, Specification
+
+# Plans that one signature keeps in one process: more means static values that never repeat.
+MAX_KEPT = 64
+# Options of a definition that decide about its programs.
+_OPTIONS = ("promote", "participants", "layout", "view", "returns_self", "differentiable")
+_VALUES = (type(None), bool, int, float, complex, str)
+_retracing = fork_safe_lock(level=0)  # who traces for another default dtype sets it for all threads
+_NAMED = (_core.dtype, _core.device, _core.layout, _core.memory_format)
+
+
+# ------------------------------------------------------------------------------- calls
+
+
+class _NoTextError(Exception):
+    """A call has an argument whose text does not say what it is."""
+
+
+def _class_of(call: Call) -> str | None:
+    """Text of a call's class, as the core's class key tells them apart; None if it has none."""
+    try:
+        classes = [_class_of_entry(entry) for entry in call]
+    except _NoTextError:
+        return None
+    return repr((promotion.default_dtype(), str(_core.get_default_device()), classes))
+
+
+def _class_of_entry(entry: Any) -> Any:
+    kind = type(entry)
+    if kind is tuple and entry and entry[0] == "tensor":
+        _, dtype, sizes, strides, _, requires_grad, layout, _, device = entry
+        classes = _small(strides) if layout == "strided" else ()
+        return "tensor", dtype, requires_grad, layout, str(device), _small(sizes), classes
+    if kind is tuple and entry and entry[0] in ("scalar", "symint"):
+        return entry[0], entry[2].__name__ if entry[0] == "scalar" else ""
+    if kind is tuple or kind is list:
+        return kind(_class_of_entry(item) for item in entry)
+    if kind in _VALUES:
+        return entry
+    if kind in _NAMED:
+        return kind.__name__, str(entry)
+    raise _NoTextError
+
+
+def _small(values: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([value if value in (0, 1) else 2 for value in values])
+
+
+def _numbers(call: Call) -> list[int]:
+    """Values of a call's symbols, in the order of its registers (docs/design.md § 6)."""
+    found: list[int] = []
+    for entry in _entries(call, "tensor"):
+        found += [*entry[2], *entry[3], entry[4]]
+    found += [entry[2] for entry in _entries(call, "symint")]
+    return found
+
+
+def _entries(values: Any, kind: str) -> Iterator[Any]:
+    for entry in values:
+        if isinstance(entry, list):
+            yield from _entries(entry, kind)
+        elif type(entry) is tuple and entry and entry[0] == kind:
+            yield entry
+
+
+def _with_numbers(call: Call, numbers: list[int]) -> Call:
+    """The same call with other values of its symbols."""
+    tensors = sum(2 * len(entry[2]) + 1 for entry in _entries(call, "tensor"))
+    geometry, integers = iter(numbers[:tensors]), iter(numbers[tensors:])
+
+    def take(count: int) -> tuple[int, ...]:
+        return tuple([next(geometry) for _ in range(count)])
+
+    def changed(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return [changed(item) for item in entry]
+        if type(entry) is tuple and entry and entry[0] == "tensor":
+            sizes, strides = take(len(entry[2])), take(len(entry[2]))
+            return (*entry[:2], sizes, strides, *take(1), *entry[5:])
+        if type(entry) is tuple and entry and entry[0] == "symint":
+            return (*entry[:2], next(integers))
+        return entry
+
+    return tuple([changed(entry) for entry in call])
+
+
+# ------------------------------------------------------------------------------- who is called
+
+
+class Source:
+    """Where the core gets the Plans of one op from: a definition, or a Graph used as one.
+
+    Args:
+        specify: traces a call.
+        identity: text of everything that decides about that trace; None: nothing is kept.
+        structure: the type of results with named fields.
+        overload: the definition, where it is one.
+        tuned: whether heavy calls are measured when a Plan is compiled.
+    """
+
+    def __init__(
+        self,
+        specify: Callable[[Call], Specification],
+        identity: Callable[[], str | None],
+        structure: Callable[[], Any] | None = None,
+        overload: Overload | None = None,
+        tuned: bool = False,
+    ) -> None:
+        self.specify = specify
+        self.structure = structure
+        self.overload = overload
+        self.tuned = tuned
+        self.kept = 0
+        self._identity = identity
+
+    @computed_once
+    def identity(self) -> str | None:
+        """Text of everything that decides about a trace, the call aside."""
+        return self._identity()
+
+    def build(self, call: Call) -> Any:
+        """The Plan of a call: the build function of a native overload."""
+        name = self._name(call)
+        if name is not None:
+            known = stored.find(name, _numbers(call))
+            if known is not None:
+                return _Known(self, name, call, known).plan()
+        return _Traced(self, name, call).plan()
+
+    def _name(self, call: Call) -> str | None:
+        """Under what the Plan of a call is kept."""
+        if not stored.usable():
+            return None
+        identity, called = self.identity, _class_of(call)
+        if identity is None or called is None:
+            return None
+        return stored.name_of(*self._conditions(call), identity, called)
+
+    def _conditions(self, call: Call) -> list[str]:
+        """What a tuned Plan depends on beside its class."""
+        if not self.tuned:
+            return []
+        with importing:
+            from flambeau.driver.autotune import conditions
+
+        return [conditions(), repr(_numbers(call))]
+
+    def make(self, spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
+        """The native Plan of a specification."""
+        if spec["returns"] == "named":
+            assert self.structure is not None
+            rest["returns"] = self.structure()
+        return native_plan(spec, backward, **rest)
+
+
+def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
+    """The build function of one native overload.
+
+    Args:
+        overload: the definition.
+        variant: "functional" or "inplace" (the result overwrites the first argument).
+    """
+
+    def specify(call: Call) -> Specification:
+        with importing:
+            from flambeau.driver.specify import specify_call
+
+        return specify_call(overload, variant, call)
+
+    def identity() -> str | None:
+        body = overload.body
+        if not body.__module__.startswith("flambeau."):
+            return None  # the package's sources say nothing about it
+        options = [getattr(overload.options, name) for name in _OPTIONS]
+        where = (body.__module__, body.__qualname__)
+        return repr((overload.text, overload._runtime, variant, where, options))
+
+    return Source(specify, identity, lambda: struct_sequence_of(overload), overload).build
+
+
+def struct_sequence_of(overload: Overload) -> Any:
+    """The type of an overload's results, which have names."""
+    prefix = "linalg_" if overload.options.where[0] == "linalg" else ""
+    return struct_sequence(prefix + overload.name, overload.schema.returns)
+
+
+def native_plan(spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
+    """The Plan of a specification whose gradients are another Graph, made into an op.
+
+    Args:
+        spec: plain data, see `driver.specify.Specification`.
+        backward: gives that Graph.
+        rest: entries that are no plain data.
+    """
+    gradient = spec["backward"]
+    if gradient is not None:
+        op = graph_op(gradient["op"], gradient["signature"], backward, gradient)
+        if gradient.get("once"):
+            op.once_differentiable = True
+        rest["backward"] = gradient | {"op": op}
+    return _core.Plan(spec | rest)
+
+
+def graph_op(
+    name: str,
+    signature: tuple[int, tuple[str, ...], int],
+    graph: Callable[[], Graph],
+    notes: dict[str, Any],
+) -> Any:
+    """A Graph as a native op: it takes tensors, then integers, then numbers.
+
+    Args:
+        name: of the op.
+        signature: see `driver.specify.signature_of`.
+        graph: gives the Graph, which may not have been traced yet.
+        notes: may have its "fingerprint", and whether it is "tuned".
+    """
+
+    def specify(call: Call) -> Specification:
+        with importing:
+            from flambeau.driver.specify import specify_graph
+
+        return specify_graph(graph(), name, call)
+
+    def identity() -> str | None:
+        found = notes.get("fingerprint") or stored.fingerprint(graph())
+        return None if found is None else f"graph {name} {found}"
+
+    def overloads() -> list[tuple[Any, ...]]:
+        tensors, integers, numbers = signature
+        specs: list[tuple[Any, ...]] = []
+        for slot in range(tensors):
+            specs.append((f"x{slot}", "Tensor?", (None,), False, False, False))
+        for integer in integers:
+            specs.append((integer, "SymInt", (0,), False, False, False))
+        for slot in range(numbers):
+            specs.append((f"c{slot}", "Scalar", (0,), False, True, False))
+        source = Source(specify, identity, tuned=notes.get("tuned", False))
+        return [(tuple(specs), source.build, ())]
+
+    return _core.Op(name, overloads)
+
+
+# ------------------------------------------------------------------------------- their plans
+
+
+class _Traced:
+    """A Plan whose call was traced here; kept under `name` once it is compiled."""
+
+    def __init__(self, source: Source, name: str | None, call: Call) -> None:
+        self.source = source
+        self.call = call
+        before = warned.count()
+        self.made = source.specify(call)
+        graph = self.made.graph
+        keeps = graph.notes["device"] == "cpu" and warned.count() == before
+        self.name = name if keeps else None
+        if self.name is not None:
+            graph.notes["keep"] = self.keep
+
+    def plan(self) -> Any:
+        """The native Plan."""
+        made = self.made
+        return self.source.make(
+            made.spec, self._backward, graph=made.graph, compile=self._compile, origin=self
+        )
+
+    def _backward(self) -> Graph:
+        assert self.made.backward is not None
+        return self.made.backward
+
+    def _compile(self) -> dict[str, Any]:
+        keep = None if self.name is None else self.keep
+        numbers = _numbers(self.call) if self.source.tuned else None
+        return compile_and_keep(self.made.graph, self.made.registers, keep, numbers)
+
+    def keep(
+        self, execution: dict[str, Any] | None = None, kernels: list[tuple[Any, ...]] | None = None
+    ) -> None:
+        """Keeps the plan for the next process; without an execution that is compiled there."""
+        made, spec = self.made, self.made.spec
+        made.graph.notes.pop("keep", None)
+        if self.name is None or self.source.kept >= MAX_KEPT:
+            return
+        mark = stored.fingerprint(made.graph)
+        if mark is None:
+            return
+        if made.backward is not None:
+            found = stored.fingerprint(made.backward)
+            if found is None:
+                return
+            spec = spec | {"backward": spec["backward"] | {"fingerprint": found}}
+        self.source.kept += 1
+        numbers = _numbers(self.call)
+        stored.save(
+            self.name,
+            stored.StoredPlan(numbers, spec, made.registers, mark, execution, kernels or ()),
+        )
+
+
+class _Known:
+    """A Plan that an earlier process kept."""
+
+    def __init__(self, source: Source, name: str, call: Call, known: stored.StoredPlan) -> None:
+        self.source = source
+        self.name = name
+        self.known = known
+        self.call = _with_numbers(call, known.hints)
+        self.default = promotion.default_dtype()
+
+    def plan(self) -> Any:
+        """The native Plan."""
+        known = self.known
+        graph = PendingGraph(known.spec["name"], known.fingerprint, lambda: self.traced.made.graph)
+        return self.source.make(
+            known.spec, self._backward, graph=graph, compile=self._compile, origin=self
+        )
+
+    @computed_once
+    def traced(self) -> _Traced:
+        """The plan, traced as it was when it was kept.
+
+        Raises:
+            RuntimeError: the trace is another one now.
+        """
+        with _retracing:
+            present = promotion.default_dtype()
+            promotion.set_default(self.default)
+            try:
+                found = _Traced(self.source, self.name, self.call)
+            finally:
+                promotion.set_default(present)
+        found.made.graph.notes.pop("keep", None)
+        spec, made = self.known.spec, found.made
+        stored.checked(made.graph, self.known.fingerprint, spec["name"])
+        if made.backward is not None:
+            stored.checked(made.backward, spec["backward"]["fingerprint"], spec["name"])
+        return found
+
+    def _backward(self) -> Graph:
+        return self.traced._backward()
+
+    def _compile(self) -> dict[str, Any]:
+        execution = stored.execution_of(self.known) if stored.usable() else None
+        if execution is None:  # never run, kernels evicted, or somebody wants to see the stages
+            return self.traced._compile()
+        name = self.known.spec["name"]
+        debug.show(debug.PLANS, f"{name}: a finished plan of an earlier run")
+        return execution
+
+
+def compile_and_keep(
+    graph: Graph,
+    registers: int,
+    keep: Callable[[dict[str, Any], list[Any]], None] | None,
+    tune_for: list[int] | None = None,
+) -> dict[str, Any]:
+    """Compiles a graph; what came of it is handed to `keep`, in terms that others understand.
+
+    Args:
+        graph: the program.
+        registers: of the plan's metadata program.
+        keep: see above.
+        tune_for: values of the graph's symbols for which candidates are measured; None: not at all.
+    """
+    with importing:
+        from flambeau.compiler import pipeline
+
+    choose = None
+    if tune_for is not None:
+        with importing:
+            from flambeau.driver.autotune import Tuner
+
+        choose = Tuner(graph.symbols, tune_for, graph.notes.get("weights", ()))
+    if keep is None:
+        return pipeline.compile_graph(graph, registers, choose)
+    execution, portable, keys = pipeline.compile_portable(graph, registers, choose)
+    kernels = stored.places_of(keys)
+    if kernels is not None:
+        keep(portable, kernels)
+    return execution
+
+
+class PendingGraph(Graph):
+    """A Graph that is traced when somebody looks at it; from then on it is an ordinary one."""
+
+    def __init__(self, name: str, fingerprint: str, trace: Callable[[], Graph]) -> None:
+        vars(self).update(name=name, notes={"fingerprint": fingerprint}, _trace=trace)
+
+    def __getattribute__(self, attribute: str) -> Any:
+        if attribute in _UNTRACED:
+            own = object.__getattribute__(self, "__dict__")
+            trace = own.get("_trace")
+            if trace is not None:
+                own.update(vars(trace()))
+                object.__setattr__(self, "__class__", Graph)
+                own.pop("_trace", None)
+        return object.__getattribute__(self, attribute)
+
+
+_UNTRACED = frozenset(Graph.__annotations__) - {"name", "notes"}

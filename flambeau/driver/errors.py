@@ -1,0 +1,128 @@
+"""What goes wrong in a trace, said as users know it: the op they called, PyTorch's exception types.
+
+Primitives check their operands strictly and know no public operator; an op's body may run into such
+a check. Devices are compared here too: once per class of calls, when its program is traced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flambeau.ir.environment import hint
+from flambeau.ir.node import Graph
+from flambeau.language.dtypes import PUBLIC_NAMES
+from flambeau.prims.common import DtypeMismatch, ShapeMismatch, UndefinedDtype
+
+# Names of dtypes in the IR as words of a message. "bool" is a public name, and a Python word.
+_IR_DTYPE = re.compile(
+    rf"(?<![\w.'-])(?:{'|'.join(name for name in PUBLIC_NAMES if name != 'bool')})(?![\w'])"
+)
+# Operators whose first tensor may be written from, or read at, tensors of another device.
+_MOVING = frozenset({"copy_", "copy"})
+_INDEXING = frozenset({"index", "_index_put", "index_put", "index_put_", "_unsafe_index"})
+
+
+def user_error(name: str, error: Exception) -> Exception:
+    """The complaint of a primitive as the error of the operator `name`; dtypes by public names.
+
+    Shapes or dtypes that do not fit together make a RuntimeError, a dtype for which the operator
+    is not defined a NotImplementedError. Other errors keep their type and text, in which names of
+    dtypes in the IR ("f64") become public ones ("torch.float64").
+    """
+    if isinstance(error, ShapeMismatch):
+        return RuntimeError(_shape_text(name, error))
+    if isinstance(error, DtypeMismatch):
+        return RuntimeError(_public_text(name, error))
+    if isinstance(error, UndefinedDtype):
+        return NotImplementedError(_public_text(name, error))
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (_with_public_dtypes(error.args[0]),)
+    return error
+
+
+def _with_public_dtypes(text: str) -> str:
+    return _IR_DTYPE.sub(lambda match: f"torch.{PUBLIC_NAMES[match[0]]}", text)
+
+
+def _shape_text(name: str, error: ShapeMismatch) -> str:
+    if error.sizes is None:
+        return f"[{name}]" + str(error).partition("]")[2]
+    a, b, dimension = error.sizes
+    return (
+        f"[{name}] The size of tensor a ({hint(a)}) must match the size of tensor b ({hint(b)}) "
+        f"at non-singleton dimension {dimension}\n"
+        "hint: sizes are compared from the last dimension; 1 stretches"
+    )
+
+
+def _public_text(name: str, error: Exception) -> str:
+    """The primitive's message with the dtypes' public names, for the operator."""
+    head, _, rest = str(error).partition("\nhint: ")
+    advice = rest if isinstance(error, UndefinedDtype) else "cast one of them with .to(dtype)"
+    return _with_public_dtypes(f"[{name}]{head.partition(']')[2]}\nhint: {advice}")
+
+
+def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:
+    """Where new results of a call go, or None: where its first tensor is.
+
+    All tensors that the program reads must be on one device. Numbers in tensors of no dimensions
+    on the CPU may join any other; so may indices on the CPU.
+
+    Raises:
+        RuntimeError: two tensors are on different devices.
+        NotImplementedError: a copy out of a tensor that has no data.
+    """
+    entries = list(_tensor_entries(call))
+    places = {str(entry[8].type) for entry in entries}
+    if len(places) < 2:
+        return None
+    read = {n.attribute("slot") for n in graph.nodes() if n.is_input}
+    used = [entry for slot, entry in enumerate(entries) if slot in read]
+    lead = next((e for e in used if not _is_number(e)), used[0] if used else entries[0])
+    if name in _MOVING and graph.outputs[0].target is not None:
+        lead = entries[graph.outputs[0].target]
+    for entry in used:
+        if entry[8].type != lead[8].type and not _may_join(name, lead, entry):
+            _raise_mismatch(name, lead[8], entry[8])
+    for output in graph.outputs:
+        if output.target is not None and entries[output.target][8].type != lead[8].type:
+            _raise_mismatch(name, entries[output.target][8], lead[8])
+    return lead[8] if lead is not entries[0] else None
+
+
+def first_device(call: Sequence[Any]) -> Any:
+    """The device of a call's first tensor, or None."""
+    return next((entry[8] for entry in _tensor_entries(call)), None)
+
+
+def _tensor_entries(call: Sequence[Any]) -> Iterator[Any]:
+    for entry in call:
+        if isinstance(entry, list):
+            yield from _tensor_entries(entry)
+        elif isinstance(entry, tuple) and entry and entry[0] == "tensor":
+            yield entry
+
+
+def _is_number(entry: Any) -> bool:
+    return len(entry[2]) == 0 and entry[8].type == "cpu"
+
+
+def _may_join(name: str, lead: Any, entry: Any) -> bool:
+    if name in _MOVING:
+        return bool(entry[8].type == "cpu")
+    index = name in _INDEXING and entry[1] in ("i64", "i32", "bool", "u8")
+    return _is_number(entry) or (index and entry[8].type == "cpu")
+
+
+def _raise_mismatch(name: str, first: Any, other: Any) -> None:
+    if name in _MOVING:
+        raise NotImplementedError(
+            f"[{name}] Cannot copy out of {other.type} tensor; no data!\n"
+            f"hint: a tensor on the {other.type} device has a shape but no values"
+        )
+    raise RuntimeError(
+        f"[{name}] Expected all tensors to be on the same device, but found at least two devices, "
+        f"{first} and {other}!\nhint: move one of them with .to({str(first)!r})"
+    )

@@ -1,0 +1,1 @@
+"""Operators that create tensors from nothing or from Python values."""

@@ -1,0 +1,1 @@
+"""Operators that read and write by index: subscripts, scatters, searches, sorting."""

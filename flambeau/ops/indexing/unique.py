@@ -1,0 +1,306 @@
+"""Distinct elements: results whose size is known only when the data are.
+
+Two programs with a look at the data between them: the first orders the elements and numbers the
+groups of equals, the second gathers the groups once their number is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+from flambeau.language import layout
+from flambeau.language.definition import op
+from flambeau.language.dtypes import object_of
+from flambeau.language.no_data import refuse_meta
+from flambeau.language.promotion import compute_dtype, result_type
+from flambeau.language.samples import Sample, T, sample
+from flambeau.ops.broadcasting import participant
+from flambeau.ops.common import normalise_dim
+from flambeau.ops.indexing.sorting import sortable
+from flambeau.ops.reduction.extremes import ordered
+
+
+@op(
+    "_unique_ranks(Tensor self) -> (Tensor, Tensor, Tensor)",
+    where="method",
+    out=False,
+    differentiable=False,
+)
+def unique_ranks(self: Node) -> list[Node]:
+    """A vector in groups of equals: elements in order, their groups, each element's group."""
+    values, places = prims.sort(sortable(ordered("unique", self)), 0)
+    ranks = _run_numbers(prims.ne(values, _previous(values)))
+    group = prims.scatter(prims.zeros_like(ranks), places, ranks, 0, "set")
+    return [prims.cast(sortable(values, self.dtype), self.dtype), ranks, group]
+
+
+@op("_run_numbers(Tensor self) -> Tensor", where="method", out=False, differentiable=False)
+def run_numbers(self: Node) -> Node:
+    """The number of the run of equals that each element of a vector belongs to."""
+    x = ordered("unique_consecutive", self)
+    return _run_numbers(prims.ne(x, _previous(x)))
+
+
+def _previous(x: Node) -> Node:
+    """The element (or row) before each one; 0 before the first."""
+    low = [1] + [0] * (x.ndim - 1)
+    return prims.pad(x, low, [-n for n in low], prims.full(0, (), x.dtype))
+
+
+def _run_numbers(changed: Node) -> Node:
+    """How many runs began before each place; what is said of the first one does not count."""
+    position = prims.iota(changed.shape, 0)
+    starts = changed & prims.ne(position, prims.zeros_like(position))
+    return prims.cumsum(prims.cast(starts, "i64"), 0)
+
+
+@op(
+    "_unique_groups(Tensor self, Tensor ranks, SymInt total) -> Tensor",
+    where="method",
+    out=False,
+    differentiable=False,
+)
+def unique_groups(self: Node, ranks: Node, total: Size) -> Node:
+    """One element of each group."""
+    return prims.scatter(prims.full(0, (total,), self.dtype), ranks, self, 0, "set")
+
+
+@op(
+    "_unique_counts(Tensor ranks, SymInt total) -> Tensor",
+    where="method",
+    out=False,
+    differentiable=False,
+)
+def unique_counts(ranks: Node, total: Size) -> Node:
+    """The groups' sizes."""
+    ones = prims.full(1, ranks.shape, "i64")
+    return prims.scatter(prims.full(0, (total,), "i64"), ranks, ones, 0, "add")
+
+
+@op("_row_starts(Tensor self) -> Tensor", where="method", out=False, differentiable=False)
+def row_starts(self: Node) -> Node:
+    """The number of the run of equal rows that each row of a matrix belongs to."""
+    x = ordered("unique_consecutive", self)
+    return _run_numbers(prims.any(prims.ne(x, _previous(x)), 1))
+
+
+def _total(ranks: Any, inner: str) -> int:
+    refuse_meta("unique", ranks, inner)
+    return int(ranks[-1].item()) + 1 if ranks.numel() else 0
+
+
+def _selected(output: Any, inverse: Any, ranks: Any, total: int, wants: tuple[bool, bool]) -> Any:
+    found = [output]
+    if wants[0]:
+        found.append(inverse)
+    if wants[1]:
+        found.append(unique_counts(ranks, total))
+    return tuple(found) if len(found) > 1 else output
+
+
+def _flat_unique(x: Any, sort: bool, wants: tuple[bool, bool]) -> Any:
+    flat = x.reshape(-1)
+    if sort:
+        values, ranks, group = unique_ranks(flat)
+    else:
+        ranks = group = run_numbers(flat)
+        values = flat
+    total = _total(ranks, "_unique2" if sort else "unique_consecutive")
+    output = unique_groups(values, ranks, total)
+    return _selected(output, group.reshape(tuple(x.shape)), ranks, total, wants)
+
+
+def _row_groups(rows: Any) -> Any:
+    """The rank of each row in lexicographic order; columns refine the ranks one after the other."""
+    size = rows.shape[0]
+    group = unique_ranks(rows[:, 0].contiguous())[2]
+    for column in range(1, rows.shape[1]):
+        finer = unique_ranks(rows[:, column].contiguous())[2]
+        group = unique_ranks(group * size + finer)[2]
+    return group
+
+
+def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
+    axis = normalise_dim(dim, x.dim(), "unique")
+    moved = x.movedim(axis, 0)
+    if not x.shape[axis] and all(n for d, n in enumerate(x.shape) if d != axis):
+        nothing = x.new_empty(0, dtype=object_of("i64"))
+        found = [x.new_empty(tuple(x.shape)), *[nothing] * wants[0], *[nothing] * wants[1]]
+        return tuple(found) if len(found) > 1 else found[0]
+    rows = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
+    if not rows.numel():
+        raise RuntimeError(
+            "[unique] There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+            "applied\nhint: the tensor has no elements"
+        )
+    group = _row_groups(rows) if sort else row_starts(rows)
+    ranks = unique_ranks(group)[1] if sort else group
+    total = _total(ranks, "unique_dim" if sort else "unique_consecutive")
+    last = unique_groups(group.argsort(stable=True) if sort else _places(group), ranks, total)
+    output = moved.index_select(0, last).movedim(0, axis)
+    return _selected(output, group, ranks, total, wants)
+
+
+def _places(x: Any) -> Any:
+    from flambeau.core.install import namespace
+
+    return namespace("torch")["arange"](x.shape[0])
+
+
+def _samples() -> Iterator[Sample]:
+    whole = T(9, dtype="i64", low=0, high=5)
+    yield sample(whole)
+    yield sample(whole, return_inverse=True, return_counts=True)
+    yield sample(T(3, 4, dtype="i64", low=0, high=3), return_inverse=True)
+    yield sample(T(5, values=[2.0, 1.0, 2.0, 3.0, 1.0]))
+    yield sample(T(6, 2, dtype="i64", low=0, high=2), dim=0, return_inverse=True)
+    yield sample(T(2, 6, dtype="i64", low=0, high=2), dim=1, return_counts=True)
+    yield sample(T(0))
+    yield sample(T(5, dtype="bool"))
+
+
+@op(
+    "unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, "
+    "int? dim=None) -> Tensor",
+    host=True,
+    out=False,
+    samples=_samples,
+    reference="numpy.unique",
+)
+def unique(
+    input: Any,  # noqa: A002 - PyTorch's name
+    sorted: bool = True,  # noqa: A002
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements (or slices along `dim`), in order; `sorted=False` sorts all the same.
+
+    With `return_inverse` also the place of every element in the result, with `return_counts` how
+    often each occurred. NaN differs from every element.
+
+    Raises:
+        RuntimeError: slices of an empty tensor.
+
+    Example:
+        >>> torch.unique(torch.tensor([3, 1, 3]))
+        tensor([1, 3])
+    """
+    wants = (return_inverse, return_counts)
+    if dim is None:
+        return _flat_unique(input, True, wants)
+    return _rows_unique(input, dim, True, wants)
+
+
+@op(
+    "unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, "
+    "int? dim=None) -> Tensor",
+    host=True,
+    out=False,
+    samples=_samples,
+)
+def unique_consecutive(
+    input: Any,  # noqa: A002 - PyTorch's name
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """One element (or slice along `dim`) of every run of equals, in the order they stand.
+
+    Example:
+        >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
+        tensor([1, 2, 1])
+    """
+    wants = (return_inverse, return_counts)
+    if dim is None:
+        return _flat_unique(input, False, wants)
+    return _rows_unique(input, dim, False, wants)
+
+
+# ------------------------------------------------------------------------------- membership
+
+_FEW = 256  # up to so many test elements every pair is compared
+
+
+def _member_samples() -> Iterator[Sample]:
+    whole = T(3, 4, dtype="i64", low=0, high=6)
+    yield sample(whole, T(3, dtype="i64", low=0, high=6))
+    yield sample(whole, T(2, 2, dtype="i64", low=0, high=6), invert=True)
+    yield sample(whole, T(300, dtype="i64", low=4, high=90))
+    yield sample(whole, 3)
+    yield sample(T(0), T(3))
+    yield sample(T(3), T(0))
+
+
+@op(
+    "isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)"
+    " -> Tensor",
+    out="exact",
+    where="torch",
+    samples=_member_samples,
+    reference="numpy.isin",
+)
+def isin(elements: Node, test_elements: Node, assume_unique: bool, invert: bool) -> Node:
+    """Whether each element is among the test elements (with `invert`: whether it is not).
+
+    Few test elements are compared with every element, many are sorted and searched.
+
+    Example:
+        >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2]))
+        tensor([False,  True, False])
+    """
+    for side in (elements, test_elements):
+        if side.dtype == "bool":
+            raise RuntimeError(
+                "[isin] Unsupported input type encountered for isin(): Bool\n"
+                "hint: convert masks to integers"
+            )
+    common = result_type([participant(elements), participant(test_elements)])
+    x = prims.cast(ordered("isin", elements), "u8" if common == "bool" else compute_dtype(common))
+    tests = prims.cast(ordered("isin", test_elements), x.dtype)
+    tests = prims.reshape(tests, (layout.numel(tests.shape),))
+    count = tests.shape[0]
+    if less(count, _FEW):
+        whole = (*x.shape, count)
+        pairs = prims.eq(
+            prims.broadcast(x, whole, range(x.ndim)), prims.broadcast(tests, whole, [x.ndim])
+        )
+        found = prims.any(pairs, x.ndim)
+    else:
+        from flambeau.ops.indexing.search import searchsorted
+
+        values = prims.sort(tests, 0)[0]
+        place = prims.cast(searchsorted(values, x), "i64")
+        place = prims.minimum(place, prims.broadcast_to(prims.size(count - 1), x.shape))
+        found = prims.eq(prims.take(values, place, 0), x)
+    return ~found if invert else found
+
+
+@isin.overload(
+    "isin.Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, "
+    "bool invert=False) -> Tensor",
+    runtime="test_element",
+)
+def _isin_scalar(elements: Node, test_element: Any, assume_unique: bool, invert: bool) -> Node:
+    from flambeau.ops.pointwise.compare import eq, ne
+
+    return ne(elements, test_element) if invert else eq(elements, test_element)
+
+
+@isin.overload(
+    "isin.element(Scalar element, Tensor test_elements, *, bool assume_unique=False, "
+    "bool invert=False) -> Tensor",
+    runtime="element",
+)
+def _isin_element(element: Any, test_elements: Node, assume_unique: bool, invert: bool) -> Node:
+    from flambeau.ops.pointwise.compare import eq
+
+    pairs = eq(test_elements, element)
+    found = prims.any(prims.reshape(pairs, (layout.numel(pairs.shape),)), 0)
+    return ~found if invert else found

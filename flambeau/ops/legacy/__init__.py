@@ -1,0 +1,1 @@
+"""Further spellings of operators: PyTorch's internal names and older signatures."""

@@ -1,0 +1,108 @@
+"""Operators that are only inner ones in PyTorch, made of public ones: under `torch.ops.aten`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau.ir.lock import late
+from flambeau.language.definition import op
+from flambeau.language.samples import ErrorSample, Sample, T, sample
+
+
+@op("_pin_memory(Tensor self, device? device=None) -> Tensor", where="ops.aten", host=True)
+def pin_memory(self: Any, device: Any = None) -> Any:
+    """A copy in pinned memory: raises, as there is no accelerator that would read it."""
+    return self.pin_memory()
+
+
+def _sparse_products() -> Iterator[Sample]:
+    yield sample(T(2, 4), T(2, 3), T(3, 4))
+
+
+@op(
+    "_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) "
+    "-> Tensor",
+    where="ops.aten",
+    host=True,
+    samples=_sparse_products,
+)
+def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """`addmm` whose second operand may be sparse."""
+    return late("flambeau").addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def _rows_of_places() -> Iterator[Sample]:
+    yield sample(T(4, dtype="i64", values=[0, 0, 1, 3], grad=False), 5)
+    yield sample(T(4, dtype="i32", values=[0, 0, 1, 3], grad=False), 5, out_int32=True)
+
+
+@op(
+    "_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    differentiable=False,
+    samples=_rows_of_places,
+    errors=lambda: iter([ErrorSample(sample(T(2, 2, dtype="i64"), 3), RuntimeError, "a vector")]),
+)
+def convert_indices_from_coo_to_csr(self: Any, size: int, *, out_int32: bool = False) -> Any:
+    """Where each of `size` rows begins, and the end of the last one, in a sorted list of rows.
+
+    Raises:
+        RuntimeError: not one vector.
+        NotImplementedError: rows that are not int32 or int64.
+
+    Example:
+        >>> torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2]), 3)
+        tensor([0, 2, 2, 3])
+    """
+    torch = late("flambeau")
+    if self.ndim != 1:
+        raise RuntimeError(
+            f"[_convert_indices_from_coo_to_csr] Input is supposed to be a vector, but got "
+            f"{self.ndim} dimensional tensor.\nhint: the first row of sparse indices"
+        )
+    if self.dtype not in (torch.int32, torch.int64):
+        raise NotImplementedError(
+            "[_convert_indices_from_coo_to_csr] not implemented for "
+            f"{self.dtype}\nhint: rows are int32 or int64"
+        )
+    rows = torch.arange(size + 1, dtype=self.dtype, device=self.device)
+    return torch.searchsorted(self, rows, out_int32=out_int32)
+
+
+@op(
+    "_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, "
+    "bool out_int32=False, bool transpose=False) -> Tensor",
+    where="torch",
+    host=True,
+    out=False,
+    differentiable=False,
+    samples=lambda: iter(
+        [sample(T(3, dtype="i64", values=[0, 2, 3]), T(3, dtype="i64", values=[0, 1, 1]))]
+    ),
+)
+def convert_indices_from_csr_to_coo(
+    crow_indices: Any, col_indices: Any, *, out_int32: bool = False, transpose: bool = False
+) -> Any:
+    """Rows and columns of the elements of a compressed matrix; `transpose`: columns and rows.
+
+    Raises:
+        NotImplementedError: matrices in a batch.
+
+    Example:
+        >>> torch._convert_indices_from_csr_to_coo(torch.tensor([0, 2, 2, 3]), torch.arange(3))
+        tensor([[0, 0, 2],
+                [0, 1, 2]])
+    """
+    torch = late("flambeau")
+    if crow_indices.ndim != 1:
+        raise NotImplementedError(
+            "[_convert_indices_from_csr_to_coo] batches of matrices are not supported: "
+            f"{crow_indices.ndim} dimensions\nhint: convert each matrix"
+        )
+    rows = torch.arange(crow_indices.shape[0] - 1, device=crow_indices.device)
+    rows = rows.repeat_interleave(crow_indices.diff(), output_size=col_indices.shape[0])
+    pair = (col_indices, rows) if transpose else (rows, col_indices)
+    return torch.stack(pair).to(torch.int32 if out_int32 else torch.int64)

@@ -1,0 +1,289 @@
+"""Questions about tensors as functions (`is_tensor`, `numel`), and operators made of others.
+
+Ordinary Python over real tensors; nothing here computes elements itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import tensors
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
+from flambeau.language import layout
+from flambeau.language.definition import op
+from flambeau.language.dtypes import object_of
+from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.ops.common import is_one, shown
+
+
+@op(
+    "is_tensor(object obj) -> Tensor",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample(T(2)), sample([1, 2])]),
+)
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor.
+
+    Example:
+        >>> torch.is_tensor([1, 2])
+        False
+    """
+    return tensors.is_tensor(obj)
+
+
+def _define_query(name: str, text: str, shown: str) -> None:
+    def body(input: Any) -> Any:  # noqa: A002 - the public name
+        return getattr(input, name)()
+
+    body.__name__ = name
+    body.__doc__ = f"""{text}
+
+    Example:
+        >>> torch.{name}(torch.zeros(2))
+        {shown}
+    """
+    samples = lambda: iter([sample(T(2, 3)), sample(T(0, 3))])  # noqa: E731
+    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, out=False, samples=samples)(
+        body
+    )
+
+
+for _name, _text, _shown in (
+    ("numel", "Number of elements of a tensor.", "2"),
+    ("is_floating_point", "Whether a tensor's dtype holds real fractions.", "True"),
+    ("is_complex", "Whether a tensor's dtype is complex.", "False"),
+    ("is_signed", "Whether a tensor's dtype holds negative values.", "True"),
+    ("is_conj", "False: conjugation is computed, never pending.", "False"),
+    ("is_neg", "False: negation is computed, never pending.", "False"),
+    ("is_inference", "Whether a tensor was made under inference mode.", "False"),
+    ("get_device", "The number of a tensor's accelerator; -1 on the CPU.", "-1"),
+    ("detach", "The same data (a view) outside of the autograd graph.", "tensor([0., 0.])"),
+    ("resolve_conj", "The tensor itself: nothing is pending.", "tensor([0., 0.])"),
+    ("resolve_neg", "The tensor itself: nothing is pending.", "tensor([0., 0.])"),
+):
+    _define_query(_name, _text, _shown)
+
+
+def _define_truth(name: str, reduce: Any, text: str) -> None:
+    def body(self: Node) -> Node:
+        if self.dtype != "bool":
+            raise RuntimeError(f"[{name}] expected a bool tensor\nhint: compare first")
+        return prims.reduce_dims(reduce, self, tuple(range(self.ndim)))
+
+    body.__doc__ = f"""{text}
+
+    Example:
+        >>> torch.{name}(torch.tensor([True]))
+        tensor(True)
+    """
+    samples = lambda: iter([sample(T(2, 3, dtype="bool")), sample(T(dtype="bool"))])  # noqa: E731
+    op(f"{name}(Tensor self) -> Tensor", out=False, samples=samples)(body)
+
+
+_define_truth("_is_all_true", "all", "Whether every element of a bool tensor is True.")
+_define_truth("_is_any_true", "any", "Whether some element of a bool tensor is True.")
+
+
+@op(
+    "is_distributed(Tensor input) -> Tensor",
+    host=True,
+    samples=lambda: iter([sample(T(2, 3))]),
+)
+def is_distributed(input: Any) -> bool:  # noqa: A002 - the public name
+    """Whether a tensor's parts lie on several machines: False.
+
+    Example:
+        >>> torch.is_distributed(torch.zeros(2))
+        False
+    """
+    del input
+    return False
+
+
+@op(
+    "is_same_size(Tensor input, Tensor other) -> Tensor",
+    host=True,
+    samples=lambda: iter([sample(T(2, 3), T(2, 3)), sample(T(2), T(3))]),
+)
+def is_same_size(input: Any, other: Any) -> bool:  # noqa: A002 - the public name
+    """Whether two tensors have the same sizes.
+
+    Example:
+        >>> torch.is_same_size(torch.zeros(2, 3), torch.ones(2, 3))
+        True
+    """
+    return bool(input.shape == other.shape)
+
+
+def _shape_of(given: Any) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(int(n) for n in given)
+
+
+@op(
+    "broadcast_shapes(object shapes) -> Tensor",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample((2, 1), (3,)), sample(2, (4, 1, 1)), sample()]),
+    errors=lambda: iter([ErrorSample(sample((2,), (3,)), RuntimeError, "broadcast a dimension")]),
+)
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The shape that tensors of these shapes have together; a number is a shape of one dimension.
+
+    Raises:
+        RuntimeError: sizes that are neither equal nor 1.
+        ValueError: a negative size.
+
+    Example:
+        >>> torch.broadcast_shapes((2, 1), (3,))
+        torch.Size([2, 3])
+    """
+    result: list[int] = []
+    for position, shape in enumerate(map(_shape_of, shapes)):
+        if any(n < 0 for n in shape):
+            raise ValueError(
+                "[broadcast_shapes] Attempting to broadcast a dimension with negative length!\n"
+                "hint: sizes count elements"
+            )
+        result = [1] * (len(shape) - len(result)) + result
+        for back, n in enumerate(reversed(shape), 1):
+            if n not in (1, result[-back]) and result[-back] != 1:
+                raise RuntimeError(
+                    f"[broadcast_shapes] Attempting to broadcast a dimension of length {n} at "
+                    f"{-back}! Mismatching argument at index {position} had {shape}; but expected "
+                    f"shape should be broadcastable to {result}\nhint: sizes equal, or 1"
+                )
+            result[-back] = n if result[-back] == 1 else result[-back]
+    return tensors.Size(result)
+
+
+@op(
+    "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
+    where="method",
+    samples=lambda: iter([sample(T(2, 3), (1, 3)), sample(T(2, 3), (3,)), sample(T(2, 3), (2, 3))]),
+)
+def sum_to_size(self: Node, size: Sequence[Size]) -> Node:
+    """Sums over the dimensions that broadcasting `size` to the tensor's shape would repeat.
+
+    Raises:
+        RuntimeError: the size does not broadcast to the tensor's.
+
+    Example:
+        >>> torch.ones(2, 3).sum_to_size(1, 3)
+        tensor([[2., 2., 2.]])
+    """
+    lead = self.ndim - len(size)
+    fits = lead >= 0 and all(
+        is_one(n) or layout.same(n, m)
+        for n, m in zip(size, self.shape[max(lead, 0) :], strict=True)
+    )
+    if not fits:
+        raise RuntimeError(
+            f"[sum_to_size] size {shown(size)} is not expandable to size {shown(self.shape)}.\n"
+            "hint: sizes must be equal, or 1"
+        )
+    if self.dtype == "bool" and lead == 0 and size and all(map(layout.same, size, self.shape)):
+        return self
+    return prims.sum_to_shape(prims.cast(self, "i64") if self.dtype == "bool" else self, size)
+
+
+@op(
+    "fill_diagonal_(Tensor! self, Scalar fill_value, bool wrap=False) -> Tensor",
+    repeats=True,
+    fits="fill_value",
+    where="method",
+    out=False,
+    runtime="fill_value",
+    samples=lambda: iter([sample(T(3, 4), 1.5), sample(T(7, 3), 2, True), sample(T(3, 3, 3), 1.0)]),
+)
+def fill_diagonal_(self: Node, fill_value: Any, wrap: bool) -> Node:
+    """Fills the main diagonal: the places whose indices are all equal.
+
+    Args:
+        wrap: tall matrices continue with the diagonal after each n + 1 rows.
+
+    Raises:
+        RuntimeError: fewer than two dimensions, or more of different sizes.
+
+    Example:
+        >>> torch.zeros(2, 2).fill_diagonal_(1)
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    equal = self.ndim == 2 or all(layout.same(n, self.shape[0]) for n in self.shape)
+    if self.ndim < 2 or not equal:
+        raise RuntimeError(
+            "[fill_diagonal_] dimensions must larger than 1, and all of one size if more than 2\n"
+            f"hint: got {shown(self.shape)}"
+        )
+    place = [prims.iota(self.shape, d) for d in range(self.ndim)]
+    if self.ndim == 2 and wrap and less(self.shape[1], self.shape[0]):
+        period = prims.constant(self.shape[1] + 1, place[0])
+        place[0] = prims.remainder(place[0], period)
+    on = prims.eq(place[0], place[1])
+    for other in place[2:]:
+        on = on & prims.eq(place[0], other)
+    number = prims.constant(fill_value, self)
+    return prims.where(on, number, self)
+
+
+@op(
+    "combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor",
+    host=True,
+    samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)]),
+    out=False,
+)
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:  # noqa: A002
+    """All combinations of r elements of a vector, one per row.
+
+    Raises:
+        RuntimeError: not a vector, or a negative r.
+
+    Example:
+        >>> torch.combinations(torch.tensor([1, 2, 3]))
+        tensor([[1, 2],
+                [1, 3],
+                [2, 3]])
+    """
+    from itertools import combinations as without
+    from itertools import combinations_with_replacement as repeated
+
+    if input.ndim != 1 or r < 0:
+        raise RuntimeError(
+            f"[combinations] Expect a 1D vector and a non-negative r, but got shape "
+            f"{list(input.shape)} and {r}\nhint: ravel() the tensor"
+        )
+    if r == 0:
+        return input.new_empty(0)
+    choose = repeated if with_replacement else without
+    rows = list(choose(range(input.shape[0]), r))
+    places = input.new_tensor(rows, dtype=object_of("i64")).reshape(len(rows), r)
+    return input.take(places)
+
+
+@op(
+    "unravel_index(Tensor indices, object shape) -> (Tensor...)",
+    where="torch",
+    host=True,
+    samples=lambda: iter([sample(T(3, dtype="i64", values=[0, 4, 5]), (2, 3))]),
+)
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """Coordinates of places in the row-major order of a shape, one tensor per dimension.
+
+    Example:
+        >>> torch.unravel_index(torch.tensor([4]), (2, 3))
+        (tensor([1]), tensor([1]))
+    """
+    sizes = [shape] if isinstance(shape, int) else [int(n) for n in shape]
+    place, steps = 1, []
+    for n in reversed(sizes):
+        steps.append(place)
+        place *= n
+    apart = indices.new_tensor(
+        [steps[::-1], sizes], dtype=object_of("i64")
+    )  # one result of all, shown in parts
+    return (indices.unsqueeze(-1) // apart[0] % apart[1]).unbind(-1)

@@ -1,0 +1,1 @@
+"""Matrix products, factorisations, solvers, and what is built on them."""

@@ -1,0 +1,488 @@
+"""Functions of matrices, determinants, products of reflections, linear maps between tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import tensors
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ir.size import minimum
+from flambeau.language.definition import REGISTRY, Dense, op
+from flambeau.language.layout import same
+from flambeau.language.promotion import CATEGORY
+from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.ops.common import columns, normalise_dim, same_sizes, shown, static_size
+from flambeau.ops.linear.complex_products import product_along
+from flambeau.ops.linear.factorisations import check_kernel, check_matrices, values_of
+from flambeau.ops.linear.solutions import check_same_dtype, inverted, solved
+from flambeau.prims import linear_algebra as la
+
+_MATRICES = "f32 f64 c64 c128"
+_TAYLOR = 18  # terms: below the dtype's precision for norms up to 1
+
+
+def _square_samples() -> Iterator[Sample]:
+    yield sample(T(2, 2, values=[[0.4, 0.2], [0.1, -0.3]]))
+    yield sample(T(1, 2, 2, values=[[[1.5, 1.0], [-1.0, 2.0]]]))
+
+
+def _positive_samples() -> Iterator[Sample]:
+    yield sample(T(2, 2, values=[[4.0, 2.0], [1.0, 3.0]]))
+
+
+def _not_square() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")
+    yield ErrorSample(sample(T(3, 2)), RuntimeError, "square matrices")
+
+
+def _halvings(matrices: Any) -> Any:
+    """How often each matrix is halved until its norm is at most 1: (..., 1, 1), whole numbers."""
+    norms = matrices.detach().abs().sum(-1).amax(-1)[..., None, None]
+    usual = (norms > 1) & (norms < math.inf)
+    return norms.where(usual, 1.0).log2().ceil()
+
+
+def _check_tensor(name: str, x: Any) -> None:
+    if not isinstance(x, tensors.Tensor):
+        raise TypeError(
+            f"[{name}] input must be Tensor, not {type(x).__name__}\nhint: torch.tensor(input)"
+        )
+
+
+def _exponential(self: Any) -> Any:
+    _check_tensor("matrix_exp", self)
+    if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
+        raise RuntimeError(
+            f"[matrix_exp] linalg.matrix_exp: A must be batches of square matrices, but they are "
+            f"{list(self.shape)}\nhint: the last two sizes must agree"
+        )
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(
+            "[matrix_exp] linalg.matrix_exp: Expected a floating point or complex tensor as input\n"
+            "hint: convert to float32"
+        )
+    if self.numel() == 0:
+        return self.clone()
+    halvings = _halvings(self)
+    known = values_of(halvings)
+    most = int(known.max()) if known is not None and known.numel() else 0
+    x = self
+    for step in range(most):
+        x = (x * 0.5).where(halvings > step, x)
+    unit = REGISTRY["diag_embed"].native(x.new_ones(x.shape[:-1]))
+    value = unit + x / _TAYLOR
+    for k in range(_TAYLOR - 1, 0, -1):
+        value = unit + (x @ value) / k
+    for step in range(most):
+        value = (value @ value).where(halvings > step, value)
+    return value
+
+
+@op("matrix_exp(Tensor self) -> Tensor", where="torch method linalg", host=True, out=False,
+    samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
+def matrix_exp(self: Any) -> Any:
+    """The exponential of square matrices, by Taylor's series of A / 2^s, squared s times.
+
+    Source: Moler & Van Loan, Nineteen Dubious Ways, SIAM Review 45, 2003.
+
+    Raises:
+        RuntimeError: no square matrices, or integers.
+
+    Example:
+        >>> torch.matrix_exp(torch.zeros(1, 1))
+        tensor([[1.]])
+    """
+    return _exponential(self)
+
+
+@op("cond(Tensor self, object p=None) -> Tensor", where="linalg", host=True,
+    samples=_square_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
+def cond(self: Any, p: Any = None) -> Any:
+    """The condition of matrices: the norm times that of the inverse; 2-norm by default.
+
+    Orders: None, 2, -2 (singular values), "fro", "nuc", 1, -1, inf, -inf (inverse).
+
+    Raises:
+        RuntimeError: no matrices, or not square for an order that needs an inverse.
+
+    Example:
+        >>> torch.linalg.cond(torch.eye(2))
+        tensor(1.)
+    """
+    _check_tensor("linalg.cond", self)
+    if self.ndim < 2:
+        raise RuntimeError(
+            "[cond] linalg.cond: The input tensor A must have at least 2 dimensions.\n"
+            f"hint: its shape is {list(self.shape)}"
+        )
+    if not (p is None or isinstance(p, int | float | str)):
+        raise TypeError(f"[cond] linalg.cond: p is {type(p).__name__}\nhint: a number or a name")
+    if p not in (None, 1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc"):
+        raise RuntimeError(
+            f"[cond] linalg.cond got an invalid norm type: {p}\nhint: see its orders"
+        )
+    if not self.numel() and (self.is_floating_point() or self.is_complex()):
+        return self.new_zeros(self.shape[:-2]).abs()
+    if p is None or p in (2, -2):
+        sizes = REGISTRY["linalg.svdvals"].native(self)
+        greatest, least = sizes[..., 0], sizes[..., -1]
+        return least / greatest if p == -2 else greatest / least
+    inverse, info = REGISTRY["linalg.inv_ex"].native(self)
+    norm, where = REGISTRY["linalg.matrix_norm"].native, REGISTRY["where"].native
+    if p == "nuc":  # singular values of infinities are NaN
+        known = (info[..., None, None] == 0) & (inverse == inverse)
+        return norm(self, p) * norm(where(known, inverse, math.inf), p)
+    value = norm(self, p) * norm(inverse, p)
+    usual = (info == 0) & (value == value)
+    return where(usual, value, value.new_full((), math.inf))
+
+
+# ------------------------------------------------------------------------------------ determinants
+
+
+def _signed(a: Node) -> tuple[Node, Node]:
+    """U's diagonal, and the sign of the interchanges, of square matrices."""
+    packed, pivots, _, _ = la.lu(a)
+    moved = prims.ne(pivots, prims.iota(pivots.shape, pivots.ndim - 1, "i32") + 1)
+    count = prims.reduce_dims("sum", prims.cast(moved, "i64"), (moved.ndim - 1,), False)
+    even = prims.eq(prims.remainder(count, prims.full_like(2, count)), prims.zeros_like(count))
+    one = prims.full(1, count.shape, a.dtype)
+    return la.diagonal(packed), prims.where(even, one, -one)
+
+
+def determinant(a: Node) -> Node:
+    """The determinant of square matrices."""
+    pivots, sign = _signed(a)
+    return sign * product_along(pivots, pivots.ndim - 1)
+
+
+@op("det(Tensor A) -> Tensor", out="exact", where="linalg", samples=_square_samples,
+    errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+def det(A: Node) -> Node:  # noqa: N803 - PyTorch's name
+    """The determinant of square matrices.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.det(2 * torch.eye(2))
+        tensor(4.)
+    """
+    check_matrices(A, "linalg.det", True)
+    return determinant(A)
+
+
+@op("det(Tensor self) -> Tensor", out=False, samples=_square_samples, errors=_not_square,
+    dtypes=_MATRICES)  # fmt: skip
+def old_det(self: Node) -> Node:
+    """The same as `torch.linalg.det`.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.det(2 * torch.eye(2))
+        tensor(4.)
+    """
+    return det(self)
+
+
+def _sign_and_log(a: Node) -> tuple[Node, Node]:
+    pivots, sign = _signed(a)
+    size = prims.abs(pivots)
+    last = (pivots.ndim - 1,)
+    total = prims.reduce_dims("sum", prims.log(size), last, False)
+    if CATEGORY[a.dtype] == 3:
+        zero = prims.eq(size, prims.zeros_like(size))
+        divisor = prims.where(zero, prims.full_like(1, size), size)
+        phases = pivots / prims.cast(divisor, pivots.dtype)
+    else:
+        phases = prims.sign(pivots)
+    return sign * product_along(phases, phases.ndim - 1), total
+
+
+@op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
+    samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
+def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+    """The sign (or phase) of the determinant and the logarithm of its magnitude.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.linalg.slogdet(torch.eye(2)).sign
+        tensor(1.)
+    """
+    check_matrices(A, "linalg.slogdet", True, "none")
+    return _sign_and_log(A)
+
+
+@op("logdet(Tensor self) -> Tensor", samples=_positive_samples, errors=_not_square,
+    dtypes=_MATRICES, out=False)  # fmt: skip
+def logdet(self: Node) -> Node:
+    """The logarithm of the determinant; NaN where it is negative.
+
+    Raises:
+        RuntimeError: no square matrices.
+
+    Example:
+        >>> torch.logdet(torch.eye(2))
+        tensor(0.)
+    """
+    check_matrices(self, "logdet", True, "none")
+    sign, size = _sign_and_log(self)
+    return prims.log(sign) + prims.cast(size, sign.dtype)
+
+
+# ------------------------------------------------------------------------------------ reflections
+
+
+def _check_reflections(name: str, packed: Node, tau: Node) -> None:
+    if not tau.ndim:
+        raise IndexError(f"[{name}] {name}: tau has no dimensions\nhint: pass what geqrf returned")
+    if tau.dtype != packed.dtype:
+        raise RuntimeError(
+            f"[{name}] {name}: tau dtype {tau.dtype} does not match input dtype {packed.dtype}\n"
+            "hint: pass what geqrf returned"
+        )
+    if tau.ndim != packed.ndim - 1:
+        raise RuntimeError(
+            f"[{name}] {name}: Expected tau to have one dimension less than input, but got "
+            f"tau.ndim equal to {tau.ndim} and input.ndim is equal to {packed.ndim}\n"
+            "hint: pass what geqrf returned"
+        )
+    if not same_sizes(tau.shape[:-1], packed.shape[:-2]):
+        raise RuntimeError(
+            f"[{name}] {name}: Expected batch dimensions of tau to be equal to input.shape[:-2], "
+            f"but got {shown(tau.shape[:-1])}\nhint: pass what geqrf returned"
+        )
+
+
+def _check_reflected(packed: Node, tau: Node, other: Node, left: bool) -> None:
+    name, dim = "torch.ormqr", -2 if left else -1
+    if other.dtype != packed.dtype:
+        raise RuntimeError(
+            f"[{name}] {name}: Expected input and other to have the same dtype, but input has "
+            f"dtype {packed.dtype} and other has dtype {other.dtype}\nhint: convert one of them"
+        )
+    if other.ndim < 2:
+        raise RuntimeError(
+            f"[{name}] {name}: other must have at least 2 dimensions.\nhint: unsqueeze it"
+        )
+    if not same(other.shape[dim], packed.shape[-2]):
+        raise RuntimeError(
+            f"[{name}] {name}: other.shape[{dim}] must be equal to input.shape[-2], but they are "
+            f"{shown(other.shape)} and {shown(packed.shape)}\nhint: see the argument left"
+        )
+    if not same(tau.shape[-1], minimum(other.shape[dim], packed.shape[-1])):
+        raise RuntimeError(
+            f"[{name}] {name}: tau.shape[-1] must be equal to min(other.shape[{dim}], "
+            f"input.shape[-1]), but it is {shown(tau.shape[-1:])}\nhint: pass what geqrf returned"
+        )
+    if not same_sizes(other.shape[:-2], packed.shape[:-2]):
+        raise RuntimeError(
+            f"[{name}] {name}: Expected batch dimensions of other to be equal to "
+            f"input.shape[:-2], but got {shown(other.shape[:-2])}\nhint: expand it"
+        )
+
+
+def _packed_samples() -> Iterator[Sample]:
+    yield sample(T(3, 2), T(2))
+    yield sample(T(1, 3, 3), T(1, 2))
+
+
+@op(
+    "householder_product(Tensor input, Tensor tau) -> Tensor",
+    out="cast empty",
+    where="linalg",
+    samples=_packed_samples,
+    errors=lambda: iter([ErrorSample(sample(T(3), T(1)), RuntimeError, "at least 2 dimensions")]),
+    dtypes=_MATRICES,
+    autocast="float32",
+)
+def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch's name
+    """The first columns of the product of reflections I - tau v v^H, packed as `geqrf` does.
+
+    Raises:
+        RuntimeError: no matrices, fewer rows than columns, or too many reflections.
+
+    Example:
+        >>> torch.linalg.householder_product(torch.ones(2, 1), torch.zeros(1))
+        tensor([[1.],
+                [0.]])
+    """
+    name = "torch.linalg.householder_product"
+    check_matrices(input, name, missing="all", later=True)
+    _check_reflections(name, input, tau)
+    rows, width = input.shape[-2:]
+    if less(rows, width) or less(width, tau.shape[-1]):
+        raise RuntimeError(
+            f"[householder_product] {name}: input.shape[-2] must be greater than or equal to "
+            "input.shape[-1], and that to tau.shape[-1]\nhint: as geqrf gives them"
+        )
+    check_kernel(input, name)
+    shape = (*input.shape[:-2], rows, width)
+    row, column = (prims.iota(shape, d) for d in (len(shape) - 2, len(shape) - 1))
+    unit = prims.cast(prims.eq(row, column), input.dtype)
+    return columns(la.reflect(input, tau, unit))
+
+
+@op(
+    "geqrf(Tensor self) -> (Tensor a, Tensor tau)",
+    out="cast empty",
+    samples=lambda: iter([sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))]),
+    errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
+    dtypes=_MATRICES,
+    autocast="float32",
+)
+def geqrf(self: Node) -> tuple[Node, Node]:
+    """The QR decomposition as LAPACK packs it, for `orgqr` and `ormqr`.
+
+    `a` holds R in its upper triangle and the vectors v of the reflections I - tau v v^H, whose
+    product is Q, below it (their first elements are 1). It has no derivative: use `linalg.qr`.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.geqrf(torch.ones(1, 1)).tau
+        tensor([0.])
+    """
+    check_matrices(self, "torch.geqrf", missing="all")
+    packed, tau = la.geqrf(self)
+    return columns(packed), tau
+
+
+# No alias: it has other homes, and its arguments other names.
+@op(
+    "orgqr(Tensor self, Tensor input2) -> Tensor",
+    out="cast empty",
+    samples=_packed_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
+def orgqr(self: Node, input2: Node) -> Node:
+    """The same as `torch.linalg.householder_product`.
+
+    Args:
+        self: `(*, m, n)`, m >= n: reflections below the diagonal, as `torch.geqrf` packs them.
+        input2: `(*, k)`, k <= n: their scales.
+
+    Raises:
+        RuntimeError: no matrices, fewer rows than columns, or too many reflections.
+
+    Example:
+        >>> torch.orgqr(torch.ones(2, 1), torch.zeros(1))
+        tensor([[1.],
+                [0.]])
+    """
+    return columns(householder_product(self, input2))
+
+
+@op(
+    "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)"
+    " -> Tensor",
+    out="exact empty",
+    samples=lambda: iter([sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)]),
+    dtypes=_MATRICES,
+    autocast="float32",
+)
+def ormqr(self: Node, input2: Node, input3: Node, left: bool, transpose: bool) -> Node:
+    """The product of reflections times a matrix (`left=False`: the matrix times it).
+
+    `transpose=True` takes the adjoint of the product of reflections.
+
+    Raises:
+        RuntimeError: no matrices.
+
+    Example:
+        >>> torch.ormqr(torch.ones(2, 1), torch.zeros(1), torch.ones(2, 1))
+        tensor([[1.],
+                [1.]])
+    """
+    check_matrices(self, "torch.ormqr", missing="all", later=True)
+    _check_reflections("torch.ormqr", self, input2)
+    _check_reflected(self, input2, input3, left)
+    check_kernel(self, "torch.ormqr")
+    if left:
+        return columns(la.reflect(self, input2, input3, transpose))
+    return columns(la.adjoint(la.reflect(self, input2, la.adjoint(input3), not transpose)))
+
+
+# ------------------------------------------------------------------------------------ tensors
+
+
+def _rows_of(x: Node, count: int) -> int:
+    return math.prod(static_size(n) for n in x.shape[:count])
+
+
+@op("tensorinv(Tensor self, int ind=2) -> Tensor", where="linalg", out="cast contiguous",
+    samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES,
+    autocast="float32")  # fmt: skip
+def tensorinv(self: Node, ind: int) -> Node:
+    """The inverse of `tensordot` with a tensor whose first `ind` dimensions are its rows.
+
+    Raises:
+        RuntimeError: ind is not positive, or rows and columns differ in number.
+        torch.linalg.LinAlgError: there is no inverse.
+
+    Example:
+        >>> torch.linalg.tensorinv(2 * torch.eye(2), 1)
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.5000]])
+    """
+    if ind <= 0:
+        raise RuntimeError(
+            f"[tensorinv] Expected a strictly positive integer for 'ind', got {ind}\nhint: ind > 0"
+        )
+    if ind > self.ndim:
+        raise RuntimeError(
+            f"[tensorinv] 'ind' is {ind}, the tensor has {self.ndim} dimensions\nhint: ind <= ndim"
+        )
+    rows = _rows_of(self, ind)
+    columns = math.prod(static_size(n) for n in self.shape[ind:])
+    if rows != columns:
+        raise RuntimeError(
+            "[tensorinv] Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {columns} != {rows}\nhint: choose another ind"
+        )
+    matrix = prims.reshape(self, (rows, rows))
+    check_matrices(matrix, "linalg.inv", True, "none")
+    value = prims.reshape(inverted(matrix, True)[0], (*self.shape[ind:], *self.shape[:ind]))
+    return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
+
+
+@op("tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", where="linalg",
+    samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES,
+    autocast="float32")  # fmt: skip
+def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
+    """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
+
+    Raises:
+        RuntimeError: rows and columns differ in number.
+        torch.linalg.LinAlgError: there is no single solution.
+
+    Example:
+        >>> torch.linalg.tensorsolve(2 * torch.eye(2), torch.ones(2))
+        tensor([0.5000, 0.5000])
+    """
+    moved = tuple(normalise_dim(d, self.ndim, "tensorsolve") for d in dims or ())
+    if len(set(moved)) < len(moved):
+        raise RuntimeError(f"[tensorsolve] repeated dim in {dims}\nhint: name each once")
+    kept = tuple(d for d in range(self.ndim) if d not in moved)
+    a = prims.permute(self, (*kept, *moved))
+    shape = a.shape[other.ndim :]
+    rows, columns = _rows_of(other, other.ndim), math.prod(static_size(n) for n in shape)
+    if rows != columns:
+        raise RuntimeError(
+            "[tensorsolve] Expected self to satisfy the requirement prod(self.shape[other.ndim:]) "
+            f"== prod(self.shape[:other.ndim]), but got {columns} != {rows}\nhint: see dims"
+        )
+    matrix, right = prims.reshape(a, (rows, columns)), prims.reshape(other, (rows, 1))
+    check_matrices(matrix, "linalg.solve", True)
+    check_same_dtype("linalg.solve", matrix, right)
+    return prims.reshape(solved("linalg.solve", matrix, right, check_errors=True)[0], shape)

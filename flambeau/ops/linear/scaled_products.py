@@ -1,0 +1,201 @@
+"""Products of matrices of eight-bit floats, each with the scales it was divided by.
+
+The numbers are exact in bfloat16, so the product is that of bfloat16 matrices with float32 sums;
+scales, bias and the result's dtype follow at the product's own points.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.dtypes import MINIFLOATS, TABLE
+from flambeau.ir.node import Node
+from flambeau.language.definition import op
+from flambeau.language.dtypes import DTYPE_OBJECTS, name_of
+from flambeau.language.layout import same
+from flambeau.ops.common import shown
+
+_RESULTS = ("f32", "bf16", "f16")
+
+
+class ScalingType(IntEnum):
+    """How a matrix was scaled: by one number, by one per row, or by blocks."""
+
+    TensorWise = 0
+    RowWise = 1
+    BlockWise1x16 = 2
+    BlockWise1x32 = 3
+    BlockWise1x128 = 4
+    BlockWise128x128 = 5
+
+
+class SwizzleType(IntEnum):
+    """How scales of blocks lie in memory."""
+
+    NO_SWIZZLE = 0
+    SWIZZLE_32_4_4 = 1
+
+
+def _check_shapes(a: Node, b: Node) -> None:
+    for place, x in enumerate((a, b), 1):
+        if x.ndim != 2:
+            raise RuntimeError(
+                f"[_scaled_mm] mat{place} must be a matrix: got {shown(x.shape)}\n"
+                "hint: two dimensions"
+            )
+    if not same(a.shape[1], b.shape[0]):
+        raise RuntimeError(
+            f"[_scaled_mm] mat_a and mat_b shapes cannot be multiplied ({shown(a.shape)} and "
+            f"{shown(b.shape)})\nhint: (M, K) and (K, N)"
+        )
+
+
+def _is_single(x: Node) -> bool:
+    return all(isinstance(n, int) and n == 1 for n in x.shape)
+
+
+def _scales(a: Node, b: Node, scale_a: Node, scale_b: Node) -> tuple[Node, Node]:
+    """Both scales as matrices that fit the result.
+
+    Raises:
+        ValueError: they are neither numbers nor one per row and column, or of another dtype.
+    """
+    small = all(x.dtype in MINIFLOATS and TABLE[x.dtype].signed for x in (a, b))
+    if small and scale_a.dtype == scale_b.dtype == "f32":
+        if _is_single(scale_a) and _is_single(scale_b):
+            return prims.reshape(scale_a, (1, 1)), prims.reshape(scale_b, (1, 1))
+        if scale_a.ndim == scale_b.ndim == 2 and all(
+            same(n, wanted)
+            for n, wanted in zip(
+                (*scale_a.shape, *scale_b.shape), (a.shape[0], 1, 1, b.shape[1]), strict=True
+            )
+        ):
+            return scale_a, scale_b
+    raise ValueError(
+        "[_scaled_mm] Invalid scaling configuration: got "
+        f"{a.dtype} {shown(a.shape)}, {b.dtype} {shown(b.shape)} with scales "
+        f"{scale_a.dtype} {shown(scale_a.shape)}, {scale_b.dtype} {shown(scale_b.shape)}\n"
+        "hint: float8 matrices, and float32 scales: of one element, or (M, 1) and (1, N)"
+    )
+
+
+@op(
+    "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
+    "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+    where="torch",
+    out="exact",
+    differentiable=False,
+)
+def _scaled_mm(
+    self: Node,
+    mat2: Node,
+    scale_a: Node,
+    scale_b: Node,
+    bias: Node | None,
+    scale_result: Node | None,
+    out_dtype: Any,
+    use_fast_accum: bool,
+) -> Node:
+    """(self * scale_a) @ (mat2 * scale_b) + bias, of float8 matrices.
+
+    Shape: `(M, K)`, `(K, N)` -> `(M, N)`. Products are exact, sums are float32; one rounding ends
+    it.
+
+    Args:
+        self, mat2: of float8_e4m3fn, float8_e5m2 or their variants without infinities.
+        scale_a, scale_b: float32; one element each, or `(M, 1)` and `(1, N)`.
+        bias: `(N,)`.
+        scale_result, use_fast_accum: for other devices; they change nothing here.
+        out_dtype: of the result; that of *self* by default.
+
+    Raises:
+        RuntimeError: the matrices do not fit.
+        ValueError: the scales do not fit, or a matrix is not of eight-bit floats.
+
+    Example:
+        >>> a = torch.tensor([[1.0, 2.0]]).to(torch.float8_e4m3fn)
+        >>> one = torch.ones(())
+        >>> torch._scaled_mm(a, a.T, one, one * 0.5, out_dtype=torch.float32)
+        tensor([[2.5000]])
+    """
+    _check_shapes(self, mat2)
+    rows, columns = _scales(self, mat2, scale_a, scale_b)
+    target = self.dtype if out_dtype is None else name_of(out_dtype)
+    if target not in _RESULTS and target not in MINIFLOATS:
+        raise ValueError(
+            f"[_scaled_mm] Invalid out_dtype: {target}\nhint: float32, bfloat16 or float16"
+        )
+    a, b = (prims.cast(prims.cast(x, "f32"), "bf16") for x in (self, mat2))
+    found = prims.matmul(a, b, "f32") * rows * columns
+    if bias is not None:
+        found = found + prims.cast(bias, "f32")
+    return prims.cast(found, target)
+
+
+@op(
+    "scaled_mm(Tensor mat_a, Tensor mat_b, object scale_a, object scale_recipe_a, object scale_b, "
+    "object scale_recipe_b, object swizzle_a=None, object swizzle_b=None, Tensor? bias=None, "
+    "object output_dtype=None, int[] contraction_dim=(), bool use_fast_accum=False) -> Tensor",
+    where="nn.functional",
+    host=True,
+)
+def scaled_mm(
+    mat_a: Any,
+    mat_b: Any,
+    scale_a: Any,
+    scale_recipe_a: Any,
+    scale_b: Any,
+    scale_recipe_b: Any,
+    swizzle_a: Any = None,
+    swizzle_b: Any = None,
+    bias: Any = None,
+    output_dtype: Any = "bfloat16",
+    contraction_dim: Any = (),
+    use_fast_accum: bool = False,
+) -> Any:
+    """The product of scaled float8 matrices; recipes say how they were scaled.
+
+    Args:
+        mat_a, mat_b: `(M, K)` and `(K, N)`, of float8.
+        scale_a, scale_b: the scales, or lists of one.
+        scale_recipe_a, scale_recipe_b: `ScalingType.TensorWise` or `RowWise`, both the same.
+        swizzle_a, swizzle_b: `SwizzleType.NO_SWIZZLE`.
+        bias: `(N,)`.
+        output_dtype: of the result: bfloat16 by default; None: that of *mat_a*.
+        contraction_dim: kept for compatibility.
+        use_fast_accum: for other devices.
+
+    Raises:
+        NotImplementedError: scales of blocks, or swizzled ones.
+        ValueError, RuntimeError: as of `torch._scaled_mm`.
+
+    Example:
+        >>> a, one = torch.ones(2, 4).to(torch.float8_e4m3fn), torch.ones(())
+        >>> whole = F.ScalingType.TensorWise
+        >>> F.scaled_mm(a, a.T, one, whole, one, whole)
+        tensor([[4., 4.],
+                [4., 4.]], dtype=torch.bfloat16)
+    """
+    del contraction_dim
+    recipes = [*_listed(scale_recipe_a), *_listed(scale_recipe_b)]
+    if any(r not in (ScalingType.TensorWise, ScalingType.RowWise) for r in recipes):
+        raise NotImplementedError(
+            f"[scaled_mm] scales of blocks are not supported: {recipes}\n"
+            "hint: ScalingType.TensorWise or RowWise"
+        )
+    if any(s != SwizzleType.NO_SWIZZLE for s in (*_listed(swizzle_a), *_listed(swizzle_b))):
+        raise NotImplementedError(
+            "[scaled_mm] swizzled scales are not supported\nhint: SwizzleType.NO_SWIZZLE"
+        )
+    [one], [other] = _listed(scale_a), _listed(scale_b)
+    if output_dtype == "bfloat16":
+        output_dtype = DTYPE_OBJECTS["bf16"]
+    return _scaled_mm(mat_a, mat_b, one, other, bias, None, output_dtype, use_fast_accum)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -1,0 +1,269 @@
+"""Table look-ups and dropout.
+
+Embedding gathers rows; its gradient adds rows in the order of the indices, so it is deterministic.
+Dropout draws as PyTorch's CPU generator does (docs/random.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.core import install
+from flambeau.ir.environment import less
+from flambeau.ir.lock import late
+from flambeau.ir.node import Node
+from flambeau.language.definition import op
+from flambeau.language.dtypes import object_of
+from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.ops.common import number_shown, shown
+from flambeau.ops.indexing.sorting import bincount
+from flambeau.ops.indexing.unique import unique
+from flambeau.ops.pointwise.choice import where
+from flambeau.ops.random.random import drawn_like
+
+_OUTSIDE = (
+    "[embedding] index out of range in self: index {value} for a table of {size} rows\n"
+    "hint: indices lie in [0, rows)"
+)
+
+
+def _embedding_samples() -> Any:
+    yield sample(T(2, 3, dtype="i64", low=0, high=7), T(7, 4))
+    yield sample(T(5, dtype="i64", low=0, high=7), T(7, 33))
+    yield sample(T(dtype="i64", low=0, high=7), T(7, 4))
+    yield sample(T(4, dtype="i64", low=0, high=7), T(7, 4), 2)
+
+
+def _checked_rows(input: Node, weight: Node) -> Node:  # noqa: A002
+    """Indices as places of rows of the table."""
+    if input.dtype not in ("i32", "i64"):
+        raise RuntimeError(
+            "[embedding] Expected tensor for argument #1 'indices' to have one of the following "
+            f"scalar types: Long, Int; but got {input.dtype}\nhint: call .long()"
+        )
+    if weight.ndim != 2:
+        raise RuntimeError(
+            f"[embedding] 'weight' must be 2-D, got {shown(weight.shape)}\nhint: (rows, width)"
+        )
+    return prims.check_index(input, weight.shape[0], "embedding", _OUTSIDE, strict=True)
+
+
+@op(
+    "embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor",
+    where="nn.functional",
+    promote="none",
+    samples=_embedding_samples,
+    out=False,
+)
+def embedding(
+    input: Node,  # noqa: A002
+    weight: Node,
+    padding_idx: int | None,
+) -> Node:
+    """Rows of `weight` at the indices `input`.
+
+    Shape: `(*)` indices, `(V, D)` table -> `(*, D)`.
+
+    Args:
+        padding_idx: this row receives no gradient.
+        max_norm: rows that are looked up and longer are first scaled to it, in place.
+        norm_type: the p of their p-norm.
+        scale_grad_by_freq: a row's gradient is divided by how often it is looked up.
+        sparse: the gradient of `weight` is a `sparse_coo` tensor that keeps the rows looked up.
+
+    Raises:
+        IndexError: an index is outside [0, V), found when the call runs.
+        RuntimeError: the indices are no integers.
+        AssertionError: `padding_idx` is outside of [-V, V).
+
+    Example:
+        >>> table = torch.ones(100, 2, requires_grad=True)
+        >>> F.embedding(torch.tensor([3]), table, sparse=True).sum().backward()
+        >>> table.grad.indices(), table.grad.values()
+        (tensor([[3]]), tensor([[1., 1.]]))
+    """
+    rows = _checked_rows(input, weight)
+    value = prims.take(weight, rows, 0)
+    if padding_idx is None:
+        return value
+    rows_, low = weight.shape[0], -padding_idx if padding_idx < 0 else padding_idx + 1
+    if less(rows_, low):
+        raise AssertionError(
+            f"[embedding] Padding_idx must be within num_embeddings, {number_shown(rows_)}, but "
+            f"got {padding_idx}\nhint: the number of a row"
+        )
+    padding = padding_idx if padding_idx >= 0 else padding_idx + rows_
+    keep = prims.ne(rows, prims.constant(padding, rows))
+    mask = prims.broadcast(keep, value.shape, range(rows.ndim))
+    return prims.with_derivative(value, value, prims.stop_gradient(mask), rule="gate")
+
+
+@embedding.overload(
+    "embedding.options(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
+    "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+    host=True,
+)
+def _embedding_options(
+    input: Any,  # noqa: A002
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if max_norm is not None:
+        bound_rows(input, weight, max_norm, norm_type)
+    if sparse and weight.requires_grad:
+        # Sparse tensors are made of operators: their package is asked for where one is wanted.
+        look_up = late("flambeau.sparse.lookup").sparse_lookup
+    else:
+        look_up = embedding
+    found = look_up(input, weight, padding_idx)
+    if scale_grad_by_freq and found.requires_grad:
+        times = bincount(input.reshape(-1), minlength=weight.shape[0])[input]
+        found.register_hook(lambda grad: grad / times.unsqueeze(-1))
+    return found
+
+
+def bound_rows(indices: Any, weight: Any, max_norm: float, norm_type: float) -> None:
+    """Scales the rows looked up, in place, to at most `max_norm`."""
+    rows = unique(indices)
+    table = weight.detach()
+    found = table[rows]
+    lengths = found.norm(norm_type, 1, True)
+    factor = where(lengths > max_norm, max_norm / (lengths + 1e-7), 1.0)
+    table[rows] = found * factor
+
+
+def kept_share(p: Any) -> Node:
+    """1 - p as a float64 node, p a number or a node."""
+    return 1.0 - (prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64"))
+
+
+def keep_mask(x: Node, p: Any, generator: int) -> Node:
+    """1 / (1 - p) with probability 1 - p, else 0, for every element of x, in logical order."""
+    share = kept_share(p)
+    drawn = prims.random("bernoulli", x.shape, x.dtype, share, generator=generator)
+    return drawn / prims.constant(share, drawn)
+
+
+@op(
+    "_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
+    where="private",
+    promote="keep",
+    layout="follow",
+    runtime="p",
+    inplace=True,
+    samples=lambda: iter(
+        (
+            sample(T(3, 4), 0.5),
+            sample(T(3, 4, layout="transposed"), 0.5),
+        )
+    ),
+)
+def random_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
+    """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1).
+
+    The draws follow the memory of `input`, as PyTorch's do.
+    """
+    share = kept_share(p)
+    drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
+    return input * (drawn / prims.constant(share, drawn))
+
+
+@op(
+    "_native_dropout(Tensor input, Scalar p, generator? generator=None) -> (Tensor, Tensor)",
+    where="private",
+    promote="keep",
+    layout="follow",
+    runtime="p",
+    samples=lambda: iter((sample(T(3, 4), 0.5),)),
+)
+def masked_dropout(input: Node, p: Any, generator: int) -> tuple[Node, Node]:  # noqa: A002
+    """As `_dropout`, and which elements are kept."""
+    share = kept_share(p)
+    drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
+    scaled = drawn / prims.constant(share, drawn)
+    return input * scaled, prims.ne(drawn, prims.zeros_like(drawn))
+
+
+def _mask_errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(3), 1.5, True), RuntimeError, "expects p to be in")
+    yield ErrorSample(sample(T(3, dtype="i64"), 0.5, True), RuntimeError, "can't be cast")
+
+
+@op(
+    "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+    where="torch",
+    host=True,
+    out=False,
+    samples=lambda: iter((sample(T(3, 4), 0.5, False), sample(T(3, 4), 1.0, True))),
+    errors=_mask_errors,
+)
+def native_dropout(input: Any, p: float, train: bool | None) -> Any:  # noqa: A002
+    """`dropout`, and the mask of the elements it kept; `train=None` is training.
+
+    Raises:
+        RuntimeError: p is not in [0, 1], or the input is not of a floating dtype.
+
+    Example:
+        >>> torch.native_dropout(torch.ones(2), 1.0, True)
+        (tensor([0., 0.]), tensor([False, False]))
+    """
+    if train is not None and not train:
+        return input.clone(), input.new_ones(input.shape, dtype=object_of("bool"))
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(
+            f"[native_dropout] bernoulli_ expects p to be in [0, 1], but got p={1 - p}\n"
+            "hint: 0 <= p <= 1"
+        )
+    if not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError(
+            "[native_dropout] result type Float can't be cast to the desired output type "
+            f"{input.dtype}\nhint: convert to a floating dtype first"
+        )
+    if p < 1.0:
+        return masked_dropout.native(input, p)
+    masked_dropout.native(input, 0.0)  # for its draws: nothing is left of the elements
+    return input * 0.0, input.new_zeros(input.shape, dtype=object_of("bool"))
+
+
+@op(
+    "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    where="nn.functional",
+    host=True,
+    samples=lambda: iter((sample(T(3, 4), 0.5, False),)),
+    out=False,
+)
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+    """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.
+
+    Source: Srivastava et al., Dropout, 2014.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        training: the input itself is returned when False.
+        inplace: writes into the input.
+
+    Raises:
+        ValueError: p is not in [0, 1].
+
+    Example:
+        >>> F.dropout(torch.ones(3), p=0.5, training=False)
+        tensor([1., 1., 1.])
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(
+            f"[dropout] probability has to be between 0 and 1, but got {p}\nhint: 0 <= p <= 1"
+        )
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.mul_(0.0) if inplace else input * 0.0
+    if inplace:
+        return install.INPLACE["_dropout_"](input, p)
+    return random_dropout.native(input, p)

@@ -1,0 +1,597 @@
+"""Normalisations: layer, RMS, group, instance and batch norm, `normalize`.
+
+Statistics are computed in float32 for half types, in two passes (mean, then squared deviations)
+over a row that stays resident; what follows from the two sums, per row, in float64. Sources: Ba et
+al. 2016, Zhang & Sennrich 2019, Wu & He 2018, Ioffe & Szegedy 2015. Gradients are given per norm:
+they need the normalised row, not the chain of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.dtypes import TITLES
+from flambeau.ir.environment import less
+from flambeau.ir.lock import importing
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+from flambeau.language.definition import given_dtype, op
+from flambeau.language.layout import same
+from flambeau.language.promotion import HALF, promote_types
+from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.ops.broadcasting import is_complex, unsupported
+from flambeau.ops.common import normalise_dim, shown
+
+
+def _check_shape(name: str, x: Node, normalized: Sequence[Size]) -> tuple[int, ...]:
+    """The normalised dimensions; they must end the input's shape."""
+    count = len(normalized)
+    tail = x.shape[x.ndim - count :] if count <= x.ndim else ()
+    if count == 0 or count > x.ndim or not all(same(a, b) for a, b in zip(tail, normalized)):
+        raise RuntimeError(
+            f"[{name}] Given normalized_shape={shown(normalized)}, expected input with shape "
+            f"[*, {shown(normalized)[1:-1]}], but got input of size {shown(x.shape)}\n"
+            "hint: normalized_shape is the end of the input's shape"
+        )
+    return tuple(range(x.ndim - count, x.ndim))
+
+
+def _mean(x: Node, dims: Sequence[int]) -> Node:
+    count = prod([x.shape[d] for d in dims])
+    total = prims.reduce_dims("sum", x, tuple(dims), True)
+    return total / prims.constant(count, total)
+
+
+def standardised(
+    x: Node, dims: tuple[int, ...], eps: Any, once: bool = False
+) -> tuple[Node, Node, Node]:
+    """(x - mean) / sqrt(var + eps) over `dims`, with mean and 1/sqrt(var + eps) of kept shape;
+    `once`: see `_scaled`."""
+    count = prod([x.shape[d] for d in dims])
+    total = prims.reduce_dims("sum", x, dims, True)
+    mean = total / prims.constant(count, total)
+    centred = x - mean
+    squares = prims.reduce_dims("sum", centred * centred, dims, True)
+    value, inverse = _scaled(x, total, squares, count, eps, once)
+    out = prims.with_derivative(value, x, inverse, rule="standardise", dims=dims)
+    return out, mean, inverse
+
+
+def _scaled(
+    x: Node, total: Node, squares: Node, count: Size, eps: Any, once: bool = False
+) -> tuple[Node, Node]:
+    """(x - mean) / sqrt(var + eps) from the sums of elements and of squared deviations, and the
+    factor. The numbers per row or channel are float64, which costs nothing. `once`: elements of
+    float32 are, too, and are rounded once, which doubles the arithmetic.
+    """
+    wide = "f64" if x.dtype == "f32" else x.dtype
+    mean, variance = (prims.cast(y, wide) for y in (total, squares))
+    mean, variance = (y / prims.constant(count, y) for y in (mean, variance))
+    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
+    narrow = prims.cast(inverse, x.dtype)
+    if once:
+        return prims.cast((prims.cast(x, wide) - mean) * inverse, x.dtype), narrow
+    return (x - prims.cast(mean, x.dtype)) * narrow, narrow
+
+
+def _group_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
+    """As below, channel by channel: two sums of short rows, not one that crosses channels."""
+    total, along = (_mean(_mean(y, (3,)), (2,)) for y in (grad, grad * out))
+    return (grad - total - out * along) * inverse, None
+
+
+prims.register_rule("group_standardise", _group_rule)
+
+
+def _standardise_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
+    dims = out.attribute("dims")
+    inner = grad - _mean(grad, dims) - out * _mean(grad * out, dims)
+    return inner * inverse, None
+
+
+prims.register_rule("standardise", _standardise_rule)
+
+
+def check_parameters(name: str, x: Node, *parameters: Node | None) -> None:
+    """Refuses parameters of another dtype, except those of float32 beside a half type.
+
+    Raises:
+        RuntimeError: the dtypes differ.
+    """
+    own = given_dtype(x)
+    kinds = {given_dtype(p) for p in parameters if p is not None}
+    mixed = not kinds <= {own} and (own in HALF or bool(kinds & HALF))
+    if not mixed or (own in HALF and kinds == {"f32"}):
+        return  # other kinds do not compute together with `x` at all
+    raise RuntimeError(
+        f"[{name}] mixed dtype (CPU): expect parameters to have the dtype of the input, or "
+        f"torch.float32 beside a half type, got {TITLES[own]} and "
+        f"{', '.join(TITLES[kind] for kind in sorted(kinds))}\nhint: convert the parameters"
+    )
+
+
+def _affine(x: Node, weight: Node | None, bias: Node | None) -> Node:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias
+
+
+def _layer_samples() -> Any:
+    yield sample(T(3, 5), (5,))
+    yield sample(T(2, 3, 40), (40,), T(40), T(40))
+    yield sample(T(2, 3, 4), (3, 4), T(3, 4), T(3, 4), 1e-3)
+    yield sample(T(2, 3, 4), (4,), T(4))
+    yield sample(T(0, 4), (4,))
+    yield sample(T(6, 4, layout="transposed"), (4,))
+
+
+@op(
+    "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+    "Scalar eps=1e-05, bool cudnn_enable=True) -> Tensor",
+    saves_result=False,
+    where="torch nn.functional",
+    promote="keep",
+    runtime="eps",
+    samples=_layer_samples,
+    out=False,
+)
+def layer_norm(
+    input: Node,  # noqa: A002
+    normalized_shape: tuple[Size, ...],
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+    cudnn_enable: bool,
+) -> Node:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions (biased variance).
+
+    Source: Ba et al., Layer Normalization, 2016.
+
+    Args:
+        normalized_shape: sizes of the last dimensions.
+        weight, bias: of that shape.
+
+    Raises:
+        RuntimeError: the shapes do not fit.
+
+    Example:
+        >>> torch.layer_norm(torch.tensor([1.0, 3.0]), (2,))
+        tensor([-1.0000,  1.0000])
+    """
+    return layer_normalised(input, normalized_shape, weight, bias, eps)[0]
+
+
+def layer_normalised(
+    x: Node, normalized_shape: Sequence[Size], weight: Node | None, bias: Node | None, eps: Any
+) -> tuple[Node, Node, Node]:
+    """Layer norm, and the mean and 1 / sqrt(var + eps) of each row, of kept shape.
+
+    Raises:
+        RuntimeError: the shapes do not fit.
+    """
+    dims = _check_shape("layer_norm", x, normalized_shape)
+    check_parameters("layer_norm", x, weight, bias)
+    value, mean, inverse = standardised(x, dims, eps)
+    return _affine(value, weight, bias), mean, inverse
+
+
+def _rms_samples() -> Any:
+    yield sample(T(3, 5), (5,))
+    yield sample(T(2, 3, 40), (40,), T(40))
+    yield sample(T(2, 3, 4), (3, 4), T(3, 4), 1e-3)
+
+
+@op(
+    "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+    "Tensor",
+    saves_result=False,
+    where="torch nn.functional",
+    promote="keep",
+    samples=_rms_samples,
+    out=False,
+    layout="first image",
+)
+def rms_norm(
+    input: Node,  # noqa: A002
+    normalized_shape: tuple[Size, ...],
+    weight: Node | None,
+    eps: float | None,
+) -> Node:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dimensions.
+
+    Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
+
+    Args:
+        eps: the machine epsilon of the compute dtype when None.
+
+    Example:
+        >>> torch.rms_norm(torch.tensor([3.0, 3.0]), (2,))
+        tensor([1., 1.])
+    """
+    dims = _check_shape("rms_norm", input, normalized_shape)
+    epsilon = eps if eps is not None else (2.0**-52 if input.dtype == "f64" else 2.0**-23)
+    mean_square = _mean(input * input, dims)
+    inverse = prims.rsqrt(mean_square + epsilon)
+    value = prims.with_derivative(input * inverse, input, inverse, rule="rms", dims=dims)
+    if weight is None or weight.dtype == value.dtype:
+        return _affine(value, weight, None)
+    common = promote_types(value.dtype, weight.dtype)  # the result has the dtype of the input
+    if is_complex(weight):
+        raise unsupported("rms_norm", weight, "take a real weight, or a complex input")
+    return prims.cast(prims.cast(value, common) * prims.cast(weight, common), value.dtype)
+
+
+def _rms_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
+    dims = out.attribute("dims")
+    out, inverse = prims.conj(out), prims.conj(inverse)
+    return (grad - out * _mean(grad * out, dims)) * inverse, None
+
+
+prims.register_rule("rms", _rms_rule)
+
+
+def _per_channel(parameter: Node | None, ndim: int) -> Node | None:
+    if parameter is None:
+        return None
+    return prims.reshape(parameter, (1, parameter.shape[0], *([1] * (ndim - 2))))
+
+
+def _group_samples() -> Any:
+    yield sample(T(2, 6), 3)
+    yield sample(T(2, 6, 5), 2, T(6), T(6))
+    yield sample(T(2, 4, 3, 5), 4, T(4), T(4), 1e-3)
+
+
+@op(
+    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+    "Scalar eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+    saves_result=False,
+    where="torch nn.functional",
+    promote="keep",
+    runtime="eps",
+    samples=_group_samples,
+    out=False,
+    layout="first image",
+)
+def group_norm(
+    input: Node,  # noqa: A002
+    num_groups: int,
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+    cudnn_enabled: bool,
+) -> Node:
+    """Layer norm over each of `num_groups` groups of channels (dimension 1) and all positions.
+
+    Source: Wu and He, Group Normalization, 2018.
+
+    Shape: `(N, C, *)`, weight and bias `(C)` -> the same.
+
+    Raises:
+        RuntimeError: the channels do not divide by the groups.
+
+    Example:
+        >>> torch.group_norm(torch.tensor([[[1.0, 3.0]]]), 1)
+        tensor([[[-1.0000,  1.0000]]])
+    """
+    return group_normalised(input, num_groups, weight, bias, eps)[0]
+
+
+def group_normalised(
+    x: Node, num_groups: int, weight: Node | None, bias: Node | None, eps: Any
+) -> tuple[Node, Node, Node]:
+    """Group norm, and the mean and 1 / sqrt(var + eps) of each group, (N, groups).
+
+    Raises:
+        RuntimeError: the channels do not divide by the groups.
+    """
+    channels = x.shape[1] if x.ndim > 1 else 0
+    if not same(channels // num_groups * num_groups, channels):
+        raise RuntimeError(
+            f"[group_norm] Expected number of channels in input to be divisible by num_groups, but "
+            f"got input of shape {shown(x.shape)} and num_groups={num_groups}\n"
+            "hint: choose a divisor of the channels"
+        )
+    check_parameters("group_norm", x, weight, bias)
+    each, space = channels // num_groups, prod(x.shape[2:])
+    groups = (x.shape[0], num_groups)
+    if x.ndim > 2 and not same(x.shape[0], 0) and not less(space, _LONG):
+        sizes = (num_groups, each, space)
+        value, mean, inverse = _group_norm_by_channel(x, sizes, weight, bias, eps)
+    else:
+        grouped = prims.reshape(x, (*groups, each * space))
+        value, mean, inverse = standardised(grouped, (2,), eps)
+        value = prims.reshape(value, x.shape)
+        value = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
+    return value, prims.reshape(mean, groups), prims.reshape(inverse, groups)
+
+
+_LONG = 16  # positions from which a channel is worth a row of its own
+
+
+def _group_norm_by_channel(
+    x: Node, sizes: Sequence[Size], weight: Node | None, bias: Node | None, eps: Any
+) -> tuple[Node, Node, Node]:
+    """A row per channel, so that no element has to be asked which channel it is of.
+
+    Means and squared deviations of the channels are joined as in Chan et al. 1979.
+    """
+    shape = x.shape
+    x = prims.reshape(x, (shape[0], *sizes))
+    sums = prims.reduce_dims("sum", x, (3,), True)
+    means = sums / prims.constant(sizes[2], sums)
+    centred = x - means
+    squares = prims.reduce_dims("sum", centred * centred, (3,), True)
+    apart = means - _mean(means, (2,))
+    between = apart * apart * prims.constant(sizes[2], apart)
+    total, squares = (prims.reduce_dims("sum", y, (2,), True) for y in (sums, squares + between))
+    value, inverse = _scaled(x, total, squares, sizes[1] * sizes[2], eps)
+    value = prims.with_derivative(value, x, inverse, rule="group_standardise")
+
+    def spread(parameter: Node | None) -> Node | None:
+        if parameter is None:
+            return None
+        return prims.reshape(parameter, (1, *sizes[:2], 1))
+
+    mean = total / prims.constant(sizes[1] * sizes[2], total)
+    return prims.reshape(_affine(value, spread(weight), spread(bias)), shape), mean, inverse
+
+
+@op(
+    "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
+    "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, "
+    "Scalar eps=1e-05) -> Tensor",
+    saves_result=False,
+    where="nn.functional",
+    promote="keep",
+    runtime="eps",
+    samples=lambda: iter((sample(T(2, 3, 5)), sample(T(2, 3, 4, 5)))),
+)
+def instance_norm(
+    input: Node,  # noqa: A002
+    running_mean: Node | None,
+    running_var: Node | None,
+    weight: Node | None,
+    bias: Node | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: Any,
+) -> Node:
+    """Each channel of each sample normalised over its positions.
+
+    Source: Ulyanov et al., Instance Normalization, 2016.
+
+    Shape: `(N, C, *)`, weight and bias `(C)` -> the same.
+
+    Raises:
+        NotImplementedError: running statistics are given (use batch_norm on a reshaped input).
+
+    Example:
+        >>> F.instance_norm(torch.tensor([[[1.0, 3.0]]]))
+        tensor([[[-1.0000,  1.0000]]])
+    """
+    if running_mean is not None or not use_input_stats:
+        raise NotImplementedError(
+            "[instance_norm] running statistics are not supported\n"
+            "hint: use track_running_stats=False"
+        )
+    check_parameters("instance_norm", input, weight, bias)
+    dims = tuple(range(2, input.ndim))
+    value, _, _ = standardised(input, dims, eps, once=True)
+    return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
+
+
+def _batch_dims(x: Node) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+@op(
+    "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, Scalar eps) "
+    "-> (Tensor, Tensor, Tensor)",
+    saves_result=False,
+    where="private",
+    promote="none",
+    runtime="eps",
+    samples=lambda: iter((sample(T(5, 3), T(3), T(3), 1e-5), sample(T(2, 3, 4), None, None, 1e-3))),
+    layout="first image",
+)
+def batch_norm_train(
+    input: Node,  # noqa: A002
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+) -> tuple[Node, Node, Node]:
+    """Batch norm with the batch's statistics: result, mean, unbiased variance per channel."""
+    return batch_normalised(input, weight, bias, eps)[:3]
+
+
+def batch_normalised(
+    input: Node,  # noqa: A002
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+) -> tuple[Node, Node, Node, Node]:
+    """Result, mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
+    check_parameters("batch_norm", input, weight, bias)
+    x = prims.cast(input, "f32") if input.dtype in ("f16", "bf16") else input
+    weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
+    dims = _batch_dims(x)
+    value, mean, inverse = standardised(x, dims, eps, once=True)
+    out = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
+    centred = x - mean
+    total = prims.reduce_dims("sum", centred * centred, dims, False)
+    count = prims.constant(prod([x.shape[d] for d in dims]), total)
+    variance = prims.stop_gradient(total / (count - 1.0))
+    flat_mean, flat_inverse = (
+        prims.stop_gradient(prims.reshape(y, (x.shape[1],))) for y in (mean, inverse)
+    )
+    return prims.cast(out, input.dtype), flat_mean, variance, flat_inverse
+
+
+@op(
+    "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+    "Tensor? bias, Scalar eps) -> Tensor",
+    saves_result=False,
+    where="private",
+    promote="keep",
+    runtime="eps",
+    samples=lambda: iter((sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), 1e-5),)),
+    layout="first image",
+)
+def batch_norm_eval(
+    input: Node,  # noqa: A002
+    running_mean: Node,
+    running_var: Node,
+    weight: Node | None,
+    bias: Node | None,
+    eps: Any,
+) -> Node:
+    """Batch norm with given statistics."""
+    check_parameters("batch_norm", input, weight, bias, running_mean, running_var)
+    mean, variance = (_per_channel(p, input.ndim) for p in (running_mean, running_var))
+    assert mean is not None and variance is not None
+    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
+    value = (input - mean) * inverse
+    return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
+
+
+def check_statistics(input: Any, running_mean: Any, running_var: Any, training: bool) -> None:  # noqa: A002
+    """Raise unless the running statistics have one element per channel, and are there if needed."""
+    channels = input.shape[1] if input.ndim > 1 else 0
+    for name, given in (("running_mean", running_mean), ("running_var", running_var)):
+        if given is None and not training:
+            raise RuntimeError(
+                f"[batch_norm] {name} must be defined in evaluation mode\nhint: training=True"
+            )
+        if given is not None and given.numel() != channels:
+            raise RuntimeError(
+                f"[batch_norm] {name} should contain {channels} elements not {given.numel()}\n"
+                "hint: dimension 1 of the input holds the channels"
+            )
+
+
+def _check_batch(input: Any, training: bool, eps: float) -> None:  # noqa: A002
+    if training and prod((1, *input.shape[:1], *input.shape[2:])) == 1:
+        raise ValueError(
+            "[batch_norm] Expected more than 1 value per channel when training, got input size "
+            f"{list(input.shape)}\nhint: use a larger batch or eval()"
+        )
+    if eps < 0 or (training and eps == 0):
+        what = "positive during training" if training else "non-negative"
+        raise ValueError(f"[batch_norm] eps must be {what}, but got {eps}\nhint: eps=1e-5")
+
+
+def track_statistics(mean: Any, variance: Any, running: Sequence[Any], momentum: float) -> None:
+    """Moves (running mean, running variance), where given, towards those of a batch."""
+    with importing:
+        from flambeau.autograd import no_grad
+
+    with no_grad():
+        for kept, found in zip(running, (mean, variance), strict=True):
+            if kept is not None:
+                kept.lerp_(found.to(kept.dtype), momentum)
+
+
+def _batch_samples() -> Any:
+    yield sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3))
+    yield sample(T(0, 3), T(3), T(3, low=0.5), T(3), T(3))
+    yield sample(T(0), T(0), T(0), training=True)
+
+
+def _batch_errors() -> Any:
+    three = T(3, low=0.5)
+    yield ErrorSample(sample(T(5, 3), None, None), RuntimeError, "must be defined")
+    yield ErrorSample(sample(T(5, 2), three, three), RuntimeError, "should contain 2 elements")
+    yield ErrorSample(sample(T(1, 3), None, None, training=True), ValueError, "more than 1 value")
+    yield ErrorSample(sample(T(5, 3), three, three, eps=-1.0), ValueError, "non-negative")
+
+
+@op(
+    "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
+    "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
+    where="nn.functional",
+    host=True,
+    samples=_batch_samples,
+    errors=_batch_errors,
+    out=False,
+)
+def batch_norm(
+    input: Any,  # noqa: A002
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Normalises each channel (dimension 1) over batch and positions; updates running statistics.
+
+    Source: Ioffe and Szegedy, Batch Normalization, 2015.
+
+    Shape: `(N, C, *)`, all others `(C)` -> the same.
+
+    Raises:
+        ValueError: training with a single value per channel, or an eps that is not positive.
+        RuntimeError: statistics of another number of channels, or none in evaluation.
+
+    Example:
+        >>> x = torch.tensor([[1.0], [3.0]])
+        >>> torch.nn.functional.batch_norm(x, torch.ones(1), torch.full((1,), 4.0), eps=0.0)
+        tensor([[0.],
+                [1.]])
+    """
+    _check_batch(input, training, eps)
+    check_statistics(input, running_mean, running_var, training)
+    return batch_normed(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def batch_normed(
+    input: Any,  # noqa: A002
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """`batch_norm` of checked arguments."""
+    if input.numel() == 0:
+        return _affine(input.clone(), *(p if p is None else p[:1] for p in (weight, bias)))
+    if not training:
+        return batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
+    out, mean, variance = batch_norm_train.native(input, weight, bias, eps)
+    if running_mean is not None or running_var is not None:
+        track_statistics(mean, variance, (running_mean, running_var), momentum)
+    return out
+
+
+@op(
+    "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
+    overlap="partial",
+    saves_result=False,
+    where="nn.functional",
+    promote="keep",
+    samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
+    layout="first",
+)
+def normalize(input: Node, p: float, dim: int, eps: float) -> Node:  # noqa: A002
+    """x / max(norm_p(x), eps) along `dim`.
+
+    Shape: any -> the same; floating dtypes.
+
+    Raises:
+        IndexError: a dimension out of range.
+
+    Example:
+        >>> F.normalize(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+    from flambeau.ops.reduction.linalg_norms import vector_norm
+
+    axis = normalise_dim(dim, input.ndim, "normalize")
+    length = vector_norm(input, p, (axis,), True)
+    return input / prims.cast(prims.maximum(length, prims.full_like(eps, length)), input.dtype)

@@ -1,0 +1,397 @@
+"""`interpolate`: images resized by nearest neighbours, linear, cubic or area weights.
+
+Every mode but area is separable: each dimension is read at a few places per output element, which
+are added with weights (Keys 1981 for the cubic). Places and weights are computed in the dtype
+of the arithmetic (float32 for half types), as PyTorch computes them, so borders fall alike.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.node import Node
+from flambeau.ir.size import prod
+from flambeau.language.definition import op
+from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.ops.common import static_size
+from flambeau.ops.neural.adaptive_pooling import adaptive_average
+
+_F = "nn.functional"
+_RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+_ALIGNED = tuple(_RANKS)
+
+
+def _ratio(size: int, out: int, scale: float | None, align: bool, dtype: str) -> Node:
+    """Input elements per output element, rounded to the dtype as the division is."""
+
+    def number(value: float) -> Node:
+        return prims.full(value, (), dtype)
+
+    if align:
+        return number(size - 1) / number(out - 1) if out > 1 else number(0)
+    if scale is not None and scale > 0:
+        return number(1.0 / scale)
+    return number(size) / number(out)
+
+
+def _centres(size: int, out: int, scale: float | None, align: bool, dtype: str) -> Node:
+    """Position of each output element in the input, (out,)."""
+    index = prims.cast(prims.iota((out,), 0, "i64"), dtype)
+    ratio = prims.broadcast(_ratio(size, out, scale, align, dtype), (out,), ())
+    return index * ratio if align else ratio * (index + 0.5) - 0.5
+
+
+def _clamped(place: Node, size: int) -> Node:
+    low = prims.maximum(place, prims.full_like(0, place))
+    return prims.minimum(low, prims.full_like(size - 1, place))
+
+
+def _spread(line: Node, like: Node, axis: int) -> Node:
+    return prims.broadcast(line, like.shape, (axis,))
+
+
+_REPEATS = 4  # factors up to which neighbours are joined instead of looked up
+
+
+def _rounded(value: float) -> float:
+    """The float32 nearest to a number."""
+    found: float = struct.unpack("f", struct.pack("f", value))[0]
+    return found
+
+
+def _repeats(size: int, out: int, scale: float | None, exact: bool, dtype: str) -> int:
+    """How often each element is repeated; 0 unless it is the same small number for all."""
+    times = out // size if size else 0
+    if not 1 < times <= _REPEATS or times * size != out:
+        return 0
+
+    def number(value: float) -> float:
+        return value if dtype == "f64" else _rounded(value)
+
+    ratio = number(1.0 / scale) if scale is not None and scale > 0 else number(size / out)
+    half = 0.5 if exact else 0.0
+    places = (min(int(number((i + half) * ratio)), size - 1) for i in range(out))
+    return times if all(place == i // times for i, place in enumerate(places)) else 0
+
+
+def _repeated(x: Node, axis: int, times: int) -> Node:
+    beside = prims.cat([prims.unsqueeze(x, axis + 1)] * times, axis + 1)
+    return prims.reshape(beside, (*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))
+
+
+def _nearest(x: Node, axis: int, out: int, scale: float | None, exact: bool) -> Node:
+    size = static_size(x.shape[axis])
+    times = _repeats(size, out, scale, exact, x.dtype)
+    if times:
+        return _repeated(x, axis, times)
+    dtype = "f64" if x.dtype == "f64" else "f32"
+    index = prims.cast(prims.iota((out,), 0, "i64"), dtype)
+    ratio = prims.broadcast(_ratio(size, out, scale, False, dtype), (out,), ())
+    place = (index + 0.5) * ratio if exact else index * ratio
+    return prims.take(x, _clamped(prims.cast(prims.floor(place), "i64"), size), axis)
+
+
+def _linear(x: Node, axis: int, out: int, scale: float | None, align: bool) -> Node:
+    size = static_size(x.shape[axis])
+    centre = _centres(size, out, scale, align, x.dtype)
+    if not align:
+        centre = prims.maximum(centre, prims.full_like(0, centre))
+    first = _clamped(prims.cast(prims.floor(centre), "i64"), size)
+    second = _clamped(first + 1, size)
+    weight = centre - prims.cast(first, x.dtype)
+    left, right = prims.take(x, first, axis), prims.take(x, second, axis)
+    return left * _spread(1.0 - weight, left, axis) + right * _spread(weight, left, axis)
+
+
+def cubic_weights(t: Node, a: float) -> list[Node]:
+    """Keys' kernel at distances 1 + t, t, 1 - t, 2 - t."""
+
+    def near(x: Node) -> Node:
+        return ((x * (a + 2.0) - (a + 3.0)) * x) * x + 1.0
+
+    def far(x: Node) -> Node:
+        return ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
+
+    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+
+
+def _cubic(x: Node, axis: int, out: int, scale: float | None, align: bool) -> Node:
+    size = static_size(x.shape[axis])
+    centre = _centres(size, out, scale, align, x.dtype)
+    base = prims.floor(centre)
+    place = prims.cast(base, "i64")
+    total: Node | None = None
+    for offset, weight in enumerate(cubic_weights(centre - base, -0.75)):
+        taken = prims.take(x, _clamped(place + (offset - 1), size), axis)
+        part = taken * _spread(weight, taken, axis)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _triangle(x: Node) -> Node:
+    return prims.maximum(1.0 - prims.abs(x), prims.full_like(0, x))
+
+
+def _keys(x: Node) -> Node:
+    """Keys' kernel with a = -0.5, everywhere."""
+    distance = prims.abs(x)
+    near = ((distance * 1.5 - 2.5) * distance) * distance + 1.0
+    far = ((distance * -0.5 + 2.5) * distance - 4.0) * distance + 2.0
+    zero = prims.full_like(0, x)
+    return prims.where(distance < 1.0, near, prims.where(distance < 2.0, far, zero))
+
+
+def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cubic: bool) -> Node:
+    """Antialiased: the filter is as wide as the output pixel; a product with its matrix."""
+    size = static_size(x.shape[axis])
+    grid, dtype = (out, size), x.dtype
+    ratio = prims.broadcast(_ratio(size, out, scale, align, dtype), grid, ())
+    width = prims.maximum(ratio, prims.full_like(1, ratio))
+    centre = (prims.cast(prims.iota(grid, 0, "i64"), dtype) + 0.5) * ratio
+    support = width * (2.0 if cubic else 1.0)
+    place = prims.cast(prims.iota(grid, 1, "i64"), dtype)
+    low = prims.maximum(prims.trunc(centre - support + 0.5), prims.full_like(0, centre))
+    high = prims.trunc(centre + support + 0.5)
+    distance = (place - centre + 0.5) / width
+    weight = _keys(distance) if cubic else _triangle(distance)
+    inside = prims.ge(place, low) & (place < high)
+    weight = prims.where(inside, weight, prims.full_like(0, weight))
+    weight = weight / prims.broadcast(prims.sum(weight, 1), grid, (0,))
+    moved = prims.transpose(x, axis, x.ndim - 1)
+    lead = moved.shape[:-1]
+    flat = prims.reshape(moved, (prod(lead), size))
+    product = prims.matmul(flat, prims.transpose(weight, 0, 1))
+    return prims.transpose(prims.reshape(product, (*lead, out)), axis, x.ndim - 1)
+
+
+@op(
+    "_interpolate(Tensor input, int[] size, float[]? scales, str mode, bool align_corners, "
+    "bool antialias) -> Tensor",
+    where="private",
+    promote="keep",
+    layout="images",
+    samples=lambda: iter([sample(T(1, 2, 5), (7,), None, "linear", False, False)]),
+    varying=True,
+)
+def resize(
+    input: Node,  # noqa: A002
+    size: tuple[int, ...],
+    scales: tuple[float, ...] | None,
+    mode: str,
+    align_corners: bool,
+    antialias: bool,
+) -> Node:
+    """The input resized to the spatial sizes `size`; arguments already checked.
+
+    Args:
+        scales: factors that replace size / input size; none, or 0 in a dimension, replace nothing.
+    """
+    x = input
+    if mode == "area":
+        return adaptive_average("interpolate", x, len(size), size)
+    for d in reversed(range(len(size))):
+        axis, out, scale = 2 + d, size[d], scales[d] if scales else None
+        if mode in ("nearest", "nearest-exact"):
+            x = _nearest(x, axis, out, scale, mode == "nearest-exact")
+        elif antialias:
+            x = _smoothed(x, axis, out, scale, align_corners, mode == "bicubic")
+        elif mode == "bicubic":
+            x = _cubic(x, axis, out, scale, align_corners)
+        else:
+            x = _linear(x, axis, out, scale, align_corners)
+    return x
+
+
+def _samples() -> Iterator[Sample]:
+    yield sample(T(2, 3, 5), 8)
+    yield sample(T(1, 2, 5, 6), (3, 9), mode="nearest-exact")
+    yield sample(T(1, 2, 3, 4, 2), scale_factor=2.0)
+    yield sample(T(2, 3, 5), 8, mode="linear")
+    yield sample(T(1, 2, 5, 6), (3, 9), mode="bilinear", align_corners=True)
+    yield sample(T(1, 2, 5, 6), scale_factor=(1.7, 0.6), mode="bilinear")
+    yield sample(T(1, 2, 5, 6), scale_factor=1.7, mode="bilinear", recompute_scale_factor=True)
+    yield sample(T(1, 2, 3, 4, 2), (5, 2, 3), mode="trilinear")
+    yield sample(T(1, 2, 5, 6), (3, 9), mode="bicubic")
+    yield sample(T(1, 2, 5, 6), (7, 4), mode="bicubic", align_corners=True)
+    yield sample(T(1, 2, 9, 8), (4, 9), mode="bilinear", antialias=True)
+    yield sample(T(1, 2, 9, 8), (4, 3), mode="bicubic", antialias=True)
+    yield sample(T(1, 2, 6, 7), (3, 4), mode="area")
+
+
+def _errors() -> Iterator[ErrorSample]:
+    yield ErrorSample(sample(T(1, 2, 4, 4)), ValueError, "should be defined")
+    yield ErrorSample(sample(T(1, 2, 4, 4), 3, 2.0), ValueError, "only one of size")
+    yield ErrorSample(sample(T(1, 2, 4, 4), 3, mode="linear"), NotImplementedError, "needs 3D")
+    yield ErrorSample(sample(T(1, 2, 4), 3, align_corners=True), ValueError, "align_corners")
+
+
+def _check_mode(x: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
+    rank = x.ndim
+    known = mode in ("nearest", "nearest-exact", "area") or mode in _RANKS
+    if not known or rank not in (3, 4, 5):
+        raise NotImplementedError(
+            "[interpolate] Input Error: Only 3D, 4D and 5D input Tensors supported (got "
+            f"{rank}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
+            f"nearest-exact (got {mode})\nhint: (N, C, *)"
+        )
+    if align_corners is not None and mode not in _ALIGNED:
+        raise ValueError(
+            "[interpolate] align_corners option can only be set with the interpolating modes: "
+            "linear | bilinear | bicubic | trilinear\nhint: drop align_corners"
+        )
+    if _RANKS.get(mode, rank) != rank:
+        raise NotImplementedError(
+            f"[interpolate] Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input\n"
+            "hint: linear, bilinear and trilinear are for 1, 2 and 3 spatial dimensions"
+        )
+    if antialias and not (mode in ("bilinear", "bicubic") and rank == 4):
+        raise ValueError(
+            "[interpolate] Anti-alias option is restricted to bilinear and bicubic modes and "
+            "requires a 4-D tensor as input\nhint: drop antialias"
+        )
+
+
+def _sizes_and_scales(
+    x: Any, size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
+    """Output sizes and the scales that replace in / out, if the user gave them."""
+    space = [static_size(s) for s in x.shape[2:]]
+    count = len(space)
+    if (size is None) == (scale_factor is None):
+        what = "either" if size is None else "only one of"
+        raise ValueError(
+            f"[interpolate] {what} size or scale_factor should be defined\nhint: give one of them"
+        )
+    given = size if size is not None else scale_factor
+    values = tuple(given) if isinstance(given, (list, tuple)) else (given,) * count
+    if len(values) != count:
+        named = "output size of" if size is not None else "scale_factor of shape"
+        raise ValueError(
+            "[interpolate] Input and output must have the same number of spatial dimensions, but "
+            f"got input with spatial dimensions of {space} and {named} {values}\n"
+            "hint: one number per spatial dimension"
+        )
+    if size is not None:
+        if recompute:
+            raise ValueError(
+                "[interpolate] recompute_scale_factor is not meaningful with an explicit size\n"
+                "hint: drop recompute_scale_factor"
+            )
+        return tuple(int(v) for v in values), None
+    sizes = tuple(math.floor(s * float(f)) for s, f in zip(space, values, strict=True))
+    return sizes, None if recompute else tuple(float(f) for f in values)
+
+
+@op(
+    "interpolate(Tensor input, object size=None, object scale_factor=None, str mode='nearest', "
+    "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
+    where=_F,
+    host=True,
+    samples=_samples,
+    errors=_errors,
+    out=False,
+)
+def interpolate(
+    input: Any,  # noqa: A002
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """The input resized along its spatial dimensions.
+
+    Shape: `(N, C, *S)` -> `(N, C, *size)`, size = floor(S scale_factor) where not given.
+
+    Args:
+        mode: "nearest", "nearest-exact", "linear" (3D), "bilinear", "bicubic" (4D), "trilinear"
+            (5D) or "area".
+        align_corners: the centres of the corner pixels map to each other.
+        recompute_scale_factor: use the ratio of the sizes instead of the given factor.
+        antialias: filter as wide as the output's pixels; bilinear and bicubic only.
+
+    Raises:
+        ValueError: size and scale_factor both given or both missing; wrong lengths.
+        NotImplementedError: the mode is unknown or not for this rank.
+
+    Example:
+        >>> torch.nn.functional.interpolate(torch.tensor([[[1.0, 2.0]]]), 4)
+        tensor([[[1., 1., 2., 2.]]])
+    """
+    _check_mode(input, mode, align_corners, antialias)
+    sizes, scales = _sizes_and_scales(input, size, scale_factor, recompute_scale_factor)
+    if min(sizes) <= 0 or 0 in tuple(input.shape[2:]):
+        raise RuntimeError(
+            "[interpolate] Input and output sizes should be greater than 0, but got input "
+            f"{list(input.shape[2:])} output {list(sizes)}\nhint: sizes >= 1"
+        )
+    return resize(input, sizes, scales, mode, bool(align_corners), antialias)
+
+
+def _warn(name: str) -> None:
+    warnings.warn(
+        f"[{name}] `nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
+def _upsample(
+    input: Any,  # noqa: A002
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """`interpolate` under its old name.
+
+    Example:
+        >>> F.upsample(torch.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
+    _warn("upsample")
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def _upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:  # noqa: A002
+    """`interpolate(mode="nearest")` under its old name.
+
+    Example:
+        >>> F.upsample_nearest(torch.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
+    _warn("upsample_nearest")
+    return interpolate(input, size, scale_factor)
+
+
+def _upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:  # noqa: A002
+    """`interpolate(mode="bilinear", align_corners=True)` under its old name.
+
+    Example:
+        >>> F.upsample_bilinear(torch.ones(1, 1, 2, 2), size=3).shape
+        torch.Size([1, 1, 3, 3])
+    """
+    _warn("upsample_bilinear")
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+_OLD = "Tensor input, object size=None, object scale_factor=None"
+_MORE = ", str mode='nearest', bool? align_corners=None"
+for _name, _body, _arguments in (
+    ("upsample", _upsample, _OLD + _MORE),
+    ("upsample_nearest", _upsample_nearest, _OLD),
+    ("upsample_bilinear", _upsample_bilinear, _OLD),
+):
+    op(
+        f"{_name}({_arguments}) -> Tensor",
+        where=_F,
+        host=True,
+        out=False,
+        samples=lambda: iter([sample(T(1, 2, 3, 4), (5, 6))]),
+    )(_body)

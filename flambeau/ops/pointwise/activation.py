@@ -1,0 +1,771 @@
+"""Activations: pointwise ones, softmax and its relatives (a row each).
+
+Formulas: Hendrycks & Gimpel 2016 (GELU), Ramachandran et al. 2017 (SiLU), Klambauer et al. 2017
+(SELU), Misra 2019 (Mish), Howard et al. 2019 (hard variants).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.node import Node
+from flambeau.ir.size import floordiv
+from flambeau.language.definition import op
+from flambeau.language.layout import same
+from flambeau.language.samples import ErrorSample, Samples, T, sample, unary_samples
+from flambeau.ops.broadcasting import is_float, unsupported
+from flambeau.ops.common import dtype_or, normalise_dim, number_shown
+
+_HOMES = "nn.functional"
+SQRT_HALF = math.sqrt(0.5)
+
+
+def _check_float(name: str, x: Node) -> None:
+    if not is_float(x):
+        raise unsupported(name, x, "convert to a floating-point type first")
+
+
+@op(
+    "relu(Tensor self) -> Tensor",
+    where="torch method nn.functional",
+    promote="default",
+    samples=unary_samples(),
+    reference=lambda x: x * (x > 0),
+    out=False,
+)
+def relu(self: Node) -> Node:
+    """max(x, 0); the gradient at 0 is 0.
+
+    Shape: any.
+    Example:
+        >>> torch.relu(torch.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
+    value = prims.maximum(self, prims.full_like(0, self))
+    return prims.with_derivative(value, self, rule="relu")
+
+
+prims.register_rule(
+    "relu",
+    lambda grad, out, x: (prims.where(out <= 0, prims.full_like(0, grad), grad),),
+)
+
+
+@op(
+    "relu6(Tensor input) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    samples=unary_samples(-8, 8),
+)
+def relu6(input: Node) -> Node:  # noqa: A002 - PyTorch's name
+    """min(max(x, 0), 6).
+
+    Source: Krizhevsky, Convolutional Deep Belief Networks on CIFAR-10, 2010.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.relu6(torch.tensor([-2.0, 0.0, 3.0]) * 3)
+        tensor([0., 0., 6.])
+    """
+    inside = ~((input <= 0) | (input >= 6))  # NaN is
+    value = prims.minimum(
+        prims.maximum(input, prims.full_like(0, input)), prims.full_like(6, input)
+    )
+    return prims.with_derivative(value, input, prims.stop_gradient(inside), rule="gate")
+
+
+prims.register_rule(
+    "gate",
+    lambda grad, out, x, inside: (prims.where(inside, grad, prims.full_like(0, grad)), None),
+)
+
+
+@op(
+    "sigmoid(Tensor self) -> Tensor",
+    where="torch method nn.functional special",
+    aliases="expit",
+    promote="float",
+    samples=unary_samples(-6, 6),
+    reference="scipy.special.expit",
+)
+def sigmoid(self: Node) -> Node:
+    """1 / (1 + exp(-x)).
+
+    Shape: any; integers become the default float dtype.
+
+    Example:
+        >>> torch.sigmoid(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([0.2689, 0.5000, 0.7311])
+    """
+    return prims.sigmoid(self)
+
+
+@op(
+    "gelu(Tensor self, *, str approximate='none') -> Tensor",
+    out="exact",
+    where=_HOMES,
+    promote="default",
+    samples=unary_samples(-4, 4),
+    reference=lambda x: 0.5 * x * (1 + __import__("scipy.special").special.erf(x * SQRT_HALF)),
+)
+def gelu(self: Node, approximate: str) -> Node:
+    """x Phi(x), Phi the normal distribution function; or its tanh approximation.
+
+    Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+
+    Shape: any -> the same; floating dtypes.
+
+    Args:
+        approximate: "none" or "tanh".
+
+    Raises:
+        RuntimeError: another value of `approximate`.
+
+    Example:
+        >>> F.gelu(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
+    """
+    if approximate == "none":
+        return self * 0.5 * (prims.erf(self * SQRT_HALF) + 1.0)
+    if approximate != "tanh":
+        raise RuntimeError(
+            f"[gelu] approximate argument must be either none or tanh, got {approximate!r}\n"
+            "hint: use approximate='tanh'"
+        )
+    inner = (self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)
+    return self * 0.5 * (prims.tanh(inner) + 1.0)
+
+
+@op(
+    "silu(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    samples=unary_samples(-6, 6),
+    inplace=True,
+)
+def silu(self: Node) -> Node:
+    """x * sigmoid(x).
+
+    Source: Elfwing et al., Sigmoid-Weighted Linear Units, 2018.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.silu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2384,  0.0000,  2.8577])
+    """
+    return self * prims.sigmoid(self)
+
+
+@op(
+    "mish(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    samples=unary_samples(-6, 6),
+)
+def mish(self: Node) -> Node:
+    """x * tanh(softplus(x)).
+
+    Source: Misra, Mish, 2019.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.mish(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.2525,  0.0000,  2.9865])
+    """
+    return self * prims.tanh(_softplus(self))
+
+
+def _softplus(x: Node) -> Node:
+    """log(1 + exp(x)) without overflow."""
+    return prims.maximum(x, prims.full_like(0, x)) + prims.log1p(prims.exp(-prims.abs(x)))
+
+
+@op(
+    "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+    out="exact",
+    where=_HOMES,
+    promote="default",
+    participants="self",
+    runtime="beta threshold",
+    samples=unary_samples(-6, 6),
+)
+def softplus(self: Node, beta: Node, threshold: Node) -> Node:
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.softplus(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0.1269, 0.6931, 3.0486])
+    """
+    b, limit = prims.constant(beta, self), prims.constant(threshold, self)
+    scaled = self * b
+    linear = scaled > limit
+    bent = prims.where(linear, prims.zeros_like(scaled), scaled)  # no infinity times 0 in gradients
+    return prims.where(linear, self, prims.log1p(prims.exp(bent)) / b)
+
+
+@op(
+    "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    participants="self",
+    runtime="alpha scale input_scale",
+    samples=unary_samples(-3, 3),
+)
+def elu(self: Node, alpha: Node, scale: Node, input_scale: Node) -> Node:
+    """scale * x for x > 0, else scale * alpha * (exp(input_scale * x) - 1).
+
+    Source: Clevert et al., Exponential Linear Units, 2016.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.elu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
+    """
+    a, s, k = (prims.constant(v, self) for v in (alpha, scale, input_scale))
+    return prims.where(self <= 0, prims.expm1(_negative(self) * k) * a * s, self * s)
+
+
+def _negative(x: Node) -> Node:
+    """x where it is not above 0, else 0; unlike a minimum, its derivative at 0 is 1."""
+    return prims.where(x <= 0, x, prims.full_like(0, x))
+
+
+@op(
+    "selu(Tensor self) -> Tensor",
+    where="torch nn.functional",
+    promote="default",
+    inplace=True,
+    samples=unary_samples(-3, 3),
+    out=False,
+)
+def selu(self: Node) -> Node:
+    """Self-normalising ELU with its two fixed constants.
+
+    Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.selu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.5202,  0.0000,  3.1521])
+    """
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    below = prims.expm1(_negative(self)) * (alpha * scale)
+    return prims.where(self <= 0, below, self * scale)
+
+
+@op(
+    "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
+    where="torch nn.functional",
+    promote="default",
+    participants="self",
+    inplace=True,
+    samples=unary_samples(-3, 3),
+    out=False,
+)
+def celu(self: Node, alpha: float) -> Node:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    Source: Barron, Continuously Differentiable Exponential Linear Units, 2017.
+
+    Shape: any -> the same; floating dtypes.
+
+    Raises:
+        RuntimeError: alpha is 0.
+
+    Example:
+        >>> F.celu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.8647,  0.0000,  3.0000])
+    """
+    if alpha == 0:
+        raise RuntimeError(
+            "[celu] ZeroDivisionError: alpha cannot be 0 for CELU\nhint: alpha=1.0, or relu(x)"
+        )
+    a = prims.constant(alpha, self)
+    return prims.where(self <= 0, prims.expm1(_negative(self) / a) * a, self)
+
+
+@op(
+    "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    participants="self",
+    runtime="negative_slope",
+    samples=unary_samples(-3, 3),
+)
+def leaky_relu(self: Node, negative_slope: Node) -> Node:
+    """x for x > 0, else negative_slope * x.
+
+    Source: Maas et al., Rectifier Nonlinearities, 2013.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.leaky_relu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.0200,  0.0000,  3.0000])
+    """
+    _check_float("leaky_relu", self)
+    return prims.where(self > 0, self, self * prims.constant(negative_slope, self))
+
+
+@op(
+    "prelu(Tensor self, Tensor weight) -> Tensor",
+    where="torch method nn.functional",
+    layout="first",
+    promote="none",
+    samples=lambda: iter((sample(T(2, 3, 4), T(3)), sample(T(5), T(1)))),
+    out=False,
+    autocast="lower",
+)
+def prelu(self: Node, weight: Node) -> Node:
+    """x for x > 0, else weight * x; one weight, or one per channel (dimension 1).
+
+    Source: He et al., Delving Deep into Rectifiers, 2015.
+
+    Shape: `(N, C, *)`, weight `(1)` or `(C)` -> the same.
+
+    Raises:
+        RuntimeError: the number of weights fits neither.
+
+    Example:
+        >>> F.prelu(torch.tensor([-2.0, 0.0, 3.0]), torch.tensor([0.25]))
+        tensor([-0.5000,  0.0000,  3.0000])
+    """
+    _check_float("prelu", self)
+    if weight.ndim > 1:
+        raise RuntimeError("[prelu] weight must have at most 1 dimension\nhint: flatten it")
+    channels = self.ndim >= 2 and weight.ndim == 1
+    shape = tuple(weight.shape[0] if d == 1 and channels else 1 for d in range(self.ndim))
+    factor = prims.broadcast_to(prims.reshape(weight, shape), self.shape)
+    return prims.where(self > 0, self, self * factor)
+
+
+@op(
+    "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+    fits="min_val max_val",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    participants="self",
+    runtime="min_val max_val",
+    samples=unary_samples(-3, 3),
+)
+def hardtanh(self: Node, min_val: Node, max_val: Node) -> Node:
+    """x limited to [min_val, max_val]; no gradient outside and on the border.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardtanh(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.,  0.,  1.])
+    """
+    low, high = prims.constant(min_val, self), prims.constant(max_val, self)
+    inside = (self > low) & (self < high)
+    value = prims.minimum(prims.maximum(self, low), high)
+    return prims.with_derivative(value, self, prims.stop_gradient(inside), rule="gate")
+
+
+@op(
+    "hardsigmoid(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    samples=unary_samples(-5, 5),
+)
+def hardsigmoid(self: Node) -> Node:
+    """relu6(x + 3) / 6.
+
+    Source: Courbariaux et al., BinaryConnect, 2015.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardsigmoid(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0.1667, 0.5000, 1.0000])
+    """
+    value = prims.stop_gradient(relu6(self + 3.0) / 6.0)
+    inside = prims.stop_gradient((self > -3) & (self < 3))
+    return prims.with_derivative(value, self, inside, rule="hardsigmoid")
+
+
+def _hardsigmoid_rule(grad: Node, out: Node, x: Node, inside: Node) -> tuple[Node, None]:
+    """A sixth is float32's in every dtype, as in PyTorch."""
+    return prims.where(inside, grad * 0.1666666716337204, prims.full_like(0, grad)), None
+
+
+prims.register_rule("hardsigmoid", _hardsigmoid_rule)
+
+
+@op(
+    "hardswish(Tensor self) -> Tensor",
+    where=_HOMES,
+    promote="default",
+    inplace=True,
+    samples=unary_samples(-5, 5),
+)
+def hardswish(self: Node) -> Node:
+    """x * relu6(x + 3) / 6.
+
+    Source: Howard et al., Searching for MobileNetV3, 2019.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardswish(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.3333,  0.0000,  3.0000])
+    """
+    return self * relu6(self + 3.0) / 6.0
+
+
+@op(
+    "softsign(Tensor input) -> Tensor",
+    saves_result=False,
+    where=_HOMES,
+    promote="float",
+    samples=unary_samples(-3, 3),
+    out=False,
+)
+def softsign(input: Node) -> Node:  # noqa: A002
+    """x / (1 + |x|).
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.softsign(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-0.6667,  0.0000,  0.7500])
+    """
+    return input / prims.cast(prims.abs(input) + 1.0, input.dtype)
+
+
+@op(
+    "tanhshrink(Tensor input) -> Tensor",
+    unsaved="input",
+    where=_HOMES,
+    promote="float",
+    samples=unary_samples(-3, 3),
+    out=False,
+)
+def tanhshrink(input: Node) -> Node:  # noqa: A002
+    """x - tanh(x).
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.tanhshrink(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.0360,  0.0000,  2.0049])
+    """
+    return input - prims.tanh(input)
+
+
+def _within(x: Node, limit: Node) -> Node:
+    """Whether x lies in [-limit, limit]; NaN does not."""
+    return (x >= -limit) & (x <= limit)
+
+
+@op(
+    "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    out="exact",
+    where=_HOMES,
+    promote="default",
+    participants="self",
+    samples=unary_samples(-3, 3),
+    errors=lambda: iter([ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")]),
+)
+def softshrink(self: Node, lambd: float) -> Node:
+    """x - lambd above lambd, x + lambd below -lambd, else 0; NaN stays NaN.
+
+    Shape: any -> the same; floating dtypes.
+
+    Raises:
+        RuntimeError: lambd is negative.
+
+    Example:
+        >>> F.softshrink(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-1.5000,  0.0000,  2.5000])
+    """
+    if lambd < 0:
+        raise RuntimeError(
+            f"[softshrink] lambda must be in range [0, inf], but found {lambd}\nhint: lambd=0.5"
+        )
+    _check_float("softshrink", self)
+    limit = prims.full_like(lambd, self)
+    outside = prims.where(self > limit, self - limit, self + limit)
+    return prims.where(_within(self, limit), self * 0, outside)
+
+
+@op(
+    "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    out="exact",
+    where="torch method nn.functional",
+    promote="default",
+    participants="self",
+    runtime="lambd",
+    inplace=False,
+    samples=unary_samples(-3, 3),
+)
+def hardshrink(self: Node, lambd: Node) -> Node:
+    """x where |x| > lambd, else 0; NaN stays NaN.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.hardshrink(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-2.,  0.,  3.])
+    """
+    _check_float("hardshrink", self)
+    inside = _within(self, prims.constant(lambd, self))
+    return prims.where(inside, prims.full_like(0, self), self)
+
+
+@op(
+    "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    repeats=True,
+    overlap="copy",
+    fits="threshold value",
+    where="torch nn.functional",
+    promote="default",
+    participants="self",
+    runtime="threshold value",
+    inplace=True,
+    samples=lambda: iter((sample(T(3, 4), 0.1, 20.0),)),
+)
+def threshold(self: Node, threshold: Node, value: Node) -> Node:
+    """x where x > threshold, else value; NaN stays NaN.
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.threshold(torch.tensor([-2.0, 0.0, 3.0]), 1.0, 9.0)
+        tensor([9., 9., 3.])
+    """
+    limit, other = prims.constant(threshold, self), prims.constant(value, self)
+    return prims.where(self <= limit, other, self)
+
+
+@op(
+    "logsigmoid(Tensor self) -> Tensor",
+    overlap="copy",
+    out="exact",
+    where=_HOMES,
+    promote="float",
+    samples=unary_samples(-6, 6),
+    layout="contiguous",
+)
+def logsigmoid(self: Node) -> Node:
+    """log(sigmoid(x)).
+
+    Shape: any -> the same; floating dtypes.
+
+    Example:
+        >>> F.logsigmoid(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([-2.1269, -0.6931, -0.0486])
+    """
+    return prims.minimum(self, prims.full_like(0, self)) - prims.log1p(prims.exp(-prims.abs(self)))
+
+
+@op(
+    "glu(Tensor self, int dim=-1) -> Tensor",
+    where=_HOMES,
+    promote="keep",
+    samples=lambda: iter((sample(T(3, 6)), sample(T(4, 3), 0))),
+    layout="first",
+)
+def glu(self: Node, dim: int) -> Node:
+    """a * sigmoid(b), the two halves of x along `dim`.
+
+    Source: Dauphin et al., Gated Convolutional Networks, 2017.
+
+    Shape: `(*, 2 n, *)` -> `(*, n, *)`.
+
+    Raises:
+        RuntimeError: the size along `dim` is odd.
+
+    Example:
+        >>> F.glu(torch.tensor([2.0, 4.0, 0.0, 0.0]))
+        tensor([1., 2.])
+    """
+    if self.ndim == 0:
+        raise RuntimeError(
+            "[glu] glu does not support scalars because halving size must be even\nhint: unsqueeze"
+        )
+    axis = normalise_dim(dim, self.ndim, "glu")
+    extent = self.shape[axis]
+    half = floordiv(extent, 2)
+    if not same(half * 2, extent):
+        raise RuntimeError(
+            f"[glu] Halving dimension must be even, but dimension {axis} is size "
+            f"{number_shown(extent)}\nhint: choose another dim"
+        )
+    a = prims.slice(self, axis, 0, half)
+    b = prims.slice(self, axis, half, half)
+    return a * prims.sigmoid(b)
+
+
+# ---------------------------------------------------------------------------- rows
+
+
+def row_max(x: Node, axis: int) -> Node:
+    """Maximum along an axis, kept, without gradient; an infinite one makes its row NaN."""
+    top = prims.reduce_dims("max", x, (axis,), True)
+    return prims.stop_gradient(prims.broadcast_to(top, x.shape))
+
+
+def softmax_value(x: Node, axis: int) -> Node:
+    """Softmax of a float node; its gradient uses only the result."""
+    shifted = prims.exp(x - row_max(x, axis))
+    total = prims.reduce_dims("sum", shifted, (axis,), True)
+    return prims.with_derivative(shifted / total, x, rule="softmax", axis=axis)
+
+
+def _softmax_rule(grad: Node, out: Node, x: Node) -> Any:
+    axis = out.attribute("axis")
+    inner = prims.reduce_dims("sum", grad * out, (axis,), True)
+    return ((grad - inner) * out,)
+
+
+def log_softmax_value(x: Node, axis: int) -> Node:
+    """Logarithm of softmax; its gradient uses only the result."""
+    centred = x - row_max(x, axis)
+    total = prims.reduce_dims("sum", prims.exp(centred), (axis,), True)
+    return prims.with_derivative(centred - prims.log(total), x, rule="log_softmax", axis=axis)
+
+
+def _log_softmax_rule(grad: Node, out: Node, x: Node) -> Any:
+    axis = out.attribute("axis")
+    total = prims.reduce_dims("sum", grad, (axis,), True)
+    return (grad - prims.exp(out) * total,)
+
+
+prims.register_rule("softmax", _softmax_rule)
+prims.register_rule("log_softmax", _log_softmax_rule)
+
+
+def _row_samples() -> Samples:
+    def make() -> Any:
+        yield sample(T(3, 5), 1)
+        yield sample(T(3, 5), 0)
+        yield sample(T(2, 3, 4), -2)
+        yield sample(T(2, 40), -1)
+        yield sample(T(4, 33, layout="transposed"), 1)
+        yield sample(T(0, 3), 1)
+
+    return make
+
+
+def _checked_float(x: Node, name: str, dtype: Any) -> Node:
+    if dtype is not None:
+        return prims.cast(x, dtype_or(dtype))
+    if x.dtype[0] not in "fb" or x.dtype == "bool":
+        raise unsupported(name, x, "pass dtype=torch.float32")
+    return x
+
+
+def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> Node:
+    if dim is None:
+        dim = 0 if x.ndim in (0, 1, 3) else 1
+    axis = normalise_dim(dim, x.ndim, name)
+    x = _checked_float(x, name, dtype)
+    final = x.dtype
+    x = prims.cast(x, "f32") if final in ("f16", "bf16") else x
+    if x.ndim == 0:
+        return prims.reshape(prims.cast(function(prims.reshape(x, (1,)), 0), final), ())
+    return prims.cast(function(x, axis), final)
+
+
+@op(
+    "softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    out="exact",
+    where=_HOMES,
+    samples=_row_samples(),
+    reference=lambda x, dim: __import__("scipy.special").special.softmax(x, axis=dim),
+)
+def functional_softmax(self: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:
+    """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
+
+    Shape: any -> the same; floating dtypes, or integers with `dtype`.
+
+    Args:
+        dim: PyTorch's implicit choice when None.
+        dtype: the input is cast to it first.
+
+    Example:
+        >>> F.softmax(torch.zeros(4), dim=0)
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
+    return _row_op(self, dim, dtype, "softmax", softmax_value)
+
+
+@op(
+    "softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor",
+    out="exact",
+    samples=_row_samples(),
+)
+def softmax(self: Node, dim: int, dtype: Any) -> Node:
+    """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
+
+    Example:
+        >>> torch.softmax(torch.zeros(2), 0)
+        tensor([0.5000, 0.5000])
+    """
+    return _row_op(self, dim, dtype, "softmax", softmax_value)
+
+
+@op(
+    "log_softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    out="exact",
+    where=_HOMES,
+    samples=_row_samples(),
+    reference=lambda x, dim: __import__("scipy.special").special.log_softmax(x, axis=dim),
+)
+def functional_log_softmax(
+    self: Node, dim: int | None, _stacklevel: int | None, dtype: Any
+) -> Node:
+    """x - log(sum(exp(x))) along `dim`.
+
+    Example:
+        >>> F.log_softmax(torch.zeros(4), dim=0)
+        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
+    """
+    return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
+
+
+@op(
+    "log_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor",
+    out="exact",
+    samples=_row_samples(),
+)
+def log_softmax(self: Node, dim: int, dtype: Any) -> Node:
+    """x - log(sum(exp(x))) along `dim`.
+
+    Example:
+        >>> torch.log_softmax(torch.zeros(4), dim=0)
+        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
+    """
+    return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
+
+
+@op(
+    "softmin(Tensor input, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    where=_HOMES,
+    samples=_row_samples(),
+)
+def softmin(input: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:  # noqa: A002
+    """softmax(-x).
+
+    Example:
+        >>> F.softmin(torch.zeros(4), dim=0)
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
+    return _row_op(prims.neg(input), dim, dtype, "softmin", softmax_value)

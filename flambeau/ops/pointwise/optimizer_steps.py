@@ -1,0 +1,215 @@
+"""One parameter's update per op: what an optimizer's step is made of.
+
+Each is one fused kernel over parameter, gradient and state, written in place. Hyper-parameters are
+run-time numbers, so a schedule never recompiles; what is computed of them alone (1 - beta) is
+computed in double, and rounded once. Formulas: Kingma & Ba 2015 (Adam), Loshchilov &
+Hutter 2019 (AdamW), Reddi et al. 2018 (AMSGrad), Sutskever et al. 2013 (Nesterov momentum).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.node import Node
+from flambeau.language.definition import op
+from flambeau.language.samples import T, sample
+
+_ADAM = (
+    "Scalar lr, Scalar beta1, Scalar beta2, Scalar eps, Scalar weight_decay, "
+    "Scalar bias_correction1, Scalar bias_correction2_sqrt, bool decoupled, bool maximize"
+)
+_RUNTIME = "lr beta1 beta2 eps weight_decay bias_correction1 bias_correction2_sqrt"
+
+
+def _scalar(value: Node, like: Node) -> Node:
+    """A run-time number in the parameter's compute dtype, computed on as a scalar."""
+    return prims.cast(value, like.dtype)
+
+
+def _adam_direction(
+    param: Node, grad: Node, weight_decay: Node, decoupled: bool, maximize: bool
+) -> Node:
+    grad = -grad if maximize else grad
+    return grad if decoupled else grad + param * weight_decay
+
+
+@op(
+    "_adam_step(Tensor! param, Tensor grad, Tensor! exp_avg, Tensor! exp_avg_sq, "
+    + _ADAM
+    + ") -> ()",
+    where="private",
+    promote="keep",
+    runtime=_RUNTIME,
+    out=False,
+    differentiable=False,
+    samples=lambda: iter(
+        (sample(T(5), T(5), T(5), T(5, low=0), 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.1, 0.2, True, False),)
+    ),
+)
+def adam_step(
+    param: Node,
+    grad: Node,
+    exp_avg: Node,
+    exp_avg_sq: Node,
+    lr: Node,
+    beta1: Node,
+    beta2: Node,
+    eps: Node,
+    weight_decay: Node,
+    bias_correction1: Node,
+    bias_correction2_sqrt: Node,
+    decoupled: bool,
+    maximize: bool,
+) -> tuple[Node, Node, Node]:
+    """Adam (or AdamW when `decoupled`): new param, exp_avg, exp_avg_sq.
+
+    Shape: all four tensors have the parameter's shape.
+    """
+    new, first, second, _ = _adam(
+        param, grad, exp_avg, exp_avg_sq, None, lr, beta1, beta2, eps, weight_decay,
+        bias_correction1, bias_correction2_sqrt, decoupled, maximize,
+    )  # fmt: skip
+    return new, first, second
+
+
+@op(
+    "_amsgrad_step(Tensor! param, Tensor grad, Tensor! exp_avg, Tensor! exp_avg_sq, "
+    "Tensor! max_exp_avg_sq, " + _ADAM + ") -> ()",
+    where="private",
+    promote="keep",
+    runtime=_RUNTIME,
+    out=False,
+    differentiable=False,
+    samples=lambda: iter(()),
+)
+def amsgrad_step(
+    param: Node,
+    grad: Node,
+    exp_avg: Node,
+    exp_avg_sq: Node,
+    max_exp_avg_sq: Node,
+    lr: Node,
+    beta1: Node,
+    beta2: Node,
+    eps: Node,
+    weight_decay: Node,
+    bias_correction1: Node,
+    bias_correction2_sqrt: Node,
+    decoupled: bool,
+    maximize: bool,
+) -> tuple[Node, Node, Node, Node]:
+    """Adam with the running maximum of the second moment."""
+    new, first, second, top = _adam(
+        param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, lr, beta1, beta2, eps, weight_decay,
+        bias_correction1, bias_correction2_sqrt, decoupled, maximize,
+    )  # fmt: skip
+    assert top is not None
+    return new, first, second, top
+
+
+def _adam(
+    param: Node,
+    grad: Node,
+    exp_avg: Node,
+    exp_avg_sq: Node,
+    top: Node | None,
+    *rest: Any,
+) -> tuple[Node, Node, Node, Node | None]:
+    lr, beta1, beta2, eps, weight_decay, correction1, correction2_sqrt = rest[:7]
+    decoupled, maximize = bool(rest[7]), bool(rest[8])
+    grad = _adam_direction(param, grad, _scalar(weight_decay, param), decoupled, maximize)
+    first = _moment(exp_avg, beta1, grad)
+    second = _moment(exp_avg_sq, beta2, grad, grad)
+    if top is not None:
+        top = prims.maximum(top, second)
+    root = prims.sqrt(second if top is None else top)
+    denominator = root / _scalar(correction2_sqrt, param) + _scalar(eps, param)
+    change = first / denominator * _scalar(lr / correction1, param)
+    if decoupled:  # what is small is added first: the parameter is rounded once
+        change = change + param * _scalar(lr * weight_decay, param)
+    return param - change, first, second, top
+
+
+def _moment(before: Node, decay: Node, *factors: Node) -> Node:
+    """decay * before + (1 - decay) * the factors' product, in double, rounded once.
+
+    The two shares are of very different size, and errors of the larger one add up over the steps.
+    """
+    share = 1.0 - decay
+    for factor in factors:
+        share = share * prims.cast(factor, "f64")
+    return prims.cast(prims.cast(before, "f64") * decay + share, before.dtype)
+
+
+@op(
+    "_sgd_step(Tensor! param, Tensor grad, Scalar lr, Scalar weight_decay, bool maximize) -> ()",
+    where="private",
+    promote="keep",
+    runtime="lr weight_decay",
+    out=False,
+    differentiable=False,
+    samples=lambda: iter((sample(T(5), T(5), 0.1, 0.01, False),)),
+)
+def sgd_step(param: Node, grad: Node, lr: Node, weight_decay: Node, maximize: bool) -> tuple[Node]:
+    """param - lr * (grad + weight_decay * param)."""
+    grad = -grad if maximize else grad
+    grad = grad + param * _scalar(weight_decay, param)
+    return (param - grad * _scalar(lr, param),)
+
+
+@op(
+    "_sgd_momentum_step(Tensor! param, Tensor grad, Tensor! momentum_buffer, Scalar lr, "
+    "Scalar weight_decay, Scalar momentum, Scalar dampening, bool nesterov, bool maximize) -> ()",
+    where="private",
+    promote="keep",
+    runtime="lr weight_decay momentum dampening",
+    out=False,
+    differentiable=False,
+    samples=lambda: iter((sample(T(5), T(5), T(5), 0.1, 0.01, 0.9, 0.0, True, False),)),
+)
+def sgd_momentum_step(
+    param: Node,
+    grad: Node,
+    momentum_buffer: Node,
+    lr: Node,
+    weight_decay: Node,
+    momentum: Node,
+    dampening: Node,
+    nesterov: bool,
+    maximize: bool,
+) -> tuple[Node, Node]:
+    """SGD with momentum: new param and momentum buffer."""
+    rate, decay, beta = (_scalar(v, param) for v in (lr, weight_decay, momentum))
+    grad = -grad if maximize else grad
+    grad = grad + param * decay
+    buffer = momentum_buffer * beta + grad * _scalar(1.0 - dampening, param)
+    step = grad + buffer * beta if nesterov else buffer
+    return param - step * rate, buffer
+
+
+@op(
+    "_adagrad_step(Tensor! param, Tensor grad, Tensor! sum, Scalar rate, Scalar weight_decay, "
+    "Scalar eps, bool maximize) -> ()",
+    where="private",
+    promote="keep",
+    runtime="rate weight_decay eps",
+    out=False,
+    differentiable=False,
+    samples=lambda: iter((sample(T(5), T(5), T(5, low=0), 0.1, 0.01, 1e-10, False),)),
+)
+def adagrad_step(
+    param: Node,
+    grad: Node,
+    sum: Node,
+    rate: Node,
+    weight_decay: Node,
+    eps: Node,
+    maximize: bool,
+) -> tuple[Node, Node]:
+    """Adagrad: new param and sum of squares."""
+    grad = -grad if maximize else grad
+    grad = grad + param * _scalar(weight_decay, param)
+    total = sum + grad * grad
+    scaled = grad * _scalar(-rate, param) / (prims.sqrt(total) + _scalar(eps, param))
+    return param + scaled, total

@@ -1,0 +1,1 @@
+"""Draws from distributions, and the generators that they advance."""

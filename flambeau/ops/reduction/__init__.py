@@ -1,0 +1,1 @@
+"""Operators that reduce or scan dimensions: sums, extremes, statistics."""

@@ -1,0 +1,186 @@
+"""Repeating: `repeat`, `tile`, `repeat_interleave`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flambeau import prims
+from flambeau.ir.environment import less
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+from flambeau.language.definition import op
+from flambeau.language.no_data import no_data
+from flambeau.language.samples import Sample, T, sample
+from flambeau.ops.common import (
+    is_one,
+    normalise_dim,
+    shown,
+)
+
+Samples = Iterator[Sample]
+
+
+def _repeat_samples() -> Samples:
+    yield sample(T(2, 3), (2, 2))
+    yield sample(T(3), (4, 2))
+    yield sample(T(2, 3), (0, 1))
+    yield sample(T(), (3,))
+
+
+def _repeated(self: Node, repeats: Sequence[Size]) -> Node:
+    shape = (1,) * (len(repeats) - self.ndim) + self.shape
+    x = prims.reshape(self, shape)
+    copies: list[Size] = []
+    places: list[int] = []
+    result: list[Size] = []
+    for n, extent in zip(repeats, shape, strict=True):
+        if not is_one(n):
+            copies.append(n)
+        places.append(len(copies))
+        copies.append(extent)
+        result.append(n * extent)
+    return prims.reshape(prims.broadcast(x, copies, places), result)
+
+
+@op("repeat(Tensor self, SymInt[] repeats) -> Tensor", where="method", samples=_repeat_samples)
+def repeat(self: Node, repeats: Sequence[Size]) -> Node:
+    """Copies of the tensor, `repeats[d]` along dimension d; new dimensions come first.
+
+    Raises:
+        RuntimeError: fewer repeats than dimensions, or a negative one.
+
+    Example:
+        >>> torch.tensor([1, 2]).repeat(2)
+        tensor([1, 2, 1, 2])
+    """
+    if len(repeats) < self.ndim:
+        raise RuntimeError(
+            "[repeat] Number of dimensions of repeat dims can not be smaller than number of "
+            "dimensions of tensor\nhint: give one number per dimension"
+        )
+    if any(less(n, 0) for n in repeats):
+        raise RuntimeError(
+            f"[repeat] Trying to create tensor with negative dimension: {shown(repeats)}\n"
+            "hint: repeats are counts"
+        )
+    return _repeated(self, repeats)
+
+
+@op(
+    "tile(Tensor self, SymInt[] dims) -> Tensor",
+    samples=lambda: iter([sample(T(2, 3), (2,)), sample(T(3), (2, 2))]),
+    reference="numpy.tile",
+    out=False,
+)
+def tile(self: Node, dims: Sequence[Size]) -> Node:
+    """Copies of the tensor, `dims` aligned to its last dimensions.
+
+    Example:
+        >>> torch.tensor([1, 2]).tile((2, 1)).shape
+        torch.Size([2, 2])
+    """
+    return _repeated(self, (1,) * (self.ndim - len(dims)) + tuple(dims))
+
+
+def _interleave_samples() -> Samples:
+    yield sample(T(2, 3), 2)
+    yield sample(T(2, 3), 3, 1)
+    yield sample(T(2, 3), 0, 0)
+
+
+@op(
+    "repeat_interleave(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None)"
+    " -> Tensor",
+    samples=_interleave_samples,
+    out=False,
+    varying=True,
+)
+def repeat_interleave(self: Node, repeats: Size, dim: int | None, output_size: Size | None) -> Node:
+    """Each element of a dimension repeated in place; without `dim`, of the flattened tensor.
+
+    Args:
+        repeats: one number for all elements, or a tensor with one number each.
+
+    Raises:
+        RuntimeError: negative repeats.
+
+    Example:
+        >>> torch.tensor([1, 2]).repeat_interleave(2)
+        tensor([1, 1, 2, 2])
+    """
+    if less(repeats, 0):
+        raise RuntimeError("[repeat_interleave] Repeats must be non-negative\nhint: use counts")
+    x = prims.reshape(self, (prod(self.shape),)) if dim is None or self.ndim == 0 else self
+    d = 0 if dim is None else normalise_dim(dim, x.ndim, "repeat_interleave")
+    wide = (*x.shape[: d + 1], repeats, *x.shape[d + 1 :])
+    places = [i if i <= d else i + 1 for i in range(x.ndim)]
+    result = (*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1 :])
+    return prims.reshape(prims.broadcast(x, wide, places), result)
+
+
+@repeat_interleave.overload(
+    "repeat_interleave.tensor(Tensor self, Tensor repeats, int? dim=None, *, "
+    "int? output_size=None) -> Tensor",
+    host=True,
+)
+def _interleave_tensor(
+    self: Any, repeats: Any, dim: int | None = None, output_size: int | None = None
+) -> Any:
+    x = self.reshape(-1) if dim is None else self
+    d = 0 if dim is None else normalise_dim(dim, x.ndim, "repeat_interleave")
+    if repeats.is_meta and output_size is not None:
+        return x.new_empty((*x.shape[:d], output_size, *x.shape[d + 1 :]))
+    places = _of_size(_repeat_places(repeats, x.shape[d]), output_size)
+    return x.index_select(d, places)
+
+
+@repeat_interleave.overload(
+    "repeat_interleave.counts(Tensor repeats, *, int? output_size=None) -> Tensor", host=True
+)
+def _interleave_counts(repeats: Any, output_size: int | None = None) -> Any:
+    return _of_size(_repeat_places(repeats, repeats.numel()), output_size)
+
+
+def _of_size(places: Any, output_size: int | None) -> Any:
+    if output_size is None or places.shape[0] == output_size:
+        return places
+    raise RuntimeError(
+        f"[repeat_interleave] the repeats make {places.shape[0]} elements, output_size is "
+        f"{output_size}\nhint: output_size = repeats.sum(), or leave it out"
+    )
+
+
+def _repeat_places(repeats: Any, extent: int) -> Any:
+    """Number i, `repeats[i]` times, for each i."""
+    if repeats.is_floating_point():
+        raise NotImplementedError(
+            f"[repeat_interleave] not implemented for {repeats.dtype}\nhint: repeats.long()"
+        )
+    if repeats.ndim > 1:
+        raise RuntimeError(
+            "[repeat_interleave] repeats must be 0-dim or 1-dim tensor of integers\n"
+            "hint: convert with long() and ravel()"
+        )
+    if repeats.is_meta:
+        raise no_data(
+            "[repeat_interleave] cannot repeat_interleave a meta tensor without output_size\n"
+            "hint: pass output_size",
+            "repeat_interleave.Tensor",
+        )
+    counts = repeats.tolist()
+    counts = [counts] * extent if isinstance(counts, int) else counts
+    counts = counts * extent if len(counts) == 1 and extent != 1 else counts
+    if len(counts) != extent:
+        raise RuntimeError(
+            f"[repeat_interleave] repeats must have the same size as input along dim, but got "
+            f"repeats.size(0) = {len(counts)} and input.size(dim) = {extent}\n"
+            "hint: one count per element"
+        )
+    if any(n < 0 for n in counts):
+        raise RuntimeError("[repeat_interleave] repeats can not be negative\nhint: use counts")
+    ends = repeats.reshape(-1).expand(extent).cumsum(0)
+    from flambeau.ops.creation.creation import arange
+    from flambeau.ops.indexing.search import searchsorted
+
+    return searchsorted(ends, arange(sum(counts)), right=True)

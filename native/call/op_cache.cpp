@@ -1,0 +1,657 @@
+// From the key of a call to its Instance. Exact keys (all sizes) hit a flat hash table; behind it,
+// the class of the call (ranks, which sizes are 0 or 1, layouts) leads to Plans whose guards are
+// tried on the call's sizes; behind that stands Python.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "call/op_internal.h"
+#include "runtime/profile.h"
+#include "runtime/traceback.h"
+
+namespace fb {
+namespace {
+
+constexpr size_t kMaxEntries = 8192;  // exact keys per overload
+// Of more plans the older half is forgotten, with the exact keys that lead there.
+constexpr size_t kMaxInClass = 256;  // more means guards that never repeat
+constexpr size_t kMaxPlans = 1024;   // per overload; more means static values that never repeat
+
+int64_t exact_hits = 0, class_hits = 0, builds = 0;
+std::set<Op*>& all_ops() {
+  static auto& ops = *new std::set<Op*>();  // never destroyed
+  return ops;
+}
+
+void delete_entry(CacheEntry* entry) {
+  instance_decref(entry->instance);
+  for (PyObject* object : entry->keep) Py_DECREF(object);
+  delete entry;
+}
+
+// ---- walking a key
+
+// Number of words after the tag word that belong to the value (TensorList: none, elements follow).
+size_t payload_words(uint64_t word) {
+  const size_t length = static_cast<uint32_t>(word);
+  switch (tag_of(word)) {
+    case Tag::Tensor: {
+      const size_t ndim = word >> 8 & 0xff;
+      return (word & kKeyContiguous ? ndim : 2 * ndim) + (word & kKeyOffset ? 1 : 0);
+    }
+    case Tag::Int:
+    case Tag::Unsigned:
+    case Tag::Float:
+    case Tag::SymInt:
+    case Tag::Pointer:
+      return 1;
+    case Tag::Complex:
+      return 2;
+    case Tag::Str:
+      return (length + 7) / 8;
+    case Tag::IntList:
+    case Tag::FloatList:
+    case Tag::BoolList:
+    case Tag::SymIntList:
+    case Tag::Object:
+      return length;
+    default:
+      return 0;
+  }
+}
+
+struct LayoutClass {
+  bool contiguous = false, dense = false;
+  int order[kMaxDims];  // dimensions, outermost first, when dense
+};
+
+// Dense: some order of the dimensions makes it contiguous (sizes of 1 may have any stride).
+LayoutClass classify(int ndim, const int64_t* sizes, const int64_t* strides) {
+  LayoutClass layout;
+  for (int d = 0; d < ndim; ++d) layout.order[d] = d;
+  std::stable_sort(layout.order, layout.order + ndim,
+                   [&](int a, int b) { return strides[a] > strides[b]; });
+  int64_t step = 1;
+  for (int i = ndim - 1; i >= 0; --i) {
+    const int d = layout.order[i];
+    if (sizes[d] == 1) continue;
+    if (strides[d] != step) return layout;
+    step *= sizes[d];
+  }
+  layout.dense = true;
+  return layout;
+}
+
+uint64_t small_class(int64_t value) { return value == 0 ? 0 : value == 1 ? 1 : 2; }
+
+// Two bits per dimension, appended to `out`.
+void push_classes(std::vector<uint64_t>* out, const int64_t* values, int count) {
+  for (int at = 0; at < count; at += 32) {
+    uint64_t word = 0;
+    for (int d = at; d < std::min(count, at + 32); ++d) {
+      word |= small_class(values[d]) << (2 * (d - at));
+    }
+    out->push_back(word);
+  }
+}
+
+void push_tensor_class(std::vector<uint64_t>* out, const uint64_t* at) {
+  const int ndim = static_cast<int>(at[0] >> 8 & 0xff);
+  const int64_t* sizes = reinterpret_cast<const int64_t*>(at + 1);
+  out->push_back(at[0]);
+  push_classes(out, sizes, ndim);
+  if (at[0] & kKeyContiguous) return;
+  const int64_t* strides = sizes + ndim;
+  const LayoutClass layout = classify(ndim, sizes, strides);
+  out->push_back(layout.dense);
+  if (!layout.dense) {
+    push_classes(out, strides, ndim);
+    return;
+  }
+  for (int d = 0; d < ndim; ++d) out->push_back(static_cast<uint64_t>(layout.order[d]));
+}
+
+std::vector<uint64_t> class_key(const StackVector<uint64_t, 128>& key) {
+  std::vector<uint64_t> out;
+  out.reserve(key.size());
+  for (size_t at = 0; at < key.size();) {
+    const uint64_t word = key[at];
+    const size_t payload = payload_words(word);
+    const Tag tag = tag_of(word);
+    if (tag == Tag::Tensor) {
+      push_tensor_class(&out, key.data() + at);
+    } else if (tag == Tag::SymInt || tag == Tag::SymIntList) {
+      out.push_back(word);
+    } else {
+      out.insert(out.end(), key.data() + at, key.data() + at + payload + 1);
+    }
+    at += payload + 1;
+  }
+  return out;
+}
+
+// ---- symbols of a call
+
+struct Symbols {
+  std::vector<int64_t> values;          // storage offsets are 0
+  std::vector<int32_t> offset_symbols;  // per tensor slot
+};
+
+Symbols collect_symbols(const Frame& frame) {
+  Symbols symbols;
+  for (size_t slot = 0; slot < frame.tensors.size(); ++slot) {
+    const Tensor* t = frame.tensors[slot];
+    const int ndim = t->ndim;
+    symbols.values.insert(symbols.values.end(), t->sizes(), t->sizes() + ndim);
+    const size_t strides = symbols.values.size();
+    symbols.values.insert(symbols.values.end(), t->strides(), t->strides() + ndim);
+    if (t->flags & kContiguous) {  // strides of sizes 1 and 0 are not in the key: canonical ones
+      int64_t step = 1;
+      for (int d = ndim - 1; d >= 0; --d) {
+        symbols.values[strides + d] = step;
+        if (t->sizes()[d] > 1) step *= t->sizes()[d];
+      }
+    }
+    symbols.offset_symbols.push_back(static_cast<int32_t>(symbols.values.size()));
+    symbols.values.push_back(0);
+  }
+  symbols.values.insert(symbols.values.end(), frame.integers.data(),
+                        frame.integers.data() + frame.integers.size());
+  return symbols;
+}
+
+Instance* instantiate(Plan* plan, const Frame& frame, Symbols* symbols) {
+  for (size_t slot = 0; slot < frame.tensors.size(); ++slot) {
+    symbols->values[symbols->offset_symbols[slot]] =
+        plan->offset_sensitive ? frame.tensors[slot]->offset : 0;
+  }
+  return instance_new(plan, symbols->values.data(), static_cast<int32_t>(symbols->values.size()));
+}
+
+// ---- describing a call to Python
+
+PyObject* int_tuple(const int64_t* values, Py_ssize_t count) {
+  PyObject* tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; tuple && i < count; ++i) {
+    PyObject* value = PyLong_FromLongLong(values[i]);
+    if (!value)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, i, value);
+  }
+  return tuple;
+}
+
+PyObject* layout_object(const Tensor* t) {
+  if (t->flags & kContiguous) return PyUnicode_InternFromString("contiguous");
+  const LayoutClass layout = classify(t->ndim, t->sizes(), t->strides());
+  if (!layout.dense) return PyUnicode_InternFromString("strided");
+  int64_t order[kMaxDims];
+  std::copy(layout.order, layout.order + t->ndim, order);
+  return int_tuple(order, t->ndim);
+}
+
+struct Cursor {  // where the walk over a call has come to
+  const uint64_t* word;
+  size_t tensor = 0, scalar = 0, integer = 0, object = 0;
+};
+
+PyObject* describe_tensor(Frame* frame, Cursor* cursor) {
+  const Tensor* t = frame->tensors[cursor->tensor++];
+  const bool requires_grad = *cursor->word & kKeyRequiresGrad;
+  const Py_ssize_t ndim = t->ndim;
+  cursor->word += payload_words(*cursor->word) + 1;
+  return Py_BuildValue("(ssNNLNNNN)", "tensor", ir_dtype_name(t->dtype),
+                       int_tuple(t->sizes(), ndim), int_tuple(t->strides(), ndim),
+                       static_cast<long long>(t->offset), PyBool_FromLong(requires_grad),
+                       layout_object(t), PyBool_FromLong(0), device_object(t->device));
+}
+
+PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given);
+
+PyObject* describe_tensors(Frame* frame, Cursor* cursor) {
+  const Py_ssize_t length = static_cast<uint32_t>(*cursor->word++);
+  PyObject* list = PyList_New(length);
+  for (Py_ssize_t i = 0; list && i < length; ++i) {
+    PyObject* element = describe_value(frame, cursor, Py_None);
+    if (!element)
+      Py_CLEAR(list);
+    else
+      PyList_SET_ITEM(list, i, element);
+  }
+  return list;
+}
+
+PyObject* describe_integer(Cursor* cursor, int64_t value) {
+  return Py_BuildValue("(snL)", "symint", static_cast<Py_ssize_t>(cursor->integer++),
+                       static_cast<long long>(value));
+}
+
+PyObject* describe_integers(Cursor* cursor) {
+  const Py_ssize_t length = static_cast<uint32_t>(*cursor->word++);
+  PyObject* list = PyList_New(length);
+  for (Py_ssize_t i = 0; list && i < length; ++i) {
+    PyObject* element = describe_integer(cursor, static_cast<int64_t>(*cursor->word++));
+    if (!element)
+      Py_CLEAR(list);
+    else
+      PyList_SET_ITEM(list, i, element);
+  }
+  return list;
+}
+
+double double_of(uint64_t bits) {
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+PyObject* describe_runtime(Frame* frame, Cursor* cursor) {
+  static PyTypeObject* const types[] = {&PyBool_Type, &PyLong_Type, &PyFloat_Type};
+  const uint8_t type = static_cast<uint8_t>(*cursor->word++);
+  const size_t slot = cursor->scalar++;
+  const Scalar value = frame->scalars[slot];
+  PyObject* number = type == 2   ? PyFloat_FromDouble(value.d)
+                     : type == 1 ? PyLong_FromLongLong(value.i)
+                                 : PyBool_FromLong(value.i != 0);
+  return Py_BuildValue("(snON)", "scalar", static_cast<Py_ssize_t>(slot), types[type], number);
+}
+
+PyObject* describe_list(Tag tag, const uint64_t* payload, size_t length) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(length));
+  for (size_t i = 0; tuple && i < length; ++i) {
+    PyObject* value = tag == Tag::FloatList ? PyFloat_FromDouble(double_of(payload[i]))
+                      : tag == Tag::BoolList
+                          ? PyBool_FromLong(payload[i] != 0)
+                          : PyLong_FromLongLong(static_cast<int64_t>(payload[i]));
+    if (!value)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), value);
+  }
+  return tuple;
+}
+
+PyObject* describe_static(const uint64_t* at, PyObject* given) {
+  const uint64_t word = *at;
+  switch (tag_of(word)) {
+    case Tag::None:
+      return Py_NewRef(Py_None);
+    case Tag::Bool:
+      return PyBool_FromLong(word & 1);
+    case Tag::Int:
+      return PyLong_FromLongLong(static_cast<int64_t>(at[1]));
+    case Tag::Unsigned:
+      return PyLong_FromUnsignedLongLong(at[1]);
+    case Tag::Float:
+      return PyFloat_FromDouble(double_of(at[1]));
+    case Tag::Complex:
+      return PyComplex_FromDoubles(double_of(at[1]), double_of(at[2]));
+    case Tag::DType:
+      return Py_NewRef(dtype_object(static_cast<DType>(word & 0xff)));
+    case Tag::Device: {
+      Device device;
+      device.kind = static_cast<DeviceKind>(word & 0xff);
+      device.index = static_cast<int8_t>(word >> 8 & 0xff);
+      return device_object(device);
+    }
+    case Tag::IntList:
+    case Tag::FloatList:
+    case Tag::BoolList:
+      return describe_list(tag_of(word), at + 1, static_cast<uint32_t>(word));
+    default:
+      return Py_NewRef(given);
+  }
+}
+
+PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given) {
+  switch (tag_of(*cursor->word)) {
+    case Tag::Tensor:
+      return describe_tensor(frame, cursor);
+    case Tag::TensorList:
+      return describe_tensors(frame, cursor);
+    case Tag::SymInt:
+      cursor->word += 2;
+      return describe_integer(cursor, static_cast<int64_t>(cursor->word[-1]));
+    case Tag::SymIntList:
+      return describe_integers(cursor);
+    case Tag::Runtime:
+      return describe_runtime(frame, cursor);
+    case Tag::Generator:
+      ++cursor->word;
+      return Py_BuildValue("(sn)", "generator", static_cast<Py_ssize_t>(cursor->object++));
+    default:
+      break;
+  }
+  const uint64_t* at = cursor->word;
+  cursor->word += payload_words(*at) + 1;
+  return describe_static(at, given);
+}
+
+// ---- the slow path
+
+Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbols) {
+  const ProfileScope scope(EventKind::Trace, op->text.c_str());
+  PyObject* call = describe_call(*overload, frame);
+  if (!call) return nullptr;
+  // Building may release the GIL: state of this call that others could see is none.
+  PyObject* built = PyObject_CallOneArg(overload->build, call);
+  Py_DECREF(call);
+  if (!built) {
+    hide_internals(true);
+    return nullptr;
+  }
+  if (!Py_IS_TYPE(built, PlanType)) {
+    PyErr_Format(PyExc_TypeError, "[%s] build returned %s, not a Plan", op->text.c_str(),
+                 Py_TYPE(built)->tp_name);
+    Py_DECREF(built);
+    return nullptr;
+  }
+  Plan* plan = reinterpret_cast<Plan*>(built);
+  if (plan->metadata.inputs != static_cast<int32_t>(symbols->values.size())) {
+    PyErr_Format(PyExc_RuntimeError, "[%s] the plan has %d symbols, the call %zd", op->text.c_str(),
+                 static_cast<int>(plan->metadata.inputs),
+                 static_cast<Py_ssize_t>(symbols->values.size()));
+    Py_DECREF(built);
+    return nullptr;
+  }
+  plan_analyse_offsets(plan, symbols->offset_symbols.data(),
+                       static_cast<int32_t>(symbols->offset_symbols.size()));
+  return plan;
+}
+
+// Whether a key tells calls apart: not one that was begun without offsets, before another thread
+// found that they matter.
+bool distinct(const Overload& overload, const Frame& frame) {
+  return frame.offsets_in_key == overload.offsets_in_key;
+}
+
+// Objects whose address is in the key must live as long as the entry.
+void keep_pointers(const Overload& overload, const Frame& frame, CacheEntry* entry) {
+  for (size_t i = 0; i < overload.arguments.size(); ++i) {
+    const Kind kind = overload.arguments[i].kind;
+    if (kind == Kind::Object || kind == Kind::MemoryFormat || kind == Kind::Layout) {
+      entry->keep.push_back(Py_NewRef(frame.values[i]));
+    }
+  }
+}
+
+Instance* remember(Overload* overload, const Frame& frame, uint64_t hash, Instance* instance) {
+  // Building and compiling run Python, which may have made the same call meanwhile.
+  Instance* found = overload->exact.find(frame.key.data(), frame.key.size(), hash);
+  if (found) {
+    instance_incref(found);
+    instance_decref(instance);
+    return found;
+  }
+  instance_incref(instance);  // the entry's: what it displaces may run Python, which drops it again
+  auto* entry = new CacheEntry{hash, instance, {}, {}};
+  entry->words.assign(frame.key.data(), frame.key.data() + frame.key.size());
+  keep_pointers(*overload, frame, entry);
+  overload->exact.insert(entry);
+  return instance;
+}
+
+void release(ClassCache classes) {  // may run Python: no overload has them any more
+  for (auto& [key, plans] : classes) {
+    for (PyObject* plan : plans) Py_DECREF(plan);
+  }
+}
+
+uint64_t id_of(const PyObject* plan) { return reinterpret_cast<const Plan*>(plan)->id; }
+
+// Moves plans older than the one with this number from a class to `gone`.
+void take_older(std::vector<PyObject*>* plans, uint64_t number, std::vector<PyObject*>* gone) {
+  const auto kept = std::stable_partition(plans->begin(), plans->end(),
+                                          [&](PyObject* plan) { return id_of(plan) < number; });
+  gone->insert(gone->end(), plans->begin(), kept);
+  plans->erase(plans->begin(), kept);
+}
+
+// The number that half of all plans of an overload are below.
+uint64_t middle_number(const ClassCache& classes) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [key, plans] : classes) {
+    for (const PyObject* plan : plans) numbers.push_back(id_of(plan));
+  }
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
+
+// What makes room for one more plan of a class, taken out of the overload's tables.
+std::vector<PyObject*> make_room(Overload* overload, const std::vector<uint64_t>& key) {
+  std::vector<PyObject*> gone;
+  const auto same = overload->classes.find(key);
+  if (same != overload->classes.end() && same->second.size() >= kMaxInClass) {
+    take_older(&same->second, id_of(same->second[kMaxInClass / 2]), &gone);
+  } else if (overload->plans >= kMaxPlans) {
+    const uint64_t number = middle_number(overload->classes);
+    for (auto at = overload->classes.begin(); at != overload->classes.end();) {
+      take_older(&at->second, number, &gone);
+      at = at->second.empty() ? overload->classes.erase(at) : std::next(at);
+    }
+  }
+  overload->plans -= gone.size();
+  return gone;
+}
+
+void know(Overload* overload, std::vector<uint64_t> key, Plan* plan) {
+  std::vector<PyObject*> gone = make_room(overload, key);
+  overload->classes[std::move(key)].push_back(reinterpret_cast<PyObject*>(plan));
+  ++overload->plans;
+  if (gone.empty()) return;
+  std::sort(gone.begin(), gone.end());
+  const std::vector<CacheEntry*> entries = overload->exact.take_of(gone);
+  for (CacheEntry* entry : entries) delete_entry(entry);  // may run Python: the tables are whole
+  for (PyObject* old : gone) Py_DECREF(old);
+}
+
+Instance* find_in_class(const std::vector<PyObject*>& plans, const Frame& frame, Symbols* symbols) {
+  for (size_t i = plans.size(); i-- > 0;) {  // newest first
+    Instance* found = instantiate(reinterpret_cast<Plan*>(plans[i]), frame, symbols);
+    if (found) return found;
+  }
+  return nullptr;
+}
+
+__attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* frame, uint64_t hash) {
+  Symbols symbols = collect_symbols(*frame);
+  std::vector<uint64_t> key = class_key(frame->key);
+  Instance* instance = nullptr;
+  const auto known = overload->classes.find(key);
+  if (known != overload->classes.end()) {
+    instance = find_in_class(known->second, *frame, &symbols);
+    if (instance) ++class_hits;
+  }
+  if (!instance) {
+    Plan* plan = build_plan(op, overload, frame, &symbols);
+    if (!plan) return nullptr;
+    ++builds;
+    instance = instantiate(plan, *frame, &symbols);
+    if (!instance) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "[%s] sizes overflow, or are negative, where the call computes them\n"
+                   "hint: sizes count elements: all together must fit in 64 bits",
+                   op->text.c_str());
+      Py_DECREF(plan);
+      return nullptr;
+    }
+    overload->offsets_in_key |= plan->offset_sensitive;
+    know(overload, std::move(key), plan);
+  }
+  return !distinct(*overload, *frame) ? instance : remember(overload, *frame, hash, instance);
+}
+
+}  // namespace
+
+uint64_t hash_words(const uint64_t* words, size_t count) {
+  constexpr uint64_t kA = 0x9e3779b97f4a7c15, kB = 0xd1b54a32d192ed03;
+  uint64_t h = count * kA;
+  size_t i = 0;
+  for (; i + 2 <= count; i += 2) {
+    const auto product = static_cast<unsigned __int128>(words[i] ^ h ^ kA) * (words[i + 1] ^ kB);
+    h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ (h << 7 | h >> 57);
+  }
+  if (i < count) h = (h ^ words[i]) * kB;
+  h ^= h >> 29;
+  return h * kA ^ h >> 32;
+}
+
+size_t KeyHash::operator()(const std::vector<uint64_t>& words) const {
+  return hash_words(words.data(), words.size());
+}
+
+void ExactCache::place(CacheEntry* entry) {
+  size_t at = entry->hash & mask_;
+  while (slots_[at].entry) at = (at + 1) & mask_;
+  slots_[at] = {entry->hash, entry};
+}
+
+void ExactCache::rebuild(size_t slots) {
+  slots_.assign(slots, Slot{});
+  mask_ = slots - 1;
+  for (CacheEntry* entry : order_) place(entry);
+}
+
+void ExactCache::insert(CacheEntry* entry) {
+  std::vector<CacheEntry*> dropped;
+  if (order_.size() >= kMaxEntries) {
+    const auto middle = order_.begin() + kMaxEntries / 2;
+    dropped.assign(order_.begin(), middle);
+    order_.erase(order_.begin(), middle);
+    rebuild(slots_.size());
+  }
+  order_.push_back(entry);
+  if (slots_.empty())
+    rebuild(16);
+  else if (order_.size() * 2 > slots_.size())
+    rebuild(slots_.size() * 2);
+  else
+    place(entry);
+  for (CacheEntry* old : dropped) delete_entry(old);  // may run Python: the table is whole again
+}
+
+std::vector<CacheEntry*> ExactCache::take_of(const std::vector<PyObject*>& plans) {
+  std::vector<CacheEntry*> taken;
+  const auto listed = [&](const CacheEntry* entry) {
+    return std::binary_search(plans.begin(), plans.end(),
+                              reinterpret_cast<PyObject*>(entry->instance->plan));
+  };
+  for (CacheEntry* entry : order_) {
+    if (listed(entry)) taken.push_back(entry);
+  }
+  if (taken.empty()) return taken;
+  order_.erase(std::remove_if(order_.begin(), order_.end(), listed), order_.end());
+  rebuild(slots_.size());
+  return taken;
+}
+
+void ExactCache::clear() {
+  std::vector<CacheEntry*> dropped;
+  dropped.swap(order_);
+  slots_.clear();
+  mask_ = 0;
+  for (CacheEntry* old : dropped) delete_entry(old);
+}
+
+PyObject* describe_call(const Overload& overload, Frame* frame) {
+  const Py_ssize_t count = static_cast<Py_ssize_t>(overload.arguments.size());
+  PyObject* call = PyTuple_New(count);
+  Cursor cursor{frame->key.data() + 1};
+  for (Py_ssize_t i = 0; call && i < count; ++i) {
+    PyObject* value = describe_value(frame, &cursor, frame->values[i]);
+    if (!value)
+      Py_CLEAR(call);
+    else
+      PyTuple_SET_ITEM(call, i, value);
+  }
+  return call;
+}
+
+namespace {
+
+// What the numbers of a call must fit: a tensor that it changes, or its first result.
+DType dtype_of_numbers(const Overload* overload, const Frame* frame, const Instance* instance) {
+  if (overload->mutates) return frame->tensors[frame->mutated[0]]->dtype;
+  return instance->plan->outputs[0].dtype;
+}
+
+Instance* find_any(Op* op, Overload* overload, Frame* frame) {
+  const uint64_t hash = hash_words(frame->key.data(), frame->key.size());
+  Instance* found = overload->exact.find(frame->key.data(), frame->key.size(), hash);
+  if (found && distinct(*overload, *frame)) [[likely]] {
+    ++exact_hits;
+    instance_incref(found);
+    return found;
+  }
+  return miss(op, overload, frame, hash);
+}
+
+}  // namespace
+
+Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
+  Instance* found = find_any(op, overload, frame);
+  if (!found || frame->fitting_count == 0) [[likely]]
+    return found;
+  if (check_fits(op, *frame, dtype_of_numbers(overload, frame, found))) return found;
+  instance_decref(found);
+  return nullptr;
+}
+
+void register_op(Op* op) { all_ops().insert(op); }
+void unregister_op(Op* op) { all_ops().erase(op); }
+
+void plan_cache_counts(int64_t* exact, int64_t* classes, int64_t* built, int64_t* entries,
+                       int64_t* plans) {
+  *exact = exact_hits;
+  *classes = class_hits;
+  *built = builds;
+  *entries = *plans = 0;
+  for (const Op* op : all_ops()) {
+    for (const auto& overload : op->overloads) {
+      *entries += static_cast<int64_t>(overload->exact.size());
+      *plans += static_cast<int64_t>(overload->plans);
+    }
+  }
+}
+
+namespace {
+
+PyObject* py_stats(PyObject*, PyObject*) {
+  int64_t exact, classes, built, entries, plans;
+  plan_cache_counts(&exact, &classes, &built, &entries, &plans);
+  return Py_BuildValue("{sLsLsLsLsL}", "exact_hits", static_cast<long long>(exact), "class_hits",
+                       static_cast<long long>(classes), "builds", static_cast<long long>(built),
+                       "entries", static_cast<long long>(entries), "plans",
+                       static_cast<long long>(plans));
+}
+
+PyObject* py_clear(PyObject*, PyObject*) {
+  std::vector<Op*> ops(all_ops().begin(), all_ops().end());
+  for (Op* op : ops) Py_INCREF(op);
+  for (Op* op : ops) {
+    for (const auto& overload : op->overloads) {
+      overload->exact.clear();
+      overload->plans = 0;
+      release(std::exchange(overload->classes, {}));
+    }
+  }
+  for (Op* op : ops) Py_DECREF(op);
+  exact_hits = class_hits = builds = 0;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"plan_cache_stats", py_stats, METH_NOARGS,
+     "Counts since the last clear: exact_hits, class_hits, builds; and entries and plans "
+     "held now."},
+    {"plan_cache_clear", py_clear, METH_NOARGS, "Forgets every plan of every op."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool init_op_cache(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace fb

@@ -1,0 +1,786 @@
+// Running a Plan: an Instance is a plan at concrete sizes, with every number a run needs already
+// computed, so that a run is allocations, pointer arithmetic and the kernels themselves.
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include "call/op_internal.h"
+#include "plan/prepacked.h"
+#include "routines/routines_python.h"
+#include "runtime/poison.h"
+#include "runtime/profile.h"
+
+namespace fb {
+namespace {
+
+constexpr int64_t kParallelWork = 15000;  // ns: below, waking a worker costs more than it gains
+constexpr int64_t kReleaseWork = 50000;   // ns: above, other Python threads may run meanwhile
+constexpr int64_t kChunkWork = 2000;      // ns: assumed when a plan does not say
+constexpr int64_t kRoutineWork = 100000;
+constexpr int64_t kPieceWork = 5000;  // ns: smallest piece worth handing to a worker
+constexpr int64_t kAlignment = 64;
+constexpr int kInlineBuffers = 24;
+constexpr int kInlineScalars = 8;
+constexpr int64_t kStackArena = 2048;  // bytes of temporaries that live on the stack
+constexpr int kErrorWords = 8;         // one cache line: flag, value, size, dimension
+constexpr const char* kNoMemory = "out of memory";
+
+std::atomic<uint64_t> next_instance_id{1};
+
+int64_t align_up(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+// An array on the stack unless it is unusually long.
+template <typename T, int kInline>
+class SmallArray {
+ public:
+  explicit SmallArray(size_t n) : data_(n <= kInline ? inline_ : new (std::nothrow) T[n]) {}
+  ~SmallArray() {
+    if (data_ != inline_) delete[] data_;
+  }
+  SmallArray(const SmallArray&) = delete;
+  SmallArray& operator=(const SmallArray&) = delete;
+  T* get() { return data_; }
+
+ private:
+  T inline_[kInline];
+  T* data_;
+};
+
+// ---- preparing
+
+bool prepare_geometry(Instance* instance) {
+  const Plan* plan = instance->plan;
+  const int64_t* r = instance->registers.data();
+  size_t words = 0;
+  for (const OutputSpec& out : plan->outputs) words += out.sizes.size() * 2 + 1;
+  instance->geometry.reserve(words);
+  for (const OutputSpec& out : plan->outputs) {
+    for (int32_t s : out.sizes) {
+      if (r[s] < 0) return false;
+      instance->geometry.push_back(r[s]);
+    }
+    for (int32_t s : out.strides) instance->geometry.push_back(r[s]);
+    const int32_t last = out.kind == OutputSpec::Alias ? out.offset : out.nbytes;
+    instance->geometry.push_back(last >= 0 ? r[last] : 0);
+  }
+  return true;
+}
+
+struct Lifetime {
+  size_t buffer;
+  int64_t nbytes;
+  int32_t first, last;
+};
+
+// Launches of one group may run at the same time: a temporary that one of them touches is alive
+// during all of them.
+void widen_to_groups(const std::vector<Launch>& launches, Lifetime* life) {
+  auto same = [&](int32_t a, int32_t b) {
+    return launches[a].group >= 0 && launches[a].group == launches[b].group;
+  };
+  while (life->first > 0 && same(life->first, life->first - 1)) --life->first;
+  const int32_t end = static_cast<int32_t>(launches.size()) - 1;
+  while (life->last < end && same(life->last, life->last + 1)) ++life->last;
+}
+
+// Best fit by lifetime: the largest first, each into the smallest gap between those that are alive
+// at the same time.
+void plan_arena(Instance* instance) {
+  const Plan* plan = instance->plan;
+  instance->arena_offsets.assign(plan->buffers.size(), -1);
+  std::vector<Lifetime> lives;
+  for (size_t i = 0; i < plan->buffers.size(); ++i) {
+    const BufferSpec& b = plan->buffers[i];
+    if (b.kind != BufferSpec::Temporary) continue;
+    const int64_t nbytes = instance->registers[b.nbytes];
+    lives.push_back({i, align_up(nbytes > 0 ? nbytes : 1) + kRedZone, b.first, b.last});
+    widen_to_groups(plan->launches, &lives.back());
+  }
+  std::stable_sort(lives.begin(), lives.end(),
+                   [](const Lifetime& a, const Lifetime& b) { return a.nbytes > b.nbytes; });
+  std::vector<std::pair<int64_t, int64_t>> taken;
+  for (size_t k = 0; k < lives.size(); ++k) {
+    const Lifetime& life = lives[k];
+    taken.clear();
+    for (size_t j = 0; j < k; ++j) {
+      if (lives[j].last < life.first || lives[j].first > life.last) continue;
+      const int64_t start = instance->arena_offsets[lives[j].buffer];
+      taken.emplace_back(start, start + lives[j].nbytes);
+    }
+    std::sort(taken.begin(), taken.end());
+    int64_t best = -1, best_gap = INT64_MAX, edge = 0;
+    for (const auto& [start, end] : taken) {
+      const int64_t gap = start - edge;
+      if (gap >= life.nbytes && gap < best_gap) {
+        best = edge;
+        best_gap = gap;
+      }
+      edge = std::max(edge, end);
+    }
+    if (best < 0) best = edge;
+    instance->arena_offsets[life.buffer] = best;
+    instance->arena_bytes = std::max(instance->arena_bytes, best + life.nbytes);
+  }
+}
+
+void resolve_launches(Instance* instance) {
+  const Plan* plan = instance->plan;
+  const int64_t* r = instance->registers.data();
+  size_t words = 0;
+  for (const Launch& launch : plan->launches) {
+    words += launch.sizes.size() + launch.offsets.size() + 1;
+  }
+  std::vector<int64_t>& values = instance->launch_values;
+  values.reserve(words);  // pointers into it are handed out below: it must not grow again
+  for (const Launch& launch : plan->launches) {
+    ReadyLaunch ready{&launch, values.data() + values.size(), nullptr, 0, 0, 0};
+    for (int32_t s : launch.sizes) values.push_back(r[s]);
+    const bool moved =
+        std::any_of(launch.offsets.begin(), launch.offsets.end(), [](int32_t o) { return o >= 0; });
+    if (moved) {
+      ready.offsets = values.data() + values.size();
+      for (int32_t o : launch.offsets) values.push_back(o >= 0 ? r[o] : 0);
+    }
+    ready.chunks = launch.chunks >= 0 ? r[launch.chunks] : 1;
+    ready.scratch = launch.scratch >= 0 ? r[launch.scratch] : 0;
+    ready.work = launch.work >= 0 ? std::max<int64_t>(r[launch.work], 0)
+                 : launch.kernel  ? ready.chunks * kChunkWork
+                                  : kRoutineWork;
+    if (launch.kernel && ready.chunks <= 0) continue;  // nothing to do at these sizes
+    if (launch.packs_from >= 0) {
+      ready.packing = static_cast<int32_t>(instance->packings.size());
+      instance->packings.push_back(instance->ready.size());
+    }
+    instance->total_work += ready.work;
+    instance->ready.push_back(ready);
+  }
+}
+
+// Most eager calls are one or a few short kernels: plan_run has a straight path for them, without
+// threads, groups or allocations beside the outputs.
+bool is_simple(const Instance* instance) {
+  const std::vector<BufferSpec>& buffers = instance->plan->buffers;
+  const int64_t arena_limit = kRedZone > 0 ? 0 : kStackArena;  // the stack has no red zones
+  if (instance->total_work >= kParallelWork || instance->arena_bytes > arena_limit) return false;
+  if (!instance->packings.empty()) return false;
+  if (buffers.size() > kInlineBuffers) return false;
+  for (const BufferSpec& b : buffers) {
+    if (b.kind == BufferSpec::Generator || b.kind == BufferSpec::Error) return false;
+  }
+  for (const ReadyLaunch& ready : instance->ready) {
+    if (!ready.launch->kernel || ready.launch->buffers.size() > kInlineBuffers) return false;
+    if (ready.launch->scalars.size() > kInlineScalars) return false;
+  }
+  return true;
+}
+
+// ---- running (nothing below this line until `run_all` needs the GIL)
+
+struct Execution {
+  const Instance* instance;
+  char* const* bases;  // per plan buffer
+  const Scalar* scalars;
+  const uint8_t* scalar_is_float;
+  const int64_t* errors;  // error blocks
+  size_t error_count;
+  const int64_t* buffer_bytes;  // while a profile runs: what each buffer holds; else null
+  const PackedUse* packed;      // per launch that packs an input
+};
+
+// After a bad index nothing may run that relies on it.
+bool flagged(const Execution& run) {
+  for (size_t i = 0; i < run.error_count; ++i) {
+    if (run.errors[i * kErrorWords]) return true;
+  }
+  return false;
+}
+
+inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,
+                          const ScalarSource& source) {
+  Scalar out;
+  if (source.kind == ScalarSource::Constant) return source.constant;
+  const Scalar given = scalars[source.index];
+  const bool is_float = scalar_is_float[source.index];
+  if (source.as_float)
+    out.d = is_float ? given.d : static_cast<double>(given.i);
+  else
+    out.i = is_float ? static_cast<int64_t>(given.d) : given.i;
+  return out;
+}
+
+// A launch with its pointers and scalars, ready to be called on any thread.
+struct BoundLaunch {
+  const ReadyLaunch* ready;
+  char** pointers;
+  Scalar* scalars;
+};
+
+void bind_launch(const Execution& run, const ReadyLaunch& ready, BoundLaunch* bound) {
+  const Launch& launch = *ready.launch;
+  const size_t count = launch.buffers.size();
+  for (size_t i = 0; i < count; ++i) {
+    char* base = run.bases[launch.buffers[i]];
+    bound->pointers[i] = ready.offsets ? base + ready.offsets[i] : base;
+  }
+  for (size_t i = 0; i < launch.scalars.size(); ++i) {
+    bound->scalars[i] = read_scalar(run.scalars, run.scalar_is_float, launch.scalars[i]);
+  }
+  bound->ready = &ready;
+}
+
+struct Region {  // launches that share one parallel region
+  const BoundLaunch* launches;
+  size_t count;
+  LaunchClock* clocks;  // per launch, while a profile runs; else null
+  std::atomic<bool> failed{false};
+};
+
+void run_chunks(const BoundLaunch& bound, int64_t begin, int64_t end, int worker, Region* region) {
+  const ReadyLaunch& ready = *bound.ready;
+  char* scratch = nullptr;
+  if (ready.scratch > 0) {
+    scratch = static_cast<char*>(worker_scratch(worker, ready.scratch));
+    if (!scratch) {
+      region->failed = true;
+      return;
+    }
+  }
+  const int64_t start = region->clocks ? profile_now() : 0;
+  ready.launch->kernel(bound.pointers, ready.sizes, bound.scalars, begin, end, scratch);
+  if (!region->clocks) [[likely]]
+    return;
+  const int64_t finish = profile_now();
+  region->clocks[&bound - region->launches].add(finish - start, worker);
+  if (worker > 0) profile_piece(ready.launch->name.c_str(), start, finish);
+}
+
+void region_body(void* context, int64_t begin, int64_t end, int worker) {
+  Region* region = static_cast<Region*>(context);
+  int64_t start = 0;
+  for (size_t i = 0; i < region->count && start < end; ++i) {
+    const int64_t chunks = region->launches[i].ready->chunks;
+    const int64_t from = std::max(begin, start), to = std::min(end, start + chunks);
+    if (from < to) run_chunks(region->launches[i], from - start, to - start, worker, region);
+    start += chunks;
+  }
+}
+
+const char* run_region(const BoundLaunch* launches, size_t count, LaunchClock* clocks) {
+  Region region{launches, count, clocks, {}};
+  int64_t chunks = 0, work = 0;
+  for (size_t i = 0; i < count; ++i) {
+    chunks += launches[i].ready->chunks;
+    work += launches[i].ready->work;
+  }
+  if (chunks <= 0) return nullptr;
+  if (work < kParallelWork || chunks == 1) {
+    region_body(&region, 0, chunks, 0);
+  } else {
+    const int64_t grain = std::max<int64_t>(1, chunks * kPieceWork / work);
+    parallel_for(chunks, grain, region_body, &region);
+  }
+  return region.failed ? kNoMemory : nullptr;
+}
+
+const char* run_routine(const BoundLaunch& bound) {
+  return bound.ready->launch->routine({bound.pointers, bound.ready->sizes, bound.scalars});
+}
+
+// How many launches from `at` on form one region.
+size_t region_length(const std::vector<ReadyLaunch>& ready, size_t at) {
+  const int32_t group = ready[at].launch->group;
+  size_t length = 1;
+  if (group < 0) return length;
+  while (at + length < ready.size() && ready[at + length].launch->group == group &&
+         ready[at + length].launch->kernel) {
+    ++length;
+  }
+  return length;
+}
+
+// ---- profile
+
+// Bytes that a launch reads and writes: of each buffer all, but not more than its loops can touch.
+int64_t bytes_of(const Execution& run, const Launch& launch) {
+  const int64_t* registers = run.instance->registers.data();
+  const int64_t points = launch.elements >= 0 ? registers[launch.elements] : -1;
+  int64_t total = 0;
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    const int32_t* const begin = launch.buffers.data();
+    if (std::find(begin, begin + i, launch.buffers[i]) != begin + i) continue;
+    int64_t bytes = run.buffer_bytes[launch.buffers[i]];
+    if (!launch.traffic.empty() && points >= 0)
+      bytes = std::min(bytes, points * launch.traffic[2 * i]) * launch.traffic[2 * i + 1];
+    total += bytes;
+  }
+  return total;
+}
+
+// Launches that share a region also share its wall time, in proportion to the time that the threads
+// spent on each: so the parts add up, and one follows the other in a trace.
+void note_region(const Execution& run, const BoundLaunch* bound, size_t count,
+                 const LaunchClock* clocks, int64_t start, int64_t end) {
+  int64_t all = 0, before = 0;
+  for (size_t i = 0; i < count; ++i) all += clocks[i].busy.load(std::memory_order_relaxed);
+  int64_t from = start;
+  for (size_t i = 0; i < count; ++i) {
+    const ReadyLaunch& ready = *bound[i].ready;
+    if (ready.launch->kernel && ready.chunks <= 0) continue;  // nothing to do at these sizes
+    const int64_t busy = clocks[i].busy.load(std::memory_order_relaxed);
+    before += busy;
+    const double share = all > 0 ? static_cast<double>(before) / static_cast<double>(all) : 1.0;
+    const int64_t to = i + 1 == count ? end : start + static_cast<int64_t>(share * (end - start));
+    const int32_t flops = ready.launch->flops;
+    profile_launch({ready.launch->name.c_str(), from, to, bytes_of(run, *ready.launch),
+                    flops >= 0 ? run.instance->registers[flops] : 0, ready.work,
+                    busy > 0 ? busy : to - from, clocks[i].threads(), static_cast<int32_t>(count)});
+    from = to;
+  }
+}
+
+const char* run_launches(const BoundLaunch* bound, size_t count, LaunchClock* clocks) {
+  return bound->ready->launch->kernel ? run_region(bound, count, clocks) : run_routine(*bound);
+}
+
+__attribute__((noinline)) const char* run_profiled(const Execution& run, const BoundLaunch* bound,
+                                                   size_t count) {
+  SmallArray<LaunchClock, 4> clocks(count);
+  if (!clocks.get()) return kNoMemory;
+  ProfiledBody routine{nullptr, nullptr, bound->ready->launch->name.c_str(), clocks.get()};
+  profiled_routine = bound->ready->launch->routine ? &routine : nullptr;
+  const int64_t start = profile_now();
+  const char* error = run_launches(bound, count, clocks.get());
+  const int64_t end = profile_now();
+  profiled_routine = nullptr;
+  note_region(run, bound, count, clocks.get(), start, end);
+  return error;
+}
+
+// Null or an error text. `name`: the launch that failed.
+const char* run_all(const Execution& run, const char** name) {
+  const std::vector<ReadyLaunch>& ready = run.instance->ready;
+  for (size_t at = 0; at < ready.size();) {
+    if (ready[at].packing >= 0 && run.packed[ready[at].packing].filled) {
+      ++at;
+      continue;
+    }
+    const size_t length = ready[at].launch->kernel ? region_length(ready, at) : 1;
+    size_t pointer_count = 0, scalar_count = 0;
+    for (size_t i = at; i < at + length; ++i) {
+      pointer_count += ready[i].launch->buffers.size();
+      scalar_count += ready[i].launch->scalars.size();
+    }
+    SmallArray<char*, kInlineBuffers> pointers(pointer_count);
+    SmallArray<Scalar, kInlineScalars> scalars(scalar_count);
+    SmallArray<BoundLaunch, 4> bound(length);
+    if (!pointers.get() || !scalars.get() || !bound.get()) return kNoMemory;
+    char** p = pointers.get();
+    Scalar* s = scalars.get();
+    for (size_t i = 0; i < length; ++i) {
+      const Launch& launch = *ready[at + i].launch;
+      bound.get()[i] = {nullptr, p, s};
+      bind_launch(run, ready[at + i], &bound.get()[i]);
+      p += launch.buffers.size();
+      s += launch.scalars.size();
+    }
+    const char* error = run.buffer_bytes ? run_profiled(run, bound.get(), length)
+                                         : run_launches(bound.get(), length, nullptr);
+    if (error) {
+      *name = ready[at].launch->name.c_str();
+      return error;
+    }
+    if (run.error_count && flagged(run)) return nullptr;
+    at += length;
+  }
+  return nullptr;
+}
+
+// ---- errors
+
+void replace_all(std::string* text, const char* name, int64_t value) {
+  const std::string number = std::to_string(value);
+  for (size_t at; (at = text->find(name)) != std::string::npos;) {
+    text->replace(at, std::strlen(name), number);
+  }
+}
+
+// The exception that a text begins with, "linalg:" for example, as a new reference; the prefix is
+// removed. Without one it is `usual`. nullptr + exception.
+PyObject* error_type(std::string* text, PyObject* usual) {
+  const std::pair<const char*, PyObject*> types[] = {{"runtime:", PyExc_RuntimeError},
+                                                     {"value:", PyExc_ValueError},
+                                                     {"index:", PyExc_IndexError},
+                                                     {"linalg:", nullptr}};
+  for (const auto& [prefix, type] : types) {
+    if (text->rfind(prefix, 0) != 0) continue;
+    text->erase(0, std::strlen(prefix));
+    text->erase(0, text->find_first_not_of(' '));
+    if (type) return Py_NewRef(type);
+    PyObject* module = PyImport_ImportModule("flambeau.ops.linear.factorisations");
+    PyObject* linear = module ? PyObject_GetAttrString(module, "LinAlgError") : nullptr;
+    Py_XDECREF(module);
+    return linear;
+  }
+  return Py_NewRef(usual);
+}
+
+bool check_error_block(const Plan* plan, const std::string& message, const int64_t* block) {
+  if (block[0] == 0) return true;
+  std::string text = message;
+  PyObject* type = error_type(&text, PyExc_IndexError);
+  if (!type) return false;
+  replace_all(&text, "{value}", block[1]);
+  replace_all(&text, "{size}", block[2]);
+  replace_all(&text, "{dimension}", block[3]);
+  if (text.empty() || text[0] != '[') text = "[" + plan->name + "] " + text;
+  PyErr_SetString(type, text.c_str());
+  Py_DECREF(type);
+  return false;
+}
+
+// ---- tensors
+
+bool matches(const Tensor* t, DType dtype, size_t ndim, const int64_t* geometry) {
+  return t->dtype == dtype && t->ndim == ndim &&
+         std::memcmp(t->dims, geometry, 2 * ndim * sizeof(int64_t)) == 0;
+}
+
+// Owned outputs made so far are dropped, the presets that follow are only borrowed.
+bool abandon_outputs(size_t made, size_t count, PyObject** outputs) {
+  for (size_t k = 0; k < count; ++k) {
+    if (k < made) Py_CLEAR(outputs[k]);
+    outputs[k] = nullptr;
+  }
+  return false;
+}
+
+bool make_outputs(const Instance* instance, const Call& call, Device device, PyObject** outputs) {
+  const Plan* plan = instance->plan;
+  const int64_t* geometry = instance->geometry.data();
+  for (size_t k = 0; k < plan->outputs.size(); ++k) {
+    const OutputSpec& spec = plan->outputs[k];
+    const size_t ndim = spec.sizes.size();
+    const int rank = static_cast<int>(ndim);
+    Tensor* made = nullptr;
+    switch (spec.kind) {
+      case OutputSpec::New: {
+        if (outputs[k]) {
+          if (matches(reinterpret_cast<Tensor*>(outputs[k]), spec.dtype, ndim, geometry)) {
+            Py_INCREF(outputs[k]);
+            geometry += 2 * ndim + 1;
+            continue;
+          }
+          outputs[k] = nullptr;
+        }
+        const Device where = spec.own_device ? spec.device : device;
+        Storage* storage = storage_new(geometry[2 * ndim], where);
+        if (!storage) return abandon_outputs(k, plan->outputs.size(), outputs);
+        made = tensor_new(storage, spec.dtype, where, rank, geometry, geometry + ndim, 0);
+        break;
+      }
+      case OutputSpec::Alias: {
+        Tensor* source = call.tensors[spec.input];
+        const int64_t offset = geometry[2 * ndim] + (spec.adds_offset ? source->offset : 0);
+        made = tensor_alias(source, spec.dtype, rank, geometry, geometry + ndim, offset);
+        break;
+      }
+      case OutputSpec::Input:
+        made = call.tensors[spec.input];
+        Py_INCREF(made);
+        break;
+      case OutputSpec::None:
+        geometry += 2 * ndim + 1;
+        continue;
+    }
+    if (!made) return abandon_outputs(k, plan->outputs.size(), outputs);
+    outputs[k] = reinterpret_cast<PyObject*>(made);
+    geometry += 2 * ndim + 1;
+  }
+  return true;
+}
+
+Device device_of(const Call& call) {
+  return call.tensor_count > 0 ? call.tensors[0]->device : Device{};
+}
+
+// Base pointer of every buffer; the error blocks are zeroed.
+bool locate_buffers(const Instance* instance, const Call& call, PyObject* const* outputs,
+                    char* arena, int64_t* errors, char** bases) {
+  const Plan* plan = instance->plan;
+  for (size_t i = 0; i < plan->buffers.size(); ++i) {
+    const BufferSpec& buffer = plan->buffers[i];
+    switch (buffer.kind) {
+      case BufferSpec::Input: {
+        Tensor* t = call.tensors[buffer.index];
+        if ((t->storage->pending || t->storage->writer) &&
+            !tensor_materialise(t, plan->name.c_str()))
+          return false;
+        bases[i] = t->data();
+        break;
+      }
+      case BufferSpec::Output: {
+        Tensor* t = reinterpret_cast<Tensor*>(outputs[buffer.index]);
+        bases[i] = t ? t->data() : nullptr;
+        break;
+      }
+      case BufferSpec::Temporary:
+        bases[i] = arena + instance->arena_offsets[i];
+        break;
+      case BufferSpec::Generator: {
+        PyObject* object = buffer.index >= 0 && buffer.index < call.object_count
+                               ? call.objects[buffer.index]
+                               : nullptr;
+        bases[i] = reinterpret_cast<char*>(generator_of(object));
+        if (!bases[i]) return false;
+        break;
+      }
+      case BufferSpec::Error:
+        std::memset(errors, 0, kErrorWords * sizeof(int64_t));
+        bases[i] = reinterpret_cast<char*>(errors);
+        errors += kErrorWords;
+        break;
+    }
+  }
+  return true;
+}
+
+// In a sanitizer build what lies between temporaries is poisoned. (Those that are alive at
+// different times share memory: what one of them may touch the others may.)
+void fence_temporaries(const Instance* instance, const char* arena) {
+  if (kRedZone == 0 || !arena) return;
+  poison(arena, instance->arena_bytes);
+  for (size_t i = 0; i < instance->plan->buffers.size(); ++i) {
+    const BufferSpec& buffer = instance->plan->buffers[i];
+    if (buffer.kind != BufferSpec::Temporary) continue;
+    unpoison(arena + instance->arena_offsets[i], instance->registers[buffer.nbytes]);
+  }
+}
+
+// Runs with or without the GIL. Without it the inputs' storages are held: another thread may drop
+// a list that a call was given, or resize a tensor.
+const char* run_released(const Execution& run, const Call& call, const char** name) {
+  SmallArray<Storage*, kInlineBuffers> held(static_cast<size_t>(call.tensor_count));
+  if (!held.get()) return kNoMemory;
+  for (int32_t i = 0; i < call.tensor_count; ++i) {
+    held.get()[i] = call.tensors[i]->storage;
+    storage_incref(held.get()[i]);
+  }
+  const char* error;
+  Py_BEGIN_ALLOW_THREADS error = run_all(run, name);
+  Py_END_ALLOW_THREADS for (int32_t slot : run.instance->plan->written)++ held.get()[slot]->writes;
+  for (int32_t i = 0; i < call.tensor_count; ++i) storage_decref(held.get()[i]);
+  return error;
+}
+
+void note_inputs(const Plan* plan, const Call& call) {
+  for (int32_t slot : plan->written) ++call.tensors[slot]->storage->writes;
+}
+
+const char* run_held(const Execution& run, const Call& call, const char** name) {
+  const char* error = run_all(run, name);
+  note_inputs(run.instance->plan, call);
+  return error;
+}
+
+bool check_errors(const Plan* plan, char* const* bases) {
+  for (size_t i = 0; i < plan->buffers.size(); ++i) {
+    if (plan->buffers[i].kind != BufferSpec::Error) continue;
+    const int64_t* block = reinterpret_cast<const int64_t*>(bases[i]);
+    if (!check_error_block(plan, plan->buffers[i].message, block)) return false;
+  }
+  return true;
+}
+
+// Bytes that a tensor's elements take; those that repeat (an expanded dimension) once.
+int64_t distinct_bytes(const Tensor* t) {
+  int64_t count = t->numel > 0 ? item_size(t->dtype) : 0;
+  for (int d = 0; d < t->ndim && count > 0; ++d) {
+    if (t->strides()[d] != 0) count *= t->sizes()[d];
+  }
+  return count;
+}
+
+std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call,
+                                      PyObject* const* outputs) {
+  std::vector<int64_t> bytes;
+  for (const BufferSpec& b : instance->plan->buffers) {
+    int64_t size = 0;
+    if (b.kind == BufferSpec::Input) size = distinct_bytes(call.tensors[b.index]);
+    if (b.kind == BufferSpec::Output && outputs[b.index])
+      size = distinct_bytes(reinterpret_cast<const Tensor*>(outputs[b.index]));
+    if (b.kind == BufferSpec::Temporary) size = instance->registers[b.nbytes];
+    bytes.push_back(size);
+  }
+  return bytes;
+}
+
+// Also after an error: part of it may be written.
+void note_outputs(const Plan* plan, PyObject* const* outputs) {
+  for (size_t k = 0; k < plan->outputs.size(); ++k) {
+    if (plan->outputs[k].kind == OutputSpec::New)
+      ++reinterpret_cast<Tensor*>(outputs[k])->storage->writes;
+  }
+}
+
+bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
+  const Plan* plan = instance->plan;
+  std::vector<int64_t> buffer_bytes;
+  if (profiling()) [[unlikely]]
+    buffer_bytes = bytes_of_buffers(instance, call, outputs);
+  size_t error_count = 0;
+  for (const BufferSpec& b : plan->buffers) error_count += b.kind == BufferSpec::Error;
+  SmallArray<char*, kInlineBuffers> bases(plan->buffers.size());
+  SmallArray<PackedUse, 4> packed(instance->packings.size());
+  alignas(kAlignment) int64_t few_errors[2 * kErrorWords];
+  std::vector<int64_t> many_errors;
+  if (error_count > 2) many_errors.resize(error_count * kErrorWords);
+  int64_t* errors = error_count > 2 ? many_errors.data() : few_errors;
+  char* arena = nullptr;
+  if (instance->arena_bytes > 0) {
+    arena = static_cast<char*>(block_allocate(instance->arena_bytes));
+    fence_temporaries(instance, arena);
+  }
+  const char* error = nullptr;
+  const char* failed = plan->name.c_str();
+  bool fine = true;
+  if (!bases.get() || !packed.get() || (instance->arena_bytes > 0 && !arena)) {
+    error = kNoMemory;
+  } else {
+    fine = locate_buffers(instance, call, outputs, arena, errors, bases.get());
+    if (fine) {
+      packed_bind(instance, call, bases.get(), packed.get());
+      const Execution run{instance,
+                          bases.get(),
+                          call.scalars,
+                          call.scalar_is_float,
+                          errors,
+                          error_count,
+                          buffer_bytes.empty() ? nullptr : buffer_bytes.data(),
+                          packed.get()};
+      error = instance->total_work > kReleaseWork ? run_released(run, call, &failed)
+                                                  : run_held(run, call, &failed);
+      note_outputs(plan, outputs);
+      packed_finish(packed.get(), instance->packings.size(), !error && !flagged(run));
+    }
+  }
+  if (arena) block_free(arena, instance->arena_bytes);
+  if (error) raise_routine_error(plan->name.c_str(), error);
+  return fine && !error && (error_count == 0 || check_errors(plan, bases.get()));
+}
+
+bool run_simple(const Instance* instance, const Call& call, PyObject* const* outputs) {
+  alignas(kAlignment) char arena[kStackArena];
+  char *bases[kInlineBuffers], *pointers[kInlineBuffers];
+  Scalar scalars[kInlineScalars];
+  if (!locate_buffers(instance, call, outputs, arena, nullptr, bases)) return false;
+  for (const ReadyLaunch& ready : instance->ready) {
+    const Launch& launch = *ready.launch;
+    const int32_t* buffers = launch.buffers.data();
+    const size_t count = launch.buffers.size();
+    for (size_t i = 0; i < count; ++i) pointers[i] = bases[buffers[i]];
+    if (ready.offsets) {
+      for (size_t i = 0; i < count; ++i) pointers[i] += ready.offsets[i];
+    }
+    for (size_t i = 0; i < launch.scalars.size(); ++i) {
+      scalars[i] = read_scalar(call.scalars, call.scalar_is_float, launch.scalars[i]);
+    }
+    char* scratch = nullptr;
+    if (ready.scratch > 0) {
+      scratch = static_cast<char*>(worker_scratch(0, ready.scratch));
+      if (!scratch) {
+        PyErr_NoMemory();
+        return false;
+      }
+    }
+    launch.kernel(pointers, ready.sizes, scalars, 0, ready.chunks, scratch);
+  }
+  note_inputs(instance->plan, call);
+  note_outputs(instance->plan, outputs);
+  return true;
+}
+
+void drop_outputs(const Plan* plan, PyObject** outputs) {
+  for (size_t k = 0; k < plan->outputs.size(); ++k) Py_CLEAR(outputs[k]);
+}
+
+}  // namespace
+
+void raise_routine_error(const char* op, const char* text) {
+  if (text == kRaisedInPython) return raise_from_python();
+  const bool memory = std::strncmp(text, "out of memory", 13) == 0;
+  std::string message = text;
+  PyObject* type = error_type(&message, memory ? PyExc_MemoryError : PyExc_RuntimeError);
+  if (!type) return;
+  if (message[0] == '[')
+    PyErr_SetString(type, message.c_str());
+  else
+    PyErr_Format(type, "[%s] %s", op, message.c_str());
+  Py_DECREF(type);
+}
+
+Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {
+  if (count != plan->metadata.inputs) return nullptr;
+  auto instance = std::make_unique<Instance>();
+  instance->registers.resize(static_cast<size_t>(plan->metadata.registers()));
+  std::copy(symbols, symbols + count, instance->registers.begin());
+  if (!plan->metadata.run(instance->registers.data())) return nullptr;
+  for (int32_t guard : plan->guards) {
+    if (!instance->registers[guard]) return nullptr;
+  }
+  instance->plan = plan;
+  if (!prepare_geometry(instance.get())) return nullptr;
+  Py_INCREF(plan);
+  instance->id = next_instance_id.fetch_add(1);
+  return instance.release();
+}
+
+void instance_decref(Instance* instance) {
+  if (--instance->references > 0) return;
+  Py_DECREF(instance->plan);
+  delete instance;
+}
+
+bool instance_prepare(Instance* instance) {
+  if (instance->prepared) return true;
+  Plan* plan = instance->plan;
+  if (!plan->compiled) {
+    const ProfileScope scope(EventKind::Compile, plan->name.c_str());
+    if (!plan_compile(plan)) return false;
+  }
+  if (instance->prepared) return true;  // while Python compiled
+  instance->registers.resize(static_cast<size_t>(plan->execution.registers()));
+  if (!plan->execution.run(instance->registers.data())) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[%s] a size overflows 64 bits\nhint: the result would not fit in memory",
+                 plan->name.c_str());
+    return false;
+  }
+  plan_arena(instance);
+  resolve_launches(instance);
+  instance->simple = is_simple(instance);
+  instance->prepared = true;
+  return true;
+}
+
+bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
+  const Plan* plan = instance->plan;
+  const Device device = device_of(call);
+  bool dry = device.kind == DeviceKind::Meta;                 // nothing is compiled
+  bool idle = rehearsing || device.kind == DeviceKind::Null;  // nothing is launched
+  if (plan->has_device) {
+    for (const OutputSpec& out : plan->outputs) {
+      if (!out.own_device) continue;
+      dry |= out.device.kind == DeviceKind::Meta;
+      idle |= out.device.kind == DeviceKind::Null;
+    }
+  }
+  if (!dry && !instance->prepared && !instance_prepare(instance)) return false;
+  if (!make_outputs(instance, call, device, outputs)) return false;
+  if (dry || idle || instance->ready.empty()) return true;
+  const bool simple = instance->simple && !profiling();  // the straight path takes no times
+  if (simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) return true;
+  drop_outputs(plan, outputs);
+  return false;
+}
+
+}  // namespace fb

@@ -1,0 +1,353 @@
+// Weights are packed once.
+//
+// A launch that packs an operand (docs/design.md section 5, "packing") computes a function of the
+// operand's bytes, the kernel and its size arguments alone. Where the operand is an input of the
+// plan, the result may be kept and the launch skipped the next time. Each storage has a short list
+// of what was packed from it: key, the storage's `writes` at that time, and maybe a copy. The first
+// sight of a key is only remembered; a copy is made when the same key is seen again before any
+// write. So activations, which are packed once, and weights that an optimizer changes at every step
+// cost one look into a list. A copy that was never used before the next write makes its key wait
+// for twice as many sights.
+//
+// Never a wrong number:
+// * `writes` counts every write that Flambeau makes, after it (core.h). A copy is valid while it
+//   has the number that it was made at; a new one is only published if the number is still the same
+//   after the run, so what another thread wrote meanwhile is never kept.
+// * Memory that others may write to unseen is never kept: foreign and shared memory, and storages
+//   whose address was handed out for good (data_ptr, NumPy, DLPack, the buffer protocol).
+//
+// Copies go with their storage, by `empty_cache()`, and when memory is exhausted. Together they
+// take at most an eighth of the memory (`set_prepacked_limit`); what does not fit is not kept.
+//
+// All calls come with the GIL, except `packed_clear`; a lock guards what that touches: blocks and
+// which entry has which. Memory is given back outside of the lock, so it never waits for another.
+#include "plan/prepacked.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+
+#include "runtime/fork.h"
+
+namespace fb {
+
+constexpr int kKeyWords = 48;  // sizes of a launch that packs, and two more
+constexpr int kEntriesOfStorage = 8;
+constexpr int32_t kFirstPatience = 2, kMostPatience = 64;
+
+struct PackedEntry {
+  PackedEntry* next = nullptr;  // of the same storage, latest first
+  Storage* storage = nullptr;
+  PackedBlock* block = nullptr;  // counted
+  uint64_t writes = 0;           // of the storage, when last seen
+  int32_t sights = 0;            // at that number
+  int32_t patience = kFirstPatience;
+  int32_t words = 0;
+  int64_t key[kKeyWords];
+};
+
+struct PackedBlock {
+  int32_t references = 1;  // the entry's, then those of runs
+  bool filled = false;
+  bool used = false;
+  void* data = nullptr;
+  int64_t nbytes = 0;
+  PackedEntry* entry = nullptr;                      // null: dropped, lives on for runs that use it
+  PackedBlock *previous = nullptr, *next = nullptr;  // of all that have an entry
+};
+
+namespace {
+
+struct Table {
+  ForkSafe<std::mutex> lock{1};
+  PackedBlock* first = nullptr;
+  PackedStats stats;
+  int64_t limit = -1;
+};
+// Never destroyed: storages may be released while the interpreter shuts down.
+Table& table() {
+  static auto* const made = new Table();
+  return *made;
+}
+using Guard = std::lock_guard<ForkSafe<std::mutex>>;
+
+int64_t read_number(const char* path) {
+  long long value = -1;
+  FILE* file = std::fopen(path, "r");
+  if (!file) return -1;
+  if (std::fscanf(file, "%lld", &value) != 1) value = -1;
+  std::fclose(file);
+  return value;
+}
+
+int64_t default_limit() {
+  int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    const int64_t given = read_number(path);
+    if (given > 0) memory = std::min(memory, given);
+  }
+  return memory / 8;
+}
+
+// ---- blocks; the lock is held. What must be freed is returned.
+
+PackedBlock* release(PackedBlock* block) { return --block->references == 0 ? block : nullptr; }
+
+PackedBlock* detach(PackedEntry* entry) {
+  PackedBlock* block = entry->block;
+  if (!block) return nullptr;
+  entry->block = nullptr;
+  block->entry = nullptr;
+  (block->previous ? block->previous->next : table().first) = block->next;
+  if (block->next) block->next->previous = block->previous;
+  block->previous = block->next = nullptr;
+  return release(block);
+}
+
+void attach(PackedEntry* entry, PackedBlock* block) {
+  entry->block = block;
+  block->entry = entry;
+  block->next = table().first;
+  if (block->next) block->next->previous = block;
+  table().first = block;
+}
+
+// ---- the lock is not held
+
+void destroy(PackedBlock* block) {
+  if (!block) return;
+  {
+    const Guard guard(table().lock);
+    table().stats.current -= block->nbytes;
+    --table().stats.blocks;
+  }
+  block_free(block->data, block->nbytes);
+  delete block;
+}
+
+PackedBlock* create(int64_t nbytes) {
+  Table& t = table();
+  {
+    const Guard guard(t.lock);
+    if (t.limit < 0) t.limit = default_limit();
+    if (nbytes > t.limit - t.stats.current) return nullptr;
+    t.stats.current += nbytes;
+    ++t.stats.blocks;
+  }
+  auto* block = new (std::nothrow) PackedBlock();
+  void* data = block ? block_allocate(nbytes) : nullptr;
+  const Guard guard(t.lock);
+  if (!data) {
+    t.stats.current -= nbytes;
+    --t.stats.blocks;
+    delete block;
+    return nullptr;
+  }
+  t.stats.allocated += nbytes;
+  t.stats.peak = std::max(t.stats.peak, t.stats.current);
+  block->data = data;
+  block->nbytes = nbytes;
+  return block;
+}
+
+void drop(PackedEntry* entry) {
+  if (!entry->block) return;
+  PackedBlock* freed;
+  {
+    const Guard guard(table().lock);
+    freed = detach(entry);
+  }
+  destroy(freed);
+}
+
+// ---- entries; under the GIL
+
+bool same_key(const PackedEntry* entry, const int64_t* key, int32_t words) {
+  return entry->words == words &&
+         std::memcmp(entry->key, key, static_cast<size_t>(words) * sizeof(int64_t)) == 0;
+}
+
+// The entry of a key: one that is there, or a new one in front, in place of the last if there are
+// many. Null without memory.
+PackedEntry* entry_of(Storage* storage, const int64_t* key, int32_t words) {
+  int count = 0;
+  PackedEntry** last = nullptr;
+  for (PackedEntry** link = &storage->packed; *link; link = &(*link)->next, ++count) {
+    if (same_key(*link, key, words)) return *link;
+    last = link;
+  }
+  PackedEntry* entry;
+  if (count >= kEntriesOfStorage) {
+    entry = *last;
+    *last = nullptr;
+    drop(entry);
+  } else {
+    entry = new (std::nothrow) PackedEntry;
+    if (!entry) return nullptr;
+  }
+  entry->storage = storage;
+  entry->writes = storage->writes;
+  entry->sights = 0;
+  entry->patience = kFirstPatience;
+  entry->words = words;
+  std::memcpy(entry->key, key, static_cast<size_t>(words) * sizeof(int64_t));
+  entry->next = storage->packed;
+  storage->packed = entry;
+  return entry;
+}
+
+// A write happened since the entry was last seen.
+void start_again(PackedEntry* entry) {
+  if (entry->block && !entry->block->used)
+    entry->patience = std::min(2 * entry->patience, kMostPatience);
+  drop(entry);
+  entry->writes = entry->storage->writes;
+  entry->sights = 0;
+}
+
+PackedUse use_of(PackedEntry* entry, int64_t nbytes) {
+  if (entry->writes != entry->storage->writes) start_again(entry);
+  {
+    const Guard guard(table().lock);
+    if (PackedBlock* block = entry->block) {
+      if (!block->filled) return {};  // another thread is at it
+      ++block->references;
+      block->used = true;
+      ++table().stats.hits;
+      return {block, true};
+    }
+  }
+  if (++entry->sights < entry->patience) return {};
+  PackedBlock* block = create(nbytes);
+  if (!block) return {};
+  const Guard guard(table().lock);
+  ++block->references;
+  attach(entry, block);
+  return {block, false};
+}
+
+bool keepable(const Plan* plan, int32_t slot, const Storage* storage) {
+  for (int32_t written : plan->written)
+    if (written == slot) return false;
+  return !storage->reached && storage->exports == 0 && (!storage->release || storage->alone) &&
+         storage->data && storage->device.kind == DeviceKind::CPU;
+}
+
+PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes) {
+  const Launch& launch = *ready.launch;
+  const auto sizes = static_cast<int32_t>(launch.sizes.size());
+  if (sizes + 2 > kKeyWords) return {};
+  int64_t key[kKeyWords];
+  key[0] = launch.packing_kernel;
+  key[1] = t->offset * item_size(t->dtype) + (ready.offsets ? ready.offsets[launch.packs_from] : 0);
+  std::copy(ready.sizes, ready.sizes + sizes, key + 2);
+  PackedEntry* entry = entry_of(t->storage, key, sizes + 2);
+  return entry ? use_of(entry, nbytes) : PackedUse{};
+}
+
+}  // namespace
+
+void packed_bind(const Instance* instance, const Call& call, char** bases, PackedUse* uses) {
+  const Plan* plan = instance->plan;
+  for (size_t i = 0; i < instance->packings.size(); ++i) {
+    const ReadyLaunch& ready = instance->ready[instance->packings[i]];
+    const Launch& launch = *ready.launch;
+    const int32_t slot = plan->buffers[launch.buffers[launch.packs_from]].index;
+    const int32_t result = launch.buffers[launch.packs_to];
+    const int64_t spare = launch.spare >= 0 ? instance->registers[launch.spare] : 0;
+    const int64_t nbytes = spare > 0 ? spare : instance->registers[plan->buffers[result].nbytes];
+    if (keepable(plan, slot, call.tensors[slot]->storage) && nbytes > 0)
+      uses[i] = look_up(call.tensors[slot], ready, nbytes);
+    if (uses[i].block) {
+      bases[result] = static_cast<char*>(uses[i].block->data);
+    } else if (spare > 0) {
+      bases[result] = nullptr;
+      uses[i].filled = true;
+    }
+  }
+}
+
+void packed_finish(PackedUse* uses, size_t count, bool succeeded) {
+  for (size_t i = 0; i < count; ++i) {
+    PackedBlock* block = uses[i].block;
+    if (!block) continue;
+    PackedBlock *freed = nullptr, *detached = nullptr;
+    {
+      const Guard guard(table().lock);
+      PackedEntry* entry = block->entry;
+      if (!uses[i].filled && entry) {
+        if (succeeded && entry->writes == entry->storage->writes)
+          block->filled = true;
+        else
+          detached = detach(entry);
+      }
+      freed = release(block);
+    }
+    destroy(detached);
+    destroy(freed);
+    uses[i].block = nullptr;
+  }
+}
+
+void packed_forget(Storage* storage) {
+  while (PackedEntry* entry = storage->packed) {
+    storage->packed = entry->next;
+    drop(entry);
+    delete entry;
+  }
+}
+
+int64_t packed_clear() {
+  int64_t bytes = 0;
+  for (;;) {
+    PackedBlock* freed = nullptr;
+    {
+      const Guard guard(table().lock);
+      PackedBlock* block = table().first;
+      if (!block) return bytes;
+      bytes += block->nbytes;
+      freed = detach(block->entry);
+    }
+    destroy(freed);
+  }
+}
+
+PackedStats packed_stats() {
+  const Guard guard(table().lock);
+  return table().stats;
+}
+
+void packed_reset_peak() {
+  const Guard guard(table().lock);
+  table().stats.peak = table().stats.current;
+}
+
+void packed_set_limit(int64_t nbytes) {
+  {
+    const Guard guard(table().lock);
+    table().limit = nbytes < 0 ? default_limit() : nbytes;
+    if (table().stats.current <= table().limit) return;
+  }
+  packed_clear();  // whoever is used again comes back, as far as the limit goes
+}
+
+int64_t packed_limit() {
+  const Guard guard(table().lock);
+  if (table().limit < 0) table().limit = default_limit();
+  return table().limit;
+}
+
+std::vector<const void*> packed_addresses() {
+  std::vector<const void*> found;
+  const Guard guard(table().lock);
+  for (const PackedBlock* block = table().first; block; block = block->next)
+    found.push_back(block->data);
+  return found;
+}
+
+void init_prepacked() { table(); }
+
+}  // namespace fb

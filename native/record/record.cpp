@@ -1,0 +1,772 @@
+// The op stream of `compile` (tier 1): calls are appended instead of run; a flush looks the whole
+// stream up, runs its one Plan, and gives the pending storages their memory.
+//
+// A stream is a list of records (instance, operand values, numbers). Values are SSA: an external
+// tensor, a fresh result, a view of a value, or a tensor after an in-place write. What must be
+// computed at a flush follows from reference counts: a pending storage that somebody else still
+// holds. Writes are tracked per storage; whatever could observe a write through another tensor of
+// the same storage flushes first, so memory is always right (note "stale reads" below).
+#include "record/record.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/fork.h"
+#include "runtime/profile.h"
+#include "runtime/traceback.h"
+
+namespace fb {
+
+constinit FB_THREAD_LOCAL Recorder* active_recorder = nullptr;
+
+namespace {
+
+int64_t recorders = 0;  // that there are
+// These are never destroyed: daemon threads outlive static destructors.
+std::vector<Recorder*>& spare_recorders = *new std::vector<Recorder*>();  // of all threads
+constexpr size_t kSpareRecorders = 4;
+constexpr size_t kSpareRecords = 4096;  // longer ones give their memory back
+size_t max_streams = 4096;
+constexpr size_t kMaxPlans = 64;  // of one class: sizes that vary where they are constants
+
+PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
+PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
+
+struct StreamClass {
+  std::vector<Plan*> plans;  // owned, newest first
+};
+using ExactStreams = std::unordered_map<Words, Instance*, WordsHash>;
+using StreamClasses = std::unordered_map<Words, StreamClass, WordsHash>;
+
+// Known streams in two generations: what is asked for moves into the young one; when that is full
+// the old one goes and it takes its place. So what is used stays, and the number is bounded.
+template <typename Map>
+struct Generations {
+  Map young, old;
+
+  typename Map::mapped_type* find(const Words& key) {
+    auto found = young.find(key);
+    if (found != young.end()) return &found->second;
+    found = old.find(key);
+    if (found == old.end()) return nullptr;
+    auto moved = young.emplace(key, std::move(found->second)).first;
+    old.erase(found);
+    return &moved->second;
+  }
+  size_t size() const { return young.size() + old.size(); }
+  // Begins a new generation where this one is full; what is to be released.
+  Map turn() {
+    Map gone;
+    if (young.size() < max_streams / 2) return gone;
+    gone.swap(old);
+    old.swap(young);
+    return gone;
+  }
+};
+Generations<ExactStreams>& exact_streams = *new Generations<ExactStreams>();
+Generations<StreamClasses>& stream_classes = *new Generations<StreamClasses>();
+int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
+uint32_t next_epoch = 1;
+
+}  // namespace
+
+void record_drop_taped(Recorder* r) {
+  std::vector<Tensor*> taped;
+  taped.swap(r->taped);
+  for (Tensor* t : taped) Py_DECREF(t);
+}
+
+void record_forget(Recorder* r) {
+  record_drop_taped(r);
+  std::vector<Record> records;
+  std::vector<StorageState> states;
+  std::vector<Tensor*> externals;
+  records.swap(r->records);
+  states.swap(r->states);
+  externals.swap(r->externals);
+  r->values.clear();
+  r->copies.clear();
+  r->state_of.clear();
+  r->appended = r->written = r->interrupted = false;
+  r->epoch = next_epoch++;
+  for (Record& record : records) {
+    instance_decref(record.instance);
+    for (PyObject* object : record.objects) Py_XDECREF(object);
+  }
+  for (StorageState& state : states) {
+    // What stays pending here was never computed (an error): reading it later must fail.
+    if (state.storage->pending) state.storage->recorder = nullptr;
+    if (state.storage->writer == r) state.storage->writer = nullptr;
+    storage_decref(state.storage);
+  }
+  for (Tensor* t : externals) Py_DECREF(t);
+  // Their memory serves the next stream, unless what was freed has begun one.
+  records.clear();
+  states.clear();
+  externals.clear();
+  if (!r->records.empty() || !r->states.empty()) return;
+  records.swap(r->records);
+  states.swap(r->states);
+  externals.swap(r->externals);
+}
+
+namespace {
+
+// Values that must reach memory, in order of their storages: fresh ones somebody else still holds
+// and external ones that were written.
+std::vector<int32_t> live_values(const Recorder* r) {
+  std::vector<int32_t> live;
+  for (const StorageState& state : r->states) {
+    const bool held = state.storage->pending && state.storage->references.load() > 1;
+    if ((state.fresh && held) || (!state.fresh && state.written)) live.push_back(state.latest);
+  }
+  return live;
+}
+
+Words stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact) {
+  Words key;
+  key.words.reserve(r->records.size() * 5 + live.size() + 2);
+  key.words.push_back(r->tuned);
+  for (const Record& record : r->records) {
+    key.words.push_back(exact ? record.instance->id : record.instance->plan->id);
+    for (int32_t v : record.operands) key.words.push_back(static_cast<uint64_t>(v) + 1);
+    for (uint8_t f : record.scalar_is_float) key.words.push_back(0x100u + f);
+  }
+  key.words.push_back(~0ull);
+  for (int32_t v : live) key.words.push_back(static_cast<uint64_t>(v));
+  if (!r->copies.empty()) key.words.push_back(~3ull);
+  for (const OutsideCopy& copy : r->copies)
+    key.words.push_back(static_cast<uint64_t>(copy.value) << 32 |
+                        static_cast<uint32_t>(copy.original));
+  return key;
+}
+
+}  // namespace
+
+int32_t tensor_symbols(const Record& record, const Recorder* r) {
+  int32_t count = 0;
+  for (int32_t v : record.operands)
+    if (v >= 0) count += static_cast<int32_t>(r->values[v].geometry.size()) + 1;
+  return count;
+}
+
+namespace {
+
+std::vector<int64_t> stream_symbols(const Recorder* r) {
+  std::vector<int64_t> symbols;
+  for (const Tensor* t : r->externals) {
+    symbols.insert(symbols.end(), t->dims, t->dims + 2 * t->ndim);
+    symbols.push_back(t->offset);
+  }
+  for (const Record& record : r->records) {
+    const int32_t first = tensor_symbols(record, r);
+    const int32_t last = record.instance->plan->metadata.inputs;
+    for (int32_t i = first; i < last; ++i) symbols.push_back(record.instance->registers[i]);
+  }
+  return symbols;
+}
+
+}  // namespace
+
+Words record_key(const Recorder* r, const std::vector<int32_t>& live, const Words& more) {
+  Words key = stream_key(r, live, true);
+  key.words.insert(key.words.end(), more.words.begin(), more.words.end());
+  return key;
+}
+
+namespace {
+
+// Asks Python for the stream's Plan: new reference, None to run record by record, null on error.
+PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
+  if (stream_compiler == nullptr) Py_RETURN_NONE;
+  PyObject* stream = describe_stream(r, live, false);
+  PyObject* plan = stream != nullptr ? PyObject_CallObject(stream_compiler, stream) : nullptr;
+  Py_XDECREF(stream);
+  if (plan == nullptr) hide_internals(true);
+  return plan;
+}
+
+PyObject* checked_plan(PyObject* plan) {
+  if (plan == nullptr || plan == Py_None || Py_TYPE(plan) == PlanType) return plan;
+  PyErr_SetString(PyExc_TypeError, "[compile] the stream compiler must return a Plan or None");
+  Py_DECREF(plan);
+  return nullptr;
+}
+
+// What is released may run code of users, which may come here again: no table is touched meanwhile.
+void release(ExactStreams streams) {
+  for (auto& entry : streams) instance_decref(entry.second);
+}
+void release(StreamClasses classes) {
+  for (auto& entry : classes)
+    for (Plan* plan : entry.second.plans) Py_DECREF(plan);
+}
+
+void forget_streams() {
+  release(std::exchange(exact_streams.young, {}));
+  release(std::exchange(exact_streams.old, {}));
+  release(std::exchange(stream_classes.young, {}));
+  release(std::exchange(stream_classes.old, {}));
+}
+
+Instance* find_plan(const Words& key, const std::vector<int64_t>& symbols) {
+  const StreamClass* streams = stream_classes.find(key);
+  const auto count = static_cast<int32_t>(symbols.size());
+  if (streams)
+    for (Plan* plan : streams->plans)
+      if (Instance* found = instance_new(plan, symbols.data(), count)) return found;
+  return nullptr;
+}
+
+// A new plan, remembered in its class.
+Instance* add_plan(const Words& key, PyObject* plan, const std::vector<int64_t>& symbols) {
+  if (plan == nullptr || plan == Py_None) {
+    Py_XDECREF(plan);
+    return nullptr;
+  }
+  Plan* made = reinterpret_cast<Plan*>(plan);
+  Instance* found = instance_new(made, symbols.data(), static_cast<int32_t>(symbols.size()));
+  if (found == nullptr && !PyErr_Occurred())
+    PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
+  StreamClasses gone;
+  StreamClass* streams = stream_classes.find(key);
+  if (streams == nullptr) {
+    gone = stream_classes.turn();
+    streams = &stream_classes.young[key];
+  }
+  streams->plans.insert(streams->plans.begin(), made);
+  Plan* last = nullptr;
+  if (streams->plans.size() > kMaxPlans) {
+    last = streams->plans.back();
+    streams->plans.pop_back();
+  }
+  Py_XDECREF(reinterpret_cast<PyObject*>(last));
+  release(std::move(gone));
+  return found;
+}
+
+// Keeps a reference of its own. Another thread may have built the same stream meanwhile.
+void remember(Words key, Instance* instance) {
+  if (exact_streams.find(key) != nullptr) return;
+  ExactStreams gone = exact_streams.turn();
+  instance_incref(instance);
+  exact_streams.young.emplace(std::move(key), instance);
+  release(std::move(gone));
+}
+
+}  // namespace
+
+Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, const Words& more,
+                          PyObject* (*build)(void* context), void* context) {
+  Words exact = record_key(r, live, more);
+  if (Instance** hit = exact_streams.find(exact)) {
+    ++stream_hits;
+    instance_incref(*hit);
+    return *hit;
+  }
+  const std::vector<int64_t> symbols = stream_symbols(r);
+  Words key = stream_key(r, live, false);
+  key.words.insert(key.words.end(), more.words.begin(), more.words.end());
+  Instance* found = find_plan(key, symbols);
+  if (found != nullptr) {
+    ++stream_class_hits;
+  } else {
+    PyObject* plan = checked_plan(build != nullptr ? build(context) : build_plan(r, live));
+    stream_builds += plan != Py_None;
+    found = add_plan(key, plan, symbols);
+    if (found == nullptr) return nullptr;
+  }
+  remember(std::move(exact), found);
+  return found;
+}
+
+void record_release(Recorder* r) {
+  if (r->references == 1) record_forget(r);  // code of users may flush it meanwhile
+  if (--r->references > 0) return;
+  if (!r->kept && spare_recorders.size() < kSpareRecorders &&
+      r->records.capacity() <= kSpareRecords) {
+    r->references = 1;
+    r->depth = 0;
+    r->forward = {};
+    spare_recorders.push_back(r);
+  } else {
+    delete r;
+    --recorders;
+  }
+}
+
+namespace {
+
+bool allocate(Storage* storage) {
+  return !storage->pending || storage->data != nullptr || storage_allocate(storage);
+}
+
+void settle(Storage* storage) {
+  storage->pending = false;
+  storage->recorder = nullptr;
+}
+
+// A tensor for a value, over memory that is the state's storage or stands for it.
+Tensor* tensor_over(Storage* storage, const Value& v) {
+  storage_incref(storage);
+  const int ndim = static_cast<int>(v.geometry.size() / 2);
+  return tensor_new(storage, v.dtype, v.device, ndim, v.geometry.data(), v.geometry.data() + ndim,
+                    v.offset);
+}
+
+}  // namespace
+
+bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& live,
+                std::vector<PyObject*>* results) {
+  std::vector<Scalar> scalars;
+  std::vector<uint8_t> is_float;
+  std::vector<PyObject*> objects;
+  for (const Record& record : r->records) {
+    scalars.insert(scalars.end(), record.scalars.begin(), record.scalars.end());
+    is_float.insert(is_float.end(), record.scalar_is_float.begin(), record.scalar_is_float.end());
+    objects.insert(objects.end(), record.objects.begin(), record.objects.end());
+  }
+  std::vector<PyObject*>& outputs = *results;
+  std::vector<PyObject*> given;
+  outputs.assign(std::max(live.size(), instance->plan->outputs.size()), nullptr);
+  bool ok = true;
+  for (size_t k = 0; k < live.size() && ok; ++k) {
+    const StorageState& state = r->states[r->values[live[k]].state];
+    if (!state.fresh) continue;
+    ok = allocate(state.storage);
+    if (ok) {
+      outputs[k] = reinterpret_cast<PyObject*>(tensor_over(state.storage, r->values[live[k]]));
+      ok = outputs[k] != nullptr;
+      given.push_back(outputs[k]);
+    }
+  }
+  if (ok) {
+    Call call{r->externals.data(),
+              static_cast<int32_t>(r->externals.size()),
+              scalars.data(),
+              is_float.data(),
+              static_cast<int32_t>(scalars.size()),
+              objects.data(),
+              static_cast<int32_t>(objects.size())};
+    const ProfileScope scope(EventKind::Region, instance->plan->name.c_str());
+    ok = plan_run(instance, call, outputs.data());  // takes references of its own
+  }
+  if (!ok) outputs.clear();  // what is left there is in `given`
+  // Only now: other threads must not see values that are still being computed.
+  for (size_t k = 0; k < live.size() && ok; ++k)
+    settle(r->states[r->values[live[k]].state].storage);
+  for (PyObject* output : given) Py_XDECREF(output);
+  return ok;
+}
+
+namespace {
+
+bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live) {
+  std::vector<PyObject*> outputs;
+  const bool ok = record_run(r, instance, live, &outputs);
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  return ok;
+}
+
+bool draws(const Recorder* r) {
+  return std::any_of(r->records.begin(), r->records.end(),
+                     [](const Record& record) { return !record.objects.empty(); });
+}
+
+// Memory of the stream's fresh storages while its records run one by one. Others see none of it
+// until the end: they would read values that later records still write.
+class PrivateMemory {
+ public:
+  explicit PrivateMemory(const Recorder* r) : r_(r), storages_(r->states.size(), nullptr) {}
+  ~PrivateMemory() {
+    for (Storage* storage : storages_)
+      if (storage) storage_decref(storage);
+  }
+  PrivateMemory(const PrivateMemory&) = delete;
+  PrivateMemory& operator=(const PrivateMemory&) = delete;
+
+  // New reference; null + exception.
+  Tensor* tensor(const Value& v) {
+    Storage* shared = r_->states[v.state].storage;
+    if (!r_->states[v.state].fresh) return tensor_over(shared, v);
+    Storage*& own = storages_[v.state];
+    if (!own) own = storage_new(shared->nbytes, shared->device);
+    return own ? tensor_over(own, v) : nullptr;
+  }
+  // What a record made belongs to the storages that others hold.
+  void publish(const Record& record) {
+    for (int32_t id : record.results) {
+      if (id < 0 || r_->values[id].kind != Value::New) continue;
+      const int32_t state = r_->values[id].state;
+      Storage* shared = r_->states[state].storage;
+      if (!shared->pending) continue;
+      std::swap(shared->data, storages_[state]->data);
+      settle(shared);
+    }
+  }
+
+ private:
+  const Recorder* r_;
+  std::vector<Storage*> storages_;  // owned, by state; null: not of this stream, or not used yet
+};
+
+bool run_record(Recorder* r, size_t number, const std::vector<Tensor*>& tensors) {
+  Record& record = r->records[number];
+  std::vector<Tensor*> operands;
+  for (int32_t v : record.operands) operands.push_back(v < 0 ? nullptr : tensors[v]);
+  std::vector<PyObject*> outputs(record.results.size(), nullptr);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (record.instance->plan->outputs[k].kind != OutputSpec::New) continue;
+    outputs[k] = reinterpret_cast<PyObject*>(tensors[record.results[k]]);
+  }
+  Call call{operands.data(),
+            static_cast<int32_t>(operands.size()),
+            record.scalars.data(),
+            record.scalar_is_float.data(),
+            static_cast<int32_t>(record.scalars.size()),
+            record.objects.data(),
+            static_cast<int32_t>(record.objects.size())};
+  const bool ok = plan_run(record.instance, call, outputs.data());
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  return ok;
+}
+
+// Record by record, exactly as eager mode would: the fallback, and the check of the fused form.
+// *done: how many ran.
+bool run_records(Recorder* r, size_t* done) {
+  PrivateMemory memory(r);
+  std::vector<Tensor*> tensors(r->values.size(), nullptr);
+  bool ok = true;
+  for (size_t v = 0; v < r->values.size() && ok; ++v)
+    ok = (tensors[v] = memory.tensor(r->values[v])) != nullptr;
+  for (size_t i = *done = 0; i < r->records.size() && ok; *done = i += ok)
+    ok = run_record(r, i, tensors);
+  for (size_t i = 0; i < *done; ++i) memory.publish(r->records[i]);
+  for (Tensor* t : tensors) Py_XDECREF(t);
+  return ok;
+}
+
+// After an error what the records from `first` on would have made stays pending without a recorder:
+// reading it raises.
+void abandon(Recorder* r, size_t first) {
+  for (size_t i = first; i < r->records.size(); ++i) {
+    for (int32_t id : r->records[i].results) {
+      if (id < 0 || r->values[id].kind != Value::New) continue;
+      Storage* storage = r->states[r->values[id].state].storage;
+      storage->pending = true;
+      storage->recorder = nullptr;
+    }
+  }
+}
+
+bool run_whole(Recorder* r) {
+  size_t done = 0;
+  const bool ok = run_records(r, &done);
+  if (!ok) abandon(r, done);
+  return ok;
+}
+
+bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
+  if (live.empty()) {  // nobody reads what was drawn, but the generators must move on
+    return !draws(r) || run_whole(r);
+  }
+  Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
+  if (instance == nullptr) {
+    if (!PyErr_Occurred()) return run_whole(r);
+    abandon(r, 0);
+    return false;
+  }
+  const bool ok = run_fused(r, instance, live);
+  if (!ok) abandon(r, 0);
+  instance_decref(instance);
+  return ok;
+}
+
+bool observe(const char* reason, size_t records, bool known) {
+  if (flush_observer == nullptr) return true;
+  PyObject* result = PyObject_CallFunction(flush_observer, "sni", reason,
+                                           static_cast<Py_ssize_t>(records), known ? 1 : 0);
+  Py_XDECREF(result);
+  return result != nullptr;
+}
+
+}  // namespace
+
+bool record_flush(Recorder* r, const char* reason) {
+  if (r == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[compile] this tensor was never computed: an error ended its program\n"
+                    "hint: see the first error");
+    return false;
+  }
+  record_wait(r);
+  if (r->interrupted && !record_resume_flush(r)) return false;
+  if (r->kept) return region_recompute(r, reason);
+  if (r->flusher != 0)
+    return true;  // its own flush wants a value that is not there: the caller says so
+  if (r->records.empty()) {
+    record_forget(r);
+    return true;
+  }
+  const Flushing flushing(r);  // compiling and running must not record
+  ++stream_flushes;
+  record_drop_taped(r);
+  const std::vector<int32_t> live = live_values(r);
+  const int64_t builds = stream_builds;
+  const bool ok = run_stream(r, live);
+  const size_t records = r->records.size();
+  record_forget(r);
+  return ok && observe(reason, records, builds == stream_builds);
+}
+
+namespace {
+
+Recorder* first_flushed = nullptr;
+
+// In a forked child, where the other threads are not.
+void interrupt_flushes() {
+  Recorder** at = &first_flushed;
+  while (Recorder* r = *at) {
+    if (r->flusher == PyThread_get_thread_ident()) {
+      at = &r->next_flushed;
+      continue;
+    }
+    r->flusher = 0;
+    r->interrupted = true;
+    *at = r->next_flushed;
+  }
+}
+
+}  // namespace
+
+Flushing::Flushing(Recorder* r) : r_(r), previous_(std::exchange(active_recorder, nullptr)) {
+  r->flusher = PyThread_get_thread_ident();
+  ++r->references;
+  r->next_flushed = std::exchange(first_flushed, r);
+}
+
+Flushing::~Flushing() {
+  active_recorder = previous_;
+  Recorder** at = &first_flushed;
+  while (*at != r_) at = &(*at)->next_flushed;
+  *at = r_->next_flushed;
+  r_->flusher = 0;
+  record_release(r_);
+}
+
+bool record_resume_flush(Recorder* r) {
+  if (!r->symbolic && !r->written && !draws(r)) {
+    r->interrupted = false;
+    return true;
+  }
+  PyErr_SetString(PyExc_RuntimeError,
+                  "[compile] this tensor was being computed by another thread when the process "
+                  "forked, and cannot be computed again: its program writes to memory from "
+                  "outside, draws random numbers, or was being differentiated\n"
+                  "hint: read the tensor before the fork, or let the thread finish its call");
+  return false;
+}
+
+bool record_flushed_elsewhere(const Recorder* r) {
+  return r->flusher != 0 && r->flusher != PyThread_get_thread_ident();
+}
+
+namespace {
+
+void let_others_run() {
+  Py_BEGIN_ALLOW_THREADS std::this_thread::sleep_for(std::chrono::microseconds(20));
+  Py_END_ALLOW_THREADS
+}
+
+}  // namespace
+
+void record_wait(const Recorder* r) {
+  while (record_flushed_elsewhere(r)) [[unlikely]]
+    let_others_run();
+}
+
+bool record_settle(Storage* storage, const char* reason) {
+  while (storage->pending && storage->recorder && record_flushed_elsewhere(storage->recorder))
+    let_others_run();  // another thread is computing it
+  return !storage->pending || storage->recorder == nullptr ||
+         record_flush(storage->recorder, reason);
+}
+
+namespace {
+
+RegionEnd finish_region(Recorder* r, const char* reason) {
+  record_wait(r);
+  if (r->interrupted) return RegionEnd::Plain;  // its history is dropped
+  const int64_t builds = stream_builds;
+  const size_t records = r->records.size();
+  const RegionEnd end = region_finish(r);
+  if (end == RegionEnd::Plain) return end;
+  ++stream_flushes;
+  if (end == RegionEnd::Failed)
+    abandon(r, 0);
+  else
+    observe(reason, records, builds == stream_builds);  // may raise; Done stays Done
+  return end;
+}
+
+}  // namespace
+
+void record_enter() {
+  if (active_recorder != nullptr) {
+    ++active_recorder->depth;
+    active_recorder->sealed += active_recorder->sealed > 0;
+    return;
+  }
+  if (spare_recorders.empty()) {
+    active_recorder = new Recorder();
+    ++recorders;
+  } else {
+    active_recorder = spare_recorders.back();
+    spare_recorders.pop_back();
+  }
+  active_recorder->epoch = next_epoch++;
+  active_recorder->tuned = active_recorder->lasting = false;
+  active_recorder->sealed = active_recorder->rereads = 0;
+}
+
+// Flushes at the end of the outermost region, also after an error, which stays set.
+bool record_leave(const char* reason) {
+  Recorder* r = active_recorder;
+  if (r == nullptr) return true;
+  r->sealed -= r->sealed > 0;
+  if (r->depth > 0) {
+    --r->depth;
+    return r->sealed > 0 || !std::exchange(r->lasting, false) ||
+           record_flush(r, "memory that is shared with the outside");
+  }
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  bool ok = true, owned = true;
+  const RegionEnd end = type == nullptr ? finish_region(r, reason) : RegionEnd::Plain;
+  if (end == RegionEnd::Plain) ok = record_flush(r, reason);
+  if (end == RegionEnd::Done) owned = false;  // its node has it
+  if (end != RegionEnd::Plain) ok = PyErr_Occurred() == nullptr;
+  active_recorder = nullptr;
+  if (owned) record_release(r);
+  if (type != nullptr) PyErr_Restore(type, value, trace);
+  return ok && type == nullptr;
+}
+
+namespace {
+
+PyObject* record_begin(PyObject*, PyObject*) {
+  record_enter();
+  Py_RETURN_NONE;
+}
+
+PyObject* record_begin_sealed(PyObject*, PyObject*) {
+  record_enter();
+  active_recorder->sealed += active_recorder->sealed == 0;
+  Py_RETURN_NONE;
+}
+
+// record_end(reason): flushes; the outermost one also stops recording.
+PyObject* record_end(PyObject*, PyObject* argument) {
+  const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "end of region";
+  if (!record_leave(reason)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// record_tune(): from now on, till the end of the outermost region.
+PyObject* record_tune(PyObject*, PyObject*) {
+  if (active_recorder != nullptr) active_recorder->tuned = true;
+  Py_RETURN_NONE;
+}
+
+PyObject* record_flush_now(PyObject*, PyObject* argument) {
+  if (active_recorder == nullptr) Py_RETURN_NONE;
+  const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "asked for";
+  if (!record_flush(active_recorder, reason)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// record_suspend() -> capsule of the recorder (or None); record_resume(capsule).
+PyObject* record_suspend(PyObject*, PyObject*) {
+  if (active_recorder == nullptr) Py_RETURN_NONE;
+  PyObject* capsule = PyCapsule_New(active_recorder, "flambeau.recorder", nullptr);
+  if (capsule != nullptr) active_recorder = nullptr;
+  return capsule;
+}
+
+PyObject* record_resume(PyObject*, PyObject* capsule) {
+  if (capsule == Py_None) Py_RETURN_NONE;
+  void* recorder = PyCapsule_GetPointer(capsule, "flambeau.recorder");
+  if (recorder == nullptr) return nullptr;
+  active_recorder = static_cast<Recorder*>(recorder);
+  Py_RETURN_NONE;
+}
+
+PyObject* is_recording(PyObject*, PyObject*) { return PyBool_FromLong(active_recorder != nullptr); }
+
+PyObject* set_stream_compiler(PyObject*, PyObject* callable) {
+  Py_INCREF(callable);
+  Py_XSETREF(stream_compiler, callable == Py_None ? nullptr : callable);
+  Py_RETURN_NONE;
+}
+
+PyObject* set_flush_observer(PyObject*, PyObject* callable) {
+  Py_INCREF(callable);
+  Py_XSETREF(flush_observer, callable == Py_None ? nullptr : callable);
+  Py_RETURN_NONE;
+}
+
+PyObject* stream_stats(PyObject*, PyObject*) {
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:n,s:n,s:L}", "flushes", stream_flushes, "exact_hits",
+                       stream_hits, "class_hits", stream_class_hits, "builds", stream_builds,
+                       "entries", static_cast<Py_ssize_t>(exact_streams.size()), "classes",
+                       static_cast<Py_ssize_t>(stream_classes.size()), "recorders", recorders);
+}
+
+PyObject* set_stream_limit(PyObject*, PyObject* argument) {
+  const Py_ssize_t limit = PyNumber_AsSsize_t(argument, PyExc_OverflowError);
+  if (limit < 2) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[compile] at least two streams");
+    return nullptr;
+  }
+  max_streams = static_cast<size_t>(limit);
+  forget_streams();
+  Py_RETURN_NONE;
+}
+
+PyObject* stream_clear(PyObject*, PyObject*) {
+  forget_streams();
+  region_forget_refusals();
+  stream_flushes = stream_hits = stream_class_hits = stream_builds = 0;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"record_begin", record_begin, METH_NOARGS, "Starts recording op calls (nests)."},
+    {"record_begin_sealed", record_begin_sealed, METH_NOARGS,
+     "Starts recording calls among which no code of users runs: memory that others reach is read "
+     "and written at their end."},
+    {"record_end", record_end, METH_O, "Flushes and ends the innermost region."},
+    {"record_tune", record_tune, METH_NOARGS, "The recorded streams' plans are autotuned."},
+    {"record_flush", record_flush_now, METH_O, "Runs what was recorded so far."},
+    {"record_suspend", record_suspend, METH_NOARGS, "Stops recording for a while."},
+    {"record_resume", record_resume, METH_O, "Undoes record_suspend."},
+    {"is_recording", is_recording, METH_NOARGS, "Whether op calls are recorded in this thread."},
+    {"set_stream_compiler", set_stream_compiler, METH_O, "Sets the builder of stream plans."},
+    {"set_flush_observer", set_flush_observer, METH_O, "Sets the callback of flushes."},
+    {"stream_stats", stream_stats, METH_NOARGS, "Counters of recorded streams."},
+    {"set_stream_limit", set_stream_limit, METH_O, "How many streams are known at a time."},
+    {"stream_clear", stream_clear, METH_NOARGS, "Forgets all streams."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool init_record(PyObject* module) {
+  in_forked_child(interrupt_flushes);
+  return PyModule_AddFunctions(module, methods) == 0 && init_region(module);
+}
+
+}  // namespace fb

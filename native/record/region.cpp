@@ -1,0 +1,702 @@
+// The end of a compiled region whose results need a gradient: differentiation ahead of time.
+//
+// While the region was recorded, every op made its tape node as in eager mode. At the end the real
+// engine runs backward over them once, symbolically: its op calls are appended to the stream. The
+// joint program is cut in two by Python (capture/joint.py): a forward Plan that also returns what
+// is dear to compute again, and a backward op. The results then get ONE node. A known stream skips
+// all of that: its Plan is found by key.
+//
+// The old tape stays behind the node, with the recorder that owes its values (`kept`): reading one
+// of them runs the stream again, with the same draws. A backward with create_graph makes the node
+// dissolve: from then on the engine sees the old tape, for gradients of gradients meet those of
+// results inside of the region, where eager mode adds them. A node whose own hooks have no place in
+// the old tape stays, and runs it as one step.
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "record/record.h"
+
+namespace fb {
+
+namespace {
+
+PyObject* joint_compiler = nullptr;
+// Streams that run without this. Never destroyed.
+std::unordered_set<Words, WordsHash>& refused = *new std::unordered_set<Words, WordsHash>();
+constexpr size_t kMaxRefused = 4096;
+// Gradients that meet at an edge out of the region are added in the order of eager mode, which has
+// those from outside that were there before as the first summands. Few are handed on one by one. A
+// sum of more than this is made inside, and goes on from what the edge holds by then: a gradient
+// that the backward op takes (HeldGradient).
+constexpr size_t kSummands = 4;
+using Parts = std::vector<std::vector<Tensor*>>;
+constexpr const char* kTapeName = "flambeau.region_tape";
+
+struct Region {
+  std::vector<Node*> nodes;    // what the results depend on, oldest first
+  std::vector<Tensor*> roots;  // results with a history, borrowed, in order of their values
+  std::vector<Edge> outer;     // where gradients leave the region, distinct, borrowed
+  std::vector<int32_t> live;
+  Words words;  // what the stream's key does not tell
+};
+
+struct RegionTape {
+  Recorder* recorder;       // owned
+  std::vector<Edge> roots;  // owned: the results' nodes before
+  uint64_t first_task = 0;  // backwards from this one on see them, once the node is dissolved
+};
+
+RegionTape* tape_of(const Node* node) {
+  return static_cast<RegionTape*>(PyCapsule_GetPointer(node->object, kTapeName));
+}
+
+void free_tape(PyObject* capsule) {
+  auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(capsule, kTapeName));
+  for (Edge& edge : tape->roots) Py_XDECREF(object_of(edge.node));
+  record_release(tape->recorder);
+  delete tape;
+}
+
+// ---------------------------------------------------------------- who holds what
+// References to tensors that only the tape has. A tensor with more of them is a result.
+struct Census {
+  const Recorder* recorder;
+  std::unordered_map<Tensor*, Py_ssize_t> inside;
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> nodes;
+
+  bool inner(const Node* node) const { return node->recorded.epoch == recorder->epoch; }
+  void visit(Node* node) {
+    if (node && inner(node) && seen.insert(node).second) nodes.push_back(node);
+  }
+  void hold(Tensor* t) {
+    if (++inside[t] > 1 || !t->autograd) return;
+    visit(t->autograd->node);
+    if (t->autograd->base) hold(t->autograd->base);
+  }
+  bool is_result(Tensor* t) const { return object_of(t)->ob_refcnt > inside.at(t); }
+};
+
+void take_census(Census* census) {
+  for (Tensor* t : census->recorder->taped) census->hold(t);
+  for (size_t i = 0; i < census->nodes.size(); ++i) {  // grows while it is walked
+    Node* node = census->nodes[i];
+    for (size_t k = 0; k < node->saved_count; ++k) {
+      const Saved& saved = node->saved(k);
+      if (saved.object && !saved.packed) census->hold(tensor_of(saved.object));
+    }
+    for (size_t k = 0; k < node->edge_count; ++k) census->visit(node->edge(k).node);
+  }
+}
+
+std::vector<int32_t> live_outside(const Recorder* r, const Census& census) {
+  std::vector<int64_t> inside(r->states.size(), 1);
+  for (const auto& [t, count] : census.inside) {
+    if (object_of(t)->ob_refcnt > count) continue;
+    const auto found = r->state_of.find(t->storage);
+    if (found != r->state_of.end()) ++inside[found->second];
+  }
+  std::vector<int32_t> live;
+  for (size_t i = 0; i < r->states.size(); ++i) {
+    const StorageState& state = r->states[i];
+    const bool held = state.storage->references.load() > inside[i];
+    if ((state.fresh && held) || (!state.fresh && state.written)) live.push_back(state.latest);
+  }
+  return live;
+}
+
+// ---------------------------------------------------------------- can it be done?
+bool fit_root(const Recorder* r, const Census& census, const Tensor* t) {
+  const Autograd* a = t->autograd;
+  if (!a || !a->node || a->retains_grad || !census.inner(a->node)) return false;
+  if (t->record_epoch != r->epoch || t->value_id < 0) return false;
+  const StorageState& state = r->states[r->values[t->value_id].state];
+  if (!state.fresh || (state.written && state.latest != t->value_id)) return false;
+  return !a->base || (a->base->storage == t->storage && !census.is_result(a->base));
+}
+
+bool find_roots(const Recorder* r, const Census& census, Region* region) {
+  std::unordered_set<const Storage*> storages;
+  for (Tensor* t : r->taped) {
+    if (!census.is_result(t)) continue;
+    if (std::find(region->roots.begin(), region->roots.end(), t) != region->roots.end()) continue;
+    if (!fit_root(r, census, t) || !storages.insert(t->storage).second) return false;
+    region->roots.push_back(t);
+  }
+  std::sort(region->roots.begin(), region->roots.end(),
+            [](const Tensor* a, const Tensor* b) { return a->value_id < b->value_id; });
+  return !region->roots.empty();
+}
+
+bool fit_node(const Recorder* r, Node* node) {
+  if (node->kind != NodeKind::Plan || node->extras || node->released) return false;
+  if (node->recorded.index >= r->records.size()) return false;
+  for (size_t k = 0; k < node->saved_count; ++k) {
+    const Saved& saved = node->saved(k);
+    if (saved.object && tensor_of(saved.object)->version() != saved.version) return false;
+  }
+  return true;
+}
+
+uint64_t number_outer(Region* region, const Edge& edge) {
+  const Edge end = front_of(edge);
+  for (size_t i = 0; i < region->outer.size(); ++i)
+    if (region->outer[i].node == end.node && region->outer[i].index == end.index) return i;
+  region->outer.push_back(end);
+  return region->outer.size() - 1;
+}
+
+bool walk_nodes(const Recorder* r, const Census& census, Region* region) {
+  std::unordered_set<Node*> seen;
+  for (const Tensor* t : region->roots)
+    if (seen.insert(t->autograd->node).second) region->nodes.push_back(t->autograd->node);
+  for (size_t i = 0; i < region->nodes.size(); ++i) {
+    Node* node = region->nodes[i];
+    if (!fit_node(r, node)) return false;
+    for (size_t k = 0; k < node->edge_count; ++k) {
+      Node* next = node->edge(k).node;
+      if (next && census.inner(next) && seen.insert(next).second) region->nodes.push_back(next);
+    }
+  }
+  std::sort(region->nodes.begin(), region->nodes.end(),
+            [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+  return true;
+}
+
+// Key: the nodes, and where their edges that leave the region go.
+void describe_region(const Census& census, Region* region) {
+  std::vector<uint64_t>& words = region->words.words;
+  words.push_back(~1ull);
+  for (const Tensor* t : region->roots) words.push_back(static_cast<uint64_t>(t->value_id));
+  for (Node* node : region->nodes) {
+    words.push_back(~2ull - node->recorded.index);
+    for (size_t k = 0; k < node->edge_count; ++k) {
+      const Edge& edge = node->edge(k);
+      const bool leaves = edge.node && !census.inner(edge.node);
+      words.push_back(leaves ? number_outer(region, edge) : ~0ull);
+    }
+  }
+}
+
+bool examine(const Recorder* r, Region* region) {
+  Census census{r, {}, {}, {}};
+  take_census(&census);
+  if (!find_roots(r, census, region) || !walk_nodes(r, census, region)) return false;
+  describe_region(census, region);
+  region->live = live_outside(r, census);
+  return !region->outer.empty();
+}
+
+// ---------------------------------------------------------------- the first time
+struct Snapshot {  // of the stream before the symbolic backward
+  size_t records, values, externals;
+  std::vector<StorageState> states;
+};
+
+void restore(Recorder* r, const Snapshot& before) {
+  for (size_t i = before.records; i < r->records.size(); ++i) {
+    instance_decref(r->records[i].instance);
+    for (PyObject* object : r->records[i].objects) Py_XDECREF(object);
+  }
+  r->records.resize(before.records);
+  r->values.resize(before.values);
+  for (size_t i = before.states.size(); i < r->states.size(); ++i) {
+    Storage* storage = r->states[i].storage;
+    r->state_of.erase(storage);
+    if (storage->pending) storage->recorder = nullptr;
+    storage_decref(storage);
+  }
+  r->states = before.states;
+  for (size_t i = before.externals; i < r->externals.size(); ++i)
+    Py_DECREF(object_of(r->externals[i]));
+  r->externals.resize(before.externals);
+}
+
+PyObject* edge_tuple(const Edge& edge) {
+  return Py_BuildValue("(OK)", object_of(edge.node), static_cast<unsigned long long>(edge.index));
+}
+
+// Gradients of the outer edges; null entries of `grads` are left out. New reference to a tuple.
+PyObject* run_engine(const std::vector<Edge>& roots, Tensor* const* grads,
+                     const std::vector<Edge>& outer, bool create, Parts* parts) {
+  PyObject* tensors = PyList_New(0);
+  PyObject* gradients = PyList_New(0);
+  PyObject* inputs = PyTuple_New(static_cast<Py_ssize_t>(outer.size()));
+  bool fine = tensors && gradients && inputs;
+  for (size_t i = 0; i < roots.size() && fine; ++i) {
+    if (!grads[i]) continue;
+    PyObject* edge = edge_tuple(roots[i]);
+    fine = edge && PyList_Append(tensors, edge) == 0 &&
+           PyList_Append(gradients, object_of(grads[i])) == 0;
+    Py_XDECREF(edge);
+  }
+  for (size_t i = 0; i < outer.size() && fine; ++i) {
+    PyObject* edge = edge_tuple(outer[i]);
+    fine = edge != nullptr;
+    if (fine) PyTuple_SET_ITEM(inputs, static_cast<Py_ssize_t>(i), edge);
+  }
+  PyObject* args = nullptr;
+  if (fine)
+    args = Py_BuildValue("(NNiiOii)", PyList_AsTuple(tensors), PyList_AsTuple(gradients), 1,
+                         create ? 1 : 0, inputs, 1, 0);
+  PyObject* found = args ? engine_gradients(args, parts) : nullptr;
+  Py_XDECREF(args);
+  Py_XDECREF(tensors);
+  Py_XDECREF(gradients);
+  Py_XDECREF(inputs);
+  return found;
+}
+
+// (value of the root, external slot of its gradient) each; null + exception.
+PyObject* seed_roots(Recorder* r, const Region& region, std::vector<Tensor*>* seeds) {
+  PyObject* list = PyList_New(0);
+  for (const Tensor* root : region.roots) {
+    Tensor* seed = tensor_empty(root->dtype, root->device, root->ndim, root->sizes());
+    if (!seed) {
+      Py_CLEAR(list);
+      break;
+    }
+    seeds->push_back(seed);
+    int32_t id = -1;
+    const bool fine = record_resolve(r, seed, &id);
+    PyObject* pair = fine ? Py_BuildValue("(ii)", root->value_id, r->values[id].source) : nullptr;
+    if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(list);
+    Py_XDECREF(pair);
+    if (!list) break;
+  }
+  return list;
+}
+
+// What the symbolic backward found: lists for Python, see capture/joint.py.
+struct Found {
+  PyObject* grads = PyList_New(0);  // (value, number of the edge)
+  PyObject* held = PyList_New(0);   // (value of the first summand, external slot, which of `grads`)
+  size_t sums = 0;                  // first record of the sums that go on from what edges hold
+
+  Found() = default;
+  ~Found() {
+    Py_XDECREF(grads);
+    Py_XDECREF(held);
+  }
+  Found(const Found&) = delete;
+  Found& operator=(const Found&) = delete;
+};
+
+bool append_tuple(PyObject* list, PyObject* tuple) {  // stolen
+  const bool fine = tuple && PyList_Append(list, tuple) == 0;
+  Py_XDECREF(tuple);
+  return fine;
+}
+
+bool append_gradient(Recorder* r, PyObject* list, Tensor* grad, size_t edge) {
+  int32_t id = -1;
+  return record_resolve(r, grad, &id) &&
+         append_tuple(list, Py_BuildValue("(in)", id, static_cast<Py_ssize_t>(edge)));
+}
+
+// The sum as the engine makes it, after what the edge holds.
+bool append_sum(Recorder* r, Found* found, const std::vector<Tensor*>& parts, size_t edge) {
+  const Tensor* like = parts.front();
+  Tensor* sum = tensor_empty(like->dtype, like->device, like->ndim, like->sizes());
+  int32_t first = -1, held = -1;
+  bool fine = sum && record_resolve(r, parts.front(), &first) && record_resolve(r, sum, &held) &&
+              append_tuple(found->held, Py_BuildValue("(iin)", first, r->values[held].source,
+                                                      PyList_GET_SIZE(found->grads)));
+  for (Tensor* part : parts)
+    fine = fine && add_gradient(&sum, tensor_of(Py_NewRef(object_of(part))));
+  fine = fine && append_gradient(r, found->grads, sum, edge);
+  Py_XDECREF(object_of(sum));
+  return fine;
+}
+
+// False: they are not part of the stream.
+bool find_gradients(Recorder* r, const Parts& parts, Found* found) {
+  bool fine = found->grads && found->held;
+  found->sums = r->records.size();
+  for (size_t i = 0; fine && i < parts.size(); ++i) {
+    if (parts[i].size() > kSummands)
+      fine = append_sum(r, found, parts[i], i);
+    else
+      for (Tensor* part : parts[i]) fine = fine && append_gradient(r, found->grads, part, i);
+  }
+  return fine;
+}
+
+bool writes(const Recorder* r, size_t from) {
+  return std::any_of(r->records.begin() + static_cast<std::ptrdiff_t>(from), r->records.end(),
+                     [](const Record& x) { return !x.instance->plan->mutated.empty(); });
+}
+
+struct Building {
+  Recorder* recorder;
+  const Region* region;
+};
+
+PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& before, PyObject* seeds,
+                        const Parts& parts) {
+  Found found;
+  if (writes(r, before.records) || !find_gradients(r, parts, &found)) return nullptr;
+  active_recorder = nullptr;
+  PyObject* stream = describe_stream(r, region.live, true);
+  PyObject* plan = nullptr;
+  if (stream)
+    plan = PyObject_CallFunction(joint_compiler, "OnnOOnO", stream,
+                                 static_cast<Py_ssize_t>(before.records),
+                                 static_cast<Py_ssize_t>(before.externals), seeds, found.grads,
+                                 static_cast<Py_ssize_t>(found.sums), found.held);
+  Py_XDECREF(stream);
+  return plan;
+}
+
+// The joint Plan, or None where this stream has to do without.
+PyObject* build_joint(void* context) {
+  const auto* building = static_cast<Building*>(context);
+  Recorder* r = building->recorder;
+  const Region& region = *building->region;
+  const Snapshot before{r->records.size(), r->values.size(), r->externals.size(), r->states};
+  const uint32_t epoch = r->epoch;
+  std::vector<Tensor*> seeds;
+  std::vector<Edge> roots;
+  for (const Tensor* t : region.roots)
+    roots.push_back({t->autograd->node, t->autograd->output_index});
+  active_recorder = r;
+  r->symbolic = true;
+  PyObject* pairs = seed_roots(r, region, &seeds);
+  Parts parts;
+  PyObject* found = pairs ? run_engine(roots, seeds.data(), region.outer, false, &parts) : nullptr;
+  PyObject* plan = nullptr;
+  if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, parts);
+  active_recorder = nullptr;
+  Py_XDECREF(found);
+  Py_XDECREF(pairs);
+  for (const auto& list : parts)
+    for (Tensor* part : list) Py_DECREF(object_of(part));
+  if (r->epoch == epoch) restore(r, before);
+  r->symbolic = false;
+  for (Tensor* seed : seeds) Py_DECREF(object_of(seed));
+  if (plan) return plan;
+  PyErr_Clear();  // what is wrong with the gradient shows when it is asked for
+  Py_RETURN_NONE;
+}
+
+// ---------------------------------------------------------------- the node
+bool fill_saved(Node* node, const Recorder* r, const std::vector<PyObject*>& outputs) {
+  std::vector<std::pair<Scalar, uint8_t>> numbers;
+  for (const Record& record : r->records)
+    for (size_t i = 0; i < record.scalars.size(); ++i)
+      numbers.emplace_back(record.scalars[i], record.scalar_is_float[i]);
+  size_t saved = 0, scalars = 0;
+  for (const Source& s : node->instance->plan->backward->arguments) {
+    if (s.kind == Source::SavedInput || s.kind == Source::SavedOutput) {
+      Tensor* t = s.kind == Source::SavedInput ? r->externals[s.index]
+                                               : tensor_of(outputs[static_cast<size_t>(s.index)]);
+      if (t && !save_tensor(node, saved, t, 0)) return false;
+      ++saved;
+    } else if (s.kind == Source::ScalarArgument) {
+      const auto& [value, is_float] = numbers[static_cast<size_t>(s.index)];
+      node->scalar(scalars++) = {value, is_float};
+    }
+  }
+  return true;
+}
+
+Node* region_node(const Recorder* r, Instance* instance, const Region& region,
+                  const std::vector<PyObject*>& outputs) {
+  size_t saved = 0, scalars = 0;
+  bool goes_on = false;
+  for (const Source& s : instance->plan->backward->arguments) {
+    saved += s.kind == Source::SavedInput || s.kind == Source::SavedOutput;
+    scalars += s.kind == Source::ScalarArgument;
+    goes_on |= s.kind == Source::HeldGradient;
+  }
+  // Edges that get no gradient are left out: targets are numbers of edges here.
+  const std::vector<int32_t>& targets = instance->plan->backward->targets;
+  Node* node = node_new(NodeKind::Plan, targets.size(), saved, scalars);
+  if (!node) return nullptr;
+  instance_incref(instance);
+  node->instance = instance;
+  node->goes_on = goes_on;
+  node->output_count = node->visible_count = static_cast<uint32_t>(region.roots.size());
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const Edge& edge = region.outer[static_cast<size_t>(targets[i])];
+    Py_INCREF(object_of(edge.node));
+    node->edge(i) = edge;
+  }
+  bool fine = node_extras(node) && fill_saved(node, r, outputs);
+  for (const Tensor* t : region.roots)
+    if (fine) node->extras->outputs.push_back(metadata_of(t));
+  if (fine) return node;
+  Py_DECREF(object_of(node));
+  return nullptr;
+}
+
+// The results' history becomes the node; the old one goes behind it.
+bool attach(Recorder* r, Node* node, const Region& region) {
+  auto* tape = new RegionTape{r, {}};
+  node->object = PyCapsule_New(tape, kTapeName, free_tape);
+  if (!node->object) {
+    delete tape;
+    return false;
+  }
+  for (size_t k = 0; k < region.roots.size(); ++k) {
+    Tensor* root = region.roots[k];
+    Autograd* a = root->autograd;
+    tape->roots.push_back({node_of(Py_NewRef(object_of(a->node))), a->output_index});
+    set_history(root, node, static_cast<uint32_t>(k));
+    if (Tensor* base = std::exchange(a->base, nullptr)) Py_DECREF(object_of(base));
+    root->flags &= static_cast<uint8_t>(~kIsView);
+  }
+  r->kept = true;
+  for (const StorageState& state : r->states)
+    if (state.storage->writer == r) state.storage->writer = nullptr;
+  r->versions.clear();
+  for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
+  return true;
+}
+
+// Generators that stand where those of the stream's calls do, to draw the same numbers again.
+class Generators {
+ public:
+  Generators() = default;
+  ~Generators() {
+    for (PyObject* copy : copies_) Py_DECREF(copy);
+  }
+  Generators(const Generators&) = delete;
+  Generators& operator=(const Generators&) = delete;
+
+  bool copy(const Recorder* r) {
+    std::unordered_map<Generator*, PyObject*> known;
+    for (const Record& record : r->records) {
+      for (PyObject* object : record.objects) {
+        Generator* generator = generator_of(object);
+        if (!generator) return false;
+        PyObject*& made = known[generator];
+        PyObject* copy = made ? Py_NewRef(made) : generator_copy(object);
+        if (!copy) return false;
+        made = copy;
+        copies_.push_back(copy);
+      }
+    }
+    return true;
+  }
+  void exchange(Recorder* r) {  // with what the calls have
+    size_t at = 0;
+    for (Record& record : r->records)
+      for (PyObject*& object : record.objects) {
+        if (!object) object = Py_NewRef(Py_None);
+        std::swap(object, copies_[at++]);
+      }
+  }
+
+ private:
+  std::vector<PyObject*> copies_;  // owned, one per use
+};
+
+bool run_region(Recorder* r, Instance* instance, const Region& region) {
+  std::vector<PyObject*> outputs;
+  Generators before;
+  bool fine = before.copy(r) && record_run(r, instance, region.live, &outputs);
+  Node* node = fine ? region_node(r, instance, region, outputs) : nullptr;
+  fine = node && attach(r, node, region);
+  if (fine) before.exchange(r);
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  record_drop_taped(r);
+  Py_XDECREF(object_of(node));
+  return fine;
+}
+
+}  // namespace
+
+RegionEnd region_finish(Recorder* r) {
+  if (r->taped.empty() || !joint_compiler || anomaly_recorder) return RegionEnd::Plain;
+  Region region;
+  if (!examine(r, &region)) return RegionEnd::Plain;
+  Words key = record_key(r, region.live, region.words);
+  if (refused.count(key)) return RegionEnd::Plain;
+  const Flushing flushing(r);  // other threads wait for its values
+  Building building{r, &region};
+  Instance* instance = record_instance(r, region.live, region.words, build_joint, &building);
+  if (!instance) {
+    if (PyErr_Occurred()) return RegionEnd::Failed;
+    if (refused.size() >= kMaxRefused) refused.clear();
+    refused.insert(std::move(key));
+    return RegionEnd::Plain;
+  }
+  const bool fine = run_region(r, instance, region);
+  instance_decref(instance);
+  return fine ? RegionEnd::Done : RegionEnd::Failed;
+}
+
+namespace {
+
+// Whether the externals are what they were; what only a backward reads does not matter.
+bool repeatable(const Recorder* r) {
+  std::vector<bool> read(r->externals.size(), true);
+  for (const OutsideCopy& copy : r->copies)
+    if (copy.original >= 0) read[static_cast<size_t>(r->values[copy.original].source)] = false;
+  for (size_t i = 0; i < r->externals.size(); ++i) {
+    const Storage* storage = r->externals[i]->storage;
+    const auto state = r->state_of.find(r->externals[i]->storage);
+    if (!read[i]) continue;
+    if (storage->version != r->versions[i] || r->states[state->second].written) return false;
+  }
+  return true;
+}
+
+bool run_again(Recorder* r, const std::vector<int32_t>& live) {
+  Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
+  std::vector<PyObject*> outputs;
+  Generators again;
+  bool fine = instance && again.copy(r);
+  if (fine) {
+    again.exchange(r);
+    fine = record_run(r, instance, live, &outputs);
+    again.exchange(r);
+  }
+  if (instance) instance_decref(instance);
+  for (PyObject* output : outputs) Py_XDECREF(output);
+  return fine;
+}
+
+}  // namespace
+
+// A value behind a region's node is wanted after all: what is still pending is computed.
+bool region_recompute(Recorder* r, const char* reason) {
+  record_wait(r);
+  if (r->flusher != 0) return true;  // it wants a value of its own: the caller says so
+  if (r->interrupted && !record_resume_flush(r)) return false;
+  std::vector<int32_t> live;
+  for (const StorageState& state : r->states)
+    if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
+      live.push_back(state.latest);
+  if (live.empty()) return true;
+  if (!repeatable(r)) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "[compile] a value inside a compiled function is wanted after its end (%s), and "
+                 "cannot be computed again: the function wrote to its inputs, or they were "
+                 "written since\n"
+                 "hint: call backward inside the compiled function",
+                 reason);
+    return false;
+  }
+  const Flushing flushing(r);
+  return run_again(r, live);
+}
+
+namespace {
+
+// What observes a result goes over to the node that made it, which nobody could reach till now.
+bool hand_over(NodeExtras* from, size_t k, const Edge& root) {
+  NodeExtras* to = node_extras(root.node);
+  if (!to) return false;
+  if (k < from->tensor_hooks.size() && from->tensor_hooks[k]) {
+    if (to->tensor_hooks.size() <= root.index) to->tensor_hooks.resize(root.index + 1u, nullptr);
+    Py_XSETREF(to->tensor_hooks[root.index], Py_NewRef(from->tensor_hooks[k]));
+  }
+  for (const RetainedOutput& kept : from->retained)
+    if (kept.index == k)
+      to->retained.push_back({static_cast<uint32_t>(root.index), Py_NewRef(kept.reference)});
+  return true;
+}
+
+// Hooks of a region's node are those of the node that its results have in eager mode, if it is one.
+bool hooks_fit(const RegionTape* tape) {
+  return std::all_of(tape->roots.begin(), tape->roots.end(),
+                     [&](const Edge& e) { return e.node == tape->roots.front().node; });
+}
+
+bool hand_over_hooks(NodeExtras* from, Node* root) {
+  NodeExtras* to = node_extras(root);
+  if (!to) return false;
+  if (from->prehooks) Py_XSETREF(to->prehooks, Py_NewRef(from->prehooks));
+  if (from->posthooks) Py_XSETREF(to->posthooks, Py_NewRef(from->posthooks));
+  return true;
+}
+
+}  // namespace
+
+bool region_dissolve(Node* node, uint64_t task) {
+  if (node->kind != NodeKind::Plan || !node->object || node->released || node->dissolved)
+    return true;
+  NodeExtras* extras = node->extras;
+  RegionTape* tape = tape_of(node);
+  if (!tape) return false;
+  const bool hooked = extras->prehooks || extras->posthooks;
+  if (hooked && !hooks_fit(tape)) return true;
+  // The calls' nodes may outlive this one, whose recorder owes the values that they saved.
+  if (!region_recompute(tape->recorder, "create_graph")) return false;
+  if (hooked && !hand_over_hooks(extras, tape->roots.front().node)) return false;
+  for (size_t k = 0; k < tape->roots.size(); ++k)
+    if (!hand_over(extras, k, tape->roots[k])) return false;
+  tape->first_task = task;
+  node->dissolved = true;
+  return true;
+}
+
+Edge region_front(Edge edge, uint64_t task) {
+  while (edge.node->dissolved) {
+    const RegionTape* tape = tape_of(edge.node);
+    if (tape->first_task > task) break;
+    edge = tape->roots[edge.index];
+  }
+  return edge;
+}
+
+namespace {
+
+// The summands of each edge's gradient, in order: one for each edge that leads there, what is left
+// for the last of them.
+bool hand_on(const std::vector<Edge>& edges, const Parts& parts, Tensor** results) {
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const auto same = [&](const Edge& e) {
+      return e.node == edges[i].node && e.index == edges[i].index;
+    };
+    const auto here = edges.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto first = static_cast<size_t>(std::count_if(edges.begin(), here, same));
+    const bool last = std::none_of(here + 1, edges.end(), same);
+    const size_t end = last ? parts[i].size() : std::min(first + 1, parts[i].size());
+    for (size_t k = first; k < end; ++k)
+      if (!add_gradient(&results[i], tensor_of(Py_NewRef(object_of(parts[i][k]))))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
+  if (node->released && node->saved_count) return unpack_saved(node, 0) != nullptr;  // raises
+  RegionTape* tape = tape_of(node);
+  if (!tape) return false;
+  std::vector<Edge> outer;
+  for (size_t i = 0; i < node->edge_count; ++i) outer.push_back(node->edge(i));
+  Parts parts;
+  PyObject* found = run_engine(tape->roots, grads, outer, grad_mode.enabled, &parts);
+  const bool fine = found && hand_on(outer, parts, results);
+  Py_XDECREF(found);
+  for (const auto& list : parts)
+    for (Tensor* part : list) Py_DECREF(object_of(part));
+  return fine;
+}
+
+void region_forget_refusals() { refused.clear(); }
+
+namespace {
+
+PyObject* set_joint_compiler(PyObject*, PyObject* callable) {
+  Py_INCREF(callable);
+  Py_XSETREF(joint_compiler, callable == Py_None ? nullptr : callable);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"set_joint_compiler", set_joint_compiler, METH_O,
+     "Sets the builder of plans that are differentiated ahead of time."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool init_region(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace fb

@@ -1,0 +1,240 @@
+// Native routines: the algorithms that are not loops over elements (sorting, scattering, searching,
+// random streams). A Launch names one; the table says what it is handed.
+//
+// <t> is a dtype name of the IR: bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128 ("real" leaves
+// out the complex ones). Every tensor operand is contiguous unless strides are passed; indices are
+// i64. Strides count elements. Flags are 0 or 1. A `?` operand may be left out of `p`.
+//
+// name                       p (buffers)                     n (sizes)                s (scalars)
+// -------------------------------------------------------------------------------------------------
+// sort_<t real>              x, values, indices              rows, length, descending
+//     Along the last axis of [rows, length]; stable; NaN counts as the largest value.
+// argsort_<t real>           x, indices                      rows, length, descending
+// select_<t real>            x, values, indices              rows, length, first, count,
+//     Elements first .. first + count of the          descending, which of equal elements (Ties)
+//     stable sort of each row: [rows, count].
+// searchsorted_<t real>      sorted, values, out, sorter?    rows, length, count, right,
+//     sorted: [rows, length] (or [length] with            sorted row stride, has_sorter
+//     row stride 0), values, out(i64): [rows, count].
+// true_indices               mask, out(i64)                  rows, length, count, ndim,
+//     out: [rows, ndim, count], the indices of a row's     sizes[ndim]
+//     first true elements; -1 where there are fewer.
+// compress                   x, mask, out                    length, count, bytes of an entry
+//     The entries of x whose element of the mask is true; zeros where there are fewer.
+// scatter_<mode>_<t>         out, index, source              ndim, axis, index sizes[ndim],
+//     out[.., index[i], ..] (mode)= source[i] in        out strides[ndim], index strides[ndim],
+//     row-major order of i; a stride of 0 in the        source strides[ndim], out size
+//     source broadcasts. `out` holds the base.          mode: set add mul max min (NaN wins)
+// put_<mode>_<t>             out, source, index...           count, outer, inner, d, D[0..d)
+//     out: [outer, D0..Dd-1, inner] holding the base, source: [outer, count, inner], d index
+//     tensors of [count]; applied in increasing position, so equal targets are deterministic.
+// take_add_<t>               out, source, index              count, outer, inner, 1, D
+//     The transpose of `take`; the same as put_add_<t> with d = 1.
+// bag_sum_<f32|f64>          out, table, index, starts,      bags, width, indices, has_shares
+//     ends, shares?: out[b] is the sum of table[index[i]] (times shares[i]), starts[b] <= i <
+//     ends[b], in this order; an index of -1 counts as none.
+// solve_<t>, triangular_solve_<t>, cholesky_<t>, lu_<t>, qr_<t>, eigh_<t>, eig_<t>, svd_<t>,
+// fft_<c64|c128>: the table in flambeau/compiler/schedule/routines.py (t: f32 f64 c64 c128).
+// geqrf_<t>                  a, packed, tau                  batch, M, N
+// ldl_<t>, ldl_solve_<t>: the same table.
+// random_uniform_<half|f32|f64>      out, generator          numel            low, high
+// random_normal_<half|f32|f64>       out, generator          numel            mean, std
+// random_normal_sequential_<float>   out, generator          numel            mean, std
+// random_bernoulli_<t real>          out, generator          numel            probability
+// random_bernoulli_from_<f32|f64>_<t real>   out, generator, probabilities    numel
+// random_randint_<t real>            out, generator          numel            low, high (integers)
+// random_from_<t real>               out, generator          numel            low, largest value
+// random_full_<t real>               out, generator          numel
+// random_from_<t real>               out, generator          numel            low, top (integers;
+//                                                                             top included)
+// random_exponential_<float>         out, generator          numel            lambda
+// random_cauchy_<float>              out, generator          numel            median, sigma
+// random_log_normal_<float>          out, generator          numel            mean, std
+// random_geometric_<t real, no bool> out, generator          numel            probability
+// random_poisson_<float>             out, generator, rates   numel            (rates: f64)
+// random_standard_gamma_<f32|f64>    out, generator, shapes  numel            (shapes: f64)
+// random_binomial_<f32|f64>          out, generator, counts, probabilities  numel   (both: f64)
+// randperm                           out, generator          numel            (out: i64)
+// python                             any                     call, count, bytes of each buffer
+//     Calls the function of `set_python_routine` with the number of the call and memoryviews.
+// random_places                      out, generator          heads, rows, columns, step (out: i32)
+// kept_elements                      out, places             heads, rows, columns, step
+//                                      (out: bool)                              probability
+//
+// Scalars are doubles unless marked "(integers)". `generator` is a ("generator", slot) buffer;
+// `error` an ("error", message) buffer: int64 {flag, value, size, dimension}, see docs/design.md.
+#include <unordered_map>
+
+#include "call/op_internal.h"
+#include "random/random_binding.h"
+#include "routines/routines_internal.h"
+#include "routines/routines_python.h"
+#include "runtime/profile.h"
+
+namespace fb {
+namespace {
+
+const std::unordered_map<std::string, RoutineFunction>& registry() {
+  static const auto* const table = [] {
+    RoutineList list;
+    add_sort_routines(&list);
+    add_search_routines(&list);
+    add_scatter_routines(&list);
+    add_linear_routines(&list);
+    add_indefinite_routines(&list);
+    add_eigen_routines(&list);
+    add_fourier_routines(&list);
+    add_python_routine(&list);
+    auto* made = new std::unordered_map<std::string, RoutineFunction>();
+    for (const RoutineEntry& entry : list) made->emplace(entry.name, entry.function);
+    return made;
+  }();
+  return *table;
+}
+
+// ---- calling a routine from Python (host ops)
+
+bool read_pointers(PyObject* tensors, std::vector<char*>* pointers, std::vector<Storage*>* held) {
+  PyObject* fast = PySequence_Fast(tensors, "[call_routine] tensors must be a sequence");
+  if (!fast) return false;
+  bool fine = true;
+  for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    PyObject* object = PySequence_Fast_GET_ITEM(fast, i);
+    if (is_tensor(object)) {
+      Tensor* t = reinterpret_cast<Tensor*>(object);
+      fine = tensor_materialise(t, "a host op");
+      if (!fine) break;
+      storage_incref(t->storage);
+      held->push_back(t->storage);
+      pointers->push_back(t->data());
+      continue;
+    }
+    Generator* generator = generator_of(object);
+    fine = generator != nullptr;
+    pointers->push_back(reinterpret_cast<char*>(generator));
+  }
+  Py_DECREF(fast);
+  return fine;
+}
+
+bool read_sizes(PyObject* sizes, std::vector<int64_t>* out) {
+  PyObject* fast = PySequence_Fast(sizes, "[call_routine] sizes must be a sequence");
+  if (!fast) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    out->push_back(PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast, i)));
+  }
+  Py_DECREF(fast);
+  return !PyErr_Occurred();
+}
+
+bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
+  PyObject* fast = PySequence_Fast(scalars, "[call_routine] scalars must be a sequence");
+  if (!fast) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
+    PyObject* object = PySequence_Fast_GET_ITEM(fast, i);
+    Scalar value;
+    if (PyLong_Check(object))
+      value.i = PyLong_AsLongLong(object);
+    else
+      value.d = PyFloat_AsDouble(object);
+    out->push_back(value);
+  }
+  Py_DECREF(fast);
+  return !PyErr_Occurred();
+}
+
+// Bytes of the tensors among the operands.
+int64_t bytes_of(PyObject* operands) {
+  int64_t total = 0;
+  for (Py_ssize_t i = 0; i < PySequence_Size(operands); ++i) {
+    PyObject* operand = PySequence_GetItem(operands, i);
+    if (operand && is_tensor(operand)) {
+      const auto* t = reinterpret_cast<const Tensor*>(operand);
+      total += t->numel * item_size(t->dtype);
+    }
+    Py_XDECREF(operand);
+  }
+  return total;
+}
+
+const char* run_profiled(const char* name, RoutineFunction routine, const RoutineContext& context,
+                         int64_t bytes) {
+  LaunchClock clock;
+  ProfiledBody pieces{nullptr, nullptr, name, &clock};
+  profiled_routine = &pieces;
+  const int64_t start = profile_now();
+  const char* error = routine(context);
+  const int64_t end = profile_now();
+  profiled_routine = nullptr;
+  const int64_t busy = clock.busy.load(std::memory_order_relaxed);
+  profile_launch(
+      {name, start, end, bytes, 0, 0, busy > 0 ? busy : end - start, clock.threads(), 1});
+  return error;
+}
+
+PyObject* call_routine(PyObject*, PyObject* args) {
+  const char* name;
+  PyObject *tensors, *sizes, *scalars = nullptr;
+  if (!PyArg_ParseTuple(args, "sOO|O", &name, &tensors, &sizes, &scalars)) return nullptr;
+  const RoutineFunction routine = find_routine(name);
+  if (!routine) {
+    PyErr_Format(PyExc_NotImplementedError, "[%s] no native routine has this name", name);
+    return nullptr;
+  }
+  std::vector<char*> pointers;
+  std::vector<Storage*> held;
+  std::vector<int64_t> n;
+  std::vector<Scalar> s;
+  const char* error = nullptr;
+  const bool fine = read_pointers(tensors, &pointers, &held) && read_sizes(sizes, &n) &&
+                    (!scalars || read_scalars(scalars, &s));
+  if (fine) {
+    const RoutineContext context{pointers.data(), n.data(), s.data()};
+    const int64_t bytes = profiling() ? bytes_of(tensors) : -1;
+    Py_BEGIN_ALLOW_THREADS error =
+        bytes < 0 ? routine(context) : run_profiled(name, routine, context, bytes);
+    Py_END_ALLOW_THREADS
+  }
+  for (Storage* storage : held) {
+    ++storage->writes;  // which of them are results, only the caller knows
+    storage_decref(storage);
+  }
+  if (!fine) return nullptr;
+  if (error) {
+    raise_routine_error(name, error);
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* routine_names(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  for (const auto& [name, function] : registry()) {
+    PyObject* text = PyUnicode_FromString(name.c_str());
+    if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
+    Py_XDECREF(text);
+    if (!list) return nullptr;
+  }
+  if (PyList_Sort(list) < 0) Py_CLEAR(list);
+  return list;
+}
+
+PyMethodDef methods[] = {
+    {"call_routine", call_routine, METH_VARARGS,
+     "call_routine(name, tensors and generators, sizes, scalars=()): runs a native routine."},
+    {"routine_names", routine_names, METH_NOARGS, "Names of all native routines, sorted."},
+    {"set_python_routine", set_python_routine, METH_O,
+     "set_python_routine(function): called as (call, buffers) by launches of `python`."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+RoutineFunction find_routine(const char* name) {
+  const auto found = registry().find(name);
+  return found == registry().end() ? find_random_routine(name) : found->second;
+}
+
+bool init_routines(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace fb

@@ -1,0 +1,759 @@
+// What a node does when backward reaches it: hooks, the backward of its kind, checks of what user
+// code returned, sums into leaves.
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "call/lists.h"
+#include "call/op_internal.h"
+#include "call/override.h"
+#include "runtime/fork.h"
+#include "tape/tape.h"
+
+namespace fb {
+
+namespace {
+
+// ---------------------------------------------------------------- sums
+bool writable_alone(const Tensor* t) {
+  return t->ob_base.ob_refcnt == 1 && t->storage->references.load() == 1 && !t->autograd &&
+         tensor_contiguous(t) && !t->storage->pending;
+}
+
+// Gradient layout: that of a dense leaf, else row-major.
+bool layout_matches(const Tensor* leaf, const Tensor* grad) {
+  if (leaf->dtype != grad->dtype || !same_shape(leaf, grad)) return false;
+  if (!is_dense(leaf)) return tensor_contiguous(grad);
+  for (int i = 0; i < leaf->ndim; ++i)
+    if (leaf->sizes()[i] > 1 && leaf->strides()[i] != grad->strides()[i]) return false;
+  return true;
+}
+
+// A gradient of a type that answers operators itself (a sparse one). It is kept as it is, and is
+// the second operand of a sum with a dense one: such sums are dense, so not made in place.
+bool answers_itself(Tensor* grad) {
+  PyObject* object = object_of(grad);
+  return !is_exact_tensor(object) && (override_of(object) != Override::None || dispatches(object));
+}
+
+// A copy of the gradient with the leaf's layout, by operators: a value like others while recording,
+// and part of the graph under create_graph.
+Tensor* laid_out(Tensor* leaf, Tensor* grad) {
+  const bool dense = is_dense(leaf);
+  PyObject* strides = dense ? size_object(leaf->ndim, leaf->strides()) : Py_NewRef(Py_None);
+  PyObject* args[2] = {object_of(grad), strides};
+  PyObject* copy =
+      strides ? call_helper("flambeau.autograd.views", "clone_with_order", args, 2) : nullptr;
+  Py_XDECREF(strides);
+  return tensor_of(copy);
+}
+
+Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
+  const bool other = leaf->dtype != grad->dtype || !same_shape(leaf, grad);
+  if (other || layout_matches(leaf, grad) || answers_itself(grad)) {
+    PyObject* clone = tensor_method("clone");
+    PyObject* args[1] = {object_of(grad)};
+    return clone ? tensor_of(invoke(clone, args, 1)) : nullptr;
+  }
+  if (grad_mode.enabled || active_recorder) return laid_out(leaf, grad);
+  PyObject* copy = tensor_method("copy_");
+  Storage* storage =
+      copy ? storage_new(leaf->numel * item_size(leaf->dtype), leaf->device) : nullptr;
+  if (!storage) return nullptr;
+  const int64_t* strides = is_dense(leaf) ? leaf->strides() : nullptr;
+  Tensor* made =
+      tensor_new(storage, leaf->dtype, leaf->device, leaf->ndim, leaf->sizes(), strides, 0);
+  if (!made) return nullptr;
+  PyObject* pair[2] = {object_of(made), object_of(grad)};
+  PyObject* done = invoke(copy, pair, 2);
+  Py_XDECREF(done);
+  if (done) return made;
+  Py_DECREF(object_of(made));
+  return nullptr;
+}
+
+// Two threads may add to one leaf while a kernel runs without the GIL; a striped lock keeps the
+// sums apart. It is not held while hooks run.
+class LeafLock {
+ public:
+  explicit LeafLock(const Tensor* leaf) : lock_(lock_of(leaf)) {
+    if (lock_->try_lock()) return;
+    Py_BEGIN_ALLOW_THREADS lock_->lock();
+    Py_END_ALLOW_THREADS
+  }
+  ~LeafLock() { lock_->unlock(); }
+  LeafLock(const LeafLock&) = delete;
+  LeafLock& operator=(const LeafLock&) = delete;
+
+ private:
+  static constexpr int kLocks = 32;
+
+  static ForkSafe<std::mutex>* lock_of(const Tensor* leaf) {
+    static ForkSafe<std::mutex>* locks[kLocks];
+    ForkSafe<std::mutex>*& lock = locks[(reinterpret_cast<uintptr_t>(leaf) >> 6) % kLocks];
+    if (!lock) lock = new ForkSafe<std::mutex>(kReset);
+    return lock;
+  }
+
+  ForkSafe<std::mutex>* lock_;
+};
+
+bool add_to_leaf(Tensor* leaf, Tensor* grad) {
+  LeafLock lock(leaf);
+  Autograd* a = tensor_autograd(leaf);
+  if (!a) return false;
+  if (a->grad) {
+    Tensor* held = a->grad;
+    const bool fresh = grad_mode.enabled || answers_itself(held);
+    PyObject* add = operator_required(fresh ? Operator::Add : Operator::IAdd);
+    Py_INCREF(object_of(held));
+    PyObject* args[2] = {object_of(held), object_of(grad)};
+    if (answers_itself(held) && !answers_itself(grad)) std::swap(args[0], args[1]);
+    PyObject* sum = add ? invoke(add, args, 2) : nullptr;
+    Py_DECREF(object_of(held));
+    return replace_tensor(&leaf->autograd->grad, sum);
+  }
+  const bool steal = !grad_mode.enabled && grad->ob_base.ob_refcnt == 1 && !grad->autograd &&
+                     grad->storage->references.load() == 1 && layout_matches(leaf, grad);
+  const uint8_t before = interceptors;  // keeping a gradient is no operator that modes see
+  if (is_exact_tensor(object_of(grad))) interceptors &= static_cast<uint8_t>(~kDispatchModes);
+  Tensor* kept = steal ? tensor_of(Py_NewRef(object_of(grad))) : clone_gradient(leaf, grad);
+  interceptors = before;
+  // PyTorch detaches a gradient that nobody else has, which also may be a view of others' memory.
+  const bool alone = grad->ob_base.ob_refcnt <= (steal ? 2 : 1) && !grad_mode.enabled;
+  if (kept && alone && layout_matches(leaf, grad) &&
+      (before & kDispatchModes || answers_itself(kept))) {
+    Tensor* detached = tensor_detach_shown(kept);
+    Py_DECREF(object_of(kept));
+    kept = detached;
+  }
+  return replace_tensor(&leaf->autograd->grad, object_of(kept));
+}
+
+// ---------------------------------------------------------------- hooks
+PyObject* values_of(PyObject* hooks) {  // list: hooks may remove themselves
+  return PyMapping_Values(hooks);
+}
+
+bool check_hook_result(const Tensor* before, PyObject* after) {
+  if (!is_tensor(after)) {
+    PyErr_Format(PyExc_TypeError,
+                 "[hook] expected Variable, but hook returned '%s'\nhint: return a tensor or None",
+                 Py_TYPE(after)->tp_name);
+    return false;
+  }
+  const Tensor* t = tensor_of(after);
+  const char* problem = t->dtype != before->dtype               ? "type"
+                        : !same_shape(t, before)                ? "size"
+                        : t->device.kind != before->device.kind ? "device"
+                                                                : nullptr;
+  if (!problem) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[hook] hook '%s' has changed the %s of value\n"
+               "hint: return a gradient like the one it was given",
+               "tensor hook", problem);
+  return false;
+}
+
+bool run_tensor_hooks(PyObject* hooks, Tensor** grad) {
+  if (!hooks || PyObject_Length(hooks) == 0) return true;
+  PyObject* list = values_of(hooks);
+  bool fine = list != nullptr;
+  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
+    PyObject* result = PyObject_CallOneArg(PyList_GET_ITEM(list, i), object_of(*grad));
+    fine = result && (result == Py_None || check_hook_result(*grad, result));
+    if (fine && result != Py_None) replace_tensor(grad, Py_NewRef(result));
+    Py_XDECREF(result);
+  }
+  Py_XDECREF(list);
+  return fine;
+}
+
+bool store_retained(const RetainedOutput& retained, Tensor* grad) {
+  PyObject* owner = PyWeakref_GetObject(retained.reference);
+  if (!owner || owner == Py_None) return true;
+  Py_INCREF(owner);
+  bool fine = false;
+  if (Autograd* a = tensor_autograd(tensor_of(owner))) {
+    PyObject* value;
+    Tensor* held = a->grad;  // while the sum runs, others may put something else there
+    if (!held) {
+      PyObject* clone = tensor_method("clone");
+      PyObject* args[1] = {object_of(grad)};
+      value = clone ? invoke(clone, args, 1) : nullptr;
+    } else {
+      Py_INCREF(object_of(held));
+      PyObject* args[2] = {object_of(held), object_of(grad)};
+      PyObject* add = operator_required(Operator::Add);
+      value = add ? invoke(add, args, 2) : nullptr;
+      Py_DECREF(object_of(held));
+    }
+    a = tensor_autograd(tensor_of(owner));
+    fine = a ? replace_tensor(&a->grad, value) : (Py_XDECREF(value), false);
+  }
+  Py_DECREF(owner);
+  return fine;
+}
+
+PyObject* tuple_of(Tensor* const* values, size_t count) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; tuple && i < count; ++i)
+    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i),
+                     Py_NewRef(values[i] ? object_of(values[i]) : Py_None));
+  return tuple;
+}
+
+// Takes what a hook or an autograd.Function returned into `values`.
+bool replace_values(PyObject* returned, const char* who, Tensor** values, size_t count) {
+  PyObject* tuple = PyTuple_Check(returned) ? Py_NewRef(returned) : PyTuple_Pack(1, returned);
+  if (!tuple) return false;
+  bool fine = PyTuple_GET_SIZE(tuple) == static_cast<Py_ssize_t>(count);
+  if (!fine) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[hook] %s has returned an incorrect number of values: got %zd, but expected %zu\n"
+                 "hint: return as many as it was given, or None",
+                 who, PyTuple_GET_SIZE(tuple), count);
+  }
+  for (size_t i = 0; fine && i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
+    if (item != Py_None && !is_tensor(item)) {
+      PyErr_Format(PyExc_TypeError,
+                   "[hook] expected a Tensor or None from %s: got %s\n"
+                   "hint: return gradients",
+                   who, Py_TYPE(item)->tp_name);
+      fine = false;
+      break;
+    }
+    PyObject* old = reinterpret_cast<PyObject*>(values[i]);
+    values[i] = item == Py_None ? nullptr : tensor_of(Py_NewRef(item));
+    Py_XDECREF(old);
+  }
+  Py_DECREF(tuple);
+  return fine;
+}
+
+bool run_node_prehooks(Node* node, Tensor** grads) {
+  PyObject* list = values_of(node->extras->prehooks);
+  bool fine = list != nullptr;
+  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
+    PyObject* tuple = tuple_of(grads, node->visible_count);
+    PyObject* result = tuple ? PyObject_CallOneArg(PyList_GET_ITEM(list, i), tuple) : nullptr;
+    fine = result && (result == Py_None ||
+                      replace_values(result, "a node prehook", grads, node->visible_count));
+    Py_XDECREF(tuple);
+    Py_XDECREF(result);
+  }
+  Py_XDECREF(list);
+  return fine;
+}
+
+bool run_node_posthooks(Node* node, Tensor** results, PyObject* grads_before) {
+  PyObject* list = values_of(node->extras->posthooks);
+  bool fine = list != nullptr;
+  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
+    PyObject* tuple = tuple_of(results, node->edge_count);
+    PyObject* shown = tuple ? node_arranged_gradients(node, tuple) : nullptr;
+    PyObject* args[2] = {shown, grads_before};
+    PyObject* result =
+        shown ? PyObject_Vectorcall(PyList_GET_ITEM(list, i), args, 2, nullptr) : nullptr;
+    fine = result != nullptr;
+    if (fine && result != Py_None) {
+      Py_XSETREF(result, node_restored_gradients(node, result));
+      fine = result && replace_values(result, "a node hook", results, node->edge_count);
+    }
+    Py_XDECREF(tuple);
+    Py_XDECREF(shown);
+    Py_XDECREF(result);
+  }
+  Py_XDECREF(list);
+  return fine;
+}
+
+bool apply_node(Node* node, Tensor** grads, Tensor** results);
+
+// ---------------------------------------------------------------- kinds of nodes
+// Arguments of a backward op: what is owned here is released at the end.
+class Arguments {
+ public:
+  explicit Arguments(size_t count) {
+    if (count > kInline) many_.resize(count);
+    values_ = count > kInline ? many_.data() : few_;
+  }
+  ~Arguments() {
+    for (size_t i = 0; i < count_; ++i) Py_XDECREF(values_[i]);
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+  bool push(PyObject* owned) {
+    values_[count_++] = owned;
+    return owned != nullptr;
+  }
+  PyObject* const* data() const { return values_; }
+  Py_ssize_t count() const { return static_cast<Py_ssize_t>(count_); }
+
+ private:
+  static constexpr size_t kInline = 16;
+  PyObject* few_[kInline];
+  std::vector<PyObject*> many_;
+  PyObject** values_;
+  size_t count_ = 0;
+};
+
+bool push_saved(Arguments* args, Node* node, size_t position) {
+  Tensor* t = unpack_saved(node, position);
+  if (!t && PyErr_Occurred()) return false;
+  return args->push(t ? object_of(t) : Py_NewRef(Py_None));
+}
+
+bool push_arguments(Arguments* args, Node* node, Tensor** grads, Tensor** results) {
+  size_t saved = 0, scalars = 0;
+  for (const Source& source : node->instance->plan->backward->arguments) {
+    bool fine = true;
+    switch (source.kind) {
+      case Source::SavedInput:
+      case Source::SavedOutput:
+        fine = push_saved(args, node, saved++);
+        break;
+      case Source::GradOutput: {
+        Tensor* grad = grads[source.index];
+        fine = args->push(Py_NewRef(grad ? object_of(grad) : Py_None));
+        break;
+      }
+      case Source::HeldGradient: {
+        Tensor* held = results[source.index];
+        fine = args->push(Py_NewRef(held ? object_of(held) : Py_None));
+        break;
+      }
+      case Source::Register:
+        fine = args->push(PyLong_FromLongLong(node->instance->registers[source.index]));
+        break;
+      case Source::ScalarArgument: {
+        const SavedScalar& scalar = node->scalar(scalars++);
+        fine = args->push(scalar.is_float ? PyFloat_FromDouble(scalar.value.d)
+                                          : PyLong_FromLongLong(scalar.value.i));
+        break;
+      }
+      case Source::None:
+        fine = args->push(Py_NewRef(Py_None));
+        break;
+    }
+    if (!fine) return false;
+  }
+  return true;
+}
+
+bool has_sizes(const Tensor* t, const OutputMetadata& m) {
+  return t->ndim == m.sizes.size() && std::equal(m.sizes.begin(), m.sizes.end(), t->sizes());
+}
+
+bool all_absent(Tensor* const* grads, size_t count) {
+  return std::all_of(grads, grads + count, [](Tensor* t) { return !t; });
+}
+
+// Whether the backward op can go on from the sums in `results`: they are of the gradients' kind.
+bool takes_sums(Node* node, Tensor** results) {
+  for (size_t i = 0; node->goes_on && i < node->edge_count; ++i) {
+    OutputMetadata wanted;
+    const Edge& edge = node->edge(i);
+    if (!results[i]) continue;
+    if (answers_itself(results[i])) return false;
+    if (!node_output_metadata(edge.node, static_cast<uint32_t>(edge.index), &wanted)) continue;
+    if (results[i]->dtype != wanted.dtype || !has_sizes(results[i], wanted)) return false;
+  }
+  return true;
+}
+
+// A tensor whose gradient flows along an edge: the leaf, or `data` with that history.
+Tensor* tensor_at_edge(const Edge& edge, Tensor* data) {
+  if (edge.node->kind == NodeKind::Accumulate) return tensor_of(Py_NewRef(edge.node->object));
+  Tensor* alias = tensor_detach(data);
+  if (alias) set_history(alias, edge.node, static_cast<uint32_t>(edge.index));
+  return alias;
+}
+
+// Under create_graph, gradients that have no derivative of their own say so when it is asked for.
+bool mark_once(const BackwardSpec& backward, Node* node, Tensor** results) {
+  if (!PyObject_HasAttrString(backward.op, "once_differentiable")) return true;
+  PyObject* name = PyUnicode_FromString(backward.name.c_str());
+  bool fine = name != nullptr;
+  for (size_t i = 0; fine && i < node->edge_count; ++i) {
+    if (!results[i] || !node->edge(i).node) continue;
+    Tensor* operand = tensor_at_edge(node->edge(i), results[i]);
+    PyObject* args[3] = {object_of(results[i]), name, object_of(operand)};
+    fine = operand && replace_tensor(&results[i], call_helper("flambeau.autograd.function",
+                                                              "refuse_again", args, 3));
+    Py_XDECREF(object_of(operand));
+  }
+  Py_XDECREF(name);
+  return fine;
+}
+
+bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
+  if (all_absent(grads, node->output_count)) return true;
+  if (node->object && (grad_mode.enabled || !takes_sums(node, results)))
+    return region_apply_tape(node, grads, results);
+  const BackwardSpec& backward = *node->instance->plan->backward;
+  Arguments args(backward.arguments.size());
+  if (!push_arguments(&args, node, grads, results)) return false;
+  if (active_recorder) record_backward_of(node->recorded);
+  PyObject* returned = invoke(backward.op, args.data(), args.count());
+  if (!returned) return false;
+  const bool fine = replace_values(returned, backward.name.c_str(), results, node->edge_count);
+  Py_DECREF(returned);
+  return fine && (!grad_mode.enabled || mark_once(backward, node, results));
+}
+
+bool apply_function(Node* node, Tensor** grads, Tensor** results) {
+  static PyObject* name = nullptr;
+  if (!name) name = PyUnicode_InternFromString("apply");
+  Arguments args(node->output_count + 1u);
+  args.push(Py_NewRef(object_of(node)));
+  for (uint32_t i = 0; i < node->output_count; ++i)
+    args.push(Py_NewRef(grads[i] ? object_of(grads[i]) : Py_None));
+  PyObject* returned =
+      PyObject_VectorcallMethod(name, args.data(), static_cast<size_t>(args.count()), nullptr);
+  if (!returned) return false;
+  const bool fine = replace_values(returned, Py_TYPE(node)->tp_name, results, node->edge_count);
+  Py_DECREF(returned);
+  return fine;
+}
+
+PyObject* geometry_argument(const std::vector<int64_t>& values) {
+  return size_object(static_cast<int>(values.size()), values.data());
+}
+
+// helper(grad, base sizes, strides, offset, form, and the same of the view)
+PyObject* call_view_helper(const char* name, Node* node, Tensor* grad) {
+  const ViewGeometry& g = *node->extras->view;
+  Arguments args(9);
+  const bool fine =
+      args.push(Py_NewRef(object_of(grad))) && args.push(geometry_argument(g.base.sizes)) &&
+      args.push(geometry_argument(g.base_strides)) &&
+      args.push(PyLong_FromLongLong(g.base_offset)) && args.push(PyLong_FromLong(g.base_form)) &&
+      args.push(geometry_argument(g.view.sizes)) && args.push(geometry_argument(g.view_strides)) &&
+      args.push(PyLong_FromLongLong(g.view_offset)) && args.push(PyLong_FromLong(g.view_form));
+  if (!fine) return nullptr;
+  return call_helper("flambeau.autograd.views", name, args.data(), args.count());
+}
+
+bool apply_strided(Node* node, Tensor** grads, Tensor** results) {
+  if (!grads[0]) return true;
+  results[0] = tensor_of(call_view_helper("scatter_to_base", node, grads[0]));
+  return results[0] != nullptr;
+}
+
+// What the write put in its place goes through the inner node, the rest to the old base.
+bool apply_copy_slices(Node* node, Tensor** grads, Tensor** results) {
+  if (!grads[0]) return true;
+  Node* inner = node_of(node->object);
+  const ViewGeometry& g = *node->extras->view;
+  PyObject* opened = call_view_helper("open_window", node, grads[0]);
+  if (!opened) return false;
+  PyObject *whole, *window, *slice;
+  if (!PyArg_ParseTuple(opened, "OOO", &whole, &window, &slice)) {
+    Py_DECREF(opened);
+    return false;
+  }
+  std::vector<Tensor*> inner_grads(inner->output_count, nullptr);
+  std::vector<Tensor*> inner_results(inner->edge_count, nullptr);
+  inner_grads[g.inner_output] = tensor_of(Py_NewRef(slice));
+  bool fine = apply_node(inner, inner_grads.data(), inner_results.data());
+  if (fine) {
+    Tensor* below = g.inner_target == SIZE_MAX ? nullptr : inner_results[g.inner_target];
+    PyObject* args[3] = {whole, window, below ? object_of(below) : Py_None};
+    results[0] = tensor_of(call_helper("flambeau.autograd.views", "close_window", args, 3));
+    fine = results[0] != nullptr;
+  }
+  for (size_t i = 0, to = 1; i < inner_results.size(); ++i) {
+    if (i == g.inner_target || !fine)
+      Py_XDECREF(object_of(inner_results[i]));
+    else
+      results[to++] = inner_results[i];
+  }
+  for (Tensor* t : inner_grads) Py_XDECREF(object_of(t));
+  Py_DECREF(opened);
+  return fine;
+}
+
+bool apply_constant(Tensor* grad, Tensor** results) {
+  PyObject* zeros = tensor_method("new_zeros");
+  PyObject* sizes = zeros ? size_object(grad->ndim, grad->sizes()) : nullptr;
+  PyObject* args[2] = {object_of(grad), sizes};
+  results[0] = tensor_of(sizes ? invoke(zeros, args, 2) : nullptr);
+  Py_XDECREF(sizes);
+  return results[0] != nullptr;
+}
+
+bool run_post_accumulate(Tensor* leaf) {
+  const Autograd* a = leaf->autograd;
+  if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0)
+    return true;
+  PyObject* list = values_of(a->post_accumulate_hooks);
+  bool fine = list != nullptr;
+  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
+    PyObject* result = PyObject_CallOneArg(PyList_GET_ITEM(list, i), object_of(leaf));
+    fine = result == Py_None;
+    if (result && !fine)
+      PyErr_SetString(PyExc_RuntimeError,
+                      "[hook] Tensor post accumulate grad hooks should return None.\n"
+                      "hint: assign to tensor.grad instead");
+    Py_XDECREF(result);
+  }
+  Py_XDECREF(list);
+  return fine;
+}
+
+bool apply_node(Node* node, Tensor** grads, Tensor** results) {
+  switch (node->kind) {
+    case NodeKind::Plan:
+      return apply_plan(node, grads, results);
+    case NodeKind::Function:
+      return apply_function(node, grads, results);
+    case NodeKind::CopySlices:
+      return apply_copy_slices(node, grads, results);
+    case NodeKind::AsStrided:
+      return apply_strided(node, grads, results);
+    case NodeKind::Join:
+      return apply_join(node, grads, results);
+    case NodeKind::Parts:
+      return apply_parts(node, grads, results);
+    case NodeKind::Constant:
+      return !grads[0] || apply_constant(grads[0], results);
+    case NodeKind::Accumulate: {
+      if (!grads[0]) return true;
+      Tensor* leaf = tensor_of(node->object);
+      if (!tensor_requires_grad(leaf)) return true;  // detach_() since
+      return add_to_leaf(leaf, grads[0]) && run_post_accumulate(leaf);
+    }
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------- validation
+bool expandable(const Tensor* grad, const OutputMetadata& to) {
+  if (to.sizes.size() > grad->ndim) return false;
+  const size_t lead = grad->ndim - to.sizes.size();
+  for (size_t i = 0; i < to.sizes.size(); ++i)
+    if (to.sizes[i] != 1 && to.sizes[i] != grad->sizes()[lead + i]) return false;
+  return true;
+}
+
+bool fit_results(Node* node, Tensor** results) {
+  const bool hooked = node->extras && node->extras->posthooks;
+  if (node->kind != NodeKind::Function && !hooked) return true;  // derived: fits by construction
+  for (size_t i = 0; i < node->edge_count; ++i) {
+    const Edge& edge = node->edge(i);
+    OutputMetadata wanted;
+    if (!results[i] || !edge.node) continue;
+    if (!node_output_metadata(edge.node, static_cast<uint32_t>(edge.index), &wanted)) continue;
+    if (!fit_gradient(node_name(node), i, wanted, &results[i])) return false;
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------- results that hooks see
+struct Tensors {  // owned, entries may be null
+  std::vector<Tensor*> values;
+
+  Tensors(Tensor* const* from, size_t count) : values(from, from + count) {
+    for (Tensor* t : values) Py_XINCREF(object_of(t));
+  }
+  ~Tensors() {
+    for (Tensor* t : values) Py_XDECREF(object_of(t));
+  }
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
+};
+
+// The sums again, on from `held`, but for results that a hook has changed since they were `own`.
+bool go_on(Node* node, Tensor** grads, Tensor** results, const Tensors& own, Tensors* held) {
+  Tensors sums(held->values.data(), node->edge_count);
+  if (!apply_node(node, grads, sums.values.data())) return false;
+  for (size_t i = 0; i < node->edge_count; ++i) {
+    if (!held->values[i]) continue;
+    if (results[i] == own.values[i]) {
+      std::swap(results[i], sums.values[i]);
+    } else {
+      Tensor* changed = std::exchange(results[i], nullptr);
+      if (changed && !add_gradient(&held->values[i], changed)) return false;
+      results[i] = std::exchange(held->values[i], nullptr);
+    }
+  }
+  return true;
+}
+
+// Hooks see what the node itself adds, not the sums that it goes on from.
+bool apply_observed(Node* node, Tensor** grads, Tensor** results) {
+  Tensors held(results, node->edge_count);
+  for (size_t i = 0; i < node->edge_count; ++i)
+    if (Tensor* t = std::exchange(results[i], nullptr)) Py_DECREF(object_of(t));
+  PyObject* before = tuple_of(grads, node->visible_count);
+  bool fine = before && apply_node(node, grads, results);
+  const Tensors own(results, node->edge_count);
+  fine = fine && run_node_posthooks(node, results, before);
+  Py_XDECREF(before);
+  if (!fine || all_absent(held.values.data(), node->edge_count)) return fine;
+  return go_on(node, grads, results, own, &held);
+}
+
+// ---------------------------------------------------------------- anomaly mode
+bool report_anomaly(const char* helper, Node* node, Tensor** results) {
+  if (!anomaly_recorder) return true;
+  PyObject* tuple = results ? tuple_of(results, node->edge_count) : Py_NewRef(Py_None);
+  if (!tuple) return false;
+  PyObject* args[2] = {object_of(node), tuple};
+  PyObject* result = call_helper("flambeau.autograd.anomaly", helper, args, 2);
+  Py_DECREF(tuple);
+  Py_XDECREF(result);
+  return result != nullptr;
+}
+
+}  // namespace
+
+bool same_shape(const Tensor* a, const Tensor* b) {
+  return a->ndim == b->ndim && std::equal(a->sizes(), a->sizes() + a->ndim, b->sizes());
+}
+
+// *slot += grad; `grad` is stolen. In place where nobody can see it: the bits are the same.
+bool add_gradient(Tensor** slot, Tensor* grad) {
+  if (!*slot) {
+    *slot = grad;
+    return true;
+  }
+  const bool inplace = !grad_mode.enabled && !active_recorder && !(interceptors & kDispatchModes) &&
+                       writable_alone(*slot) && (*slot)->dtype == grad->dtype &&
+                       same_shape(*slot, grad) && is_exact_tensor(object_of(*slot)) &&
+                       is_exact_tensor(object_of(grad)) && operator_object(Operator::IAdd);
+  PyObject* add = operator_required(inplace ? Operator::IAdd : Operator::Add);
+  PyObject* args[2] = {object_of(*slot), object_of(grad)};
+  if (answers_itself(*slot) && !answers_itself(grad)) std::swap(args[0], args[1]);
+  PyObject* sum = add ? invoke(add, args, 2) : nullptr;
+  Py_DECREF(object_of(grad));
+  if (!sum) return false;
+  return replace_tensor(slot, sum);
+}
+
+bool run_pre_hooks(Node* node, Tensor** grads) {
+  if (node->kind == NodeKind::Accumulate) {
+    const Autograd* a = tensor_of(node->object)->autograd;
+    return !grads[0] || !a || run_tensor_hooks(a->hooks, grads);
+  }
+  NodeExtras* extras = node->extras;
+  if (!extras) return true;
+  for (size_t i = 0; i < extras->tensor_hooks.size() && i < node->output_count; ++i) {
+    if (grads[i] && !run_tensor_hooks(extras->tensor_hooks[i], &grads[i])) return false;
+  }
+  for (size_t i = 0; i < extras->retained.size(); ++i) {
+    const RetainedOutput retained = extras->retained[i];
+    if (grads[retained.index] && !store_retained(retained, grads[retained.index])) return false;
+  }
+  return true;
+}
+
+std::string sizes_text(const int64_t* sizes, size_t ndim) {
+  std::string text = "[";
+  for (size_t i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
+  return text + "]";
+}
+
+// A gradient made by user code must fit the value it belongs to; broadcast ones are summed back.
+bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted,
+                  Tensor** grad) {
+  const Tensor* t = *grad;
+  if (!has_sizes(t, wanted)) {
+    if (!expandable(t, wanted)) {
+      PyErr_Format(PyExc_RuntimeError,
+                   "[backward] Function %s returned an invalid gradient at index %zu - got %s but "
+                   "expected shape compatible with %s\n"
+                   "hint: a gradient has the shape of its input",
+                   who.c_str(), index, sizes_text(t->sizes(), t->ndim).c_str(),
+                   sizes_text(wanted.sizes.data(), wanted.sizes.size()).c_str());
+      return false;
+    }
+    PyObject* sizes = geometry_argument(wanted.sizes);
+    PyObject* args[2] = {object_of(*grad), sizes};
+    const bool fine =
+        sizes && replace_tensor(grad, call_helper("flambeau.autograd.views", "reduce_to", args, 2));
+    Py_XDECREF(sizes);
+    if (!fine) return false;
+    t = *grad;
+  }
+  if (t->dtype == wanted.dtype) return true;
+  if (is_integral(t->dtype)) {
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "[backward] Function %s returned a gradient of dtype %s at index %zu: expected %s\n"
+        "hint: gradients are floating point or complex",
+        who.c_str(), dtype_name(t->dtype), index, dtype_name(wanted.dtype));
+    return false;
+  }
+  PyObject* to = tensor_method("to");
+  if (!to) return false;
+  if (is_complex(t->dtype) && !is_complex(wanted.dtype)) {
+    PyObject* part = PyObject_GetAttrString(object_of(*grad), "real");
+    if (!replace_tensor(grad, part)) return false;
+  }
+  PyObject* args[2] = {object_of(*grad), dtype_object(wanted.dtype)};
+  return replace_tensor(grad, invoke(to, args, 2));
+}
+
+void report_failure(Node* node) {
+  if (!anomaly_recorder) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (!report_anomaly("report_error", node, nullptr)) PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+}
+
+bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
+  NodeExtras* extras = node->extras;
+  if (extras && extras->prehooks && !run_node_prehooks(node, grads)) return false;
+  const bool post = extras && extras->posthooks && PyObject_Length(extras->posthooks) > 0;
+  bool fine = post ? apply_observed(node, grads, results) : apply_node(node, grads, results);
+  fine = fine && fit_results(node, results) && report_anomaly("check_gradients", node, results);
+  if (!fine) {
+    report_failure(node);
+    return false;
+  }
+  if (!keep_graph) node_release_saved(node);
+  return true;
+}
+
+bool replace_tensor(Tensor** slot, PyObject* value) {
+  if (!value) return false;
+  Tensor* old = *slot;
+  *slot = tensor_of(value);
+  Py_XDECREF(object_of(old));
+  return true;
+}
+
+PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
+  if (Py_TYPE(callable) == OpType) {
+    const BelowFunctions guard;
+    return op_call(callable, args, count);
+  }
+  return PyObject_Vectorcall(callable, args, static_cast<size_t>(count), nullptr);
+}
+
+PyObject* tensor_method(const char* name) {
+  static auto& cache = *new std::unordered_map<std::string, PyObject*>();
+  const auto found = cache.find(name);
+  if (found != cache.end()) return found->second;
+  PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name);
+  if (method) cache.emplace(name, method);
+  return method;
+}
+
+PyObject* call_helper(const char* module, const char* name, PyObject* const* args,
+                      Py_ssize_t count) {
+  PyObject* loaded = PyImport_ImportModule(module);
+  PyObject* function = loaded ? PyObject_GetAttrString(loaded, name) : nullptr;
+  Py_XDECREF(loaded);
+  if (!function) return nullptr;
+  PyObject* result = PyObject_Vectorcall(function, args, static_cast<size_t>(count), nullptr);
+  Py_DECREF(function);
+  return result;
+}
+
+}  // namespace fb

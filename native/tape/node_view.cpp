@@ -1,0 +1,215 @@
+// Nodes as Python sees them: a class per operator, and inputs, under PyTorch's names.
+//
+// The tape holds one node per call of a public operator. PyTorch has classes of nodes, and several
+// nodes where an operator is composed of others. A node gets its class when Python first sees it;
+// what stands for the operators inside of it is made by `decompositions/nodes.py`, which is asked
+// once per Plan.
+#include <map>
+#include <utility>
+
+#include "runtime/profile.h"
+#include "tape/tape.h"
+
+namespace fb {
+
+namespace {
+
+PyObject* target_slots(const Plan* plan) {
+  const std::vector<int32_t>& targets = plan->backward->targets;
+  PyObject* slots = PyTuple_New(static_cast<Py_ssize_t>(targets.size()));
+  for (size_t i = 0; slots && i < targets.size(); ++i)
+    PyTuple_SET_ITEM(slots, static_cast<Py_ssize_t>(i), PyLong_FromLong(targets[i]));
+  return slots;
+}
+
+PyObject* ask(const char* question, PyObject* const* args, Py_ssize_t count) {
+  const bool before = std::exchange(profile_muted, true);
+  PyObject* answer = call_helper("flambeau.decompositions.nodes", question, args, count);
+  profile_muted = before;
+  return answer;
+}
+
+// (class name, edge per input or None, whether each result has a node of its own, the order of
+// edges in which what they lead to is released); borrowed. Null: not known, or an exception.
+PyObject* plan_view(Plan* plan) {
+  if (plan->view || !plan->origin || !plan->backward) return plan->view;
+  PyObject* slots = target_slots(plan);
+  PyObject* args[3] = {plan->origin, slots, plan->mutated.empty() ? Py_False : Py_True};
+  PyObject* view = slots ? ask("view_of", args, 3) : nullptr;
+  Py_XDECREF(slots);
+  if (plan->view) {  // another thread was faster
+    Py_XDECREF(view);
+  } else {
+    plan->view = view;
+  }
+  return plan->view;
+}
+
+PyObject* view_of(Node* n) {
+  return n->kind == NodeKind::Plan && n->instance ? plan_view(n->instance->plan) : nullptr;
+}
+
+PyTypeObject* class_named(const std::string& name) {
+  static std::map<std::string, PyTypeObject*> classes;
+  const auto known = classes.find(name);
+  if (known != classes.end()) return known->second;
+  const auto entry = classes.emplace(name, nullptr).first;
+  static std::map<std::string, std::string> full_names;  // types point at theirs
+  const std::string& full = full_names[name] = "builtins." + name;
+  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(NodeType->tp_dealloc)},
+                         {Py_tp_traverse, reinterpret_cast<void*>(NodeType->tp_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(NodeType->tp_clear)},
+                         {0, nullptr}};
+  PyType_Spec spec = {full.c_str(), sizeof(Node), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      slots};
+  PyObject* bases = PyTuple_Pack(1, reinterpret_cast<PyObject*>(NodeType));
+  PyObject* type = bases ? PyType_FromSpecWithBases(&spec, bases) : nullptr;
+  Py_XDECREF(bases);
+  if (!type) {
+    classes.erase(entry);
+    return nullptr;
+  }
+  entry->second = reinterpret_cast<PyTypeObject*>(type);
+  entry->second->tp_name = entry->first.c_str();  // what its repr shows
+  return entry->second;
+}
+
+PyObject* edge_pair(const Edge& edge) {
+  PyObject* next = edge.node ? node_shown(edge.node) : Py_NewRef(Py_None);
+  if (!next) return nullptr;
+  return Py_BuildValue("(NK)", next, static_cast<unsigned long long>(edge.index));
+}
+
+PyObject* raw_inputs(Node* n) {
+  PyObject* tuple = PyTuple_New(n->edge_count);
+  for (size_t i = 0; tuple && i < n->edge_count; ++i) {
+    PyObject* pair = edge_pair(n->edge(i));
+    if (!pair)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), pair);
+  }
+  return tuple;
+}
+
+// Entries of `raw` in the order of `order`; what has no edge is `absent`.
+PyObject* arranged(PyObject* raw, PyObject* order, PyObject* absent) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(order);
+  PyObject* tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; tuple && i < count; ++i) {
+    PyObject* place = PyTuple_GET_ITEM(order, i);
+    PyObject* entry = place == Py_None ? absent : PyTuple_GET_ITEM(raw, PyLong_AsSsize_t(place));
+    PyTuple_SET_ITEM(tuple, i, Py_NewRef(entry));
+  }
+  return tuple;
+}
+
+// Nodes that stand for operators inside of one node are made together, once.
+PyObject* inner_nodes(Node* n) {
+  NodeExtras* extras = node_extras(n);
+  if (!extras) return nullptr;
+  if (extras->inner) return extras->inner;
+  PyObject* raw = raw_inputs(n);
+  PyObject* slots = raw ? target_slots(n->instance->plan) : nullptr;
+  PyObject* args[4] = {n->instance->plan->origin, object_of(n), raw, slots};
+  PyObject* inner = slots ? ask("inner_nodes", args, 4) : nullptr;
+  Py_XDECREF(raw);
+  Py_XDECREF(slots);
+  if (extras->inner) {
+    Py_XDECREF(inner);
+  } else {
+    extras->inner = inner;
+  }
+  return extras->inner;
+}
+
+bool has_inner_nodes(PyObject* view) { return PyTuple_GET_ITEM(view, 1) == Py_None; }
+
+}  // namespace
+
+std::string node_view_name(const Node* n) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);  // names are needed for errors, too
+  PyObject* view = view_of(const_cast<Node*>(n));
+  const char* name = view ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(view, 0)) : nullptr;
+  const std::string result = name ? name : "";
+  PyErr_Restore(type, value, traceback);
+  return result;
+}
+
+PyObject* node_release_order(Node* n) {
+  PyObject* view = view_of(n);
+  return view ? PyTuple_GET_ITEM(view, 3) : nullptr;
+}
+
+PyObject* node_shown(Node* n) {
+  PyObject* self = object_of(n);
+  if (Py_TYPE(self) == NodeType) {
+    PyTypeObject* type = class_named(node_name(n));
+    if (!type) return nullptr;
+    Py_INCREF(type);
+    Py_SET_TYPE(self, type);
+    Py_DECREF(NodeType);
+  }
+  return Py_NewRef(self);
+}
+
+PyObject* node_shown_for(Node* n, uint32_t output) {
+  PyObject* view = view_of(n);
+  if (!view && PyErr_Occurred()) return nullptr;
+  if (!view || output == 0 || PyTuple_GET_ITEM(view, 2) != Py_True) return node_shown(n);
+  PyObject* inner = inner_nodes(n);
+  if (!inner) return nullptr;
+  return Py_NewRef(PyTuple_GET_ITEM(PyTuple_GET_ITEM(inner, 1), output));
+}
+
+PyObject* node_inputs(Node* n) {
+  PyObject* view = view_of(n);
+  if (!view) return PyErr_Occurred() ? nullptr : raw_inputs(n);
+  if (has_inner_nodes(view)) {
+    PyObject* inner = inner_nodes(n);
+    return inner ? Py_NewRef(PyTuple_GET_ITEM(inner, 0)) : nullptr;
+  }
+  PyObject* raw = raw_inputs(n);
+  PyObject* absent = raw ? Py_BuildValue("(Oi)", Py_None, 0) : nullptr;
+  PyObject* tuple = absent ? arranged(raw, PyTuple_GET_ITEM(view, 1), absent) : nullptr;
+  Py_XDECREF(raw);
+  Py_XDECREF(absent);
+  return tuple;
+}
+
+PyObject* node_arranged_gradients(Node* n, PyObject* gradients) {
+  PyObject* view = view_of(n);
+  if (!view && PyErr_Occurred()) return nullptr;
+  if (!view || has_inner_nodes(view)) return Py_NewRef(gradients);
+  return arranged(gradients, PyTuple_GET_ITEM(view, 1), Py_None);
+}
+
+PyObject* node_restored_gradients(Node* n, PyObject* gradients) {
+  PyObject* view = view_of(n);
+  if (!view && PyErr_Occurred()) return nullptr;
+  if (!view || has_inner_nodes(view)) return Py_NewRef(gradients);
+  PyObject* order = PyTuple_GET_ITEM(view, 1);
+  if (!PyTuple_Check(gradients) || PyTuple_GET_SIZE(gradients) != PyTuple_GET_SIZE(order))
+    return Py_NewRef(gradients);  // an error, told where they are read
+  PyObject* tuple = PyTuple_New(n->edge_count);
+  if (!tuple) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
+    PyObject* place = PyTuple_GET_ITEM(order, i);
+    if (place == Py_None) continue;
+    const Py_ssize_t edge = PyLong_AsSsize_t(place);
+    PyTuple_SET_ITEM(tuple, edge, Py_NewRef(PyTuple_GET_ITEM(gradients, i)));
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+    if (!PyTuple_GET_ITEM(tuple, i)) PyTuple_SET_ITEM(tuple, i, Py_NewRef(Py_None));
+  return tuple;
+}
+
+PyObject* node_saved_places(Node* n) {
+  if (n->kind != NodeKind::Plan || !n->instance || !n->instance->plan->origin) return PyDict_New();
+  PyObject* args[1] = {n->instance->plan->origin};
+  return ask("saved_places", args, 1);
+}
+
+}  // namespace fb
