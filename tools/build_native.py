@@ -201,7 +201,8 @@ def _link_command(compiler: Compiler, flags: Sequence[str], objects: Sequence[Pa
 
 def _object_path(unit: Path, compiler: Compiler, flags: Sequence[str]) -> Path:
     contents = [path.read_bytes() for path in _with_headers(unit)]
-    key = _digest(compiler.version, *compiler.command, *flags, *contents)
+    elsewhere = [flag for flag in flags if flag != f"-I{SOURCES}"]  # checkouts share objects
+    key = _digest(compiler.version, *compiler.command, *elsewhere, *contents)
     return BUILD / "objects" / f"{unit.stem}-{key}.o"
 
 
