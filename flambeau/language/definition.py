@@ -3,8 +3,8 @@
 The decorated name is an `OpDefinition`. Called with IR nodes (inside another op's body) it inlines
 its body; called with tensors it calls its native op. See docs/design.md § 8.
 
-Importing the library records hundreds of definitions, of which a program uses a few: a definition
-keeps its schema's text, which is parsed when the operator is first called.
+Importing the library records hundreds of definitions, of which a program uses a few: the schema is
+derived from the body's annotations, or parsed from its text, when the operator is first called.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from flambeau.language.schema import (
     REQUIRED,
     Argument,
     Schema,
+    annotated_schema,
     parse_schema,
     returns_single,
     schema_name,
@@ -176,18 +177,42 @@ class Overload:
         name: of the operator, for messages.
         body: what computes it.
         options: how.
-        text: its schema, as written.
     """
 
-    __slots__ = ("_runtime", "_schema", "body", "name", "options", "text")
+    __slots__ = ("_results", "_runtime", "_schema", "_text", "body", "name", "options")
 
-    def __init__(self, text: str, runtime: str, body: Body, options: Options) -> None:
-        self.name = schema_name(text)
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        body: Body,
+        options: Options,
+        runtime: str = "",
+        results: str = "",
+    ) -> None:
+        self.name = name
         self.body = body
         self.options = options
-        self.text = text
+        self._text = text
         self._runtime = runtime
+        self._results = results
         self._schema: Schema | None = None
+
+    @property
+    def text(self) -> str:
+        """The schema's text: as written, or as the body's annotations state it."""
+        if not self._text:
+            self._text = annotated_schema(self.body, self.name, self._results)
+        return self._text
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """Calls the body with its arguments in the schema's order."""
+        code = getattr(self.body, "__code__", None)
+        if code is None or not code.co_kwonlyargcount:
+            return self.body(*values)
+        count = code.co_argcount
+        names = code.co_varnames[count : count + code.co_kwonlyargcount]
+        return self.body(*values[:count], **dict(zip(names, values[count:], strict=False)))
 
     @property
     def schema(self) -> Schema:
@@ -222,14 +247,14 @@ class OpDefinition:
         """Options of the first overload."""
         return self.overloads[0].options
 
-    def overload(self, schema: str, **options: Any) -> Callable[[Body], OpDefinition]:
+    def overload(
+        self, schema: str = "", *, runtime: str = "", results: str = "", **options: Any
+    ) -> Callable[[Body], OpDefinition]:
         """Adds a further signature; options not given are those of the first one."""
 
-        runtime = options.pop("runtime", "")
-
         def decorate(body: Body) -> OpDefinition:
-            stated = self.options.stated | _split_names(options)
-            self.overloads.append(Overload(schema, runtime, body, Options(stated)))
+            stated = Options(self.options.stated | _split_names(options))
+            self.overloads.append(Overload(self.name, schema, body, stated, runtime, results))
             return self
 
         return decorate
@@ -249,7 +274,7 @@ class OpDefinition:
                 failure = error
                 continue
             if overload.options.host:
-                return overload.body(*bound)
+                return overload.run(bound)
             results = evaluate(overload, bound)
             values = [r.node if isinstance(r, (View, Dense)) else r for r in results]
             return values[0] if overload.schema.returns_kind == "single" else tuple(values)
@@ -270,36 +295,44 @@ def _split_names(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _options(schema: str, given: dict[str, Any]) -> Options:
+def _options(single: bool, given: dict[str, Any]) -> Options:
     """Options as given, strings split, with the defaults that follow from `promote`."""
     result = _split_names(given)
     pointwise = result.get("promote", "none") in ("default", "float", "bool")
     result.setdefault("layout", "follow" if pointwise else "contiguous")
     in_method = "method" in result.get("where", Options.where)
-    single = returns_single(schema)
     result.setdefault("inplace", pointwise and in_method and single)
     result.setdefault("out", single and not result.get("view", False))
     return Options(result)
 
 
-def op(schema: str, **options: Any) -> Callable[[Body], OpDefinition]:
+def op(
+    schema: str = "", *, name: str = "", runtime: str = "", results: str = "", **options: Any
+) -> Callable[[Body], OpDefinition]:
     """Defines an operator; see docs/design.md § 8 for the options.
+
+    Args:
+        schema: the signature, for bodies whose annotations do not state it (see
+            `language.schema`).
+        name: of the operator, where it is not the body's.
+        runtime: space-separated names of run-time scalars.
+        results: names of the results, where they are a struct sequence.
+        options: see `Options`.
 
     Raises:
         TypeError: an option is unknown.
         ValueError: the name is taken.
     """
-    runtime = options.pop("runtime", "")
 
     def decorate(body: Body) -> OpDefinition:
-        chosen = _options(schema, options)
+        chosen = _options(returns_single(schema, body), options)
         home = "" if "torch" in chosen.where or "method" in chosen.where else chosen.where[0] + "."
-        name = schema_name(schema)
-        key = home + name
+        public = name or schema_name(schema) or body.__name__
+        key = home + public
         if key in REGISTRY:
             raise ValueError(f"[op] {key} is defined twice\nhint: use {key}.overload(...)")
-        definition = OpDefinition(name, body.__doc__)
-        definition.overloads.append(Overload(schema, runtime, body, chosen))
+        definition = OpDefinition(public, body.__doc__)
+        definition.overloads.append(Overload(public, schema, body, chosen, runtime, results))
         REGISTRY[key] = definition
         return definition
 
@@ -431,7 +464,7 @@ def _run(overload: Overload, given: Sequence[Any], converted: Sequence[Any]) -> 
         {after: outer.get(before, before.dtype) for before, after in pairs if _is_node(after)}
     )
     try:
-        return _as_list(overload.body(*converted))
+        return _as_list(overload.run(converted))
     finally:
         _given.reset(token)
 

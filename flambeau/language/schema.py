@@ -3,12 +3,30 @@
     "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"
     "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"
 
-Knows the text form only; what a kind means at a call is the native core's and `dispatch`'s matter.
+An annotated function states one, too: `annotated_schema` derives the text from its header. The
+annotations are read as text when the operator is first called, never evaluated. `Tensor | None`,
+`Sequence[SymInt]`, `Tensor | Scalar`, `bool`, `int`, `float`, `str` and `Any` (the kind "object")
+mean what they say; the other names are defined here. A header's `*` and its defaults are the
+schema's. What a kind means at a call is the native core's and `dispatch`'s matter.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+
+from flambeau.ir.node import Node
+
+_Written = TypeVar("_Written")
+
+Tensor: TypeAlias = Node
+Scalar: TypeAlias = Any  # a number: a node where `runtime` names the argument
+SymInt: TypeAlias = Any  # an integer that may be a symbol of the traced program
+DType: TypeAlias = Any
+Device: TypeAlias = Any
+Generator: TypeAlias = Any
+MemoryFormat: TypeAlias = Any
+Mutable = Annotated[_Written, "mutable"]  # a tensor, or a list of them, that is written in place
 
 KINDS = frozenset(
     "Tensor Tensor? Tensor[] Tensor?[] Scalar Scalar? TensorOrScalar TensorOrScalar? "
@@ -66,10 +84,75 @@ def schema_name(text: str) -> str:
     return text.partition("(")[0].partition(".")[0].strip()
 
 
-def returns_single(text: str) -> bool:
-    """Whether a schema states one result, neither a list nor a tuple."""
+def returns_single(text: str, body: Callable[..., Any]) -> bool:
+    """Whether a schema, or the body's annotations, state one result, neither a list nor a tuple."""
+    if not text:
+        return not body.__annotations__.get("return", "").startswith(("tuple[", "list[", "None"))
     results = text.rpartition("->")[2].strip()
     return results != "Tensor[]" and not results.startswith("(")
+
+
+# Kinds that annotations spell otherwise.
+_ANNOTATED = {
+    "Any": "object",
+    "DType": "dtype",
+    "Device": "device",
+    "Generator": "generator",
+    "MemoryFormat": "memory_format",
+    "Tensor | Scalar": "TensorOrScalar",
+}
+
+
+def _annotated_kind(annotation: str) -> str:
+    if annotation.startswith("Callable["):  # perhaps None, too
+        return "object"
+    if annotation.startswith("Mutable["):
+        return _annotated_kind(annotation[8:-1]) + "!"
+    if annotation.endswith(" | None"):
+        return _annotated_kind(annotation[:-7]) + "?"
+    if annotation.startswith(("Sequence[", "list[")):
+        return _annotated_kind(annotation.partition("[")[2][:-1]) + "[]"
+    return _ANNOTATED.get(annotation, annotation)
+
+
+def _annotated_results(annotation: str, names: str) -> str:
+    if annotation == "None":
+        return "()"
+    if names:
+        return "(" + ", ".join(f"Tensor {name}" for name in names.split()) + ")"
+    if annotation == "tuple[Tensor, ...]":
+        return "(Tensor...)"
+    if annotation.startswith("tuple["):
+        return f"({annotation[6:-1]})"
+    return _annotated_kind(annotation)
+
+
+def annotated_schema(body: Callable[..., Any], name: str, results: str = "") -> str:
+    """The schema that a function's header states: parameters, annotations and defaults.
+
+    Args:
+        body: a function of a module whose annotations are strings (`from __future__`).
+        name: of the operator.
+        results: space-separated names of the results, if they have names.
+
+    Raises:
+        ValueError: a parameter, or the result, has no annotation.
+    """
+    code, annotations = body.__code__, body.__annotations__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if not annotations.keys() >= {*names, "return"}:
+        raise ValueError(f"[schema] {name}'s body lacks annotations\nhint: annotate its header")
+    values = body.__defaults__ or ()
+    defaults = dict(zip(names[code.co_argcount - len(values) :], values, strict=False))
+    defaults |= body.__kwdefaults__ or {}
+    parts = [
+        f"{_annotated_kind(annotations[key])} {key}"
+        + (f"={defaults[key]!r}" if key in defaults else "")
+        for key in names
+    ]
+    if code.co_kwonlyargcount:
+        parts.insert(code.co_argcount, "*")
+    return f"{name}({', '.join(parts)}) -> {_annotated_results(annotations['return'], results)}"
 
 
 def _split(text: str) -> list[str]:

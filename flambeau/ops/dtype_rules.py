@@ -10,6 +10,7 @@ from flambeau.language import promotion
 from flambeau.language.definition import op
 from flambeau.language.dtypes import name_of, object_of
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import DType
 from flambeau.ops.shape.convert import sample_dtype
 
 
@@ -20,13 +21,12 @@ def _dtype_samples() -> Iterator[Sample]:
 
 
 @op(
-    "promote_types(dtype? type1, dtype? type2) -> Tensor",
     where="torch",
     host=True,
     out=False,
     samples=_dtype_samples,
 )
-def promote_types(type1: Any, type2: Any) -> Any:
+def promote_types(type1: DType | None, type2: DType | None) -> Any:
     """The smallest dtype to which both dtypes convert.
 
     Example:
@@ -37,13 +37,12 @@ def promote_types(type1: Any, type2: Any) -> Any:
 
 
 @op(
-    "can_cast(dtype? from_, dtype? to) -> Tensor",
     where="torch",
     host=True,
     out=False,
     samples=_dtype_samples,
 )
-def can_cast(from_: Any, to: Any) -> bool:
+def can_cast(from_: DType | None, to: DType | None) -> bool:
     """Whether a result of dtype `from_` may be written into a tensor of dtype `to`.
 
     Example:
@@ -60,7 +59,6 @@ def _participant(value: Any) -> tuple[str, str]:
 
 
 @op(
-    "result_type(object tensor, object other) -> Tensor",
     where="torch",
     host=True,
     out=False,

@@ -15,7 +15,7 @@ def asked(promote, body, *operands):
         seen.append(body(*inner))
         return inner[0]
 
-    evaluate(Overload(text, "", noting, Options({"promote": promote})), operands)
+    evaluate(Overload("probe", text, noting, Options({"promote": promote})), operands)
     return seen[0]
 
 

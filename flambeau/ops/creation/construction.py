@@ -12,6 +12,7 @@ from typing import Any
 from flambeau.core import tensors
 from flambeau.ir.lock import loaded
 from flambeau.language.definition import op
+from flambeau.language.schema import Device, DType
 from flambeau.ops.creation.creation import check_layout
 
 DATA = "object data, *, dtype? dtype=None, device? device=None, bool requires_grad=False"
@@ -65,11 +66,10 @@ def tensor(
 
 
 @op(
-    "as_tensor(object data, dtype? dtype=None, device? device=None) -> Tensor",
     where="torch",
     host=True,
 )
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = None) -> Any:
     """A tensor of data, sharing memory with tensors and arrays where dtype and device allow.
 
     Example:
@@ -81,16 +81,14 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 @op(
-    "asarray(object obj, *, dtype? dtype=None, device? device=None, bool? copy=None, "
-    "bool requires_grad=False) -> Tensor",
     where="torch",
     host=True,
 )
 def asarray(
     obj: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Any:

@@ -20,6 +20,7 @@ from flambeau.language.definition import Body, OpDefinition, op
 from flambeau.language.dtypes import object_of
 from flambeau.language.promotion import CATEGORY, default_complex, default_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Mutable, Scalar, Tensor
 from flambeau.ops.common import dtype_or
 
 Samples = Iterator[Sample]
@@ -518,7 +519,6 @@ def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
 
 
 @op(
-    "fill(Tensor self, Tensor|Scalar value) -> Tensor",
     fits="value",
     runtime="value",
     layout="follow",
@@ -527,7 +527,7 @@ def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
     overlap="fill",
     samples=lambda: iter([sample(T(2, 3), 1.5), sample(T(4, 6, layout="transposed"), 2)]),
 )
-def fill(self: Node, value: Any) -> Node:
+def fill(self: Tensor, value: Tensor | Scalar) -> Tensor:
     """One number in every place; the dtype stays.
 
     Example:
@@ -548,8 +548,8 @@ def _fill_rule(grad: Node, out: Node, x: Node, value: Node) -> tuple[Node, Node]
 prims.register_rule("fill", _fill_rule)
 
 
-@op("zero_(Tensor! self) -> Tensor", out=False, overlap="fill", samples=_like_samples)
-def zero_(self: Node) -> Node:
+@op(out=False, overlap="fill", samples=_like_samples)
+def zero_(self: Mutable[Tensor]) -> Tensor:
     """Zeros in every place.
 
     Example:
@@ -622,14 +622,14 @@ _define_triangle("triu_indices", False, "above", "tensor([[0, 0, 1],\n          
 
 
 @op(
-    "complex(Tensor real, Tensor imag) -> Tensor",
+    name="complex",
     out="exact",
     layout="follow",
     where="torch",
     samples=lambda: iter([sample(T(2, 3), T(3))]),
     dtypes="f32 f64",
 )
-def complex_(real: Node, imag: Node) -> Node:
+def complex_(real: Tensor, imag: Tensor) -> Tensor:
     """Complex numbers from their parts, which have one real dtype.
 
     Raises:

@@ -20,6 +20,7 @@ from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.promotion import CATEGORY
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.common import normalise_dim, shown, strides_of
 from flambeau.ops.creation.creation import filled, number
 
@@ -149,12 +150,11 @@ def _check_ranks(self: Node, index: Node, d: int, name: str) -> None:
 
 
 @op(
-    "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
     out="separate",
     samples=_gather_samples,
     errors=_gather_errors,
 )
-def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
+def gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """`out[i][j] = input[i][index[i][j]]` for dim 1; the shape is that of index.
 
     Raises:
@@ -179,13 +179,12 @@ def gather(self: Node, dim: int, index: Node, sparse_grad: bool) -> Node:
 
 
 @op(
-    "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
     out="separate",
     samples=lambda: iter(
         [sample(T(3, 4), I(3, 2, high=4), 1), sample(T(3, 4), I(1, 4, high=3), 0)]
     ),
 )
-def take_along_dim(self: Node, indices: Node, dim: int | None) -> Node:
+def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather` after broadcasting input and indices beside `dim` (None: both flattened).
 
     Example:
@@ -253,13 +252,12 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
 
 
 @op(
-    "scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     out="exact",
     inplace=True,
     overlap="any",
     samples=_scatter_samples,
 )
-def scatter(self: Node, dim: int, index: Node, src: Node) -> Node:
+def scatter(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with `out[i][index[i][j]] = src[i][j]` for dim 1; of equal indices the last wins.
 
     Args:
@@ -278,12 +276,11 @@ def scatter(self: Node, dim: int, index: Node, src: Node) -> Node:
 
 
 @scatter.overload(
-    "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
     fits="value",
     runtime="value",
     samples=None,
 )
-def _scatter_value(self: Node, dim: int, index: Node, value: Any) -> Node:
+def _scatter_value(self: Tensor, dim: int, index: Tensor, value: Scalar) -> Tensor:
     return _scattered(self, dim, index, filled(value, index.shape, self.dtype), "set", "scatter")
 
 
@@ -297,10 +294,9 @@ def _mode(reduce: str, name: str) -> str:
 
 
 @scatter.overload(
-    "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
     samples=None,
 )
-def _scatter_mode(self: Node, dim: int, index: Node, src: Node, reduce: str) -> Node:
+def _scatter_mode(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     late("flambeau.core.warned").warn_once(
         "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in "
         "a future PyTorch release. Use torch.scatter_reduce instead for more reduction options."
@@ -309,19 +305,18 @@ def _scatter_mode(self: Node, dim: int, index: Node, src: Node, reduce: str) -> 
 
 
 @scatter.overload(
-    "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce)"
-    " -> Tensor",
     fits="value",
     runtime="value",
     samples=None,
 )
-def _scatter_value_mode(self: Node, dim: int, index: Node, value: Any, reduce: str) -> Node:
+def _scatter_value_mode(
+    self: Tensor, dim: int, index: Tensor, value: Scalar, *, reduce: str
+) -> Tensor:
     source = filled(value, index.shape, self.dtype)
     return _scattered(self, dim, index, source, _mode(reduce, "scatter"), "scatter")
 
 
 @op(
-    "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     out="exact",
     inplace=True,
     overlap="any",
@@ -329,7 +324,7 @@ def _scatter_value_mode(self: Node, dim: int, index: Node, value: Any, reduce: s
         [sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)), sample(T(5), 0, I(9, high=5), T(9))]
     ),
 )
-def scatter_add(self: Node, dim: int, index: Node, src: Node) -> Node:
+def scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with `out[i][index[i][j]] += src[i][j]` for dim 1, in increasing order of j.
 
     Example:
@@ -346,16 +341,14 @@ def _reduce_samples() -> Samples:
 
 
 @op(
-    "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
-    "bool include_self=True) -> Tensor",
     out="exact",
     inplace=True,
     overlap="any",
     samples=_reduce_samples,
 )
 def scatter_reduce(
-    self: Node, dim: int, index: Node, src: Node, reduce: str, include_self: bool
-) -> Node:
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """Combines src into a copy of the tensor at `index`: sum, prod, mean, amax or amin.
 
     Args:
@@ -437,7 +430,6 @@ def _vector(index: Node, name: str) -> Node:
 
 
 @op(
-    "index_select(Tensor self, int dim, Tensor index) -> Tensor",
     out="separate",
     samples=lambda: iter(
         [
@@ -447,7 +439,7 @@ def _vector(index: Node, name: str) -> Node:
         ]
     ),
 )
-def index_select(self: Node, dim: int, index: Node) -> Node:
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of a dimension that a vector of indices names.
 
     Raises:
@@ -496,7 +488,6 @@ def _write_samples() -> Samples:
 
 
 @op(
-    "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
     fits="alpha",
     out="exact",
     inplace=True,
@@ -504,7 +495,9 @@ def _write_samples() -> Samples:
     overlap="any",
     samples=_write_samples,
 )
-def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> Node:
+def index_add(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1
+) -> Tensor:
     """A copy with `alpha * source` added to the slices of `dim` that index names.
 
     Raises:
@@ -524,14 +517,13 @@ def index_add(self: Node, dim: int, index: Node, source: Node, alpha: Any) -> No
 
 
 @op(
-    "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
     out="exact",
     inplace=True,
     overlap="any",
     samples=_write_samples,
     autocast="promote",
 )
-def index_copy(self: Node, dim: int, index: Node, source: Node) -> Node:
+def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with the slices of `dim` that index names replaced by those of source.
 
     Example:
@@ -548,7 +540,6 @@ def _fill_samples() -> Samples:
 
 
 @op(
-    "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
     overlap="copy",
     repeats=True,
     layout="first",
@@ -558,7 +549,7 @@ def _fill_samples() -> Samples:
     samples=_fill_samples,
     out=False,
 )
-def index_fill(self: Node, dim: int, index: Node, value: Any) -> Node:
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Scalar) -> Tensor:
     """A copy with the slices of `dim` that index names filled with a number.
 
     Example:
@@ -585,16 +576,14 @@ def _index_reduce_samples() -> Samples:
 
 
 @op(
-    "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
-    "bool include_self=True) -> Tensor",
     out="exact",
     inplace=True,
     overlap="any",
     samples=_index_reduce_samples,
 )
 def index_reduce(
-    self: Node, dim: int, index: Node, source: Node, reduce: str, include_self: bool
-) -> Node:
+    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """Combines slices of source into a copy of the tensor: prod, mean, amax or amin.
 
     Example:
@@ -618,11 +607,10 @@ def index_reduce(
 
 
 @op(
-    "take(Tensor self, Tensor index) -> Tensor",
     out="separate",
     samples=lambda: iter([sample(T(3, 4), I(2, 3, high=12)), sample(T(5), I(0, high=5))]),
 )
-def take(self: Node, index: Node) -> Node:
+def take(self: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor; the shape is that of index.
 
     Raises:
@@ -640,7 +628,6 @@ def take(self: Node, index: Node) -> Node:
 
 
 @op(
-    "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
     layout="first",
     inplace=True,
     overlap="any",
@@ -652,7 +639,7 @@ def take(self: Node, index: Node) -> Node:
     ),
     out=False,
 )
-def put(self: Node, index: Node, source: Node, accumulate: bool) -> Node:
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with source written (or added) at places of the flattened tensor.
 
     Raises:

@@ -17,9 +17,10 @@ from flambeau.ir.lock import late, loaded
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
 from flambeau.language import layout
-from flambeau.language.definition import Dense, View, op
+from flambeau.language.definition import View, op
 from flambeau.language.dtypes import name_of, object_of
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.common import gathered, geometry_of, same_sizes, shown, strides_of
 from flambeau.ops.indexing.index import I, wrapped
 from flambeau.ops.indexing.search import masked_slices
@@ -31,8 +32,8 @@ WHOLE = slice(None)
 # ------------------------------------------------------------------------------------ basic keys
 
 
-@op("_basic_index(Tensor self, str pattern, SymInt[] numbers) -> Tensor", where="torch", view=True)
-def basic_index(self: Node, pattern: str, numbers: Sequence[Size]) -> Any:
+@op(name="_basic_index", where="torch", view=True)
+def basic_index(self: Tensor, pattern: str, numbers: Sequence[SymInt]) -> Tensor:
     """A view by a key of integers, slices and None that was checked against the sizes.
 
     Args:
@@ -195,11 +196,10 @@ def _index_samples() -> Samples:
 
 
 @op(
-    "index(Tensor self, Tensor?[] indices) -> Tensor",
     where="torch",
     samples=_index_samples,
 )
-def index(self: Node, indices: Sequence[Node | None]) -> Dense:
+def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Elements at the places of index tensors, one per dimension; None keeps a dimension.
 
     Shapes: the indexed dimensions are replaced by the broadcast shape of the index tensors, which
@@ -248,7 +248,6 @@ def _added(x: Node, y: Node) -> Node:
 
 
 @op(
-    "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     layout="first",
     inplace=True,
     out=False,
@@ -262,7 +261,9 @@ def _added(x: Node, y: Node) -> Node:
         ]
     ),
 )
-def index_put(self: Node, indices: Sequence[Node | None], values: Node, accumulate: bool) -> Node:
+def index_put(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
     """A copy with values written (or added) at the places of index tensors; see `index`.
 
     Raises:
@@ -456,8 +457,8 @@ def _is_whole(item: Any) -> bool:
     return item is Ellipsis or (isinstance(item, slice) and item == WHOLE)
 
 
-@op("_getitem(Tensor self, object key) -> Tensor", where="torch", host=True)
-def getitem(self: Any, key: Any) -> Any:
+@op(name="_getitem", where="torch", host=True)
+def getitem(self: Tensor, key: Any) -> Any:
     """`self[key]`: a view for integers, slices, None and Ellipsis, else a copy.
 
     Raises:
@@ -482,8 +483,8 @@ def getitem(self: Any, key: Any) -> Any:
     return index.native(part, _index_list(advanced))
 
 
-@op("_setitem(Tensor self, object key, object value) -> ()", where="torch", host=True)
-def setitem(self: Any, key: Any, value: Any) -> None:
+@op(name="_setitem", where="torch", host=True)
+def setitem(self: Tensor, key: Any, value: Any) -> None:
     """`self[key] = value`: numbers and tensors are converted and broadcast.
 
     Raises:

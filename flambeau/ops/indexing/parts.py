@@ -9,6 +9,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language.definition import op
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.common import is_one, normalise_dim
 from flambeau.ops.shape.convert import broadcast_source
 
@@ -16,13 +17,12 @@ Samples = Iterator[Sample]
 
 
 @op(
-    "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
     layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
     out=False,
     varying=True,
 )
-def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: SymInt) -> Tensor:
     """A copy with `select(dim, index)` replaced by src.
 
     Raises:
@@ -41,8 +41,6 @@ def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
 
 
 @op(
-    "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
-    "SymInt step=1) -> Tensor",
     out="exact",
     layout="first",
     overlap="copy",
@@ -50,8 +48,13 @@ def select_scatter(self: Node, src: Node, dim: int, index: Size) -> Node:
     varying=True,
 )
 def slice_scatter(
-    self: Node, src: Node, dim: int, start: Size | None, end: Size | None, step: Size
-) -> Node:
+    self: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: SymInt | None = None,
+    end: SymInt | None = None,
+    step: SymInt = 1,
+) -> Tensor:
     """A copy with the slice `start:end:step` of a dimension replaced by src.
 
     Example:
@@ -77,13 +80,14 @@ def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Si
 
 
 @op(
-    "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
     layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
     out=False,
     varying=True,
 )
-def diagonal_scatter(self: Node, src: Node, offset: int, dim1: int, dim2: int) -> Node:
+def diagonal_scatter(
+    self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
     """A copy with a diagonal replaced by src.
 
     Example:

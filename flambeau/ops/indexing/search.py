@@ -15,10 +15,11 @@ from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.language import layout
-from flambeau.language.definition import Dense, op
+from flambeau.language.definition import op
 from flambeau.language.dtypes import object_of
 from flambeau.language.no_data import refuse_meta
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.common import gathered, same_sizes, shown, strides_of
 from flambeau.ops.creation.creation import filled
 from flambeau.ops.indexing.index import connected
@@ -59,20 +60,19 @@ def _selected(x: Node, mask: Node, total: Size, dense: bool) -> Node:
 # ------------------------------------------------------------------------------------ nonzero
 
 
-@op("_count_nonzero(Tensor self) -> Tensor", where="torch", out=False, differentiable=False)
-def _count(self: Node) -> Node:
+@op(name="_count_nonzero", where="torch", out=False, differentiable=False)
+def _count(self: Tensor) -> Tensor:
     """Number of elements that are not zero, int64."""
     flat = prims.reshape(self, (prod(self.shape),))
     return prims.sum(prims.cast(_truth(flat), "i64"), axis=0)
 
 
 @op(
-    "_nonzero(Tensor self, SymInt total) -> Tensor",
     where="torch",
     out=False,
     differentiable=False,
 )
-def _nonzero(self: Node, total: Size) -> Node:
+def _nonzero(self: Tensor, total: SymInt) -> Tensor:
     """Index vectors of the elements that are not zero, shape (ndim, total)."""
     return prims.true_indices(_truth(self), total)
 
@@ -86,13 +86,12 @@ def _nonzero_samples() -> Samples:
 
 
 @op(
-    "nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
     out="exact",
     overlap="any",
     host=True,
     samples=_nonzero_samples,
 )
-def nonzero(input: Any, *, as_tuple: bool = False) -> Any:  # noqa: A002
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Places of the elements that are not zero, in row-major order.
 
     Args:
@@ -122,7 +121,6 @@ def _coordinates(x: Any) -> Any:
 
 
 @op(
-    "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
     overlap="any",
     out="exact",
     differentiable=False,
@@ -137,7 +135,7 @@ def _coordinates(x: Any) -> Any:
     errors=lambda: iter([ErrorSample(sample(T(3), size=-1), RuntimeError, "non-negative")]),
     varying=True,
 )
-def nonzero_static(self: Node, size: Size, fill_value: int) -> Node:
+def nonzero_static(self: Tensor, *, size: SymInt, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero(self)`, filled up where there are fewer: (size, ndim).
 
     The shape does not depend on the data, so nothing waits for it.
@@ -181,18 +179,17 @@ def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
 
 
 @op(
-    "_masked_select(Tensor self, Tensor mask, SymInt total) -> Tensor",
     where="torch",
     out="separate",
 )
-def _masked_select(self: Node, mask: Node, total: Size) -> Node:
+def _masked_select(self: Tensor, mask: Tensor, total: SymInt) -> Tensor:
     """The elements where the mask is true, in order; mask and tensor broadcast."""
     chosen, x = prims.broadcast_all(mask, self)
     return _selected(x, chosen, total, x is self and _is_contiguous(self))
 
 
-@op("_count_mask(Tensor self, Tensor mask) -> Tensor", where="torch", out=False)
-def _count_mask(self: Node, mask: Node) -> Node:
+@op(where="torch", out=False)
+def _count_mask(self: Tensor, mask: Tensor) -> Tensor:
     """Number of true elements of a mask, broadcast with a tensor."""
     check_mask(mask, "masked_select")
     shape = prims.broadcast_shapes(self.shape, mask.shape)
@@ -228,8 +225,8 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
     return _masked_select(input, mask, total, out=out)
 
 
-@op("_masked_slices(Tensor self, Tensor mask, SymInt total) -> Tensor", where="torch", out=False)
-def _masked_slices(self: Node, mask: Node, total: Size) -> Dense:
+@op(where="torch", out=False)
+def _masked_slices(self: Tensor, mask: Tensor, total: SymInt) -> Tensor:
     """`self[mask]` for a mask of the leading dimensions with `total` true elements."""
     value = _selected(self, _truth(mask), total, _is_contiguous(self))
     return gathered(value, (), strides_of(self)[mask.ndim :], [((total,), (1,))])
@@ -243,12 +240,11 @@ def masked_slices(self: Any, mask: Any) -> Any:
 
 
 @op(
-    "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
     inplace=True,
     samples=lambda: iter([sample(T(3, 4), _mask(3, 4), T(12)), sample(T(3, 4), _mask(4), T(3, 5))]),
     out=False,
 )
-def masked_scatter(self: Node, mask: Node, source: Node) -> Node:
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy with the elements where the mask is true taken from source, in order.
 
     Raises:
@@ -418,8 +414,6 @@ def _search_samples() -> Samples:
 
 
 @op(
-    "searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, "
-    "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     out="exact",
     where="torch",
     runtime="input",
@@ -428,13 +422,14 @@ def _search_samples() -> Samples:
     reference="numpy.searchsorted",
 )
 def searchsorted(
-    sorted_sequence: Node,
-    input: Any,  # noqa: A002 - the public name
-    out_int32: bool,
-    right: bool,
-    side: str | None,
-    sorter: Node | None,
-) -> Node:
+    sorted_sequence: Tensor,
+    input: Tensor | Scalar,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
     """Places where values would be inserted so that the last dimension stays sorted.
 
     Args:
@@ -452,8 +447,6 @@ def searchsorted(
 
 
 @op(
-    "bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) "
-    "-> Tensor",
     out="exact",
     runtime="input",
     differentiable=False,
@@ -465,7 +458,9 @@ def searchsorted(
     ),
     errors=lambda: iter([ErrorSample(sample(T(3), T(2, 2)), RuntimeError, "must be 1 dimension")]),
 )
-def bucketize(input: Any, boundaries: Node, out_int32: bool, right: bool) -> Node:  # noqa: A002
+def bucketize(
+    input: Tensor | Scalar, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
     """Numbers of the intervals between sorted boundaries that values fall into.
 
     Args:

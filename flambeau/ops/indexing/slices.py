@@ -13,6 +13,7 @@ from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.dtypes import object_of
 from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.common import normalise_dim, number_shown, shown, static_size
 from flambeau.ops.shape.views import Samples, Shape, viewed
 
@@ -26,12 +27,11 @@ def _narrow_samples() -> Samples:
 
 
 @op(
-    "narrow(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
     view=True,
     samples=_narrow_samples,
     varying=True,
 )
-def narrow(self: Node, dim: int, start: Size, length: Size) -> Node:
+def narrow(self: Tensor, dim: int, start: SymInt, length: SymInt) -> Tensor:
     """`length` elements of a dimension from `start` on; a negative start counts from the end.
 
     Raises:
@@ -63,11 +63,10 @@ def narrow(self: Node, dim: int, start: Size, length: Size) -> Node:
 
 
 @narrow.overload(
-    "narrow.Tensor(Tensor self, int dim, Tensor start, SymInt length) -> Tensor",
     host=True,
     samples=None,
 )
-def _narrow_tensor(self: Any, dim: int, start: Any, length: int) -> Any:
+def _narrow_tensor(self: Tensor, dim: int, start: Tensor, length: SymInt) -> Any:
     whole = not (start.is_floating_point() or start.is_complex())
     if start.ndim or not whole or start.dtype is object_of("bool"):
         raise RuntimeError(
@@ -88,13 +87,12 @@ def _select_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "select(Tensor self, int dim, SymInt index) -> Tensor",
     view=True,
     samples=_select_samples,
     errors=_select_errors,
     varying=True,
 )
-def select(self: Node, dim: int, index: Size) -> Any:
+def select(self: Tensor, dim: int, index: SymInt) -> Tensor:
     """The slice at `index` of a dimension, which disappears.
 
     Raises:
@@ -136,13 +134,19 @@ def _dropped(x: Node, d: int) -> Any:
 
 
 @op(
-    "slice(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+    name="slice",
     where="method",
     view=True,
     samples=lambda: iter([sample(T(6, 2), 0, 1, 5, 2), sample(T(6, 2), 1, -1)]),
     varying=True,
 )
-def slice_of(self: Node, dim: int, start: Size | None, end: Size | None, step: Size) -> Node:
+def slice_of(
+    self: Tensor,
+    dim: int = 0,
+    start: SymInt | None = None,
+    end: SymInt | None = None,
+    step: SymInt = 1,
+) -> Tensor:
     """Every `step`-th element of a dimension from `start` to before `end`, as Python slices.
 
     Example:
@@ -177,13 +181,12 @@ def _diagonal_samples() -> Samples:
 
 
 @op(
-    "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
     view=True,
     samples=_diagonal_samples,
     reference="numpy.diagonal",
     varying=True,
 )
-def diagonal(self: Node, offset: int, dim1: int, dim2: int) -> Any:
+def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Elements whose places along dim1 and dim2 differ by `offset`, as a new last dimension.
 
     Raises:
@@ -235,12 +238,11 @@ def _unfold_samples() -> Samples:
 
 
 @op(
-    "unfold(Tensor self, int dimension, SymInt size, SymInt step) -> Tensor",
     where="method",
     view=True,
     samples=_unfold_samples,
 )
-def unfold(self: Node, dimension: int, size: Size, step: Size) -> Any:
+def unfold(self: Tensor, dimension: int, size: SymInt, step: SymInt) -> Tensor:
     """Windows of `size` elements, every `step`-th one; the place in the window comes last.
 
     Raises:
@@ -313,14 +315,13 @@ _NO_PIECES = "[{}] split expects at least a 1-dimensional tensor\nhint: unsqueez
 
 
 @op(
-    "split(Tensor self, SymInt split_size, int dim=0) -> (Tensor...)",
     long_list="split",
     view=True,
     samples=_split_samples,
     errors=_split_errors,
     varying=True,
 )
-def split(self: Node, split_size: Size, dim: int) -> list[Node]:
+def split(self: Tensor, split_size: SymInt, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of `split_size` elements of a dimension (the last may be shorter), or of given sizes.
 
     Raises:
@@ -336,38 +337,37 @@ def split(self: Node, split_size: Size, dim: int) -> list[Node]:
 
 
 @split.overload(
-    "split.sizes(Tensor self, SymInt[] split_size, int dim=0) -> (Tensor...)",
     long_list="split_with_sizes",
 )
-def _split_sizes(self: Node, split_size: Sequence[Size], dim: int) -> list[Node]:
+def _split_sizes(self: Tensor, split_size: Sequence[SymInt], dim: int = 0) -> tuple[Tensor, ...]:
     return split_with_sizes(self, split_size, dim)
 
 
-@split.overload(
-    "split.torch(Tensor tensor, SymInt split_size_or_sections, int dim=0) -> (Tensor...)"
-)
-def _split_function(tensor: Node, split_size_or_sections: Size, dim: int) -> list[Node]:
+@split.overload()
+def _split_function(
+    tensor: Tensor, split_size_or_sections: SymInt, dim: int = 0
+) -> tuple[Tensor, ...]:
     dim = normalise_dim(dim, tensor.ndim, "split")
     return _pieces(tensor, split_size_or_sections, dim, "split")
 
 
 @split.overload(
-    "split.torch_sizes(Tensor tensor, SymInt[] split_size_or_sections, int dim=0) -> (Tensor...)",
     long_list="split_with_sizes",
 )
 def _split_function_sizes(
-    tensor: Node, split_size_or_sections: Sequence[Size], dim: int
-) -> list[Node]:
+    tensor: Tensor, split_size_or_sections: Sequence[SymInt], dim: int = 0
+) -> tuple[Tensor, ...]:
     return split_with_sizes(tensor, split_size_or_sections, dim)
 
 
 @op(
-    "split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> (Tensor...)",
     long_list="split_with_sizes",
     view=True,
     samples=lambda: iter([sample(T(7, 2), [2, 0, 5])]),
 )
-def split_with_sizes(self: Node, split_sizes: Sequence[Size], dim: int) -> list[Node]:
+def split_with_sizes(
+    self: Tensor, split_sizes: Sequence[SymInt], dim: int = 0
+) -> tuple[Tensor, ...]:
     """Pieces of the given sizes, which sum to the dimension.
 
     Example:
@@ -399,13 +399,12 @@ def split_with_sizes(self: Node, split_sizes: Sequence[Size], dim: int) -> list[
 
 
 @op(
-    "chunk(Tensor self, int chunks, int dim=0) -> (Tensor...)",
     long_list="chunk",
     view=True,
     samples=lambda: iter([sample(T(7, 2), 3), sample(T(4, 6), 4, -1), sample(T(0, 2), 2)]),
     varying=True,
 )
-def chunk(self: Node, chunks: int, dim: int) -> list[Node]:
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size; the last may be shorter.
 
     Raises:
@@ -433,14 +432,13 @@ def _tensor_split_samples() -> Samples:
 
 
 @op(
-    "tensor_split(Tensor self, int sections, int dim=0) -> (Tensor...)",
     long_list="tensor_split",
     view=True,
     single_views=True,
     samples=_tensor_split_samples,
     varying=True,
 )
-def tensor_split(self: Node, sections: int, dim: int) -> list[Node]:
+def tensor_split(self: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`sections` pieces whose sizes differ by at most one, or pieces between given places.
 
     Raises:
@@ -467,10 +465,9 @@ def tensor_split(self: Node, sections: int, dim: int) -> list[Node]:
 
 
 @tensor_split.overload(
-    "tensor_split.indices(Tensor self, int[] indices, int dim=0) -> (Tensor...)",
     long_list="tensor_split.indices",
 )
-def _tensor_split_indices(self: Node, indices: Sequence[int], dim: int) -> list[Node]:
+def _tensor_split_indices(self: Tensor, indices: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     d = normalise_dim(dim, self.ndim, "tensor_split")
     bounds: list[int | None] = [None, *indices, None]
     return [slice_of(self, d, a, b, 1) for a, b in zip(bounds, bounds[1:], strict=False)]
@@ -539,12 +536,11 @@ for _name, _least_dims, _axis in (("hsplit", 1, 1), ("vsplit", 2, 0), ("dsplit",
 
 
 @op(
-    "unbind(Tensor self, int dim=0) -> (Tensor...)",
     long_list="unbind",
     view=True,
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), -1), sample(T(0, 2))]),
 )
-def unbind(self: Node, dim: int) -> list[Any]:
+def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along a dimension, without it.
 
     Raises:

@@ -21,6 +21,7 @@ from flambeau.language.dtypes import object_of
 from flambeau.language.no_data import refuse_meta
 from flambeau.language.promotion import CATEGORY
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.broadcasting import insist, is_complex, rounded, unsupported
 from flambeau.ops.common import normalise_dim, number_shown
 
@@ -91,13 +92,13 @@ def sortable(x: Node, back: str = "") -> Node:
 
 
 @op(
-    "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+    results="values indices",
     out="exact",
     layout="follow",
     samples=_samples({}, {"descending": True}, {"dim": 0}),
     errors=_dim_errors,
 )
-def sort(self: Node, dim: int, descending: bool) -> tuple[Node, Node]:
+def sort(self: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """The elements in order along `dim`, and where they stood: (values, indices).
 
     The order is stable, with or without `stable`; NaN counts as greatest.
@@ -113,23 +114,21 @@ def sort(self: Node, dim: int, descending: bool) -> tuple[Node, Node]:
     return sorted_pair("sort", self, dim, descending)[:2]
 
 
-@sort.overload(
-    "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False)"
-    " -> (Tensor values, Tensor indices)"
-)
-def _stable_sort(self: Node, stable: bool | None, dim: int, descending: bool) -> tuple[Node, Node]:
+@sort.overload(results="values indices")
+def _stable_sort(
+    self: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
     return sorted_pair("sort", self, dim, descending)[:2]
 
 
 @op(
-    "argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False) -> Tensor",
     layout="follow",
     samples=_samples({}, {"descending": True}, {"dim": 0, "stable": True}),
     errors=_dim_errors,
     reference="numpy.argsort",
     out=False,
 )
-def argsort(self: Node, dim: int, descending: bool, stable: bool) -> Node:
+def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Where the elements in order along `dim` stand; see `sort`.
 
     Example:
@@ -140,12 +139,11 @@ def argsort(self: Node, dim: int, descending: bool, stable: bool) -> Node:
 
 
 @op(
-    "msort(Tensor self) -> Tensor",
     out="exact",
     layout="follow",
     samples=lambda: iter([sample(T(3, 4, values=_DISTINCT)), sample(T(7))]),
 )
-def msort(self: Node) -> Node:
+def msort(self: Tensor) -> Tensor:
     """The elements in order along the first dimension.
 
     Example:
@@ -160,14 +158,15 @@ def _topk_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True)"
-    " -> (Tensor values, Tensor indices)",
+    results="values indices",
     out="exact",
     overlap="partial",
     samples=_samples({"k": 2}, {"k": 3, "largest": False}, {"k": 1, "dim": 0}, {"k": 0}),
     errors=_topk_errors,
 )
-def topk(self: Node, k: Size, dim: int, largest: bool, sorted: bool) -> tuple[Node, Node]:
+def topk(
+    self: Tensor, k: SymInt, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Tensor, Tensor]:
     """The k greatest (or least) elements along `dim` in order, and their places.
 
     Which of equal elements are taken, and their order (with `sorted=False`, any order), is
@@ -196,13 +195,14 @@ def _kth_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False)"
-    " -> (Tensor values, Tensor indices)",
+    results="values indices",
     out="separate",
     samples=_samples({"k": 2}, {"k": 3, "dim": 0}, {"k": 1, "keepdim": True}),
     errors=_kth_errors,
 )
-def kthvalue(self: Node, k: Size, dim: int, keepdim: bool) -> tuple[Node, Node]:
+def kthvalue(
+    self: Tensor, k: SymInt, dim: int = -1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
     """The k-th least element along `dim` (k counts from 1), and its place.
 
     Raises:
@@ -235,11 +235,10 @@ def kthvalue(self: Node, k: Size, dim: int, keepdim: bool) -> tuple[Node, Node]:
 
 
 @op(
-    "_bincount(Tensor self, Tensor? weights, SymInt size) -> Tensor",
     where="method",
     differentiable=False,
 )
-def _bincount(self: Node, weights: Node | None, size: Size) -> Node:
+def _bincount(self: Tensor, weights: Tensor | None, size: SymInt) -> Tensor:
     """Counts (or sums of weights) of the values 0 ... size - 1, all of which lie in that range."""
     if weights is None:
         source = prims.full(1, self.shape, "i64")
@@ -258,14 +257,13 @@ def _bincount_samples() -> Iterator[Sample]:
 
 
 @op(
-    "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
     host=True,
     out=False,
     samples=_bincount_samples,
     dtypes="u8 i8 i16 i32 i64",
     reference="numpy.bincount",
 )
-def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
     """How often each of 0 ... max occurs in a vector of non-negative integers, or its weight.
 
     Raises:
@@ -313,7 +311,6 @@ def _histc_samples() -> Iterator[Sample]:
 
 
 @op(
-    "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
     out="exact",
     promote="keep",
     layout="contiguous",
@@ -322,7 +319,7 @@ def _histc_samples() -> Iterator[Sample]:
     dtypes="f16 bf16 f32 f64",
     varying=True,
 )
-def histc(self: Node, bins: int, min: float, max: float) -> Node:
+def histc(self: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Tensor:
     """Counts of the elements in `bins` equal parts of [min, max]; elements outside are left out.
 
     With min = max the extremes of the data are the bounds.

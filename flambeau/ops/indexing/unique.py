@@ -13,13 +13,13 @@ from typing import Any
 from flambeau import prims
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
 from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.dtypes import object_of
 from flambeau.language.no_data import refuse_meta
 from flambeau.language.promotion import compute_dtype, result_type
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.broadcasting import participant
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.indexing.sorting import sortable
@@ -27,12 +27,12 @@ from flambeau.ops.reduction.extremes import ordered
 
 
 @op(
-    "_unique_ranks(Tensor self) -> (Tensor, Tensor, Tensor)",
+    name="_unique_ranks",
     where="method",
     out=False,
     differentiable=False,
 )
-def unique_ranks(self: Node) -> list[Node]:
+def unique_ranks(self: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A vector in groups of equals: elements in order, their groups, each element's group."""
     values, places = prims.sort(sortable(ordered("unique", self)), 0)
     ranks = _run_numbers(prims.ne(values, _previous(values)))
@@ -40,8 +40,8 @@ def unique_ranks(self: Node) -> list[Node]:
     return [prims.cast(sortable(values, self.dtype), self.dtype), ranks, group]
 
 
-@op("_run_numbers(Tensor self) -> Tensor", where="method", out=False, differentiable=False)
-def run_numbers(self: Node) -> Node:
+@op(name="_run_numbers", where="method", out=False, differentiable=False)
+def run_numbers(self: Tensor) -> Tensor:
     """The number of the run of equals that each element of a vector belongs to."""
     x = ordered("unique_consecutive", self)
     return _run_numbers(prims.ne(x, _previous(x)))
@@ -61,30 +61,30 @@ def _run_numbers(changed: Node) -> Node:
 
 
 @op(
-    "_unique_groups(Tensor self, Tensor ranks, SymInt total) -> Tensor",
+    name="_unique_groups",
     where="method",
     out=False,
     differentiable=False,
 )
-def unique_groups(self: Node, ranks: Node, total: Size) -> Node:
+def unique_groups(self: Tensor, ranks: Tensor, total: SymInt) -> Tensor:
     """One element of each group."""
     return prims.scatter(prims.full(0, (total,), self.dtype), ranks, self, 0, "set")
 
 
 @op(
-    "_unique_counts(Tensor ranks, SymInt total) -> Tensor",
+    name="_unique_counts",
     where="method",
     out=False,
     differentiable=False,
 )
-def unique_counts(ranks: Node, total: Size) -> Node:
+def unique_counts(ranks: Tensor, total: SymInt) -> Tensor:
     """The groups' sizes."""
     ones = prims.full(1, ranks.shape, "i64")
     return prims.scatter(prims.full(0, (total,), "i64"), ranks, ones, 0, "add")
 
 
-@op("_row_starts(Tensor self) -> Tensor", where="method", out=False, differentiable=False)
-def row_starts(self: Node) -> Node:
+@op(name="_row_starts", where="method", out=False, differentiable=False)
+def row_starts(self: Tensor) -> Tensor:
     """The number of the run of equal rows that each row of a matrix belongs to."""
     x = ordered("unique_consecutive", self)
     return _run_numbers(prims.any(prims.ne(x, _previous(x)), 1))
@@ -166,16 +166,14 @@ def _samples() -> Iterator[Sample]:
 
 
 @op(
-    "unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, "
-    "int? dim=None) -> Tensor",
     host=True,
     out=False,
     samples=_samples,
     reference="numpy.unique",
 )
 def unique(
-    input: Any,  # noqa: A002 - PyTorch's name
-    sorted: bool = True,  # noqa: A002
+    input: Tensor,
+    sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
     dim: int | None = None,
@@ -199,17 +197,12 @@ def unique(
 
 
 @op(
-    "unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, "
-    "int? dim=None) -> Tensor",
     host=True,
     out=False,
     samples=_samples,
 )
 def unique_consecutive(
-    input: Any,  # noqa: A002 - PyTorch's name
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """One element (or slice along `dim`) of every run of equals, in the order they stand.
 
@@ -239,14 +232,14 @@ def _member_samples() -> Iterator[Sample]:
 
 
 @op(
-    "isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)"
-    " -> Tensor",
     out="exact",
     where="torch",
     samples=_member_samples,
     reference="numpy.isin",
 )
-def isin(elements: Node, test_elements: Node, assume_unique: bool, invert: bool) -> Node:
+def isin(
+    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Whether each element is among the test elements (with `invert`: whether it is not).
 
     Few test elements are compared with every element, many are sorted and searched.
@@ -283,22 +276,22 @@ def isin(elements: Node, test_elements: Node, assume_unique: bool, invert: bool)
 
 
 @isin.overload(
-    "isin.Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, "
-    "bool invert=False) -> Tensor",
     runtime="test_element",
 )
-def _isin_scalar(elements: Node, test_element: Any, assume_unique: bool, invert: bool) -> Node:
+def _isin_scalar(
+    elements: Tensor, test_element: Scalar, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     from flambeau.ops.pointwise.compare import eq, ne
 
     return ne(elements, test_element) if invert else eq(elements, test_element)
 
 
 @isin.overload(
-    "isin.element(Scalar element, Tensor test_elements, *, bool assume_unique=False, "
-    "bool invert=False) -> Tensor",
     runtime="element",
 )
-def _isin_element(element: Any, test_elements: Node, assume_unique: bool, invert: bool) -> Node:
+def _isin_element(
+    element: Scalar, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     from flambeau.ops.pointwise.compare import eq
 
     pairs = eq(test_elements, element)

@@ -8,10 +8,11 @@ from typing import Any
 from flambeau.ir.lock import late
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Device, Scalar, Tensor
 
 
-@op("_pin_memory(Tensor self, device? device=None) -> Tensor", where="ops.aten", host=True)
-def pin_memory(self: Any, device: Any = None) -> Any:
+@op(name="_pin_memory", where="ops.aten", host=True)
+def pin_memory(self: Tensor, device: Device | None = None) -> Any:
     """A copy in pinned memory: raises, as there is no accelerator that would read it."""
     return self.pin_memory()
 
@@ -21,13 +22,14 @@ def _sparse_products() -> Iterator[Sample]:
 
 
 @op(
-    "_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) "
-    "-> Tensor",
+    name="_sparse_addmm",
     where="ops.aten",
     host=True,
     samples=_sparse_products,
 )
-def sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def sparse_addmm(
+    self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Any:
     """`addmm` whose second operand may be sparse."""
     return late("flambeau").addmm(self, mat1, mat2, beta=beta, alpha=alpha)
 
@@ -38,7 +40,7 @@ def _rows_of_places() -> Iterator[Sample]:
 
 
 @op(
-    "_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor",
+    name="_convert_indices_from_coo_to_csr",
     where="torch",
     host=True,
     out=False,
@@ -46,7 +48,7 @@ def _rows_of_places() -> Iterator[Sample]:
     samples=_rows_of_places,
     errors=lambda: iter([ErrorSample(sample(T(2, 2, dtype="i64"), 3), RuntimeError, "a vector")]),
 )
-def convert_indices_from_coo_to_csr(self: Any, size: int, *, out_int32: bool = False) -> Any:
+def convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool = False) -> Any:
     """Where each of `size` rows begins, and the end of the last one, in a sorted list of rows.
 
     Raises:
@@ -73,8 +75,7 @@ def convert_indices_from_coo_to_csr(self: Any, size: int, *, out_int32: bool = F
 
 
 @op(
-    "_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, "
-    "bool out_int32=False, bool transpose=False) -> Tensor",
+    name="_convert_indices_from_csr_to_coo",
     where="torch",
     host=True,
     out=False,
@@ -84,7 +85,7 @@ def convert_indices_from_coo_to_csr(self: Any, size: int, *, out_int32: bool = F
     ),
 )
 def convert_indices_from_csr_to_coo(
-    crow_indices: Any, col_indices: Any, *, out_int32: bool = False, transpose: bool = False
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
 ) -> Any:
     """Rows and columns of the elements of a compressed matrix; `transpose`: columns and rows.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.language.schema import Mutable, Tensor
 from flambeau.ops.creation import creation  # noqa: F401 - defines `tensor`
 
 
@@ -51,7 +52,6 @@ def _grown(x: float, *others: float) -> float:
 
 
 @op(
-    "apply_(Tensor! self, object callable) -> Tensor",
     where="method",
     host=True,
     out=False,
@@ -59,7 +59,7 @@ def _grown(x: float, *others: float) -> float:
     samples=lambda: iter([sample(T(2, 3, grad=False), _grown)]),
     errors=lambda: iter([ErrorSample(sample(T(2), 3), TypeError, "callable")]),
 )
-def apply_(self: Any, callable: Callable[[Any], Any]) -> Any:  # noqa: A002
+def apply_(self: Mutable[Tensor], callable: Callable[[Any], Any]) -> Any:
     """Replaces every element by a Python function's value of it.
 
     Raises:
@@ -74,7 +74,6 @@ def apply_(self: Any, callable: Callable[[Any], Any]) -> Any:  # noqa: A002
 
 
 @op(
-    "map_(Tensor! self, Tensor other, object callable) -> Tensor",
     where="method",
     host=True,
     out=False,
@@ -87,7 +86,7 @@ def apply_(self: Any, callable: Callable[[Any], Any]) -> Any:  # noqa: A002
         ]
     ),
 )
-def map_(self: Any, other: Any, callable: Callable[[Any, Any], Any]) -> Any:  # noqa: A002
+def map_(self: Mutable[Tensor], other: Tensor, callable: Callable[[Any, Any], Any]) -> Any:
     """Replaces every element by a Python function's value of it and of another tensor's.
 
     Shape: `other` broadcasts to the tensor's.
@@ -104,7 +103,6 @@ def map_(self: Any, other: Any, callable: Callable[[Any, Any], Any]) -> Any:  # 
 
 
 @op(
-    "map2_(Tensor! self, Tensor x, Tensor y, object callable) -> Tensor",
     where="method",
     host=True,
     out=False,
@@ -116,7 +114,7 @@ def map_(self: Any, other: Any, callable: Callable[[Any, Any], Any]) -> Any:  # 
         [ErrorSample(sample(T(2), T(2, dtype="i64"), T(2), _grown), TypeError, "expected")]
     ),
 )
-def map2_(self: Any, x: Any, y: Any, callable: Callable[..., Any]) -> Any:  # noqa: A002
+def map2_(self: Mutable[Tensor], x: Tensor, y: Tensor, callable: Callable[..., Any]) -> Any:
     """Replaces every element by a Python function's value of it and of two other tensors'.
 
     Shape: `x` and `y` broadcast to the tensor's.

@@ -15,6 +15,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.dtypes import object_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample, unary_samples
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import is_float, unsupported
 from flambeau.ops.random.random import FLOAT_NAMES, GENERATOR, check_floating
 
@@ -168,7 +169,6 @@ def _sloped_samples() -> Iterator[Sample]:
 
 
 @op(
-    "_sloped(Tensor self, Tensor? noise, Scalar slope) -> Tensor",
     where="torch",
     promote="default",
     participants="self",
@@ -177,7 +177,7 @@ def _sloped_samples() -> Iterator[Sample]:
     out=False,
     samples=_sloped_samples,
 )
-def _sloped(self: Node, noise: Node | None, slope: Node) -> Node:
+def _sloped(self: Tensor, noise: Tensor | None, slope: Scalar) -> Tensor:
     """What `rrelu` computes from slopes that are drawn (`noise`), or from the one slope."""
     if not is_float(self):
         raise unsupported("rrelu", self, "convert to a floating-point type first")

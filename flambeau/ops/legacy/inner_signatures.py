@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Mutable, SymInt, Tensor
 from flambeau.ops.cast_rules import untouched
 from flambeau.ops.neural import convolution as convolutions
 from flambeau.ops.neural.embedding import bound_rows
@@ -38,8 +39,6 @@ def _embedding_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
-    "bool sparse=False) -> Tensor",
     where="torch",
     host=True,
     out=False,
@@ -47,8 +46,8 @@ def _embedding_errors() -> Iterator[ErrorSample]:
     errors=_embedding_errors,
 )
 def embedding(
-    weight: Any,
-    indices: Any,
+    weight: Tensor,
+    indices: Tensor,
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
@@ -80,7 +79,6 @@ def embedding(
 
 
 @op(
-    "embedding_renorm_(Tensor! self, Tensor indices, float max_norm, float norm_type) -> Tensor",
     where="torch",
     host=True,
     out=False,
@@ -93,7 +91,9 @@ def embedding(
         ]
     ),
 )
-def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+def embedding_renorm_(
+    self: Mutable[Tensor], indices: Tensor, max_norm: float, norm_type: float
+) -> Any:
     """Scales the rows at the indices, where their p-norm is larger than `max_norm`, down to it.
 
     Shape: `(V, D)` table, `(*)` indices.
@@ -130,8 +130,6 @@ def _batch_samples() -> Iterator[Sample]:
 
 
 @op(
-    "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-    "Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
     where="torch",
     host=True,
     out=False,
@@ -147,11 +145,11 @@ def _batch_samples() -> Iterator[Sample]:
     ),
 )
 def batch_norm(
-    input: Any,  # noqa: A002
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
@@ -182,8 +180,6 @@ def _update_samples() -> Iterator[Sample]:
 
 
 @op(
-    "batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, "
-    "float momentum) -> (Tensor, Tensor)",
     where="torch",
     host=True,
     differentiable=False,
@@ -199,11 +195,8 @@ def _update_samples() -> Iterator[Sample]:
     ),
 )
 def batch_norm_update_stats(
-    input: Any,  # noqa: A002
-    running_mean: Any,
-    running_var: Any,
-    momentum: float,
-) -> Any:
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
+) -> tuple[Tensor, Tensor]:
     """Mean and variance (over N, not N - 1) of each channel; running statistics move towards them.
 
     Shape: `(N, C, *)`, `(C)`, `(C)` -> `(C)`, `(C)`. They move only where both are given, the
@@ -248,9 +241,6 @@ def _instance_samples() -> Iterator[Sample]:
 
 
 @op(
-    "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-    "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) "
-    "-> Tensor",
     where="torch",
     host=True,
     out=False,
@@ -266,11 +256,11 @@ def _instance_samples() -> Iterator[Sample]:
     ),
 )
 def instance_norm(
-    input: Any,  # noqa: A002
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     use_input_stats: bool,
     momentum: float,
     eps: float,
@@ -344,7 +334,6 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
 
 
 @op(
-    "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
     where="torch nn.functional",
     host=True,
     out=False,
@@ -352,7 +341,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
     samples=_bilinear_samples,
     errors=_bilinear_errors,
 )
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """x1^T A x2 + b for each matrix A of `weight`.
 
     Shape: `(*, I)`, `(*, J)`, `(O, I, J)`, `(O)` -> `(*, O)`.
@@ -395,8 +384,6 @@ def _convolution_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
-    "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
     where="torch",
     host=True,
     out=False,
@@ -405,15 +392,15 @@ def _convolution_errors() -> Iterator[ErrorSample]:
     errors=_convolution_errors,
 )
 def convolution(
-    input: Any,  # noqa: A002
-    weight: Any,
-    bias: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[SymInt],
+    padding: Sequence[SymInt],
+    dilation: Sequence[SymInt],
     transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
+    output_padding: Sequence[SymInt],
+    groups: SymInt,
 ) -> Any:
     """Convolution, or its transpose, in as many dimensions as the weight has.
 
@@ -450,7 +437,6 @@ def _tbc_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
     where="torch nn.functional",
     host=True,
     out=False,
@@ -458,7 +444,7 @@ def _tbc_errors() -> Iterator[ErrorSample]:
     errors=_tbc_errors,
     autocast="lower",
 )
-def conv_tbc(self: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
+def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Any:
     """Convolution over time of sequences whose first dimension is time.
 
     Shape: `(T, N, C)`, `(K, C, O)`, `(O)` -> `(T + 2 pad - K + 1, N, O)`.

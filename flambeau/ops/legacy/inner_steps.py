@@ -14,6 +14,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.language.definition import op
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import DType, Scalar, Tensor
 from flambeau.ops.broadcasting import is_float
 from flambeau.ops.common import dtype_or, normalise_dim, shown
 from flambeau.ops.creation.creation import filled
@@ -28,7 +29,6 @@ _INNER = "ops.aten"
 
 
 @op(
-    "_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor",
     where=_INNER,
     promote="keep",
     out=False,
@@ -39,7 +39,7 @@ _INNER = "ops.aten"
         ]
     ),
 )
-def _safe_softmax(self: Node, dim: int, dtype: Any) -> Node:
+def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """`softmax`, but zeros (instead of NaN) where a whole row is -inf: nothing is left to see.
 
     Example:
@@ -61,7 +61,6 @@ def _safe_softmax(self: Node, dim: int, dtype: Any) -> Node:
 
 
 @op(
-    "native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
     overlap="copy",
     out="exact",
     where=_INNER,
@@ -70,7 +69,7 @@ def _safe_softmax(self: Node, dim: int, dtype: Any) -> Node:
     runtime="scale",
     samples=lambda: iter([sample(T(3, 4), T(3, 4, dtype="bool", low=0, high=2, grad=False), 2.0)]),
 )
-def native_dropout_backward(grad_output: Node, mask: Node, scale: Any) -> Node:
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: Scalar) -> Tensor:
     """The gradient of dropout's operand: that of its result where it was kept, times scale.
 
     Example:
@@ -82,8 +81,6 @@ def native_dropout_backward(grad_output: Node, mask: Node, scale: Any) -> Node:
 
 
 @op(
-    "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[] kernel_size, "
-    "int[] stride, int[] padding, int[] dilation, bool ceil_mode, Tensor indices) -> Tensor",
     out="exact",
     where=_INNER,
     promote="keep",
@@ -98,15 +95,15 @@ def native_dropout_backward(grad_output: Node, mask: Node, scale: Any) -> Node:
     ),
 )  # fmt: skip
 def max_pool2d_with_indices_backward(
-    grad_output: Node,
-    self: Node,
+    grad_output: Tensor,
+    self: Tensor,
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
-    indices: Node,
-) -> Node:
+    indices: Tensor,
+) -> Tensor:
     """The gradient of max pooling's operand: each result's is added where its maximum was found.
 
     `indices` count within a plane (H, W), as `max_pool2d(..., return_indices=True)` gives them.
@@ -163,13 +160,14 @@ def _masked_samples(rest: Callable[[], Any]) -> Callable[[], Iterator[Sample]]:
 
 
 @op(
-    "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
     where="torch",
     out=False,
     runtime="fill",
     samples=_masked_samples(lambda: 1.5),
 )
-def _unsafe_masked_index(self: Node, mask: Node, indices: Sequence[Node | None], fill: Any) -> Node:
+def _unsafe_masked_index(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Scalar
+) -> Tensor:
     """Elements at index tensors where the mask is true, `fill` elsewhere; see `index`.
 
     Indices where the mask is false may lie outside.
@@ -188,15 +186,13 @@ def _unsafe_masked_index(self: Node, mask: Node, indices: Sequence[Node | None],
 
 
 @op(
-    "_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, "
-    "Tensor values) -> Tensor",
     where="torch",
     out=False,
     samples=_masked_samples(lambda: T(2, 3)),
 )
 def _unsafe_masked_index_put_accumulate(
-    self: Node, mask: Node, indices: Sequence[Node | None], values: Node
-) -> Node:
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
     """A copy with values added at index tensors where the mask is true; see `index_put`.
 
     Raises:

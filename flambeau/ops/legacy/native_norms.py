@@ -6,14 +6,14 @@ these are wider than the input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.neural.normalization import (
     batch_norm_eval,
     batch_normalised,
@@ -44,20 +44,19 @@ def _layer_samples() -> Iterator[Sample]:
 
 
 @op(
-    "_layer_norm_inner(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, "
-    "Scalar eps) -> (Tensor, Tensor, Tensor)",
+    name="_layer_norm_inner",
     saves_result=False,
     where="private",
     runtime="eps",
     samples=_layer_samples,
 )
 def layer_norm_inner(
-    input: Node,  # noqa: A002
-    normalized_shape: tuple[Size, ...],
-    weight: Node | None,
-    bias: Node | None,
-    eps: Any,
-) -> tuple[Node, Node, Node]:
+    input: Tensor,
+    normalized_shape: Sequence[SymInt],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: Scalar,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Layer norm with the mean and 1 / sqrt(var + eps) of each row."""
     check_parameters("layer_norm", input, weight, bias)
     x, scale, shift = _wide(input), _wide(weight), _wide(bias)
@@ -69,8 +68,6 @@ def layer_norm_inner(
 
 
 @op(
-    "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, "
-    "float eps) -> (Tensor, Tensor, Tensor)",
     where="torch",
     host=True,
     samples=_layer_samples,
@@ -79,12 +76,12 @@ def layer_norm_inner(
     ),
 )
 def native_layer_norm(
-    input: Any,  # noqa: A002
-    normalized_shape: Any,
-    weight: Any,
-    bias: Any,
+    input: Tensor,
+    normalized_shape: Sequence[SymInt],
+    weight: Tensor | None,
+    bias: Tensor | None,
     eps: float,
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor]:
     """`layer_norm` with the mean and 1 / sqrt(var + eps) of each row.
 
     Shape: `(*, *normalized_shape)` -> the same; statistics `(*, 1, ...)`, without gradients.
@@ -106,8 +103,6 @@ def _group_samples() -> Iterator[Sample]:
 
 
 @op(
-    "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, "
-    "int group, Scalar eps) -> (Tensor, Tensor, Tensor)",
     saves_result=False,
     where="torch",
     runtime="eps",
@@ -117,15 +112,15 @@ def _group_samples() -> Iterator[Sample]:
     ),
 )
 def native_group_norm(
-    input: Node,  # noqa: A002
-    weight: Node | None,
-    bias: Node | None,
-    N: Size,  # noqa: N803 - PyTorch's names
-    C: Size,  # noqa: N803
-    HxW: Size,  # noqa: N803
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
     group: int,
-    eps: Any,
-) -> tuple[Node, Node, Node]:
+    eps: Scalar,
+) -> tuple[Tensor, Tensor, Tensor]:
     """`group_norm` with the mean and 1 / sqrt(var + eps) of each group.
 
     Shape: `(N, C, *)` -> the same; statistics `(N, group)`.
@@ -149,19 +144,15 @@ def native_group_norm(
 
 
 @op(
-    "_batch_norm_inner(Tensor input, Tensor? weight, Tensor? bias, Scalar eps) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
+    name="_batch_norm_inner",
     saves_result=False,
     where="private",
     runtime="eps",
     samples=lambda: iter((sample(T(2, 3, 4), T(3), T(3), 1e-3),)),
 )
 def batch_norm_inner(
-    input: Node,  # noqa: A002
-    weight: Node | None,
-    bias: Node | None,
-    eps: Any,
-) -> tuple[Node, Node, Node, Node]:
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Scalar
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Batch norm in training with mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
     return batch_normalised(input, weight, bias, eps)
 

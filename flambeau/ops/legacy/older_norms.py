@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.ir.node import Node
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.reduction import linalg_norms  # noqa: F401 - defines the norms
 
@@ -24,14 +24,13 @@ def _frobenius_samples() -> Iterator[Sample]:
 
 
 @op(
-    "frobenius_norm(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
     where="torch",
     host=True,
     out="exact",
     samples=_frobenius_samples,
     errors=lambda: iter([ErrorSample(sample(T(2, 2, 2), (0, 1, 2)), RuntimeError, "at most 2")]),
 )
-def frobenius_norm(self: Any, dim: int | Sequence[int], keepdim: bool = False) -> Any:
+def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
     """Square root of the sum of squares over one or two dimensions, or all where `dim` is empty.
 
     Raises:
@@ -57,14 +56,13 @@ def _nuclear_samples() -> Iterator[Sample]:
 
 
 @op(
-    "nuclear_norm(Tensor self, object dim=None, bool keepdim=False) -> Tensor",
     where="torch",
     host=True,
     out="exact",
     samples=_nuclear_samples,
     errors=lambda: iter([ErrorSample(sample(T(4)), RuntimeError, "at least 2")]),
 )
-def nuclear_norm(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nuclear_norm(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Sum of the singular values of the matrices in two dimensions, the last ones by default.
 
     Args:
@@ -90,14 +88,13 @@ def _except_samples() -> Iterator[Sample]:
 
 
 @op(
-    "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
     where="torch",
     host=True,
     out=False,
     samples=_except_samples,
     errors=lambda: iter([ErrorSample(sample(T(3, 4), 2, 5), IndexError, "out of range")]),
 )
-def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:  # noqa: A002
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
     """The p-norm over all dimensions but one, which are kept with size 1; over all for dim = -1.
 
     Raises:
@@ -121,13 +118,13 @@ def _weight_norm_samples() -> Iterator[Sample]:
 
 
 @op(
-    "_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
+    name="_weight_norm",
     where="torch",
     out=False,
     samples=_weight_norm_samples,
     errors=lambda: iter([ErrorSample(sample(T(3, 4), T(3, 1), 5), IndexError, "out of range")]),
 )
-def weight_norm(v: Node, g: Node, dim: int) -> Node:
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """`v * (g / norm)`, with the 2-norms of v over all dimensions but one.
 
     Source: Salimans and Kingma, Weight Normalization, 2016.

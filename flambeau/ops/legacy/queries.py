@@ -12,16 +12,15 @@ from flambeau import prims
 from flambeau.core import tensors
 from flambeau.ir.environment import less
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
 from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.dtypes import object_of
 from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.language.schema import Mutable, Scalar, SymInt, Tensor
 from flambeau.ops.common import is_one, shown
 
 
 @op(
-    "is_tensor(object obj) -> Tensor",
     where="torch",
     host=True,
     samples=lambda: iter([sample(T(2)), sample([1, 2])]),
@@ -90,11 +89,10 @@ _define_truth("_is_any_true", "any", "Whether some element of a bool tensor is T
 
 
 @op(
-    "is_distributed(Tensor input) -> Tensor",
     host=True,
     samples=lambda: iter([sample(T(2, 3))]),
 )
-def is_distributed(input: Any) -> bool:  # noqa: A002 - the public name
+def is_distributed(input: Tensor) -> bool:
     """Whether a tensor's parts lie on several machines: False.
 
     Example:
@@ -106,11 +104,10 @@ def is_distributed(input: Any) -> bool:  # noqa: A002 - the public name
 
 
 @op(
-    "is_same_size(Tensor input, Tensor other) -> Tensor",
     host=True,
     samples=lambda: iter([sample(T(2, 3), T(2, 3)), sample(T(2), T(3))]),
 )
-def is_same_size(input: Any, other: Any) -> bool:  # noqa: A002 - the public name
+def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes.
 
     Example:
@@ -162,11 +159,10 @@ def broadcast_shapes(*shapes: Any) -> Any:
 
 
 @op(
-    "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
     where="method",
     samples=lambda: iter([sample(T(2, 3), (1, 3)), sample(T(2, 3), (3,)), sample(T(2, 3), (2, 3))]),
 )
-def sum_to_size(self: Node, size: Sequence[Size]) -> Node:
+def sum_to_size(self: Tensor, size: Sequence[SymInt]) -> Tensor:
     """Sums over the dimensions that broadcasting `size` to the tensor's shape would repeat.
 
     Raises:
@@ -192,7 +188,6 @@ def sum_to_size(self: Node, size: Sequence[Size]) -> Node:
 
 
 @op(
-    "fill_diagonal_(Tensor! self, Scalar fill_value, bool wrap=False) -> Tensor",
     repeats=True,
     fits="fill_value",
     where="method",
@@ -200,7 +195,7 @@ def sum_to_size(self: Node, size: Sequence[Size]) -> Node:
     runtime="fill_value",
     samples=lambda: iter([sample(T(3, 4), 1.5), sample(T(7, 3), 2, True), sample(T(3, 3, 3), 1.0)]),
 )
-def fill_diagonal_(self: Node, fill_value: Any, wrap: bool) -> Node:
+def fill_diagonal_(self: Mutable[Tensor], fill_value: Scalar, wrap: bool = False) -> Tensor:
     """Fills the main diagonal: the places whose indices are all equal.
 
     Args:
@@ -232,12 +227,11 @@ def fill_diagonal_(self: Node, fill_value: Any, wrap: bool) -> Node:
 
 
 @op(
-    "combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor",
     host=True,
     samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)]),
     out=False,
 )
-def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:  # noqa: A002
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
     """All combinations of r elements of a vector, one per row.
 
     Raises:
@@ -266,12 +260,11 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
 
 
 @op(
-    "unravel_index(Tensor indices, object shape) -> (Tensor...)",
     where="torch",
     host=True,
     samples=lambda: iter([sample(T(3, dtype="i64", values=[0, 4, 5]), (2, 3))]),
 )
-def unravel_index(indices: Any, shape: Any) -> Any:
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Coordinates of places in the row-major order of a shape, one tensor per dimension.
 
     Example:

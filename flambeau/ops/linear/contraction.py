@@ -20,6 +20,7 @@ from flambeau.language import layout
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.promotion import CATEGORY, compute_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.cast_rules import call_with
 from flambeau.ops.common import columns, is_one, normalise_dim, number_shown
@@ -201,12 +202,11 @@ def _einsum_parts(op: Any, equation: str, tensors: Sequence[Any]) -> Any:
 
 
 @op(
-    "_einsum(str equation, Tensor[] tensors) -> Tensor",
     autocast=_einsum_parts,
     where="torch",
     out=False,
 )
-def _einsum(equation: str, tensors: Sequence[Node]) -> Node:
+def _einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     """One program for a whole equation; operands are contracted from left to right."""
     terms, result = _parse("einsum", equation, [x.ndim for x in tensors])
     operands = [_diagonal("einsum", x, t) for x, t in zip(tensors, terms, strict=True)]
@@ -287,14 +287,13 @@ def _tensordot_samples() -> Iterator[Sample]:
 
 
 @op(
-    "_tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
     autocast="lower",
     where="torch",
     out="exact",
 )
 def _tensordot(
-    self: Node, other: Node, dims_self: Sequence[int], dims_other: Sequence[int]
-) -> Node:
+    self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other: Sequence[int]
+) -> Tensor:
     """Sums of products over pairs of dimensions."""
     first, second = dims_self, dims_other
     if self.dtype != other.dtype:
@@ -361,7 +360,6 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
 
 
 @op(
-    "multi_dot(Tensor[] tensors) -> Tensor",
     autocast="lower",
     out="exact",
     where="linalg",
@@ -373,7 +371,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         ]
     ),
 )
-def multi_dot(tensors: Sequence[Node]) -> Node:
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of several matrices in the order that needs the fewest multiplications.
 
     The first and the last may be vectors. The order is found from the sizes of the first call of
@@ -476,7 +474,6 @@ def _power_rule(op: Any, self: Any, n: int) -> Any:
 
 
 @op(
-    "matrix_power(Tensor self, int n) -> Tensor",
     autocast=_power_rule,
     overlap="partial",
     overlap_when=lambda x, n: n == 1,
@@ -485,7 +482,7 @@ def _power_rule(op: Any, self: Any, n: int) -> Any:
     samples=_power_samples,
     reference="numpy.linalg.matrix_power",
 )
-def matrix_power(self: Node, n: int) -> Node:
+def matrix_power(self: Tensor, n: int) -> Tensor:
     """The n-th power of square matrices, by repeated squaring; n = 0 gives the identity.
 
     Negative powers are those of the inverse.
@@ -538,13 +535,12 @@ def _powers(x: Node, count: Size, increasing: bool) -> Node:
 
 
 @op(
-    "vander(Tensor x, SymInt? N=None, bool increasing=False) -> Tensor",
     where="torch",
     out=False,
     samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(4), 3, True)]),
     reference="numpy.vander",
 )
-def vander(x: Node, N: Size | None, increasing: bool) -> Node:  # noqa: N803 - PyTorch's name
+def vander(x: Tensor, N: SymInt | None = None, increasing: bool = False) -> Tensor:
     """The Vandermonde matrix: powers of a vector's elements in columns, from high to low.
 
     Example:
@@ -558,13 +554,13 @@ def vander(x: Node, N: Size | None, increasing: bool) -> Node:  # noqa: N803 - P
 
 
 @op(
-    "vander(Tensor x, *, SymInt? N=None) -> Tensor",
+    name="vander",
     saves_result=False,
     where="linalg",
     out=False,
     samples=lambda: iter([sample(T(4)), sample(T(2, 4), N=3)]),
 )
-def linalg_vander(x: Node, N: Size | None) -> Node:  # noqa: N803 - PyTorch's name
+def linalg_vander(x: Tensor, *, N: SymInt | None = None) -> Tensor:
     """Vandermonde matrices: powers from low to high of the elements of the last dimension.
 
     `N` powers, by default as many as elements; a tensor without dimensions is one element.

@@ -13,11 +13,12 @@ from typing import Any
 from flambeau import prims
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, prod
+from flambeau.ir.size import prod
 from flambeau.language import layout
 from flambeau.language.definition import given_dtype, op
 from flambeau.language.promotion import CATEGORY, PARTS, compute_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.broadcasting import unsupported
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.neural.loss import fraction_dtype, hinge, reduced, reduction_of
@@ -88,7 +89,6 @@ def similarity(a: Node, b: Node, dim: int, eps: Any) -> Node:
 
 
 @op(
-    "cosine_similarity(Tensor x1, Tensor x2, int dim=1, Scalar eps=1e-08) -> Tensor",
     saves_result=False,
     where=f"torch {_F}",
     promote="float",
@@ -99,7 +99,7 @@ def similarity(a: Node, b: Node, dim: int, eps: Any) -> Node:
     runtime="eps",
     samples=_similarity_samples,
 )
-def cosine_similarity(x1: Node, x2: Node, dim: int, eps: Any) -> Node:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: Scalar = 1e-08) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along a dimension.
 
     Shape: broadcastable; the result lacks `dim`.
@@ -131,8 +131,6 @@ def _distance_samples() -> Iterator[Sample]:
 
 
 @op(
-    "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, Scalar eps=1e-06, bool keepdim=False)"
-    " -> Tensor",
     unsaved="x1 x2",
     where=f"torch {_F}",
     promote="float",
@@ -143,7 +141,9 @@ def _distance_samples() -> Iterator[Sample]:
     runtime="eps",
     samples=_distance_samples,
 )
-def pairwise_distance(x1: Node, x2: Node, p: float, eps: Any, keepdim: bool) -> Node:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: Scalar = 1e-06, keepdim: bool = False
+) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last dimension.
 
     Shape: `(*, D)` and `(*, D)`, broadcastable -> `(*)`, or `(*, 1)` with keepdim.
@@ -304,18 +304,15 @@ def triplet_margin_loss(
 
 
 @op(
-    "triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
-    "object distance_function=None, float margin=1.0, bool swap=False, str reduction='mean')"
-    " -> Tensor",
     where=_F,
     host=True,
     samples=lambda: iter([sample(T(3, 5), T(3, 5), T(3, 5), swap=True)]),
     out=False,
 )
 def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     *,
     distance_function: Callable[[Any, Any], Any] | None = None,
     margin: float = 1.0,
@@ -582,11 +579,11 @@ prims.register_rule("log_sigmoid", lambda grad, out, x: (grad * prims.sigmoid(-x
 
 
 @op(
-    "_one_hot(Tensor self, SymInt num_classes) -> Tensor",
+    name="_one_hot",
     where="private",
     samples=lambda: iter([sample(T(2, 3, dtype="i64", low=0, high=4), 4)]),
 )
-def one_hot_of(self: Node, num_classes: Size) -> Node:
+def one_hot_of(self: Tensor, num_classes: SymInt) -> Tensor:
     """1 where a class equals the place in a new last dimension."""
     shape = (*self.shape, num_classes)
     places = prims.iota(shape, self.ndim, "i64")
@@ -602,7 +599,6 @@ def _one_hot_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
     where=_F,
     host=True,
     samples=lambda: iter(
@@ -616,7 +612,7 @@ def _one_hot_errors() -> Iterator[ErrorSample]:
     errors=_one_hot_errors,
     out=False,
 )
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
     """Classes as rows with a single 1.
 
     Shape: `(*)` int64 -> `(*, num_classes)` int64; the largest class + 1 when -1.
@@ -660,13 +656,12 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
 
 
 @op(
-    "pdist(Tensor input, float p=2) -> Tensor",
     where=f"torch {_F}",
     promote="keep",
     samples=lambda: iter([sample(T(5, 3)), sample(T(4, 3), 1.0), sample(T(1, 3))]),
     out=False,
 )
-def pdist(input: Node, p: float) -> Node:  # noqa: A002
+def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-distances of all pairs of rows i < j, in the order of `triu_indices`.
 
     Shape: `(N, D)` -> `(N (N - 1) / 2)`.

@@ -19,6 +19,7 @@ from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import columns, shown, static_size
 from flambeau.prims import linear_algebra as la
 
@@ -160,8 +161,7 @@ NOT_POSITIVE = (
 
 
 @op(
-    "cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False)"
-    " -> (Tensor L, Tensor info)",
+    results="L info",
     where="linalg",
     samples=_positive_samples,
     errors=_not_square,
@@ -169,7 +169,9 @@ NOT_POSITIVE = (
     out="exact",
     autocast="float32",
 )
-def cholesky_ex(self: Node, upper: bool, check_errors: bool) -> tuple[Node, Node]:
+def cholesky_ex(
+    self: Tensor, *, upper: bool = False, check_errors: bool = False
+) -> tuple[Tensor, Tensor]:
     """Cholesky factors and, for each matrix, 0 or the order of the minor that is not positive.
 
     Raises:
@@ -190,17 +192,17 @@ def _factor_positive(a: Node, upper: bool) -> tuple[Node, Node]:
     return columns(la.adjoint(factor) if upper else factor), info
 
 
-@op("_old_cholesky_ex(Tensor self, *, bool upper=False) -> (Tensor L, Tensor info)",
+@op(results="L info",
     where="private", samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
-def _old_cholesky_ex(self: Node, upper: bool) -> tuple[Node, Node]:
+def _old_cholesky_ex(self: Tensor, *, upper: bool = False) -> tuple[Tensor, Tensor]:
     """As `cholesky_ex`, with the errors of `torch.cholesky`."""
     check_matrices(self, "cholesky", True, "all")
     return _factor_positive(self, upper)
 
 
-@op("cholesky(Tensor input, *, bool upper=False) -> Tensor", out="exact", where="linalg", host=True,
+@op( out="exact", where="linalg", host=True,
     samples=_positive_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
-def cholesky(input: Any, *, upper: bool = False) -> Any:  # noqa: A002 - PyTorch's name
+def cholesky(input: Tensor, *, upper: bool = False) -> Any:
     """The lower triangular L with A = L L^H, for Hermitian positive definite matrices.
 
     Only one triangle of A, the input, is read. `upper=True` gives L^H.
@@ -217,9 +219,9 @@ def cholesky(input: Any, *, upper: bool = False) -> Any:  # noqa: A002 - PyTorch
     return factor
 
 
-@op("cholesky(Tensor self, bool upper=False) -> Tensor", host=True, out="cast contiguous",
+@op(name="cholesky", host=True, out="cast contiguous",
     samples=_positive_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
-def old_cholesky(self: Any, upper: bool = False) -> Any:
+def old_cholesky(self: Tensor, upper: bool = False) -> Any:
     """The same as `torch.linalg.cholesky`.
 
     Raises:
@@ -270,15 +272,16 @@ def _check_pivot(a: Node, pivot: bool, name: str) -> None:
 
 
 @op(
-    "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)"
-    " -> (Tensor LU, Tensor pivots, Tensor info)",
+    results="LU pivots info",
     where="linalg",
     samples=_square_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
     out="exact",
 )
-def lu_factor_ex(A: Node, pivot: bool, check_errors: bool) -> tuple[Node, ...]:  # noqa: N803
+def lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """Packed L and U, the interchanges of rows (from 1), and 0 or the first zero pivot's number.
 
     Raises:
@@ -314,9 +317,9 @@ def carrying(value: Node, info: Node) -> Node:
     return value + zero
 
 
-@op("lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", where="linalg",
+@op(results="LU pivots", where="linalg",
     samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
-def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
+def lu_factor(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
     """Packed L and U with A = P L U, and the interchanges of rows, counted from 1.
 
     Raises:
@@ -331,9 +334,9 @@ def lu_factor(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch
     return packed, carrying(pivots, info)
 
 
-@op("lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", where="linalg",
+@op(results="P L U", where="linalg",
     samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
-def lu(A: Node, pivot: bool) -> tuple[Node, ...]:  # noqa: N803 - PyTorch's name
+def lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """P, L, U with A = P L U: a permutation, ones on L's diagonal.
 
     Raises:
@@ -362,19 +365,15 @@ def _unpack_samples() -> Iterator[Sample]:
 
 
 @op(
-    "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)"
-    " -> (Tensor P, Tensor L, Tensor U)",
+    results="P L U",
     where="torch",
     samples=_unpack_samples,
     dtypes=_MATRICES,
     out="exact",
 )
 def lu_unpack(
-    LU_data: Node,  # noqa: N803 - PyTorch's name
-    LU_pivots: Node,  # noqa: N803 - PyTorch's name
-    unpack_data: bool,
-    unpack_pivots: bool,
-) -> tuple[Node, ...]:
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
     """P, L and U of what `torch.linalg.lu_factor` returns; what is not asked for is empty.
 
     Raises:
@@ -416,10 +415,10 @@ def lu_unpack(
     return permutation_matrix(order, LU_data.dtype), low, up
 
 
-@op("lu(Tensor self, bool pivot=True, bool get_infos=False) -> (Tensor...)", host=True,
+@op(name="lu", host=True,
     out="any contiguous", samples=_square_samples, dtypes=_MATRICES,
     autocast="float32")  # fmt: skip
-def old_lu(self: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
+def old_lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
     """Packed factors and pivots, and with `get_infos` the error numbers.
 
     Raises:
@@ -448,10 +447,10 @@ def _lu_with_info() -> Any:
 _QR_MODES = ("reduced", "complete", "r")
 
 
-@op("qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", where="linalg",
+@op(results="Q R", where="linalg",
     samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact",
     autocast="float32")  # fmt: skip
-def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """Q with orthonormal columns and R upper triangular with A = Q R.
 
     mode: "reduced", "complete" (Q square) or "r" (Q is empty).
@@ -473,9 +472,9 @@ def qr(A: Node, mode: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     return columns(prims.full(0, (0,), A.dtype) if mode == "r" else q), columns(r)
 
 
-@op("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", samples=_tall_samples,
+@op(name="qr", results="Q R", samples=_tall_samples,
     errors=_not_matrices, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
-def old_qr(self: Node, some: bool) -> tuple[Node, Node]:
+def old_qr(self: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
     """The same as `torch.linalg.qr`; `some=False` makes Q square.
 
     Raises:
@@ -508,10 +507,10 @@ def _hermitian(x: Node, uplo: str, name: str) -> Node:
     return la.adjoint(x) if uplo.upper() == "U" else x
 
 
-@op("eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
+@op(results="eigenvalues eigenvectors", where="linalg",
     samples=_positive_samples, errors=_not_square, dtypes=_MATRICES, out="exact",
     autocast="float32")  # fmt: skip
-def eigh(self: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's names
+def eigh(self: Tensor, UPLO: str = "L") -> tuple[Tensor, Tensor]:
     """Ascending eigenvalues and orthonormal eigenvectors (columns) of Hermitian matrices.
 
     Only the triangle `UPLO` is read. Vectors are unique up to a phase.
@@ -527,9 +526,9 @@ def eigh(self: Node, UPLO: str) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's 
     return values, columns(vectors)
 
 
-@op("eigvalsh(Tensor self, str UPLO='L') -> Tensor", where="linalg", samples=_positive_samples,
+@op( where="linalg", samples=_positive_samples,
     errors=_not_square, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
-def eigvalsh(self: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
+def eigvalsh(self: Tensor, UPLO: str = "L") -> Tensor:
     """Ascending eigenvalues of Hermitian matrices, of which one triangle is read.
 
     Raises:
@@ -542,10 +541,10 @@ def eigvalsh(self: Node, UPLO: str) -> Node:  # noqa: N803 - PyTorch's names
     return la.eigvalsh(_hermitian(self, UPLO, "linalg.eigvalsh"))
 
 
-@op("eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", where="linalg",
+@op(results="eigenvalues eigenvectors", where="linalg",
     samples=_vector_samples, errors=_not_square, dtypes=_MATRICES,
     out="cast empty", autocast="float32")  # fmt: skip
-def eig(self: Node) -> tuple[Node, Node]:
+def eig(self: Tensor) -> tuple[Tensor, Tensor]:
     """Complex eigenvalues, in no particular order, and eigenvectors (columns of norm 1).
 
     Raises:
@@ -560,10 +559,10 @@ def eig(self: Node) -> tuple[Node, Node]:
     return values, columns(vectors)
 
 
-@op("eigvals(Tensor self) -> Tensor", where="linalg", unsaved="self", samples=_square_samples,
+@op( where="linalg", unsaved="self", samples=_square_samples,
     errors=_not_square,
     dtypes=_MATRICES, autocast="float32")  # fmt: skip
-def eigvals(self: Node) -> Node:
+def eigvals(self: Tensor) -> Tensor:
     """Complex eigenvalues of square matrices, in no particular order.
 
     Raises:
@@ -589,8 +588,7 @@ def _refuse_driver(a: Node, driver: str | None, name: str) -> None:
 
 
 @op(
-    "svd(Tensor A, bool full_matrices=True, *, str? driver=None)"
-    " -> (Tensor U, Tensor S, Tensor Vh)",
+    results="U S Vh",
     where="linalg",
     samples=_vector_samples,
     errors=_not_matrices,
@@ -598,7 +596,9 @@ def _refuse_driver(a: Node, driver: str | None, name: str) -> None:
     out="exact",
     autocast="float32",
 )
-def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  # noqa: N803
+def svd(
+    A: Tensor, full_matrices: bool = True, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """U, descending singular values S, and V^H, with A = U diag(S) V^H.
 
     `full_matrices=False` leaves out the columns that meet no singular value. Vectors are unique up
@@ -618,10 +618,10 @@ def svd(A: Node, full_matrices: bool, driver: str | None) -> tuple[Node, ...]:  
     return columns(u), s, columns(vh)
 
 
-@op("svdvals(Tensor A, *, str? driver=None) -> Tensor", where="linalg", unsaved="A",
+@op( where="linalg", unsaved="A",
     samples=_tall_samples,
     errors=_not_matrices, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
-def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Descending singular values of matrices.
 
     Raises:
@@ -638,14 +638,17 @@ def svdvals(A: Node, driver: str | None) -> Node:  # noqa: N803 - PyTorch's name
 
 
 @op(
-    "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+    name="svd",
+    results="U S V",
     samples=_vector_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
     out="exact",
     autocast="float32",
 )
-def old_svd(self: Node, some: bool, compute_uv: bool) -> tuple[Node, ...]:
+def old_svd(
+    self: Tensor, some: bool = True, compute_uv: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and V (not its adjoint) with A = U diag(S) V^H; see `torch.linalg.svd`.
 
     Raises:

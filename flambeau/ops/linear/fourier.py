@@ -17,6 +17,7 @@ from flambeau.language.definition import Dense, op
 from flambeau.language.layout import by_strides, contiguous_strides, dense_strides, follow_strides
 from flambeau.language.promotion import CATEGORY, default_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import dtype_or, normalise_dim, static_size
 from flambeau.ops.creation.creation import check_sizes, creation
 from flambeau.ops.shape.shape import roll
@@ -339,13 +340,12 @@ def _shift_samples() -> Iterator[Sample]:
 
 
 @op(
-    "fftshift(Tensor input, int[]? dim=None) -> Tensor",
     where="fft",
     varying=True,
     out=False,
     samples=_shift_samples,
 )
-def fftshift(input: Node, dim: Sequence[int] | None) -> Node:  # noqa: A002 - PyTorch's name
+def fftshift(input: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     """A spectrum rolled so that frequency zero lies in the middle.
 
     Example:
@@ -356,13 +356,12 @@ def fftshift(input: Node, dim: Sequence[int] | None) -> Node:  # noqa: A002 - Py
 
 
 @op(
-    "ifftshift(Tensor input, int[]? dim=None) -> Tensor",
     where="fft",
     varying=True,
     out=False,
     samples=_shift_samples,
 )
-def ifftshift(input: Node, dim: Sequence[int] | None) -> Node:  # noqa: A002 - PyTorch's name
+def ifftshift(input: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`: frequency zero comes first again.
 
     Example:

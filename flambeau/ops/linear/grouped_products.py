@@ -6,13 +6,14 @@ reads nothing of, a batch of equal groups, is one batched product.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from flambeau.language.definition import op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import DType, Tensor
 from flambeau.ops.cast_rules import untouched
 from flambeau.ops.linear.matrix import bmm, mm
 from flambeau.ops.shape.shape import cat, stack
@@ -117,15 +118,17 @@ def _errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, "
-    "dtype? out_dtype=None) -> Tensor",
     where="torch",
     host=True,
     autocast=untouched,
     out=False,
 )
 def _grouped_mm(
-    self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+    self: Tensor,
+    mat2: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: DType | None = None,
 ) -> Any:
     """`nn.functional.grouped_mm` by its inner name."""
     _check_operands(self, mat2, bias, out_dtype)
@@ -134,8 +137,6 @@ def _grouped_mm(
 
 
 @op(
-    "grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, "
-    "dtype? out_dtype=None) -> Tensor",
     where="nn.functional",
     host=True,
     out=False,
@@ -143,7 +144,12 @@ def _grouped_mm(
     errors=_errors,
 )
 def grouped_mm(
-    mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None
+    mat_a: Tensor,
+    mat_b: Tensor,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: DType | None = None,
 ) -> Any:
     """Products of groups: of a dimension that two-dimensional operands cut at *offs*.
 
@@ -172,28 +178,24 @@ def grouped_mm(
 
 
 @op(
-    "scaled_grouped_mm(Tensor mat_a, Tensor mat_b, object scale_a, object scale_recipe_a, "
-    "object scale_b, object scale_recipe_b, object swizzle_a=None, object swizzle_b=None, "
-    "Tensor? bias=None, Tensor? offs=None, object output_dtype=None, int[] contraction_dim=(), "
-    "bool use_fast_accum=False) -> Tensor",
     where="nn.functional",
     host=True,
     out=False,
     differentiable=False,
 )
 def scaled_grouped_mm(
-    mat_a: Any,
-    mat_b: Any,
+    mat_a: Tensor,
+    mat_b: Tensor,
     scale_a: Any,
     scale_recipe_a: Any,
     scale_b: Any,
     scale_recipe_b: Any,
     swizzle_a: Any = None,
     swizzle_b: Any = None,
-    bias: Any = None,
-    offs: Any = None,
+    bias: Tensor | None = None,
+    offs: Tensor | None = None,
     output_dtype: Any = None,
-    contraction_dim: Any = (),
+    contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Any:
     """Grouped products of scaled float8 matrices: no CPU kernel, neither here nor in PyTorch.

@@ -14,6 +14,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.common import columns, shown
 from flambeau.ops.linear.factorisations import carrying, check_kernel, check_matrices, checked
@@ -36,15 +37,16 @@ def _not_square() -> Iterator[ErrorSample]:
 
 
 @op(
-    "ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False)"
-    " -> (Tensor LD, Tensor pivots, Tensor info)",
+    results="LD pivots info",
     where="linalg",
     samples=_samples,
     errors=_not_square,
     dtypes=_MATRICES,
     out="exact",
 )
-def ldl_factor_ex(self: Node, hermitian: bool, check_errors: bool) -> tuple[Any, ...]:
+def ldl_factor_ex(
+    self: Tensor, *, hermitian: bool = False, check_errors: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """Packed L and D, pivots, and for each matrix 0 or the number of its first zero pivot.
 
     Args:
@@ -75,10 +77,10 @@ _ZERO_PIVOT = (
 )
 
 
-@op("ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+@op(results="LD pivots",
     where="linalg", samples=_samples, errors=_not_square, dtypes=_MATRICES,
     out="exact")  # fmt: skip
-def ldl_factor(self: Node, hermitian: bool) -> tuple[Any, ...]:
+def ldl_factor(self: Tensor, *, hermitian: bool = False) -> tuple[Tensor, Tensor]:
     """Packed L and D with A = L D L^T (`hermitian=True`: L D L^H), and LAPACK's pivots.
 
     Args:
@@ -110,13 +112,12 @@ def _solve_samples() -> Iterator[Sample]:
 
 
 @op(
-    "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
     out="exact",
     where="linalg",
     samples=_solve_samples,
     dtypes=_MATRICES,
 )
-def ldl_solve(LD: Node, pivots: Node, B: Node, hermitian: bool) -> Any:  # noqa: N803
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """X with A X = B, given what `ldl_factor` returned for A; batches broadcast.
 
     Raises:

@@ -12,6 +12,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import columns, shown, static_size
 from flambeau.ops.linear.factorisations import check_matrices, values_of
 from flambeau.ops.linear.solutions import (
@@ -40,13 +41,14 @@ prims.register_rule("least_squares", _least_squares_rule)
 
 
 @op(
-    "_least_squares(Tensor self, Tensor b, float? rcond, str driver)"
-    " -> (Tensor, Tensor, Tensor, Tensor)",
+    name="_least_squares",
     where="private",
     samples=lambda: iter([sample(_TALL, T(3, 2), None, "gels")]),
     dtypes=_MATRICES,
 )
-def solve_least_squares(self: Node, b: Node, rcond: float | None, driver: str) -> tuple[Node, ...]:
+def solve_least_squares(
+    self: Tensor, b: Tensor, rcond: float | None, driver: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """X with the least |A X - B|, its square where it is told, A's rank and singular values."""
     check_matrices(self, "torch.linalg.lstsq", missing="none")
     check_same_dtype("linalg.lstsq", self, b)
@@ -121,8 +123,7 @@ def _least_squares_result() -> Any:
 
 
 @op(
-    "lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)"
-    " -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    results="solution residuals rank singular_values",
     where="linalg",
     host=True,
     samples=lambda: iter([sample(_TALL, T(3, 2))]),
@@ -130,7 +131,9 @@ def _least_squares_result() -> Any:
     out="cast empty",
     autocast="float32",
 )
-def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def lstsq(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """X with the least |A X - B|, of several the shortest; "gels" is for matrices of full rank.
 
     Returns the residuals' squared norms where A has more rows than columns and all matrices are of

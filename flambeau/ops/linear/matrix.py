@@ -18,6 +18,7 @@ from flambeau.language.definition import OpDefinition, op
 from flambeau.language.dtypes import PUBLIC_NAMES
 from flambeau.language.promotion import compute_dtype, promote_types, result_type
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import (
     as_node,
     broadcast_sizes,
@@ -105,7 +106,6 @@ def _matmul_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "matmul(Tensor self, Tensor other) -> Tensor",
     out="exact",
     where="torch method linalg",
     samples=_matmul_samples,
@@ -113,7 +113,7 @@ def _matmul_errors() -> Iterator[ErrorSample]:
     reference="numpy.matmul",
     autocast="lower",
 )
-def matmul(self: Node, other: Node) -> Node:
+def matmul(self: Tensor, other: Tensor) -> Tensor:
     """Matrix product with the rank rules of `@`.
 
     Vectors count as a row on the left and a column on the right and vanish from the result; the
@@ -140,8 +140,8 @@ def matmul(self: Node, other: Node) -> Node:
     return prims.squeeze(result, result.ndim - 1) if other.ndim == 1 else result
 
 
-@op("_rmatmul(Tensor self, Tensor other) -> Tensor", where="method", autocast="lower")
-def _rmatmul(self: Node, other: Node) -> Node:
+@op(where="method", autocast="lower")
+def _rmatmul(self: Tensor, other: Tensor) -> Tensor:
     """`other @ self`."""
     return matmul(other, self)
 
@@ -151,14 +151,13 @@ def _pair_samples(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
 
 
 @op(
-    "mm(Tensor self, Tensor mat2) -> Tensor",
     out="exact",
     samples=_pair_samples(((2, 3), (3, 4)), ((0, 3), (3, 2)), ((17, 33), (33, 5))),
     errors=lambda: iter([ErrorSample(sample(T(2), T(2, 3)), RuntimeError, "must be a matrix")]),
     reference="numpy.matmul",
     autocast="lower",
 )
-def mm(self: Node, mat2: Node) -> Node:
+def mm(self: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices: (n, k) x (k, m) -> (n, m); no broadcasting, no promotion.
 
     Raises:
@@ -205,8 +204,8 @@ def _int_mm_samples() -> Iterator[Sample]:
         yield sample(T(m, k, **bounds), T(k, n, **bounds))
 
 
-@op("_int_mm(Tensor self, Tensor mat2) -> Tensor", where="torch", samples=_int_mm_samples)
-def _int_mm(self: Node, mat2: Node) -> Node:
+@op(where="torch", samples=_int_mm_samples)
+def _int_mm(self: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices of bytes in int32: exact. `self` may be uint8.
 
     Raises:
@@ -226,13 +225,12 @@ def _int_mm(self: Node, mat2: Node) -> Node:
 
 
 @op(
-    "bmm(Tensor self, Tensor mat2) -> Tensor",
     out="exact",
     samples=_pair_samples(((5, 2, 3), (5, 3, 4)), ((0, 2, 3), (0, 3, 4)), ((2, 3, 0), (2, 0, 4))),
     reference="numpy.matmul",
     autocast="lower",
 )
-def bmm(self: Node, mat2: Node) -> Node:
+def bmm(self: Tensor, mat2: Tensor) -> Tensor:
     """Products of two equal batches of matrices: (b, n, k) x (b, k, m) -> (b, n, m).
 
     Raises:
@@ -261,12 +259,11 @@ def _check_batches(name: str, a: Node, b: Node) -> None:
 
 
 @op(
-    "mv(Tensor self, Tensor vec) -> Tensor",
     out="exact",
     samples=_pair_samples(((2, 3), (3,)), ((0, 3), (3,)), ((3, 0), (0,))),
     reference="numpy.matmul",
 )
-def mv(self: Node, vec: Node) -> Node:
+def mv(self: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector: (n, k) x (k) -> (n).
 
     Raises:
@@ -307,13 +304,12 @@ def _dot(name: str, a: Node, b: Node, conjugate: bool = False) -> Node:
 
 
 @op(
-    "dot(Tensor self, Tensor tensor) -> Tensor",
     out="exact",
     samples=_pair_samples(((3,), (3,)), ((0,), (0,)), ((4200,), (4200,))),
     errors=lambda: iter([ErrorSample(sample(T(2), T(3)), RuntimeError, "inconsistent tensor")]),
     reference="numpy.dot",
 )
-def dot(self: Node, tensor: Node) -> Node:
+def dot(self: Tensor, tensor: Tensor) -> Tensor:
     """The sum of products of two vectors.
 
     Raises:
@@ -327,12 +323,11 @@ def dot(self: Node, tensor: Node) -> Node:
 
 
 @op(
-    "vdot(Tensor self, Tensor other) -> Tensor",
     out="exact",
     samples=_pair_samples(((3,), (3,))),
     reference="numpy.vdot",
 )
-def vdot(self: Node, other: Node) -> Node:
+def vdot(self: Tensor, other: Tensor) -> Tensor:
     """The sum of products of two vectors, the first conjugated.
 
     Example:
@@ -343,13 +338,12 @@ def vdot(self: Node, other: Node) -> Node:
 
 
 @op(
-    "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
     out="exact",
     where="linalg",
     samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3, 4), T(4)), sample(T(3), T(3))]),
     autocast="lower",
 )
-def vecdot(x: Node, y: Node, dim: int) -> Node:
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along `dim`, the first operand conjugated; operands broadcast.
 
     Raises:
@@ -377,7 +371,6 @@ def _inner_rule(self: Any, other: Any) -> str:
 
 
 @op(
-    "inner(Tensor self, Tensor other) -> Tensor",
     overlap="partial",
     overlap_when=lambda x, y: x.ndim == 0 or y.ndim == 0,  # a product of numbers
     out="exact",
@@ -385,7 +378,7 @@ def _inner_rule(self: Any, other: Any) -> str:
     samples=_pair_samples(((3,), (3,)), ((2, 3), (4, 3)), ((2, 3), (3,)), ((), (3,))),
     reference="numpy.inner",
 )
-def inner(self: Node, other: Node) -> Node:
+def inner(self: Tensor, other: Tensor) -> Tensor:
     """Sums of products along the last dimensions: [*A, K] and [*B, K] give [*A, *B].
 
     Raises:
@@ -413,7 +406,6 @@ def inner(self: Node, other: Node) -> Node:
 
 
 @op(
-    "outer(Tensor self, Tensor vec2) -> Tensor",
     overlap="partial",
     promote="default",
     layout="contiguous",
@@ -422,7 +414,7 @@ def inner(self: Node, other: Node) -> Node:
     samples=_pair_samples(((3,), (4,)), ((0,), (4,))),
     reference="numpy.outer",
 )
-def outer(self: Node, vec2: Node) -> Node:
+def outer(self: Tensor, vec2: Tensor) -> Tensor:
     """All products of the elements of two vectors: (n) and (m) give (n, m).
 
     Raises:
@@ -595,7 +587,6 @@ _refuses_out_dtype(baddbmm, f"Tensor self, Tensor batch1, Tensor batch2, {_FACTO
 
 
 @op(
-    "kron(Tensor self, Tensor other) -> Tensor",
     overlap="partial",
     promote="none",
     layout="contiguous",
@@ -603,7 +594,7 @@ _refuses_out_dtype(baddbmm, f"Tensor self, Tensor batch1, Tensor batch2, {_FACTO
     samples=_pair_samples(((2, 3), (4, 5)), ((2,), (3, 2)), ((2, 2, 2), (2, 3)), ((), (3,))),
     reference="numpy.kron",
 )
-def kron(self: Node, other: Node) -> Node:
+def kron(self: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: every element of `self` times all of `other`, as blocks.
 
     Example:
@@ -650,14 +641,13 @@ def _cross_samples() -> Iterator[Sample]:
 
 
 @op(
-    "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
     out="separate",
     promote="default",
     layout="contiguous",
     inplace=False,
     samples=_cross_samples,
 )
-def cross(self: Node, other: Node, dim: int | None) -> Node:
+def cross(self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross products of vectors of three elements along `dim` (the first of size 3 by default).
 
     Raises:
@@ -679,7 +669,7 @@ def cross(self: Node, other: Node, dim: int | None) -> Node:
 
 
 @op(
-    "cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    name="cross",
     out="separate",
     where="linalg",
     promote="default",
@@ -687,7 +677,7 @@ def cross(self: Node, other: Node, dim: int | None) -> Node:
     inplace=False,
     samples=lambda: iter([sample(T(4, 3), T(4, 3)), sample(T(4, 3), T(1, 3))]),
 )
-def linalg_cross(self: Node, other: Node, dim: int) -> Node:
+def linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along `dim`.
 
     Raises:
@@ -701,13 +691,12 @@ def linalg_cross(self: Node, other: Node, dim: int) -> Node:
 
 
 @op(
-    "trace(Tensor self) -> Tensor",
     samples=lambda: iter([sample(T(3, 4)), sample(T(4, 3)), sample(T(0, 3))]),
     reference="numpy.trace",
     out=False,
     autocast="float32",
 )
-def trace(self: Node) -> Node:
+def trace(self: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix; integers sum in int64.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
@@ -15,6 +15,7 @@ from flambeau.language.definition import REGISTRY, Dense, op
 from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import columns, normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linear.complex_products import product_along
 from flambeau.ops.linear.factorisations import check_kernel, check_matrices, values_of
@@ -82,9 +83,9 @@ def _exponential(self: Any) -> Any:
     return value
 
 
-@op("matrix_exp(Tensor self) -> Tensor", where="torch method linalg", host=True, out=False,
+@op( where="torch method linalg", host=True, out=False,
     samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
-def matrix_exp(self: Any) -> Any:
+def matrix_exp(self: Tensor) -> Any:
     """The exponential of square matrices, by Taylor's series of A / 2^s, squared s times.
 
     Source: Moler & Van Loan, Nineteen Dubious Ways, SIAM Review 45, 2003.
@@ -99,9 +100,9 @@ def matrix_exp(self: Any) -> Any:
     return _exponential(self)
 
 
-@op("cond(Tensor self, object p=None) -> Tensor", where="linalg", host=True,
+@op( where="linalg", host=True,
     samples=_square_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
-def cond(self: Any, p: Any = None) -> Any:
+def cond(self: Tensor, p: Any = None) -> Any:
     """The condition of matrices: the norm times that of the inverse; 2-norm by default.
 
     Orders: None, 2, -2 (singular values), "fro", "nuc", 1, -1, inf, -inf (inverse).
@@ -160,9 +161,9 @@ def determinant(a: Node) -> Node:
     return sign * product_along(pivots, pivots.ndim - 1)
 
 
-@op("det(Tensor A) -> Tensor", out="exact", where="linalg", samples=_square_samples,
+@op( out="exact", where="linalg", samples=_square_samples,
     errors=_not_square, dtypes=_MATRICES)  # fmt: skip
-def det(A: Node) -> Node:  # noqa: N803 - PyTorch's name
+def det(A: Tensor) -> Tensor:
     """The determinant of square matrices.
 
     Raises:
@@ -176,9 +177,9 @@ def det(A: Node) -> Node:  # noqa: N803 - PyTorch's name
     return determinant(A)
 
 
-@op("det(Tensor self) -> Tensor", out=False, samples=_square_samples, errors=_not_square,
+@op(name="det", out=False, samples=_square_samples, errors=_not_square,
     dtypes=_MATRICES)  # fmt: skip
-def old_det(self: Node) -> Node:
+def old_det(self: Tensor) -> Tensor:
     """The same as `torch.linalg.det`.
 
     Raises:
@@ -205,9 +206,9 @@ def _sign_and_log(a: Node) -> tuple[Node, Node]:
     return sign * product_along(phases, phases.ndim - 1), total
 
 
-@op("slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", where="linalg torch method",
+@op(results="sign logabsdet", where="linalg torch method",
     samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
-def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+def slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
     """The sign (or phase) of the determinant and the logarithm of its magnitude.
 
     Raises:
@@ -221,9 +222,9 @@ def slogdet(A: Node) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
     return _sign_and_log(A)
 
 
-@op("logdet(Tensor self) -> Tensor", samples=_positive_samples, errors=_not_square,
+@op( samples=_positive_samples, errors=_not_square,
     dtypes=_MATRICES, out=False)  # fmt: skip
-def logdet(self: Node) -> Node:
+def logdet(self: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where it is negative.
 
     Raises:
@@ -296,7 +297,6 @@ def _packed_samples() -> Iterator[Sample]:
 
 
 @op(
-    "householder_product(Tensor input, Tensor tau) -> Tensor",
     out="cast empty",
     where="linalg",
     samples=_packed_samples,
@@ -304,7 +304,7 @@ def _packed_samples() -> Iterator[Sample]:
     dtypes=_MATRICES,
     autocast="float32",
 )
-def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch's name
+def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v^H, packed as `geqrf` does.
 
     Raises:
@@ -332,14 +332,14 @@ def householder_product(input: Node, tau: Node) -> Node:  # noqa: A002 - PyTorch
 
 
 @op(
-    "geqrf(Tensor self) -> (Tensor a, Tensor tau)",
+    results="a tau",
     out="cast empty",
     samples=lambda: iter([sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))]),
     errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
     autocast="float32",
 )
-def geqrf(self: Node) -> tuple[Node, Node]:
+def geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
     """The QR decomposition as LAPACK packs it, for `orgqr` and `ormqr`.
 
     `a` holds R in its upper triangle and the vectors v of the reflections I - tau v v^H, whose
@@ -359,13 +359,12 @@ def geqrf(self: Node) -> tuple[Node, Node]:
 
 # No alias: it has other homes, and its arguments other names.
 @op(
-    "orgqr(Tensor self, Tensor input2) -> Tensor",
     out="cast empty",
     samples=_packed_samples,
     dtypes=_MATRICES,
     autocast="float32",
 )
-def orgqr(self: Node, input2: Node) -> Node:
+def orgqr(self: Tensor, input2: Tensor) -> Tensor:
     """The same as `torch.linalg.householder_product`.
 
     Args:
@@ -384,14 +383,14 @@ def orgqr(self: Node, input2: Node) -> Node:
 
 
 @op(
-    "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)"
-    " -> Tensor",
     out="exact empty",
     samples=lambda: iter([sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)]),
     dtypes=_MATRICES,
     autocast="float32",
 )
-def ormqr(self: Node, input2: Node, input3: Node, left: bool, transpose: bool) -> Node:
+def ormqr(
+    self: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False
+) -> Tensor:
     """The product of reflections times a matrix (`left=False`: the matrix times it).
 
     `transpose=True` takes the adjoint of the product of reflections.
@@ -420,10 +419,10 @@ def _rows_of(x: Node, count: int) -> int:
     return math.prod(static_size(n) for n in x.shape[:count])
 
 
-@op("tensorinv(Tensor self, int ind=2) -> Tensor", where="linalg", out="cast contiguous",
+@op( where="linalg", out="cast contiguous",
     samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES,
     autocast="float32")  # fmt: skip
-def tensorinv(self: Node, ind: int) -> Node:
+def tensorinv(self: Tensor, ind: int = 2) -> Tensor:
     """The inverse of `tensordot` with a tensor whose first `ind` dimensions are its rows.
 
     Raises:
@@ -456,10 +455,10 @@ def tensorinv(self: Node, ind: int) -> Node:
     return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
 
 
-@op("tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", where="linalg",
+@op( where="linalg",
     samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES,
     autocast="float32")  # fmt: skip
-def tensorsolve(self: Node, other: Node, dims: Any) -> Node:
+def tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
 
     Raises:

@@ -15,6 +15,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.dtypes import DTYPE_OBJECTS, name_of
 from flambeau.language.layout import same
+from flambeau.language.schema import DType, Tensor
 from flambeau.ops.common import shown
 
 _RESULTS = ("f32", "bf16", "f16")
@@ -82,22 +83,20 @@ def _scales(a: Node, b: Node, scale_a: Node, scale_b: Node) -> tuple[Node, Node]
 
 
 @op(
-    "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
-    "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
     where="torch",
     out="exact",
     differentiable=False,
 )
 def _scaled_mm(
-    self: Node,
-    mat2: Node,
-    scale_a: Node,
-    scale_b: Node,
-    bias: Node | None,
-    scale_result: Node | None,
-    out_dtype: Any,
-    use_fast_accum: bool,
-) -> Node:
+    self: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: DType | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
     """(self * scale_a) @ (mat2 * scale_b) + bias, of float8 matrices.
 
     Shape: `(M, K)`, `(K, N)` -> `(M, N)`. Products are exact, sums are float32; one rounding ends

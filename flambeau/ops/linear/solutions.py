@@ -16,6 +16,7 @@ from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import broadcast_sizes
 from flambeau.ops.cast_rules import lower_result
 from flambeau.ops.common import columns, same_sizes, shown, static_size
@@ -184,14 +185,15 @@ def solved(
 
 
 @op(
-    "solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)"
-    " -> (Tensor result, Tensor info)",
+    results="result info",
     where="linalg",
     samples=_system_samples,
     dtypes=_MATRICES,
     out="exact",
 )
-def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor]:
     """The solution of A X = B, and for each matrix 0 or the number of its first zero pivot.
 
     Raises:
@@ -210,9 +212,9 @@ def solve_ex(A: Node, B: Node, left: bool, check_errors: bool) -> tuple[Node, No
     return (columns(value) if left else value), info
 
 
-@op("solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", where="linalg", host=True,
+@op( where="linalg", host=True,
     samples=_system_samples, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
-def solve(A: Any, B: Any, *, left: bool = True) -> Any:  # noqa: N803 - PyTorch's names
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Any:
     """X with A X = B, for square matrices; `left=False`: X A = B.
 
     Raises:
@@ -244,7 +246,7 @@ def inverted(a: Node, check_errors: bool = False) -> tuple[Node, Node]:
 
 
 @op(
-    "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+    results="inverse info",
     where="linalg",
     samples=_square_samples,
     errors=_not_square,
@@ -252,7 +254,7 @@ def inverted(a: Node, check_errors: bool = False) -> tuple[Node, Node]:
     out="exact",
     autocast="float32",
 )
-def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - PyTorch's name
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """Inverses, and for each matrix 0 or the number of its first zero pivot.
 
     Raises:
@@ -268,9 +270,9 @@ def inv_ex(A: Node, check_errors: bool) -> tuple[Node, Node]:  # noqa: N803 - Py
     return columns(inverse), info
 
 
-@op("inv(Tensor A) -> Tensor", out="exact", where="linalg", host=True, samples=_square_samples,
+@op( out="exact", where="linalg", host=True, samples=_square_samples,
     dtypes=_MATRICES, autocast="float32")  # fmt: skip
-def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
+def inv(A: Tensor) -> Any:
     """The inverse of square matrices.
 
     Raises:
@@ -287,9 +289,9 @@ def inv(A: Any) -> Any:  # noqa: N803 - PyTorch's name
 
 
 # No alias of `linalg.inv`: it has other homes, and its argument another name.
-@op("inverse(Tensor input) -> Tensor", host=True, samples=_square_samples,
+@op( host=True, samples=_square_samples,
     dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
-def inverse(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+def inverse(input: Tensor) -> Any:
     """The same as `torch.linalg.inv`.
 
     Raises:
@@ -327,15 +329,15 @@ def _triangle_samples() -> Iterator[Sample]:
 
 
 @op(
-    "solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
-    "bool unitriangular=False) -> Tensor",
     overlap="partial B",
     out="exact",
     where="linalg",
     samples=_triangle_samples,
     dtypes=_MATRICES,
 )
-def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular: bool) -> Node:  # noqa: N803
+def solve_triangular(
+    self: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
     """X with T X = B (`left=False`: X T = B), T being a triangle of A; the rest is not read.
 
     The result has A's dtype.
@@ -351,20 +353,19 @@ def solve_triangular(self: Node, B: Node, upper: bool, left: bool, unitriangular
 
 
 @op(
-    "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, "
-    "bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+    results="solution cloned_coefficient",
     samples=lambda: iter([sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)]),
     dtypes=_MATRICES,
     out="exact",
     autocast="float32",
 )
 def triangular_solve(
-    self: Node,
-    A: Node,  # noqa: N803 - PyTorch's name
-    upper: bool,
-    transpose: bool,
-    unitriangular: bool,
-) -> tuple[Node, Node]:
+    self: Tensor,
+    A: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> tuple[Tensor, Tensor]:
     """X with T X = B, or T^T X = B, and a copy of A; see `torch.linalg.solve_triangular`.
 
     Raises:
@@ -414,13 +415,12 @@ _ONE = T(1, 1, values=[[2.0]])
 
 
 @op(
-    "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     out="cast contiguous",
     samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(1, 3), _ONE, True)]),
     dtypes=_MATRICES,
     autocast="float32",
 )
-def cholesky_solve(self: Node, input2: Node, upper: bool) -> Node:
+def cholesky_solve(self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, given the Cholesky factor of A.
 
     Raises:
@@ -434,13 +434,12 @@ def cholesky_solve(self: Node, input2: Node, upper: bool) -> Node:
 
 
 @op(
-    "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
     out="cast empty",
     samples=lambda: iter([sample(_LOW), sample(_ONE, True)]),
     dtypes=_MATRICES,
     autocast="float32",
 )
-def cholesky_inverse(self: Node, upper: bool) -> Node:
+def cholesky_inverse(self: Tensor, upper: bool = False) -> Tensor:
     """The inverse of a matrix, given its Cholesky factor.
 
     Raises:
@@ -498,13 +497,14 @@ def _factored_samples() -> Iterator[Sample]:
 
 
 @op(
-    "lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
     out="exact",
     where="linalg",
     samples=_factored_samples,
     dtypes=_MATRICES,
 )
-def lu_solve(LU: Node, pivots: Node, B: Node, left: bool, adjoint: bool) -> Node:  # noqa: N803
+def lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
     """X with A X = B, given what `lu_factor` returned for A; adjoint: A^H X = B.
 
     Raises:
@@ -519,10 +519,10 @@ def lu_solve(LU: Node, pivots: Node, B: Node, left: bool, adjoint: bool) -> Node
     return columns(value) if left else value
 
 
-@op("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", out="exact",
+@op(name="lu_solve", out="exact",
     samples=lambda: iter([sample(T(2, 3), _PAIR, T(2, dtype="i32", values=[2, 2], grad=False))]),
     dtypes=_MATRICES, autocast="float32")  # fmt: skip
-def old_lu_solve(self: Node, LU_data: Node, LU_pivots: Node) -> Node:  # noqa: N803
+def old_lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """X with A X = B, given A's packed factors; see `torch.linalg.lu_solve`.
 
     Raises:
@@ -591,7 +591,6 @@ def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
 
 
 @op(
-    "matrix_rank(Tensor input, *, Tensor? atol, Tensor? rtol=None, bool hermitian=False) -> Tensor",
     where="linalg",
     differentiable=False,
     samples=lambda: iter([sample(_PAIR, atol=T(low=0.1, high=0.2))]),
@@ -599,7 +598,9 @@ def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
     dtypes=_MATRICES,
     autocast="float32",
 )
-def matrix_rank(input: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:  # noqa: A002
+def matrix_rank(
+    input: Tensor, *, atol: Tensor | None, rtol: Tensor | None = None, hermitian: bool = False
+) -> Tensor:
     """How many singular values exceed the tolerance max(atol, rtol * the greatest).
 
     Without tolerances rtol is the dtype's precision times the greater size.
@@ -614,23 +615,20 @@ def matrix_rank(input: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:  # 
     return _rank(input, atol, rtol, hermitian, "linalg.matrix_rank")
 
 
-@matrix_rank.overload(
-    "matrix_rank.number(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False)"
-    " -> Tensor"
-)
-def _rank_number(self: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
+@matrix_rank.overload()
+def _rank_number(
+    self: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
+) -> Tensor:
     return _rank(self, atol, rtol, hermitian, "linalg.matrix_rank")
 
 
-@matrix_rank.overload("matrix_rank.tol(Tensor self, float tol, bool hermitian=False) -> Tensor")
-def _rank_tol(self: Node, tol: float, hermitian: bool) -> Node:
+@matrix_rank.overload()
+def _rank_tol(self: Tensor, tol: float, hermitian: bool = False) -> Tensor:
     return _rank(self, tol, 0.0, hermitian, "linalg.matrix_rank")
 
 
-@matrix_rank.overload(
-    "matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor"
-)
-def _rank_tol_tensor(input: Node, tol: Node, hermitian: bool) -> Node:  # noqa: A002
+@matrix_rank.overload()
+def _rank_tol_tensor(input: Tensor, tol: Tensor, hermitian: bool = False) -> Tensor:
     return _rank(input, tol, 0.0, hermitian, "linalg.matrix_rank")
 
 
@@ -667,13 +665,14 @@ prims.register_rule("pseudo_inverse", pseudo_inverse_rule)
 
 
 @op(
-    "pinv(Tensor self, *, Tensor? atol, Tensor? rtol=None, bool hermitian=False) -> Tensor",
     autocast=lower_result,
     where="linalg",
     samples=lambda: iter([sample(_PAIR, atol=T(low=0.01, high=0.02, grad=False))]),
     dtypes=_MATRICES,
 )
-def pinv(self: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
+def pinv(
+    self: Tensor, *, atol: Tensor | None, rtol: Tensor | None = None, hermitian: bool = False
+) -> Tensor:
     """The pseudo-inverse of matrices, by their singular values.
 
     Singular values of at most max(atol, rtol * the greatest) count as 0.
@@ -688,28 +687,27 @@ def pinv(self: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
     return pseudo_inverse(self, atol, rtol, hermitian)
 
 
-@pinv.overload(
-    "pinv.number(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False)"
-    " -> Tensor"
-)
-def _pinv_number(self: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
+@pinv.overload()
+def _pinv_number(
+    self: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
+) -> Tensor:
     return pseudo_inverse(self, atol, rtol, hermitian)
 
 
-@pinv.overload("pinv.rcond(Tensor self, float rcond, bool hermitian=False) -> Tensor")
-def _pinv_rcond(self: Node, rcond: float, hermitian: bool) -> Node:
+@pinv.overload()
+def _pinv_rcond(self: Tensor, rcond: float, hermitian: bool = False) -> Tensor:
     return pseudo_inverse(self, 0.0, rcond, hermitian)
 
 
-@pinv.overload("pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor")
-def _pinv_rcond_tensor(self: Node, rcond: Node, hermitian: bool) -> Node:
+@pinv.overload()
+def _pinv_rcond_tensor(self: Tensor, rcond: Tensor, hermitian: bool = False) -> Tensor:
     return pseudo_inverse(self, 0.0, rcond, hermitian)
 
 
-@op("pinverse(Tensor self, float rcond=1e-15) -> Tensor",
+@op(
     samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES, out=False,
     autocast="float32")  # fmt: skip
-def pinverse(self: Node, rcond: float) -> Node:
+def pinverse(self: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudo-inverse; see `torch.linalg.pinv`.
 
     Raises:

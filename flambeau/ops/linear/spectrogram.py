@@ -14,6 +14,7 @@ from flambeau import prims
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import static_size
 from flambeau.ops.indexing.slices import narrow, unfold
 from flambeau.ops.linear import fourier  # noqa: F401 - defines the transforms
@@ -240,23 +241,21 @@ def _sums(pieces: Node, step: int) -> Node:
 
 
 @op(
-    "_overlapped(Tensor self, Tensor? weights, int step) -> Tensor",
     where="private",
     out=False,
     samples=lambda: iter([sample(T(2, 3, 4), T(4), 2), sample(T(3, 5), None, 2)]),
 )
-def _overlapped(self: Node, weights: Node | None, step: int) -> Node:
+def _overlapped(self: Tensor, weights: Tensor | None, step: int) -> Tensor:
     """Sums of windows (..., count, length) times weights, which start `step` apart."""
     return _sums(self if weights is None else self * weights, step)
 
 
 @op(
-    "_envelope(Tensor self, int count, int step) -> Tensor",
     where="private",
     out=False,
     samples=lambda: iter([sample(T(4), 3, 2)]),
 )
-def _envelope(self: Node, count: int, step: int) -> Node:
+def _envelope(self: Tensor, count: int, step: int) -> Tensor:
     """Sums of the squares of `count` equal windows that start `step` apart."""
     return _sums(prims.broadcast(self * self, (count, self.shape[-1]), (1,)), step)
 

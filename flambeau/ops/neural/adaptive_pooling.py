@@ -13,6 +13,7 @@ from flambeau import prims
 from flambeau.ir.node import Node
 from flambeau.language.definition import Dense, op
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import shown, static_size, window_counts
 from flambeau.ops.neural.pooling import (
     Places,
@@ -123,43 +124,40 @@ def _image(value: Node, count: int) -> Node | Dense:
 
 
 @op(
-    "_adaptive_max_pool(Tensor input, object output_size, int count) -> Tensor",
+    name="_adaptive_max_pool",
     where="private",
     promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
     layout="images",
 )
-def adaptive_max_pool(input: Node, output_size: Any, count: int) -> Node | Dense:  # noqa: A002
+def adaptive_max_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
     """Maxima of adaptive windows."""
     return _image(_adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)[0], count)
 
 
 @op(
-    "_adaptive_max_pool_with_indices(Tensor input, object output_size, int count) "
-    "-> (Tensor, Tensor)",
+    name="_adaptive_max_pool_with_indices",
     where="private",
     promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
     layout="images",
 )
 def adaptive_max_pool_with_indices(
-    input: Node,  # noqa: A002
-    output_size: Any,
-    count: int,
-) -> tuple[Node | Dense, Node | Dense]:
+    input: Tensor, output_size: Any, count: int
+) -> tuple[Tensor, Tensor]:
     """Maxima of adaptive windows and their positions."""
     values, places = _adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)
     return _image(values, count), _image(places, count)
 
 
 @op(
-    "_adaptive_avg_pool(Tensor input, object output_size, int count) -> Tensor",
+    name="_adaptive_avg_pool",
     where="private",
     promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
     layout="images",
 )
-def adaptive_avg_pool(input: Node, output_size: Any, count: int) -> Node | Dense:  # noqa: A002
+def adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
     """Means of adaptive windows."""
     return _image(adaptive_average(f"adaptive_avg_pool{count}d", input, count, output_size), count)
 

@@ -17,6 +17,7 @@ from flambeau.language import promotion
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import T, sample
+from flambeau.language.schema import Generator, Tensor
 from flambeau.ops.broadcasting import check_one_dtype
 from flambeau.ops.common import shown, static_size
 from flambeau.prims.attention import attention
@@ -32,14 +33,13 @@ def _linear_samples() -> Any:
 
 
 @op(
-    "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
     overlap="partial bias",
     out="exact",
     where="nn.functional",
     samples=_linear_samples,
     autocast="lower",
 )
-def linear(input: Node, weight: Node, bias: Node | None) -> Node:  # noqa: A002
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight^T + bias.
 
     Shape: `(*, K)`, `(N, K)`, `(N)` -> `(*, N)`.
@@ -201,9 +201,6 @@ def attend(
 
 
 @op(
-    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
-    "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, "
-    "bool enable_gqa=False, generator? generator=None) -> Tensor",
     where="nn.functional",
     promote="none",
     layout="follow",
@@ -212,16 +209,17 @@ def attend(
     autocast="lower",
 )
 def scaled_dot_product_attention(
-    query: Node,
-    key: Node,
-    value: Node,
-    attn_mask: Node | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-    generator: int,
-) -> Node:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
     """softmax(Q K^T * scale + mask) V.
 
     Source: Vaswani et al., Attention Is All You Need, 2017.
@@ -262,21 +260,21 @@ def _lower_samples() -> Any:
 
 
 @op(
-    "_attention_lower_right(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, *, "
-    "float? scale=None, bool enable_gqa=False, generator? generator=None) -> Tensor",
+    name="_attention_lower_right",
     where="private",
     promote="none",
     layout="follow",
     samples=_lower_samples,
 )
 def attention_lower_right(
-    query: Node,
-    key: Node,
-    value: Node,
-    dropout_p: float,
-    scale: float | None,
-    enable_gqa: bool,
-    generator: int,
-) -> Node:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
     """Attention in which the last query sees all keys, the one before it all but the last, ..."""
     return attend(query, key, value, None, dropout_p, "lower", scale, enable_gqa, generator)

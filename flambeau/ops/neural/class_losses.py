@@ -10,6 +10,7 @@ from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.promotion import promote_types
 from flambeau.language.samples import T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import is_float, unsupported
 from flambeau.ops.common import number_shown, shown
 from flambeau.ops.neural.loss import reduced, reduction_of
@@ -99,8 +100,6 @@ def averaged(value: Node, factor: Node, reduction: str) -> Node:
 
 
 @op(
-    "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
-    "int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
     where=_F,
     promote="keep",
     varying=True,
@@ -108,14 +107,14 @@ def averaged(value: Node, factor: Node, reduction: str) -> Node:
     autocast="float32",
 )
 def nll_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    weight: Node | None,
-    size_average: bool | None,
-    ignore_index: int,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """-w[t] input[t], input being log-probabilities (N, C, *); "mean" divides by the weights.
 
     Raises:
@@ -134,9 +133,6 @@ def nll_loss(
 
 
 @op(
-    "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
-    "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) "
-    "-> Tensor",
     unsaved="input",
     where=_F,
     promote="keep",
@@ -146,15 +142,15 @@ def nll_loss(
     autocast="float32",
 )
 def cross_entropy(
-    input: Node,  # noqa: A002
-    target: Node,
-    weight: Node | None,
-    size_average: bool | None,
-    ignore_index: int,
-    reduce: bool | None,
-    reduction: str,
-    label_smoothing: float,
-) -> Node:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """Negative log likelihood of softmax(input); the target is classes or probabilities.
 
     Shape: `(C)`, `(N, C)` or `(N, C, *)` logits; targets without the class dimension, or

@@ -14,6 +14,7 @@ from flambeau.ir.size import Size, floordiv
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.cast_rules import untouched
 from flambeau.ops.common import shown, static_size
 from flambeau.ops.neural import convolution
@@ -143,9 +144,6 @@ def _backward_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, "
-    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
-    "SymInt[] output_padding, SymInt groups, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
     where="ops.aten",
     host=True,
     autocast=untouched,
@@ -153,18 +151,18 @@ def _backward_errors() -> Iterator[ErrorSample]:
     errors=_backward_errors,
 )
 def convolution_backward(
-    grad_output: Any,
-    input: Any,  # noqa: A002 - PyTorch's name
-    weight: Any,
-    bias_sizes: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[SymInt] | None,
+    stride: Sequence[SymInt],
+    padding: Sequence[SymInt],
+    dilation: Sequence[SymInt],
     transposed: bool,
-    output_padding: Any,
-    groups: int,
+    output_padding: Sequence[SymInt],
+    groups: SymInt,
     output_mask: Sequence[bool],
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of a convolution's input, weight and bias; None for those not asked for.
 
     Args:

@@ -19,6 +19,7 @@ from flambeau.ir.size import Size
 from flambeau.language.definition import op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.common import number_shown, shown
 from flambeau.ops.neural.loss import reduction_named, reduction_of
 from flambeau.ops.shape.shape import stack
@@ -43,8 +44,7 @@ def _joined(*terms: Node) -> Node:
 
 
 @op(
-    "_ctc_states(Tensor log_probs, Tensor targets, Tensor target_lengths, int blank) "
-    "-> (Tensor, Tensor, Tensor)",
+    name="_ctc_states",
     where="private",
     differentiable=False,
     samples=lambda: iter(
@@ -57,8 +57,8 @@ def _joined(*terms: Node) -> Node:
     varying=True,
 )
 def ctc_states(
-    log_probs: Node, targets: Node, target_lengths: Node, blank: int
-) -> tuple[Node, Node, Node]:
+    log_probs: Tensor, targets: Tensor, target_lengths: Tensor, blank: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Log probability of each state's label (T, N, 2S + 1), the labels, and whether a state may be
     reached from the one before the last, (N, 2S + 1): a label other than the previous one.
     """
@@ -83,8 +83,7 @@ def _columns(x: Node, like: Node) -> Node:
 
 
 @op(
-    "_ctc_forward(Tensor before, Tensor emission, Tensor may_skip, Tensor input_lengths, Scalar t) "
-    "-> Tensor",
+    name="_ctc_forward",
     where="private",
     differentiable=False,
     runtime="t",
@@ -92,7 +91,9 @@ def _columns(x: Node, like: Node) -> Node:
         [sample(T(2, 3), T(2, 3), T(2, 3, dtype="bool"), T(2, values=[3, 1], dtype="i64"), 1)]
     ),
 )
-def ctc_forward(before: Node, emission: Node, may_skip: Node, input_lengths: Node, t: Any) -> Node:
+def ctc_forward(
+    before: Tensor, emission: Tensor, may_skip: Tensor, input_lengths: Tensor, t: Scalar
+) -> Tensor:
     """alpha at time t > 0 from that at t - 1; unchanged after the end of an input."""
     skipped = shift(before, 1, 2, -math.inf)
     skipped = prims.where(may_skip, skipped, prims.full_like(-math.inf, skipped))
@@ -105,8 +106,7 @@ def _time(t: Any, like: Node) -> Node:
 
 
 @op(
-    "_ctc_backward(Tensor after, Tensor ends, Tensor emission, Tensor may_skip, "
-    "Tensor input_lengths, Scalar t) -> Tensor",
+    name="_ctc_backward",
     where="private",
     differentiable=False,
     runtime="t",
@@ -124,8 +124,13 @@ def _time(t: Any, like: Node) -> Node:
     ),
 )
 def ctc_backward(
-    after: Node, ends: Node, emission: Node, may_skip: Node, input_lengths: Node, t: Any
-) -> Node:
+    after: Tensor,
+    ends: Tensor,
+    emission: Tensor,
+    may_skip: Tensor,
+    input_lengths: Tensor,
+    t: Scalar,
+) -> Tensor:
     """beta at time t from that at t + 1; `ends` at the last time of an input."""
     low = prims.full_like(-math.inf, after)
     skipped = shift(prims.where(may_skip, after, low), 1, -2, -math.inf)
@@ -135,12 +140,12 @@ def ctc_backward(
 
 
 @op(
-    "_ctc_ends(Tensor emission, Tensor target_lengths) -> (Tensor, Tensor)",
+    name="_ctc_ends",
     where="private",
     differentiable=False,
     samples=lambda: iter([sample(T(2, 5), T(2, values=[2, 1], dtype="i64"))]),
 )
-def ctc_ends(emission: Node, target_lengths: Node) -> tuple[Node, Node]:
+def ctc_ends(emission: Tensor, target_lengths: Tensor) -> tuple[Tensor, Tensor]:
     """alpha at time 0 from the states' log probabilities at it, and beta at the end."""
     place = prims.iota(emission.shape, 1, "i64")
     last = _columns(target_lengths, emission) * 2
@@ -150,9 +155,7 @@ def ctc_ends(emission: Node, target_lengths: Node) -> tuple[Node, Node]:
     return prims.where(begins, emission, low), prims.where(ends, prims.full_like(0, low), low)
 
 
-@op(
-    "_ctc_total(Tensor log_probs, Tensor states, Tensor alpha, Tensor beta, Tensor input_lengths, "
-    "Tensor target_lengths, bool zero_infinity) -> Tensor",
+@op(name="_ctc_total",
     where="private",
     notes={"differentiable once": True},
     samples=lambda: iter(
@@ -166,14 +169,14 @@ def ctc_ends(emission: Node, target_lengths: Node) -> tuple[Node, Node]:
     ),
 )  # fmt: skip
 def ctc_total(
-    log_probs: Node,
-    states: Node,
-    alpha: Node,
-    beta: Node,
-    input_lengths: Node,
-    target_lengths: Node,
+    log_probs: Tensor,
+    states: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
     zero_infinity: bool,
-) -> Node:
+) -> Tensor:
     """Negative log likelihoods (N) from what reaches the last states."""
     steps = alpha.shape[0]
     final = prims.squeeze(prims.slice(alpha, 0, steps - 1, 1), 0)

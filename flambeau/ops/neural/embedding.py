@@ -17,6 +17,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.dtypes import object_of
 from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.language.schema import Generator, Scalar, Tensor
 from flambeau.ops.common import number_shown, shown
 from flambeau.ops.indexing.sorting import bincount
 from flambeau.ops.indexing.unique import unique
@@ -51,17 +52,12 @@ def _checked_rows(input: Node, weight: Node) -> Node:  # noqa: A002
 
 
 @op(
-    "embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor",
     where="nn.functional",
     promote="none",
     samples=_embedding_samples,
     out=False,
 )
-def embedding(
-    input: Node,  # noqa: A002
-    weight: Node,
-    padding_idx: int | None,
-) -> Node:
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of `weight` at the indices `input`.
 
     Shape: `(*)` indices, `(V, D)` table -> `(*, D)`.
@@ -101,13 +97,11 @@ def embedding(
 
 
 @embedding.overload(
-    "embedding.options(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
-    "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
     host=True,
 )
 def _embedding_options(
-    input: Any,  # noqa: A002
-    weight: Any,
+    input: Tensor,
+    weight: Tensor,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
@@ -151,7 +145,7 @@ def keep_mask(x: Node, p: Any, generator: int) -> Node:
 
 
 @op(
-    "_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
+    name="_dropout",
     where="private",
     promote="keep",
     layout="follow",
@@ -164,7 +158,7 @@ def keep_mask(x: Node, p: Any, generator: int) -> Node:
         )
     ),
 )
-def random_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
+def random_dropout(input: Tensor, p: Scalar, generator: Generator | None = None) -> Tensor:
     """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1).
 
     The draws follow the memory of `input`, as PyTorch's do.
@@ -175,14 +169,16 @@ def random_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
 
 
 @op(
-    "_native_dropout(Tensor input, Scalar p, generator? generator=None) -> (Tensor, Tensor)",
+    name="_native_dropout",
     where="private",
     promote="keep",
     layout="follow",
     runtime="p",
     samples=lambda: iter((sample(T(3, 4), 0.5),)),
 )
-def masked_dropout(input: Node, p: Any, generator: int) -> tuple[Node, Node]:  # noqa: A002
+def masked_dropout(
+    input: Tensor, p: Scalar, generator: Generator | None = None
+) -> tuple[Tensor, Tensor]:
     """As `_dropout`, and which elements are kept."""
     share = kept_share(p)
     drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
@@ -196,14 +192,13 @@ def _mask_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
     where="torch",
     host=True,
     out=False,
     samples=lambda: iter((sample(T(3, 4), 0.5, False), sample(T(3, 4), 1.0, True))),
     errors=_mask_errors,
 )
-def native_dropout(input: Any, p: float, train: bool | None) -> Any:  # noqa: A002
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """`dropout`, and the mask of the elements it kept; `train=None` is training.
 
     Raises:
@@ -232,13 +227,12 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:  # noqa: A0
 
 
 @op(
-    "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
     where="nn.functional",
     host=True,
     samples=lambda: iter((sample(T(3, 4), 0.5, False),)),
     out=False,
 )
-def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.
 
     Source: Srivastava et al., Dropout, 2014.

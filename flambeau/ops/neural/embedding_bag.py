@@ -17,6 +17,7 @@ from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.indexing.sorting import bincount
 from flambeau.ops.neural.embedding import bound_rows
 
@@ -39,8 +40,7 @@ def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]: 
 
 
 @op(
-    "_embedding_bag(Tensor input, Tensor weight, Tensor? offsets, str mode, "
-    "Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> Tensor",
+    name="_embedding_bag",
     where="private",
     promote="none",
     samples=lambda: iter(
@@ -48,14 +48,14 @@ def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]: 
     ),
 )
 def bags_of(
-    input: Node,  # noqa: A002
-    weight: Node,
-    offsets: Node | None,
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None,
     mode: str,
-    per_sample_weights: Node | None,
+    per_sample_weights: Tensor | None,
     include_last_offset: bool,
     padding_idx: int | None,
-) -> Node:
+) -> Tensor:
     """(B, D) from checked arguments."""
     if input.ndim == 2 and mode != "max" and input.shape[1] != 0:
         return _even_bags(input, weight, mode, per_sample_weights, padding_idx)
@@ -317,10 +317,6 @@ def _check_options(
 
 
 @op(
-    "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, "
-    "float norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, "
-    "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None)"
-    " -> Tensor",
     where=_F,
     host=True,
     samples=_samples,
@@ -328,15 +324,15 @@ def _check_options(
     out=False,
 )
 def embedding_bag(
-    input: Any,  # noqa: A002
-    weight: Any,
-    offsets: Any = None,
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
     max_norm: float | None = None,
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
     sparse: bool = False,
-    per_sample_weights: Any = None,
+    per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:

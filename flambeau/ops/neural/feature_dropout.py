@@ -16,6 +16,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Generator, Scalar, Tensor
 from flambeau.ops.neural.embedding import keep_mask, random_dropout
 from flambeau.ops.random.random import drawn_like
 
@@ -29,7 +30,7 @@ def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
 
 
 @op(
-    "_feature_dropout(Tensor input, Scalar p, generator? generator=None) -> Tensor",
+    name="_feature_dropout",
     where="private",
     promote="keep",
     layout="follow",
@@ -37,14 +38,14 @@ def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
     inplace=True,
     samples=lambda: iter([sample(T(2, 3, 4), 0.5)]),
 )
-def random_feature_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa: A002
+def random_feature_dropout(input: Tensor, p: Scalar, generator: Generator | None = None) -> Tensor:
     """Each channel zeroed with probability p, the others divided by 1 - p (0 < p < 1)."""
     like = prims.full(0.0, _noise_shape(input, True), input.dtype)
     return input * keep_mask(like, p, generator)
 
 
 @op(
-    "_alpha_dropout(Tensor input, Scalar p, bool features, generator? generator=None) -> Tensor",
+    name="_alpha_dropout",
     where="private",
     promote="keep",
     layout="follow",
@@ -52,7 +53,9 @@ def random_feature_dropout(input: Node, p: Any, generator: int) -> Node:  # noqa
     inplace=True,
     samples=lambda: iter([sample(T(2, 3, 4), 0.5, False)]),
 )
-def random_alpha_dropout(input: Node, p: Any, features: bool, generator: int) -> Node:  # noqa: A002
+def random_alpha_dropout(
+    input: Tensor, p: Scalar, features: bool, generator: Generator | None = None
+) -> Tensor:
     """Elements (or channels) set to SELU's saturation, then scaled and shifted back."""
     share = prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64")
     kept = 1.0 - share

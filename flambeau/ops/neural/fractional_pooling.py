@@ -15,6 +15,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import normalise_dim, shown
 from flambeau.ops.neural.convolution import numbers
 
@@ -47,19 +48,15 @@ def _starts(drawn: Node, size: Size, out: int, kernel: int) -> Node:
 
 
 @op(
-    "_fractional_max_pool(Tensor input, Tensor random_samples, int[] kernel_size, "
-    "int[] output_size) -> (Tensor, Tensor)",
+    name="_fractional_max_pool",
     where="private",
     samples=lambda: iter(
         [sample(T(2, 3, 5, 6), T(2, 3, 2, low=0.0, high=1.0, grad=False), (2, 2), (3, 3))]
     ),
 )
 def pooled(
-    input: Node,  # noqa: A002
-    random_samples: Node,
-    kernel_size: tuple[int, ...],
-    output_size: tuple[int, ...],
-) -> tuple[Node, Node]:
+    input: Tensor, random_samples: Tensor, kernel_size: Sequence[int], output_size: Sequence[int]
+) -> tuple[Tensor, Tensor]:
     """Maxima of (N, C, *S) and their flat places, from checked arguments."""
     count = len(kernel_size)
     lead, sizes = input.shape[:2], input.shape[2:]

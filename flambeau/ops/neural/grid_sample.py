@@ -18,6 +18,7 @@ from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import same_sizes, shown
 from flambeau.ops.neural.resample import cubic_weights
 
@@ -106,8 +107,7 @@ def _value(x: Node, corner: Sequence[_Neighbour], sizes: Sequence[Size], shape: 
 
 
 @op(
-    "_grid_sample(Tensor input, Tensor grid, str mode, str padding_mode, bool align_corners) "
-    "-> Tensor",
+    name="_grid_sample",
     where="private",
     promote="keep",
     samples=lambda: iter(
@@ -115,12 +115,8 @@ def _value(x: Node, corner: Sequence[_Neighbour], sizes: Sequence[Size], shape: 
     ),
 )
 def sampled(
-    input: Node,  # noqa: A002
-    grid: Node,
-    mode: str,
-    padding_mode: str,
-    align_corners: bool,
-) -> Node:
+    input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
+) -> Tensor:
     """(N, C, *S') from checked arguments."""
     count = input.ndim - 2
     sizes, out = input.shape[2:], grid.shape[1:-1]
@@ -181,8 +177,6 @@ def _errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
-    "bool? align_corners=None) -> Tensor",
     where=_F,
     host=True,
     samples=_samples,
@@ -191,8 +185,8 @@ def _errors() -> Iterator[ErrorSample]:
     autocast="float32",
 )
 def grid_sample(
-    input: Any,  # noqa: A002
-    grid: Any,
+    input: Tensor,
+    grid: Tensor,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,

@@ -19,6 +19,7 @@ from flambeau.language import promotion
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import shown
 from flambeau.ops.neural.class_losses import NO_CLASS, averaged
 from flambeau.ops.neural.loss import reduced, reduction_of
@@ -185,23 +186,22 @@ def _by_probability(
 
 
 @op(
-    "_linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *, "
-    "Tensor? linear_bias=None, Tensor? weight=None, str reduction='mean', int? ignore_index=None, "
-    "float label_smoothing=0.0) -> Tensor",
+    name="_linear_cross_entropy",
     where="private",
     promote="keep",
     samples=_samples,
 )
 def linear_cross_entropy(
-    input: Node,  # noqa: A002
-    linear_weight: Node,
-    target: Node,
-    linear_bias: Node | None,
-    weight: Node | None,
-    reduction: str,
-    ignore_index: int | None,
-    label_smoothing: float,
-) -> Node:
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target), its logits not stored.
 
     Shape: `(E)` or `(N, E)`, `(C, *, E)`; targets are classes `(N, *)` or probabilities

@@ -21,6 +21,7 @@ from flambeau.language.definition import given_dtype, op
 from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import (
     check_one_dtype,
     insist,
@@ -248,20 +249,18 @@ def smooth_l1_loss(
 
 
 @op(
-    "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
-    "Tensor? weight=None) -> Tensor",
     where=_F,
     promote="keep",
     samples=_pair_samples,
     autocast="float32",
 )
 def huber_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    reduction: str,
-    delta: float,
-    weight: Node | None,
-) -> Node:
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
     """d^2 / 2 for |d| < delta, else delta (|d| - delta / 2), in the dtype of the input.
 
     Source: Huber, Robust Estimation of a Location Parameter, 1964.
@@ -371,9 +370,6 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
 
 
 @op(
-    "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
-    "bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) "
-    "-> Tensor",
     where=_F,
     promote="none",
     samples=lambda: iter(
@@ -383,14 +379,14 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
     autocast="float32",
 )
 def binary_cross_entropy_with_logits(
-    input: Node,  # noqa: A002
-    target: Node,
-    weight: Node | None,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-    pos_weight: Node | None,
-) -> Node:
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """(1 - t) x - log sigmoid(x), weighted by `pos_weight` on the positive part, in the dtype of
     the target.
 
@@ -591,8 +587,6 @@ def hinge_embedding_loss(
 
 
 @op(
-    "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
-    "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
     unsaved="input1 input2 target",
     where=_F,
     promote="float",
@@ -603,14 +597,14 @@ def hinge_embedding_loss(
     autocast="float32",
 )
 def margin_ranking_loss(
-    input1: Node,
-    input2: Node,
-    target: Node,
-    margin: float,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """max(0, -target (input1 - input2) + margin).
 
     Shape: input and target broadcast together -> `()`, or their shape under "none".
@@ -643,8 +637,6 @@ def margin_ranking_loss(
 
 
 @op(
-    "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
-    "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
     where=_F,
     promote="none",
     samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)),
@@ -652,15 +644,15 @@ def margin_ranking_loss(
     autocast="float32",
 )
 def poisson_nll_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    log_input: bool,
-    full: bool,
-    size_average: bool | None,
-    eps: float,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-08,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """exp(input) - target * input, with Stirling's term when `full`.
 
     Shape: input and target broadcast together -> `()`, or their shape under "none".
@@ -704,8 +696,6 @@ def _gaussian_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, "
-    "float eps=1e-06, str reduction='mean') -> Tensor",
     unsaved="input target var",
     where=_F,
     promote="float",
@@ -717,13 +707,13 @@ def _gaussian_errors() -> Iterator[ErrorSample]:
     errors=_gaussian_errors,
 )
 def gaussian_nll_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    var: Node,
-    full: bool,
-    eps: float,
-    reduction: str,
-) -> Node:
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | Scalar,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> Tensor:
     """(log var + (input - target)^2 / var) / 2, var not below eps.
 
     Source: Nix and Weigend, Estimating the Mean and Variance, 1994.

@@ -21,6 +21,7 @@ from flambeau.language.definition import given_dtype, op
 from flambeau.language.layout import same
 from flambeau.language.promotion import HALF, promote_types
 from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.broadcasting import is_complex, unsupported
 from flambeau.ops.common import normalise_dim, shown
 
@@ -128,8 +129,6 @@ def _layer_samples() -> Any:
 
 
 @op(
-    "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-    "Scalar eps=1e-05, bool cudnn_enable=True) -> Tensor",
     saves_result=False,
     where="torch nn.functional",
     promote="keep",
@@ -138,13 +137,13 @@ def _layer_samples() -> Any:
     out=False,
 )
 def layer_norm(
-    input: Node,  # noqa: A002
-    normalized_shape: tuple[Size, ...],
-    weight: Node | None,
-    bias: Node | None,
-    eps: Any,
-    cudnn_enable: bool,
-) -> Node:
+    input: Tensor,
+    normalized_shape: Sequence[SymInt],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: Scalar = 1e-05,
+    cudnn_enable: bool = True,
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions (biased variance).
 
     Source: Ba et al., Layer Normalization, 2016.
@@ -184,8 +183,6 @@ def _rms_samples() -> Any:
 
 
 @op(
-    "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
-    "Tensor",
     saves_result=False,
     where="torch nn.functional",
     promote="keep",
@@ -194,11 +191,11 @@ def _rms_samples() -> Any:
     layout="first image",
 )
 def rms_norm(
-    input: Node,  # noqa: A002
-    normalized_shape: tuple[Size, ...],
-    weight: Node | None,
-    eps: float | None,
-) -> Node:
+    input: Tensor,
+    normalized_shape: Sequence[SymInt],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimensions.
 
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
@@ -245,8 +242,6 @@ def _group_samples() -> Any:
 
 
 @op(
-    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
-    "Scalar eps=1e-05, bool cudnn_enabled=True) -> Tensor",
     saves_result=False,
     where="torch nn.functional",
     promote="keep",
@@ -256,13 +251,13 @@ def _group_samples() -> Any:
     layout="first image",
 )
 def group_norm(
-    input: Node,  # noqa: A002
+    input: Tensor,
     num_groups: int,
-    weight: Node | None,
-    bias: Node | None,
-    eps: Any,
-    cudnn_enabled: bool,
-) -> Node:
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: Scalar = 1e-05,
+    cudnn_enabled: bool = True,
+) -> Tensor:
     """Layer norm over each of `num_groups` groups of channels (dimension 1) and all positions.
 
     Source: Wu and He, Group Normalization, 2018.
@@ -340,9 +335,6 @@ def _group_norm_by_channel(
 
 
 @op(
-    "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
-    "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, "
-    "Scalar eps=1e-05) -> Tensor",
     saves_result=False,
     where="nn.functional",
     promote="keep",
@@ -350,15 +342,15 @@ def _group_norm_by_channel(
     samples=lambda: iter((sample(T(2, 3, 5)), sample(T(2, 3, 4, 5)))),
 )
 def instance_norm(
-    input: Node,  # noqa: A002
-    running_mean: Node | None,
-    running_var: Node | None,
-    weight: Node | None,
-    bias: Node | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: Any,
-) -> Node:
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: Scalar = 1e-05,
+) -> Tensor:
     """Each channel of each sample normalised over its positions.
 
     Source: Ulyanov et al., Instance Normalization, 2016.
@@ -388,8 +380,7 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
 
 
 @op(
-    "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, Scalar eps) "
-    "-> (Tensor, Tensor, Tensor)",
+    name="_batch_norm_train",
     saves_result=False,
     where="private",
     promote="none",
@@ -398,11 +389,8 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
     layout="first image",
 )
 def batch_norm_train(
-    input: Node,  # noqa: A002
-    weight: Node | None,
-    bias: Node | None,
-    eps: Any,
-) -> tuple[Node, Node, Node]:
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Scalar
+) -> tuple[Tensor, Tensor, Tensor]:
     """Batch norm with the batch's statistics: result, mean, unbiased variance per channel."""
     return batch_normalised(input, weight, bias, eps)[:3]
 
@@ -431,8 +419,7 @@ def batch_normalised(
 
 
 @op(
-    "_batch_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
-    "Tensor? bias, Scalar eps) -> Tensor",
+    name="_batch_norm_eval",
     saves_result=False,
     where="private",
     promote="keep",
@@ -441,13 +428,13 @@ def batch_normalised(
     layout="first image",
 )
 def batch_norm_eval(
-    input: Node,  # noqa: A002
-    running_mean: Node,
-    running_var: Node,
-    weight: Node | None,
-    bias: Node | None,
-    eps: Any,
-) -> Node:
+    input: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: Scalar,
+) -> Tensor:
     """Batch norm with given statistics."""
     check_parameters("batch_norm", input, weight, bias, running_mean, running_var)
     mean, variance = (_per_channel(p, input.ndim) for p in (running_mean, running_var))
@@ -509,8 +496,6 @@ def _batch_errors() -> Any:
 
 
 @op(
-    "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
-    "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
     where="nn.functional",
     host=True,
     samples=_batch_samples,
@@ -518,14 +503,14 @@ def _batch_errors() -> Any:
     out=False,
 )
 def batch_norm(
-    input: Any,  # noqa: A002
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
-    eps: float = 1e-5,
+    eps: float = 1e-05,
 ) -> Any:
     """Normalises each channel (dimension 1) over batch and positions; updates running statistics.
 
@@ -570,7 +555,6 @@ def batch_normed(
 
 
 @op(
-    "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
     overlap="partial",
     saves_result=False,
     where="nn.functional",
@@ -578,7 +562,7 @@ def batch_normed(
     samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
     layout="first",
 )
-def normalize(input: Node, p: float, dim: int, eps: float) -> Node:  # noqa: A002
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm_p(x), eps) along `dim`.
 
     Shape: any -> the same; floating dtypes.

@@ -7,7 +7,7 @@ index, so their gradients add up deterministically where one element is read sev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
@@ -16,6 +16,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language.definition import Dense, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.cast_rules import by_arguments
 from flambeau.ops.common import shown, static_size
 
@@ -107,7 +108,6 @@ def _pad_rule(input: Any, pad: Any, mode: str = "constant", value: Any = None) -
 
 
 @op(
-    "pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor",
     autocast=by_arguments(_pad_rule),
     fits="value",
     where="nn.functional",
@@ -117,7 +117,9 @@ def _pad_rule(input: Any, pad: Any, mode: str = "constant", value: Any = None) -
     varying=True,
     layout="images",
 )
-def pad(input: Node, pad: tuple[int, ...], mode: str, value: float | None) -> Node | Dense:  # noqa: A002
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
     """The input with elements added around it; negative numbers remove elements.
 
     Args:
@@ -179,7 +181,6 @@ def _fill(x: Node, value: float | None) -> Any:
 
 
 @op(
-    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
     fits="value",
     where="torch",
     samples=lambda: iter([sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)]),
@@ -188,7 +189,7 @@ def _fill(x: Node, value: float | None) -> Any:
     varying=True,
     layout="images",
 )
-def constant_pad_nd(self: Node, pad: tuple[int, ...], value: Any) -> Node:
+def constant_pad_nd(self: Tensor, pad: Sequence[int], value: Scalar = 0) -> Tensor:
     """The input with a number around it: `nn.functional.pad` in its mode "constant".
 
     Raises:

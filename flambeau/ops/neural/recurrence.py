@@ -15,6 +15,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv
 from flambeau.language.definition import op
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import Tensor
 
 
 def _parts(gates: Node, count: int) -> list[Node]:
@@ -66,51 +67,48 @@ def _lstm(
 
 
 @op(
-    "_lstm_step(Tensor from_input, Tensor from_state, Tensor memory, Tensor? bias=None)"
-    " -> (Tensor, Tensor)",
+    name="_lstm_step",
     where="private",
     promote="keep",
     samples=_lstm_samples,
 )
 def lstm_step(
-    from_input: Node, from_state: Node, memory: Node, bias: Node | None
-) -> tuple[Node, Node]:
+    from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Hidden state and memory from both products' gates: input, forget, cell, output."""
     return _lstm(from_input, from_state, memory, bias)[:2]
 
 
 @op(
-    "_lstm_step_saving(Tensor from_input, Tensor from_state, Tensor memory, Tensor? bias=None)"
-    " -> (Tensor, Tensor, Tensor)",
+    name="_lstm_step_saving",
     where="private",
     promote="keep",
     differentiable=False,
     samples=_lstm_samples,
 )
 def lstm_step_saving(
-    from_input: Node, from_state: Node, memory: Node, bias: Node | None
-) -> tuple[Node, ...]:
+    from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """As `_lstm_step`, and the gates after their activations."""
     hidden, new, gates = _lstm(from_input, from_state, memory, bias)
     return hidden, new, _joined(gates)
 
 
 @op(
-    "_lstm_step_backward(Tensor grad_output, Tensor grad_hidden, Tensor grad_memory, "
-    "Tensor gates, Tensor memory, Tensor new_memory) -> (Tensor, Tensor)",
+    name="_lstm_step_backward",
     where="private",
     promote="keep",
     differentiable=False,
     samples=lambda: iter([sample(*[T(3, 2)] * 3, T(3, 8), T(3, 2), T(3, 2))]),
 )
 def lstm_step_backward(
-    grad_output: Node,
-    grad_hidden: Node,
-    grad_memory: Node,
-    gates: Node,
-    memory: Node,
-    new_memory: Node,
-) -> tuple[Node, Node]:
+    grad_output: Tensor,
+    grad_hidden: Tensor,
+    grad_memory: Tensor,
+    gates: Tensor,
+    memory: Tensor,
+    new_memory: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Gradients of the gates before their activations, and of the memory before the step."""
     enter, forget, candidate, leave = _parts(gates, 4)
     grad = grad_output + grad_hidden
@@ -141,43 +139,43 @@ def _gru(
 
 
 @op(
-    "_gru_step(Tensor from_input, Tensor from_state, Tensor hidden, Tensor? bias=None) -> Tensor",
+    name="_gru_step",
     where="private",
     promote="keep",
     samples=_gru_samples,
 )
-def gru_step(from_input: Node, from_state: Node, hidden: Node, bias: Node | None) -> Node:
+def gru_step(
+    from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Tensor | None = None
+) -> Tensor:
     """The next hidden state from both products' gates: reset, update, new."""
     return _gru(from_input, from_state, hidden, bias)[0]
 
 
 @op(
-    "_gru_step_saving(Tensor from_input, Tensor from_state, Tensor hidden, Tensor? bias=None)"
-    " -> (Tensor, Tensor)",
+    name="_gru_step_saving",
     where="private",
     promote="keep",
     differentiable=False,
     samples=_gru_samples,
 )
 def gru_step_saving(
-    from_input: Node, from_state: Node, hidden: Node, bias: Node | None
-) -> tuple[Node, Node]:
+    from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """As `_gru_step`, and (reset, update, new, the state's share of new)."""
     result, parts = _gru(from_input, from_state, hidden, bias)
     return result, _joined(parts)
 
 
 @op(
-    "_gru_step_backward(Tensor grad_output, Tensor grad_hidden, Tensor gates, Tensor hidden)"
-    " -> (Tensor, Tensor, Tensor)",
+    name="_gru_step_backward",
     where="private",
     promote="keep",
     differentiable=False,
     samples=lambda: iter([sample(T(3, 2), T(3, 2), T(3, 8), T(3, 2))]),
 )
 def gru_step_backward(
-    grad_output: Node, grad_hidden: Node, gates: Node, hidden: Node
-) -> tuple[Node, Node, Node]:
+    grad_output: Tensor, grad_hidden: Tensor, gates: Tensor, hidden: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the gates from the input, of those from the state, and of the state beside."""
     reset, update, new, new_h = _parts(gates, 4)
     grad = grad_output + grad_hidden
@@ -195,12 +193,14 @@ def _rnn_samples() -> Iterator[Sample]:
 
 
 @op(
-    "_rnn_step(Tensor from_input, Tensor from_state, bool rectified, Tensor? bias=None) -> Tensor",
+    name="_rnn_step",
     where="private",
     promote="keep",
     samples=_rnn_samples,
 )
-def rnn_step(from_input: Node, from_state: Node, rectified: bool, bias: Node | None) -> Node:
+def rnn_step(
+    from_input: Tensor, from_state: Tensor, rectified: bool, bias: Tensor | None = None
+) -> Tensor:
     """The next hidden state: the sum's tangent, or its positive part."""
     from flambeau.ops.pointwise.activation import relu
 
@@ -210,14 +210,15 @@ def rnn_step(from_input: Node, from_state: Node, rectified: bool, bias: Node | N
 
 
 @op(
-    "_rnn_step_backward(Tensor grad_output, Tensor grad_hidden, Tensor hidden, bool rectified)"
-    " -> Tensor",
+    name="_rnn_step_backward",
     where="private",
     promote="keep",
     differentiable=False,
     samples=lambda: iter([sample(T(3, 2), T(3, 2), T(3, 2), False)]),
 )
-def rnn_step_backward(grad_output: Node, grad_hidden: Node, hidden: Node, rectified: bool) -> Node:
+def rnn_step_backward(
+    grad_output: Tensor, grad_hidden: Tensor, hidden: Tensor, rectified: bool
+) -> Tensor:
     """Gradient of the sum, from those of the hidden state after the step."""
     grad = grad_output + grad_hidden
     if rectified:

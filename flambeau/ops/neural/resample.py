@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
@@ -18,6 +18,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import static_size
 from flambeau.ops.neural.adaptive_pooling import adaptive_average
 
@@ -171,8 +172,7 @@ def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cu
 
 
 @op(
-    "_interpolate(Tensor input, int[] size, float[]? scales, str mode, bool align_corners, "
-    "bool antialias) -> Tensor",
+    name="_interpolate",
     where="private",
     promote="keep",
     layout="images",
@@ -180,13 +180,13 @@ def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cu
     varying=True,
 )
 def resize(
-    input: Node,  # noqa: A002
-    size: tuple[int, ...],
-    scales: tuple[float, ...] | None,
+    input: Tensor,
+    size: Sequence[int],
+    scales: Sequence[float] | None,
     mode: str,
     align_corners: bool,
     antialias: bool,
-) -> Node:
+) -> Tensor:
     """The input resized to the spatial sizes `size`; arguments already checked.
 
     Args:
@@ -289,8 +289,6 @@ def _sizes_and_scales(
 
 
 @op(
-    "interpolate(Tensor input, object size=None, object scale_factor=None, str mode='nearest', "
-    "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
     where=_F,
     host=True,
     samples=_samples,
@@ -298,7 +296,7 @@ def _sizes_and_scales(
     out=False,
 )
 def interpolate(
-    input: Any,  # noqa: A002
+    input: Tensor,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",

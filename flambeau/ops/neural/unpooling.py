@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.ir.node import Node
-from flambeau.ir.size import Size, prod
+from flambeau.ir.size import prod
 from flambeau.language.definition import op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.neural.convolution import numbers
 from flambeau.ops.neural.pooling import flat
 
@@ -25,12 +26,12 @@ def no_place(name: str) -> str:
 
 
 @op(
-    "_max_unpool(Tensor input, Tensor indices, SymInt[] size) -> Tensor",
+    name="_max_unpool",
     where="private",
     layout="images",
     samples=lambda: iter([sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))]),
 )
-def max_unpool(input: Node, indices: Node, size: tuple[Size, ...]) -> Node:  # noqa: A002
+def max_unpool(input: Tensor, indices: Tensor, size: Sequence[SymInt]) -> Tensor:
     """Zeros of spatial sizes `size` with the values of `input` at flat positions `indices`."""
     count = len(size)
     lead = input.shape[:-count]

@@ -16,6 +16,7 @@ from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY, default_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import averaged, is_float
 from flambeau.ops.cast_rules import by_arguments
 from flambeau.ops.common import shown, static_size
@@ -37,14 +38,13 @@ def _check_factor(name: str, x: Node, what: str, factor: int) -> None:
 
 
 @op(
-    "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
     where=f"torch {_F}",
     samples=lambda: iter([sample(T(2, 8, 3, 2), 2), sample(T(9, 2, 2), 3), sample(T(4, 3, 2), 1)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 2), RuntimeError, "divisible")]),
     out=False,
     layout="images",
 )
-def pixel_shuffle(self: Node, upscale_factor: int) -> Node:
+def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     """Channels become pixels: `(*, C r^2, H, W)` -> `(*, C, H r, W r)` (Shi et al. 2016).
 
     Raises:
@@ -73,14 +73,13 @@ def pixel_shuffle(self: Node, upscale_factor: int) -> Node:
 
 
 @op(
-    "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
     where=f"torch {_F}",
     samples=lambda: iter([sample(T(2, 2, 6, 4), 2), sample(T(1, 3, 6), 3)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 3), RuntimeError, "divisible")]),
     out=False,
     layout="images",
 )
-def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
+def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     """Pixels become channels: `(*, C, H r, W r)` -> `(*, C r^2, H, W)`.
 
     Raises:
@@ -108,7 +107,6 @@ def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
 
 
 @op(
-    "channel_shuffle(Tensor self, int groups) -> Tensor",
     where=f"torch {_F}",
     aliases="native_channel_shuffle",
     samples=lambda: iter([sample(T(2, 6, 3, 2), 2), sample(T(1, 4, 5), 4)]),
@@ -116,7 +114,7 @@ def pixel_unshuffle(self: Node, downscale_factor: int) -> Node:
     out=False,
     layout="images",
 )
-def channel_shuffle(self: Node, groups: int) -> Node:
+def channel_shuffle(self: Tensor, groups: int) -> Tensor:
     """Channel g C/groups + c moves to c groups + g: groups are interleaved (Zhang et al. 2018).
 
     Raises:
@@ -324,7 +322,7 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
 
 
 @op(
-    "affine_grid_generator(Tensor theta, int[] size, bool align_corners) -> Tensor",
+    name="affine_grid_generator",
     autocast="lower",
     where="torch",
     promote="keep",
@@ -343,7 +341,7 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
     out=False,
     varying=True,
 )
-def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> Node:
+def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """Grid of (x, y[, z]) positions an affine map sends the output's pixels to.
 
     Shape: theta `(N, 2, 3)` and size (N, C, H, W) -> `(N, H, W, 2)`; theta `(N, 3, 4)` and size
@@ -388,7 +386,6 @@ def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> N
 
 
 @op(
-    "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
     where=_F,
     host=True,
     samples=lambda: iter(
@@ -400,7 +397,7 @@ def affine_grid_of(theta: Node, size: tuple[int, ...], align_corners: bool) -> N
     ),
     out=False,
 )
-def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """Sampling positions of a spatial transformer (Jaderberg et al. 2015).
 
     Shape: theta `(N, 2, 3)` and size (N, C, H, W) -> `(N, H, W, 2)`; theta `(N, 3, 4)` and size
@@ -451,8 +448,6 @@ def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
 
 
 @op(
-    "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)"
-    " -> Tensor",
     autocast=by_arguments(_response_rule),
     saves_result=False,
     where=_F,
@@ -470,12 +465,8 @@ def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
     layout="first",
 )
 def local_response_norm(
-    input: Node,  # noqa: A002
-    size: int,
-    alpha: float,
-    beta: float,
-    k: float,
-) -> Node:
+    input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
     """x / (k + alpha mean of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al. 2012).
 
     Shape: `(N, C, *)`.

@@ -15,6 +15,7 @@ from flambeau.ir.size import floordiv
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Samples, T, sample, unary_samples
+from flambeau.language.schema import DType, Scalar, Tensor
 from flambeau.ops.broadcasting import is_float, unsupported
 from flambeau.ops.common import dtype_or, normalise_dim, number_shown
 
@@ -28,14 +29,13 @@ def _check_float(name: str, x: Node) -> None:
 
 
 @op(
-    "relu(Tensor self) -> Tensor",
     where="torch method nn.functional",
     promote="default",
     samples=unary_samples(),
     reference=lambda x: x * (x > 0),
     out=False,
 )
-def relu(self: Node) -> Node:
+def relu(self: Tensor) -> Tensor:
     """max(x, 0); the gradient at 0 is 0.
 
     Shape: any.
@@ -54,13 +54,12 @@ prims.register_rule(
 
 
 @op(
-    "relu6(Tensor input) -> Tensor",
     where=_HOMES,
     promote="default",
     inplace=True,
     samples=unary_samples(-8, 8),
 )
-def relu6(input: Node) -> Node:  # noqa: A002 - PyTorch's name
+def relu6(input: Tensor) -> Tensor:
     """min(max(x, 0), 6).
 
     Source: Krizhevsky, Convolutional Deep Belief Networks on CIFAR-10, 2010.
@@ -85,14 +84,13 @@ prims.register_rule(
 
 
 @op(
-    "sigmoid(Tensor self) -> Tensor",
     where="torch method nn.functional special",
     aliases="expit",
     promote="float",
     samples=unary_samples(-6, 6),
     reference="scipy.special.expit",
 )
-def sigmoid(self: Node) -> Node:
+def sigmoid(self: Tensor) -> Tensor:
     """1 / (1 + exp(-x)).
 
     Shape: any; integers become the default float dtype.
@@ -105,14 +103,13 @@ def sigmoid(self: Node) -> Node:
 
 
 @op(
-    "gelu(Tensor self, *, str approximate='none') -> Tensor",
     out="exact",
     where=_HOMES,
     promote="default",
     samples=unary_samples(-4, 4),
     reference=lambda x: 0.5 * x * (1 + __import__("scipy.special").special.erf(x * SQRT_HALF)),
 )
-def gelu(self: Node, approximate: str) -> Node:
+def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     """x Phi(x), Phi the normal distribution function; or its tanh approximation.
 
     Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
@@ -141,13 +138,12 @@ def gelu(self: Node, approximate: str) -> Node:
 
 
 @op(
-    "silu(Tensor self) -> Tensor",
     where=_HOMES,
     promote="default",
     samples=unary_samples(-6, 6),
     inplace=True,
 )
-def silu(self: Node) -> Node:
+def silu(self: Tensor) -> Tensor:
     """x * sigmoid(x).
 
     Source: Elfwing et al., Sigmoid-Weighted Linear Units, 2018.
@@ -162,13 +158,12 @@ def silu(self: Node) -> Node:
 
 
 @op(
-    "mish(Tensor self) -> Tensor",
     where=_HOMES,
     promote="default",
     inplace=True,
     samples=unary_samples(-6, 6),
 )
-def mish(self: Node) -> Node:
+def mish(self: Tensor) -> Tensor:
     """x * tanh(softplus(x)).
 
     Source: Misra, Mish, 2019.
@@ -188,7 +183,6 @@ def _softplus(x: Node) -> Node:
 
 
 @op(
-    "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
     out="exact",
     where=_HOMES,
     promote="default",
@@ -196,7 +190,7 @@ def _softplus(x: Node) -> Node:
     runtime="beta threshold",
     samples=unary_samples(-6, 6),
 )
-def softplus(self: Node, beta: Node, threshold: Node) -> Node:
+def softplus(self: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
 
     Shape: any -> the same; floating dtypes.
@@ -213,7 +207,6 @@ def softplus(self: Node, beta: Node, threshold: Node) -> Node:
 
 
 @op(
-    "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
     where=_HOMES,
     promote="default",
     inplace=True,
@@ -221,7 +214,7 @@ def softplus(self: Node, beta: Node, threshold: Node) -> Node:
     runtime="alpha scale input_scale",
     samples=unary_samples(-3, 3),
 )
-def elu(self: Node, alpha: Node, scale: Node, input_scale: Node) -> Node:
+def elu(self: Tensor, alpha: Scalar = 1, scale: Scalar = 1, input_scale: Scalar = 1) -> Tensor:
     """scale * x for x > 0, else scale * alpha * (exp(input_scale * x) - 1).
 
     Source: Clevert et al., Exponential Linear Units, 2016.
@@ -242,14 +235,13 @@ def _negative(x: Node) -> Node:
 
 
 @op(
-    "selu(Tensor self) -> Tensor",
     where="torch nn.functional",
     promote="default",
     inplace=True,
     samples=unary_samples(-3, 3),
     out=False,
 )
-def selu(self: Node) -> Node:
+def selu(self: Tensor) -> Tensor:
     """Self-normalising ELU with its two fixed constants.
 
     Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
@@ -266,7 +258,6 @@ def selu(self: Node) -> Node:
 
 
 @op(
-    "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
     where="torch nn.functional",
     promote="default",
     participants="self",
@@ -274,7 +265,7 @@ def selu(self: Node) -> Node:
     samples=unary_samples(-3, 3),
     out=False,
 )
-def celu(self: Node, alpha: float) -> Node:
+def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Source: Barron, Continuously Differentiable Exponential Linear Units, 2017.
@@ -297,7 +288,6 @@ def celu(self: Node, alpha: float) -> Node:
 
 
 @op(
-    "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
     where=_HOMES,
     promote="default",
     inplace=True,
@@ -305,7 +295,7 @@ def celu(self: Node, alpha: float) -> Node:
     runtime="negative_slope",
     samples=unary_samples(-3, 3),
 )
-def leaky_relu(self: Node, negative_slope: Node) -> Node:
+def leaky_relu(self: Tensor, negative_slope: Scalar = 0.01) -> Tensor:
     """x for x > 0, else negative_slope * x.
 
     Source: Maas et al., Rectifier Nonlinearities, 2013.
@@ -321,7 +311,6 @@ def leaky_relu(self: Node, negative_slope: Node) -> Node:
 
 
 @op(
-    "prelu(Tensor self, Tensor weight) -> Tensor",
     where="torch method nn.functional",
     layout="first",
     promote="none",
@@ -329,7 +318,7 @@ def leaky_relu(self: Node, negative_slope: Node) -> Node:
     out=False,
     autocast="lower",
 )
-def prelu(self: Node, weight: Node) -> Node:
+def prelu(self: Tensor, weight: Tensor) -> Tensor:
     """x for x > 0, else weight * x; one weight, or one per channel (dimension 1).
 
     Source: He et al., Delving Deep into Rectifiers, 2015.
@@ -353,7 +342,6 @@ def prelu(self: Node, weight: Node) -> Node:
 
 
 @op(
-    "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
     fits="min_val max_val",
     where=_HOMES,
     promote="default",
@@ -362,7 +350,7 @@ def prelu(self: Node, weight: Node) -> Node:
     runtime="min_val max_val",
     samples=unary_samples(-3, 3),
 )
-def hardtanh(self: Node, min_val: Node, max_val: Node) -> Node:
+def hardtanh(self: Tensor, min_val: Scalar = -1, max_val: Scalar = 1) -> Tensor:
     """x limited to [min_val, max_val]; no gradient outside and on the border.
 
     Shape: any -> the same; floating dtypes.
@@ -378,13 +366,12 @@ def hardtanh(self: Node, min_val: Node, max_val: Node) -> Node:
 
 
 @op(
-    "hardsigmoid(Tensor self) -> Tensor",
     where=_HOMES,
     promote="default",
     inplace=True,
     samples=unary_samples(-5, 5),
 )
-def hardsigmoid(self: Node) -> Node:
+def hardsigmoid(self: Tensor) -> Tensor:
     """relu6(x + 3) / 6.
 
     Source: Courbariaux et al., BinaryConnect, 2015.
@@ -409,13 +396,12 @@ prims.register_rule("hardsigmoid", _hardsigmoid_rule)
 
 
 @op(
-    "hardswish(Tensor self) -> Tensor",
     where=_HOMES,
     promote="default",
     inplace=True,
     samples=unary_samples(-5, 5),
 )
-def hardswish(self: Node) -> Node:
+def hardswish(self: Tensor) -> Tensor:
     """x * relu6(x + 3) / 6.
 
     Source: Howard et al., Searching for MobileNetV3, 2019.
@@ -430,14 +416,13 @@ def hardswish(self: Node) -> Node:
 
 
 @op(
-    "softsign(Tensor input) -> Tensor",
     saves_result=False,
     where=_HOMES,
     promote="float",
     samples=unary_samples(-3, 3),
     out=False,
 )
-def softsign(input: Node) -> Node:  # noqa: A002
+def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|).
 
     Shape: any -> the same; floating dtypes.
@@ -450,14 +435,13 @@ def softsign(input: Node) -> Node:  # noqa: A002
 
 
 @op(
-    "tanhshrink(Tensor input) -> Tensor",
     unsaved="input",
     where=_HOMES,
     promote="float",
     samples=unary_samples(-3, 3),
     out=False,
 )
-def tanhshrink(input: Node) -> Node:  # noqa: A002
+def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x).
 
     Shape: any -> the same; floating dtypes.
@@ -475,7 +459,6 @@ def _within(x: Node, limit: Node) -> Node:
 
 
 @op(
-    "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     out="exact",
     where=_HOMES,
     promote="default",
@@ -483,7 +466,7 @@ def _within(x: Node, limit: Node) -> Node:
     samples=unary_samples(-3, 3),
     errors=lambda: iter([ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")]),
 )
-def softshrink(self: Node, lambd: float) -> Node:
+def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     """x - lambd above lambd, x + lambd below -lambd, else 0; NaN stays NaN.
 
     Shape: any -> the same; floating dtypes.
@@ -506,7 +489,6 @@ def softshrink(self: Node, lambd: float) -> Node:
 
 
 @op(
-    "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     out="exact",
     where="torch method nn.functional",
     promote="default",
@@ -515,7 +497,7 @@ def softshrink(self: Node, lambd: float) -> Node:
     inplace=False,
     samples=unary_samples(-3, 3),
 )
-def hardshrink(self: Node, lambd: Node) -> Node:
+def hardshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     """x where |x| > lambd, else 0; NaN stays NaN.
 
     Shape: any -> the same; floating dtypes.
@@ -530,7 +512,6 @@ def hardshrink(self: Node, lambd: Node) -> Node:
 
 
 @op(
-    "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
     repeats=True,
     overlap="copy",
     fits="threshold value",
@@ -541,7 +522,7 @@ def hardshrink(self: Node, lambd: Node) -> Node:
     inplace=True,
     samples=lambda: iter((sample(T(3, 4), 0.1, 20.0),)),
 )
-def threshold(self: Node, threshold: Node, value: Node) -> Node:
+def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
     """x where x > threshold, else value; NaN stays NaN.
 
     Shape: any -> the same; floating dtypes.
@@ -555,7 +536,6 @@ def threshold(self: Node, threshold: Node, value: Node) -> Node:
 
 
 @op(
-    "logsigmoid(Tensor self) -> Tensor",
     overlap="copy",
     out="exact",
     where=_HOMES,
@@ -563,7 +543,7 @@ def threshold(self: Node, threshold: Node, value: Node) -> Node:
     samples=unary_samples(-6, 6),
     layout="contiguous",
 )
-def logsigmoid(self: Node) -> Node:
+def logsigmoid(self: Tensor) -> Tensor:
     """log(sigmoid(x)).
 
     Shape: any -> the same; floating dtypes.
@@ -576,13 +556,12 @@ def logsigmoid(self: Node) -> Node:
 
 
 @op(
-    "glu(Tensor self, int dim=-1) -> Tensor",
     where=_HOMES,
     promote="keep",
     samples=lambda: iter((sample(T(3, 6)), sample(T(4, 3), 0))),
     layout="first",
 )
-def glu(self: Node, dim: int) -> Node:
+def glu(self: Tensor, dim: int = -1) -> Tensor:
     """a * sigmoid(b), the two halves of x along `dim`.
 
     Source: Dauphin et al., Gated Convolutional Networks, 2017.
@@ -685,13 +664,15 @@ def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> N
 
 
 @op(
-    "softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    name="softmax",
     out="exact",
     where=_HOMES,
     samples=_row_samples(),
     reference=lambda x, dim: __import__("scipy.special").special.softmax(x, axis=dim),
 )
-def functional_softmax(self: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:
+def functional_softmax(
+    self: Tensor, dim: int | None = None, _stacklevel: int | None = 3, dtype: DType | None = None
+) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
 
     Shape: any -> the same; floating dtypes, or integers with `dtype`.
@@ -708,11 +689,10 @@ def functional_softmax(self: Node, dim: int | None, _stacklevel: int | None, dty
 
 
 @op(
-    "softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor",
     out="exact",
     samples=_row_samples(),
 )
-def softmax(self: Node, dim: int, dtype: Any) -> Node:
+def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
 
     Example:
@@ -723,15 +703,15 @@ def softmax(self: Node, dim: int, dtype: Any) -> Node:
 
 
 @op(
-    "log_softmax(Tensor self, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
+    name="log_softmax",
     out="exact",
     where=_HOMES,
     samples=_row_samples(),
     reference=lambda x, dim: __import__("scipy.special").special.log_softmax(x, axis=dim),
 )
 def functional_log_softmax(
-    self: Node, dim: int | None, _stacklevel: int | None, dtype: Any
-) -> Node:
+    self: Tensor, dim: int | None = None, _stacklevel: int | None = 3, dtype: DType | None = None
+) -> Tensor:
     """x - log(sum(exp(x))) along `dim`.
 
     Example:
@@ -742,11 +722,10 @@ def functional_log_softmax(
 
 
 @op(
-    "log_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor",
     out="exact",
     samples=_row_samples(),
 )
-def log_softmax(self: Node, dim: int, dtype: Any) -> Node:
+def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """x - log(sum(exp(x))) along `dim`.
 
     Example:
@@ -757,11 +736,12 @@ def log_softmax(self: Node, dim: int, dtype: Any) -> Node:
 
 
 @op(
-    "softmin(Tensor input, int? dim=None, int? _stacklevel=3, dtype? dtype=None) -> Tensor",
     where=_HOMES,
     samples=_row_samples(),
 )
-def softmin(input: Node, dim: int | None, _stacklevel: int | None, dtype: Any) -> Node:  # noqa: A002
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int | None = 3, dtype: DType | None = None
+) -> Tensor:
     """softmax(-x).
 
     Example:

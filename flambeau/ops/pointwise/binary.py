@@ -11,6 +11,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, given_dtype, op
 from flambeau.language.promotion import CATEGORY, HALF, number_dtype, result_type
 from flambeau.language.samples import ErrorSample, Sample, T, binary_samples, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import (
     apply,
     as_node,
@@ -27,13 +28,12 @@ Value = Any  # a Node or a Python number
 
 
 @op(
-    "add(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="default",
     runtime="other",
     samples=binary_samples(),
     reference="numpy.add",
 )
-def add(self: Node, other: Any) -> Node:
+def add(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self + alpha * other`, with broadcasting and type promotion.
 
     Shapes: any two that broadcast. Dtypes: all; `bool` adds as "or".
@@ -49,12 +49,11 @@ def add(self: Node, other: Any) -> Node:
 
 
 @add.overload(
-    "add.alpha(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     fits="alpha",
     runtime="other alpha",
     participants="self other",
 )
-def _add_alpha(self: Node, other: Any, alpha: Any) -> Node:
+def _add_alpha(self: Tensor, other: Tensor | Scalar, *, alpha: Scalar = 1) -> Tensor:
     return add(self, _scaled("add", self, other, alpha))
 
 
@@ -108,7 +107,6 @@ def _bool_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "sub(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="default",
     runtime="other",
     aliases="subtract",
@@ -116,7 +114,7 @@ def _bool_errors() -> Iterator[ErrorSample]:
     samples=binary_samples(),
     reference="numpy.subtract",
 )
-def sub(self: Node, other: Any) -> Node:
+def sub(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self - alpha * other`, with broadcasting and type promotion.
 
     Shapes: any two that broadcast. Dtypes: all but `bool`.
@@ -134,18 +132,16 @@ def sub(self: Node, other: Any) -> Node:
 
 
 @sub.overload(
-    "sub.alpha(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     fits="alpha",
     runtime="other alpha",
     participants="self other",
 )
-def _sub_alpha(self: Node, other: Any, alpha: Any) -> Node:
+def _sub_alpha(self: Tensor, other: Tensor | Scalar, *, alpha: Scalar = 1) -> Tensor:
     refuse_bools(self, other)
     return sub(self, _scaled("sub", self, other, alpha))
 
 
 @op(
-    "rsub(Tensor self, Tensor|Scalar other) -> Tensor",
     where="torch",
     promote="default",
     runtime="other",
@@ -153,7 +149,7 @@ def _sub_alpha(self: Node, other: Any, alpha: Any) -> Node:
     samples=binary_samples(),
     out=False,
 )
-def rsub(self: Node, other: Any) -> Node:
+def rsub(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other - alpha * self`: subtraction with the operands exchanged.
 
     Example:
@@ -165,25 +161,23 @@ def rsub(self: Node, other: Any) -> Node:
 
 
 @rsub.overload(
-    "rsub.alpha(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     fits="alpha",
     runtime="other alpha",
     participants="self other",
 )
-def _rsub_alpha(self: Node, other: Any, alpha: Any) -> Node:
+def _rsub_alpha(self: Tensor, other: Tensor | Scalar, *, alpha: Scalar = 1) -> Tensor:
     refuse_bools(self, other)
     return rsub(_scaled("rsub", self, self, alpha), other)
 
 
 @op(
-    "mul(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="default",
     runtime="other",
     aliases="multiply",
     samples=binary_samples(),
     reference="numpy.multiply",
 )
-def mul(self: Node, other: Any) -> Node:
+def mul(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self * other`, with broadcasting and type promotion; `bool` multiplies as "and".
 
     Example:
@@ -197,7 +191,6 @@ def mul(self: Node, other: Any) -> Node:
 
 
 @op(
-    "div(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="float",
     runtime="other",
     aliases="divide true_divide",
@@ -205,7 +198,7 @@ def mul(self: Node, other: Any) -> Node:
     samples=lambda: _division_samples(),
     reference="numpy.true_divide",
 )
-def div(self: Node, other: Any) -> Node:
+def div(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self / other`, optionally rounded ("trunc" towards zero, "floor" down).
 
     Without `rounding_mode` integers divide to the default float dtype; with it they stay integers.
@@ -229,11 +222,10 @@ def _division_samples() -> Iterator[Sample]:
 
 
 @div.overload(
-    "div.mode(Tensor self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
     runtime="other",
     promote="none",
 )
-def _div_mode(self: Node, other: Any, rounding_mode: str | None) -> Node:
+def _div_mode(self: Tensor, other: Tensor | Scalar, *, rounding_mode: str | None) -> Tensor:
     if rounding_mode is None:
         return div(self, other)
     if rounding_mode == "floor":
@@ -251,12 +243,11 @@ def _flat(value: Node, a: Node, b: Node) -> Node:
 
 
 @op(
-    "_div_floor(Tensor self, Tensor|Scalar other) -> Tensor",
     where="method",
     promote="default",
     runtime="other",
 )
-def _div_floor(self: Node, other: Any) -> Node:
+def _div_floor(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`div` rounded down."""
     a, b = _divisible("div", self, other)
     half = _rounding_half(self, other)
@@ -287,12 +278,11 @@ def _floor_in_steps(a: Node, b: Node, half: str) -> Node:
 
 
 @op(
-    "_div_trunc(Tensor self, Tensor|Scalar other) -> Tensor",
     where="method",
     promote="default",
     runtime="other",
 )
-def _div_trunc(self: Node, other: Any) -> Node:
+def _div_trunc(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`div` rounded towards zero."""
     a, b = _divisible("div", self, other)
     if CATEGORY[a.dtype] == 2:
@@ -328,13 +318,12 @@ def _nonzero(name: str, b: Node) -> Node:
 
 
 @op(
-    "_rdiv(Tensor self, Tensor|Scalar other) -> Tensor",
     where="method",
     promote="float",
     runtime="other",
     inplace=False,
 )
-def _rdiv(self: Node, other: Any) -> Node:
+def _rdiv(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other / self`: division with the operands exchanged."""
     return apply("div", lambda a, b: prims.div(b, a), self, other)
 
@@ -347,13 +336,12 @@ def _division_pairs() -> Iterator[Sample]:
 
 
 @op(
-    "floor_divide(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="default",
     runtime="other",
     samples=_division_pairs,
     reference="numpy.floor_divide",
 )
-def floor_divide(self: Node, other: Any) -> Node:
+def floor_divide(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self // other`: the quotient rounded down, as in Python.
 
     Raises:
@@ -367,26 +355,24 @@ def floor_divide(self: Node, other: Any) -> Node:
 
 
 @op(
-    "_rfloordiv(Tensor self, Tensor|Scalar other) -> Tensor",
     where="method",
     promote="default",
     runtime="other",
     inplace=False,
 )
-def _rfloordiv(self: Node, other: Any) -> Node:
+def _rfloordiv(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other // self`."""
     b, a = _divisible("floor_divide", other, self)
     return prims.floor_div(b, a)
 
 
 @op(
-    "remainder(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="default",
     runtime="other",
     samples=_division_pairs,
     reference="numpy.remainder",
 )
-def remainder(self: Node, other: Any) -> Node:
+def remainder(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self % other`: the remainder with the sign of `other`, as in Python.
 
     Example:
@@ -396,34 +382,30 @@ def remainder(self: Node, other: Any) -> Node:
     return prims.remainder(*_divisible("remainder", self, other))
 
 
-@remainder.overload(
-    "remainder.Scalar(Scalar self, Tensor other) -> Tensor", runtime="self", inplace=False
-)
-def _scalar_remainder(self: Any, other: Node) -> Node:
+@remainder.overload(runtime="self", inplace=False)
+def _scalar_remainder(self: Scalar, other: Tensor) -> Tensor:
     return prims.remainder(*_divisible("remainder", as_node(self, other.dtype), other))
 
 
 @op(
-    "_rmod(Tensor self, Tensor|Scalar other) -> Tensor",
     where="method",
     promote="default",
     runtime="other",
     inplace=False,
 )
-def _rmod(self: Node, other: Any) -> Node:
+def _rmod(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other % self`."""
     b, a = _divisible("remainder", other, self)
     return prims.remainder(b, a)
 
 
 @op(
-    "fmod(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="default",
     runtime="other",
     samples=_division_pairs,
     reference="numpy.fmod",
 )
-def fmod(self: Node, other: Any) -> Node:
+def fmod(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """The remainder with the sign of `self`, as C's fmod.
 
     Example:
@@ -494,13 +476,12 @@ def _lerp_samples() -> Iterator[Sample]:
 
 
 @op(
-    "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
     promote="default",
     participants="self end",
     runtime="weight",
     samples=_lerp_samples,
 )
-def lerp(self: Node, end: Node, weight: Any) -> Node:
+def lerp(self: Tensor, end: Tensor, weight: Tensor | Scalar) -> Tensor:
     """`self + weight * (end - self)`, written so that weight 1 gives exactly `end`.
 
     Raises:
@@ -537,13 +518,12 @@ def _triple_samples(low: float = -2.0) -> Any:
 
 
 @op(
-    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
     promote="default",
     participants="self tensor1 tensor2",
     runtime="value",
     samples=_triple_samples(),
 )
-def addcmul(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
+def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
     """`self + value * tensor1 * tensor2`, with broadcasting.
 
     Example:
@@ -555,13 +535,12 @@ def addcmul(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
 
 
 @op(
-    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
     promote="default",
     participants="self tensor1 tensor2",
     runtime="value",
     samples=_triple_samples(0.5),
 )
-def addcdiv(self: Node, tensor1: Node, tensor2: Node, value: Any) -> Node:
+def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
     """`self + value * tensor1 / tensor2`, with broadcasting.
 
     Raises:
@@ -603,10 +582,10 @@ def _number_first(definition: OpDefinition, promote: str) -> None:
 
 def _number_first_alpha(definition: OpDefinition) -> None:
     """The same with `alpha`."""
-    scaled = definition.overloads[1].body
+    scaled = definition.overloads[1]
 
     def body(self: Any, other: Any, alpha: Any) -> Node:
-        result: Node = scaled(_as_tensor(self, other), other, alpha)
+        result: Node = scaled.run((_as_tensor(self, other), other, alpha))
         return result
 
     definition.overload(
@@ -628,12 +607,11 @@ for _definition in (add, sub):
 
 
 @div.overload(
-    "div.Scalar_mode(Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
     runtime="self other",
     inplace=False,
     promote="none",
 )
-def _number_div_mode(self: Any, other: Any, rounding_mode: str | None) -> Node:
+def _number_div_mode(self: Scalar, other: Tensor | Scalar, *, rounding_mode: str | None) -> Tensor:
     operand = other if isinstance(other, Node) and not other.is_scalar else _as_tensor(other, self)
-    result: Node = div.overloads[1].body(_as_tensor(self, other), operand, rounding_mode)
+    result: Node = div.overloads[1].run((_as_tensor(self, other), operand, rounding_mode))
     return result

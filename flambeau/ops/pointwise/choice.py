@@ -11,6 +11,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import result_type
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import is_complex
 from flambeau.ops.creation.creation import number
 from flambeau.ops.indexing.index import I
@@ -35,7 +36,6 @@ def check_mask(mask: Node, name: str) -> None:
 
 
 @op(
-    "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
     overlap="copy",
     repeats=True,
     fits="value",
@@ -47,7 +47,7 @@ def check_mask(mask: Node, name: str) -> None:
     ),
     out=False,
 )
-def masked_fill(self: Node, mask: Node, value: Any) -> Node:
+def masked_fill(self: Tensor, mask: Tensor, value: Tensor | Scalar) -> Tensor:
     """The tensor with a number where the mask is true; mask and tensor broadcast.
 
     Raises:
@@ -77,7 +77,6 @@ def _where_samples() -> Samples:
 
 
 @op(
-    "where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor",
     out="exact",
     where="torch",
     layout="follow",
@@ -85,7 +84,7 @@ def _where_samples() -> Samples:
     samples=_where_samples,
     reference="numpy.where",
 )
-def where(condition: Node, input: Any, other: Any) -> Node:  # noqa: A002 - the public name
+def where(condition: Tensor, input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     """`input` where the condition is true, else `other`, in their common dtype; all broadcast.
 
     With the condition alone: `nonzero(as_tuple=True)`.
@@ -121,8 +120,8 @@ def _participant(value: Any) -> tuple[str, str]:
     return value.dtype, "tensor" if value.shape else "zero_dim"
 
 
-@where.overload("where.places(Tensor condition) -> (Tensor...)", host=True, samples=None)
-def _where_places(condition: Any) -> Any:
+@where.overload(host=True, samples=None)
+def _where_places(condition: Tensor) -> tuple[Tensor, ...]:
     return condition.nonzero(as_tuple=True)
 
 

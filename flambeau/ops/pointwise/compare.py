@@ -16,6 +16,7 @@ from flambeau.language import promotion
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.no_data import refuse_meta
 from flambeau.language.samples import ErrorSample, Sample, T, binary_samples, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import apply, as_node, is_complex, participant, unsupported
 
 Value = Any  # a Node or a Python number
@@ -91,14 +92,14 @@ def _close_samples() -> Iterator[Sample]:
 
 
 @op(
-    "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
-    " -> Tensor",
     layout="follow",
     out=False,
     samples=_close_samples,
     reference="numpy.isclose",
 )
-def isclose(self: Node, other: Node, rtol: float, atol: float, equal_nan: bool) -> Node:
+def isclose(
+    self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
     """Whether |self - other| <= atol + rtol * |other|; equal elements are close, infinities too.
 
     Raises:
@@ -144,15 +145,13 @@ def _finite(x: Node) -> Node:
 
 
 @op(
-    "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
-    " -> Tensor",
     host=True,
     out=False,
     samples=_close_samples,
     reference="numpy.allclose",
 )
 def allclose(
-    self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
     """Whether all elements are close; see `isclose`. A Python bool.
 
@@ -164,13 +163,12 @@ def allclose(
 
 
 @op(
-    "equal(Tensor self, Tensor other) -> Tensor",
     host=True,
     out=False,
     samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3), T(4)), sample(T(0), T(0))]),
     reference="numpy.array_equal",
 )
-def equal(self: Any, other: Any) -> bool:
+def equal(self: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same size and equal elements. A Python bool.
 
     Example:
@@ -195,8 +193,8 @@ def _all_true(mask: Any) -> Any:
     return all_elements(mask)
 
 
-@op("is_nonzero(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(1))]))
-def is_nonzero(self: Any) -> bool:
+@op(host=True, out=False, samples=lambda: iter([sample(T(1))]))
+def is_nonzero(self: Tensor) -> bool:
     """Whether the only element of a tensor is not zero. A Python bool.
 
     Raises:

@@ -10,6 +10,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import compute_dtype, default_dtype
 from flambeau.language.samples import ErrorSample, T, sample, unary_samples
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import is_complex, is_float, unsupported
 from flambeau.ops.indexing.pending import CONJUGATE, NEGATIVE, bits_of, set_operators, toggled
 from flambeau.ops.indexing.slices import select
@@ -17,14 +18,13 @@ from flambeau.ops.shape.views import view_as_real, viewed
 
 
 @op(
-    "conj_physical(Tensor self) -> Tensor",
     out="exact",
     promote="keep",
     layout="follow",
     inplace=True,
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
 )
-def conj_physical(self: Node) -> Node:
+def conj_physical(self: Tensor) -> Tensor:
     """The complex conjugate of each element; real tensors are copied.
 
     Example:
@@ -74,8 +74,8 @@ def _physical(x: Any) -> bool:
     return kind.__module__.startswith(_PACKAGES) or hasattr(kind, "__torch_dispatch__")
 
 
-@op("conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
-def conj(self: Any) -> Any:
+@op(host=True, out=False, samples=lambda: iter([sample(T(3))]))
+def conj(self: Tensor) -> Any:
     """A view of the complex conjugates of the elements; a real tensor is returned itself.
 
     Writes through it reach the tensor, conjugated. `resolve_conj` makes a copy of it.
@@ -91,8 +91,8 @@ def conj(self: Any) -> Any:
     return conj_physical(self) if _physical(self) else toggled(self, CONJUGATE)
 
 
-@op("_conj(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
-def _conj(self: Any) -> Any:
+@op(host=True, out=False, samples=lambda: iter([sample(T(3))]))
+def _conj(self: Tensor) -> Any:
     """`conj` under its inner name.
 
     Example:
@@ -102,8 +102,8 @@ def _conj(self: Any) -> Any:
     return conj(self)
 
 
-@op("_neg_view(Tensor self) -> Tensor", host=True, out=False, samples=lambda: iter([sample(T(3))]))
-def _neg_view(self: Any) -> Any:
+@op(host=True, out=False, samples=lambda: iter([sample(T(3))]))
+def _neg_view(self: Tensor) -> Any:
     """A view of the negatives of the elements.
 
     Example:
@@ -116,12 +116,11 @@ def _neg_view(self: Any) -> Any:
 
 
 @op(
-    "adjoint(Tensor self) -> Tensor",
     host=True,
     out=False,
     samples=lambda: iter([sample(T(2, 3, 4)), sample(T())]),
 )
-def adjoint(self: Any) -> Any:
+def adjoint(self: Tensor) -> Any:
     """Matrices transposed and conjugated, as a view: the attribute `mH`.
 
     Example:
@@ -137,13 +136,13 @@ def adjoint(self: Any) -> Any:
 
 
 @op(
-    "matrix_H(Tensor self) -> Tensor",
+    name="matrix_H",
     where="torch",
     host=True,
     out=False,
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
 )
-def matrix_h(self: Any) -> Any:
+def matrix_h(self: Tensor) -> Any:
     """A matrix transposed and conjugated, as a view: the attribute `H`.
 
     Raises:
@@ -174,13 +173,12 @@ def _part(x: Any, index: int) -> Any:
 
 
 @op(
-    "real(Tensor input) -> Tensor",
     where="torch",
     host=True,
     out=False,
     samples=lambda: iter([sample(T(3)), sample(T(2, 3, dtype="c64"))]),
 )
-def real(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+def real(input: Tensor) -> Any:
     """The real parts, as a view; a real tensor is returned itself.
 
     Example:
@@ -191,13 +189,12 @@ def real(input: Any) -> Any:  # noqa: A002 - PyTorch's name
 
 
 @op(
-    "imag(Tensor input) -> Tensor",
     where="torch",
     host=True,
     out=False,
     samples=lambda: iter([sample(T(2, 3, dtype="c64"))]),
 )
-def imag(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+def imag(input: Tensor) -> Any:
     """The imaginary parts of a complex tensor, as a view.
 
     Raises:
@@ -216,12 +213,11 @@ def imag(input: Any) -> Any:  # noqa: A002 - PyTorch's name
 
 
 @op(
-    "angle(Tensor self) -> Tensor",
     layout="follow",
     samples=unary_samples(),
     reference="numpy.angle",
 )
-def angle(self: Node) -> Node:
+def angle(self: Tensor) -> Tensor:
     """The angle of each complex number; pi for negative real numbers, NaN for NaN.
 
     Example:
@@ -238,7 +234,6 @@ def angle(self: Node) -> Node:
 
 
 @op(
-    "polar(Tensor abs, Tensor angle) -> Tensor",
     unsaved="abs angle",
     out="exact",
     where="torch",
@@ -250,7 +245,7 @@ def angle(self: Node) -> Node:
     dtypes="f32 f64",
     autocast="float32",
 )
-def polar(abs: Node, angle: Node) -> Node:  # noqa: A002 - PyTorch's name
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from lengths and angles: abs cos(angle) + i abs sin(angle).
 
     The operands broadcast and have one dtype, float32 or float64.

@@ -14,6 +14,7 @@ from flambeau import prims
 from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.samples import Sample, T, sample, unary_samples
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import check_any_tensor, is_float, together, unsupported
 
 _HOMES = "torch method"
@@ -133,12 +134,11 @@ def _logit_samples() -> Iterator[Sample]:
 
 
 @op(
-    "logit(Tensor self, float? eps=None) -> Tensor",
     where=_SPECIAL,
     promote="float",
     samples=_logit_samples,
 )
-def logit(self: Node, eps: float | None) -> Node:
+def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of `sigmoid`; with `eps` x is first clamped to [eps, 1 - eps].
 
     NaN outside of [0, 1] without `eps`; the gradient is zero where x was clamped.
@@ -196,7 +196,6 @@ def _check_order(n: int) -> None:
 
 
 @op(
-    "polygamma(int n, Tensor self) -> Tensor",
     where=_SPECIAL,
     promote="float",
     inplace=False,
@@ -204,7 +203,7 @@ def _check_order(n: int) -> None:
     samples=lambda: iter([sample(n, T(3, 4, low=0.2, high=5.0)) for n in range(4)]),
     reference="scipy.special.polygamma",
 )
-def polygamma(n: int, self: Node) -> Node:
+def polygamma(n: int, self: Tensor) -> Tensor:
     """The n-th derivative of `digamma`: (-1)^(n + 1) n! zeta(n + 1, x), for n >= 2 to a few units
     of the last place (NIST DLMF 5.15.1).
 
@@ -219,8 +218,8 @@ def polygamma(n: int, self: Node) -> Node:
     return _annotated_polygamma(n, self)
 
 
-@polygamma.overload("polygamma.method(Tensor self, int n) -> Tensor", samples=None, inplace=True)
-def _polygamma_method(self: Node, n: int) -> Node:
+@polygamma.overload(samples=None, inplace=True)
+def _polygamma_method(self: Tensor, n: int) -> Tensor:
     return polygamma(n, self)
 
 
@@ -234,14 +233,13 @@ def _zeta_samples() -> Iterator[Sample]:
 
 
 @op(
-    "zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     where="special",
     promote="float",
     runtime="self other",
     samples=_zeta_samples,
     reference=lambda s, q: _numpy_zeta(s, q),
 )
-def zeta(self: Any, other: Any) -> Node:
+def zeta(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     """Hurwitz's zeta function: the sum over k >= 0 of (other + k)^-self.
 
     Operands broadcast, and either may be a number. Infinite for an order of 1 and where `other` is
@@ -288,7 +286,6 @@ def _numpy_zeta(s: Any, q: Any) -> Any:
 
 
 @op(
-    "multigammaln(Tensor self, int p) -> Tensor",
     overlap="copy",
     where="special",
     promote="float",
@@ -296,7 +293,7 @@ def _numpy_zeta(s: Any, q: Any) -> Any:
     samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
     reference="scipy.special.multigammaln",
 )
-def multigammaln(self: Node, p: int) -> Node:
+def multigammaln(self: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function with dimension p, for x > (p - 1) / 2.
 
     Raises:
@@ -315,12 +312,11 @@ def multigammaln(self: Node, p: int) -> Node:
 
 
 @op(
-    "mvlgamma(Tensor self, int p) -> Tensor",
     promote="float",
     layout="contiguous",
     samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
 )
-def mvlgamma(self: Node, p: int) -> Node:
+def mvlgamma(self: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function; see `special.multigammaln`.
 
     Example:

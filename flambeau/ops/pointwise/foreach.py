@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau.core.tensors import Tensor, call_each
 from flambeau.language.definition import REGISTRY, op
+from flambeau.language.schema import DType, Mutable, Scalar
 from flambeau.ops.linear import matrix  # noqa: F401 - defines the operators
 from flambeau.ops.pointwise import activation, binary, elementary, pointwise, powers  # noqa: F401 - defines the operators
 from flambeau.ops.reduction import extremes, linalg_norms  # noqa: F401 - defines the operators
@@ -192,19 +193,19 @@ for _inplace in (False, True):
     _define_lerp(_inplace)
 
 
-@op("_foreach_zero_(Tensor[]! self) -> Tensor[]", where="torch", host=True, out=False)
-def foreach_zero(self: Tensors) -> list[Any]:
+@op(name="_foreach_zero_", where="torch", host=True, out=False)
+def foreach_zero(self: Mutable[Sequence[Tensor]]) -> list[Tensor]:
     """Writes 0 to every element of every tensor of a list."""
     return _each("zero_", _checked("_foreach_zero_", self))
 
 
 @op(
-    "_foreach_clone(Tensor[] self, *, object memory_format=None) -> (Tensor...)",
+    name="_foreach_clone",
     where="torch",
     host=True,
     out=False,
 )
-def foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Any, ...]:
+def foreach_clone(self: Sequence[Tensor], *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """A copy of every tensor of a list."""
     tensors = _checked("_foreach_clone", self)
     kind = {} if memory_format is None else {"memory_format": memory_format}
@@ -212,26 +213,28 @@ def foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Any, ...
 
 
 @op(
-    "_foreach_copy_(Tensor[]! self, Tensor[] src, bool non_blocking=False) -> Tensor[]",
+    name="_foreach_copy_",
     where="torch",
     host=True,
     out=False,
 )
-def foreach_copy(self: Tensors, src: Tensors, non_blocking: bool = False) -> list[Any]:
+def foreach_copy(
+    self: Mutable[Sequence[Tensor]], src: Sequence[Tensor], non_blocking: bool = False
+) -> list[Tensor]:
     """Copies each tensor of `src` into its partner."""
     tensors = _checked("_foreach_copy_", self)
     others = _spread("_foreach_copy_", src, len(tensors))
     return _each("copy_", tensors, others)
 
 
-@op("_foreach_max(Tensor[] self) -> (Tensor...)", where="torch", host=True, out=False)
-def foreach_max(self: Tensors) -> tuple[Any, ...]:
+@op(name="_foreach_max", where="torch", host=True, out=False)
+def foreach_max(self: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The greatest element of each tensor of a list."""
     return tuple(_each("max", _checked("_foreach_max", self)))
 
 
-@op("_foreach_mm(Tensor[] self, Tensor[] mat2) -> (Tensor...)", where="torch", host=True, out=False)
-def foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Any, ...]:
+@op(name="_foreach_mm", where="torch", host=True, out=False)
+def foreach_mm(self: Sequence[Tensor], mat2: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The matrix product of each pair of two lists."""
     tensors = _checked("_foreach_mm", self)
     others = _spread("_foreach_mm", mat2, len(tensors))
@@ -239,12 +242,14 @@ def foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Any, ...]:
 
 
 @op(
-    "_foreach_norm(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> (Tensor...)",
+    name="_foreach_norm",
     where="torch",
     host=True,
     out=False,
 )
-def foreach_norm(self: Tensors, ord: Any = 2, dtype: Any = None) -> tuple[Any, ...]:
+def foreach_norm(
+    self: Sequence[Tensor], ord: Scalar = 2, dtype: DType | None = None
+) -> tuple[Tensor, ...]:
     """The norm of each tensor of a list, of all its elements."""
     tensors = _checked("_foreach_norm", self)
     norm = REGISTRY["linalg.vector_norm"].native

@@ -14,6 +14,7 @@ from flambeau import prims
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.samples import T, sample
+from flambeau.language.schema import Mutable, Scalar, Tensor
 
 _ADAM = (
     "Scalar lr, Scalar beta1, Scalar beta2, Scalar eps, Scalar weight_decay, "
@@ -143,7 +144,7 @@ def _moment(before: Node, decay: Node, *factors: Node) -> Node:
 
 
 @op(
-    "_sgd_step(Tensor! param, Tensor grad, Scalar lr, Scalar weight_decay, bool maximize) -> ()",
+    name="_sgd_step",
     where="private",
     promote="keep",
     runtime="lr weight_decay",
@@ -151,7 +152,9 @@ def _moment(before: Node, decay: Node, *factors: Node) -> Node:
     differentiable=False,
     samples=lambda: iter((sample(T(5), T(5), 0.1, 0.01, False),)),
 )
-def sgd_step(param: Node, grad: Node, lr: Node, weight_decay: Node, maximize: bool) -> tuple[Node]:
+def sgd_step(
+    param: Mutable[Tensor], grad: Tensor, lr: Scalar, weight_decay: Scalar, maximize: bool
+) -> None:
     """param - lr * (grad + weight_decay * param)."""
     grad = -grad if maximize else grad
     grad = grad + param * _scalar(weight_decay, param)
@@ -159,8 +162,7 @@ def sgd_step(param: Node, grad: Node, lr: Node, weight_decay: Node, maximize: bo
 
 
 @op(
-    "_sgd_momentum_step(Tensor! param, Tensor grad, Tensor! momentum_buffer, Scalar lr, "
-    "Scalar weight_decay, Scalar momentum, Scalar dampening, bool nesterov, bool maximize) -> ()",
+    name="_sgd_momentum_step",
     where="private",
     promote="keep",
     runtime="lr weight_decay momentum dampening",
@@ -169,16 +171,16 @@ def sgd_step(param: Node, grad: Node, lr: Node, weight_decay: Node, maximize: bo
     samples=lambda: iter((sample(T(5), T(5), T(5), 0.1, 0.01, 0.9, 0.0, True, False),)),
 )
 def sgd_momentum_step(
-    param: Node,
-    grad: Node,
-    momentum_buffer: Node,
-    lr: Node,
-    weight_decay: Node,
-    momentum: Node,
-    dampening: Node,
+    param: Mutable[Tensor],
+    grad: Tensor,
+    momentum_buffer: Mutable[Tensor],
+    lr: Scalar,
+    weight_decay: Scalar,
+    momentum: Scalar,
+    dampening: Scalar,
     nesterov: bool,
     maximize: bool,
-) -> tuple[Node, Node]:
+) -> None:
     """SGD with momentum: new param and momentum buffer."""
     rate, decay, beta = (_scalar(v, param) for v in (lr, weight_decay, momentum))
     grad = -grad if maximize else grad
@@ -189,8 +191,7 @@ def sgd_momentum_step(
 
 
 @op(
-    "_adagrad_step(Tensor! param, Tensor grad, Tensor! sum, Scalar rate, Scalar weight_decay, "
-    "Scalar eps, bool maximize) -> ()",
+    name="_adagrad_step",
     where="private",
     promote="keep",
     runtime="rate weight_decay eps",
@@ -199,14 +200,14 @@ def sgd_momentum_step(
     samples=lambda: iter((sample(T(5), T(5), T(5, low=0), 0.1, 0.01, 1e-10, False),)),
 )
 def adagrad_step(
-    param: Node,
-    grad: Node,
-    sum: Node,
-    rate: Node,
-    weight_decay: Node,
-    eps: Node,
+    param: Mutable[Tensor],
+    grad: Tensor,
+    sum: Mutable[Tensor],
+    rate: Scalar,
+    weight_decay: Scalar,
+    eps: Scalar,
     maximize: bool,
-) -> tuple[Node, Node]:
+) -> None:
     """Adagrad: new param and sum of squares."""
     grad = -grad if maximize else grad
     grad = grad + param * _scalar(weight_decay, param)

@@ -15,6 +15,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.promotion import CATEGORY, compute_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample, unary_samples
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import (
     Value,
     as_node,
@@ -32,7 +33,6 @@ FLOAT_LIMITS = {
 
 
 @op(
-    "neg(Tensor self) -> Tensor",
     out="exact",
     promote="default",
     aliases="negative",
@@ -40,7 +40,7 @@ FLOAT_LIMITS = {
     errors=lambda: iter([ErrorSample(sample(T(3, dtype="bool")), RuntimeError, "Negation")]),
     reference="numpy.negative",
 )
-def neg(self: Node) -> Node:
+def neg(self: Tensor) -> Tensor:
     """Minus each element. Dtypes: all but `bool`.
 
     Raises:
@@ -60,14 +60,13 @@ def neg(self: Node) -> Node:
 
 
 @op(
-    "positive(Tensor self) -> Tensor",
     layout="follow",
     returns_self=True,
     out=False,
     samples=unary_samples(),
     reference="numpy.positive",
 )
-def positive(self: Node) -> Node:
+def positive(self: Tensor) -> Tensor:
     """The tensor itself: `+x`. Dtypes: all but `bool`.
 
     Raises:
@@ -85,7 +84,6 @@ def positive(self: Node) -> Node:
 
 
 @op(
-    "abs(Tensor self) -> Tensor",
     promote="keep",
     layout="follow",
     inplace=True,
@@ -93,7 +91,7 @@ def positive(self: Node) -> Node:
     samples=unary_samples(),
     reference="numpy.abs",
 )
-def abs(self: Node) -> Node:
+def abs(self: Tensor) -> Tensor:
     """The magnitude of each element; complex tensors give real ones.
 
     Raises:
@@ -114,13 +112,12 @@ def abs(self: Node) -> Node:
 
 
 @op(
-    "sign(Tensor self) -> Tensor",
     out="exact",
     promote="default",
     samples=unary_samples(),
     reference="numpy.sign",
 )
-def sign(self: Node) -> Node:
+def sign(self: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element; 0 for NaN.
 
     Raises:
@@ -135,8 +132,8 @@ def sign(self: Node) -> Node:
     return self if self.dtype == "bool" else prims.sign(self)
 
 
-@op("sgn(Tensor self) -> Tensor", out="exact", promote="default", samples=unary_samples())
-def sgn(self: Node) -> Node:
+@op(out="exact", promote="default", samples=unary_samples())
+def sgn(self: Tensor) -> Tensor:
     """`sign`, and x / |x| (0 at 0) for complex numbers.
 
     Example:
@@ -192,13 +189,12 @@ def _round_samples() -> Iterator[Sample]:
 
 
 @op(
-    "round(Tensor self, *, int decimals=0) -> Tensor",
     out="exact",
     where="torch method special",
     promote="default",
     samples=_round_samples,
 )
-def round(self: Node, decimals: int) -> Node:
+def round(self: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals, ties to even; the gradient is zero.
 
     Raises:
@@ -220,8 +216,8 @@ def round(self: Node, decimals: int) -> Node:
     return prims.round(self / scale) * scale
 
 
-@op("frac(Tensor self) -> Tensor", out="exact", promote="default", samples=unary_samples(-4, 4))
-def frac(self: Node) -> Node:
+@op(out="exact", promote="default", samples=unary_samples(-4, 4))
+def frac(self: Tensor) -> Tensor:
     """The part behind the point, with the sign of x: x - trunc(x).
 
     Raises:
@@ -237,14 +233,13 @@ def frac(self: Node) -> Node:
 
 
 @op(
-    "square(Tensor self) -> Tensor",
     promote="none",
     layout="follow",
     inplace=True,
     samples=unary_samples(),
     reference="numpy.square",
 )
-def square(self: Node) -> Node:
+def square(self: Tensor) -> Tensor:
     """x * x; `bool` counts as int64.
 
     Example:
@@ -325,8 +320,8 @@ isposinf = _test("isposinf", "Whether each element is +inf.", lambda x: _infinit
 signbit = _test("signbit", "Whether the sign bit of each element is set.", _signbit)
 
 
-@op("isreal(Tensor self) -> Tensor", layout="follow", samples=unary_samples(), out=False)
-def isreal(self: Node) -> Node:
+@op(layout="follow", samples=unary_samples(), out=False)
+def isreal(self: Tensor) -> Tensor:
     """Whether each element has no imaginary part.
 
     Example:
@@ -339,8 +334,8 @@ def isreal(self: Node) -> Node:
     return prims.full_like(True, self, "bool")
 
 
-@op("logical_not(Tensor self) -> Tensor", layout="follow", inplace=True, samples=unary_samples())
-def logical_not(self: Node) -> Node:
+@op(layout="follow", inplace=True, samples=unary_samples())
+def logical_not(self: Tensor) -> Tensor:
     """Whether each element is zero.
 
     Example:
@@ -357,14 +352,13 @@ def _integer_samples() -> Iterator[Sample]:
 
 
 @op(
-    "bitwise_not(Tensor self) -> Tensor",
     out="exact",
     promote="default",
     samples=_integer_samples,
     dtypes="bool u8 i8 i16 i32 i64",
     reference="numpy.bitwise_not",
 )
-def bitwise_not(self: Node) -> Node:
+def bitwise_not(self: Tensor) -> Tensor:
     """The complement of the bits; logical for `bool`.
 
     Raises:
@@ -390,7 +384,6 @@ def _nan_samples() -> Iterator[Sample]:
 
 
 @op(
-    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
     out="exact",
     promote="none",
     layout="follow",
@@ -398,7 +391,9 @@ def _nan_samples() -> Iterator[Sample]:
     samples=_nan_samples,
     reference="numpy.nan_to_num",
 )
-def nan_to_num(self: Node, nan: float | None, posinf: float | None, neginf: float | None) -> Node:
+def nan_to_num(
+    self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """NaN replaced by `nan` (0), infinities by the numbers given or the dtype's greatest and least.
 
     The gradient is zero where an element was replaced.
@@ -477,7 +472,6 @@ def _clamp_samples() -> Iterator[Sample]:
 
 
 @op(
-    "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
     out="exact",
     fits="min max",
     promote="default",
@@ -485,7 +479,7 @@ def _clamp_samples() -> Iterator[Sample]:
     aliases="clip",
     samples=_clamp_samples,
 )
-def clamp(self: Node, min: Value, max: Value) -> Node:
+def clamp(self: Tensor, min: Scalar | None = None, max: Scalar | None = None) -> Tensor:
     """Each element moved into [min, max]; a missing bound does not bound.
 
     Bounds are numbers or tensors that broadcast; NaN anywhere gives NaN; `max` wins over `min`.
@@ -516,14 +510,13 @@ clamp.overload(
 
 
 @op(
-    "clamp_min(Tensor self, Scalar min) -> Tensor",
     out="exact",
     fits="min",
     promote="default",
     runtime="min",
     samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),
 )
-def clamp_min(self: Node, min: Value) -> Node:
+def clamp_min(self: Tensor, min: Scalar) -> Tensor:
     """Each element raised to at least `min`; see `clamp`.
 
     Example:
@@ -539,14 +532,13 @@ clamp_min.overload("clamp_min.tensor(Tensor self, Tensor min) -> Tensor", out=Tr
 
 
 @op(
-    "clamp_max(Tensor self, Scalar max) -> Tensor",
     out="exact",
     fits="max",
     promote="default",
     runtime="max",
     samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),
 )
-def clamp_max(self: Node, max: Value) -> Node:
+def clamp_max(self: Tensor, max: Scalar) -> Tensor:
     """Each element lowered to at most `max`; see `clamp`.
 
     Example:

@@ -12,6 +12,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import CATEGORY, HALF, result_type
 from flambeau.language.samples import ErrorSample, Sample, T, binary_samples, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import (
     apply,
     as_node,
@@ -83,14 +84,13 @@ _SHORT_POWERS: dict[float, Callable[[Node], Node]] = {
 
 
 @op(
-    "pow(Tensor self, Tensor|Scalar exponent) -> Tensor",
     saves_result=False,
     promote="default",
     samples=_power_samples,
     errors=_power_errors,
     reference="numpy.power",
 )
-def pow(self: Node, exponent: Value) -> Node:
+def pow(self: Tensor, exponent: Tensor | Scalar) -> Tensor:
     """`self ** exponent`; either may be a number.
 
     A number as exponent is part of the program: 2, 3, 0.5, -0.5, -1 and -2 become products and
@@ -108,25 +108,23 @@ def pow(self: Node, exponent: Value) -> Node:
     return power(self, exponent)
 
 
-@pow.overload("pow.Scalar(Scalar self, Tensor exponent) -> Tensor", runtime="self", inplace=False)
-def _scalar_power(self: Value, exponent: Node) -> Node:
+@pow.overload(runtime="self", inplace=False)
+def _scalar_power(self: Scalar, exponent: Tensor) -> Tensor:
     return power(as_node(self, exponent.dtype), exponent)
 
 
 @op(
-    "_rpow(Tensor self, Tensor|Scalar other) -> Tensor",
     where="method",
     promote="default",
     runtime="other",
     inplace=False,
 )
-def _rpow(self: Node, other: Value) -> Node:
+def _rpow(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other ** self`."""
     return power(as_node(other, self.dtype), self)
 
 
 @op(
-    "float_power(Tensor self, Tensor|Scalar exponent) -> Tensor",
     unsaved="self exponent",
     out="exact",
     layout="follow",
@@ -134,7 +132,7 @@ def _rpow(self: Node, other: Value) -> Node:
     samples=lambda: iter([sample(T(3, 4, low=0.2), T(4)), sample(T(3, low=0.2), 2)]),
     reference="numpy.float_power",
 )
-def float_power(self: Node, exponent: Value) -> Node:
+def float_power(self: Tensor, exponent: Tensor | Scalar) -> Tensor:
     """`self ** exponent`, computed in float64 (complex128 for complex operands).
 
     Example:
@@ -144,10 +142,8 @@ def float_power(self: Node, exponent: Value) -> Node:
     return power(*_doubles(self, exponent))
 
 
-@float_power.overload(
-    "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", unsaved="exponent", inplace=False
-)
-def _scalar_float_power(self: Value, exponent: Node) -> Node:
+@float_power.overload(unsaved="exponent", inplace=False)
+def _scalar_float_power(self: Scalar, exponent: Tensor) -> Tensor:
     base, exponent = _doubles(self, exponent)
     return power(as_node(base, exponent.dtype), exponent)
 
@@ -167,13 +163,12 @@ def _floats(name: str, *values: Value) -> tuple[Node, ...]:
 
 
 @op(
-    "atan2(Tensor self, Tensor other) -> Tensor",
     promote="float",
     aliases="arctan2",
     samples=binary_samples(scalar=None),
     reference="numpy.arctan2",
 )
-def atan2(self: Node, other: Node) -> Node:
+def atan2(self: Tensor, other: Tensor) -> Tensor:
     """The angle of the point (other, self) to the first axis, in [-pi, pi].
 
     Example:
@@ -184,13 +179,12 @@ def atan2(self: Node, other: Node) -> Node:
 
 
 @op(
-    "copysign(Tensor self, Tensor|Scalar other) -> Tensor",
     promote="float",
     runtime="other",
     samples=binary_samples(),
     reference="numpy.copysign",
 )
-def copysign(self: Node, other: Value) -> Node:
+def copysign(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """The magnitude of `self` with the sign of `other`; signs of zeros count.
 
     Example:
@@ -201,7 +195,6 @@ def copysign(self: Node, other: Value) -> Node:
 
 
 @op(
-    "nextafter(Tensor self, Tensor other) -> Tensor",
     promote="none",
     layout="follow",
     inplace=True,
@@ -209,7 +202,7 @@ def copysign(self: Node, other: Value) -> Node:
     reference="numpy.nextafter",
     dtypes="f16 bf16 f32 f64",
 )
-def nextafter(self: Node, other: Node) -> Node:
+def nextafter(self: Tensor, other: Tensor) -> Tensor:
     """The next number after `self` in the direction of `other`.
 
     Raises:
@@ -242,12 +235,11 @@ def _next_half(start: Node, goal: Node) -> Node:
 
 
 @op(
-    "hypot(Tensor self, Tensor other) -> Tensor",
     promote="default",
     samples=binary_samples(scalar=None),
     reference="numpy.hypot",
 )
-def hypot(self: Node, other: Node) -> Node:
+def hypot(self: Tensor, other: Tensor) -> Tensor:
     """sqrt(self ** 2 + other ** 2) without overflow on the way.
 
     Raises:
@@ -373,13 +365,12 @@ xlog1py = _times_log("xlog1py", "special", prims.log1p, 1)
 
 
 @op(
-    "heaviside(Tensor self, Tensor values) -> Tensor",
     out="exact",
     promote="default",
     samples=binary_samples(scalar=None),
     reference="numpy.heaviside",
 )
-def heaviside(self: Node, values: Node) -> Node:
+def heaviside(self: Tensor, values: Tensor) -> Tensor:
     """0 below zero, `values` at zero, 1 above.
 
     Raises:
@@ -399,7 +390,6 @@ def heaviside(self: Node, values: Node) -> Node:
 
 
 @op(
-    "ldexp(Tensor self, Tensor other) -> Tensor",
     overlap="partial self",
     promote="none",
     layout="follow",
@@ -407,7 +397,7 @@ def heaviside(self: Node, values: Node) -> Node:
     samples=lambda: iter([sample(T(3, 4), T(4, dtype="i32", low=-3, high=4))]),
     reference="numpy.ldexp",
 )
-def ldexp(self: Node, other: Node) -> Node:
+def ldexp(self: Tensor, other: Tensor) -> Tensor:
     """`self * 2 ** other`; rounded once where `other` are integers.
 
     Example:
@@ -453,7 +443,7 @@ def _halves_of(exponent: Node) -> tuple[Node, Node]:
 
 
 @op(
-    "frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+    results="mantissa exponent",
     unsaved="self",
     layout="follow",
     out="exact",
@@ -470,7 +460,7 @@ def _halves_of(exponent: Node) -> tuple[Node, Node]:
     ),
     reference="numpy.frexp",
 )
-def frexp(self: Node) -> tuple[Node, Node]:
+def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
     """Mantissas in [0.5, 1) and int32 exponents with x = mantissa * 2^exponent.
 
     Zero, infinity and NaN are their own mantissas, with exponent 0.
@@ -526,13 +516,12 @@ def _whole(name: str, *values: Node) -> tuple[Node, ...]:
 
 
 @op(
-    "gcd(Tensor self, Tensor other) -> Tensor",
     promote="default",
     samples=_integer_pairs,
     dtypes="u8 i8 i16 i32 i64",
     reference="numpy.gcd",
 )
-def gcd(self: Node, other: Node) -> Node:
+def gcd(self: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers; never negative.
 
     Raises:
@@ -546,13 +535,12 @@ def gcd(self: Node, other: Node) -> Node:
 
 
 @op(
-    "lcm(Tensor self, Tensor other) -> Tensor",
     promote="default",
     samples=_integer_pairs,
     dtypes="u8 i8 i16 i32 i64",
     reference="numpy.lcm",
 )
-def lcm(self: Node, other: Node) -> Node:
+def lcm(self: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers; 0 where one is 0.
 
     Raises:

@@ -9,7 +9,7 @@ from flambeau.language.definition import op
 from flambeau.language.dtypes import report_change
 
 
-@op("manual_seed(int seed) -> Tensor", where="torch", host=True)
+@op(where="torch", host=True)
 def manual_seed(seed: int) -> Any:
     """Starts the default generator's stream of a seed; returns the generator.
 
@@ -30,7 +30,7 @@ def manual_seed(seed: int) -> Any:
     return tensors.default_generator.manual_seed(number)
 
 
-@op("seed() -> Tensor", where="torch", host=True)
+@op(where="torch", host=True)
 def seed() -> int:
     """Seeds the default generator from the system's entropy; returns the seed.
 
@@ -42,7 +42,7 @@ def seed() -> int:
     return int(tensors.default_generator.seed())
 
 
-@op("initial_seed() -> Tensor", where="torch", host=True)
+@op(where="torch", host=True)
 def initial_seed() -> int:
     """The seed that the default generator's stream started from.
 
@@ -53,7 +53,7 @@ def initial_seed() -> int:
     return int(tensors.default_generator.initial_seed())
 
 
-@op("get_rng_state() -> Tensor", where="torch", host=True)
+@op(where="torch", host=True)
 def get_rng_state() -> Any:
     """State of the default generator: 5056 bytes, exchangeable with PyTorch's.
 

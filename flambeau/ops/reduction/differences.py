@@ -15,6 +15,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import rounded
 from flambeau.ops.common import normalise_dims
 from flambeau.ops.creation.creation import filled
@@ -79,12 +80,11 @@ def _result_dtype(self: Node) -> str:
 
 
 @op(
-    "_gradient(Tensor self, int dim, int order, Scalar spacing) -> Tensor",
     where="private",
     out=False,
     runtime="spacing",
 )
-def _gradient(self: Node, dim: int, order: int, spacing: Any) -> Node:
+def _gradient(self: Tensor, dim: int, order: int, spacing: Scalar) -> Tensor:
     """The derivative along one dimension of evenly spaced samples."""
     x = _values(self)
     step = filled(spacing, (1,) * x.ndim, x.dtype)
@@ -94,11 +94,10 @@ def _gradient(self: Node, dim: int, order: int, spacing: Any) -> Node:
 
 
 @op(
-    "_gradient_at(Tensor self, int dim, int order, Tensor places) -> Tensor",
     where="private",
     out=False,
 )
-def _gradient_at(self: Node, dim: int, order: int, places: Node) -> Node:
+def _gradient_at(self: Tensor, dim: int, order: int, places: Tensor) -> Tensor:
     """The derivative along one dimension of samples taken at `places`."""
     x = _values(self)
     places = prims.cast(places, x.dtype)

@@ -13,6 +13,7 @@ from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import is_complex, is_float, unsupported
 from flambeau.ops.common import normalise_dim
 from flambeau.ops.pointwise.binary import maximum, minimum
@@ -195,14 +196,16 @@ amin = _amax("amin", "min")
 
 
 @op(
-    "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    results="min max",
     out="exact",
     overlap="partial",
     overlap_when=lambda x, dim, keepdim: dim is not None,
     promote="keep",
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())]),
 )
-def aminmax(self: Node, dim: int | None, keepdim: bool) -> list[Node]:
+def aminmax(
+    self: Tensor, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
     """The least and the greatest elements, of all or over `dim`, as the named pair (min, max).
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
@@ -11,6 +11,7 @@ from flambeau.ir.environment import same_size
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import unsupported
 from flambeau.ops.reduction.reduce import reduced_dims
 
@@ -41,7 +42,6 @@ def _reference(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
 
 
 @op(
-    "hash_tensor(Tensor self, int[]? dim=None, *, bool keepdim=False, int mode=0) -> Tensor",
     out="exact",
     differentiable=False,
     samples=_samples,
@@ -49,7 +49,9 @@ def _reference(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
     reference=_reference,
     dtypes="bool u8 i8 i16 i32 i64 f16 bf16 f32 f64",
 )
-def hash_tensor(self: Node, dim: Any, keepdim: bool, mode: int) -> Node:
+def hash_tensor(
+    self: Tensor, dim: Sequence[int] | None = None, *, keepdim: bool = False, mode: int = 0
+) -> Tensor:
     """Exclusive or of all elements, or over `dim`, as uint64.
 
     Elements are widened to float64 or int64 first, and the bits of these are joined, so a number

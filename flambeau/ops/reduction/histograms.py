@@ -15,6 +15,7 @@ from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import insist, unsupported
 from flambeau.ops.common import same_sizes, shown, static_size
 from flambeau.ops.indexing.search import insertion_places
@@ -229,14 +230,13 @@ def _pair(range: Sequence[float] | None) -> tuple[float | None, float | None]:  
 
 
 @op(
-    "_bin_edges(Tensor self, int bins, int dimension, float? low, float? high) -> Tensor",
     where="private",
     out=False,
     differentiable=False,
 )
 def _bin_edges(
-    self: Node, bins: int, dimension: int, low: float | None, high: float | None
-) -> Node:
+    self: Tensor, bins: int, dimension: int, low: float | None, high: float | None
+) -> Tensor:
     """The edges of evenly spaced bins for one coordinate of points (..., coordinates)."""
     x, _ = _flat(self, None)
     values = prims.squeeze(prims.slice(x, 1, dimension, 1), 1)
@@ -244,12 +244,13 @@ def _bin_edges(
 
 
 @op(
-    "_points_counted(Tensor self, Tensor[] edges, Tensor? weight, bool density) -> Tensor",
     where="private",
     out=False,
     differentiable=False,
 )
-def _points_counted(self: Node, edges: Pieces, weight: Node | None, density: bool) -> Node:
+def _points_counted(
+    self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool
+) -> Tensor:
     """Weights of points (..., coordinates) per bin."""
     x, weights = _flat(self, weight)
     given = [_given_edges(x, edge, d) for d, edge in enumerate(edges)]

@@ -7,7 +7,7 @@ where the vector is zero. Source of the formulas: Horn & Johnson, Matrix Analysi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
@@ -16,6 +16,7 @@ from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.promotion import CATEGORY, HALF, compute_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import DType, Scalar, Tensor
 from flambeau.ops.broadcasting import (
     broadcast_sizes,
     check_float,
@@ -127,14 +128,19 @@ def _norm_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "norm(Tensor self, Scalar? p=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
-    " -> Tensor",
     out="exact",
     samples=_norm_samples,
     errors=_norm_errors,
     dtypes="f16 bf16 f32 f64",
 )
-def norm(self: Node, p: float | None, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+def norm(
+    self: Tensor,
+    p: Scalar | None = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """The p-norm of all elements, or over `dim`; "fro" is the 2-norm.
 
     Matrix norms ("nuc" and those by singular values) are in `torch.linalg`.
@@ -150,11 +156,15 @@ def norm(self: Node, p: float | None, dim: Dims, keepdim: bool, dtype: Any) -> N
     return _vector_norm("norm", self, 2 if p is None else p, dim, keepdim, dtype)
 
 
-@norm.overload(
-    "norm.name(Tensor self, str p='fro', int[]? dim=None, bool keepdim=False, *, "
-    "dtype? dtype=None) -> Tensor"
-)
-def _named_norm(self: Node, p: str, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+@norm.overload()
+def _named_norm(
+    self: Tensor,
+    p: str = "fro",
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     if p == "nuc":
         if dim is None and self.ndim != 2:
             raise RuntimeError(
@@ -168,14 +178,19 @@ def _named_norm(self: Node, p: str, dim: Dims, keepdim: bool, dtype: Any) -> Nod
 
 
 @op(
-    "vector_norm(Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, "
-    "dtype? dtype=None) -> Tensor",
     out="exact",
     where="linalg",
     samples=_norm_samples,
     dtypes="f16 bf16 f32 f64",
 )
-def vector_norm(self: Node, ord: float, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+def vector_norm(
+    self: Tensor,
+    ord: Scalar = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """The norm of order `ord` of all elements, or over `dim`, as if flattened.
 
     Orders: any number; 0 counts the elements that are not zero; inf and -inf are the greatest and
@@ -258,14 +273,19 @@ def _matrix_samples() -> Iterator[Sample]:
 
 
 @op(
-    "matrix_norm(Tensor self, Scalar ord, int[] dim=(-2, -1), bool keepdim=False, *, "
-    "dtype? dtype=None) -> Tensor",
     out="exact",
     where="linalg",
     samples=_matrix_samples,
     dtypes="f16 bf16 f32 f64",
 )
-def matrix_norm(self: Node, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Node:
+def matrix_norm(
+    self: Tensor,
+    ord: Scalar,
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """The norm of matrices: "fro", the greatest (1, inf) or least (-1, -inf) absolute sums, the
     greatest (2), least (-2) or the sum ("nuc") of the singular values.
 
@@ -279,11 +299,15 @@ def matrix_norm(self: Node, ord: float, dim: Any, keepdim: bool, dtype: Any) -> 
     return _matrix_norm("matrix_norm", self, ord, dim, keepdim, dtype)
 
 
-@matrix_norm.overload(
-    "matrix_norm.name(Tensor self, str ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, "
-    "dtype? dtype=None) -> Tensor"
-)
-def _named_matrix_norm(self: Node, ord: str, dim: Any, keepdim: bool, dtype: Any) -> Node:
+@matrix_norm.overload()
+def _named_matrix_norm(
+    self: Tensor,
+    ord: str = "fro",
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     return _matrix_norm("matrix_norm", self, ord, dim, keepdim, dtype)
 
 
@@ -297,14 +321,20 @@ def _linalg_norm_samples() -> Iterator[Sample]:
 
 
 @op(
-    "norm(Tensor self, Scalar? ord=None, int[]? dim=None, bool keepdim=False, *, "
-    "dtype? dtype=None) -> Tensor",
+    name="norm",
     out="exact",
     where="linalg",
     samples=_linalg_norm_samples,
     dtypes="f16 bf16 f32 f64",
 )
-def linalg_norm(self: Node, ord: float | None, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+def linalg_norm(
+    self: Tensor,
+    ord: Scalar | None = None,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """A vector or matrix norm: a vector's over one dimension, a matrix's over two.
 
     Without `ord` and `dim` the tensor is flattened; with `ord` only, it must have one or two
@@ -329,11 +359,15 @@ def linalg_norm(self: Node, ord: float | None, dim: Dims, keepdim: bool, dtype: 
     return _matrix_norm("norm", self, ord, (0, 1) if dim is None else dim, keepdim, dtype)
 
 
-@linalg_norm.overload(
-    "norm.name(Tensor self, str ord, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
-    " -> Tensor"
-)
-def _linalg_named_norm(self: Node, ord: str, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+@linalg_norm.overload()
+def _linalg_named_norm(
+    self: Tensor,
+    ord: str,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     if dim is None and self.ndim != 2:
         raise RuntimeError(
             "[norm] linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
@@ -351,8 +385,8 @@ def _distance_samples() -> Iterator[Sample]:
     yield sample(T(7), T(7))
 
 
-@op("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", samples=_distance_samples, out=False)
-def dist(self: Node, other: Node, p: float) -> Node:
+@op(samples=_distance_samples, out=False)
+def dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor:
     """The p-norm of `self - other`; operands broadcast.
 
     Example:
@@ -373,14 +407,13 @@ def _cdist_samples() -> Iterator[Sample]:
 
 
 @op(
-    "cdist(Tensor x1, Tensor x2, float p=2., str? compute_mode=None) -> Tensor",
     where="torch",
     samples=_cdist_samples,
     dtypes="f32 f64",
     out=False,
     autocast="float32",
 )
-def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The p-norm distance of every row of x1 to every row of x2.
 
     Shapes: [*B, P, M] and [*B, R, M] give [*B, P, R]; batches broadcast.
@@ -419,7 +452,6 @@ def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
 
 
 @op(
-    "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
     out="exact",
     overlap="partial",
     runtime="maxnorm",
@@ -427,7 +459,7 @@ def cdist(x1: Node, x2: Node, p: float, compute_mode: str | None) -> Node:
     samples=lambda: iter([sample(T(3, 4), 2, 0, 1.0), sample(T(2, 3, 4), 1, -1, 0.5)]),
     dtypes="f16 bf16 f32 f64 c64 c128",
 )
-def renorm(self: Node, p: float, dim: int, maxnorm: Any) -> Node:
+def renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor:
     """Every slice along `dim` scaled down to a p-norm of at most `maxnorm`.
 
     Raises:

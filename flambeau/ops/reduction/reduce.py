@@ -6,7 +6,7 @@ Extremes are in `extremes.py`, spreads in `variance.py`, order statistics in `st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
@@ -15,6 +15,7 @@ from flambeau.language import layout
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import DType, Tensor
 from flambeau.ops.common import dtype_or, normalise_dims
 from flambeau.ops.linear.complex_products import product_of
 
@@ -81,13 +82,12 @@ def _total(name: str, primitive: str, x: Node, dims: Any, keepdim: bool, dtype: 
 
 
 @op(
-    "sum(Tensor self, *, dtype? dtype=None) -> Tensor",
     out="dtype",
     samples=list_samples,
     errors=dim_errors,
     reference="numpy.sum",
 )
-def sum(self: Node, dtype: Any) -> Node:
+def sum(self: Tensor, *, dtype: DType | None = None) -> Tensor:
     """Sum of all elements, or over `dim`.
 
     Integers and bools sum in int64; half types accumulate in float32; `dtype` converts first.
@@ -103,21 +103,26 @@ def sum(self: Node, dtype: Any) -> Node:
     return _total("sum", "sum", self, every(self), False, dtype)
 
 
-@sum.overload(
-    "sum.dim(Tensor self, int[]? dim, bool keepdim=False, *, dtype? dtype=None) -> Tensor"
-)
-def _sum_dim(self: Node, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+@sum.overload()
+def _sum_dim(
+    self: Tensor, dim: Sequence[int] | None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     return _total("sum", "sum", self, reduced_dims(dim, self.ndim, "sum"), keepdim, dtype)
 
 
 @op(
-    "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     out="dtype",
     samples=list_samples,
     errors=dim_errors,
     reference="numpy.nansum",
 )
-def nansum(self: Node, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+def nansum(
+    self: Tensor,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """`sum` with NaN counted as 0.
 
     Raises:
@@ -146,13 +151,12 @@ def _prod_samples() -> Iterator[Sample]:
 
 
 @op(
-    "prod(Tensor self, *, dtype? dtype=None) -> Tensor",
     out="dtype",
     samples=_prod_samples,
     reference="numpy.prod",
     autocast="float32",
 )
-def prod(self: Node, dtype: Any) -> Node:
+def prod(self: Tensor, *, dtype: DType | None = None) -> Tensor:
     """Product of all elements, or over `dim`; integers multiply in int64.
 
     The gradient is right with any number of zeros.
@@ -167,8 +171,10 @@ def prod(self: Node, dtype: Any) -> Node:
     return _total("prod", "prod", self, every(self), False, dtype)
 
 
-@prod.overload("prod.dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
-def _prod_dim(self: Node, dim: int, keepdim: bool, dtype: Any) -> Node:
+@prod.overload()
+def _prod_dim(
+    self: Tensor, dim: int, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     return _total("prod", "prod", self, reduced_dims(dim, self.ndim, "prod"), keepdim, dtype)
 
 
@@ -192,14 +198,13 @@ def _mean_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "mean(Tensor self, *, dtype? dtype=None) -> Tensor",
     out="dtype",
     samples=list_samples,
     errors=_mean_errors,
     dtypes="f16 bf16 f32 f64 c64 c128",
     reference="numpy.mean",
 )
-def mean(self: Node, dtype: Any) -> Node:
+def mean(self: Tensor, *, dtype: DType | None = None) -> Tensor:
     """Mean of all elements, or over `dim`. Dtypes: floats and complex; empty means are NaN.
 
     Raises:
@@ -213,10 +218,10 @@ def mean(self: Node, dtype: Any) -> Node:
     return mean_over(self, every(self), False, _mean_dtype("mean", self, dtype))
 
 
-@mean.overload(
-    "mean.dim(Tensor self, int[]? dim, bool keepdim=False, *, dtype? dtype=None) -> Tensor"
-)
-def _mean_dim(self: Node, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+@mean.overload()
+def _mean_dim(
+    self: Tensor, dim: Sequence[int] | None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     dims = reduced_dims(dim, self.ndim, "mean")
     return mean_over(self, dims, keepdim, _mean_dtype("mean", self, dtype))
 
@@ -230,13 +235,18 @@ def mean_over(x: Node, dims: tuple[int, ...], keepdim: bool, dtype: str) -> Node
 
 
 @op(
-    "nanmean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     out="dtype",
     samples=list_samples,
     dtypes="f16 bf16 f32 f64",
     reference="numpy.nanmean",
 )
-def nanmean(self: Node, dim: Dims, keepdim: bool, dtype: Any) -> Node:
+def nanmean(
+    self: Tensor,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """Mean of the elements that are not NaN.
 
     Raises:
@@ -309,12 +319,11 @@ def _count_samples() -> Iterator[Sample]:
 
 
 @op(
-    "count_nonzero(Tensor self, int[]? dim=None) -> Tensor",
     out=False,
     samples=_count_samples,
     reference="numpy.count_nonzero",
 )
-def count_nonzero(self: Node, dim: Dims) -> Node:
+def count_nonzero(self: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     """The number of elements that are not zero, as int64.
 
     Example:
@@ -360,12 +369,11 @@ def _complex_logsumexp(x: Node, dims: tuple[int, ...], keepdim: bool) -> Node:
 
 
 @op(
-    "logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
     where="torch method special",
     samples=_logsumexp_samples,
     reference="scipy.special.logsumexp",
 )
-def logsumexp(self: Node, dim: Dims, keepdim: bool) -> Node:
+def logsumexp(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow; integers become the default float dtype.
 
     The gradient is exp(x - result).

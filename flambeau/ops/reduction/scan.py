@@ -12,6 +12,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype, result_type
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import apply, participant, rounded, unsupported
 from flambeau.ops.common import dtype_or, normalise_dim
 from flambeau.ops.linear.complex_products import running_product
@@ -107,7 +108,6 @@ cummin = _running_extreme("cummin", "least")
 
 
 @op(
-    "logcumsumexp(Tensor self, int dim) -> Tensor",
     overlap="partial",
     out="exact",
     promote="keep",
@@ -115,7 +115,7 @@ cummin = _running_extreme("cummin", "least")
     errors=_errors,
     dtypes="f16 bf16 f32 f64 c64 c128",
 )
-def logcumsumexp(self: Node, dim: int) -> Node:
+def logcumsumexp(self: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(x))) along `dim`, without overflow.
 
     Sums are kept relative to the running maximum m: s[k] = s[k-1] exp(m[k-1] - m[k]) + exp(x[k] -
@@ -192,14 +192,19 @@ def _diff_samples() -> Iterator[Sample]:
 
 
 @op(
-    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
     overlap="partial",
     overlap_when=lambda x, n, dim, before, after: n < 2 and before is None and after is None,
     samples=_diff_samples,
     reference="numpy.diff",
     layout="first",
 )
-def diff(self: Node, n: int, dim: int, prepend: Node | None, append: Node | None) -> Node:
+def diff(
+    self: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
     """The n-th differences of neighbours along `dim`, after putting `prepend`/`append` at the ends.
 
     Bools give whether neighbours differ.
@@ -276,14 +281,13 @@ def _area_dtype(y: Node, x: Node | None) -> str:
 
 
 @op(
-    "trapezoid(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
     unsaved="x y",
     where="torch",
     out=False,
     aliases="trapz",
     samples=_integral_samples,
 )
-def trapezoid(y: Node, x: Node, dim: int) -> Node:
+def trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor:
     """The integral of samples `y` at places `x` (or `dx` apart) by the trapezoidal rule.
 
     Example:
@@ -293,19 +297,18 @@ def trapezoid(y: Node, x: Node, dim: int) -> Node:
     return _trapezoid(y, x, None, dim)
 
 
-@trapezoid.overload("trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", runtime="dx")
-def _trapezoid_dx(y: Node, dx: Any, dim: int) -> Node:
+@trapezoid.overload(runtime="dx")
+def _trapezoid_dx(y: Tensor, *, dx: Scalar = 1, dim: int = -1) -> Tensor:
     return _trapezoid(y, None, dx, dim)
 
 
 @op(
-    "cumulative_trapezoid(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
     unsaved="x y",
     where="torch",
     out=False,
     samples=_integral_samples,
 )
-def cumulative_trapezoid(y: Node, x: Node, dim: int) -> Node:
+def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor:
     """The running integral of samples by the trapezoidal rule; see `trapezoid`.
 
     Example:
@@ -316,9 +319,7 @@ def cumulative_trapezoid(y: Node, x: Node, dim: int) -> Node:
     return prims.cast(prims.cumsum(areas, axis), _area_dtype(y, x))
 
 
-@cumulative_trapezoid.overload(
-    "cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", runtime="dx"
-)
-def _cumulative_trapezoid_dx(y: Node, dx: Any, dim: int) -> Node:
+@cumulative_trapezoid.overload(runtime="dx")
+def _cumulative_trapezoid_dx(y: Tensor, *, dx: Scalar = 1, dim: int = -1) -> Tensor:
     areas, axis = _strips("cumulative_trapezoid", y, None, dx, dim)
     return prims.cast(prims.cumsum(areas, axis), _area_dtype(y, None))

@@ -11,6 +11,7 @@ from flambeau.ir.size import Size
 from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import is_float, unsupported
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
 
@@ -102,8 +103,6 @@ def _segment_of(begins: Node, ends: Node, extent: Size) -> Node:
 
 
 @op(
-    "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
-    "Tensor? offsets=None, int axis=0, bool unsafe=False, float? initial=None) -> Tensor",
     where="torch",
     out=False,
     aliases="_segment_reduce",
@@ -111,15 +110,16 @@ def _segment_of(begins: Node, ends: Node, extent: Size) -> Node:
     errors=_errors,
 )
 def segment_reduce(
-    data: Node,
+    data: Tensor,
     reduce: str,
-    lengths: Node | None,
-    indices: Node | None,
-    offsets: Node | None,
-    axis: int,
-    unsafe: bool,
-    initial: float | None,
-) -> Node:
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Tensor:
     """Reduces consecutive parts of a dimension, each to one element.
 
     As in PyTorch a half type adds up in itself, element by element.
@@ -184,14 +184,13 @@ def _mean(total: Node, lengths: Node, initial: float | None) -> Node:
 
 
 @op(
-    "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
     out="join",
     where="torch",
     samples=lambda: iter([sample([T(3, 2), T(5, 4)], 0, 2), sample([T(3, 2), T(3, 3)], 1, 2)]),
     errors=lambda: iter([ErrorSample(sample([T(3)], 0, 0), RuntimeError, "positive num_chunks")]),
     varying=True,
 )
-def _chunk_cat(tensors: Sequence[Node], dim: int, num_chunks: int) -> Node:
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
     """Each tensor's dimension filled up by zeros and cut into chunks; equal chunks side by side.
 
     The result is (*sizes before dim, num_chunks, elements of a chunk of all tensors).

@@ -12,6 +12,7 @@ from flambeau.language import layout
 from flambeau.language.definition import Dense, OpDefinition, op
 from flambeau.language.promotion import CATEGORY, PARTS, compute_dtype, default_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.broadcasting import insist, is_float
 from flambeau.ops.cast_rules import lower_result
 from flambeau.ops.common import normalise_dim
@@ -149,14 +150,14 @@ def _single_nan(x: Node, length: Node, axis: int) -> Node:
 
 
 @op(
-    "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    results="values indices",
     out="exact",
     overlap="partial",
     promote="keep",
     samples=_mode_samples,
     errors=_errors,
 )
-def mode(self: Node, dim: int, keepdim: bool) -> list[Node]:
+def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The most frequent element along `dim`, the least of several; and its last place.
 
     NaN equals nothing: it is the mode only where no element repeats and NaN comes first.
@@ -411,7 +412,6 @@ def covariance(
 
 
 @op(
-    "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
     autocast=lower_result,
     unsaved="self",
     out=False,
@@ -426,7 +426,13 @@ def covariance(
     ),
     reference="numpy.cov",
 )
-def cov(self: Node, correction: int, fweights: Node | None, aweights: Node | None) -> Node:
+def cov(
+    self: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
     """The covariances of the variables in the rows of a matrix; columns are observations.
 
     `fweights` are how often each observation occurred, `aweights` its importance.
@@ -457,14 +463,13 @@ def _one_row(x: Node) -> bool:
 
 
 @op(
-    "corrcoef(Tensor self) -> Tensor",
     autocast=lower_result,
     unsaved="self",
     out=False,
     samples=lambda: iter([sample(T(3, 7)), sample(T(7))]),
     reference="numpy.corrcoef",
 )
-def corrcoef(self: Node) -> Node:
+def corrcoef(self: Tensor) -> Tensor:
     """Pearson's correlations of the variables in the rows of a matrix.
 
     Example:

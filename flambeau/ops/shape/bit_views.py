@@ -14,6 +14,7 @@ from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, mod, mul
 from flambeau.language import layout
 from flambeau.language.dtypes import name_of
+from flambeau.language.schema import DType, Tensor
 from flambeau.ops.common import hint_of
 from flambeau.ops.shape.views import Shape, view, viewed
 
@@ -93,8 +94,8 @@ def _divided(x: Node, dtype: str, what: str, number: Size, ratio: int) -> Size:
     return floordiv(number, ratio)
 
 
-@view.overload("view.dtype(Tensor self, dtype dtype) -> Tensor", samples=None, errors=None)
-def _view_dtype(self: Node, dtype: Any) -> Any:
+@view.overload(samples=None, errors=None)
+def _view_dtype(self: Tensor, dtype: DType) -> Tensor:
     name = name_of(dtype)
     if name == self.dtype:
         return self

@@ -17,6 +17,7 @@ from flambeau.language import layout
 from flambeau.language.definition import op
 from flambeau.language.dtypes import DTYPE_OBJECTS, PUBLIC_NAMES, name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Device, DType, MemoryFormat, Mutable, Tensor
 from flambeau.ops.common import geometry_of, is_one, same_sizes, shown
 
 Samples = Iterator[Sample]
@@ -40,13 +41,12 @@ def _layouts() -> Samples:
 
 
 @op(
-    "contiguous(Tensor self) -> Tensor",
     where="method",
     returns_self=True,
     out=False,
     samples=_layouts,
 )
-def contiguous(self: Node) -> Node:
+def contiguous(self: Tensor) -> Tensor:
     """The tensor itself if its elements lie in row-major order, else a copy that does.
 
     Args:
@@ -70,11 +70,10 @@ def contiguous(self: Node) -> Node:
 
 
 @contiguous.overload(
-    "contiguous.format(Tensor self, *, memory_format? memory_format) -> Tensor",
     host=True,
     samples=None,
 )
-def _contiguous_format(self: Any, *, memory_format: Any) -> Any:
+def _contiguous_format(self: Tensor, *, memory_format: MemoryFormat | None) -> Any:
     if memory_format is tensors.contiguous_format:
         return contiguous(self)
     if self.is_contiguous(memory_format=memory_format):
@@ -95,12 +94,11 @@ def _channels_last(self: Any, memory_format: Any) -> Any:
 
 
 @op(
-    "clone(Tensor self) -> Tensor",
     layout="follow",
     out=False,
     samples=_layouts,
 )
-def clone(self: Node) -> Node:
+def clone(self: Tensor) -> Tensor:
     """A copy that keeps the order of dense dimensions in memory; gradients flow through.
 
     Args:
@@ -114,10 +112,8 @@ def clone(self: Node) -> Node:
     return copied(self)
 
 
-@clone.overload(
-    "clone.format(Tensor self, *, memory_format? memory_format) -> Tensor", host=True, samples=None
-)
-def _clone_format(self: Any, *, memory_format: Any) -> Any:
+@clone.overload(host=True, samples=None)
+def _clone_format(self: Tensor, *, memory_format: MemoryFormat | None) -> Any:
     if memory_format is None or memory_format is tensors.preserve_format:
         return clone(self)
     if memory_format is tensors.contiguous_format:
@@ -125,8 +121,8 @@ def _clone_format(self: Any, *, memory_format: Any) -> Any:
     return _channels_last(self, memory_format)
 
 
-@op("_row_major(Tensor self) -> Tensor", where="torch", out=False, samples=_layouts)
-def _row_major(self: Node) -> Node:
+@op(where="torch", out=False, samples=_layouts)
+def _row_major(self: Tensor) -> Tensor:
     """A copy in row-major order."""
     return copied(self)
 
@@ -165,13 +161,12 @@ def _cast(x: Node, dtype: str) -> Node:
 
 
 @op(
-    "to.dtype(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False) -> Tensor",
     where="method",
     layout="follow",
     returns_self=True,
     out=False,
 )
-def to(self: Node, dtype: Any, non_blocking: bool, copy: bool) -> Node:
+def to(self: Tensor, dtype: DType, non_blocking: bool = False, copy: bool = False) -> Tensor:
     """The tensor in another dtype, on another device, or like another tensor.
 
     `to(dtype)`, `to(device, dtype)`, `to(other)`; nothing to change returns the tensor itself
@@ -189,45 +184,44 @@ def to(self: Node, dtype: Any, non_blocking: bool, copy: bool) -> Node:
 
 
 @to.overload(
-    "to.device(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, "
-    "bool copy=False, *, memory_format? memory_format=None) -> Tensor",
     host=True,
 )
 def _to_device(
-    self: Any,
-    device: Any = None,
-    dtype: Any = None,
+    self: Tensor,
+    device: Device | None = None,
+    dtype: DType | None = None,
     non_blocking: bool = False,
     copy: bool = False,
     *,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Any:
     return _moved(self, device, dtype, copy, memory_format)
 
 
 @to.overload(
-    "to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, "
-    "memory_format? memory_format=None) -> Tensor",
     host=True,
 )
 def _to_other(
-    self: Any,
-    other: Any,
+    self: Tensor,
+    other: Tensor,
     non_blocking: bool = False,
     copy: bool = False,
     *,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Any:
     return _moved(self, other.device, other.dtype, copy, memory_format)
 
 
 @to.overload(
-    "to.dtype_format(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, "
-    "memory_format? memory_format) -> Tensor",
     host=True,
 )
 def _to_dtype_format(
-    self: Any, dtype: Any, non_blocking: bool = False, copy: bool = False, *, memory_format: Any
+    self: Tensor,
+    dtype: DType,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    memory_format: MemoryFormat | None,
 ) -> Any:
     return _moved(self, None, dtype, copy, memory_format)
 
@@ -257,14 +251,13 @@ def _transferred(self: Any, target: Any, dtype: Any) -> Any:
 
 
 @op(
-    "type_as(Tensor self, Tensor other) -> Tensor",
     where="method",
     layout="first",
     returns_self=True,
     out=False,
     samples=lambda: iter([sample(T(2, 3), T(1, dtype="f64", grad=False))]),
 )
-def type_as(self: Node, other: Node) -> Node:
+def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the dtype of another.
 
     Example:
@@ -312,11 +305,11 @@ for _name, _dtype in CASTS.items():
 
 
 @op(
-    "type(Tensor self, object dtype=None, bool non_blocking=False) -> Tensor",
+    name="type",
     where="method",
     host=True,
 )
-def type_of(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to a type.
 
     Args:
@@ -409,14 +402,13 @@ def broadcast_source(value: Node, target: Node, name: str) -> Node:
 
 
 @op(
-    "copy_(Tensor! self, Tensor other, bool non_blocking=False) -> Tensor",
     overlap="partial",
     where="method",
     out=False,
     samples=_copy_samples,
     errors=lambda: iter([ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "must match the size")]),
 )
-def copy_(self: Node, other: Node, non_blocking: bool) -> Node:
+def copy_(self: Mutable[Tensor], other: Tensor, non_blocking: bool = False) -> Tensor:
     """Overwrites the tensor with `other`, broadcast and converted.
 
     Raises:

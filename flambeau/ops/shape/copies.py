@@ -10,11 +10,10 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
-from flambeau.ir.node import Node
-from flambeau.ir.size import Size
 from flambeau.language import layout
 from flambeau.language.definition import REGISTRY, View, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.indexing import indexing, slices  # noqa: F401 - defines the views
 from flambeau.ops.shape import bit_views, shape, views  # noqa: F401 - defines the views
 
@@ -71,7 +70,7 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     operand, shown = _OPERANDS.get(name, (None, "torch.ones(2, 3)"))
 
     def body(self: Any, *rest: Any) -> Any:
-        return _value(source.overloads[0].body(self, *(rest[:1] if name == "expand" else rest)))
+        return _value(source.overloads[0].run((self, *(rest[:1] if name == "expand" else rest))))
 
     body.__doc__ = f"""What `{name}` with these arguments shows, copied.
 
@@ -96,7 +95,7 @@ def _define_other_views() -> None:
     _, source = REGISTRY["view"].overloads
 
     def body(self: Any, dtype: Any) -> Any:
-        return _value(source.body(self, dtype))
+        return _value(source.run((self, dtype)))
 
     schema = "view_copy.dtype(Tensor self, dtype dtype) -> Tensor"
     REGISTRY["view_copy"].overload(schema, samples=None, errors=None)(body)
@@ -109,8 +108,6 @@ def _strided_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) "
-    "-> Tensor",
     where="torch",
     host=True,  # only a storage can tell which elements it has
     out="exact",
@@ -118,7 +115,10 @@ def _strided_errors() -> Iterator[ErrorSample]:
     errors=_strided_errors,
 )
 def as_strided_copy(
-    self: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+    self: Tensor,
+    size: Sequence[SymInt],
+    stride: Sequence[SymInt],
+    storage_offset: SymInt | None = None,
 ) -> Any:
     """What `as_strided` with these arguments shows, copied.
 
@@ -133,8 +133,8 @@ def as_strided_copy(
     return window.clone(memory_format=tensors.contiguous_format)
 
 
-@op("detach_copy(Tensor self) -> Tensor", where="torch", out="exact", samples=_samples(()))
-def detach_copy(self: Node) -> Node:
+@op(where="torch", out="exact", samples=_samples(()))
+def detach_copy(self: Tensor) -> Tensor:
     """A copy outside of the autograd graph.
 
     Example:
@@ -150,7 +150,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     copied = name.endswith("_copy")
 
     def body(self: Any, *rest: Any) -> list[Any]:
-        return [_value(piece) for piece in source.overloads[0].body(self, *rest)]
+        return [_value(piece) for piece in source.overloads[0].run((self, *rest))]
 
     kind = "copied" if copied else "which share the tensor's memory"
     body.__doc__ = f"""The pieces of `{original}`, {kind}.
@@ -192,14 +192,12 @@ def _scatter_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset)"
-    " -> Tensor",
     where="private",
     out=False,
 )
 def _strided_scatter(
-    self: Node, src: Node, size: Sequence[Size], stride: Sequence[Size], offset: Size
-) -> Node:
+    self: Tensor, src: Tensor, size: Sequence[SymInt], stride: Sequence[SymInt], offset: SymInt
+) -> Tensor:
     """A row-major tensor with the elements at strided places replaced."""
     places = prims.constant(offset, prims.full(0, tuple(size), "i64"))
     for d, step in enumerate(stride):
@@ -211,19 +209,17 @@ def _strided_scatter(
 
 
 @op(
-    "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
-    "SymInt? storage_offset=None) -> Tensor",
     host=True,
     samples=_scatter_samples,
     errors=_scatter_errors,
     out=False,
 )
 def as_strided_scatter(
-    self: Any,
-    src: Any,
-    size: Sequence[int],
-    stride: Sequence[int],
-    storage_offset: int | None = None,
+    self: Tensor,
+    src: Tensor,
+    size: Sequence[SymInt],
+    stride: Sequence[SymInt],
+    storage_offset: SymInt | None = None,
 ) -> Any:
     """A copy with what `as_strided` with these arguments shows replaced by src.
 

@@ -14,6 +14,7 @@ from typing import Any
 from flambeau.core import tensors
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, T, sample
+from flambeau.language.schema import Mutable, Tensor
 from flambeau.ops.shape import views
 
 
@@ -35,8 +36,8 @@ def _define(name: str, definition: Any, example: tuple[str, list[int]]) -> None:
     op(f"{name}_(Tensor! self) -> Tensor", where=home, host=True)(body)
 
 
-@op("detach_(Tensor! self) -> Tensor", where="torch", host=True)
-def detach_(self: Any) -> Any:
+@op(where="torch", host=True)
+def detach_(self: Mutable[Tensor]) -> Any:
     """Makes a tensor leave the autograd graph.
 
     Raises:
@@ -159,14 +160,13 @@ def resize(self: Any, *size: Any) -> Any:
 
 
 @op(
-    "resize_as(Tensor self, Tensor tensor) -> Tensor",
     where="method",
     host=True,
     out=False,
     samples=lambda: iter([sample(T(2, 3), T(6))]),
     errors=lambda: iter([ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "6 elements")]),
 )
-def resize_as(self: Any, tensor: Any) -> Any:
+def resize_as(self: Tensor, tensor: Tensor) -> Any:
     """`resize` to the sizes of another tensor; deprecated.
 
     Raises:

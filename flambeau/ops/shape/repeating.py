@@ -12,6 +12,7 @@ from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
 from flambeau.language.no_data import no_data
 from flambeau.language.samples import Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.common import (
     is_one,
     normalise_dim,
@@ -43,8 +44,8 @@ def _repeated(self: Node, repeats: Sequence[Size]) -> Node:
     return prims.reshape(prims.broadcast(x, copies, places), result)
 
 
-@op("repeat(Tensor self, SymInt[] repeats) -> Tensor", where="method", samples=_repeat_samples)
-def repeat(self: Node, repeats: Sequence[Size]) -> Node:
+@op(where="method", samples=_repeat_samples)
+def repeat(self: Tensor, repeats: Sequence[SymInt]) -> Tensor:
     """Copies of the tensor, `repeats[d]` along dimension d; new dimensions come first.
 
     Raises:
@@ -68,12 +69,11 @@ def repeat(self: Node, repeats: Sequence[Size]) -> Node:
 
 
 @op(
-    "tile(Tensor self, SymInt[] dims) -> Tensor",
     samples=lambda: iter([sample(T(2, 3), (2,)), sample(T(3), (2, 2))]),
     reference="numpy.tile",
     out=False,
 )
-def tile(self: Node, dims: Sequence[Size]) -> Node:
+def tile(self: Tensor, dims: Sequence[SymInt]) -> Tensor:
     """Copies of the tensor, `dims` aligned to its last dimensions.
 
     Example:
@@ -90,13 +90,13 @@ def _interleave_samples() -> Samples:
 
 
 @op(
-    "repeat_interleave(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None)"
-    " -> Tensor",
     samples=_interleave_samples,
     out=False,
     varying=True,
 )
-def repeat_interleave(self: Node, repeats: Size, dim: int | None, output_size: Size | None) -> Node:
+def repeat_interleave(
+    self: Tensor, repeats: SymInt, dim: int | None = None, *, output_size: SymInt | None = None
+) -> Tensor:
     """Each element of a dimension repeated in place; without `dim`, of the flattened tensor.
 
     Args:

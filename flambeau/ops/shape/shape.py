@@ -17,6 +17,7 @@ from flambeau.language import layout
 from flambeau.language.definition import Dense, op
 from flambeau.language.promotion import result_type
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.common import (
     normalise_dim,
     normalise_dims,
@@ -89,7 +90,6 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
 
 
 @op(
-    "cat(Tensor[] tensors, int dim=0) -> Tensor",
     long_list="cat",
     out="join",
     overlap="any",
@@ -100,7 +100,7 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
     errors=_cat_errors,
     autocast="promote",
 )
-def cat(tensors: Sequence[Node], dim: int) -> Node:
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors one after the other along a dimension, in their common dtype.
 
     Shapes: equal but for `dim`; tensors of shape (0,) are left out.
@@ -123,7 +123,6 @@ def _stack_samples() -> Samples:
 
 
 @op(
-    "stack(Tensor[] tensors, int dim=0) -> Tensor",
     overlap="any",
     long_list="stack",
     out="join",
@@ -134,7 +133,7 @@ def _stack_samples() -> Samples:
     ),
     autocast="promote",
 )
-def stack(tensors: Sequence[Node], dim: int) -> Node:
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension.
 
     Raises:
@@ -171,7 +170,6 @@ def _at_least(x: Node, ndim: int) -> Node:
 
 
 @op(
-    "hstack(Tensor[] tensors) -> Tensor",
     overlap="any",
     long_list="hstack",
     out="join",
@@ -179,7 +177,7 @@ def _at_least(x: Node, ndim: int) -> Node:
     samples=lambda: iter([sample([T(2), T(3)]), sample([T(2, 3), T(2, 1)]), sample([T(), T()])]),
     autocast="promote",
 )
-def hstack(tensors: Sequence[Node]) -> Node:
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension (vectors along the first).
 
     Example:
@@ -191,7 +189,6 @@ def hstack(tensors: Sequence[Node]) -> Node:
 
 
 @op(
-    "vstack(Tensor[] tensors) -> Tensor",
     overlap="any",
     long_list="vstack",
     out="join",
@@ -200,7 +197,7 @@ def hstack(tensors: Sequence[Node]) -> Node:
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(3)])]),
     autocast="promote",
 )
-def vstack(tensors: Sequence[Node]) -> Node:
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the first dimension; vectors are rows.
 
     Example:
@@ -211,7 +208,6 @@ def vstack(tensors: Sequence[Node]) -> Node:
 
 
 @op(
-    "dstack(Tensor[] tensors) -> Tensor",
     overlap="any",
     long_list="dstack",
     out="join",
@@ -219,7 +215,7 @@ def vstack(tensors: Sequence[Node]) -> Node:
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(2, 3)])]),
     autocast="promote",
 )
-def dstack(tensors: Sequence[Node]) -> Node:
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the third dimension.
 
     Example:
@@ -230,7 +226,6 @@ def dstack(tensors: Sequence[Node]) -> Node:
 
 
 @op(
-    "column_stack(Tensor[] tensors) -> Tensor",
     overlap="any",
     long_list="column_stack",
     out="join",
@@ -238,7 +233,7 @@ def dstack(tensors: Sequence[Node]) -> Node:
     samples=lambda: iter([sample([T(3), T(3, 2)]), sample([T(), T()])]),
     autocast="promote",
 )
-def column_stack(tensors: Sequence[Node]) -> Node:
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension; vectors are columns.
 
     Example:
@@ -250,8 +245,8 @@ def column_stack(tensors: Sequence[Node]) -> Node:
     return _joined(columns, 1, "column_stack")
 
 
-@op("_block_diag(Tensor[] tensors) -> Tensor", where="torch")
-def block_diagonal(tensors: Sequence[Node]) -> Node:
+@op(name="_block_diag", where="torch")
+def block_diagonal(tensors: Sequence[Tensor]) -> Tensor:
     """Matrices along the diagonal of one matrix, zeros elsewhere."""
     for x in tensors:
         if x.ndim > 2:
@@ -363,8 +358,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     return _meshgrid(given, indexing == "xy")
 
 
-@op("_meshgrid(Tensor[] tensors, bool swap) -> (Tensor...)", where="torch", view=True)
-def _meshgrid(tensors: Sequence[Node], swap: bool) -> list[Node]:
+@op(where="torch", view=True)
+def _meshgrid(tensors: Sequence[Tensor], swap: bool) -> tuple[Tensor, ...]:
     """Views of the vectors, expanded to the grid."""
     if any(x.ndim > 1 for x in tensors):
         raise RuntimeError(
@@ -416,12 +411,11 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 
 @op(
-    "flip(Tensor self, int[] dims) -> Tensor",
     layout="first",
     samples=lambda: iter([sample(T(2, 3), (0,)), sample(T(2, 3), (0, -1)), sample(T(2, 3), ())]),
     out=False,
 )
-def flip(self: Node, dims: Sequence[int]) -> Node:
+def flip(self: Tensor, dims: Sequence[int]) -> Tensor:
     """Elements in reverse order along `dims`; a copy.
 
     Raises:
@@ -476,14 +470,13 @@ def _roll_samples() -> Samples:
 
 
 @op(
-    "roll(Tensor self, SymInt[] shifts, int[] dims=()) -> Tensor",
     samples=_roll_samples,
     errors=lambda: iter([ErrorSample(sample(T(3), (1, 2), (0,)), RuntimeError, "must align")]),
     out=False,
     varying=True,
     layout="images",
 )
-def roll(self: Node, shifts: Sequence[Size], dims: Sequence[int]) -> Node | Dense:
+def roll(self: Tensor, shifts: Sequence[SymInt], dims: Sequence[int] = ()) -> Tensor:
     """Elements moved along `dims` by `shifts`, re-entering at the other end.
 
     Without `dims` the flattened tensor is rolled and its shape restored.
@@ -524,12 +517,11 @@ def _rolled(x: Node, shift: Size, d: int) -> Node:
 
 
 @op(
-    "rot90(Tensor self, int k=1, int[] dims=(0, 1)) -> Tensor",
     layout="first",
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3), 2), sample(T(2, 3, 4), -1, (1, 2))]),
     out=False,
 )
-def rot90(self: Node, k: int, dims: Sequence[int]) -> Node | Dense:
+def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotated by k quarter turns from the first of `dims` towards the second.
 
     Raises:
@@ -577,7 +569,6 @@ def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
 
 
 @op(
-    "tril(Tensor self, SymInt diagonal=0) -> Tensor",
     repeats=True,
     out="exact",
     inplace=True,
@@ -585,7 +576,7 @@ def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
     reference="numpy.tril",
     varying=True,
 )
-def tril(self: Node, diagonal: Size) -> Node:
+def tril(self: Tensor, diagonal: SymInt = 0) -> Tensor:
     """Elements on and below a diagonal, zeros above; shapes (..., m, n).
 
     Raises:
@@ -600,7 +591,6 @@ def tril(self: Node, diagonal: Size) -> Node:
 
 
 @op(
-    "triu(Tensor self, SymInt diagonal=0) -> Tensor",
     repeats=True,
     out="exact",
     inplace=True,
@@ -608,7 +598,7 @@ def tril(self: Node, diagonal: Size) -> Node:
     reference="numpy.triu",
     varying=True,
 )
-def triu(self: Node, diagonal: Size) -> Node:
+def triu(self: Tensor, diagonal: SymInt = 0) -> Tensor:
     """Elements on and above a diagonal, zeros below; shapes (..., m, n).
 
     Raises:
@@ -643,12 +633,11 @@ def _embedded(self: Node, offset: int, first: int, second: int) -> Node:
 
 
 @op(
-    "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     samples=lambda: iter([sample(T(3)), sample(T(2, 3), 1), sample(T(2, 3), -1, 0, 2)]),
     out=False,
     varying=True,
 )
-def diag_embed(self: Node, offset: int, dim1: int, dim2: int) -> Node:
+def diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices that have the last dimension on their diagonal `offset`, zeros elsewhere.
 
     Raises:
@@ -669,13 +658,12 @@ def diag_embed(self: Node, offset: int, dim1: int, dim2: int) -> Node:
 
 
 @op(
-    "diag(Tensor self, int diagonal=0) -> Tensor",
     out="exact",
     samples=lambda: iter([sample(T(3)), sample(T(3), -1), sample(T(3, 4)), sample(T(3, 4), 1)]),
     reference="numpy.diag",
     varying=True,
 )
-def diag(self: Node, diagonal: int) -> Node:
+def diag(self: Tensor, diagonal: int = 0) -> Tensor:
     """The matrix with a vector on its diagonal, or the diagonal of a matrix (a copy).
 
     Raises:
@@ -700,13 +688,12 @@ diagonal_of = diagonal
 
 
 @op(
-    "diagflat(Tensor self, int offset=0) -> Tensor",
     samples=lambda: iter([sample(T(2, 2)), sample(T(), 1)]),
     reference="numpy.diagflat",
     out=False,
     varying=True,
 )
-def diagflat(self: Node, offset: int) -> Node:
+def diagflat(self: Tensor, offset: int = 0) -> Tensor:
     """The matrix with the flattened tensor on its diagonal.
 
     Example:

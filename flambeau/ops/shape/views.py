@@ -17,6 +17,7 @@ from flambeau.ir.size import Size, floordiv, mod, mul, prod
 from flambeau.language import layout
 from flambeau.language.definition import View, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.common import (
     geometry_of,
     hint_of,
@@ -97,13 +98,12 @@ def _view_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    "view(Tensor self, SymInt[] size) -> Tensor",
     where="method",
     view=True,
     samples=_view_samples,
     errors=_view_errors,
 )
-def view(self: Node, size: Sequence[Size]) -> Any:
+def view(self: Tensor, size: Sequence[SymInt]) -> Tensor:
     """The same data with another shape; never copies.
 
     Shapes: any to `size`, which may hold one -1. `view(dtype)` reads the bytes as another type.
@@ -136,12 +136,11 @@ def _reshape_samples() -> Samples:
 
 
 @op(
-    "reshape(Tensor self, SymInt[] shape) -> Tensor",
     view=True,
     samples=_reshape_samples,
     reference="numpy.reshape",
 )
-def reshape(self: Node, shape: Sequence[Size]) -> Node:
+def reshape(self: Tensor, shape: Sequence[SymInt]) -> Tensor:
     """The same elements with another shape: a view where possible, else a copy.
 
     Raises:
@@ -155,12 +154,11 @@ def reshape(self: Node, shape: Sequence[Size]) -> Node:
 
 
 @op(
-    "alias(Tensor self) -> Tensor",
     where="torch",
     view=True,
     samples=lambda: iter([sample(T(2, 3))]),
 )
-def alias(self: Node) -> Node:
+def alias(self: Tensor) -> Tensor:
     """Another tensor of the same memory and geometry.
 
     Example:
@@ -176,10 +174,8 @@ def _pair_samples() -> Samples:
     yield sample(T(0, 3), T(3, 0, grad=False))
 
 
-@op(
-    "view_as(Tensor self, Tensor other) -> Tensor", where="method", view=True, samples=_pair_samples
-)
-def view_as(self: Node, other: Node) -> Any:
+@op(where="method", view=True, samples=_pair_samples)
+def view_as(self: Tensor, other: Tensor) -> Tensor:
     """`view(other.shape)`.
 
     Example:
@@ -190,12 +186,11 @@ def view_as(self: Node, other: Node) -> Any:
 
 
 @op(
-    "reshape_as(Tensor self, Tensor other) -> Tensor",
     where="method",
     view=True,
     samples=_pair_samples,
 )
-def reshape_as(self: Node, other: Node) -> Any:
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape(other.shape)`.
 
     Example:
@@ -214,12 +209,11 @@ def _flatten_samples() -> Samples:
 
 
 @op(
-    "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
     view=True,
     returns_self=True,
     samples=_flatten_samples,
 )
-def flatten(self: Node, start_dim: int, end_dim: int) -> Any:
+def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions `start_dim` to `end_dim` as one; a tensor without dimensions becomes (1,).
 
     Raises:
@@ -245,11 +239,10 @@ def flatten(self: Node, start_dim: int, end_dim: int) -> Any:
 
 
 @op(
-    "ravel(Tensor self) -> Tensor",
     view=True,
     samples=lambda: iter([sample(T(2, 3)), sample(T(6, layout="sliced"))]),
 )
-def ravel(self: Node) -> Node:
+def ravel(self: Tensor) -> Tensor:
     """All elements in one dimension, in row-major order: a view of a contiguous tensor, or a copy.
 
     Example:
@@ -265,11 +258,10 @@ def _unflatten_samples() -> Samples:
 
 
 @op(
-    "unflatten(Tensor self, int dim, SymInt[] sizes) -> Tensor",
     view=True,
     samples=_unflatten_samples,
 )
-def unflatten(self: Node, dim: int, sizes: Sequence[Size]) -> Node:
+def unflatten(self: Tensor, dim: int, sizes: Sequence[SymInt]) -> Tensor:
     """Dimension `dim` as several of the given sizes, one of which may be -1.
 
     Raises:
@@ -293,8 +285,8 @@ def _unsqueeze_samples() -> Samples:
     yield sample(T(4, 6, layout="transposed"), 1)
 
 
-@op("unsqueeze(Tensor self, int dim) -> Tensor", view=True, samples=_unsqueeze_samples)
-def unsqueeze(self: Node, dim: int) -> Any:
+@op(view=True, samples=_unsqueeze_samples)
+def unsqueeze(self: Tensor, dim: int) -> Tensor:
     """A dimension of size 1 inserted before `dim`; negative counts from the end of the result.
 
     Example:
@@ -318,8 +310,8 @@ def _squeeze_samples() -> Samples:
     yield sample(T(), 0)
 
 
-@op("squeeze(Tensor self, int[]? dim=None) -> Tensor", view=True, samples=_squeeze_samples)
-def squeeze(self: Node, dim: Sequence[int] | None) -> Any:
+@op(view=True, samples=_squeeze_samples)
+def squeeze(self: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     """Dimensions of size 1 removed: all, or those of `dim` that have size 1.
 
     Example:
@@ -351,8 +343,8 @@ def _swapped(self: Node, first: int, second: int, name: str) -> Node:
     return self if self.ndim == 0 else prims.transpose(self, a, b)
 
 
-@op("transpose(Tensor self, int dim0, int dim1) -> Tensor", view=True, samples=_transpose_samples)
-def transpose(self: Node, dim0: int, dim1: int) -> Node:
+@op(view=True, samples=_transpose_samples)
+def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped.
 
     Example:
@@ -362,8 +354,8 @@ def transpose(self: Node, dim0: int, dim1: int) -> Node:
     return _swapped(self, dim0, dim1, "transpose")
 
 
-@op("swapaxes(Tensor self, int axis0, int axis1) -> Tensor", view=True, samples=_transpose_samples)
-def swapaxes(self: Node, axis0: int, axis1: int) -> Node:
+@op(view=True, samples=_transpose_samples)
+def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
     """NumPy's name of `transpose`.
 
     Example:
@@ -373,8 +365,8 @@ def swapaxes(self: Node, axis0: int, axis1: int) -> Node:
     return _swapped(self, axis0, axis1, "swapaxes")
 
 
-@op("swapdims(Tensor self, int dim0, int dim1) -> Tensor", view=True, samples=_transpose_samples)
-def swapdims(self: Node, dim0: int, dim1: int) -> Node:
+@op(view=True, samples=_transpose_samples)
+def swapdims(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """The same as `transpose`.
 
     Example:
@@ -384,8 +376,8 @@ def swapdims(self: Node, dim0: int, dim1: int) -> Node:
     return _swapped(self, dim0, dim1, "swapdims")
 
 
-@op("t(Tensor self) -> Tensor", view=True, samples=lambda: iter([sample(T(2, 3)), sample(T(3))]))
-def t(self: Node) -> Node:
+@op(view=True, samples=lambda: iter([sample(T(2, 3)), sample(T(3))]))
+def t(self: Tensor) -> Tensor:
     """A matrix transposed; vectors and numbers as they are.
 
     Raises:
@@ -404,12 +396,12 @@ def t(self: Node) -> Node:
 
 
 @op(
-    "numpy_T(Tensor self) -> Tensor",
+    name="numpy_T",
     where="torch",
     view=True,
     samples=lambda: iter([sample(T(2, 3)), sample(T(4))]),
 )
-def numpy_t(self: Node) -> Node:
+def numpy_t(self: Tensor) -> Tensor:
     """All dimensions in reverse order: the attribute `T`.
 
     Example:
@@ -427,12 +419,12 @@ def numpy_t(self: Node) -> Node:
 
 
 @op(
-    "_matrix_transpose(Tensor self) -> Tensor",
+    name="_matrix_transpose",
     where="torch",
     view=True,
     samples=lambda: iter([sample(T(2, 3)), sample(T())]),
 )
-def matrix_t(self: Node) -> Node:
+def matrix_t(self: Tensor) -> Tensor:
     """Matrices transposed: the attribute `mT`."""
     return matrix_transposed(self, "mT")
 
@@ -455,8 +447,8 @@ def _permute_samples() -> Samples:
     yield sample(T(), ())
 
 
-@op("permute(Tensor self, int[] dims) -> Tensor", view=True, samples=_permute_samples)
-def permute(self: Node, dims: Sequence[int]) -> Node:
+@op(view=True, samples=_permute_samples)
+def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
     """Dimensions reordered: dimension i of the result is `dims[i]` of the input.
 
     Raises:
@@ -481,13 +473,12 @@ def _movedim_samples() -> Samples:
 
 
 @op(
-    "movedim(Tensor self, int[] source, int[] destination) -> Tensor",
     view=True,
     aliases="moveaxis",
     samples=_movedim_samples,
     reference="numpy.moveaxis",
 )
-def movedim(self: Node, source: Sequence[int], destination: Sequence[int]) -> Node:
+def movedim(self: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor:
     """Dimensions `source` moved to the places `destination`, the others keeping their order.
 
     Raises:
@@ -556,13 +547,12 @@ def expanded(self: Node, size: Sequence[Size], name: str) -> Node:
 
 
 @op(
-    "expand(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
     where="method",
     view=True,
     samples=_expand_samples,
     errors=_expand_errors,
 )
-def expand(self: Node, size: Sequence[Size], implicit: bool = False) -> Node:
+def expand(self: Tensor, size: Sequence[SymInt], *, implicit: bool = False) -> Tensor:
     """Dimensions of size 1 repeated without copying; new ones in front; -1 keeps a size.
 
     Raises:
@@ -576,12 +566,11 @@ def expand(self: Node, size: Sequence[Size], implicit: bool = False) -> Node:
 
 
 @op(
-    "expand_as(Tensor self, Tensor other) -> Tensor",
     where="method",
     view=True,
     samples=lambda: iter([sample(T(3, 1), T(2, 3, 4, grad=False))]),
 )
-def expand_as(self: Node, other: Node) -> Node:
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand(other.shape)`.
 
     Example:
@@ -591,8 +580,8 @@ def expand_as(self: Node, other: Node) -> Node:
     return expanded(self, other.shape, "expand_as")
 
 
-@op("broadcast_to(Tensor self, SymInt[] size) -> Tensor", view=True, samples=_expand_samples)
-def broadcast_to(self: Node, size: Sequence[Size]) -> Node:
+@op(view=True, samples=_expand_samples)
+def broadcast_to(self: Tensor, size: Sequence[SymInt]) -> Tensor:
     """The same as `expand`.
 
     Example:
@@ -602,8 +591,8 @@ def broadcast_to(self: Node, size: Sequence[Size]) -> Node:
     return expanded(self, size, "broadcast_to")
 
 
-@op("_broadcast_tensors(Tensor[] tensors) -> (Tensor...)", where="torch", view=True)
-def broadcast_list(tensors: Sequence[Node]) -> list[Node]:
+@op(name="_broadcast_tensors", where="torch", view=True)
+def broadcast_list(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     try:
         return list(prims.broadcast_all(*tensors))
@@ -636,15 +625,16 @@ def broadcast_tensors(*tensors: Any) -> Any:
 
 
 @op(
-    "as_strided(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) "
-    "-> Tensor",
     view=True,
     notes={"any window": True},
     samples=lambda: iter([sample(T(4, 3), (2, 2), (1, 2), 1), sample(T(6), (4, 3), (1, 1))]),
 )
 def as_strided(
-    self: Node, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None
-) -> Any:
+    self: Tensor,
+    size: Sequence[SymInt],
+    stride: Sequence[SymInt],
+    storage_offset: SymInt | None = None,
+) -> Tensor:
     """A view with these sizes, strides and offset, in elements of the tensor's storage.
 
     Raises:
@@ -690,14 +680,13 @@ def _complex_samples() -> Samples:
 
 
 @op(
-    "view_as_complex(Tensor self) -> Tensor",
     where="torch",
     view=True,
     samples=_complex_samples,
     dtypes="f32 f64",
     autocast="float32",
 )
-def view_as_complex(self: Node) -> Any:
+def view_as_complex(self: Tensor) -> Tensor:
     """Pairs of real numbers in the last dimension as complex numbers.
 
     Raises:
@@ -734,13 +723,12 @@ def view_as_complex(self: Node) -> Any:
 
 
 @op(
-    "view_as_real(Tensor self) -> Tensor",
     where="torch",
     view=True,
     samples=lambda: iter([sample(T(3, dtype="c64"))]),
     dtypes="c64 c128",
 )
-def view_as_real(self: Node) -> Any:
+def view_as_real(self: Tensor) -> Tensor:
     """Complex numbers as pairs of real numbers in a new last dimension.
 
     Raises:
