@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "call/op_internal.h"
+#include "plan/plan_check.h"
 #include "runtime/traceback.h"
 
 namespace fb {
@@ -12,11 +13,6 @@ PyTypeObject* PlanType = nullptr;
 namespace {
 
 std::atomic<uint64_t> next_plan_id{1};
-
-bool bad_spec(const char* what, const char* details) {
-  if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "[Plan] %s: %s", what, details);
-  return false;
-}
 
 int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t q = a / b;
@@ -69,14 +65,6 @@ bool read_list(PyObject* object, std::vector<int32_t>* out) {
   out->resize(static_cast<size_t>(items.size()));
   for (Py_ssize_t i = 0; i < items.size(); ++i) {
     if (!read_i32(items[i], &(*out)[i])) return false;
-  }
-  return true;
-}
-
-// Registers must lie in [0, limit); `absent` also allows -1.
-bool check_registers(const std::vector<int32_t>& registers, int64_t limit, bool absent = false) {
-  for (int32_t r : registers) {
-    if (r >= limit || r < (absent ? -1 : 0)) return bad_spec("register", "number out of range");
   }
   return true;
 }
@@ -220,29 +208,6 @@ bool read_returns(PyObject* object, Plan* plan) {
   return true;
 }
 
-bool check_plan(const Plan* plan) {
-  const int64_t limit = plan->metadata.registers();
-  if (!check_registers(plan->guards, limit)) return false;
-  for (const OutputSpec& out : plan->outputs) {
-    if (!check_registers(out.sizes, limit) || !check_registers(out.strides, limit)) return false;
-    if (!check_registers({out.offset, out.nbytes}, limit, true)) return false;
-    if (out.kind == OutputSpec::New && out.nbytes < 0) return bad_spec("output", "nbytes");
-    if (out.kind == OutputSpec::Alias && out.offset < 0) return bad_spec("output", "offset");
-    if (out.sizes.size() > kMaxDims) {
-      PyErr_Format(PyExc_RuntimeError, "[Plan] only tensors with up to %d dims are supported",
-                   kMaxDims);
-      return false;
-    }
-  }
-  if (plan->visible < 0 || plan->visible > static_cast<int64_t>(plan->outputs.size())) {
-    return bad_spec("visible", "more than there are outputs");
-  }
-  if (plan->returns == ReturnKind::Single && plan->visible < 1) {
-    return bad_spec("returns", "single, but no visible output");
-  }
-  return true;
-}
-
 // How many registers a program may refer to is only known once its inputs are: the number of
 // symbols, which the specification may state ("symbols") or leave to the largest operand.
 int64_t count_symbols(PyObject* spec, PyObject* program) {
@@ -304,7 +269,7 @@ bool read_plan(Plan* plan, PyObject* spec) {
   if (!read_text(spec, "name", &plan->name)) return false;
   PyObject* program = item(spec, "program");
   const int64_t symbols = count_symbols(spec, program);
-  if (symbols < 0) {
+  if (symbols < 0 || symbols > INT32_MAX) {
     return bad_spec("symbols", "give \"symbols\": count, or a graph with symbols");
   }
   plan->metadata.inputs = static_cast<int32_t>(symbols);
@@ -442,41 +407,6 @@ bool read_launch(PyObject* dict, Launch* out) {
          read_register(dict, "elements", &out->elements);
 }
 
-bool check_packing(const Launch& launch, const std::vector<BufferSpec>& buffers) {
-  const auto count = static_cast<int32_t>(launch.buffers.size());
-  const bool fine = launch.packs_from < count && launch.packs_to >= 0 && launch.packs_to < count &&
-                    launch.kernel && launch.scalars.empty() && launch.group < 0 &&
-                    buffers[launch.buffers[launch.packs_from]].kind == BufferSpec::Input &&
-                    buffers[launch.buffers[launch.packs_to]].kind == BufferSpec::Temporary;
-  return fine || bad_spec("packing", "must be of a kernel alone, from an input to a temporary");
-}
-
-bool check_execution(const Plan* plan, const SizeProgram& program,
-                     const std::vector<BufferSpec>& buffers, const std::vector<Launch>& launches) {
-  const int64_t limit = program.registers();
-  const int64_t launch_count = static_cast<int64_t>(launches.size());
-  for (const BufferSpec& b : buffers) {
-    const bool temporary = b.kind == BufferSpec::Temporary;
-    if (temporary && !check_registers({b.nbytes}, limit)) return false;
-    if (temporary && (b.first < 0 || b.last < b.first || b.last >= launch_count)) {
-      return bad_spec("temporary", "first and last launch");
-    }
-    if (b.kind == BufferSpec::Output && (b.index < 0 || b.index >= (int64_t)plan->outputs.size())) {
-      return bad_spec("buffer", "no such output");
-    }
-  }
-  for (const Launch& launch : launches) {
-    if (!check_registers(launch.buffers, static_cast<int64_t>(buffers.size()))) return false;
-    if (!check_registers(launch.offsets, limit, true)) return false;
-    if (!check_registers(launch.sizes, limit)) return false;
-    const std::vector<int32_t> single = {launch.chunks, launch.work,     launch.scratch,
-                                         launch.flops,  launch.elements, launch.spare};
-    if (!check_registers(single, limit, true)) return false;
-    if (launch.packs_from >= 0 && !check_packing(launch, buffers)) return false;
-  }
-  return true;
-}
-
 bool read_execution(Plan* plan, PyObject* dict) {
   if (!PyDict_Check(dict)) return bad_spec("execution", "must be a dict");
   SizeProgram program;
@@ -498,7 +428,7 @@ bool read_execution(Plan* plan, PyObject* dict) {
   }
   std::vector<int32_t> written;
   if (!read_list(item(dict, "written"), &written)) return false;
-  if (!check_execution(plan, program, buffers, launches)) return false;
+  if (!check_execution(plan, program, buffers, launches, written)) return false;
   if (plan->compiled) return true;  // another thread was faster while Python ran
   plan->execution = std::move(program);
   plan->buffers = std::move(buffers);
