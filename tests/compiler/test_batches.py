@@ -7,9 +7,10 @@ import re
 import pytest
 
 import flambeau as torch
-from flambeau.compiler import cache, codegen, pipeline, prefill, targets, toolchain
+from flambeau.compiler import cache, codegen, pipeline, targets, toolchain
 from flambeau.compiler.codegen import batches
 from flambeau.compiler.codegen.c.printer import c_unit
+from flambeau.driver import prefill
 from flambeau.runtime import settings
 
 _DEFINED = re.compile(r"^FB_SHARED .*?(fb_shared_\w+)\(", re.MULTILINE)
