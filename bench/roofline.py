@@ -21,7 +21,7 @@ from typing import Any
 import flambeau as torch
 from bench import roofline_peaks
 from bench.harness import RESULTS, duration
-from flambeau.autograd.profiler_util import EventKind
+from flambeau.profiler.events import EventKind
 from flambeau.compiler import targets
 from flambeau.profiler import profile
 

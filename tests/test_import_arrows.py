@@ -32,14 +32,19 @@ ARROWS = {
     "nn": {"ops", "language", "core", "autograd", "linalg", "special", "runtime"},
     "sparse": {"language", "core", "autograd", "runtime"},
     "nested": {"language", "core", "autograd"},
-    "optim": {"ops", "language", "core", "autograd", "nn", "runtime"},
+    "profiler": {"autograd", "runtime"},
+    "optim": {"ops", "language", "core", "autograd", "nn", "profiler", "runtime"},
 }
 EVERYWHERE = {"ir.lock"}  # uses nothing of the package: late imports hold its lock
 # Who may import the native module.
-NATIVE = {"autograd/transforms", "language", "driver", "core", "runtime", "autograd", "capture"}
+NATIVE = {
+    "autograd/transforms", "language", "driver", "core", "runtime", "autograd", "capture", "profiler",
+}  # fmt: skip
 
 # (file or layer, what it imports beyond the arrows): why.
 EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("autograd/profiler.py", "profiler"): "PyTorch's older home of profiles",
+    ("autograd/profiler_util.py", "profiler"): "PyTorch's older home of a profile's events",
     ("nn", ""): "modules are written as users would write them, with the public namespace",
     ("nn/attention", "backends.attention"): "sets the switches of torch.backends.cuda",
     ("optim", ""): "optimizers too",

@@ -10,7 +10,6 @@ __all__ = ["NestedIOFunction", "enforce_grad_layout_policy"]
 
 
 def profiler_enabled() -> bool:
-    """Whether a profiler is recording."""
-    profiler = loaded("flambeau.autograd.profiler")
-    active = getattr(profiler, "_active", None)
-    return bool(active)
+    """Returns whether a profile records."""
+    session = loaded("flambeau.profiler.session")
+    return session is not None and session.enabled()

@@ -21,7 +21,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import enable_grad, no_grad, set_grad_enabled
 from flambeau.autograd.graph import RemovableHandle
-from flambeau.autograd.profiler import record_function
+from flambeau.profiler.session import record_function
 from flambeau.capture import regions
 from flambeau.core.tensors import call_each
 from flambeau.nn.parameter import reset_gradient

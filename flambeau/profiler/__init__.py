@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from flambeau.autograd.profiler import kineto_available, record_function
-from flambeau.autograd.profiler_util import DeviceType
+from flambeau.profiler.events import DeviceType
 from flambeau.profiler.profiler import (
     ExecutionTraceObserver,
     ProfilerAction,
@@ -16,6 +15,7 @@ from flambeau.profiler.profiler import (
     supported_activities,
     tensorboard_trace_handler,
 )
+from flambeau.profiler.session import kineto_available, record_function
 from flambeau.runtime import missing as _missing
 
 __all__ = [

@@ -23,13 +23,13 @@ _str = _builtins.str
 _complex = _builtins.complex
 
 _Number: TypeAlias = _complex | Tensor
-from flambeau.autograd.profiler_util import DeviceType as DeviceType
+from flambeau.profiler.events import DeviceType as DeviceType
 from flambeau.profiler.profiler import ExecutionTraceObserver as ExecutionTraceObserver
 from flambeau.profiler.profiler import ProfilerAction as ProfilerAction
 from flambeau.profiler.profiler import ProfilerActivity as ProfilerActivity
-from flambeau.autograd.profiler import kineto_available as kineto_available
+from flambeau.profiler.session import kineto_available as kineto_available
 from flambeau.profiler.profiler import profile as profile
-from flambeau.autograd.profiler import record_function as record_function
+from flambeau.profiler.session import record_function as record_function
 from flambeau.profiler.profiler import schedule as schedule
 from flambeau.profiler.profiler import supported_activities as supported_activities
 from flambeau.profiler.profiler import tensorboard_trace_handler as tensorboard_trace_handler

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from flambeau.autograd import profiler as one_profile
-from flambeau.autograd.profiler_util import EventList
+from flambeau.profiler import session as one_profile
+from flambeau.profiler.events import EventList
 
 Schedule = Callable[[int], "ProfilerAction"]
 Handler = Callable[["profile"], Any]

@@ -358,6 +358,13 @@ def test_the_older_profile():
         torch.autograd.profiler.emit_nvtx()
 
 
+def test_the_query_whether_a_profile_records():
+    assert not torch.autograd._profiler_enabled()
+    with torch.autograd.profiler.profile():
+        assert torch.autograd._profiler_enabled()
+    assert not torch.autograd._profiler_enabled()
+
+
 def test_signatures_are_pytorchs():
     expected = """activities schedule on_trace_ready record_shapes profile_memory with_stack
     with_flops with_modules experimental_config execution_trace_observer acc_events use_cuda

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
-from flambeau.autograd.profiler_util import EventKind
+from flambeau.profiler.events import EventKind
 from flambeau.profiler import profile, record_function
 
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import flambeau as torch
-from flambeau.autograd.profiler import record_function
+from flambeau.profiler.session import record_function
 from flambeau.ir.lock import late, loaded
 from flambeau.utils.data.collate import default_collate, default_convert
 from flambeau.utils.data.dataset import IterableDataset
