@@ -22,6 +22,8 @@ FUNCTION_LINES = 60
 PRIMITIVES = 150
 KNOBS = 40
 OPERATION_NAMES = 155  # aim: 40
+OPERATOR_ENTRIES = 742  # of PyTorch's operator database: docs/coverage.md
+OPERATOR_LINES = 44.2  # of flambeau/ops for an entry; aim: 35
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -162,3 +164,8 @@ def test_names_of_operations_are_asked_for_rarely() -> None:
             asked = isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute)
             count += asked and node.left.attr == "op"
     assert count <= OPERATION_NAMES, count
+
+
+def test_operators_are_short() -> None:
+    lines = sum(path.read_text().count("\n") for path in python_files("flambeau/ops"))
+    assert lines <= OPERATOR_LINES * OPERATOR_ENTRIES, lines

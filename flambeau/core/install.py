@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late
 from flambeau.language.definition import REGISTRY, OpDefinition, Overload
 from flambeau.language.schema import REQUIRED, Argument
@@ -219,9 +220,9 @@ def _reduced(op: Any) -> Any:
     for key, definition in REGISTRY.items():
         if definition.native is op:
             return operator_named, (key, False)
-    raise TypeError(
-        f"[pickle] the operator {name!r} has no definition that could be found again\n"
-        "hint: set its __module__ and __qualname__ to where it stands"
+    problem = f"the operator {name!r} has no definition that could be found again"
+    raise failure(
+        TypeError, "pickle", problem, "set its __module__ and __qualname__ to where it stands"
     )
 
 
@@ -291,7 +292,7 @@ def absent(space: str, names: str, instead: str) -> dict[str, Callable[..., Any]
 
 def _refusal(path: str, name: str, instead: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"[{name}] {path} is not supported yet\nhint: {instead}")
+        raise failure(NotImplementedError, name, f"{path} is not supported yet", f"{instead}")
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "Not supported yet: raises NotImplementedError."

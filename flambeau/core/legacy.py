@@ -13,6 +13,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.core import tensors
 from flambeau.ir.dtypes import TITLES
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.language.dtypes import DTYPE_OBJECTS
 
@@ -36,9 +37,9 @@ def _sizes(values: Sequence[Any]) -> list[int] | None:
 def _of_storage(storage: Any, dtype: Any, name: str) -> Any:
     own = getattr(storage, "dtype", dtype)
     if own is not dtype:
-        raise RuntimeError(
-            f"[{name}] expected a storage of {dtype} or an UntypedStorage, but got one of {own}\n"
-            "hint: make the tensor in the storage's dtype, then convert it"
+        problem = f"expected a storage of {dtype} or an UntypedStorage, but got one of {own}"
+        raise failure(
+            RuntimeError, name, problem, "make the tensor in the storage's dtype, then convert it"
         )
     untyped = getattr(storage, "_untyped_storage", storage)
     count = untyped.nbytes() // dtype.itemsize
@@ -48,20 +49,17 @@ def _of_storage(storage: Any, dtype: Any, name: str) -> Any:
 def _of_data(data: Any, dtype: Any, name: str) -> Any:
     if isinstance(data, _core.Tensor):
         if data.dtype is not dtype:
-            raise TypeError(
-                f"[{name}] expected a tensor of {dtype}, got one of {data.dtype}\n"
-                f"hint: x.to({dtype})"
-            )
+            problem = f"expected a tensor of {dtype}, got one of {data.dtype}"
+            raise failure(TypeError, name, problem, f"x.to({dtype})")
         return data.detach()
     if isinstance(data, _core.UntypedStorage) or hasattr(data, "_untyped_storage"):
         return _of_storage(data, dtype, name)
     if isinstance(data, str):
-        raise TypeError(f"[{name}] new(): invalid data type 'str'\nhint: sizes, or a sequence")
+        raise failure(TypeError, name, "new(): invalid data type 'str'", "sizes, or a sequence")
     if isinstance(data, dict) or not all(hasattr(data, n) for n in ("__len__", "__getitem__")):
         kind = type(data).__name__
-        raise TypeError(
-            f"[{name}] new(): data must be a sequence (got {kind})\nhint: tensor(value)"
-        )
+        problem = f"new(): data must be a sequence (got {kind})"
+        raise failure(TypeError, name, problem, "tensor(value)")
     return _core.tensor_from_python(data, dtype)
 
 
@@ -80,32 +78,25 @@ def legacy_tensor(dtype: Any, name: str, args: Sequence[Any], kwargs: dict[str, 
     """
     device = _core.device(kwargs.pop("device", None) or "cpu")
     if device.type != "cpu":
-        raise RuntimeError(
-            f"[{name}] legacy constructor expects device type: cpu but device type: {device.type} "
-            "was passed\nhint: torch.empty(sizes, device=...)"
-        )
+        problem = f"legacy constructor expects device type: cpu but device type: {device.type} "
+        problem += "was passed"
+        raise failure(RuntimeError, name, problem, "torch.empty(sizes, device=...)")
     if "size" in kwargs and not args:
         args = (_core.Size(kwargs.pop("size")),)
     elif "data" in kwargs and not args:
         args = (kwargs.pop("data"),)
     if kwargs:
-        raise TypeError(
-            f"[{name}] new() received an invalid combination of arguments: {sorted(kwargs)}\n"
-            "hint: torch.tensor, torch.empty"
-        )
+        problem = f"new() received an invalid combination of arguments: {sorted(kwargs)}"
+        raise failure(TypeError, name, problem, "torch.tensor, torch.empty")
     sizes = _sizes(args) if args else [0]
     if sizes is not None:
         if any(n < 0 for n in sizes):
-            raise RuntimeError(
-                f"[{name}] Trying to create tensor with negative dimension: {sizes}\n"
-                "hint: sizes are not negative"
-            )
+            problem = f"Trying to create tensor with negative dimension: {sizes}"
+            raise failure(RuntimeError, name, problem, "sizes are not negative")
         return tensors.empty(sizes, dtype)
     if len(args) != 1:
-        raise TypeError(
-            f"[{name}] new() received an invalid combination of arguments: {len(args)} values\n"
-            "hint: sizes, or one sequence"
-        )
+        problem = f"new() received an invalid combination of arguments: {len(args)} values"
+        raise failure(TypeError, name, problem, "sizes, or one sequence")
     return _of_data(args[0], dtype, name)
 
 
@@ -177,8 +168,8 @@ def set_default_tensor_type(t: Any, /) -> None:
             raise AttributeError(f"[set_default_tensor_type] module 'torch' has no {name!r}")
         t = TENSOR_TYPES[name]
     if not isinstance(t, TensorType) or not t.dtype.is_floating_point:
-        raise TypeError(
-            f"[set_default_tensor_type] only floating-point types are supported as the default "
-            f"type, got {t!r}\nhint: torch.set_default_dtype(torch.float64)"
+        problem = f"only floating-point types are supported as the default type, got {t!r}"
+        raise failure(
+            TypeError, "set_default_tensor_type", problem, "torch.set_default_dtype(torch.float64)"
         )
     _core.set_default_dtype(t.dtype)

@@ -9,6 +9,7 @@ from flambeau import Tensor
 from flambeau.distributions import constraints
 from flambeau.distributions.distribution import Distribution
 from flambeau.distributions.utils import Odds, broadcast_all
+from flambeau.ir.failure import failure
 from flambeau.nn.functional import softplus
 
 __all__ = ["Binomial"]
@@ -79,9 +80,9 @@ class Binomial(Odds, Distribution):
     def _common_count(self, what: str) -> int:
         total = int(self.total_count.max())
         if not self.total_count.min() == total:
-            raise NotImplementedError(
-                f"[Binomial] {what} of a batch with different total_count\n"
-                "hint: one distribution for each total_count"
+            problem = f"{what} of a batch with different total_count"
+            raise failure(
+                NotImplementedError, "Binomial", problem, "one distribution for each total_count"
             )
         return total
 

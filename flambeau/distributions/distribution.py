@@ -9,6 +9,7 @@ import flambeau as torch
 from flambeau import Size, Tensor
 from flambeau.distributions import constraints
 from flambeau.distributions.utils import inherit_docs, is_tensor_like, lazy_property
+from flambeau.ir.failure import failure
 
 __all__ = ["Distribution"]
 
@@ -165,9 +166,8 @@ class Distribution:
         Raises:
             NotImplementedError: `has_rsample` is False.
         """
-        raise NotImplementedError(
-            f"[{type(self).__name__}] has no reparameterized samples\nhint: use sample()"
-        )
+        problem = "has no reparameterized samples"
+        raise failure(NotImplementedError, f"{type(self).__name__}", problem, "use sample()")
 
     def sample_n(self, n: int) -> Tensor:
         """`sample((n,))`, deprecated."""
@@ -221,10 +221,8 @@ class Distribution:
     def _validate_sample(self, value: Any) -> None:
         name = type(self).__name__
         if not is_tensor_like(value):
-            raise ValueError(
-                f"[{name}] the value argument to log_prob must be a Tensor, got "
-                f"{type(value).__name__}\nhint: torch.as_tensor(value)"
-            )
+            problem = f"the value argument to log_prob must be a Tensor, got {type(value).__name__}"
+            raise failure(ValueError, name, problem, "torch.as_tensor(value)")
         start = len(value.size()) - len(self._event_shape)
         if value.size()[max(start, 0) :] != self._event_shape:
             raise ValueError(

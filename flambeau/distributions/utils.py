@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau import Size, Tensor
+from flambeau.ir.failure import failure
 
 EULER = 0.57721566490153286060  # the Euler-Mascheroni constant
 
@@ -66,9 +67,9 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     tensors = [v for v in values if is_tensor_like(v)]
     wrong = [v for v in values if not (is_tensor_like(v) or isinstance(v, Number))]
     if wrong:
-        raise ValueError(
-            f"[broadcast_all] parameters are numbers or tensors, not {type(wrong[0]).__name__}\n"
-            "hint: torch.as_tensor converts lists and arrays"
+        problem = f"parameters are numbers or tensors, not {type(wrong[0]).__name__}"
+        raise failure(
+            ValueError, "broadcast_all", problem, "torch.as_tensor converts lists and arrays"
         )
     options: dict[str, Any] = {"dtype": torch.get_default_dtype()}
     for first in tensors[:1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+from flambeau.ir.failure import failure
 from flambeau.jit import interface, script
 from flambeau.jit.functions import ScriptWarning
 from flambeau.jit.markers import Attribute
@@ -101,10 +102,8 @@ class RecursiveScriptClass:
     """
 
     def __init__(self, cpp_class: Any) -> None:
-        raise NotImplementedError(
-            "[RecursiveScriptClass] objects of scripted classes are those of the Python class\n"
-            "hint: use the object itself"
-        )
+        problem = "objects of scripted classes are those of the Python class"
+        raise failure(NotImplementedError, "RecursiveScriptClass", problem, "use the object itself")
 
 
 def call_prepare_scriptable_func_impl(obj: Any, memo: dict[int, Any]) -> Any:
@@ -144,7 +143,7 @@ def method_template(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     Raises:
         NotImplementedError: always.
     """
-    raise NotImplementedError("[jit] the method has no code\nhint: script the module")
+    raise failure(NotImplementedError, "jit", "the method has no code", "script the module")
 
 
 def pad(s: str, padding: int, offset: int = 0, char: str = " ") -> str:
@@ -164,6 +163,5 @@ def unpackage_script_module(importer: Any, script_module_id: str) -> NoReturn:
     Raises:
         NotImplementedError: always.
     """
-    raise NotImplementedError(
-        "[jit] scripted modules in packages of torch.package are not read\nhint: torch.jit.load"
-    )
+    problem = "scripted modules in packages of torch.package are not read"
+    raise failure(NotImplementedError, "jit", problem, "torch.jit.load")

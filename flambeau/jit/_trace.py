@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, NoReturn
 
 from flambeau._core import Tensor
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.jit.markers import is_tracing
 from flambeau.jit.recording import TracerWarning
@@ -43,9 +44,8 @@ class ONNXTracedModule:
     """
 
     def __init__(self, inner: Any, *options: Any, **more: Any) -> None:
-        raise NotImplementedError(
-            "[ONNXTracedModule] programs are not exported to ONNX\nhint: torch.jit.trace"
-        )
+        problem = "programs are not exported to ONNX"
+        raise failure(NotImplementedError, "ONNXTracedModule", problem, "torch.jit.trace")
 
 
 def indent(s: str) -> str:

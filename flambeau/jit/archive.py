@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.modules import module_of
 from flambeau.jit import names
@@ -204,9 +205,9 @@ def _class_record(cls: type) -> dict[str, Any]:
         return {"kind": "enum", "members": {member.name: member.value for member in cls}}
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return {"kind": "tuple", "fields": list(cls._fields), "defaults": _defaults(cls)}
-    raise NotImplementedError(
-        f"[jit.save] objects of class {cls.__name__} cannot be stored in archives yet\n"
-        "hint: use a NamedTuple, or functions of its fields"
+    problem = f"objects of class {cls.__name__} cannot be stored in archives yet"
+    raise failure(
+        NotImplementedError, "jit.save", problem, "use a NamedTuple, or functions of its fields"
     )
 
 

@@ -6,6 +6,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.jit import script_types
 
 
@@ -107,10 +108,8 @@ TensorType.getInferred = TensorType.get
 def _checked(owner: str, *parts: Any) -> tuple[Any, ...]:
     for part in parts:
         if not isinstance(part, Type):
-            raise TypeError(
-                f"[{owner}] incompatible constructor arguments: {part!r}\nhint: a type, such as "
-                "torch.IntType.get()"
-            )
+            problem = f"incompatible constructor arguments: {part!r}"
+            raise failure(TypeError, owner, problem, "a type, such as torch.IntType.get()")
     return parts
 
 
@@ -316,7 +315,7 @@ class InferredType:
             RuntimeError: there is none.
         """
         if not self.success():
-            raise RuntimeError(f"[InferredType] {self._value}\nhint: ask success() first")
+            raise failure(RuntimeError, "InferredType", f"{self._value}", "ask success() first")
         return self._value
 
     def reason(self) -> str:

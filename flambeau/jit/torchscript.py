@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.jit import torchscript_operators as operators
 from flambeau.jit.functions import Code, Program
 from flambeau.jit.modules import RecursiveScriptModule, ScriptModule
@@ -237,9 +238,8 @@ def _plain(value: Any) -> Any:
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(map(_plain, value))
-    raise NotImplementedError(
-        f"[jit.load] attributes of type {type(value).__name__} are not read\nhint: save weights"
-    )
+    problem = f"attributes of type {type(value).__name__} are not read"
+    raise failure(NotImplementedError, "jit.load", problem, "save weights")
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -274,7 +274,7 @@ def set_attribute(owner: Any, name: str, value: Any) -> None:
             state[table][name] = value
             return
     if name not in state.get("_archive_names", ()):
-        raise RuntimeError(f"[jit] {name!r} cannot be set\nhint: save the archive again")
+        raise failure(RuntimeError, "jit", f"{name!r} cannot be set", "save the archive again")
     state[name] = value
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.jit.verifier import _REFUSED_METHODS
 from flambeau.language.dtypes import DTYPE_OBJECTS
@@ -62,7 +63,7 @@ def _dtype(value: Any) -> Any:
 def item(values: Any, index: Any) -> Any:
     """An element of a list, a tuple, a dict or a text."""
     if not isinstance(values, (list, tuple, dict, str)):
-        raise RuntimeError(f"[jit] {type(values).__name__} has no elements\nhint: a list")
+        raise failure(RuntimeError, "jit", f"{type(values).__name__} has no elements", "a list")
     return values[index]
 
 
@@ -254,7 +255,7 @@ def _extreme(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _in_list(method: str) -> Callable[..., Any]:
     def call(values: Any, *args: Any) -> Any:
         if not isinstance(values, (list, dict)):
-            raise RuntimeError(f"[jit] {method} of {type(values).__name__}\nhint: a list")
+            raise failure(RuntimeError, "jit", f"{method} of {type(values).__name__}", "a list")
         result = getattr(values, method)(*args)
         return list(result) if method in ("keys", "values", "items") else result
 
@@ -264,7 +265,7 @@ def _in_list(method: str) -> Callable[..., Any]:
 def _of_text(method: str) -> Callable[..., Any]:
     def call(text: Any, *args: Any) -> Any:
         if not isinstance(text, str):
-            raise RuntimeError(f"[jit] {method} of {type(text).__name__}\nhint: a text")
+            raise failure(RuntimeError, "jit", f"{method} of {type(text).__name__}", "a text")
         return getattr(text, method)(*args)
 
     return call

@@ -16,6 +16,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.dtypes import COMPUTE, PARTS
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
 from flambeau.language import promotion
@@ -131,14 +132,13 @@ class Options:
             raise TypeError(f"[op] unknown options {unknown}\nhint: one of {sorted(OPTION_NAMES)}")
         rule = stated.get("out", False)
         if isinstance(rule, str) and not _is_out_rule(rule):
-            raise TypeError(f"[op] unknown out={rule!r}\nhint: one of {OUT_RULES}")
+            raise failure(TypeError, "op", f"unknown out={rule!r}", f"one of {OUT_RULES}")
         if (stated.get("overlap") or "copy").split()[0] not in OVERLAP_RULES:
-            raise TypeError(
-                f"[op] unknown overlap={stated['overlap']!r}\nhint: one of {OVERLAP_RULES}"
-            )
+            problem = f"unknown overlap={stated['overlap']!r}"
+            raise failure(TypeError, "op", problem, f"one of {OVERLAP_RULES}")
         rule = stated.get("autocast", "")
         if not callable(rule) and rule not in CAST_RULES:
-            raise TypeError(f"[op] unknown autocast={rule!r}\nhint: one of {CAST_RULES}")
+            raise failure(TypeError, "op", f"unknown autocast={rule!r}", f"one of {CAST_RULES}")
         self.__dict__.update(stated)
 
     @property
@@ -330,7 +330,7 @@ def op(
         public = name or schema_name(schema) or body.__name__
         key = home + public
         if key in REGISTRY:
-            raise ValueError(f"[op] {key} is defined twice\nhint: use {key}.overload(...)")
+            raise failure(ValueError, "op", f"{key} is defined twice", f"use {key}.overload(...)")
         definition = OpDefinition(public, body.__doc__)
         definition.overloads.append(Overload(public, schema, body, chosen, runtime, results))
         REGISTRY[key] = definition
@@ -352,16 +352,15 @@ def bind_arguments(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) 
     values: dict[str, Any] = dict(zip((a.name for a in positional), args, strict=False))
     for name, value in kwargs.items():
         if name in values or all(a.name != name for a in arguments):
-            raise TypeError(
-                f"[{schema.name}] unexpected argument {name!r}\nhint: see its signature"
-            )
+            problem = f"unexpected argument {name!r}"
+            raise failure(TypeError, schema.name, problem, "see its signature")
         values[name] = value
     return [_checked(schema.name, a, values.get(a.name, a.default)) for a in arguments]
 
 
 def _checked(name: str, argument: Argument, value: Any) -> Any:
     if value is REQUIRED:
-        raise TypeError(f"[{name}] missing argument {argument.name!r}\nhint: see its signature")
+        raise failure(TypeError, name, f"missing argument {argument.name!r}", "see its signature")
     kind = argument.kind
     if kind in ("Tensor", "Tensor[]") and value is None:
         raise TypeError(f"[{name}] argument {argument.name!r} must be a tensor, got None")

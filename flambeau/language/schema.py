@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 
 _Written = TypeVar("_Written")
@@ -173,9 +174,8 @@ def _parse_argument(text: str, keyword_only: bool, runtime: frozenset[str]) -> A
     mutated = kind.endswith("!")
     kind = kind.rstrip("!").replace("Tensor|Scalar", "TensorOrScalar")
     if kind not in KINDS:
-        raise ValueError(
-            f"[schema] unknown kind {kind!r} in {text!r}\nhint: one of {sorted(KINDS)}"
-        )
+        problem = f"unknown kind {kind!r} in {text!r}"
+        raise failure(ValueError, "schema", problem, f"one of {sorted(KINDS)}")
     default = _literal(default_text.strip()) if default_text else REQUIRED
     return Argument(name, kind, default, keyword_only, name in runtime, mutated)
 
@@ -215,7 +215,7 @@ def parse_schema(text: str, runtime: str = "") -> Schema:
     head, _, results = text.rpartition("->")
     name, opening, inside = head.strip().partition("(")
     if not (name and opening and inside.endswith(")") and results.strip()):
-        raise ValueError(f"[schema] cannot read {text!r}\nhint: name(arguments) -> results")
+        raise failure(ValueError, "schema", f"cannot read {text!r}", "name(arguments) -> results")
     runtime_names = frozenset(runtime.split())
     arguments, keyword_only = [], False
     for part in _split(inside[:-1]):

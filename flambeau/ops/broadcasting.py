@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr
 from flambeau.language import layout
@@ -93,10 +94,8 @@ def check_any_tensor(name: str, *values: Value) -> None:
     nodes = [value for value in values if isinstance(value, Node)]
     sources = [x.inputs[0] if x.op == "cast" else x for x in nodes]  # a number is promoted, too
     if all(x.is_scalar for x in sources):
-        raise TypeError(
-            f"[{name}] received an invalid combination of arguments: numbers only\n"
-            "hint: one of the operands is a Tensor"
-        )
+        problem = "received an invalid combination of arguments: numbers only"
+        raise failure(TypeError, name, problem, "one of the operands is a Tensor")
 
 
 def apply(name: str, function: Callable[..., Node], *values: Value) -> Node:
@@ -123,10 +122,8 @@ def check_one_dtype(name: str, **operands: Node) -> None:
     if len(set(dtypes)) > 1:
         names = " and ".join(operands)
         found = " and ".join(dtypes)
-        raise RuntimeError(
-            f"[{name}] expected {names} to have the same dtype, but got {found}\n"
-            "hint: convert one of them"
-        )
+        problem = f"expected {names} to have the same dtype, but got {found}"
+        raise failure(RuntimeError, name, problem, "convert one of them")
 
 
 def is_float(x: Node) -> bool:
@@ -146,10 +143,8 @@ def check_float(name: str, x: Node) -> None:
         RuntimeError: the operand is neither a floating-point nor a complex tensor.
     """
     if CATEGORY[x.dtype] < 2:
-        raise RuntimeError(
-            f"[{name}] {name}: Expected a floating point or complex tensor as input. Got "
-            f"{x.dtype}\nhint: convert to float first"
-        )
+        problem = f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}"
+        raise failure(RuntimeError, name, problem, "convert to float first")
 
 
 def averaged(total: Node, count: Node | int) -> Node:

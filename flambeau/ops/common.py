@@ -13,6 +13,7 @@ from typing import Any
 from flambeau.driver.trace import current_trace
 from flambeau.ir.environment import current_environment
 from flambeau.ir.environment import hint as hint_of
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr, known_equal
 from flambeau.language import layout, promotion
@@ -32,10 +33,9 @@ def normalise_dim(dim: int, ndim: int, name: str) -> int:
     """
     limit = max(ndim, 1)
     if not -limit <= dim < limit:
-        raise IndexError(
-            f"[{name}] Dimension out of range (expected to be in range of "
-            f"[{-limit}, {limit - 1}], but got {dim})\nhint: the tensor has {ndim} dimensions"
-        )
+        problem = f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], "
+        problem += f"but got {dim})"
+        raise failure(IndexError, name, problem, f"the tensor has {ndim} dimensions")
     return dim + limit if dim < 0 else dim
 
 
@@ -63,10 +63,8 @@ def normalise_dims(dims: Sequence[int], ndim: int, name: str) -> tuple[int, ...]
     for dim in dims:
         wrapped = normalise_dim(dim, ndim, name)
         if wrapped in result:
-            raise RuntimeError(
-                f"[{name}] dim {wrapped} appears multiple times in the list of dims\n"
-                "hint: name each dimension once"
-            )
+            problem = f"dim {wrapped} appears multiple times in the list of dims"
+            raise failure(RuntimeError, name, problem, "name each dimension once")
         result.append(wrapped)
     return tuple(result)
 
@@ -77,9 +75,8 @@ def static_size(size: Size) -> int:
         return operator.index(size)  # of NumPy's integers, too
     environment = current_environment()
     if environment is None:
-        raise NotImplementedError(
-            f"[size] the program depends on the value of {size}\nhint: trace with concrete sizes"
-        )
+        problem = f"the program depends on the value of {size}"
+        raise failure(NotImplementedError, "size", problem, "trace with concrete sizes")
     return int(environment.specialise(size))
 
 
@@ -160,8 +157,6 @@ def window_counts(x: Any, output_size: Any) -> Any:
     if not isinstance(output_size, (list, tuple)):
         return output_size
     if x.ndim <= len(output_size):
-        raise ValueError(
-            f"[adaptive_pool] Input dimension should be at least {len(output_size) + 1}\n"
-            "hint: (N, C, ...) or (C, ...)"
-        )
+        problem = f"Input dimension should be at least {len(output_size) + 1}"
+        raise failure(ValueError, "adaptive_pool", problem, "(N, C, ...) or (C, ...)")
     return tuple(output_size)

@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim._elementwise import (
     ElementwiseOptimizer,
     advance,
@@ -75,7 +76,7 @@ class Adafactor(ElementwiseOptimizer):
             (f"weight_decay should be >= 0 but is: {weight_decay}", weight_decay >= 0.0),
         ):
             if not fits:
-                raise ValueError(f"[optim] {text}\nhint: change the value")
+                raise failure(ValueError, "optim", f"{text}", "change the value")
         defaults = {
             "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d,
             "weight_decay": weight_decay, "foreach": foreach, "maximize": maximize,
@@ -84,9 +85,8 @@ class Adafactor(ElementwiseOptimizer):
 
     def _start(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         if parameter.is_complex():
-            raise RuntimeError(
-                "[optim] Adafactor does not support complex parameters\nhint: view_as_real"
-            )
+            problem = "Adafactor does not support complex parameters"
+            raise failure(RuntimeError, "optim", problem, "view_as_real")
         state: dict[str, Any] = {"step": scalar_state(0.0)}
         if parameter.dim() < 2:
             return state | {"variance": zeros(parameter)}

@@ -14,6 +14,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import no_grad
 from flambeau.capture import regions
+from flambeau.ir.failure import failure
 from flambeau.ops.pointwise.adaptive_steps import FORMULAS, Arithmetic
 from flambeau.optim.optimizer import (
     Closure,
@@ -88,17 +89,13 @@ def check_call(
         AssertionError: `capturable` (there is no device for it), or a list form with autograd.
     """
     if not all(isinstance(step, Tensor) for step in state_steps):
-        raise RuntimeError(
-            "[optim] API has changed, `state_steps` argument must contain a list of singleton "
-            "tensors\nhint: [torch.tensor(0.0) for _ in params]"
-        )
+        problem = "API has changed, `state_steps` argument must contain a list of singleton tensors"
+        raise failure(RuntimeError, "optim", problem, "[torch.tensor(0.0) for _ in params]")
     if foreach and differentiable:
         raise AssertionError("[optim] _foreach ops don't support autograd\nhint: foreach=False")
     if capturable:
-        raise AssertionError(
-            f"[optim] If capturable=True, {what} must be on supported devices: {_DEVICES}.\n"
-            "hint: capturable=False"
-        )
+        problem = f"If capturable=True, {what} must be on supported devices: {_DEVICES}."
+        raise failure(AssertionError, "optim", problem, "capturable=False")
 
 
 def advance(state_steps: Sequence[Tensor]) -> list[float]:
@@ -198,6 +195,5 @@ def check_betas(betas: Sequence[Any]) -> None:
     """
     for index, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
-            raise ValueError(
-                f"[optim] Invalid beta parameter at index {index}: {beta}\nhint: 0 <= beta < 1"
-            )
+            problem = f"Invalid beta parameter at index {index}: {beta}"
+            raise failure(ValueError, "optim", problem, "0 <= beta < 1")

@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim._elementwise import ElementwiseOptimizer, column, zeros
 from flambeau.optim.optimizer import ParamsT, check_lr
 
@@ -71,7 +72,7 @@ class Muon(ElementwiseOptimizer):
             ),
         ):
             if not fits:
-                raise ValueError(f"[optim] {text}\nhint: change the value")
+                raise failure(ValueError, "optim", f"{text}", "change the value")
         defaults = {
             "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
             "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps,
@@ -81,16 +82,14 @@ class Muon(ElementwiseOptimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.ndim != 2:
-                    raise ValueError(
-                        "[optim] Muon only supports 2D parameters whereas we found a parameter "
-                        f"with size: {parameter.size()}\nhint: AdamW for the others"
-                    )
+                    problem = "Muon only supports 2D parameters whereas we found a parameter with "
+                    problem += f"size: {parameter.size()}"
+                    raise failure(ValueError, "optim", problem, "AdamW for the others")
 
     def _start(self, parameter: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         if parameter.is_complex():
-            raise RuntimeError(
-                "[optim] Muon does not support complex parameters\nhint: view_as_real"
-            )
+            problem = "Muon does not support complex parameters"
+            raise failure(RuntimeError, "optim", problem, "view_as_real")
         return {"momentum_buffer": zeros(parameter)}
 
     def _apply(
@@ -152,14 +151,11 @@ def _orthogonal(
 ) -> Tensor:
     """A matrix of the same singular vectors with singular values of about 1, in bfloat16."""
     if steps >= 100:
-        raise ValueError(
-            "[optim] Number of steps must be less than 100 for computational efficiency\n"
-            "hint: ns_steps=5"
-        )
+        problem = "Number of steps must be less than 100 for computational efficiency"
+        raise failure(ValueError, "optim", problem, "ns_steps=5")
     if len(coefficients) != 3:
-        raise ValueError(
-            "[optim] Coefficients must be a tuple of exactly 3 values\nhint: (a, b, c)"
-        )
+        problem = "Coefficients must be a tuple of exactly 3 values"
+        raise failure(ValueError, "optim", problem, "(a, b, c)")
     a, b, c = coefficients
     tall = matrix.size(0) > matrix.size(1)
     x = matrix.to(flambeau.bfloat16)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim.lr_scheduler import (
     EPOCH_DEPRECATION_WARNING,
     LRScheduler,
@@ -52,22 +53,17 @@ class _Composed(LRScheduler):
         name = type(self).__name__
         for index, part in enumerate(parts):
             if not hasattr(part, "optimizer"):
-                raise TypeError(
-                    f"[{name}] {name} at index {index} should have `optimizer` as its attribute.\n"
-                    "hint: schedules of one optimizer"
-                )
+                problem = f"{name} at index {index} should have `optimizer` as its attribute."
+                raise failure(TypeError, name, problem, "schedules of one optimizer")
             if isinstance(part, ReduceLROnPlateau):
-                raise ValueError(
-                    f"[{name}] {name} does not support `ReduceLROnPlateau` scheduler as it "
-                    "requires additional kwargs to be specified when calling `step`, but got one "
-                    f"at index {index} in the given schedulers sequence.\nhint: step it by itself"
-                )
+                problem = f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
+                problem += "additional kwargs to be specified when calling `step`, but got one at "
+                problem += f"index {index} in the given schedulers sequence."
+                raise failure(ValueError, name, problem, "step it by itself")
             if part.optimizer is not optimizer:
-                raise ValueError(
-                    f"[{name}] {name} expects all schedulers to belong to the same optimizer, but "
-                    f"got scheduler {type(part).__name__} at index {index} with another\n"
-                    "hint: one optimizer"
-                )
+                problem = f"{name} expects all schedulers to belong to the same optimizer, but "
+                problem += f"got scheduler {type(part).__name__} at index {index} with another"
+                raise failure(ValueError, name, problem, "one optimizer")
 
 
 class SequentialLR(_Composed):
@@ -105,17 +101,14 @@ class SequentialLR(_Composed):
         last_epoch: int = -1,
     ) -> None:
         if len(schedulers) < 1:
-            raise ValueError(
-                "[SequentialLR] SequentialLR expects at least one scheduler, but got no "
-                "scheduler.\nhint: [StepLR(optimizer, 1)]"
-            )
+            problem = "SequentialLR expects at least one scheduler, but got no scheduler."
+            raise failure(ValueError, "SequentialLR", problem, "[StepLR(optimizer, 1)]")
         self._check_parts(schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError(
-                "[SequentialLR] Sequential Schedulers expects number of schedulers provided to be "
-                f"one more than the number of milestone points, but got {len(schedulers)} and "
-                f"{len(milestones)}\nhint: one milestone less than schedules"
-            )
+            problem = "Sequential Schedulers expects number of schedulers provided to be one more "
+            problem += f"than the number of milestone points, but got {len(schedulers)} and "
+            problem += f"{len(milestones)}"
+            raise failure(ValueError, "SequentialLR", problem, "one milestone less than schedules")
         self._schedulers = schedulers
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
@@ -172,10 +165,9 @@ class ChainedScheduler(_Composed):
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
     ) -> None:
         if len(schedulers) < 1:
-            raise ValueError(
-                "[ChainedScheduler] ChainedScheduler expects at least one scheduler to be "
-                "chained, but got no scheduler.\nhint: [StepLR(optimizer, 1)]"
-            )
+            problem = "ChainedScheduler expects at least one scheduler to be chained, but got no "
+            problem += "scheduler."
+            raise failure(ValueError, "ChainedScheduler", problem, "[StepLR(optimizer, 1)]")
         optimizer = optimizer or schedulers[0].optimizer
         self._check_parts(schedulers, optimizer)
         self._schedulers = list(schedulers)
@@ -228,18 +220,15 @@ class ReduceLROnPlateau(LRScheduler):
         eps: float = 1e-8,
     ) -> None:
         if factor >= 1.0:
-            raise ValueError(
-                f"[ReduceLROnPlateau] Factor should be < 1.0, got {factor}\nhint: factor=0.1"
-            )
+            problem = f"Factor should be < 1.0, got {factor}"
+            raise failure(ValueError, "ReduceLROnPlateau", problem, "factor=0.1")
         self.factor = factor
         _check_optimizer(optimizer)
         self.optimizer = optimizer
         if isinstance(min_lr, (list, tuple)):
             if len(min_lr) != len(optimizer.param_groups):
-                raise ValueError(
-                    f"[ReduceLROnPlateau] expected {len(optimizer.param_groups)} min_lrs, got "
-                    f"{len(min_lr)}\nhint: one for each group"
-                )
+                problem = f"expected {len(optimizer.param_groups)} min_lrs, got {len(min_lr)}"
+                raise failure(ValueError, "ReduceLROnPlateau", problem, "one for each group")
             self.default_min_lr = None
             self.min_lrs = list(min_lr)
         else:
@@ -257,10 +246,8 @@ class ReduceLROnPlateau(LRScheduler):
         if mode not in ("min", "max"):
             raise ValueError(f"[ReduceLROnPlateau] mode {mode} is unknown!\nhint: 'min' or 'max'")
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError(
-                f"[ReduceLROnPlateau] threshold mode {threshold_mode} is unknown!\n"
-                "hint: 'rel' or 'abs'"
-            )
+            problem = f"threshold mode {threshold_mode} is unknown!"
+            raise failure(ValueError, "ReduceLROnPlateau", problem, "'rel' or 'abs'")
         self.mode_worse = math.inf if mode == "min" else -math.inf
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
 
@@ -331,10 +318,8 @@ class ReduceLROnPlateau(LRScheduler):
 def _momentum_key(optimizer: Optimizer) -> bool:
     """Whether the momentum of an optimizer is its first beta."""
     if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-        raise ValueError(
-            "[lr_scheduler] optimizer must support momentum or beta1 with `cycle_momentum` option "
-            "enabled\nhint: cycle_momentum=False"
-        )
+        problem = "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+        raise failure(ValueError, "lr_scheduler", problem, "cycle_momentum=False")
     return "betas" in optimizer.defaults
 
 
@@ -401,9 +386,8 @@ class CyclicLR(LRScheduler):
         self.total_size = up + down
         self.step_ratio = up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise ValueError(
-                f"[CyclicLR] mode is invalid and scale_fn is None: {mode}\nhint: 'triangular'"
-            )
+            problem = f"mode is invalid and scale_fn is None: {mode}"
+            raise failure(ValueError, "CyclicLR", problem, "'triangular'")
         self.mode = mode
         self.gamma = gamma
         self._scale_fn_custom = scale_fn
@@ -506,20 +490,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
-            raise ValueError(
-                f"[CosineAnnealingWarmRestarts] Expected positive integer T_0, but got {T_0}\n"
-                "hint: a number of epochs"
-            )
+            problem = f"Expected positive integer T_0, but got {T_0}"
+            raise failure(ValueError, "CosineAnnealingWarmRestarts", problem, "a number of epochs")
         if T_mult < 1 or not isinstance(T_mult, int):
-            raise ValueError(
-                f"[CosineAnnealingWarmRestarts] Expected integer T_mult >= 1, but got {T_mult}\n"
-                "hint: T_mult=1"
-            )
+            problem = f"Expected integer T_mult >= 1, but got {T_mult}"
+            raise failure(ValueError, "CosineAnnealingWarmRestarts", problem, "T_mult=1")
         if not isinstance(eta_min, (float, int)):
-            raise ValueError(
-                "[CosineAnnealingWarmRestarts] Expected float or int eta_min, but got "
-                f"{eta_min} of type {type(eta_min)}\nhint: eta_min=0.0"
-            )
+            problem = f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}"
+            raise failure(ValueError, "CosineAnnealingWarmRestarts", problem, "eta_min=0.0")
         self.T_0 = T_0
         self.T_i = T_0
         self.T_mult = T_mult
@@ -544,10 +522,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur -= self.T_i
                 self.T_i *= self.T_mult
         elif epoch < 0:
-            raise ValueError(
-                f"[CosineAnnealingWarmRestarts] Expected non-negative epoch, but got {epoch}\n"
-                "hint: step()"
-            )
+            problem = f"Expected non-negative epoch, but got {epoch}"
+            raise failure(ValueError, "CosineAnnealingWarmRestarts", problem, "step()")
         else:
             self._place(epoch)
         self._update_lr(math.floor(epoch))
@@ -617,16 +593,13 @@ class OneCycleLR(LRScheduler):
         self.optimizer = optimizer
         self.total_steps = _total_steps(total_steps, epochs, steps_per_epoch)
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
-            raise ValueError(
-                f"[OneCycleLR] Expected float between 0 and 1 pct_start, but got {pct_start}\n"
-                "hint: pct_start=0.3"
-            )
+            problem = f"Expected float between 0 and 1 pct_start, but got {pct_start}"
+            raise failure(ValueError, "OneCycleLR", problem, "pct_start=0.3")
         self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                "[OneCycleLR] anneal_strategy must be one of 'cos' or 'linear', instead got "
-                f"{anneal_strategy}\nhint: 'cos'"
-            )
+            problem = "anneal_strategy must be one of 'cos' or 'linear', instead got "
+            problem += f"{anneal_strategy}"
+            raise failure(ValueError, "OneCycleLR", problem, "'cos'")
         self._anneal_func_type = anneal_strategy
         rates = _per_group("max_lr", optimizer, max_lr)
         if last_epoch == -1:
@@ -657,10 +630,9 @@ class OneCycleLR(LRScheduler):
         _warn_outside(self)
         number = self.last_epoch
         if number > self.total_steps:
-            raise ValueError(
-                f"[OneCycleLR] Tried to step {number} times. The specified number of total steps "
-                f"is {self.total_steps}\nhint: total_steps={number}"
-            )
+            problem = f"Tried to step {number} times. The specified number of total steps is "
+            problem += f"{self.total_steps}"
+            raise failure(ValueError, "OneCycleLR", problem, f"total_steps={number}")
         start = 0.0
         for phase in self._schedule_phases:
             if number <= phase["end_step"] or phase is self._schedule_phases[-1]:
@@ -678,19 +650,16 @@ class OneCycleLR(LRScheduler):
 
 def _total_steps(total: Any, epochs: Any, steps_per_epoch: Any) -> int:
     if total is None and (epochs is None or steps_per_epoch is None):
-        raise ValueError(
-            "[OneCycleLR] You must define either total_steps OR (epochs AND steps_per_epoch)\n"
-            "hint: total_steps=100"
-        )
+        problem = "You must define either total_steps OR (epochs AND steps_per_epoch)"
+        raise failure(ValueError, "OneCycleLR", problem, "total_steps=100")
     numbers = {"total_steps": total}
     if total is None:
         numbers = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
     product = 1
     for name, value in numbers.items():
         if not isinstance(value, int) or value <= 0:
-            raise ValueError(
-                f"[OneCycleLR] Expected positive integer {name}, but got {value}\nhint: {name}=100"
-            )
+            problem = f"Expected positive integer {name}, but got {value}"
+            raise failure(ValueError, "OneCycleLR", problem, f"{name}=100")
         product *= value
     return product
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim._elementwise import (
     advance,
     check_call,
@@ -205,10 +206,8 @@ def _update_sparse(
     parameter: Tensor, grad: Tensor, total: Tensor, rate: float, group: dict[str, Any]
 ) -> None:
     if group["weight_decay"] != 0:
-        raise RuntimeError(
-            "[optim] weight_decay option is not compatible with sparse gradients\n"
-            "hint: weight_decay=0, or dense gradients"
-        )
+        problem = "weight_decay option is not compatible with sparse gradients"
+        raise failure(RuntimeError, "optim", problem, "weight_decay=0, or dense gradients")
     grad = -grad if group["maximize"] else grad
     _update_kept(parameter, grad.coalesce(), total, rate, group["eps"])
 

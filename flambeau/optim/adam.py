@@ -9,6 +9,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim._elementwise import (
     ElementwiseOptimizer,
     advance,
@@ -211,21 +212,17 @@ def _differentiable_step(
 def _check_tensors(lr: Any, betas: tuple[Any, Any], foreach: bool, capturable: bool) -> None:
     """Where tensors may be given instead of numbers."""
     if isinstance(lr, Tensor) and foreach and not capturable:
-        raise ValueError(
-            "[optim] lr as a Tensor is not supported for capturable=False and foreach=True\n"
-            "hint: foreach=False"
-        )
+        problem = "lr as a Tensor is not supported for capturable=False and foreach=True"
+        raise failure(ValueError, "optim", problem, "foreach=False")
     check_lr(lr)
     tensors = [isinstance(beta, Tensor) for beta in betas]
     if any(tensors) and not all(tensors):
-        raise ValueError(
-            "[optim] betas must be either both floats or both Tensors\nhint: two floats"
-        )
+        problem = "betas must be either both floats or both Tensors"
+        raise failure(ValueError, "optim", problem, "two floats")
     for index, beta in enumerate(betas):
         if isinstance(beta, Tensor) and foreach and not capturable:
-            raise ValueError(
-                f"[optim] betas[{index}] as a Tensor is not supported for capturable=False and "
-                "foreach=True\nhint: foreach=False"
-            )
+            problem = f"betas[{index}] as a Tensor is not supported for capturable=False and "
+            problem += "foreach=True"
+            raise failure(ValueError, "optim", problem, "foreach=False")
         if isinstance(beta, Tensor) and beta.numel() != 1:
             raise ValueError(f"[optim] Tensor betas[{index}] must be 1-element\nhint: a float")

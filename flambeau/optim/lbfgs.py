@@ -12,6 +12,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 from flambeau.autograd import enable_grad, no_grad
+from flambeau.ir.failure import failure
 from flambeau.optim.optimizer import Optimizer, ParamsT, check_lr
 
 __all__ = ["LBFGS"]
@@ -72,10 +73,8 @@ class LBFGS(Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
-            raise ValueError(
-                "[optim] LBFGS doesn't support per-parameter options (parameter groups)\n"
-                "hint: pass a list of parameters"
-            )
+            problem = "LBFGS doesn't support per-parameter options (parameter groups)"
+            raise failure(ValueError, "optim", problem, "pass a list of parameters")
         self._params = self.param_groups[0]["params"]
 
     def _flat_grad(self) -> Tensor:
@@ -145,9 +144,8 @@ class LBFGS(Optimizer):
             else:
                 evaluations = 0
         elif group["line_search_fn"] != "strong_wolfe":
-            raise RuntimeError(
-                "[optim] only 'strong_wolfe' is supported\nhint: line_search_fn=None"
-            )
+            problem = "only 'strong_wolfe' is supported"
+            raise failure(RuntimeError, "optim", problem, "line_search_fn=None")
         else:
             start = [p.clone(memory_format=flambeau.contiguous_format) for p in self._params]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim.optimizer import Optimizer
 from flambeau.runtime import missing as _missing
 
@@ -127,10 +128,8 @@ EPOCH_DEPRECATION_WARNING = (
 
 def _check_optimizer(optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(
-            f"[lr_scheduler] {type(optimizer).__name__} is not an Optimizer\n"
-            "hint: a subclass of torch.optim.Optimizer"
-        )
+        problem = f"{type(optimizer).__name__} is not an Optimizer"
+        raise failure(TypeError, "lr_scheduler", problem, "a subclass of torch.optim.Optimizer")
 
 
 def _track_steps(optimizer: Optimizer) -> None:
@@ -182,10 +181,9 @@ def _per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         return [value] * groups
     if len(value) != groups:
-        raise ValueError(
-            f"[lr_scheduler] {name} must have the same length as optimizer.param_groups. {name} "
-            f"has {len(value)} values, param_groups has {groups}.\nhint: one value for each"
-        )
+        problem = f"{name} must have the same length as optimizer.param_groups. {name} has "
+        problem += f"{len(value)} values, param_groups has {groups}."
+        raise failure(ValueError, "lr_scheduler", problem, "one value for each")
     return list(value)
 
 
@@ -351,10 +349,8 @@ class ConstantLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if factor > 1.0 or factor < 0:
-            raise ValueError(
-                "[lr_scheduler] Constant multiplicative factor expected to be between 0 and 1, "
-                f"got {factor}\nhint: factor=0.5"
-            )
+            problem = f"Constant multiplicative factor expected to be between 0 and 1, got {factor}"
+            raise failure(ValueError, "lr_scheduler", problem, "factor=0.5")
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -394,15 +390,13 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
-            raise ValueError(
-                "[lr_scheduler] Starting multiplicative factor expected to be greater than 0 and "
-                f"less or equal to 1, got {start_factor}\nhint: start_factor=0.1"
-            )
+            problem = "Starting multiplicative factor expected to be greater than 0 and less or "
+            problem += f"equal to 1, got {start_factor}"
+            raise failure(ValueError, "lr_scheduler", problem, "start_factor=0.1")
         if end_factor > 1.0 or end_factor < 0:
-            raise ValueError(
-                "[lr_scheduler] Ending multiplicative factor expected to be between 0 and 1, got "
-                f"{end_factor}\nhint: end_factor=1.0"
-            )
+            problem = "Ending multiplicative factor expected to be between 0 and 1, got "
+            problem += f"{end_factor}"
+            raise failure(ValueError, "lr_scheduler", problem, "end_factor=1.0")
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters

@@ -24,6 +24,7 @@ from flambeau.autograd.graph import RemovableHandle
 from flambeau.profiler.session import record_function
 from flambeau.capture import regions
 from flambeau.core.tensors import call_each
+from flambeau.ir.failure import failure
 from flambeau.nn.parameter import reset_gradient
 from flambeau.optim.private_names import (  # noqa: F401 - imported from here by packages
     _capturable_doc,
@@ -78,20 +79,17 @@ class Optimizer:
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
-            raise TypeError(
-                "[optim] params argument given to the optimizer should be an iterable of "
-                "Tensors or "
-                "dicts, but got a Tensor\nhint: pass [tensor]"
-            )
+            problem = "params argument given to the optimizer should be an iterable of Tensors or "
+            problem += "dicts, but got a Tensor"
+            raise failure(TypeError, "optim", problem, "pass [tensor]")
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         self._add_hook_tables()
         groups = list(params)
         if not groups:
-            raise ValueError(
-                "[optim] optimizer got an empty parameter list\nhint: model.parameters()"
-            )
+            problem = "optimizer got an empty parameter list"
+            raise failure(ValueError, "optim", problem, "model.parameters()")
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -180,9 +178,8 @@ class Optimizer:
         Args:
             closure: evaluates the model again and returns the loss.
         """
-        raise NotImplementedError(
-            "[optim] an optimizer defines step()\nhint: subclass and override"
-        )
+        problem = "an optimizer defines step()"
+        raise failure(NotImplementedError, "optim", problem, "subclass and override")
 
     def _closure_loss(self, closure: Closure | None) -> Any:
         if closure is None:
@@ -334,10 +331,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 if changed is None:
                     continue
                 if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise RuntimeError(
-                        f"[optim] {step} must return None or a tuple of (new_args, new_kwargs), "
-                        f"but got {changed}.\nhint: return args, kwargs"
-                    )
+                    problem = f"{step} must return None or a tuple of (new_args, new_kwargs), but "
+                    problem += f"got {changed}."
+                    raise failure(RuntimeError, "optim", problem, "return args, kwargs")
                 args, kwargs = changed
             if "_opt_called" in self.__dict__:  # a schedule looks after the order of calls
                 self._opt_called = True
@@ -353,14 +349,11 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check_parameter(parameter: Any) -> None:
     if not isinstance(parameter, Tensor):
-        raise TypeError(
-            f"[optim] optimizer can only optimize Tensors, but one of the params is "
-            f"{type(parameter)}\nhint: pass model.parameters()"
-        )
+        problem = f"optimizer can only optimize Tensors, but one of the params is {type(parameter)}"
+        raise failure(TypeError, "optim", problem, "pass model.parameters()")
     if not (parameter.is_leaf or parameter.retains_grad):
-        raise ValueError(
-            "[optim] can't optimize a non-leaf Tensor\nhint: pass the leaf it came from"
-        )
+        problem = "can't optimize a non-leaf Tensor"
+        raise failure(ValueError, "optim", problem, "pass the leaf it came from")
 
 
 def _adopt(key: str, value: Any, parameter: Tensor) -> Any:
@@ -431,9 +424,8 @@ def check_lr(lr: Any) -> None:
         ValueError: it has more.
     """
     if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError(
-            f"[optim] Tensor lr must be 1-element, got {lr.numel()}\nhint: a rate per group"
-        )
+        problem = f"Tensor lr must be 1-element, got {lr.numel()}"
+        raise failure(ValueError, "optim", problem, "a rate per group")
 
 
 def check_implementation(
@@ -445,13 +437,11 @@ def check_implementation(
         RuntimeError: `fused` with `foreach` or `differentiable`.
     """
     if fused and differentiable:
-        raise RuntimeError(
-            "[optim] `fused` does not support `differentiable`\nhint: leave out fused=True"
-        )
+        problem = "`fused` does not support `differentiable`"
+        raise failure(RuntimeError, "optim", problem, "leave out fused=True")
     if fused and foreach:
-        raise RuntimeError(
-            "[optim] `fused` and `foreach` cannot be `True` together.\nhint: leave out one"
-        )
+        problem = "`fused` and `foreach` cannot be `True` together."
+        raise failure(RuntimeError, "optim", problem, "leave out one")
 
 
 def as_real(tensors: Sequence[Tensor]) -> list[Tensor]:

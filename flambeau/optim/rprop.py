@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim._elementwise import (
     ElementwiseOptimizer,
     advance,
@@ -73,9 +74,8 @@ class Rprop(ElementwiseOptimizer):
         check_lr(lr)
         check_range((("learning rate", lr, not_negative),))
         if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(
-                f"[optim] Invalid eta values: {etas[0]}, {etas[1]}\nhint: 0 < etas[0] < 1 < etas[1]"
-            )
+            problem = f"Invalid eta values: {etas[0]}, {etas[1]}"
+            raise failure(ValueError, "optim", problem, "0 < etas[0] < 1 < etas[1]")
         defaults = {
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,

@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim._elementwise import run_step, scaled_gradients
 from flambeau.optim.optimizer import (
     Closure,
@@ -73,10 +74,8 @@ class SGD(Optimizer):
             if value < 0.0:
                 raise ValueError(f"[optim] Invalid {name}: {value}\nhint: it must not be negative")
         if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError(
-                "[optim] Nesterov momentum requires a momentum and zero dampening\n"
-                "hint: momentum=0.9, dampening=0"
-            )
+            problem = "Nesterov momentum requires a momentum and zero dampening"
+            raise failure(ValueError, "optim", problem, "momentum=0.9, dampening=0")
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
             "nesterov": nesterov, "maximize": maximize, "foreach": foreach,

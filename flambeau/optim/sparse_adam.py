@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.ir.failure import failure
 from flambeau.optim._elementwise import advance, check_betas
 from flambeau.optim.optimizer import (
     Closure,
@@ -75,15 +76,13 @@ class SparseAdam(Optimizer):
             if parameter.is_complex()
         ]
         if imaginary:
-            raise ValueError(
-                f"[optim] Complex params at indices {imaginary}: SparseAdam does not support "
-                "complex parameters\nhint: view_as_real of the parameter"
-            )
+            problem = f"Complex params at indices {imaginary}: SparseAdam does not support "
+            problem += "complex parameters"
+            raise failure(ValueError, "optim", problem, "view_as_real of the parameter")
         if places:
-            raise ValueError(
-                f"[optim] Sparse params at indices {places}: SparseAdam requires dense parameter "
-                "tensors\nhint: it is gradients that are sparse"
-            )
+            problem = f"Sparse params at indices {places}: SparseAdam requires dense parameter "
+            problem += "tensors"
+            raise failure(ValueError, "optim", problem, "it is gradients that are sparse")
 
     _step_is_tensor = True
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import flambeau
 from flambeau import Tensor
 from flambeau.autograd import no_grad
+from flambeau.ir.failure import failure
 from flambeau.nn import Module
 from flambeau.nn.modules.batchnorm import _BatchNorm
 from flambeau.optim.lr_scheduler import LRScheduler, _per_group, _warn_outside
@@ -28,10 +29,8 @@ MultiAvgFn: TypeAlias = Callable[[PARAM_LIST, PARAM_LIST, Any], None]
 
 def _check_decay(decay: float) -> None:
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(
-            f"[swa_utils] Invalid decay value {decay} provided. Please provide a value in [0,1] "
-            "range.\nhint: decay=0.999"
-        )
+        problem = f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        raise failure(ValueError, "swa_utils", problem, "decay=0.999")
 
 
 def _move(averages: PARAM_LIST, values: PARAM_LIST, share: float) -> None:
@@ -159,10 +158,8 @@ class AveragedModel(Module):
     ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
-            raise AssertionError(
-                "[swa_utils] Only one of avg_fn and multi_avg_fn should be provided\n"
-                "hint: leave out one"
-            )
+            problem = "Only one of avg_fn and multi_avg_fn should be provided"
+            raise failure(AssertionError, "swa_utils", problem, "leave out one")
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
@@ -275,15 +272,12 @@ class SWALR(LRScheduler):
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                "[swa_utils] anneal_strategy must be one of 'cos' or 'linear', instead got "
-                f"{anneal_strategy}\nhint: 'cos'"
-            )
+            problem = "anneal_strategy must be one of 'cos' or 'linear', instead got "
+            problem += f"{anneal_strategy}"
+            raise failure(ValueError, "swa_utils", problem, "'cos'")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(
-                "[swa_utils] anneal_epochs must be equal or greater than 0, got "
-                f"{anneal_epochs}\nhint: a number of epochs"
-            )
+            problem = f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}"
+            raise failure(ValueError, "swa_utils", problem, "a number of epochs")
         self._anneal_strategy = anneal_strategy
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)

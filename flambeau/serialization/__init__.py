@@ -14,6 +14,7 @@ import sys
 import warnings
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.runtime import missing as _missing
 from flambeau.runtime.replacing import replacing
@@ -127,10 +128,9 @@ def save(
         3
     """
     if not hasattr(f, "write") and not isinstance(f, (str, os.PathLike)):
-        raise AttributeError(
-            "[save] expected 'f' to be string, path, or a file-like object with a 'write' "
-            f"attribute, got {type(f).__name__}\nhint: open(path, 'wb')"
-        )
+        problem = "expected 'f' to be string, path, or a file-like object with a 'write' "
+        problem += f"attribute, got {type(f).__name__}"
+        raise failure(AttributeError, "save", problem, "open(path, 'wb')")
     form = _form(f, form, _use_new_zipfile_serialization)
     if hasattr(f, "write"):
         _write(obj, f, "archive", form, pickle_module, pickle_protocol, _disable_byteorder_record)
@@ -237,10 +237,8 @@ def read_scripted(f: Any, map_location: Any) -> tuple[Any, dict[str, bytes]]:
     """The content and records of an archive of `torch.jit`."""
     with opened(f, False) as source:
         if source.read(0, min(source.size, 4)) != zip_reader.MAGIC:
-            raise RuntimeError(
-                "[jit.load] PytorchStreamReader failed reading zip archive: not a ZIP archive\n"
-                "hint: the file is damaged, save it again"
-            )
+            problem = "PytorchStreamReader failed reading zip archive: not a ZIP archive"
+            raise failure(RuntimeError, "jit.load", problem, "the file is damaged, save it again")
         return archives.read_scripted(source, restorer(map_location))
 
 
@@ -265,12 +263,11 @@ def _load_older(
 ) -> Any:
     """Reads files from before zip archives."""
     if not start:
-        raise EOFError("[load] Ran out of input: the file is empty\nhint: save it again")
+        raise failure(EOFError, "load", "Ran out of input: the file is empty", "save it again")
     if source.mapped is not None:
-        raise RuntimeError(
-            "[load] mmap can only be used with files saved with "
-            "`torch.save(_use_new_zipfile_serialization=True)`\nhint: save it again, or drop mmap"
-        )
+        problem = "mmap can only be used with files saved with "
+        problem += "`torch.save(_use_new_zipfile_serialization=True)`"
+        raise failure(RuntimeError, "load", problem, "save it again, or drop mmap")
     if tar_files.is_tar(start):
         return tar_files.read(source, restore, weights_only, module, args)
     if start[:1] not in (b"\x80", b"L", b"I", b"("):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.serialization import names, options, rebuild, zip_writer
 from flambeau.serialization.pickling import Storages, pickled
@@ -216,10 +217,8 @@ def read_scripted(source: Source, restore: Restore) -> tuple[Any, dict[str, byte
     """
     archive = Archive(source)
     if SCRIPTED not in archive:
-        raise RuntimeError(
-            "[jit.load] PytorchStreamReader failed locating file constants.pkl: file not found\n"
-            "hint: torch.load reads what torch.save wrote"
-        )
+        problem = "PytorchStreamReader failed locating file constants.pkl: file not found"
+        raise failure(RuntimeError, "jit.load", problem, "torch.load reads what torch.save wrote")
     content, constants = (
         _scripted_pickle(archive, restore, folder, source.size) for folder in ("data", "constants")
     )

@@ -23,6 +23,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.ir.modules import module_of
 from flambeau.language.dtypes import name_of, object_of
@@ -147,10 +148,8 @@ def _encode_container(writer: _Writer, value: Any, path: str, depth: int) -> Any
     if kind not in (list, tuple, set, frozenset, dict, OrderedDict, _core.Size):
         raise _type_error(path, value)
     if depth >= LARGEST_DEPTH or id(value) in writer.open:
-        raise ValueError(
-            f"[save] {path[:60]}... contains itself or is nested deeper than {LARGEST_DEPTH}\n"
-            "hint: flatten the structure"
-        )
+        problem = f"{path[:60]}... contains itself or is nested deeper than {LARGEST_DEPTH}"
+        raise failure(ValueError, "save", problem, "flatten the structure")
     writer.open.add(id(value))
     try:
         if isinstance(value, dict):
@@ -291,10 +290,8 @@ def _header(writer: _Writer, root: Any, entries: Sequence[_Entry]) -> bytes:
     encoded = json.dumps(header, separators=(",", ":")).encode()
     encoded += b" " * (-(len(encoded) + 8) % 64)
     if len(encoded) > LARGEST_HEADER:
-        raise ValueError(
-            f"[save] the structure takes {len(encoded)} bytes; at most {LARGEST_HEADER} fit\n"
-            "hint: store long lists of numbers as tensors"
-        )
+        problem = f"the structure takes {len(encoded)} bytes; at most {LARGEST_HEADER} fit"
+        raise failure(ValueError, "save", problem, "store long lists of numbers as tensors")
     return len(encoded).to_bytes(8, "little") + encoded
 
 
@@ -552,10 +549,8 @@ def _rebuild(source: Source, place: Callable[[Any], Any], trusted: bool) -> Any:
         result: Any = {name: _plain(reader, name) for name in stored}
     else:
         if structure["version"] != VERSION:
-            raise RuntimeError(
-                f"[load] the file has version {structure['version']}, this reader knows {VERSION}\n"
-                "hint: load it with the release that wrote it"
-            )
+            problem = f"the file has version {structure['version']}, this reader knows {VERSION}"
+            raise failure(RuntimeError, "load", problem, "load it with the release that wrote it")
         reader.tensors = [reader.tensor(record) for record in structure["tensors"]]
         for tensor, record in zip(reader.tensors, structure["tensors"], strict=True):
             reader.attributes(tensor, record)

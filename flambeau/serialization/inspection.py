@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickletools
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.runtime import safe_classes
 from flambeau.serialization import names
 from flambeau.serialization.sources import damaged, opened
@@ -41,9 +42,9 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
             )
         archive = Archive(source)
         if "constants.pkl" in archive:
-            raise ValueError(
-                "[get_unsafe_globals_in_checkpoint] a TorchScript archive was passed\n"
-                "hint: pass a file of torch.save"
+            problem = "a TorchScript archive was passed"
+            raise failure(
+                ValueError, "get_unsafe_globals_in_checkpoint", problem, "pass a file of torch.save"
             )
         used = sorted(set(_globals(archive.read("data.pkl"))))
         source.finish(archive.end)

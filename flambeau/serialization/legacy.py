@@ -12,6 +12,7 @@ import pickle
 import sys
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.serialization.archives import (
     Restore,
     contents,
@@ -174,12 +175,11 @@ def read(
     encoding = encoding if weights_only or encoding != "ASCII" else "latin-1"
     magic, position = _plain(data, 0)
     if magic != MAGIC:
-        raise RuntimeError("[load] Invalid magic number; corrupt file?\nhint: save it again")
+        raise failure(RuntimeError, "load", "Invalid magic number; corrupt file?", "save it again")
     version, position = _plain(data, position)
     if version != VERSION:
-        raise RuntimeError(
-            f"[load] Invalid protocol version: {str(version)[:40]}\nhint: save it again"
-        )
+        problem = f"Invalid protocol version: {str(version)[:40]}"
+        raise failure(RuntimeError, "load", problem, "save it again")
     facts, begin = _plain(data, position)
     foreign = isinstance(facts, dict) and facts.get("little_endian") is False
     scanner = Scanner(data, encoding, begin)

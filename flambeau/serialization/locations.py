@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 
 __all__ = [
     "default_restore_location", "location_tag", "register_package", "validate_cuda_device",
@@ -56,10 +57,8 @@ def location_tag(storage: Any) -> str:
         location = tagger(storage)
         if location:
             return location
-    raise RuntimeError(
-        f"[save] don't know how to determine data location of {type(storage).__name__}\n"
-        "hint: torch.serialization.register_package"
-    )
+    problem = f"don't know how to determine data location of {type(storage).__name__}"
+    raise failure(RuntimeError, "save", problem, "torch.serialization.register_package")
 
 
 def default_restore_location(storage: Any, location: str) -> Any:

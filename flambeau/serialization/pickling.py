@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.ir.modules import module_of
 from flambeau.language.dtypes import DTYPE_OBJECTS
@@ -363,8 +364,6 @@ def pickled(obj: Any, module: Any, protocol: int, storages: Storages) -> bytes:
     try:
         pickler.dump(obj)
     except RecursionError as error:
-        raise RecursionError(
-            "[save] the structure contains itself through a tensor, or is nested too deeply\n"
-            "hint: flatten it"
-        ) from error
+        problem = "the structure contains itself through a tensor, or is nested too deeply"
+        raise failure(RecursionError, "save", problem, "flatten it") from error
     return file.getvalue()

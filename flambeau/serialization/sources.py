@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.serialization import options
 
 __all__ = ["Source", "check_sizes", "damaged", "opened", "view"]
@@ -157,10 +158,8 @@ def opened(f: Any, mmap: bool) -> Iterator[Source]:
     """
     if hasattr(f, "read"):
         if mmap:
-            raise ValueError(
-                "[load] f must be a file path in order to use the mmap argument, got a file "
-                "object\nhint: pass a path"
-            )
+            problem = "f must be a file path in order to use the mmap argument, got a file object"
+            raise failure(ValueError, "load", problem, "pass a path")
         if not (hasattr(f, "seek") and hasattr(f, "tell")):
             f = io.BytesIO(f.read())
         start = f.tell()

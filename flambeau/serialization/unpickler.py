@@ -16,6 +16,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.runtime import safe_classes
 from flambeau.serialization import names, rebuild
 
@@ -129,7 +130,7 @@ class Unpickler:
                     "hint: weights_only=False, for files from a trusted source only"
                 )
             handler(self)
-        raise EOFError("[load] Ran out of input\nhint: the file is cut off, save it again")
+        raise failure(EOFError, "load", "Ran out of input", "the file is cut off, save it again")
 
     def _pop(self) -> Any:
         if self.marks and self.marks[-1] == len(self.stack):
@@ -246,10 +247,10 @@ class Unpickler:
             _set_state(target, state)
         else:
             name = f"{type(target).__module__}.{type(target).__qualname__}"
-            raise UnpicklingError(
-                "[load] Weights only load failed: Can only build Tensor, Parameter, OrderedDict or "
-                f"types allowlisted via `add_safe_globals`, but got {name}\n"
-                f"hint: torch.serialization.add_safe_globals([{name}])"
+            problem = "Weights only load failed: Can only build Tensor, Parameter, OrderedDict or "
+            problem += f"types allowlisted via `add_safe_globals`, but got {name}"
+            raise failure(
+                UnpicklingError, "load", problem, f"torch.serialization.add_safe_globals([{name}])"
             )
 
     def _build_tensor(self, target: Any, state: Any) -> None:

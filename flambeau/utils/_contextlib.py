@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau.autograd.grad_mode import _decorate
+from flambeau.ir.failure import failure
 from flambeau.runtime import missing as _missing
 
 __all__ = ["_DecoratorContextManager", "_NoParamDecoratorContextManager", "context_decorator"]
@@ -22,10 +23,10 @@ class _DecoratorContextManager:
         return _decorate(self, orig_func)
 
     def __enter__(self) -> Any:
-        raise NotImplementedError("[_DecoratorContextManager] no __enter__\nhint: define it")
+        raise failure(NotImplementedError, "_DecoratorContextManager", "no __enter__", "define it")
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> Any:
-        raise NotImplementedError("[_DecoratorContextManager] no __exit__\nhint: define it")
+        raise failure(NotImplementedError, "_DecoratorContextManager", "no __exit__", "define it")
 
     def clone(self) -> Any:
         """A new instance for a call; classes with arguments define their own."""

@@ -18,6 +18,7 @@ from flambeau import _core
 from flambeau.autograd.transforms.programs import Program, program_of
 from flambeau.decompositions import inner, names, tape
 from flambeau.decompositions.composites import TABLE, composite_of
+from flambeau.ir.failure import failure
 from flambeau.ops import aten
 from flambeau.runtime import boundaries
 
@@ -172,10 +173,9 @@ def _ask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = kind.__torch_dispatch__(func, kinds, args, kwargs)
         if result is not NotImplemented:
             return result
-    raise TypeError(
-        f"[{func}] Multiple dispatch failed: all __torch_dispatch__ handlers returned "
-        f"NotImplemented, of the types {kinds}\nhint: handle the operator there"
-    )
+    problem = "Multiple dispatch failed: all __torch_dispatch__ handlers returned NotImplemented, "
+    problem += f"of the types {kinds}"
+    raise failure(TypeError, func, problem, "handle the operator there")
 
 
 def _kinds(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -346,10 +346,8 @@ def _run(program: Program, values: Sequence[Any], func: Any = None) -> Any:
         with _core.no_grad():
             return _ask(func, args, kwargs)
     if program.random and not program.mutates:
-        raise NotImplementedError(
-            f"[{func}] an operator that draws has no gradient under __torch_dispatch__\n"
-            "hint: draw without gradients, or no_grad()"
-        )
+        problem = "an operator that draws has no gradient under __torch_dispatch__"
+        raise failure(NotImplementedError, func, problem, "draw without gradients, or no_grad()")
     results = tape.track(program, func, values, _asked)
     if program.mutates:
         return _written(program, values, results[0])
@@ -388,10 +386,9 @@ def _detach(tensor: Tensor) -> Tensor:
     with _core.no_grad():
         result = _ask(aten.__getattr__("detach").default, (tensor,), {})
     if not isinstance(result, _core.Tensor):
-        raise TypeError(
-            f"[detach] {type(tensor).__name__}.__torch_dispatch__ gave {type(result).__name__} for "
-            "aten.detach.default\nhint: return a tensor of the same type"
-        )
+        problem = f"{type(tensor).__name__}.__torch_dispatch__ gave {type(result).__name__} for "
+        problem += "aten.detach.default"
+        raise failure(TypeError, "detach", problem, "return a tensor of the same type")
     return result
 
 

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import computed_once
 from flambeau.utils._pytree_kinds import (
     BUILTIN_TYPES,
@@ -188,10 +189,8 @@ class TreeSpec:
         """
         values = leaves if isinstance(leaves, (list, tuple)) else list(leaves)
         if len(values) != self.num_leaves:
-            raise ValueError(
-                f"[tree_unflatten] {len(values)} leaves for a structure of {self.num_leaves}\n"
-                "hint: keep the number of leaves"
-            )
+            problem = f"{len(values)} leaves for a structure of {self.num_leaves}"
+            raise failure(ValueError, "tree_unflatten", problem, "keep the number of leaves")
         return _built(iter(values), self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
@@ -346,10 +345,8 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
         TypeError: no form.
     """
     if not isinstance(treespec, TreeSpec):
-        raise TypeError(
-            f"[tree_unflatten] expected a TreeSpec, got {type(treespec)}\n"
-            "hint: pass what tree_flatten returns"
-        )
+        problem = f"expected a TreeSpec, got {type(treespec)}"
+        raise failure(TypeError, "tree_unflatten", problem, "pass what tree_flatten returns")
     return treespec.unflatten(leaves)
 
 
@@ -518,10 +515,8 @@ def _paths(path: KeyPath, tree: Any, is_leaf: IsLeaf | None) -> Iterable[tuple[K
         return
     definition = SUPPORTED_NODES[_get_node_type(tree)]
     if definition.flatten_with_keys_fn is None:
-        raise ValueError(
-            f"[pytree] Did not find a flatten_with_keys_fn for type: {type(tree)}\n"
-            "hint: pass one to register_pytree_node"
-        )
+        problem = f"Did not find a flatten_with_keys_fn for type: {type(tree)}"
+        raise failure(ValueError, "pytree", problem, "pass one to register_pytree_node")
     for key, item in definition.flatten_with_keys_fn(tree)[0]:
         yield from _paths((*path, key), item, is_leaf)
 
@@ -588,10 +583,8 @@ def _from_json(schema: Mapping[str, Any]) -> TreeSpec:
         return _LEAF_SPEC
     name = schema["type"]
     if name not in SERIALIZED_TYPE_TO_PYTHON_TYPE:
-        raise NotImplementedError(
-            f"[treespec_loads] Deserializing {name!r}: no class has that serialized_type_name\n"
-            "hint: register it first"
-        )
+        problem = f"Deserializing {name!r}: no class has that serialized_type_name"
+        raise failure(NotImplementedError, "treespec_loads", problem, "register it first")
     kind = SERIALIZED_TYPE_TO_PYTHON_TYPE[name]
     read = SUPPORTED_SERIALIZED_TYPES[kind].from_dumpable
     context = json.loads(schema["context"]) if read is None else read(schema["context"])

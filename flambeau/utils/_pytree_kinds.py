@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from flambeau._core import Size
+from flambeau.ir.failure import failure
 from flambeau.ir.modules import module_of
 
 Context = Any
@@ -285,14 +286,12 @@ def register_pytree_node(
         ValueError: the type is registered already; one of the two functions of contexts is missing.
     """
     if (to_dumpable_context is None) != (from_dumpable_context is None):
-        raise ValueError(
-            f"[pytree] both to_dumpable_context and from_dumpable_context must be None or "
-            f"registered for {cls}\nhint: pass both"
-        )
+        problem = "both to_dumpable_context and from_dumpable_context must be None or registered "
+        problem += f"for {cls}"
+        raise failure(ValueError, "pytree", problem, "pass both")
     if cls in SUPPORTED_NODES:
-        raise ValueError(
-            f"[pytree] {cls} is already registered as pytree node\nhint: register it once"
-        )
+        problem = f"{cls} is already registered as pytree node"
+        raise failure(ValueError, "pytree", problem, "register it once")
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
     _enter_type(cls, serialized_type_name, to_dumpable_context, from_dumpable_context)
 
@@ -354,10 +353,8 @@ def register_dataclass(
             raise ValueError("field_names must be specified with a list of field names")
         names = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in dropped]
     if {*names, *dropped} != initialised:
-        raise ValueError(
-            f"[pytree] fields of {cls} are {sorted(initialised)}, not {sorted({*names, *dropped})}"
-            "\nhint: name those left out in drop_field_names"
-        )
+        problem = f"fields of {cls} are {sorted(initialised)}, not {sorted({*names, *dropped})}"
+        raise failure(ValueError, "pytree", problem, "name those left out in drop_field_names")
 
     def parts(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
         present = [name for name in names if getattr(value, name) is not None]
@@ -394,10 +391,9 @@ def register_constant(cls: type) -> None:
         TypeError: the class compares by identity, or has no hash.
     """
     if cls.__eq__ is object.__eq__ or cls.__hash__ is None:
-        raise TypeError(
-            f"[pytree] register_constant(cls) expects `cls` to have a non-default `__eq__` and a "
-            f"`__hash__`, got {cls}\nhint: a frozen dataclass has both"
-        )
+        problem = "register_constant(cls) expects `cls` to have a non-default `__eq__` and a "
+        problem += f"`__hash__`, got {cls}"
+        raise failure(TypeError, "pytree", problem, "a frozen dataclass has both")
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
         return [], ConstantNode(value)

@@ -23,6 +23,7 @@ import flambeau.autograd  # complete: a base class comes from it
 from flambeau import _core
 from flambeau.amp.autocast_mode import _current
 from flambeau.autograd.graph import saved_tensors_hooks
+from flambeau.ir.failure import failure
 from flambeau.utils._python_dispatch import TorchDispatchMode
 from flambeau.utils.checkpoint_policies import (
     SAC_IGNORED_OPS,
@@ -149,10 +150,8 @@ class GraphExecGroup:
 
     def __enter__(self) -> GraphExecGroup:
         if self._get_current_group() is not None:
-            raise RuntimeError(
-                "[GraphExecGroup] GraphExecGroup contexts cannot be nested\n"
-                "hint: leave the other block first"
-            )
+            problem = "GraphExecGroup contexts cannot be nested"
+            raise failure(RuntimeError, "GraphExecGroup", problem, "leave the other block first")
         GraphExecGroup._current.group = self
         return self
 
@@ -493,15 +492,11 @@ def checkpoint(
 
 def _check_reentrant(kwargs: dict[str, Any], context_fn: Any, debug: bool) -> None:
     if kwargs:
-        raise ValueError(
-            f"[checkpoint] Unexpected keyword arguments: {','.join(kwargs)}\n"
-            "hint: use_reentrant=False passes them on"
-        )
+        problem = f"Unexpected keyword arguments: {','.join(kwargs)}"
+        raise failure(ValueError, "checkpoint", problem, "use_reentrant=False passes them on")
     if context_fn is not noop_context_fn or debug:
-        raise ValueError(
-            "[checkpoint] Passing `context_fn` or `debug` is only supported when "
-            "use_reentrant=False.\nhint: use_reentrant=False"
-        )
+        problem = "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+        raise failure(ValueError, "checkpoint", problem, "use_reentrant=False")
 
 
 def checkpoint_sequential(
@@ -529,9 +524,9 @@ def checkpoint_sequential(
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
-        raise ValueError(
-            f"[checkpoint_sequential] Unexpected keyword arguments: {','.join(kwargs)}\n"
-            "hint: only preserve_rng_state is an option"
+        problem = f"Unexpected keyword arguments: {','.join(kwargs)}"
+        raise failure(
+            ValueError, "checkpoint_sequential", problem, "only preserve_rng_state is an option"
         )
     chain = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = max(len(chain) // segments, 1)
@@ -563,10 +558,9 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         RuntimeError: *inputs* is no tuple.
     """
     if not isinstance(inputs, tuple):
-        raise RuntimeError(
-            "[detach_variable] Only tuple of tensors is supported. Got Unsupported input type: "
-            f"{type(inputs).__name__}\nhint: detach_variable((x,))"
-        )
+        problem = "Only tuple of tensors is supported. Got Unsupported input type: "
+        problem += f"{type(inputs).__name__}"
+        raise failure(RuntimeError, "detach_variable", problem, "detach_variable((x,))")
     return tuple(
         x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
         for x in inputs
@@ -601,10 +595,10 @@ class CheckpointFunction(torch.autograd.Function):
     def backward(ctx: Any, *args: Any) -> Any:
         """Gradients of the arguments; those of parameters are added to their `.grad`."""
         if not _core.accumulates_gradients():
-            raise RuntimeError(
-                "[checkpoint] When use_reentrant=True, torch.utils.checkpoint is incompatible with "
-                ".grad() or passing an `inputs` parameter to .backward().\n"
-                "hint: checkpoint(..., use_reentrant=False)"
+            problem = "When use_reentrant=True, torch.utils.checkpoint is incompatible with "
+            problem += ".grad() or passing an `inputs` parameter to .backward()."
+            raise failure(
+                RuntimeError, "checkpoint", problem, "checkpoint(..., use_reentrant=False)"
             )
         values = list(ctx.template)
         for i, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
@@ -619,9 +613,9 @@ class CheckpointFunction(torch.autograd.Function):
             if isinstance(tensor, torch.Tensor) and tensor.requires_grad
         ]
         if not pairs:
-            raise RuntimeError(
-                "[checkpoint] none of output has requires_grad=True, this checkpoint() is not "
-                "necessary\nhint: call the function without checkpoint"
+            problem = "none of output has requires_grad=True, this checkpoint() is not necessary"
+            raise failure(
+                RuntimeError, "checkpoint", problem, "call the function without checkpoint"
             )
         torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
         return None, None, *(x.grad if isinstance(x, torch.Tensor) else None for x in inputs)

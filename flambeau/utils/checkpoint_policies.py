@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 from flambeau.ops import aten
 from flambeau.utils import _pytree
 from flambeau.utils._python_dispatch import TorchDispatchMode
@@ -83,9 +84,9 @@ class _Stored:
         """
         for leaf, version in zip(self.leaves, self.versions, strict=True):
             if not written and isinstance(leaf, torch.Tensor) and leaf._version != version:
-                raise RuntimeError(
-                    "[checkpoint] Tensor cached during selective activation checkpoint has been "
-                    "mutated\nhint: allow_cache_entry_mutation=True allows it"
+                problem = "Tensor cached during selective activation checkpoint has been mutated"
+                raise failure(
+                    RuntimeError, "checkpoint", problem, "allow_cache_entry_mutation=True allows it"
                 )
         return _pytree.tree_unflatten(self.leaves, self.spec)
 
@@ -157,10 +158,10 @@ class _Restoring(TorchDispatchMode):
                 return True
             return False
         if self.store.saves(True, func, args, kwargs):
-            raise RuntimeError(
-                f"[checkpoint] {func} encountered during backward but not found in storage. This "
-                "can happen if the operations in the checkpointed region are nondeterministic\n"
-                "hint: the function must do the same both times"
+            problem = f"{func} encountered during backward but not found in storage. This can "
+            problem += "happen if the operations in the checkpointed region are nondeterministic"
+            raise failure(
+                RuntimeError, "checkpoint", problem, "the function must do the same both times"
             )
         return True
 

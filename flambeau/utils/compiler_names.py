@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.capture import regions
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 
 __all__ = [
@@ -147,9 +148,9 @@ class set_stance:  # noqa: N801 - also a context manager and decorator
         if force_backend is not None and stance != "default":
             raise RuntimeError("force_backend cannot be used with any stance except 'default'")
         if stance not in _STANCES or force_backend not in (None, "inductor", "eager"):
-            raise NotImplementedError(
-                f"[set_stance] stance {stance!r} with force_backend {force_backend!r} is not in "
-                f"Flambeau\nhint: one of {', '.join(_STANCES)}"
+            problem = f"stance {stance!r} with force_backend {force_backend!r} is not in Flambeau"
+            raise failure(
+                NotImplementedError, "set_stance", problem, f"one of {', '.join(_STANCES)}"
             )
         self._eager = stance == "force_eager" or force_backend == "eager"
         self._before = regions.Stance.eager

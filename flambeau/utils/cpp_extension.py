@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from flambeau.compiler import toolchain
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.torch_version import TorchVersion
 
@@ -293,10 +294,8 @@ def load(
     if with_cuda or with_sycl or any(file.endswith(_GPU_SUFFIXES) for file in files):
         _no_gpu()
     if is_standalone:
-        raise NotImplementedError(
-            "[load] programs of their own are not built: extensions call operators through Python\n"
-            "hint: is_standalone=False"
-        )
+        problem = "programs of their own are not built: extensions call operators through Python"
+        raise failure(NotImplementedError, "load", problem, "is_standalone=False")
     path = _built(
         name, [os.path.abspath(file) for file in files], extra_cflags or (), extra_ldflags or (),
         extra_include_paths or (), build_directory, verbose,

@@ -6,21 +6,18 @@ import weakref
 from typing import Any
 
 from flambeau.autograd import no_grad
+from flambeau.ir.failure import failure
 
 __all__ = ["swap_tensors"]
 
 
 def _check(tensor: Any) -> None:
     if weakref.getweakrefs(tensor):
-        raise RuntimeError(
-            "[swap_tensors] Cannot swap t1 because it has weakref associated with it\n"
-            "hint: drop the weak references first"
-        )
+        problem = "Cannot swap t1 because it has weakref associated with it"
+        raise failure(RuntimeError, "swap_tensors", problem, "drop the weak references first")
     if not tensor.is_leaf:
-        raise RuntimeError(
-            "[swap_tensors] a tensor that was computed from others that require gradients cannot "
-            "be swapped\nhint: swap its detach()"
-        )
+        problem = "a tensor that was computed from others that require gradients cannot be swapped"
+        raise failure(RuntimeError, "swap_tensors", problem, "swap its detach()")
 
 
 def swap_tensors(t1: Any, t2: Any) -> None:

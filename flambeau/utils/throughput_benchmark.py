@@ -7,6 +7,8 @@ import threading
 import time
 from typing import Any
 
+from flambeau.ir.failure import failure
+
 __all__ = ["ExecutionStats", "ThroughputBenchmark", "format_time"]
 
 
@@ -105,7 +107,7 @@ class ThroughputBenchmark:
             RuntimeError: no inputs.
         """
         if not self._inputs:
-            raise RuntimeError("[ThroughputBenchmark] no inputs\nhint: call add_input first")
+            raise failure(RuntimeError, "ThroughputBenchmark", "no inputs", "call add_input first")
         latencies: list[float] = []
         counter = iter(range(num_iters))
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import loaded
 from flambeau.language.definition import op
 from flambeau.language.schema import Device, DType
@@ -109,9 +110,8 @@ def asarray(
         result = obj.detach().clone() if dtype is None else obj.detach().to(dtype, copy=True)
     elif copy or not shares:
         if copy is False:
-            raise ValueError(
-                "[asarray] can't alias arbitrary sequence into a tensor.\nhint: leave copy out"
-            )
+            problem = "can't alias arbitrary sequence into a tensor."
+            raise failure(ValueError, "asarray", problem, "leave copy out")
         result = tensors.from_python(obj, dtype)
     else:
         result = tensors.shared(obj, dtype)
@@ -135,7 +135,7 @@ def _sizes(name: str, size: tuple[Any, ...], named: Any = None) -> Sequence[int]
     if named is not None:
         size = (named,)
     if not size:
-        raise TypeError(f"[{name}] missing argument: size\nhint: () for a tensor of one element")
+        raise failure(TypeError, name, "missing argument: size", "() for a tensor of one element")
     if len(size) > 1 or type(size[0]) is int:
         return size
     only = size[0]
@@ -181,9 +181,9 @@ def empty(
     shape = _sizes("empty", sizes, size)
     if out is not None:
         if dtype is not None and dtype != out.dtype:
-            raise RuntimeError(
-                f"[empty] dtype {dtype} does not match dtype of out parameter ({out.dtype})\n"
-                "hint: leave out the dtype, or give an out tensor of it"
+            problem = f"dtype {dtype} does not match dtype of out parameter ({out.dtype})"
+            raise failure(
+                RuntimeError, "empty", problem, "leave out the dtype, or give an out tensor of it"
             )
         return out.resize_(shape)
     if memory_format in (tensors.channels_last, tensors.channels_last_3d):
@@ -196,10 +196,8 @@ def empty(
 def _channels_last(sizes: Sequence[int], dtype: Any, device: Any, memory_format: Any) -> Any:
     ndim = 5 if memory_format is tensors.channels_last_3d else 4
     if len(sizes) != ndim:
-        raise RuntimeError(
-            f"[empty] required rank {ndim} tensor to use {memory_format} format\n"
-            "hint: channels_last is for images (N, C, H, W)"
-        )
+        problem = f"required rank {ndim} tensor to use {memory_format} format"
+        raise failure(RuntimeError, "empty", problem, "channels_last is for images (N, C, H, W)")
     outer = tensors.empty((sizes[0], *sizes[2:], sizes[1]), dtype, device)
     return outer.permute(0, ndim - 1, *range(1, ndim - 1))
 
@@ -320,11 +318,9 @@ def empty_permuted(
     """
     check_layout(layout, "empty_permuted", pin_memory)
     if sorted(physical_layout) != list(range(len(size))):
-        raise RuntimeError(
-            "[empty_permuted] Number of dimensions in size does not match the length of the "
-            f"physical_layout, or a dimension is not named once: {list(size)}, "
-            f"{list(physical_layout)}\nhint: a permutation of range(len(size))"
-        )
+        problem = "Number of dimensions in size does not match the length of the physical_layout, "
+        problem += f"or a dimension is not named once: {list(size)}, {list(physical_layout)}"
+        raise failure(RuntimeError, "empty_permuted", problem, "a permutation of range(len(size))")
     strides, step = [1] * len(size), 1
     for d in reversed(physical_layout):
         strides[d] = step

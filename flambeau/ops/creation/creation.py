@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import tensors
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, ceildiv
 from flambeau.language.definition import Body, OpDefinition, op
@@ -35,10 +36,8 @@ def check_sizes(size: Sequence[Size], name: str) -> tuple[Size, ...]:
     """
     for n in size:
         if isinstance(n, int) and n < 0:
-            raise RuntimeError(
-                f"[{name}] Trying to create tensor with negative dimension {n}: {list(size)}\n"
-                "hint: sizes count elements"
-            )
+            problem = f"Trying to create tensor with negative dimension {n}: {list(size)}"
+            raise failure(RuntimeError, name, problem, "sizes count elements")
     return tuple(size)
 
 
@@ -50,12 +49,10 @@ def check_layout(layout: Any, name: str, pin_memory: Any = None) -> None:
         RuntimeError: pinned memory.
     """
     if pin_memory:
-        raise RuntimeError(
-            f"[{name}] pin_memory=True requires an accelerator; there is none\n"
-            "hint: leave pin_memory out"
-        )
+        problem = "pin_memory=True requires an accelerator; there is none"
+        raise failure(RuntimeError, name, problem, "leave pin_memory out")
     if layout is not None and layout is not tensors.strided:
-        raise NotImplementedError(f"[{name}] layout {layout} is not supported\nhint: use strided")
+        raise failure(NotImplementedError, name, f"layout {layout} is not supported", "use strided")
 
 
 def with_requires_grad(definition: OpDefinition, schema: str) -> None:
@@ -143,10 +140,8 @@ def filled(value: Any, shape: Sequence[Size], dtype: str) -> Node:
         return prims.broadcast_to(prims.cast(value, dtype), shape)
     if isinstance(value, complex) and CATEGORY[dtype] < 3:
         if value.imag:
-            raise RuntimeError(
-                f"[full] value cannot be converted to type {dtype} without overflow: {value}\n"
-                "hint: choose a complex dtype"
-            )
+            problem = f"value cannot be converted to type {dtype} without overflow: {value}"
+            raise failure(RuntimeError, "full", problem, "choose a complex dtype")
         value = value.real
     return prims.full(value, tuple(shape), dtype)
 
@@ -204,9 +199,8 @@ def _eye(n: Size, m: Size, dtype: Any, layout: Any) -> Node:
     check_layout(layout, "eye")
     for name, extent in (("n", n), ("m", m)):
         if isinstance(extent, int) and extent < 0:
-            raise RuntimeError(
-                f"[eye] {name} must be greater or equal to 0, got {extent}\nhint: a row count"
-            )
+            problem = f"{name} must be greater or equal to 0, got {extent}"
+            raise failure(RuntimeError, "eye", problem, "a row count")
     shape = (n, m)
     on = prims.eq(prims.iota(shape, 0), prims.iota(shape, 1))
     return prims.cast(on, dtype_or(dtype))
@@ -246,7 +240,7 @@ def _inconsistent() -> RuntimeError:
 def _integer_range(start: Size, end: Size, step: Size, dtype: Any, layout: Any) -> Node:
     check_layout(layout, "arange")
     if isinstance(step, int) and step == 0:
-        raise RuntimeError("[arange] step must be nonzero\nhint: use full for equal numbers")
+        raise failure(RuntimeError, "arange", "step must be nonzero", "use full for equal numbers")
     down = isinstance(step, int) and step < 0
     if less(start, end) if down else less(end, start):
         raise _inconsistent()
@@ -265,7 +259,7 @@ def _number_range(start: Any, end: Any, step: Any, dtype: Any, layout: Any) -> N
         return _integer_range(int(start), int(end), int(step), dtype, layout)
     check_layout(layout, "arange")
     if step == 0:
-        raise RuntimeError("[arange] step must be nonzero\nhint: use full for equal numbers")
+        raise failure(RuntimeError, "arange", "step must be nonzero", "use full for equal numbers")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"[arange] unsupported range: {start} -> {end}\nhint: finite bounds")
     if (end - start) * step < 0:
@@ -511,10 +505,9 @@ def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
         RuntimeError: a tensor with dimensions.
     """
     if isinstance(value, Node) and value.ndim:
-        raise RuntimeError(
-            f"[{name}] {name} only supports 0-dimension value tensor but got tensor with "
-            f"{value.ndim} dimensions.\nhint: copy_ and where take whole tensors"
-        )
+        problem = f"{name} only supports 0-dimension value tensor but got tensor with "
+        problem += f"{value.ndim} dimensions."
+        raise failure(RuntimeError, name, problem, "copy_ and where take whole tensors")
     return filled(value, shape, dtype)
 
 
@@ -567,9 +560,8 @@ def _triangle_indices(
 ) -> Any:
     name = "tril_indices" if lower else "triu_indices"
     if row < 0 or col < 0:
-        raise RuntimeError(
-            f"[{name}] {'row' if row < 0 else 'col'} must be non-negative\nhint: >= 0"
-        )
+        problem = f"{'row' if row < 0 else 'col'} must be non-negative"
+        raise failure(RuntimeError, name, problem, ">= 0")
     square = ones((row, col), dtype=object_of("bool"), device="cpu")
     kept = square.tril(offset) if lower else square.triu(offset)
     places = kept.nonzero().t().contiguous()
@@ -640,10 +632,9 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
         tensor(1.+2.j)
     """
     if real.dtype not in ("f16", "f32", "f64") or imag.dtype != real.dtype:
-        raise RuntimeError(
-            f"[complex] Expected both inputs to be Half, Float or Double tensors of one type but "
-            f"got {real.dtype} and {imag.dtype}\nhint: convert them first"
-        )
+        problem = "Expected both inputs to be Half, Float or Double tensors of one type but got "
+        problem += f"{real.dtype} and {imag.dtype}"
+        raise failure(RuntimeError, "complex", problem, "convert them first")
     half = real.dtype == "f16"
     parts = [prims.cast(x, "f32") if half else x for x in (real, imag)]
     value = prims.complex(*prims.broadcast_all(*parts))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language.dtypes import PUBLIC_NAMES, object_of
@@ -34,22 +35,20 @@ def _target(start: Any, end: Any, dtype: Any, name: str) -> str:
         return dtype_or(dtype)
     target = dtype_or(dtype, default_complex())
     if CATEGORY[target] < 3:
-        raise RuntimeError(
-            f"[{name}] inferred dtype {object_of(default_complex())} can't be safely cast to "
-            f"passed dtype {PUBLIC_NAMES[target]}\nhint: choose a complex dtype"
-        )
+        problem = f"inferred dtype {object_of(default_complex())} can't be safely cast to passed "
+        problem += f"dtype {PUBLIC_NAMES[target]}"
+        raise failure(RuntimeError, name, problem, "choose a complex dtype")
     return target
 
 
 def _check_bounds(start: Any, end: Any, steps: Size, name: str) -> None:
     ranks = [x.ndim if isinstance(x, Node) else 0 for x in (start, end)]
     if any(ranks):
-        raise RuntimeError(
-            f"[{name}] {name} only supports 0-dimensional start and end tensors, but got start "
-            f"with {ranks[0]} dimension(s) and end with {ranks[1]} dimension(s).\nhint: numbers"
-        )
+        problem = f"{name} only supports 0-dimensional start and end tensors, but got start with "
+        problem += f"{ranks[0]} dimension(s) and end with {ranks[1]} dimension(s)."
+        raise failure(RuntimeError, name, problem, "numbers")
     if isinstance(steps, int) and steps < 0:
-        raise RuntimeError(f"[{name}] number of steps must be non-negative\nhint: a count")
+        raise failure(RuntimeError, name, "number of steps must be non-negative", "a count")
 
 
 def _parts(bound: Any) -> tuple[Any, Any]:

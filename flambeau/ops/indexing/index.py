@@ -13,6 +13,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -39,11 +40,9 @@ def check_integer(index: Node, name: str, kinds: Sequence[str] = ("i64", "i32"))
         RuntimeError: of another dtype.
     """
     if index.dtype not in kinds:
-        raise RuntimeError(
-            f"[{name}] {name}(): Expected dtype {'int32/' * ('i32' in kinds)}int64 for index, "
-            f"got {index.dtype}\n"
-            "hint: convert it with long()"
-        )
+        problem = f"{name}(): Expected dtype {'int32/' * ('i32' in kinds)}int64 for index, got "
+        problem += f"{index.dtype}"
+        raise failure(RuntimeError, name, problem, "convert it with long()")
     return index
 
 
@@ -136,17 +135,15 @@ def _gather_errors() -> Iterator[ErrorSample]:
 
 def _check_ranks(self: Node, index: Node, d: int, name: str) -> None:
     if self.ndim != index.ndim:
-        raise RuntimeError(
-            f"[{name}] Index tensor must have the same number of dimensions as input tensor: "
-            f"{index.ndim} and {self.ndim}\nhint: unsqueeze the index"
-        )
+        problem = "Index tensor must have the same number of dimensions as input tensor: "
+        problem += f"{index.ndim} and {self.ndim}"
+        raise failure(RuntimeError, name, problem, "unsqueeze the index")
     for axis in range(self.ndim):
         if axis != d and less(self.shape[axis], index.shape[axis]):
-            raise RuntimeError(
-                f"[{name}] Size does not match at dimension {axis} expected index "
-                f"{shown(index.shape)} to be no larger than self {shown(self.shape)} apart from "
-                f"dimension {d}\nhint: only the indexed dimension may be larger"
-            )
+            problem = f"Size does not match at dimension {axis} expected index "
+            problem += f"{shown(index.shape)} to be no larger than self {shown(self.shape)} apart "
+            problem += f"from dimension {d}"
+            raise failure(RuntimeError, name, problem, "only the indexed dimension may be larger")
 
 
 @op(
@@ -196,11 +193,10 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
         return gather(flat, 0, prims.reshape(indices, (prod(indices.shape),)))  # type: ignore[no-any-return]
     d = normalise_dim(dim, self.ndim, "take_along_dim")
     if self.ndim != indices.ndim:
-        raise RuntimeError(
-            "[take_along_dim] torch.take_along_dim(): input and indices should have the same "
-            f"number of dimensions, but got {self.ndim} dimensions for input, and {indices.ndim} "
-            "dimensions for indices\nhint: unsqueeze one of them"
-        )
+        problem = "torch.take_along_dim(): input and indices should have the same number of "
+        problem += f"dimensions, but got {self.ndim} dimensions for input, and {indices.ndim} "
+        problem += "dimensions for indices"
+        raise failure(RuntimeError, "take_along_dim", problem, "unsqueeze one of them")
     one = (1,)
     beside = prims.broadcast_shapes(
         self.shape[:d] + one + self.shape[d + 1 :], indices.shape[:d] + one + indices.shape[d + 1 :]
@@ -232,10 +228,8 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
     if not _is_empty(index):
         check_integer(index, name)
     if source.dtype != self.dtype:
-        raise RuntimeError(
-            f"[{name}] Expected self.dtype to be equal to src.dtype: {self.dtype} and "
-            f"{source.dtype}\nhint: convert src"
-        )
+        problem = f"Expected self.dtype to be equal to src.dtype: {self.dtype} and {source.dtype}"
+        raise failure(RuntimeError, name, problem, "convert src")
     if _is_empty(index):
         return connected(self, source)
     x, at, values = (_at_least_1d(v) for v in (self, index, source))
@@ -243,10 +237,8 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
     if values.ndim != at.ndim or any(
         less(n, m) for n, m in zip(values.shape, at.shape, strict=True)
     ):
-        raise RuntimeError(
-            f"[{name}] Expected index {shown(at.shape)} to be no larger than src "
-            f"{shown(values.shape)}\nhint: one source element per index"
-        )
+        problem = f"Expected index {shown(at.shape)} to be no larger than src {shown(values.shape)}"
+        raise failure(RuntimeError, name, problem, "one source element per index")
     result = prims.scatter(x, wrapped(at, x.shape[d], name, d), _cut(values, at.shape, -1), d, mode)
     return prims.reshape(result, self.shape)
 
@@ -286,10 +278,8 @@ def _scatter_value(self: Tensor, dim: int, index: Tensor, value: Scalar) -> Tens
 
 def _mode(reduce: str, name: str) -> str:
     if reduce not in REDUCTIONS:
-        raise RuntimeError(
-            f"[{name}] reduce argument must be one of {', '.join(REDUCTIONS)}: got {reduce}\n"
-            "hint: check the spelling"
-        )
+        problem = f"reduce argument must be one of {', '.join(REDUCTIONS)}: got {reduce}"
+        raise failure(RuntimeError, name, problem, "check the spelling")
     return REDUCTIONS[reduce]
 
 
@@ -364,10 +354,8 @@ def scatter_reduce(
     """
     name = "scatter_reduce"
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(
-            f"[{name}] reduce argument must be either sum, prod, mean, amax or amin, got {reduce}\n"
-            "hint: check the spelling"
-        )
+        problem = f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
+        raise failure(RuntimeError, name, problem, "check the spelling")
 
     def write(base: Node, source: Node, mode: str) -> Node:
         return _scattered(base, dim, index, source, mode, name)
@@ -422,10 +410,8 @@ def _vector(index: Node, name: str) -> Node:
             "hint: convert it with long()"
         )
     if index.ndim > 1:
-        raise IndexError(
-            f"[{name}] {name}(): Index is supposed to be a vector, but got dim: {index.ndim}\n"
-            "hint: ravel() it"
-        )
+        problem = f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim}"
+        raise failure(IndexError, name, problem, "ravel() it")
     return _at_least_1d(check_integer(index, name))
 
 
@@ -461,10 +447,8 @@ def _written(self: Node, dim: int, index: Node, source: Node, mode: str, name: s
     """`source` written to the slices that a vector of indices names."""
     d = normalise_dim(dim, self.ndim, name)
     if source.dtype != self.dtype:
-        raise RuntimeError(
-            f"[{name}] self ({self.dtype}) and source ({source.dtype}) expected to have the same "
-            "dtype\nhint: convert the source"
-        )
+        problem = f"self ({self.dtype}) and source ({source.dtype}) expected to have the same dtype"
+        raise failure(RuntimeError, name, problem, "convert the source")
     x, values = _at_least_1d(self), _at_least_1d(source)
     at = _vector(index, name)
     expected = (*x.shape[:d], at.shape[0], *x.shape[d + 1 :])
@@ -591,10 +575,8 @@ def index_reduce(
         tensor([1., 3.])
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(
-            "[index_reduce] reduce argument must be either prod, mean, amax or amin, got "
-            f"{reduce}\nhint: index_add sums"
-        )
+        problem = f"reduce argument must be either prod, mean, amax or amin, got {reduce}"
+        raise failure(RuntimeError, "index_reduce", problem, "index_add sums")
 
     def write(base: Node, values: Node, mode: str) -> Node:
         return _written(base, dim, index, values, mode, "index_reduce")
@@ -652,15 +634,13 @@ def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -
     """
     check_integer(index, "put_", ("i64",))
     if source.dtype != self.dtype:
-        raise RuntimeError(
-            f"[put_] put_(): self and source expected to have the same dtype, but got self.dtype = "
-            f"{self.dtype} and source.dtype = {source.dtype}\nhint: convert the source"
-        )
+        problem = "put_(): self and source expected to have the same dtype, but got self.dtype = "
+        problem += f"{self.dtype} and source.dtype = {source.dtype}"
+        raise failure(RuntimeError, "put_", problem, "convert the source")
     if not layout.same(prod(source.shape), prod(index.shape)):
-        raise IndexError(
-            f"[put_] put_(): Expected source and index to have the same number of elements, but "
-            f"they are {shown(source.shape)} and {shown(index.shape)}\nhint: one source each"
-        )
+        problem = "put_(): Expected source and index to have the same number of elements, but "
+        problem += f"they are {shown(source.shape)} and {shown(index.shape)}"
+        raise failure(IndexError, "put_", problem, "one source each")
     count = prod(index.shape)
     flat = prims.reshape(self, (prod(self.shape),))
     places = wrapped(prims.reshape(index, (count,)), flat.shape[0], "put_")

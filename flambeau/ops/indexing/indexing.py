@@ -13,6 +13,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late, loaded
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
@@ -125,14 +126,11 @@ def integer_place(index: int, d: int, size: int) -> int:
         IndexError: outside of the dimension.
     """
     if not -(2**63) <= index < 2**63:
-        raise ValueError(
-            "[getitem] Overflow when unpacking long long\nhint: indices are 64-bit integers"
-        )
+        problem = "Overflow when unpacking long long"
+        raise failure(ValueError, "getitem", problem, "indices are 64-bit integers")
     if not -size <= index < size:
-        raise IndexError(
-            f"[getitem] index {index} is out of bounds for dimension {d} with size {size}\n"
-            "hint: indices lie in [-size, size)"
-        )
+        problem = f"index {index} is out of bounds for dimension {d} with size {size}"
+        raise failure(IndexError, "getitem", problem, "indices lie in [-size, size)")
     return index + size if index < 0 else index
 
 
@@ -140,7 +138,7 @@ def slice_numbers(item: slice, size: int) -> tuple[int, int, int]:
     """First element, number of elements and step of a slice."""
     start, stop, step = (None if v is None else as_integer(v) for v in _bounds(item))
     if step is not None and step <= 0:
-        raise ValueError("[getitem] step must be greater than zero\nhint: flip() reverses")
+        raise failure(ValueError, "getitem", "step must be greater than zero", "flip() reverses")
     first, last, hop = slice(start, stop, step).indices(size)
     return first, max(0, -(-(last - first) // hop)), hop
 
@@ -162,25 +160,21 @@ def _arranged(
         in their common shape, and the places of the indexed dimensions in that order.
     """
     if len(indices) > self.ndim:
-        raise IndexError(
-            f"[{name}] too many indices for tensor of dimension {self.ndim} (got {len(indices)})\n"
-            "hint: one per dimension"
-        )
+        problem = f"too many indices for tensor of dimension {self.ndim} (got {len(indices)})"
+        raise failure(IndexError, name, problem, "one per dimension")
     dims = [d for d, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     for index in given:
         if index.dtype not in ("i64", "i32", "i16", "i8"):
-            raise IndexError(
-                f"[{name}] tensors used as indices must be long, int, byte or bool tensors: got "
-                f"{index.dtype}\nhint: convert with long()"
-            )
+            problem = "tensors used as indices must be long, int, byte or bool tensors: got "
+            problem += f"{index.dtype}"
+            raise failure(IndexError, name, problem, "convert with long()")
     try:
         common = list(prims.broadcast_all(*given))
     except ValueError as error:
-        raise IndexError(
-            f"[{name}] shape mismatch: indexing tensors could not be broadcast together with "
-            f"shapes {', '.join(shown(index.shape) for index in given)}\nhint: sizes equal, or 1"
-        ) from error
+        problem = "shape mismatch: indexing tensors could not be broadcast together with shapes "
+        problem += f"{', '.join(shown(index.shape) for index in given)}"
+        raise failure(IndexError, name, problem, "sizes equal, or 1") from error
     places = [wrapped(x, self.shape[d], name, d) for x, d in zip(common, dims, strict=True)]
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
     rest = [d for d in range(self.ndim) if d not in dims]
@@ -275,11 +269,9 @@ def index_put(
         tensor([0., 0., 5.])
     """
     if values.dtype != self.dtype:
-        raise RuntimeError(
-            "[index_put] Index put requires the source and destination dtypes match, got "
-            f"{self.dtype} for the destination and {values.dtype} for the source.\n"
-            "hint: convert the values"
-        )
+        problem = f"Index put requires the source and destination dtypes match, got {self.dtype} "
+        problem += f"for the destination and {values.dtype} for the source."
+        raise failure(RuntimeError, "index_put", problem, "convert the values")
     given = [(d, index) for d, index in enumerate(indices) if index is not None]
     if len(given) == 1 and given[0][1].dtype == "bool":
         return _put_where(self, *given[0], values, accumulate)
@@ -292,10 +284,9 @@ def index_put(
     try:
         source = prims.broadcast_to(values, target)
     except ValueError as error:
-        raise RuntimeError(
-            f"[index_put] shape mismatch: value tensor of shape {shown(values.shape)} cannot be "
-            f"broadcast to indexing result of shape {shown(target)}\nhint: sizes equal, or 1"
-        ) from error
+        problem = f"shape mismatch: value tensor of shape {shown(values.shape)} cannot be "
+        problem += f"broadcast to indexing result of shape {shown(target)}"
+        raise failure(RuntimeError, "index_put", problem, "sizes equal, or 1") from error
     written = prims.put_nd(x, places, source, dims, "add" if accumulate else "set")
     return prims.permute(written, sorted(range(self.ndim), key=order.__getitem__))
 
@@ -321,19 +312,17 @@ def is_tuple_like(key: Any) -> bool:
 def _as_index(item: Any) -> Any:
     """A list, range, array or number as an index tensor or Python integer."""
     if isinstance(item, (str, bytes)):
-        raise TypeError(
-            f"[getitem] new(): invalid data type '{type(item).__name__}'\nhint: index by numbers"
-        )
+        problem = f"new(): invalid data type '{type(item).__name__}'"
+        raise failure(TypeError, "getitem", problem, "index by numbers")
     if isinstance(item, (list, tuple, range)) or hasattr(item, "__array__"):
         if isinstance(item, (list, tuple)) and not item:
             return tensors.from_python(item, object_of("i64"))
         return tensors.from_python(item)
     if hasattr(item, "__index__"):
         return as_integer(item)
-    raise IndexError(
-        "[getitem] only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
-        f"are valid indices (got {type(item).__name__})\nhint: convert to int"
-    )
+    problem = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+    problem += f"valid indices (got {type(item).__name__})"
+    raise failure(IndexError, "getitem", problem, "convert to int")
 
 
 def split_key(self: Any, key: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
@@ -526,15 +515,11 @@ def _masked(part: Any, item: tuple[int, Any], value: Any) -> bool:
 def _as_value(self: Any, value: Any) -> Any:
     if isinstance(value, (bool, int, float, complex)) or hasattr(value, "dtype"):
         if isinstance(value, complex) and not self.is_complex():
-            raise RuntimeError(
-                f"[setitem] value cannot be converted to type {self.dtype} without overflow\n"
-                "hint: assign to a complex tensor"
-            )
+            problem = f"value cannot be converted to type {self.dtype} without overflow"
+            raise failure(RuntimeError, "setitem", problem, "assign to a complex tensor")
         return tensors.from_python(value, self.dtype)
-    raise TypeError(
-        f"[setitem] can't assign a {type(value).__name__} to a {self.type()}\n"
-        "hint: convert it with torch.tensor"
-    )
+    problem = f"can't assign a {type(value).__name__} to a {self.type()}"
+    raise failure(TypeError, "setitem", problem, "convert it with torch.tensor")
 
 
 def _assign(target: Any, value: Any) -> None:

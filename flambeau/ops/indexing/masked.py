@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.dtypes import DTYPE_OBJECTS, name_of
 from flambeau.language.samples import Sample, T, sample
@@ -210,10 +211,8 @@ def _mean(
     if mask is None:
         return x.mean(dims, keepdim=keepdim) if dims else x
     if not (x.is_floating_point() or x.is_complex()):
-        raise ValueError(
-            f"[masked.mean] mean(): Could not infer output dtype. Input dtype is {x.dtype}\n"
-            "hint: dtype=torch.float32"
-        )
+        problem = f"mean(): Could not infer output dtype. Input dtype is {x.dtype}"
+        raise failure(ValueError, "masked.mean", problem, "dtype=torch.float32")
     total = _call("where", mask.bool(), x, x.new_zeros(())).sum(dims, keepdim=keepdim)
     return total / _counts(x, mask, dims, keepdim)
 
@@ -248,10 +247,8 @@ def _norm(
 
 def _refuse_masks(name: str, x: Any, mask: Any) -> None:
     if mask is not None and x.dtype == DTYPE_OBJECTS["bool"]:
-        raise RuntimeError(
-            f"[masked] {name}: Subtraction, the `-` operator, with a bool tensor is not supported\n"
-            "hint: convert the input to integers or floats"
-        )
+        problem = f"{name}: Subtraction, the `-` operator, with a bool tensor is not supported"
+        raise failure(RuntimeError, "masked", problem, "convert the input to integers or floats")
 
 
 def _variance(
@@ -317,9 +314,9 @@ def _median(
     exact = _call("where", mask, exact, exact.new_full((), math.nan))
     found = _call("nanmedian", exact, dim, keepdim).values
     if found.isnan().any():
-        raise ValueError(
-            "[masked.median] a row of integers is masked as a whole, and no integer stands for "
-            "that\nhint: convert to a floating-point type first"
+        problem = "a row of integers is masked as a whole, and no integer stands for that"
+        raise failure(
+            ValueError, "masked.median", problem, "convert to a floating-point type first"
         )
     return found.to(x.dtype)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 
 CONJUGATE, NEGATIVE = 1, 2
 _REFUSED = {"view_as_real", "view"}
@@ -70,12 +71,10 @@ def call_resolved(call: tuple[Any, tuple[Any, ...], dict[str, Any], list[Any]]) 
     """
     op, args, kwargs, written = call
     if op.__name__ in _REFUSED:
-        raise RuntimeError(
-            f"[{op.__name__}] {op.__name__} doesn't work on unresolved conjugated tensors. To "
-            "resolve the conjugate tensor so you can view it, use self.resolve_conj(); however, "
-            "be warned that the resulting tensor will NOT alias the original.\n"
-            "hint: x.resolve_conj()"
-        )
+        problem = f"{op.__name__} doesn't work on unresolved conjugated tensors. To resolve the "
+        problem += "conjugate tensor so you can view it, use self.resolve_conj(); however, be "
+        problem += "warned that the resulting tensor will NOT alias the original."
+        raise failure(RuntimeError, op.__name__, problem, "x.resolve_conj()")
     copies: dict[int, Any] = {}
 
     def copied(x: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import hint, less
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -102,9 +103,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         (tensor([1, 2]),)
     """
     if not isinstance(as_tuple, bool):
-        raise TypeError(
-            f"[nonzero] as_tuple must be bool, not {type(as_tuple).__name__}\nhint: True or False"
-        )
+        problem = f"as_tuple must be bool, not {type(as_tuple).__name__}"
+        raise failure(TypeError, "nonzero", problem, "True or False")
     if as_tuple:
         x = input if input.ndim else input.unsqueeze(0)
         return tuple(_coordinates(x).unbind(0))
@@ -150,9 +150,8 @@ def nonzero_static(self: Tensor, *, size: SymInt, fill_value: int = -1) -> Tenso
                 [-1]])
     """
     if less(size, 0):
-        raise RuntimeError(
-            "[nonzero_static] nonzero_static: 'size' must be an non-negative integer\nhint: 0"
-        )
+        problem = "nonzero_static: 'size' must be an non-negative integer"
+        raise failure(RuntimeError, "nonzero_static", problem, "0")
     if self.ndim == 0 or any(isinstance(n, int) and n == 0 for n in self.shape):
         return prims.full(fill_value, (size, self.ndim), "i64")
     found = prims.transpose(prims.true_indices(_truth(self), size), 0, 1)
@@ -258,10 +257,9 @@ def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """
     check_mask(mask, "masked_scatter")
     if source.dtype != self.dtype:
-        raise RuntimeError(
-            f"[masked_scatter] masked_scatter: expected self and source to have same dtypes but got"
-            f" {self.dtype} and {source.dtype}\nhint: convert the source"
-        )
+        problem = "masked_scatter: expected self and source to have same dtypes but got "
+        problem += f"{self.dtype} and {source.dtype}"
+        raise failure(RuntimeError, "masked_scatter", problem, "convert the source")
     chosen, x = prims.broadcast_all(mask, self)
     count, available = prod(x.shape), prod(source.shape)
     flat = prims.reshape(chosen, (count,))
@@ -335,34 +333,30 @@ def insertion_places(ordered: Node, values: Node, right: bool) -> Node:
 
 def _check_search(ordered: Node, values: Node, scalar: bool) -> None:
     if scalar and ordered.ndim != 1:
-        raise RuntimeError(
-            "[searchsorted] torch.searchsorted(): input value can be a scalar only when boundaries "
-            f"tensor dimension is 1, but we got boundaries tensor dim({ordered.ndim})\n"
-            "hint: pass a tensor of values"
-        )
+        problem = "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
+        problem += f"dimension is 1, but we got boundaries tensor dim({ordered.ndim})"
+        raise failure(RuntimeError, "searchsorted", problem, "pass a tensor of values")
     lead = ordered.shape[:-1]
     fits = ordered.ndim == 1 or (
         values.ndim == ordered.ndim
         and all(layout.same(a, b) for a, b in zip(lead, values.shape[:-1], strict=True))
     )
     if not fits:
-        raise RuntimeError(
-            "[searchsorted] torch.searchsorted(): boundaries tensor should be 1 dimension or the "
-            "first N-1 dimensions of boundaries tensor and input value tensor must match, but we "
-            f"got boundaries tensor {shown(ordered.shape)} and input value tensor "
-            f"{shown(values.shape)}\nhint: expand the boundaries"
-        )
+        problem = "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+        problem += "dimensions of boundaries tensor and input value tensor must match, but we got "
+        problem += f"boundaries tensor {shown(ordered.shape)} and input value tensor "
+        problem += f"{shown(values.shape)}"
+        raise failure(RuntimeError, "searchsorted", problem, "expand the boundaries")
 
 
 def _check_sorter(ordered: Node, sorter: Node | None) -> None:
     if sorter is None:
         return
     if sorter.dtype != "i64" or not same_sizes(sorter.shape, ordered.shape):
-        raise RuntimeError(
-            "[searchsorted] torch.searchsorted(): boundary and sorter must have the same size, and "
-            f"sorter int64, but got {shown(ordered.shape)} and {shown(sorter.shape)} of "
-            f"{sorter.dtype}\nhint: sorter = boundaries.argsort()"
-        )
+        problem = "torch.searchsorted(): boundary and sorter must have the same size, and sorter "
+        problem += f"int64, but got {shown(ordered.shape)} and {shown(sorter.shape)} of "
+        problem += f"{sorter.dtype}"
+        raise failure(RuntimeError, "searchsorted", problem, "sorter = boundaries.argsort()")
 
 
 def _searched(
@@ -381,10 +375,9 @@ def _searched(
         )
     _check_sorter(ordered, sorter)
     if side not in (None, "left", "right") or (side == "left" and right):
-        raise RuntimeError(
-            f"[searchsorted] side and right can't be set to opposites, got side of {side} while "
-            f"right was {right}\nhint: side='right' alone"
-        )
+        problem = f"side and right can't be set to opposites, got side of {side} while right was "
+        problem += f"{right}"
+        raise failure(RuntimeError, "searchsorted", problem, "side='right' alone")
     if "c64" in (ordered.dtype, values.dtype) or "c128" in (ordered.dtype, values.dtype):
         raise NotImplementedError(
             "[searchsorted] not implemented for complex numbers, which have no order\n"
@@ -474,8 +467,6 @@ def bucketize(
         tensor([0, 2])
     """
     if boundaries.ndim != 1:
-        raise RuntimeError(
-            "[bucketize] boundaries tensor must be 1 dimension, but got dim"
-            f"({boundaries.ndim})\nhint: searchsorted takes several sequences"
-        )
+        problem = f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        raise failure(RuntimeError, "bucketize", problem, "searchsorted takes several sequences")
     return _searched(boundaries, input, out_int32, right, None, None)

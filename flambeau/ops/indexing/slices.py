@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, ceildiv, floordiv, mod, mul
 from flambeau.language import layout
@@ -50,15 +51,13 @@ def narrow(self: Tensor, dim: int, start: SymInt, length: SymInt) -> Tensor:
         raise RuntimeError("[narrow] narrow(): length must be non-negative\nhint: swap the bounds")
     first = start + extent if isinstance(start, int) and start < 0 else start
     if less(extent, first) or less(first, 0):
-        raise IndexError(
-            f"[narrow] start out of range (expected to be in range of [-{number_shown(extent)}, "
-            f"{number_shown(extent)}], but got {number_shown(start)})\nhint: check the start"
-        )
+        problem = f"start out of range (expected to be in range of [-{number_shown(extent)}, "
+        problem += f"{number_shown(extent)}], but got {number_shown(start)})"
+        raise failure(IndexError, "narrow", problem, "check the start")
     if less(extent - first, length):
-        raise RuntimeError(
-            f"[narrow] start ({number_shown(first)}) + length ({number_shown(length)}) exceeds "
-            f"dimension size ({number_shown(extent)}).\nhint: shorten the length"
-        )
+        problem = f"start ({number_shown(first)}) + length ({number_shown(length)}) exceeds "
+        problem += f"dimension size ({number_shown(extent)})."
+        raise failure(RuntimeError, "narrow", problem, "shorten the length")
     return prims.slice(self, d, first, length)
 
 
@@ -69,9 +68,8 @@ def narrow(self: Tensor, dim: int, start: SymInt, length: SymInt) -> Tensor:
 def _narrow_tensor(self: Tensor, dim: int, start: Tensor, length: SymInt) -> Any:
     whole = not (start.is_floating_point() or start.is_complex())
     if start.ndim or not whole or start.dtype is object_of("bool"):
-        raise RuntimeError(
-            "[narrow] start must be an 0-dim integral Tensor.\nhint: start.item(), or an int64"
-        )
+        problem = "start must be an 0-dim integral Tensor."
+        raise failure(RuntimeError, "narrow", problem, "start.item(), or an int64")
     return narrow(self, dim, int(start.item()), length)
 
 
@@ -117,10 +115,9 @@ def position(x: Node, d: int, index: Size) -> Size:
     extent = x.shape[d]
     place = index + extent if isinstance(index, int) and index < 0 else index
     if less(place, 0) or not less(place, extent):
-        raise IndexError(
-            f"[select] select(): index {number_shown(index)} out of range for tensor of size "
-            f"{shown(x.shape)} at dimension {d}\nhint: the size there is {number_shown(extent)}"
-        )
+        problem = f"select(): index {number_shown(index)} out of range for tensor of size "
+        problem += f"{shown(x.shape)} at dimension {d}"
+        raise failure(IndexError, "select", problem, f"the size there is {number_shown(extent)}")
     return place
 
 
@@ -156,7 +153,7 @@ def slice_of(
     d = normalise_dim(dim, self.ndim, "slice")
     extent = self.shape[d]
     if less(step, 1):
-        raise RuntimeError("[slice] slice step must be positive\nhint: flip() reverses")
+        raise failure(RuntimeError, "slice", "slice step must be positive", "flip() reverses")
 
     def bounded(value: Size | None, default: Size) -> Size:
         if value is None:
@@ -199,9 +196,8 @@ def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ten
     a = normalise_dim(dim1, self.ndim, "diagonal")
     b = normalise_dim(dim2, self.ndim, "diagonal")
     if a == b:
-        raise RuntimeError(
-            f"[diagonal] diagonal dimensions cannot be identical {dim1}, {dim2}\nhint: choose two"
-        )
+        problem = f"diagonal dimensions cannot be identical {dim1}, {dim2}"
+        raise failure(RuntimeError, "diagonal", problem, "choose two")
     rest = [d for d in range(self.ndim) if d not in (a, b)]
     rows, columns = self.shape[a] + min(offset, 0), self.shape[b] - max(offset, 0)
     length = _least(rows, columns)
@@ -256,16 +252,14 @@ def unfold(self: Tensor, dimension: int, size: SymInt, step: SymInt) -> Tensor:
     d = normalise_dim(dimension, self.ndim, "unfold")
     extent = self.shape[d] if self.ndim else 1
     if less(extent, size):
-        raise RuntimeError(
-            f"[unfold] maximum size for tensor at dimension {d} is {number_shown(extent)} "
-            f"but size is {number_shown(size)}\nhint: pad the tensor"
-        )
+        problem = f"maximum size for tensor at dimension {d} is {number_shown(extent)} but size "
+        problem += f"is {number_shown(size)}"
+        raise failure(RuntimeError, "unfold", problem, "pad the tensor")
     if less(size, 0):
-        raise RuntimeError(
-            f"[unfold] size is {number_shown(size)} but must be >= 0\nhint: a window's elements"
-        )
+        problem = f"size is {number_shown(size)} but must be >= 0"
+        raise failure(RuntimeError, "unfold", problem, "a window's elements")
     if less(step, 1):
-        raise RuntimeError(f"[unfold] step is {step} but must be > 0\nhint: use 1")
+        raise failure(RuntimeError, "unfold", f"step is {step} but must be > 0", "use 1")
     if self.ndim == 0:  # one window, of at most one element
         one = prims.reshape(self, (1,))
         return viewed(self, prims.slice(one, 0, 0, size), lambda _n, _s, offset: ((1,), offset))
@@ -294,17 +288,14 @@ def _split_errors() -> Iterator[ErrorSample]:
 def _pieces(self: Node, split_size: Size, d: int, name: str) -> list[Node]:
     extent = self.shape[d]
     if isinstance(split_size, int) and split_size < 0:
-        raise RuntimeError(
-            f"[{name}] split expects split_size be non-negative, but got split_size={split_size}\n"
-            "hint: give the length of a piece"
-        )
+        problem = f"split expects split_size be non-negative, but got split_size={split_size}"
+        raise failure(RuntimeError, name, problem, "give the length of a piece")
     if isinstance(extent, int) and extent == 0:
         return [prims.slice(self, d, 0, 0)]
     if isinstance(split_size, int) and split_size == 0:
-        raise RuntimeError(
-            f"[{name}] split_size can only be 0 if dimension size is 0, but got dimension size of "
-            f"{number_shown(extent)}\nhint: give the length of a piece"
-        )
+        problem = "split_size can only be 0 if dimension size is 0, but got dimension size of "
+        problem += f"{number_shown(extent)}"
+        raise failure(RuntimeError, name, problem, "give the length of a piece")
     count = static_size(ceildiv(extent, split_size))
     starts = [i * split_size for i in range(count)]
     lengths = [*[split_size] * (count - 1), extent - starts[-1]]
@@ -378,10 +369,9 @@ def split_with_sizes(
         raise RuntimeError(_NO_PIECES.format("split_with_sizes"))
     d = normalise_dim(dim, self.ndim, "split_with_sizes")
     if any(isinstance(n, int) and n < 0 for n in split_sizes):
-        raise RuntimeError(
-            "[split_with_sizes] split_with_sizes expects split_sizes have only non-negative "
-            f"entries, but got split_sizes={shown(split_sizes)}\nhint: give lengths"
-        )
+        problem = "split_with_sizes expects split_sizes have only non-negative entries, but got "
+        problem += f"split_sizes={shown(split_sizes)}"
+        raise failure(RuntimeError, "split_with_sizes", problem, "give lengths")
     total: Size = 0
     for n in split_sizes:
         total = total + n
@@ -415,10 +405,9 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         (tensor([0, 1, 2]), tensor([3, 4]))
     """
     if chunks < 1 or self.ndim == 0:
-        raise RuntimeError(
-            f"[chunk] chunk expects `chunks` to be greater than 0, got: {chunks}, and at least a "
-            "1-dimensional tensor\nhint: chunks=1 gives the whole"
-        )
+        problem = f"chunk expects `chunks` to be greater than 0, got: {chunks}, and at least a "
+        problem += "1-dimensional tensor"
+        raise failure(RuntimeError, "chunk", problem, "chunks=1 gives the whole")
     d = normalise_dim(dim, self.ndim, "chunk")
     if isinstance(self.shape[d], int) and self.shape[d] == 0:
         return [prims.slice(self, d, 0, 0) for _ in range(chunks)]
@@ -449,10 +438,9 @@ def tensor_split(self: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ...
         (tensor([0, 1, 2]), tensor([3, 4]))
     """
     if sections < 1 or self.ndim == 0:
-        raise RuntimeError(
-            f"[tensor_split] number of sections must be larger than 0, got {sections}, and the "
-            "tensor must have a dimension\nhint: sections=1 gives the whole"
-        )
+        problem = f"number of sections must be larger than 0, got {sections}, and the tensor must "
+        problem += "have a dimension"
+        raise failure(RuntimeError, "tensor_split", problem, "sections=1 gives the whole")
     d = normalise_dim(dim, self.ndim, "tensor_split")
     longer = static_size(mod(self.shape[d], sections))
     base = floordiv(self.shape[d], sections)
@@ -501,20 +489,18 @@ def _axis_split(name: str, least: int, axis: int) -> None:
 
     def check(self: Node) -> int:
         if self.ndim < least:
-            raise RuntimeError(
-                f"[{name}] torch.{name} requires a tensor with at least {least} dimension, but got "
-                f"a tensor with {self.ndim} dimensions!\nhint: see tensor_split"
-            )
+            problem = f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+            problem += f"tensor with {self.ndim} dimensions!"
+            raise failure(RuntimeError, name, problem, "see tensor_split")
         return 0 if name == "hsplit" and self.ndim == 1 else axis
 
     def body(self: Node, sections: int) -> Any:
         d = check(self)
         if not layout.same(mod(self.shape[d], max(sections, 1)), 0):
-            raise RuntimeError(
-                f"[{name}] torch.{name} attempted to split along dimension {d}, but the size of "
-                f"the dimension {number_shown(self.shape[d])} is not divisible by the split_size "
-                f"{sections}!\nhint: tensor_split allows uneven pieces"
-            )
+            problem = f"torch.{name} attempted to split along dimension {d}, but the size of the "
+            problem += f"dimension {number_shown(self.shape[d])} is not divisible by the "
+            problem += f"split_size {sections}!"
+            raise failure(RuntimeError, name, problem, "tensor_split allows uneven pieces")
         return tensor_split(self, sections, d)
 
     shape = (4, 4, 4)[: max(least, 2)]
@@ -551,9 +537,8 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         (tensor(1), tensor(2))
     """
     if self.ndim == 0:
-        raise IndexError(
-            "[unbind] Dimension specified as 0 but tensor has no dimensions\nhint: item"
-        )
+        problem = "Dimension specified as 0 but tensor has no dimensions"
+        raise failure(IndexError, "unbind", problem, "item")
     d = normalise_dim(dim, self.ndim, "unbind")
     count = static_size(self.shape[d])
     return [_dropped(prims.slice(self, d, i, 1), d) for i in range(count)]

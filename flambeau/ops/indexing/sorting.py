@@ -13,6 +13,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.ir.dtypes import ITEM_SIZE, UNSIGNED
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language import layout
@@ -47,9 +48,8 @@ def _ordered_axis(name: str, x: Node, dim: int) -> int:
     axis = normalise_dim(dim, x.ndim, name)
     if is_complex(x) and name in ("sort", "argsort", "msort", "topk"):
         kind = name if name == "topk" else "Sort"
-        raise RuntimeError(
-            f"[{name}] {kind} does not support complex dtypes on CPU\nhint: sort x.abs()"
-        )
+        problem = f"{kind} does not support complex dtypes on CPU"
+        raise failure(RuntimeError, name, problem, "sort x.abs()")
     if is_complex(x):
         raise unsupported(name, x, "complex numbers have no order")
     return axis
@@ -183,10 +183,8 @@ def topk(
     axis = _ordered_axis("topk", self, dim)
     extent = self.shape[axis] if self.ndim else 1
     if less(k, 0) or less(extent, k):
-        raise RuntimeError(
-            f"[topk] selected index k out of range: {number_shown(k)} of {number_shown(extent)}\n"
-            "hint: k is at most the size of the dimension"
-        )
+        problem = f"selected index k out of range: {number_shown(k)} of {number_shown(extent)}"
+        raise failure(RuntimeError, "topk", problem, "k is at most the size of the dimension")
     return selected(self, axis, 0, k, largest, "topk" if sorted else "unordered")
 
 
@@ -216,15 +214,12 @@ def kthvalue(
     axis = _ordered_axis("kthvalue", self, dim)
     extent = self.shape[axis] if self.ndim else 1
     if layout.same(extent, 0):
-        raise IndexError(
-            f"[kthvalue] kthvalue(): Expected reduction dim {axis} to have non-zero size.\n"
-            "hint: nothing has no k-th element"
-        )
+        problem = f"kthvalue(): Expected reduction dim {axis} to have non-zero size."
+        raise failure(IndexError, "kthvalue", problem, "nothing has no k-th element")
     if less(k, 1) or less(extent, k):
-        raise RuntimeError(
-            f"[kthvalue] kthvalue(): selected number k out of range for dimension {axis}: "
-            f"{number_shown(k)} of {number_shown(extent)}\nhint: k counts from 1"
-        )
+        problem = f"kthvalue(): selected number k out of range for dimension {axis}: "
+        problem += f"{number_shown(k)} of {number_shown(extent)}"
+        raise failure(RuntimeError, "kthvalue", problem, "k counts from 1")
     chosen = selected(self, axis, k - 1, 1, False)
     if self.ndim == 0 or keepdim:
         return chosen
@@ -276,29 +271,25 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
     from flambeau.ops.reduction.extremes import aminmax
 
     if self.is_floating_point() or self.is_complex():
-        raise NotImplementedError(
-            f"[bincount] not implemented for {self.dtype}\nhint: counts are of integers"
-        )
+        problem = f"not implemented for {self.dtype}"
+        raise failure(NotImplementedError, "bincount", problem, "counts are of integers")
     if self.dim() != 1 or self.dtype is object_of("bool"):
-        raise RuntimeError(
-            "[bincount] bincount only supports 1-d non-negative integral inputs.\n"
-            f"hint: got {self.dim()} dimensions of {self.dtype}"
+        problem = "bincount only supports 1-d non-negative integral inputs."
+        raise failure(
+            RuntimeError, "bincount", problem, f"got {self.dim()} dimensions of {self.dtype}"
         )
     if weights is not None and tuple(weights.shape) != tuple(self.shape):
-        raise RuntimeError(
-            "[bincount] weights should be 1-d and have the same length as input\nhint: one each"
-        )
+        problem = "weights should be 1-d and have the same length as input"
+        raise failure(RuntimeError, "bincount", problem, "one each")
     if minlength < 0:
-        raise RuntimeError("[bincount] minlength should be >= 0\nhint: leave it out")
+        raise failure(RuntimeError, "bincount", "minlength should be >= 0", "leave it out")
     refuse_meta("bincount", self)
     size = minlength
     if self.numel():
         least, greatest = (int(x.item()) for x in aminmax(self))
         if least < 0:
-            raise RuntimeError(
-                "[bincount] bincount only supports 1-d non-negative integral inputs.\n"
-                f"hint: the least element is {least}"
-            )
+            problem = "bincount only supports 1-d non-negative integral inputs."
+            raise failure(RuntimeError, "bincount", problem, f"the least element is {least}")
         size = size if size > greatest else greatest + 1
     return _bincount(self, weights, size)
 
@@ -335,10 +326,9 @@ def histc(self: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Te
     if CATEGORY[self.dtype] != 2:
         raise unsupported("histc", self, "convert to a floating-point type first")
     if bins <= 0 or max < min:
-        raise RuntimeError(
-            f"[histc] torch.histc(): bins must be > 0 and max must be larger than min, got "
-            f"bins={bins}, min={min}, max={max}\nhint: min=max=0 takes the data's bounds"
-        )
+        problem = "torch.histc(): bins must be > 0 and max must be larger than min, got "
+        problem += f"bins={bins}, min={min}, max={max}"
+        raise failure(RuntimeError, "histc", problem, "min=max=0 takes the data's bounds")
     x = prims.reshape(self, (layout.numel(self.shape),))
     half = given_dtype(self)
     low, high = _bounds(x, float(min), float(max), half)
@@ -362,9 +352,8 @@ def _bounds(x: Node, low: float, high: float, half: str) -> tuple[Node, Node]:
     """The bounds given, else those of the data; a single point gets one unit on both sides."""
     empty = layout.same(x.shape[0], 0)
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise RuntimeError(
-            f"[histc] torch.histc: range of [{low}, {high}] is not finite\nhint: finite bounds"
-        )
+        problem = f"torch.histc: range of [{low}, {high}] is not finite"
+        raise failure(RuntimeError, "histc", problem, "finite bounds")
     if low != high or empty:
         spare = 1.0 if low == high else 0.0
         least, greatest = (prims.full(n, (), x.dtype) for n in (low - spare, high + spare))

@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import op
@@ -135,10 +136,9 @@ def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
         return tuple(found) if len(found) > 1 else found[0]
     rows = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
     if not rows.numel():
-        raise RuntimeError(
-            "[unique] There are 0 sized dimensions, and they aren't selected, so unique cannot be "
-            "applied\nhint: the tensor has no elements"
-        )
+        problem = "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+        problem += "applied"
+        raise failure(RuntimeError, "unique", problem, "the tensor has no elements")
     group = _row_groups(rows) if sort else row_starts(rows)
     ranks = unique_ranks(group)[1] if sort else group
     total = _total(ranks, "unique_dim" if sort else "unique_consecutive")
@@ -250,10 +250,8 @@ def isin(
     """
     for side in (elements, test_elements):
         if side.dtype == "bool":
-            raise RuntimeError(
-                "[isin] Unsupported input type encountered for isin(): Bool\n"
-                "hint: convert masks to integers"
-            )
+            problem = "Unsupported input type encountered for isin(): Bool"
+            raise failure(RuntimeError, "isin", problem, "convert masks to integers")
     common = result_type([participant(elements), participant(test_elements)])
     x = prims.cast(ordered("isin", elements), "u8" if common == "bool" else compute_dtype(common))
     tests = prims.cast(ordered("isin", test_elements), x.dtype)

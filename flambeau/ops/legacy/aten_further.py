@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
@@ -99,9 +100,9 @@ def convert_indices_from_csr_to_coo(
     """
     torch = late("flambeau")
     if crow_indices.ndim != 1:
-        raise NotImplementedError(
-            "[_convert_indices_from_csr_to_coo] batches of matrices are not supported: "
-            f"{crow_indices.ndim} dimensions\nhint: convert each matrix"
+        problem = f"batches of matrices are not supported: {crow_indices.ndim} dimensions"
+        raise failure(
+            NotImplementedError, "_convert_indices_from_csr_to_coo", problem, "convert each matrix"
         )
     rows = torch.arange(crow_indices.shape[0] - 1, device=crow_indices.device)
     rows = rows.repeat_interleave(crow_indices.diff(), output_size=col_indices.shape[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.samples import ErrorSample, T, sample
 from flambeau.language.schema import Mutable, Tensor
@@ -19,25 +20,21 @@ def _elements(tensor: Any) -> list[Any]:
 
 def _number(name: str, kind: Any, value: Any) -> Any:
     if isinstance(value, str):
-        raise TypeError(f"[{name}] must be a number, not str\nhint: return a number")
+        raise failure(TypeError, name, "must be a number, not str", "return a number")
     return kind(value)
 
 
 def _write(name: str, self: Any, function: Callable[..., Any], *others: Any) -> Any:
     """Replaces every element by the function's value of it and of the others' elements."""
     if any(x.requires_grad for x in (self, *others)):
-        raise RuntimeError(
-            f"[{name}] Can't call {name}() on a tensor that requires grad\n"
-            f"hint: x.detach().{name}()"
-        )
+        problem = f"Can't call {name}() on a tensor that requires grad"
+        raise failure(RuntimeError, name, problem, f"x.detach().{name}()")
     for other in others:
         if other.dtype != self.dtype:
-            raise TypeError(
-                f"[{name}] expected tensors of {self.dtype}, got {other.dtype}\n"
-                f"hint: other.to({self.dtype})"
-            )
+            problem = f"expected tensors of {self.dtype}, got {other.dtype}"
+            raise failure(TypeError, name, problem, f"other.to({self.dtype})")
     if not callable(function):
-        raise TypeError(f"[{name}] {function!r} is not callable\nhint: give a function")
+        raise failure(TypeError, name, f"{function!r} is not callable", "give a function")
     if self.is_meta:
         return self
     dtype = self.dtype

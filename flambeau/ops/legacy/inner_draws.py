@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import install, tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.dtypes import object_of
@@ -38,18 +39,14 @@ def _binomial_errors() -> Iterator[ErrorSample]:
 def _check_binomial(count: Node, prob: Node) -> None:
     for name, dtype in (("count", count.dtype), ("prob", prob.dtype)):
         if dtype not in ("f16", "bf16", "f32", "f64"):
-            raise ValueError(
-                f"[binomial] binomial only supports floating-point dtypes for {name}, got: {dtype}"
-                "\nhint: convert it with .float()"
-            )
+            problem = f"binomial only supports floating-point dtypes for {name}, got: {dtype}"
+            raise failure(ValueError, "binomial", problem, "convert it with .float()")
     if count.dtype != prob.dtype:
-        raise RuntimeError(
-            f"[binomial] prob is {prob.dtype}, expected {count.dtype}\nhint: one dtype for both"
-        )
+        problem = f"prob is {prob.dtype}, expected {count.dtype}"
+        raise failure(RuntimeError, "binomial", problem, "one dtype for both")
     if count.dtype in ("f16", "bf16"):
-        raise NotImplementedError(
-            f"[binomial] not implemented for {count.dtype}\nhint: convert with .float()"
-        )
+        problem = f"not implemented for {count.dtype}"
+        raise failure(NotImplementedError, "binomial", problem, "convert with .float()")
 
 
 @op(
@@ -141,10 +138,9 @@ def _rrelu_errors() -> Iterator[ErrorSample]:
 
 def _check_bounds(name: str, lower: float, upper: float) -> None:
     if lower > upper:
-        raise RuntimeError(
-            f"[{name}] Lower bound should be less than or equal to the upper bound: "
-            f"{lower} and {upper}\nhint: the slope is drawn from [lower, upper]"
-        )
+        problem = f"Lower bound should be less than or equal to the upper bound: {lower} and "
+        problem += f"{upper}"
+        raise failure(RuntimeError, name, problem, "the slope is drawn from [lower, upper]")
     for side, bound in (("lower", lower), ("upper", upper)):
         if not math.isfinite(bound):
             raise RuntimeError(f"[{name}] {side} bound must be finite, got {bound}\nhint: a slope")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
@@ -41,10 +42,8 @@ def _backward(name: str, grad: Node, output: Node, dim: int, input_dtype: Any) -
     """
     for found in (output.dtype, dtype_or(input_dtype)):
         if found != grad.dtype:
-            raise RuntimeError(
-                f"[{name}] expected scalar type {grad.dtype} but found {found}\n"
-                "hint: gradient, result and input have one dtype"
-            )
+            problem = f"expected scalar type {grad.dtype} but found {found}"
+            raise failure(RuntimeError, name, problem, "gradient, result and input have one dtype")
     inner = "f32" if grad.dtype in ("f16", "bf16") else grad.dtype
     return prims.cast(grad, inner), prims.cast(output, inner)
 
@@ -110,17 +109,14 @@ def _define_antialiased(mode: str) -> None:
         scales = tuple(0.0 if scale is None else float(scale) for scale in given)
         if output_size is None:
             if not scale_factors:
-                raise RuntimeError(
-                    f"[{name}] Must specify exactly one of output_size and scale_factors\n"
-                    "hint: give one of them"
-                )
+                problem = "Must specify exactly one of output_size and scale_factors"
+                raise failure(RuntimeError, name, problem, "give one of them")
             pairs = zip(input.shape[-2:], scale_factors, strict=True)
             output_size = tuple(math.floor(size * factor) for size, factor in pairs)
         if input.ndim != 4 or min(output_size) <= 0 or 0 in tuple(input.shape[1:]):
-            raise RuntimeError(
-                f"[{name}] Input and output sizes should be greater than 0, but got input "
-                f"{list(input.shape)} output {list(output_size)}\nhint: (N, C, H, W)"
-            )
+            problem = "Input and output sizes should be greater than 0, but got input "
+            problem += f"{list(input.shape)} output {list(output_size)}"
+            raise failure(RuntimeError, name, problem, "(N, C, H, W)")
         return resize(input, tuple(output_size), scales, mode, align_corners, True)
 
     body.__name__ = name

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Mutable, SymInt, Tensor
@@ -70,9 +71,8 @@ def embedding(
         tensor([[3., 4.]])
     """
     if weight.ndim != 2:
-        raise RuntimeError(
-            f"[embedding] 'weight' must be 2-D, got {list(weight.shape)}\nhint: a row per index"
-        )
+        problem = f"'weight' must be 2-D, got {list(weight.shape)}"
+        raise failure(RuntimeError, "embedding", problem, "a row per index")
     padding = padding_idx if 0 <= padding_idx < weight.shape[0] else None
     options = (None, 2.0, scale_grad_by_freq, sparse)
     return rows_of.native(indices, weight, padding, *options)
@@ -107,15 +107,11 @@ def embedding_renorm_(
                 [1.]])
     """
     if self.ndim != 2:
-        raise RuntimeError(
-            f"[embedding_renorm_] expected a 2-dimensional table, got {list(self.shape)}\n"
-            "hint: a row per index"
-        )
+        problem = f"expected a 2-dimensional table, got {list(self.shape)}"
+        raise failure(RuntimeError, "embedding_renorm_", problem, "a row per index")
     if indices.dtype.is_floating_point or indices.dtype.is_complex:
-        raise RuntimeError(
-            f"[embedding_renorm_] indices must be Long or Int, got {indices.dtype}\n"
-            "hint: indices.long()"
-        )
+        problem = f"indices must be Long or Int, got {indices.dtype}"
+        raise failure(RuntimeError, "embedding_renorm_", problem, "indices.long()")
     bound_rows(indices, self, max_norm, norm_type)
     return self
 
@@ -212,19 +208,14 @@ def batch_norm_update_stats(
         (tensor([2.]), tensor([1.]))
     """
     if input.ndim < 2:
-        raise IndexError(
-            f"[batch_norm_update_stats] Dimension out of range: got {list(input.shape)}\n"
-            "hint: (N, C, *)"
-        )
+        problem = f"Dimension out of range: got {list(input.shape)}"
+        raise failure(IndexError, "batch_norm_update_stats", problem, "(N, C, *)")
     if input.numel() == 0:
-        raise RuntimeError(
-            "[batch_norm_update_stats] input must have at least one element, got "
-            f"{list(input.shape)}\nhint: (N, C, *)"
-        )
+        problem = f"input must have at least one element, got {list(input.shape)}"
+        raise failure(RuntimeError, "batch_norm_update_stats", problem, "(N, C, *)")
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(
-            f"[batch_norm_update_stats] not implemented for {input.dtype}\nhint: input.float()"
-        )
+        problem = f"not implemented for {input.dtype}"
+        raise failure(NotImplementedError, "batch_norm_update_stats", problem, "input.float()")
     samples = input.detach().transpose(0, 1).flatten(1)
     mixed = running_mean is not None and running_mean.dtype is not input.dtype
     samples = samples.to(running_mean.dtype) if mixed else samples
@@ -284,10 +275,9 @@ def instance_norm(
     """
     if not use_input_stats:
         if running_mean is None or running_var is None:
-            raise RuntimeError(
-                "[instance_norm] Expected running_mean and running_var to be defined when "
-                "use_input_stats is false\nhint: use_input_stats=True"
-            )
+            problem = "Expected running_mean and running_var to be defined when use_input_stats "
+            problem += "is false"
+            raise failure(RuntimeError, "instance_norm", problem, "use_input_stats=True")
         return batch_normed(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if running_mean is not None or running_var is not None:
         samples = input.detach().flatten(2)
@@ -316,10 +306,8 @@ def _bilinear_errors() -> Iterator[ErrorSample]:
 
 def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
     if weight.ndim != 3:
-        raise IndexError(
-            f"[bilinear] Dimension out of range: weight is {list(weight.shape)}\n"
-            "hint: a matrix per output, (O, I, J)"
-        )
+        message = f"Dimension out of range: weight is {list(weight.shape)}"
+        raise failure(IndexError, "bilinear", message, "a matrix per output, (O, I, J)")
     problem = None
     if input1.shape[:-1] != input2.shape[:-1]:
         problem = f"input dimensions do not match: {list(input1.shape)} and {list(input2.shape)}"
@@ -330,7 +318,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
     elif bias is not None and bias.shape[0] != weight.shape[0]:
         problem = f"bias size does not match weight: {bias.shape[0]} != {weight.shape[0]}"
     if problem:
-        raise RuntimeError(f"[bilinear] {problem}\nhint: (*, I), (*, J), (O, I, J), (O)")
+        raise failure(RuntimeError, "bilinear", f"{problem}", "(*, I), (*, J), (O, I, J), (O)")
 
 
 @op(
@@ -357,10 +345,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     _check_bilinear(input1, input2, weight, bias)
     operands = [x for x in (input1, input2, weight, bias) if x is not None]
     if len({x.dtype for x in operands}) > 1:
-        raise RuntimeError(
-            "[bilinear] All tensors must have the same dtype, got "
-            f"{', '.join(str(x.dtype) for x in operands)}\nhint: convert them to one dtype"
-        )
+        problem = "All tensors must have the same dtype, got "
+        problem += f"{', '.join(str(x.dtype) for x in operands)}"
+        raise failure(RuntimeError, "bilinear", problem, "convert them to one dtype")
     outputs, inner1, inner2 = weight.shape
     left = input1.matmul(weight.permute(1, 0, 2).reshape(inner1, outputs * inner2))
     left = left.reshape(*input1.shape[:-1], outputs, inner2)
@@ -420,10 +407,9 @@ def convolution(
     """
     rank = weight.ndim
     if not (3 <= rank <= 5 and input.ndim == rank):
-        raise RuntimeError(
-            f"[convolution] Expected {rank}-dimensional input for {rank}-dimensional weight "
-            f"{list(weight.shape)}, but got {list(input.shape)}\nhint: (N, C, *)"
-        )
+        problem = f"Expected {rank}-dimensional input for {rank}-dimensional weight "
+        problem += f"{list(weight.shape)}, but got {list(input.shape)}"
+        raise failure(RuntimeError, "convolution", problem, "(N, C, *)")
     if transposed:
         options = (stride, padding, output_padding, groups, dilation)
         return _TRANSPOSES[rank - 3].native(input, weight, bias, *options)
@@ -467,7 +453,7 @@ def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Any:
     elif bias.shape[0] != weight.shape[2]:
         problem = f"Bias size must equal dim 2 of weight: {bias.shape[0]} and {weight.shape[2]}"
     if problem:
-        raise RuntimeError(f"[conv_tbc] {problem}\nhint: (T, N, C), (K, C, O), (O)")
+        raise failure(RuntimeError, "conv_tbc", f"{problem}", "(T, N, C), (K, C, O), (O)")
     images, kernel = self.permute(1, 2, 0), weight.permute(2, 1, 0)
     found = _CONVOLUTIONS[0].native(images, kernel, bias, (1,), (pad,))
     return found.permute(2, 0, 1).contiguous()

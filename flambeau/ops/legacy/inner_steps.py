@@ -10,6 +10,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import same_shape
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.language.definition import op
@@ -122,10 +123,9 @@ def max_pool2d_with_indices_backward(
     base = prims.where(prims.full(False, x.shape, "bool"), x, prims.zeros_like(x))
     name = "max_pool2d_with_indices_backward"
     if indices.dtype != "i64" or not same_shape(indices.shape, grad_output.shape):
-        raise RuntimeError(
-            f"[{name}] expected int64 indices of the gradient's shape {shown(grad_output.shape)}, "
-            f"got {shown(indices.shape)}\nhint: pass those of max_pool2d(return_indices=True)"
-        )
+        problem = f"expected int64 indices of the gradient's shape {shown(grad_output.shape)}, "
+        problem += f"got {shown(indices.shape)}"
+        raise failure(RuntimeError, name, problem, "pass those of max_pool2d(return_indices=True)")
     places, grad = prims.reshape(indices, rows), prims.reshape(grad_output, rows)
     places = prims.check_index(places, prod(plane), name, no_place(name), strict=True)
     return prims.reshape(prims.scatter(base, places, grad, 1, "add"), self.shape)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
@@ -42,10 +43,8 @@ def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> A
     """
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) > 2:
-        raise RuntimeError(
-            f"[frobenius_norm] Expected at most 2 dimensions, but got {len(dims)}\n"
-            "hint: linalg.vector_norm takes any"
-        )
+        problem = f"Expected at most 2 dimensions, but got {len(dims)}"
+        raise failure(RuntimeError, "frobenius_norm", problem, "linalg.vector_norm takes any")
     return _linalg("vector_norm")(self, 2, dims or None, keepdim)
 
 

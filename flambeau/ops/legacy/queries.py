@@ -11,6 +11,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import tensors
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import op
@@ -71,7 +72,7 @@ for _name, _text, _shown in (
 def _define_truth(name: str, reduce: Any, text: str) -> None:
     def body(self: Node) -> Node:
         if self.dtype != "bool":
-            raise RuntimeError(f"[{name}] expected a bool tensor\nhint: compare first")
+            raise failure(RuntimeError, name, "expected a bool tensor", "compare first")
         return prims.reduce_dims(reduce, self, tuple(range(self.ndim)))
 
     body.__doc__ = f"""{text}
@@ -142,18 +143,15 @@ def broadcast_shapes(*shapes: Any) -> Any:
     result: list[int] = []
     for position, shape in enumerate(map(_shape_of, shapes)):
         if any(n < 0 for n in shape):
-            raise ValueError(
-                "[broadcast_shapes] Attempting to broadcast a dimension with negative length!\n"
-                "hint: sizes count elements"
-            )
+            problem = "Attempting to broadcast a dimension with negative length!"
+            raise failure(ValueError, "broadcast_shapes", problem, "sizes count elements")
         result = [1] * (len(shape) - len(result)) + result
         for back, n in enumerate(reversed(shape), 1):
             if n not in (1, result[-back]) and result[-back] != 1:
-                raise RuntimeError(
-                    f"[broadcast_shapes] Attempting to broadcast a dimension of length {n} at "
-                    f"{-back}! Mismatching argument at index {position} had {shape}; but expected "
-                    f"shape should be broadcastable to {result}\nhint: sizes equal, or 1"
-                )
+                problem = f"Attempting to broadcast a dimension of length {n} at {-back}! "
+                problem += f"Mismatching argument at index {position} had {shape}; but expected "
+                problem += f"shape should be broadcastable to {result}"
+                raise failure(RuntimeError, "broadcast_shapes", problem, "sizes equal, or 1")
             result[-back] = n if result[-back] == 1 else result[-back]
     return tensors.Size(result)
 
@@ -178,10 +176,8 @@ def sum_to_size(self: Tensor, size: Sequence[SymInt]) -> Tensor:
         for n, m in zip(size, self.shape[max(lead, 0) :], strict=True)
     )
     if not fits:
-        raise RuntimeError(
-            f"[sum_to_size] size {shown(size)} is not expandable to size {shown(self.shape)}.\n"
-            "hint: sizes must be equal, or 1"
-        )
+        problem = f"size {shown(size)} is not expandable to size {shown(self.shape)}."
+        raise failure(RuntimeError, "sum_to_size", problem, "sizes must be equal, or 1")
     if self.dtype == "bool" and lead == 0 and size and all(map(layout.same, size, self.shape)):
         return self
     return prims.sum_to_shape(prims.cast(self, "i64") if self.dtype == "bool" else self, size)
@@ -211,10 +207,8 @@ def fill_diagonal_(self: Mutable[Tensor], fill_value: Scalar, wrap: bool = False
     """
     equal = self.ndim == 2 or all(layout.same(n, self.shape[0]) for n in self.shape)
     if self.ndim < 2 or not equal:
-        raise RuntimeError(
-            "[fill_diagonal_] dimensions must larger than 1, and all of one size if more than 2\n"
-            f"hint: got {shown(self.shape)}"
-        )
+        problem = "dimensions must larger than 1, and all of one size if more than 2"
+        raise failure(RuntimeError, "fill_diagonal_", problem, f"got {shown(self.shape)}")
     place = [prims.iota(self.shape, d) for d in range(self.ndim)]
     if self.ndim == 2 and wrap and less(self.shape[1], self.shape[0]):
         period = prims.constant(self.shape[1] + 1, place[0])
@@ -247,10 +241,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> A
     from itertools import combinations_with_replacement as repeated
 
     if input.ndim != 1 or r < 0:
-        raise RuntimeError(
-            f"[combinations] Expect a 1D vector and a non-negative r, but got shape "
-            f"{list(input.shape)} and {r}\nhint: ravel() the tensor"
-        )
+        problem = f"Expect a 1D vector and a non-negative r, but got shape {list(input.shape)} "
+        problem += f"and {r}"
+        raise failure(RuntimeError, "combinations", problem, "ravel() the tensor")
     if r == 0:
         return input.new_empty(0)
     choose = repeated if with_replacement else without

@@ -13,6 +13,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core.tensors import is_tensor
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
@@ -36,19 +37,16 @@ def _labels(name: str, text: str, ndim: int) -> Labels:
     """One label per dimension; those an ellipsis covers are "0", "1" ... from the right."""
     before, dots, after = text.partition("...")
     if "." in before or "." in after:
-        raise RuntimeError(f"[{name}] found '.' that is not part of '...' in {text!r}\nhint: ...")
+        raise failure(RuntimeError, name, f"found '.' that is not part of '...' in {text!r}", "...")
     letters = before + after
     if not all(c.isalpha() and c.isascii() for c in letters):
-        raise RuntimeError(
-            f"[{name}] invalid subscript given in {text!r}, subscripts must be in [a-zA-Z]\n"
-            "hint: one letter per dimension"
-        )
+        problem = f"invalid subscript given in {text!r}, subscripts must be in [a-zA-Z]"
+        raise failure(RuntimeError, name, problem, "one letter per dimension")
     covered = ndim - len(letters)
     if covered < 0 or (covered and not dots):
-        raise RuntimeError(
-            f"[{name}] the number of subscripts in {text!r} does not match the number of "
-            f"dimensions ({ndim}) of the operand\nhint: use ... for the rest"
-        )
+        problem = f"the number of subscripts in {text!r} does not match the number of dimensions "
+        problem += f"({ndim}) of the operand"
+        raise failure(RuntimeError, name, problem, "use ... for the rest")
     middle = tuple(str(i) for i in reversed(range(covered)))
     return (*before, *middle, *after)
 
@@ -58,10 +56,9 @@ def _parse(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[Labels]
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(ranks):
-        raise RuntimeError(
-            f"[{name}] fewer or more operands were provided than specified in the equation: "
-            f"{len(ranks)} for {len(terms)} terms\nhint: one term per operand"
-        )
+        problem = "fewer or more operands were provided than specified in the equation: "
+        problem += f"{len(ranks)} for {len(terms)} terms"
+        raise failure(RuntimeError, name, problem, "one term per operand")
     labels = [_labels(name, term, ndim) for term, ndim in zip(terms, ranks, strict=True)]
     everything = [label for term in labels for label in term]
     dots = sorted({x for x in everything if x.isdigit()}, key=int, reverse=True)
@@ -72,10 +69,9 @@ def _parse(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[Labels]
     result = (*before, *(dots if "..." in output else ()), *after)
     for label in result:
         if result.count(label) > 1 or label not in everything:
-            raise RuntimeError(
-                f"[{name}] output subscript {label} appears more than once in the output, or does "
-                "not appear in the equation for any input operand\nhint: check the right side"
-            )
+            problem = f"output subscript {label} appears more than once in the output, or does "
+            problem += "not appear in the equation for any input operand"
+            raise failure(RuntimeError, name, problem, "check the right side")
     return labels, result
 
 
@@ -88,10 +84,9 @@ def _diagonal(name: str, x: Node, labels: Labels) -> tuple[Node, Labels]:
         first, second = places[:2]
         extent = x.shape[first]
         if not layout.same(extent, x.shape[second]):
-            raise RuntimeError(
-                f"[{name}] subscript {label} is repeated for operand but the sizes don't match, "
-                f"{number_shown(x.shape[second])} != {number_shown(extent)}\nhint: a diagonal"
-            )
+            problem = f"subscript {label} is repeated for operand but the sizes don't match, "
+            problem += f"{number_shown(x.shape[second])} != {number_shown(extent)}"
+            raise failure(RuntimeError, name, problem, "a diagonal")
         rest = [d for d in range(x.ndim) if d not in (first, second)]
         moved = prims.permute(x, [*rest, first, second])
         lead = tuple(x.shape[d] for d in rest)
@@ -119,11 +114,10 @@ def _sizes(name: str, *operands: tuple[Node, Labels]) -> dict[str, Size]:
             if is_one(known):
                 sizes[label] = extent
             elif not is_one(extent) and not layout.same(known, extent):
-                raise RuntimeError(
-                    f"[{name}] subscript {label} has size {number_shown(extent)} for one operand "
-                    f"which does not broadcast with previously seen size {number_shown(known)}\n"
-                    "hint: equal letters are equal sizes"
-                )
+                problem = f"subscript {label} has size {number_shown(extent)} for one operand "
+                problem += "which does not broadcast with previously seen size "
+                problem += f"{number_shown(known)}"
+                raise failure(RuntimeError, name, problem, "equal letters are equal sizes")
     return sizes
 
 
@@ -247,16 +241,15 @@ def einsum(equation: Any, *operands: Any) -> Any:
         torch.Size([2, 4])
     """
     if not operands:
-        raise ValueError(
-            "[einsum] must specify the equation string and at least one operand, or at least one "
-            "operand and its subscripts list\nhint: einsum('ij,jk->ik', a, b)"
-        )
+        problem = "must specify the equation string and at least one operand, or at least one "
+        problem += "operand and its subscripts list"
+        raise failure(ValueError, "einsum", problem, "einsum('ij,jk->ik', a, b)")
     if not isinstance(equation, str):
         equation, operands = _from_sublists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not operands:
-        raise RuntimeError("[einsum] must provide at least one operand\nhint: pass tensors")
+        raise failure(RuntimeError, "einsum", "must provide at least one operand", "pass tensors")
     return _einsum(equation, list(operands))
 
 
@@ -297,15 +290,12 @@ def _tensordot(
     """Sums of products over pairs of dimensions."""
     first, second = dims_self, dims_other
     if self.dtype != other.dtype:
-        raise RuntimeError(
-            f"[tensordot] both inputs should have same dtype, but got {self.dtype} and "
-            f"{other.dtype}\nhint: convert one of them"
-        )
+        problem = f"both inputs should have same dtype, but got {self.dtype} and {other.dtype}"
+        raise failure(RuntimeError, "tensordot", problem, "convert one of them")
     if len(first) != len(second):
-        raise RuntimeError(
-            "[tensordot] both dimension lists should have same length, got "
-            f"{len(first)} and {len(second)}\nhint: pair the dimensions"
-        )
+        problem = f"both dimension lists should have same length, got {len(first)} and "
+        problem += f"{len(second)}"
+        raise failure(RuntimeError, "tensordot", problem, "pair the dimensions")
     a = [normalise_dim(d, self.ndim, "tensordot") for d in first]
     b = [normalise_dim(d, other.ndim, "tensordot") for d in second]
     for d, e in zip(a, b, strict=True):
@@ -342,13 +332,12 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         dims = dims.tolist()
     if isinstance(dims, int):
         if dims < 0:
-            raise RuntimeError(
-                f"[tensordot] tensordot expects dims >= 0, but got dims={dims}\nhint: dims=1"
-            )
+            problem = f"tensordot expects dims >= 0, but got dims={dims}"
+            raise failure(RuntimeError, "tensordot", problem, "dims=1")
         if dims > min(a.dim(), b.dim()):
-            raise RuntimeError(
-                f"[tensordot] tensordot expects dims < ndim_a or ndim_b, but got dims={dims}\n"
-                "hint: both tensors need so many dimensions"
+            problem = f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}"
+            raise failure(
+                RuntimeError, "tensordot", problem, "both tensors need so many dimensions"
             )
         first, second = list(range(-dims, 0)), list(range(dims))
     else:
@@ -385,10 +374,8 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
         torch.Size([2, 5])
     """
     if len(tensors) < 2:
-        raise RuntimeError(
-            f"[multi_dot] multi_dot(): expected at least 2 tensors but got {len(tensors)}\n"
-            "hint: use matmul"
-        )
+        problem = f"multi_dot(): expected at least 2 tensors but got {len(tensors)}"
+        raise failure(RuntimeError, "multi_dot", problem, "use matmul")
     row, column = tensors[0].ndim == 1, tensors[-1].ndim == 1
     matrices = list(tensors)
     if row:
@@ -397,9 +384,8 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
         matrices[-1] = prims.unsqueeze(matrices[-1], 1)
     for x in matrices:
         if x.ndim != 2:
-            raise RuntimeError(
-                f"[multi_dot] multi_dot(): tensors must be 2D but one is {x.ndim}D\nhint: matmul"
-            )
+            problem = f"multi_dot(): tensors must be 2D but one is {x.ndim}D"
+            raise failure(RuntimeError, "multi_dot", problem, "matmul")
     result = _chain(matrices, _best_splits(matrices), 0, len(matrices) - 1)
     if row:
         result = prims.squeeze(result, 0)
@@ -453,10 +439,8 @@ def chain_matmul(*matrices: Any) -> Any:
     )
     for x in matrices:
         if not is_tensor(x):
-            raise TypeError(
-                f"[chain_matmul] expected Tensor as an argument, but got {type(x).__name__}\n"
-                "hint: matrices as arguments"
-            )
+            problem = f"expected Tensor as an argument, but got {type(x).__name__}"
+            raise failure(TypeError, "chain_matmul", problem, "matrices as arguments")
     return matrices[0] if len(matrices) == 1 else multi_dot(list(matrices))
 
 
@@ -496,9 +480,8 @@ def matrix_power(self: Tensor, n: int) -> Tensor:
         tensor([[8.]])
     """
     if self.ndim < 2 or not layout.same(self.shape[-1], self.shape[-2]):
-        raise RuntimeError(
-            "[matrix_power] linalg.matrix_power: A must be batches of square matrices\nhint: n x n"
-        )
+        problem = "linalg.matrix_power: A must be batches of square matrices"
+        raise failure(RuntimeError, "matrix_power", problem, "n x n")
     if n < 0:
         check_matrices(self, "linalg.inv", True, "none")
         self, n = inverted(self, True)[0], -n
@@ -574,10 +557,9 @@ def linalg_vander(x: Tensor, *, N: SymInt | None = None) -> Tensor:
                 [1, 2, 4]])
     """
     if x.dtype in ("bool", "f16", "bf16"):
-        raise RuntimeError(
-            "[vander] linalg.vander supports floating point, complex, and integer tensors, but got "
-            f"{x.dtype}\nhint: cast it"
-        )
+        problem = "linalg.vander supports floating point, complex, and integer tensors, but got "
+        problem += f"{x.dtype}"
+        raise failure(RuntimeError, "vander", problem, "cast it")
     x = prims.reshape(x, (1,)) if x.ndim == 0 else x
     x = prims.cast(x, "i64") if CATEGORY[x.dtype] < 2 else x
     count = x.shape[-1] if N is None else N

@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.dtypes import TITLES
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.language import layout
@@ -43,10 +44,9 @@ def _both(a: Node, b: Node, name: str) -> tuple[Node, Node]:
     try:
         x, y = prims.broadcast_all(a, b)
     except ValueError as error:
-        raise RuntimeError(
-            f"[{name}] The sizes {shown(a.shape)} and {shown(b.shape)} must match at non-singleton "
-            "dimensions\nhint: sizes are equal or one of them is 1"
-        ) from error
+        problem = f"The sizes {shown(a.shape)} and {shown(b.shape)} must match at non-singleton "
+        problem += "dimensions"
+        raise failure(RuntimeError, name, problem, "sizes are equal or one of them is 1") from error
     return x, y
 
 
@@ -112,10 +112,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: Scalar = 1e-08)
         tensor(0.6000)
     """
     if CATEGORY[given_dtype(x1)] < 2 and CATEGORY[given_dtype(x2)] < 2:
-        raise RuntimeError(
-            "[cosine_similarity] expected common dtype to be floating point, yet common dtype is "
-            f"{TITLES[promote_types(given_dtype(x1), given_dtype(x2))]}\nhint: convert one of them"
-        )
+        problem = "expected common dtype to be floating point, yet common dtype is "
+        problem += f"{TITLES[promote_types(given_dtype(x1), given_dtype(x2))]}"
+        raise failure(RuntimeError, "cosine_similarity", problem, "convert one of them")
     a, b = _both(x1, x2, "cosine_similarity")
     if a.ndim == 0:
         a, b = prims.reshape(a, (1,)), prims.reshape(b, (1,))
@@ -202,16 +201,12 @@ def cosine_embedding_loss(
         tensor(1.)
     """
     if target.ndim > 1:
-        raise RuntimeError(
-            "[cosine_embedding_loss] 0D or 1D target tensor expected, multi-target not supported\n"
-            "hint: one target per row"
-        )
+        problem = "0D or 1D target tensor expected, multi-target not supported"
+        raise failure(RuntimeError, "cosine_embedding_loss", problem, "one target per row")
     if input1.ndim != target.ndim + 1 or input2.ndim != target.ndim + 1:
-        raise RuntimeError(
-            f"[cosine_embedding_loss] {target.ndim}D target tensor expects {target.ndim + 1}D "
-            f"input tensors, but found inputs with sizes {shown(input1.shape)} and "
-            f"{shown(input2.shape)}\nhint: (N, D) with a target of (N)"
-        )
+        problem = f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but "
+        problem += f"found inputs with sizes {shown(input1.shape)} and {shown(input2.shape)}"
+        raise failure(RuntimeError, "cosine_embedding_loss", problem, "(N, D) with a target of (N)")
     final = promote_types(*(fraction_dtype(x.dtype) for x in (input1, input2)))
     wide = compute_dtype(final)
     a, b = _both(*(prims.cast(x, wide) for x in (input1, input2)), "cosine_embedding_loss")
@@ -274,15 +269,13 @@ def triplet_margin_loss(
     refuse_bools(anchor, positive)
     refuse_bools(anchor, negative)
     if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
-            "[triplet_margin_loss] The anchor, positive, and negative tensors are expected to have "
-            f"the same number of dimensions, but got: anchor {anchor.ndim}D, positive "
-            f"{positive.ndim}D, and negative {negative.ndim}D inputs\nhint: (N, D) each"
-        )
+        problem = "The anchor, positive, and negative tensors are expected to have the same "
+        problem += f"number of dimensions, but got: anchor {anchor.ndim}D, positive "
+        problem += f"{positive.ndim}D, and negative {negative.ndim}D inputs"
+        raise failure(RuntimeError, "triplet_margin_loss", problem, "(N, D) each")
     if margin <= 0:
-        raise ValueError(
-            f"[triplet_margin_loss] margin must be greater than 0, got {margin}\nhint: margin=1.0"
-        )
+        problem = f"margin must be greater than 0, got {margin}"
+        raise failure(ValueError, "triplet_margin_loss", problem, "margin=1.0")
 
     sides = (anchor.dtype, positive.dtype, negative.dtype)
     pairs = [(sides[0], sides[1]), (sides[0], sides[2]), (sides[1], sides[2])]
@@ -331,10 +324,8 @@ def triplet_margin_with_distance_loss(
     """
     kind = reduction_of("triplet_margin_with_distance_loss", None, None, reduction)
     if margin <= 0:
-        raise ValueError(
-            f"[triplet_margin_with_distance_loss] margin must be greater than 0, got {margin}\n"
-            "hint: margin=1.0"
-        )
+        problem = f"margin must be greater than 0, got {margin}"
+        raise failure(ValueError, "triplet_margin_with_distance_loss", problem, "margin=1.0")
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -360,32 +351,27 @@ def _as_rows(x: Node) -> Node:
 
 def _check_classes(name: str, x: Node) -> None:
     if x.ndim and layout.same(x.shape[-1], 0):
-        raise RuntimeError(
-            f"[{name}] Expected non-empty vector or matrix with optional 0-dim batch size, but "
-            f"got: {shown(x.shape)}\nhint: at least one class"
-        )
+        problem = "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+        problem += f"{shown(x.shape)}"
+        raise failure(RuntimeError, name, problem, "at least one class")
 
 
 def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
     """(N, C) and (N) of the arguments of `multi_margin_loss`."""
     _check_classes("multi_margin_loss", x)
     if target.dtype != "i64":
-        raise RuntimeError(
-            f"[multi_margin_loss] expected scalar type Long but found {target.dtype}\nhint: classes"
-        )
+        problem = f"expected scalar type Long but found {target.dtype}"
+        raise failure(RuntimeError, "multi_margin_loss", problem, "classes")
     rows = _as_rows(x)
     if x.ndim > 2 or target.ndim > 1:
-        raise RuntimeError(
-            f"[multi_margin_loss] inconsistent sizes {shown(x.shape)} and "
-            f"{shown(target.shape)}\nhint: (N, C) and (N)"
-        )
+        problem = f"inconsistent sizes {shown(x.shape)} and {shown(target.shape)}"
+        raise failure(RuntimeError, "multi_margin_loss", problem, "(N, C) and (N)")
     wanted = target if target.ndim else prims.reshape(target, (1,))
     if not same_sizes(wanted.shape, rows.shape[:1]):
-        raise RuntimeError(
-            "[multi_margin_loss] target tensor should be 1-D with size equal to the number of "
-            f"input samples (batch size). Expected target size {shown(rows.shape[:1])}, but got "
-            f"{shown(target.shape)}. Input has shape {shown(x.shape)}.\nhint: one class a row"
-        )
+        problem = "target tensor should be 1-D with size equal to the number of input samples "
+        problem += f"(batch size). Expected target size {shown(rows.shape[:1])}, but got "
+        problem += f"{shown(target.shape)}. Input has shape {shown(x.shape)}."
+        raise failure(RuntimeError, "multi_margin_loss", problem, "one class a row")
     return rows, wanted
 
 
@@ -423,16 +409,14 @@ def multi_margin_loss(
     """
     kind = reduction_of("multi_margin_loss", size_average, reduce, reduction)
     if p not in (1, 2):
-        raise ValueError("[multi_margin_loss] only p == 1 and p == 2 supported\nhint: p=1")
+        raise failure(ValueError, "multi_margin_loss", "only p == 1 and p == 2 supported", "p=1")
     if weight is not None and weight.ndim != 1:
         raise ValueError("[multi_margin_loss] weight must be one-dimensional\nhint: one a class")
     rows, wanted = _rows_and_classes(input, target)
     classes = rows.shape[1]
     if weight is not None and not same_sizes(weight.shape, (classes,)):
-        raise RuntimeError(
-            f"[multi_margin_loss] inconsistent weight size, expected {classes} but got "
-            f"{shown(weight.shape)}\nhint: one weight a class"
-        )
+        problem = f"inconsistent weight size, expected {classes} but got {shown(weight.shape)}"
+        raise failure(RuntimeError, "multi_margin_loss", problem, "one weight a class")
     index = prims.check_index(wanted, classes, "multi_margin_loss", _NO_CLASS, strict=True)
     column = prims.unsqueeze(index, 1)
     chosen = prims.broadcast_to(prims.gather(rows, column, 1), rows.shape)
@@ -484,10 +468,9 @@ def multilabel_margin_loss(
         tensor(0.5000)
     """
     if input.ndim > 2 or not same_sizes(input.shape, target.shape):
-        raise RuntimeError(
-            f"[multilabel_margin_loss] inconsistent target size: {shown(target.shape)} for input "
-            f"of size: {shown(input.shape)}\nhint: labels of a row, then -1"
-        )
+        problem = f"inconsistent target size: {shown(target.shape)} for input of size: "
+        problem += f"{shown(input.shape)}"
+        raise failure(RuntimeError, "multilabel_margin_loss", problem, "labels of a row, then -1")
     if target.dtype != "i64":
         raise RuntimeError(
             "[multilabel_margin_loss] expected scalar type Long but found "
@@ -674,10 +657,8 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
         tensor([5.])
     """
     if input.ndim != 2 or p < 0:
-        raise RuntimeError(
-            f"[pdist] only supports 2D tensors and p >= 0, got {shown(input.shape)}, p={p}\n"
-            "hint: (N, D)"
-        )
+        problem = f"only supports 2D tensors and p >= 0, got {shown(input.shape)}, p={p}"
+        raise failure(RuntimeError, "pdist", problem, "(N, D)")
     n = static_size(input.shape[0])
     count = n * (n - 1) // 2
     if count == 0:

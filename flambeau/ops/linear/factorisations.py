@@ -14,6 +14,7 @@ from typing import Any, Literal
 from flambeau import prims
 from flambeau.core import tensors
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late
 from flambeau.ir.node import Node
 from flambeau.language import layout
@@ -50,16 +51,13 @@ def check_matrices(
         NotImplementedError: one of the `missing` dtypes.
     """
     if x.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] {name}: The input tensor A must have at least 2 dimensions.\n"
-            f"hint: its shape is {shown(x.shape)}"
-        )
+        problem = f"{name}: The input tensor A must have at least 2 dimensions."
+        raise failure(RuntimeError, name, problem, f"its shape is {shown(x.shape)}")
     rows, columns = x.shape[-2:]
     if square and (less(rows, columns) or less(columns, rows)):
-        raise RuntimeError(
-            f"[{name}] {name}: A must be batches of square matrices, but they are "
-            f"{shown(x.shape[-2:])[1:-1].replace(', ', ' by ')} matrices\nhint: the last two sizes"
-        )
+        problem = f"{name}: A must be batches of square matrices, but they are "
+        problem += f"{shown(x.shape[-2:])[1:-1].replace(', ', ' by ')} matrices"
+        raise failure(RuntimeError, name, problem, "the last two sizes")
     if x.dtype not in la.LAPACK and not (later and _is_missing(x, missing)):
         raise _wrong_dtype(x, name, missing)
 
@@ -108,7 +106,7 @@ def raise_errors(name: str, info: Any, meaning: str) -> None:
     where = f"(Batch element {place}): " if info.ndim else ""
     number = int(numbers[place].item())
     text = meaning.format(value=number)
-    raise LinAlgError(f"[{name}] {name}: {where}{text}\nhint: see its condition")
+    raise failure(LinAlgError, name, f"{name}: {where}{text}", "see its condition")
 
 
 def _positive_samples() -> Iterator[Sample]:
@@ -266,9 +264,8 @@ def triangles(packed: Node) -> tuple[Node, Node]:
 
 def _check_pivot(a: Node, pivot: bool, name: str) -> None:
     if not pivot and not any(layout.same(n, 0) for n in a.shape):
-        raise RuntimeError(
-            f"[{name}] {name}: LU without pivoting is not implemented on the CPU\nhint: pivot=True"
-        )
+        problem = f"{name}: LU without pivoting is not implemented on the CPU"
+        raise failure(RuntimeError, name, problem, "pivot=True")
 
 
 @op(
@@ -385,15 +382,13 @@ def lu_unpack(
                 [0., 1.]])
     """
     if LU_data.ndim < 2:
-        raise RuntimeError(
-            "[lu_unpack] torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: "
-            f"{shown(LU_data.shape)} instead\nhint: pass what lu_factor returned"
-        )
+        problem = "torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: "
+        problem += f"{shown(LU_data.shape)} instead"
+        raise failure(RuntimeError, "lu_unpack", problem, "pass what lu_factor returned")
     if unpack_pivots and LU_pivots.dtype != "i32":
-        raise RuntimeError(
-            "[lu_unpack] torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of "
-            "torch.int32 dtype.\nhint: pass what lu_factor returned"
-        )
+        problem = "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of "
+        problem += "torch.int32 dtype."
+        raise failure(RuntimeError, "lu_unpack", problem, "pass what lu_factor returned")
     empty = prims.full(0, (0,), LU_data.dtype)
     low, up = triangles(LU_data) if unpack_data else (empty, empty)
     if not unpack_pivots:
@@ -403,10 +398,9 @@ def lu_unpack(
         layout.same(n, 1) or layout.same(n, m)
         for n, m in zip(LU_pivots.shape[-2::-1], LU_data.shape[-3::-1])
     ):
-        raise RuntimeError(
-            f"[lu_unpack] torch.lu_unpack: pivots {shown(LU_pivots.shape)} do not fit factors "
-            f"{shown(LU_data.shape)}\nhint: pass what lu_factor returned"
-        )
+        problem = f"torch.lu_unpack: pivots {shown(LU_pivots.shape)} do not fit factors "
+        problem += f"{shown(LU_data.shape)}"
+        raise failure(RuntimeError, "lu_unpack", problem, "pass what lu_factor returned")
     rows = LU_data.shape[-2]
     places = prims.check_index(LU_pivots - 1, rows, "lu_unpack", _NO_ROW, strict=True)
     pivots = prims.cast(places, "i32") + 1
@@ -464,9 +458,8 @@ def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """
     check_matrices(A, "linalg.qr", later=True)
     if mode not in _QR_MODES:
-        raise RuntimeError(
-            f"[qr] qr received unrecognized mode '{mode}'\nhint: one of {', '.join(_QR_MODES)}"
-        )
+        problem = f"qr received unrecognized mode '{mode}'"
+        raise failure(RuntimeError, "qr", problem, f"one of {', '.join(_QR_MODES)}")
     check_kernel(A, "linalg.qr")
     q, r = la.qr(A, mode == "complete")
     return columns(prims.full(0, (0,), A.dtype) if mode == "r" else q), columns(r)
@@ -500,9 +493,8 @@ def _hermitian(x: Node, uplo: str, name: str) -> Node:
     """Square matrices whose lower triangle is the one to read."""
     check_matrices(x, name, True, "all", later=True)
     if uplo.upper() not in ("L", "U"):
-        raise RuntimeError(
-            f"[{name}] Expected UPLO argument to be 'L' or 'U', but got {uplo}\nhint: 'L' or 'U'"
-        )
+        problem = f"Expected UPLO argument to be 'L' or 'U', but got {uplo}"
+        raise failure(RuntimeError, name, problem, "'L' or 'U'")
     check_kernel(x, name)
     return la.adjoint(x) if uplo.upper() == "U" else x
 
@@ -581,10 +573,9 @@ def eigvals(self: Tensor) -> Tensor:
 
 def _refuse_driver(a: Node, driver: str | None, name: str) -> None:
     if driver is not None and not any(layout.same(n, 0) for n in a.shape):
-        raise RuntimeError(
-            "[svd] torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs "
-            "with cuSOLVER backend.\nhint: leave it out"
-        )
+        problem = "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs "
+        problem += "with cuSOLVER backend."
+        raise failure(RuntimeError, "svd", problem, "leave it out")
 
 
 @op(

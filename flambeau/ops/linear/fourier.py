@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language.definition import Dense, op
@@ -43,16 +44,14 @@ def _checked(x: Node, name: str) -> str:
     dtype = x.dtype if x.dtype in ("f16", "bf16", *_COMPLEX) else default_dtype()
     if dtype not in _COMPLEX:
         public = {"f16": "Half", "bf16": "BFloat16"}[dtype]
-        raise RuntimeError(f"[{name}] Unsupported dtype {public}\nhint: convert to float32")
+        raise failure(RuntimeError, name, f"Unsupported dtype {public}", "convert to float32")
     return dtype
 
 
 def _real_only(x: Node, name: str) -> None:
     if x.dtype[0] == "c":
-        raise RuntimeError(
-            f"[{name}] {name} expects a real input tensor, but got a complex one\n"
-            "hint: use fft or ifft"
-        )
+        problem = f"{name} expects a real input tensor, but got a complex one"
+        raise failure(RuntimeError, name, problem, "use fft or ifft")
 
 
 def _no_points(name: str, length: int) -> RuntimeError:
@@ -84,9 +83,8 @@ def _scale(count: int, norm: str | None, inverse: bool, name: str) -> float:
 
 def _axis(x: Node, dim: int, name: str) -> int:
     if x.ndim == 0:
-        raise IndexError(
-            f"[{name}] Dimension specified as {dim} but tensor has no dimensions\nhint: unsqueeze"
-        )
+        problem = f"Dimension specified as {dim} but tensor has no dimensions"
+        raise failure(IndexError, name, problem, "unsqueeze")
     return normalise_dim(dim, x.ndim, name)
 
 
@@ -102,18 +100,15 @@ def _geometry(
     else:
         count = x.ndim if s is None else len(s)
         if count > x.ndim:
-            raise RuntimeError(
-                f"[{name}] Got shape with {count} values but input tensor only has {x.ndim} "
-                "dimensions.\nhint: one length per transformed dimension"
-            )
+            problem = f"Got shape with {count} values but input tensor only has {x.ndim} "
+            problem += "dimensions."
+            raise failure(RuntimeError, name, problem, "one length per transformed dimension")
         dims = tuple(range(x.ndim - count, x.ndim))
     if len(set(dims)) != len(dims):
-        raise RuntimeError(f"[{name}] FFT dims must be unique\nhint: name each dimension once")
+        raise failure(RuntimeError, name, "FFT dims must be unique", "name each dimension once")
     if s is not None and len(s) != len(dims):
-        raise RuntimeError(
-            f"[{name}] When given, dim and shape arguments must have the same length\n"
-            "hint: one length per dimension"
-        )
+        problem = "When given, dim and shape arguments must have the same length"
+        raise failure(RuntimeError, name, problem, "one length per dimension")
     lengths = [static_size(x.shape[d]) for d in dims]
     if half and dims:
         lengths[-1] = 2 * (lengths[-1] - 1)
@@ -156,7 +151,7 @@ def _to_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> N
     dims, lengths = found
     value = _signal(x, name)
     if not dims:
-        raise RuntimeError(f"[{name}] {name} must transform at least one axis\nhint: give dim")
+        raise failure(RuntimeError, name, f"{name} must transform at least one axis", "give dim")
     scale = _scale(math.prod(lengths), norm, inverse, name)
     value = _resized(value, lengths[-1], dims[-1], name)
     value = prims.real_fft(value, dims[-1], inverse, scale=scale if len(dims) == 1 else 1.0)
@@ -167,7 +162,7 @@ def _from_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) ->
     """The real transform of a signal whose other half is the mirror image."""
     dims, lengths = found
     if not dims:
-        raise RuntimeError(f"[{name}] {name} must transform at least one axis\nhint: give dim")
+        raise failure(RuntimeError, name, f"{name} must transform at least one axis", "give dim")
     scale = _scale(math.prod(lengths), norm, inverse, name)
     value = _others_transformed(_spectrum(x, name), found, inverse, 1.0, name)
     half = _resized(value, lengths[-1] // 2 + 1, dims[-1], name)
@@ -376,9 +371,8 @@ def _frequencies(n: int, d: float, dtype: Any, half: bool) -> Node:
     target = dtype_or(dtype)
     if CATEGORY[target] < 2:
         name = "rfftfreq" if half else "fftfreq"
-        raise RuntimeError(
-            f"[{name}] {name} requires a floating point or complex dtype\nhint: float32"
-        )
+        problem = f"{name} requires a floating point or complex dtype"
+        raise failure(RuntimeError, name, problem, "float32")
     place = prims.iota(check_sizes((n // 2 + 1 if half else n,), "fftfreq"), 0)
     if not half:
         place = prims.where(place < (n + 1) // 2, place, place - n)

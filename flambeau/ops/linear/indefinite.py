@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.layout import same
@@ -133,17 +134,13 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     check_matrices(LD, name, True, later=True)
     check_matrices(B, name, later=True)
     if not same(LD.shape[-1], B.shape[-2]):
-        raise RuntimeError(
-            f"[{name}] Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is "
-            f"{shown(LD.shape[-2:])} but each b matrix is {shown(B.shape[-2:])}\n"
-            "hint: as many equations as unknowns"
-        )
+        problem = "Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is "
+        problem += f"{shown(LD.shape[-2:])} but each b matrix is {shown(B.shape[-2:])}"
+        raise failure(RuntimeError, name, problem, "as many equations as unknowns")
     check_pivots(f"torch.{name}", LD, pivots)
     if LD.dtype != B.dtype:
-        raise RuntimeError(
-            f"[{name}] torch.linalg.ldl_solve: LD dtype {LD.dtype} does not match b dtype "
-            f"{B.dtype}\nhint: convert one of them"
-        )
+        problem = f"torch.linalg.ldl_solve: LD dtype {LD.dtype} does not match b dtype {B.dtype}"
+        raise failure(RuntimeError, name, problem, "convert one of them")
     check_kernel(LD, name)
     batch = broadcast_sizes(name, LD.shape[:-2], B.shape[:-2])
     packed = prims.broadcast_to(LD, (*batch, *LD.shape[-2:]))

@@ -8,6 +8,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import tensors
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.layout import same
@@ -84,10 +85,9 @@ def _check_right_sides(a: Node, b: Node) -> None:
             "input.shape[:-1]"
         )
     if not same(a.shape[-2], b.shape[-1 if vector else -2]):
-        raise RuntimeError(
-            f"[lstsq] torch.linalg.lstsq: input.size(-2) should match other.size(-2), but got "
-            f"{shown(a.shape)} and {shown(b.shape)}\nhint: one right side per row"
-        )
+        problem = "torch.linalg.lstsq: input.size(-2) should match other.size(-2), but got "
+        problem += f"{shown(a.shape)} and {shown(b.shape)}"
+        raise failure(RuntimeError, "lstsq", problem, "one right side per row")
 
 
 def _of_matrices(value: Node, a: Node) -> Node:
@@ -156,10 +156,9 @@ def lstsq(
     """
     chosen = "gelsy" if driver is None else driver
     if chosen not in ("gels", "gelsy", "gelsd", "gelss"):
-        raise RuntimeError(
-            f"[lstsq] torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
-            f"gelss)\nhint: not {chosen!r}"
-        )
+        problem = "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, "
+        problem += "gelss)"
+        raise failure(RuntimeError, "lstsq", problem, f"not {chosen!r}")
     solution, residuals, rank, values = solve_least_squares(self, b, rcond, chosen)
     size = self.shape[-1]
     if self.shape[-2] > size:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
@@ -38,10 +39,9 @@ Value = Any  # a Node or a Python number
 def check_same_dtype(name: str, a: Node, b: Node) -> None:
     """Raise unless both operands of a product have one dtype."""
     if a.dtype != b.dtype:
-        raise RuntimeError(
-            f"[{name}] expected m1 and m2 to have the same dtype, but got: "
-            f"{a.dtype} != {b.dtype}\n"
-            "hint: convert one operand; products do not promote dtypes"
+        problem = f"expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}"
+        raise failure(
+            RuntimeError, name, problem, "convert one operand; products do not promote dtypes"
         )
 
 
@@ -49,20 +49,18 @@ def check_rank(name: str, x: Node, ndim: int, argument: str) -> None:
     """Raise unless an operand has so many dimensions."""
     if x.ndim != ndim:
         kind = {1: "vector", 2: "matrix", 3: "batch of matrices (3D tensor)"}[ndim]
-        raise RuntimeError(
-            f"[{name}] {argument} must be a {kind}, but it has {x.ndim} dimensions: "
-            f"{shown(x.shape)}\nhint: matmul takes all ranks"
-        )
+        problem = f"{argument} must be a {kind}, but it has {x.ndim} dimensions: {shown(x.shape)}"
+        raise failure(RuntimeError, name, problem, "matmul takes all ranks")
 
 
 def check_inner_sizes(name: str, a: Node, b: Node) -> None:
     """Raises RuntimeError unless the matrices can be multiplied."""
     if not layout.same(a.shape[-1], b.shape[-2]):
-        raise RuntimeError(
-            f"[{name}] inner dimensions differ: mat1 and mat2 shapes cannot be multiplied "
-            f"({shown(a.shape)} and {shown(b.shape)}: {number_shown(a.shape[-1])} != "
-            f"{number_shown(b.shape[-2])})\n"
-            "hint: transpose mat2, or check the order of its dimensions"
+        problem = "inner dimensions differ: mat1 and mat2 shapes cannot be multiplied "
+        problem += f"({shown(a.shape)} and {shown(b.shape)}: {number_shown(a.shape[-1])} != "
+        problem += f"{number_shown(b.shape[-2])})"
+        raise failure(
+            RuntimeError, name, problem, "transpose mat2, or check the order of its dimensions"
         )
 
 
@@ -128,10 +126,9 @@ def matmul(self: Tensor, other: Tensor) -> Tensor:
         torch.Size([5, 2])
     """
     if self.ndim == 0 or other.ndim == 0:
-        raise RuntimeError(
-            "[matmul] both arguments to matmul need to be at least 1D, but they are "
-            f"{self.ndim}D and {other.ndim}D\nhint: multiply by a number with *"
-        )
+        problem = f"both arguments to matmul need to be at least 1D, but they are {self.ndim}D "
+        problem += f"and {other.ndim}D"
+        raise failure(RuntimeError, "matmul", problem, "multiply by a number with *")
     a = prims.unsqueeze(self, 0) if self.ndim == 1 else self
     b = prims.unsqueeze(other, 1) if other.ndim == 1 else other
     result = batched("matmul", a, b)
@@ -215,11 +212,9 @@ def _int_mm(self: Tensor, mat2: Tensor) -> Tensor:
     check_rank("_int_mm", mat2, 2, "mat2")
     for x, argument, names in ((self, "self", ("i8", "u8")), (mat2, "mat2", ("i8",))):
         if x.dtype not in names:
-            raise RuntimeError(
-                f"[_int_mm] Expected {argument} dtype to be "
-                f"{' or '.join(PUBLIC_NAMES[name] for name in names)} but got "
-                f"{x.dtype}\nhint: quantise it, or use mm"
-            )
+            problem = f"Expected {argument} dtype to be "
+            problem += f"{' or '.join(PUBLIC_NAMES[name] for name in names)} but got {x.dtype}"
+            raise failure(RuntimeError, "_int_mm", problem, "quantise it, or use mm")
     check_inner_sizes("_int_mm", self, mat2)
     return prims.matmul(self, mat2, "i32")
 
@@ -251,11 +246,10 @@ _refuses_out_dtype(bmm, "Tensor self, Tensor mat2")
 
 def _check_batches(name: str, a: Node, b: Node) -> None:
     if not layout.same(a.shape[0], b.shape[0]):
-        raise RuntimeError(
-            f"[{name}] Expected size for first two dimensions of batch2 tensor to be: "
-            f"[{number_shown(a.shape[0])}, {number_shown(a.shape[2])}] but got: "
-            f"{shown(b.shape[:2])}\nhint: batches must be equal; matmul broadcasts them"
-        )
+        problem = "Expected size for first two dimensions of batch2 tensor to be: "
+        problem += f"[{number_shown(a.shape[0])}, {number_shown(a.shape[2])}] but got: "
+        problem += f"{shown(b.shape[:2])}"
+        raise failure(RuntimeError, name, problem, "batches must be equal; matmul broadcasts them")
 
 
 @op(
@@ -285,15 +279,13 @@ def _dot(name: str, a: Node, b: Node, conjugate: bool = False) -> Node:
     check_rank(name, a, 1, "self")
     check_rank(name, b, 1, "tensor")
     if a.dtype != b.dtype:
-        raise RuntimeError(
-            f"[{name}] dot : expected both vectors to have same dtype, but found "
-            f"{a.dtype} and {b.dtype}\nhint: convert one operand"
-        )
+        problem = f"dot : expected both vectors to have same dtype, but found {a.dtype} and "
+        problem += f"{b.dtype}"
+        raise failure(RuntimeError, name, problem, "convert one operand")
     if not layout.same(a.shape[0], b.shape[0]):
-        raise RuntimeError(
-            f"[{name}] inconsistent tensor size, expected tensor {shown(a.shape)} and src "
-            f"{shown(b.shape)} to have the same number of elements\nhint: check the lengths"
-        )
+        problem = f"inconsistent tensor size, expected tensor {shown(a.shape)} and src "
+        problem += f"{shown(b.shape)} to have the same number of elements"
+        raise failure(RuntimeError, name, problem, "check the lengths")
     if a.dtype == "bool":
         raise unsupported(name, a, "convert to an integer or floating-point type first")
     wide = compute_dtype(a.dtype)
@@ -441,10 +433,8 @@ def _is(value: Value, number: int) -> bool:
 def _scaled_sum(name: str, self: Node, found: Node, dtype: str, beta: Value, alpha: Value) -> Node:
     """beta * self + alpha * found, of a dtype; beta 0 leaves `self` out, even its NaN."""
     if self.dtype != dtype:
-        raise RuntimeError(
-            f"[{name}] self and mat2 must have the same dtype, but got {self.dtype} "
-            f"and {dtype}\nhint: convert one of them"
-        )
+        problem = f"self and mat2 must have the same dtype, but got {self.dtype} and {dtype}"
+        raise failure(RuntimeError, name, problem, "convert one of them")
     shape = found.shape
     whole = broadcast_sizes(name, self.shape, shape)
     if not same_sizes(whole, shape):
@@ -617,17 +607,14 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
 
 def _cross_product(name: str, a: Node, b: Node, dim: int) -> Node:
     if a.ndim != b.ndim:
-        raise RuntimeError(
-            f"[{name}] linalg.cross: inputs must have the same number of dimensions.\n"
-            "hint: unsqueeze one of them"
-        )
+        problem = "linalg.cross: inputs must have the same number of dimensions."
+        raise failure(RuntimeError, name, problem, "unsqueeze one of them")
     check_one_dtype(name, input=a, other=b)
     axis = normalise_dim(dim, a.ndim, name)
     if a.ndim == 0 or not (layout.same(a.shape[axis], 3) and layout.same(b.shape[axis], 3)):
-        raise RuntimeError(
-            f"[{name}] linalg.cross: inputs dimension {dim} must have length 3, but the inputs are "
-            f"{shown(a.shape)} and {shown(b.shape)}\nhint: cross products are of vectors in space"
-        )
+        problem = f"linalg.cross: inputs dimension {dim} must have length 3, but the inputs are "
+        problem += f"{shown(a.shape)} and {shown(b.shape)}"
+        raise failure(RuntimeError, name, problem, "cross products are of vectors in space")
     a, b = together(name, a, b)
     x, y = ([prims.slice(v, axis, i, 1) for i in range(3)] for v in (a, b))
     parts = [x[i] * y[(i + 1) % 3] - x[(i + 1) % 3] * y[i] for i in (1, 2, 0)]
@@ -664,7 +651,7 @@ def cross(self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         )
         dim = next((d for d, n in enumerate(self.shape) if static_size(n) == 3), None)
         if dim is None:
-            raise RuntimeError("[cross] no dimension of size 3 in input\nhint: pass dim")
+            raise failure(RuntimeError, "cross", "no dimension of size 3 in input", "pass dim")
     return _cross_product("cross", self, other, dim)
 
 
@@ -709,9 +696,8 @@ def trace(self: Tensor) -> Tensor:
     from flambeau.ops.reduction.reduce import sum as total
 
     if self.ndim != 2:
-        raise RuntimeError(
-            f"[trace] trace: expected a matrix, but got tensor with dim {self.ndim}\nhint: 2D"
-        )
+        problem = f"trace: expected a matrix, but got tensor with dim {self.ndim}"
+        raise failure(RuntimeError, "trace", problem, "2D")
     diagonal = prims.eq(prims.iota(self.shape, 0), prims.iota(self.shape, 1))
     zero = prims.full_like(0, self)
     return total(prims.where(diagonal, self, zero))

@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import tensors
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import minimum
 from flambeau.language.definition import REGISTRY, Dense, op
@@ -49,23 +50,19 @@ def _halvings(matrices: Any) -> Any:
 
 def _check_tensor(name: str, x: Any) -> None:
     if not isinstance(x, tensors.Tensor):
-        raise TypeError(
-            f"[{name}] input must be Tensor, not {type(x).__name__}\nhint: torch.tensor(input)"
-        )
+        problem = f"input must be Tensor, not {type(x).__name__}"
+        raise failure(TypeError, name, problem, "torch.tensor(input)")
 
 
 def _exponential(self: Any) -> Any:
     _check_tensor("matrix_exp", self)
     if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
-        raise RuntimeError(
-            f"[matrix_exp] linalg.matrix_exp: A must be batches of square matrices, but they are "
-            f"{list(self.shape)}\nhint: the last two sizes must agree"
-        )
+        problem = "linalg.matrix_exp: A must be batches of square matrices, but they are "
+        problem += f"{list(self.shape)}"
+        raise failure(RuntimeError, "matrix_exp", problem, "the last two sizes must agree")
     if not (self.is_floating_point() or self.is_complex()):
-        raise RuntimeError(
-            "[matrix_exp] linalg.matrix_exp: Expected a floating point or complex tensor as input\n"
-            "hint: convert to float32"
-        )
+        problem = "linalg.matrix_exp: Expected a floating point or complex tensor as input"
+        raise failure(RuntimeError, "matrix_exp", problem, "convert to float32")
     if self.numel() == 0:
         return self.clone()
     halvings = _halvings(self)
@@ -116,16 +113,13 @@ def cond(self: Tensor, p: Any = None) -> Any:
     """
     _check_tensor("linalg.cond", self)
     if self.ndim < 2:
-        raise RuntimeError(
-            "[cond] linalg.cond: The input tensor A must have at least 2 dimensions.\n"
-            f"hint: its shape is {list(self.shape)}"
-        )
+        problem = "linalg.cond: The input tensor A must have at least 2 dimensions."
+        raise failure(RuntimeError, "cond", problem, f"its shape is {list(self.shape)}")
     if not (p is None or isinstance(p, int | float | str)):
         raise TypeError(f"[cond] linalg.cond: p is {type(p).__name__}\nhint: a number or a name")
     if p not in (None, 1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc"):
-        raise RuntimeError(
-            f"[cond] linalg.cond got an invalid norm type: {p}\nhint: see its orders"
-        )
+        problem = f"linalg.cond got an invalid norm type: {p}"
+        raise failure(RuntimeError, "cond", problem, "see its orders")
     if not self.numel() and (self.is_floating_point() or self.is_complex()):
         return self.new_zeros(self.shape[:-2]).abs()
     if p is None or p in (2, -2):
@@ -246,49 +240,39 @@ def _check_reflections(name: str, packed: Node, tau: Node) -> None:
     if not tau.ndim:
         raise IndexError(f"[{name}] {name}: tau has no dimensions\nhint: pass what geqrf returned")
     if tau.dtype != packed.dtype:
-        raise RuntimeError(
-            f"[{name}] {name}: tau dtype {tau.dtype} does not match input dtype {packed.dtype}\n"
-            "hint: pass what geqrf returned"
-        )
+        problem = f"{name}: tau dtype {tau.dtype} does not match input dtype {packed.dtype}"
+        raise failure(RuntimeError, name, problem, "pass what geqrf returned")
     if tau.ndim != packed.ndim - 1:
-        raise RuntimeError(
-            f"[{name}] {name}: Expected tau to have one dimension less than input, but got "
-            f"tau.ndim equal to {tau.ndim} and input.ndim is equal to {packed.ndim}\n"
-            "hint: pass what geqrf returned"
-        )
+        problem = f"{name}: Expected tau to have one dimension less than input, but got tau.ndim "
+        problem += f"equal to {tau.ndim} and input.ndim is equal to {packed.ndim}"
+        raise failure(RuntimeError, name, problem, "pass what geqrf returned")
     if not same_sizes(tau.shape[:-1], packed.shape[:-2]):
-        raise RuntimeError(
-            f"[{name}] {name}: Expected batch dimensions of tau to be equal to input.shape[:-2], "
-            f"but got {shown(tau.shape[:-1])}\nhint: pass what geqrf returned"
-        )
+        problem = f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but "
+        problem += f"got {shown(tau.shape[:-1])}"
+        raise failure(RuntimeError, name, problem, "pass what geqrf returned")
 
 
 def _check_reflected(packed: Node, tau: Node, other: Node, left: bool) -> None:
     name, dim = "torch.ormqr", -2 if left else -1
     if other.dtype != packed.dtype:
-        raise RuntimeError(
-            f"[{name}] {name}: Expected input and other to have the same dtype, but input has "
-            f"dtype {packed.dtype} and other has dtype {other.dtype}\nhint: convert one of them"
-        )
+        problem = f"{name}: Expected input and other to have the same dtype, but input has dtype "
+        problem += f"{packed.dtype} and other has dtype {other.dtype}"
+        raise failure(RuntimeError, name, problem, "convert one of them")
     if other.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] {name}: other must have at least 2 dimensions.\nhint: unsqueeze it"
-        )
+        problem = f"{name}: other must have at least 2 dimensions."
+        raise failure(RuntimeError, name, problem, "unsqueeze it")
     if not same(other.shape[dim], packed.shape[-2]):
-        raise RuntimeError(
-            f"[{name}] {name}: other.shape[{dim}] must be equal to input.shape[-2], but they are "
-            f"{shown(other.shape)} and {shown(packed.shape)}\nhint: see the argument left"
-        )
+        problem = f"{name}: other.shape[{dim}] must be equal to input.shape[-2], but they are "
+        problem += f"{shown(other.shape)} and {shown(packed.shape)}"
+        raise failure(RuntimeError, name, problem, "see the argument left")
     if not same(tau.shape[-1], minimum(other.shape[dim], packed.shape[-1])):
-        raise RuntimeError(
-            f"[{name}] {name}: tau.shape[-1] must be equal to min(other.shape[{dim}], "
-            f"input.shape[-1]), but it is {shown(tau.shape[-1:])}\nhint: pass what geqrf returned"
-        )
+        problem = f"{name}: tau.shape[-1] must be equal to min(other.shape[{dim}], "
+        problem += f"input.shape[-1]), but it is {shown(tau.shape[-1:])}"
+        raise failure(RuntimeError, name, problem, "pass what geqrf returned")
     if not same_sizes(other.shape[:-2], packed.shape[:-2]):
-        raise RuntimeError(
-            f"[{name}] {name}: Expected batch dimensions of other to be equal to "
-            f"input.shape[:-2], but got {shown(other.shape[:-2])}\nhint: expand it"
-        )
+        problem = f"{name}: Expected batch dimensions of other to be equal to input.shape[:-2], "
+        problem += f"but got {shown(other.shape[:-2])}"
+        raise failure(RuntimeError, name, problem, "expand it")
 
 
 def _packed_samples() -> Iterator[Sample]:
@@ -320,10 +304,9 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     _check_reflections(name, input, tau)
     rows, width = input.shape[-2:]
     if less(rows, width) or less(width, tau.shape[-1]):
-        raise RuntimeError(
-            f"[householder_product] {name}: input.shape[-2] must be greater than or equal to "
-            "input.shape[-1], and that to tau.shape[-1]\nhint: as geqrf gives them"
-        )
+        problem = f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1], and "
+        problem += "that to tau.shape[-1]"
+        raise failure(RuntimeError, "householder_product", problem, "as geqrf gives them")
     check_kernel(input, name)
     shape = (*input.shape[:-2], rows, width)
     row, column = (prims.iota(shape, d) for d in (len(shape) - 2, len(shape) - 1))
@@ -435,20 +418,17 @@ def tensorinv(self: Tensor, ind: int = 2) -> Tensor:
                 [0.0000, 0.5000]])
     """
     if ind <= 0:
-        raise RuntimeError(
-            f"[tensorinv] Expected a strictly positive integer for 'ind', got {ind}\nhint: ind > 0"
-        )
+        problem = f"Expected a strictly positive integer for 'ind', got {ind}"
+        raise failure(RuntimeError, "tensorinv", problem, "ind > 0")
     if ind > self.ndim:
-        raise RuntimeError(
-            f"[tensorinv] 'ind' is {ind}, the tensor has {self.ndim} dimensions\nhint: ind <= ndim"
-        )
+        problem = f"'ind' is {ind}, the tensor has {self.ndim} dimensions"
+        raise failure(RuntimeError, "tensorinv", problem, "ind <= ndim")
     rows = _rows_of(self, ind)
     columns = math.prod(static_size(n) for n in self.shape[ind:])
     if rows != columns:
-        raise RuntimeError(
-            "[tensorinv] Expected self to satisfy the requirement prod(self.shape[ind:]) == "
-            f"prod(self.shape[:ind]), but got {columns} != {rows}\nhint: choose another ind"
-        )
+        problem = "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+        problem += f"prod(self.shape[:ind]), but got {columns} != {rows}"
+        raise failure(RuntimeError, "tensorinv", problem, "choose another ind")
     matrix = prims.reshape(self, (rows, rows))
     check_matrices(matrix, "linalg.inv", True, "none")
     value = prims.reshape(inverted(matrix, True)[0], (*self.shape[ind:], *self.shape[:ind]))
@@ -471,16 +451,15 @@ def tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None = None) 
     """
     moved = tuple(normalise_dim(d, self.ndim, "tensorsolve") for d in dims or ())
     if len(set(moved)) < len(moved):
-        raise RuntimeError(f"[tensorsolve] repeated dim in {dims}\nhint: name each once")
+        raise failure(RuntimeError, "tensorsolve", f"repeated dim in {dims}", "name each once")
     kept = tuple(d for d in range(self.ndim) if d not in moved)
     a = prims.permute(self, (*kept, *moved))
     shape = a.shape[other.ndim :]
     rows, columns = _rows_of(other, other.ndim), math.prod(static_size(n) for n in shape)
     if rows != columns:
-        raise RuntimeError(
-            "[tensorsolve] Expected self to satisfy the requirement prod(self.shape[other.ndim:]) "
-            f"== prod(self.shape[:other.ndim]), but got {columns} != {rows}\nhint: see dims"
-        )
+        problem = "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+        problem += f"prod(self.shape[:other.ndim]), but got {columns} != {rows}"
+        raise failure(RuntimeError, "tensorsolve", problem, "see dims")
     matrix, right = prims.reshape(a, (rows, columns)), prims.reshape(other, (rows, 1))
     check_matrices(matrix, "linalg.solve", True)
     check_same_dtype("linalg.solve", matrix, right)

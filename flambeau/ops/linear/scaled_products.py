@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.dtypes import MINIFLOATS, TABLE
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.dtypes import DTYPE_OBJECTS, name_of
@@ -42,15 +43,12 @@ class SwizzleType(IntEnum):
 def _check_shapes(a: Node, b: Node) -> None:
     for place, x in enumerate((a, b), 1):
         if x.ndim != 2:
-            raise RuntimeError(
-                f"[_scaled_mm] mat{place} must be a matrix: got {shown(x.shape)}\n"
-                "hint: two dimensions"
-            )
+            problem = f"mat{place} must be a matrix: got {shown(x.shape)}"
+            raise failure(RuntimeError, "_scaled_mm", problem, "two dimensions")
     if not same(a.shape[1], b.shape[0]):
-        raise RuntimeError(
-            f"[_scaled_mm] mat_a and mat_b shapes cannot be multiplied ({shown(a.shape)} and "
-            f"{shown(b.shape)})\nhint: (M, K) and (K, N)"
-        )
+        problem = f"mat_a and mat_b shapes cannot be multiplied ({shown(a.shape)} and "
+        problem += f"{shown(b.shape)})"
+        raise failure(RuntimeError, "_scaled_mm", problem, "(M, K) and (K, N)")
 
 
 def _is_single(x: Node) -> bool:
@@ -123,9 +121,8 @@ def _scaled_mm(
     rows, columns = _scales(self, mat2, scale_a, scale_b)
     target = self.dtype if out_dtype is None else name_of(out_dtype)
     if target not in _RESULTS and target not in MINIFLOATS:
-        raise ValueError(
-            f"[_scaled_mm] Invalid out_dtype: {target}\nhint: float32, bfloat16 or float16"
-        )
+        problem = f"Invalid out_dtype: {target}"
+        raise failure(ValueError, "_scaled_mm", problem, "float32, bfloat16 or float16")
     a, b = (prims.cast(prims.cast(x, "f32"), "bf16") for x in (self, mat2))
     found = prims.matmul(a, b, "f32") * rows * columns
     if bias is not None:
@@ -180,14 +177,13 @@ def scaled_mm(
     del contraction_dim
     recipes = [*_listed(scale_recipe_a), *_listed(scale_recipe_b)]
     if any(r not in (ScalingType.TensorWise, ScalingType.RowWise) for r in recipes):
-        raise NotImplementedError(
-            f"[scaled_mm] scales of blocks are not supported: {recipes}\n"
-            "hint: ScalingType.TensorWise or RowWise"
+        problem = f"scales of blocks are not supported: {recipes}"
+        raise failure(
+            NotImplementedError, "scaled_mm", problem, "ScalingType.TensorWise or RowWise"
         )
     if any(s != SwizzleType.NO_SWIZZLE for s in (*_listed(swizzle_a), *_listed(swizzle_b))):
-        raise NotImplementedError(
-            "[scaled_mm] swizzled scales are not supported\nhint: SwizzleType.NO_SWIZZLE"
-        )
+        problem = "swizzled scales are not supported"
+        raise failure(NotImplementedError, "scaled_mm", problem, "SwizzleType.NO_SWIZZLE")
     [one], [other] = _listed(scale_a), _listed(scale_b)
     if output_dtype == "bfloat16":
         output_dtype = DTYPE_OBJECTS["bf16"]

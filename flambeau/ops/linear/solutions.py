@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
@@ -87,43 +88,35 @@ def is_vector(a: Node, b: Node) -> bool:
 def check_same_dtype(name: str, a: Node, b: Node) -> None:
     """Raises RuntimeError where matrices and right sides differ in dtype."""
     if a.dtype != b.dtype:
-        raise RuntimeError(
-            f"[{name}] {name}: Expected A and B to have the same dtype, but found A of type "
-            f"{a.dtype} and B of type {b.dtype}\nhint: convert one of them"
-        )
+        problem = f"{name}: Expected A and B to have the same dtype, but found A of type "
+        problem += f"{a.dtype} and B of type {b.dtype}"
+        raise failure(RuntimeError, name, problem, "convert one of them")
 
 
 def check_right_sides(name: str, b: Node) -> None:
     """Raises RuntimeError unless right sides are matrices."""
     if b.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] {name}: The input tensor B must have at least 2 dimensions.\n"
-            f"hint: its shape is {shown(b.shape)}"
-        )
+        problem = f"{name}: The input tensor B must have at least 2 dimensions."
+        raise failure(RuntimeError, name, problem, f"its shape is {shown(b.shape)}")
 
 
 def check_pivots(name: str, packed: Node, pivots: Node) -> None:
     """Raises RuntimeError unless there is one int32 pivot for each row of the factors."""
     if pivots.dtype != "i32":
-        raise RuntimeError(
-            f"[{name}] {name}: pivots should be a Tensor of scalar type torch.int32\n"
-            "hint: pass what the factorisation returned"
-        )
+        problem = f"{name}: pivots should be a Tensor of scalar type torch.int32"
+        raise failure(RuntimeError, name, problem, "pass what the factorisation returned")
     if not same_sizes(pivots.shape, packed.shape[:-1]):
-        raise RuntimeError(
-            f"[{name}] {name}: Expected LU.shape[:-1] and pivots.shape to be the same, but got "
-            f"pivots with shape {shown(pivots.shape)} instead\nhint: {shown(packed.shape[:-1])}"
-        )
+        problem = f"{name}: Expected LU.shape[:-1] and pivots.shape to be the same, but got "
+        problem += f"pivots with shape {shown(pivots.shape)} instead"
+        raise failure(RuntimeError, name, problem, f"{shown(packed.shape[:-1])}")
 
 
 def _check_rows(name: str, a: Node, b: Node, left: bool) -> None:
     rows = b.shape[-2 if left else -1]
     if not same(rows, a.shape[-1]):
-        raise RuntimeError(
-            f"[{name}] {name}: Incompatible shapes of A and B for the equation "
-            f"{'AX = B' if left else 'XA = B'} ({shown(a.shape)} and {shown(b.shape)})\n"
-            "hint: as many equations as unknowns"
-        )
+        problem = f"{name}: Incompatible shapes of A and B for the equation "
+        problem += f"{'AX = B' if left else 'XA = B'} ({shown(a.shape)} and {shown(b.shape)})"
+        raise failure(RuntimeError, name, problem, "as many equations as unknowns")
 
 
 def _with_numbers(name: str, a: Node, b: Node, singular: str = "") -> tuple[Node, Node]:
@@ -159,10 +152,9 @@ def check_system(name: str, a: Node, b: Node, left: bool) -> None:
     if left and is_vector(a, b):
         b = prims.reshape(b, (*b.shape, 1))
     if b.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] {name}: Vector broadcasting of the left hand side is not supported for "
-            "left=False.\nhint: unsqueeze it"
-        )
+        problem = f"{name}: Vector broadcasting of the left hand side is not supported for "
+        problem += "left=False."
+        raise failure(RuntimeError, name, problem, "unsqueeze it")
     _check_rows(name, a, b, left)
     broadcast_sizes(name, a.shape[:-2], b.shape[:-2])
 
@@ -573,10 +565,8 @@ def _common(*values: Node) -> list[Node]:
 def _tolerance(value: Any, sizes: Node) -> Node:
     if isinstance(value, Node):
         if CATEGORY[value.dtype] == 3:
-            raise RuntimeError(
-                "[linalg] tolerance tensor of complex type is not supported\n"
-                "hint: atol and rtol are real"
-            )
+            problem = "tolerance tensor of complex type is not supported"
+            raise failure(RuntimeError, "linalg", problem, "atol and rtol are real")
         return prims.cast(prims.reshape(value, (*value.shape, 1)), sizes.dtype)
     return prims.full(value, (1,) * sizes.ndim, sizes.dtype)
 

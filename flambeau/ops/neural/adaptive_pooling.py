@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import Dense, op
 from flambeau.language.samples import Sample, T, sample
@@ -34,21 +35,19 @@ def _adaptive_sizes(name: str, x: Node, count: int, output_size: Any) -> list[tu
     given = (output_size,) if output_size is None or isinstance(output_size, int) else output_size
     values = tuple(given) * count if len(given) == 1 else tuple(given)
     if len(values) != count:
-        raise RuntimeError(f"[{name}] output_size must be {count}\nhint: one per dimension")
+        raise failure(RuntimeError, name, f"output_size must be {count}", "one per dimension")
     sizes = [static_size(s) for s in x.shape[-count:]]
     if 0 in sizes:
-        raise RuntimeError(
-            f"[{name}] Expected input to have non-zero size for non-batch dimensions, but input "
-            f"has sizes {shown(x.shape)}\nhint: pool before the tensor is empty"
-        )
+        problem = "Expected input to have non-zero size for non-batch dimensions, but input has "
+        problem += f"sizes {shown(x.shape)}"
+        raise failure(RuntimeError, name, problem, "pool before the tensor is empty")
     pairs = [(s, s if v is None else static_size(v)) for s, v in zip(sizes, values, strict=True)]
     if any(out < 0 for _, out in pairs):
-        raise RuntimeError(
-            f"[{name}] elements of output_size must be greater than or equal to 0 but received "
-            f"{list(values)}\nhint: sizes"
-        )
+        problem = "elements of output_size must be greater than or equal to 0 but received "
+        problem += f"{list(values)}"
+        raise failure(RuntimeError, name, problem, "sizes")
     if math.prod(out for _, out in pairs) >> 40:
-        raise RuntimeError(f"[{name}] numel overflows: output_size {list(values)}\nhint: less")
+        raise failure(RuntimeError, name, f"numel overflows: output_size {list(values)}", "less")
     return pairs
 
 

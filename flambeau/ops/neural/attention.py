@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
 from flambeau.language import promotion
@@ -53,15 +54,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     inner = input.shape[-1] if input.ndim else 1
     if weight.ndim not in (1, 2) or not input.ndim or not same(inner, weight.shape[-1]):
-        raise RuntimeError(
-            f"[linear] mat1 and mat2 shapes cannot be multiplied: input is {shown(input.shape)}, "
-            f"weight is {shown(weight.shape)}\nhint: weight is (out_features, in_features)"
-        )
+        problem = f"mat1 and mat2 shapes cannot be multiplied: input is {shown(input.shape)}, "
+        problem += f"weight is {shown(weight.shape)}"
+        raise failure(RuntimeError, "linear", problem, "weight is (out_features, in_features)")
     if input.dtype != weight.dtype:
-        raise RuntimeError(
-            f"[linear] mat1 and mat2 must have the same dtype, but got {input.dtype} and "
-            f"{weight.dtype}\nhint: cast one of them"
-        )
+        problem = f"mat1 and mat2 must have the same dtype, but got {input.dtype} and "
+        problem += f"{weight.dtype}"
+        raise failure(RuntimeError, "linear", problem, "cast one of them")
     if bias is not None:
         check_one_dtype("linear", input=input, bias=bias)
     wide = weight if weight.ndim == 2 else prims.reshape(weight, (1, weight.shape[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.layout import same
@@ -39,16 +40,12 @@ def _picked(
     x = log_probabilities
     axis = 0 if x.ndim == 1 else 1
     if weight is not None and not (weight.ndim == 1 and same(weight.shape[0], x.shape[axis])):
-        raise RuntimeError(
-            "[nll_loss] weight tensor should be defined either for all "
-            f"{number_shown(x.shape[axis])} classes or no classes but got weight tensor of shape: "
-            f"{shown(weight.shape)}\n"
-            "hint: one weight per class"
-        )
+        problem = f"weight tensor should be defined either for all {number_shown(x.shape[axis])} "
+        problem += f"classes or no classes but got weight tensor of shape: {shown(weight.shape)}"
+        raise failure(RuntimeError, "nll_loss", problem, "one weight per class")
     if target.dtype not in ("i64", "u8"):
-        raise RuntimeError(
-            f"[nll_loss] expected scalar type Long but found {target.dtype}\nhint: call .long()"
-        )
+        problem = f"expected scalar type Long but found {target.dtype}"
+        raise failure(RuntimeError, "nll_loss", problem, "call .long()")
     keep = prims.ne(target, prims.full_like(ignore_index, target))
     safe = prims.where(keep, target, prims.full_like(0, target))
     index = prims.check_index(safe, x.shape[axis], "nll_loss", NO_CLASS, strict=True)
@@ -64,16 +61,15 @@ def _picked(
 def _check_classes(name: str, x: Node, target: Node) -> None:
     if x.ndim == 0:
         error = RuntimeError if name == "cross_entropy" else ValueError
-        raise error(f"[{name}] Expected 1 or more dimensions (got 0)\nhint: (C) or (N, C, *)")
+        raise failure(error, name, "Expected 1 or more dimensions (got 0)", "(C) or (N, C, *)")
     spatial = x.shape[:1] + x.shape[2:] if x.ndim > 1 else ()
     fits = target.ndim == len(spatial) and all(
         same(a, b) for a, b in zip(target.shape, spatial, strict=True)
     )
     if not fits and x.ndim > 1 and target.ndim >= 1 and not same(x.shape[0], target.shape[0]):
-        raise ValueError(
-            f"[{name}] Expected input batch_size ({shown(x.shape[:1])[1:-1]}) to match target "
-            f"batch_size ({shown(target.shape[:1])[1:-1]})\nhint: input is (N, C), target is (N)"
-        )
+        problem = f"Expected input batch_size ({shown(x.shape[:1])[1:-1]}) to match target "
+        problem += f"batch_size ({shown(target.shape[:1])[1:-1]})"
+        raise failure(ValueError, name, problem, "input is (N, C), target is (N)")
     if not fits:
         raise RuntimeError(
             f"[{name}] Expected target size {shown(spatial)}, got {shown(target.shape)}\n"
@@ -166,10 +162,8 @@ def cross_entropy(
     """
     kind = reduction_of("cross_entropy", size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(
-            f"[cross_entropy] label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}\n"
-            "hint: 0 is none, 1 a uniform target"
-        )
+        problem = f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
+        raise failure(RuntimeError, "cross_entropy", problem, "0 is none, 1 a uniform target")
     if not is_float(input):
         raise unsupported("cross_entropy", input, "convert the logits to a floating-point type")
     if input.ndim == 0:

@@ -13,6 +13,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
@@ -39,11 +40,9 @@ def numbers(name: str, what: str, value: Any, count: int) -> tuple[int, ...]:
     if len(values) == 1:
         return tuple(static_size(v) for v in values) * count
     if len(values) != count:
-        raise RuntimeError(
-            f"[{name}] expected {what} to be a single integer value or a list of {count} values to "
-            f"match the convolution dimensions, but got {what}={list(values)}\n"
-            "hint: one number per spatial dimension"
-        )
+        problem = f"expected {what} to be a single integer value or a list of {count} values to "
+        problem += f"match the convolution dimensions, but got {what}={list(values)}"
+        raise failure(RuntimeError, name, problem, "one number per spatial dimension")
     return tuple(static_size(v) for v in values)
 
 
@@ -53,10 +52,9 @@ def _batched(name: str, x: Node, count: int) -> tuple[Node, bool]:
         return x, True
     if x.ndim == count + 1:
         return prims.unsqueeze(x, 0), False
-    raise RuntimeError(
-        f"[{name}] Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {name}, "
-        f"but got input of size: {shown(x.shape)}\nhint: (N, C, ...) or (C, ...)"
-    )
+    problem = f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {name}, but "
+    problem += f"got input of size: {shown(x.shape)}"
+    raise failure(RuntimeError, name, problem, "(N, C, ...) or (C, ...)")
 
 
 def check_numbers(
@@ -68,13 +66,13 @@ def check_numbers(
         RuntimeError: stride, dilation or groups below 1, negative padding.
     """
     if any(s <= 0 for s in stride):
-        raise RuntimeError(f"[{name}] non-positive stride is not supported\nhint: stride >= 1")
+        raise failure(RuntimeError, name, "non-positive stride is not supported", "stride >= 1")
     if any(p < 0 for p in padding):
-        raise RuntimeError(f"[{name}] negative padding is not supported\nhint: slice the input")
+        raise failure(RuntimeError, name, "negative padding is not supported", "slice the input")
     if any(d <= 0 for d in dilation):
-        raise RuntimeError(f"[{name}] dilation should be greater than zero\nhint: dilation >= 1")
+        raise failure(RuntimeError, name, "dilation should be greater than zero", "dilation >= 1")
     if groups <= 0:
-        raise RuntimeError(f"[{name}] non-positive groups is not supported\nhint: groups >= 1")
+        raise failure(RuntimeError, name, "non-positive groups is not supported", "groups >= 1")
 
 
 def _check_types(name: str, x: Node, weight: Node, bias: Node | None) -> None:
@@ -82,55 +80,46 @@ def _check_types(name: str, x: Node, weight: Node, bias: Node | None) -> None:
     for operand, what in ((weight, "weight"), (bias, "bias")):
         if operand is not None and given_dtype(operand) != given:
             dtype = given_dtype(operand)
-            raise RuntimeError(
-                f"[{name}] Input type ({_PUBLIC.get(given, given)}) and {what} type "
-                f"({_PUBLIC.get(dtype, dtype)}) should be the same\nhint: cast one of them"
-            )
+            problem = f"Input type ({_PUBLIC.get(given, given)}) and {what} type "
+            problem += f"({_PUBLIC.get(dtype, dtype)}) should be the same"
+            raise failure(RuntimeError, name, problem, "cast one of them")
 
 
 def _check_extents(name: str, x: Node, weight: Node, channels: Size) -> None:
     """Of sizes only the batch and the input's channels may be zero."""
     if any(same(n, 0) for n in weight.shape[2:]) or same(channels, 0):
-        raise RuntimeError(
-            f"[{name}] expected a weight with at least one output channel and one element per "
-            f"kernel dimension, but got weight of size {shown(weight.shape)}\n"
-            "hint: kernel_size >= 1 and out_channels >= 1"
-        )
+        problem = "expected a weight with at least one output channel and one element per kernel "
+        problem += f"dimension, but got weight of size {shown(weight.shape)}"
+        raise failure(RuntimeError, name, problem, "kernel_size >= 1 and out_channels >= 1")
     if any(same(n, 0) for n in x.shape[2:]):
-        raise RuntimeError(
-            f"[{name}] Only zero batch or zero channel inputs are supported, but got input shape: "
-            f"{shown(x.shape)}\nhint: skip images without elements"
-        )
+        problem = "Only zero batch or zero channel inputs are supported, but got input shape: "
+        problem += f"{shown(x.shape)}"
+        raise failure(RuntimeError, name, problem, "skip images without elements")
 
 
 def _check_bias(name: str, weight: Node, bias: Node | None, channels: Size) -> None:
     if bias is not None and not (bias.ndim == 1 and same(bias.shape[0], channels)):
-        raise RuntimeError(
-            f"[{name}] Given weight of size {shown(weight.shape)}, expected bias to be "
-            f"1-dimensional with {shown([channels])[1:-1]} elements, but got bias of size "
-            f"{shown(bias.shape)} instead\nhint: one bias per output channel"
-        )
+        problem = f"Given weight of size {shown(weight.shape)}, expected bias to be 1-dimensional "
+        problem += f"with {shown([channels])[1:-1]} elements, but got bias of size "
+        problem += f"{shown(bias.shape)} instead"
+        raise failure(RuntimeError, name, problem, "one bias per output channel")
 
 
 def _check_channels(name: str, x: Node, weight: Node, groups: int) -> None:
     if weight.ndim != x.ndim:
-        raise RuntimeError(
-            f"[{name}] weight should have {x.ndim} dimensions, but got a tensor of size "
-            f"{shown(weight.shape)}\nhint: (out_channels, in_channels / groups, *kernel)"
-        )
+        problem = f"weight should have {x.ndim} dimensions, but got a tensor of size "
+        problem += f"{shown(weight.shape)}"
+        raise failure(RuntimeError, name, problem, "(out_channels, in_channels / groups, *kernel)")
     wanted = weight.shape[1] * groups
     if not same(x.shape[1], wanted):
-        raise RuntimeError(
-            f"[{name}] Given groups={groups}, weight of size {shown(weight.shape)}, expected "
-            f"input{shown(x.shape)} to have {shown([wanted])[1:-1]} channels, but got "
-            f"{shown(x.shape[1:2])[1:-1]} channels instead\nhint: the input is (N, C, ...)"
-        )
+        problem = f"Given groups={groups}, weight of size {shown(weight.shape)}, expected "
+        problem += f"input{shown(x.shape)} to have {shown([wanted])[1:-1]} channels, but got "
+        problem += f"{shown(x.shape[1:2])[1:-1]} channels instead"
+        raise failure(RuntimeError, name, problem, "the input is (N, C, ...)")
     if groups > 1 and static_size(weight.shape[0]) % groups:
-        raise RuntimeError(
-            f"[{name}] Given groups={groups}, expected weight to be divisible by {groups} at "
-            f"dimension 0, but got weight of size {shown(weight.shape)} instead\n"
-            "hint: out_channels is a multiple of groups"
-        )
+        problem = f"Given groups={groups}, expected weight to be divisible by {groups} at "
+        problem += f"dimension 0, but got weight of size {shown(weight.shape)} instead"
+        raise failure(RuntimeError, name, problem, "out_channels is a multiple of groups")
 
 
 def _per_group(channels: Size, groups: int) -> Size:
@@ -181,11 +170,10 @@ def _check_kernel(
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     if any(less(size, span) for size, span in zip(sizes, spans, strict=True)):
         given = " x ".join(shown([s])[1:-1] for s in sizes)
-        raise RuntimeError(
-            f"[{name}] Calculated padded input size per channel: ({given}). Kernel size: "
-            f"({' x '.join(map(str, spans))}). Kernel size can't be greater than actual input "
-            "size\nhint: pad the input"
-        )
+        problem = f"Calculated padded input size per channel: ({given}). Kernel size: "
+        problem += f"({' x '.join(map(str, spans))}). Kernel size can't be greater than actual "
+        problem += "input size"
+        raise failure(RuntimeError, name, problem, "pad the input")
 
 
 def _columns(
@@ -285,14 +273,11 @@ def _named_padding(
     if padding == "valid":
         return (0,) * len(stride), (0,) * len(stride)
     if padding != "same":
-        raise RuntimeError(
-            f"[{name}] Invalid padding string: '{padding}'\nhint: use 'valid' or 'same'"
-        )
+        problem = f"Invalid padding string: '{padding}'"
+        raise failure(RuntimeError, name, problem, "use 'valid' or 'same'")
     if any(s != 1 for s in stride):
-        raise RuntimeError(
-            f"[{name}] padding='same' is not supported for strided convolutions\n"
-            "hint: give the padding as numbers"
-        )
+        problem = "padding='same' is not supported for strided convolutions"
+        raise failure(RuntimeError, name, problem, "give the padding as numbers")
     total = [d * (static_size(k) - 1) for k, d in zip(weight.shape[2:], dilation, strict=True)]
     low = tuple(t // 2 for t in total)
     if any(t % 2 for t in total):
@@ -423,11 +408,9 @@ def _check_transposed(name: str, x: Node, weight: Node, groups: int) -> None:
             "hint: the weight is (in_channels, out_channels / groups, *kernel)"
         )
     if groups > 1 and static_size(weight.shape[0]) % groups:
-        raise RuntimeError(
-            f"[{name}] Given groups={groups}, expected weight to be divisible by {groups} at "
-            f"dimension 0, but got weight of size {shown(weight.shape)} instead\n"
-            "hint: in_channels is a multiple of groups"
-        )
+        problem = f"Given groups={groups}, expected weight to be divisible by {groups} at "
+        problem += f"dimension 0, but got weight of size {shown(weight.shape)} instead"
+        raise failure(RuntimeError, name, problem, "in_channels is a multiple of groups")
 
 
 def _transposed_columns(x: Node, weight: Node, kernel: Sequence[int], groups: int) -> Node:
@@ -480,10 +463,9 @@ def _conv_transposed(
     kernel = [static_size(k) for k in weight.shape[2:]]
     extents = _transposed_extents(x, kernel, strides, pads, extra, steps)
     if any(less(length, 1) for _, length in extents):
-        raise RuntimeError(
-            f"[{name}] Given input size per channel: {shown(x.shape[2:])}. Calculated output "
-            "size per channel is too small\nhint: less padding"
-        )
+        problem = f"Given input size per channel: {shown(x.shape[2:])}. Calculated output size "
+        problem += "per channel is too small"
+        raise failure(RuntimeError, name, problem, "less padding")
     if x.dtype in FLOATS:
         out = convolution_input(x, weight, [n for _, n in extents], strides, pads, steps, groups)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv
 from flambeau.language.definition import op
@@ -35,18 +36,16 @@ def _extents(
     stride, padding, dilation, groups = options
     count = len(weight) - 2
     if not 1 <= count <= 3 or len(size) != count + 2:
-        raise RuntimeError(
-            f"[{name}] Expected {len(weight)}-dimensional input for {len(weight)}-dimensional "
-            f"weight {shown(weight)}, but got sizes {shown(size)}\nhint: (N, C, ...)"
-        )
+        problem = f"Expected {len(weight)}-dimensional input for {len(weight)}-dimensional weight "
+        problem += f"{shown(weight)}, but got sizes {shown(size)}"
+        raise failure(RuntimeError, name, problem, "(N, C, ...)")
     names = {"stride": stride, "padding": padding, "dilation": dilation}
     steps = [convolution.numbers(name, what, value, count) for what, value in names.items()]
     convolution.check_numbers(name, *steps, groups)
     if not same(size[1], weight[1] * groups):
-        raise RuntimeError(
-            f"[{name}] Given groups={groups}, weight of size {shown(weight)}, expected input "
-            f"{shown(size)} to have {weight[1] * groups} channels\nhint: C = groups * C_weight"
-        )
+        problem = f"Given groups={groups}, weight of size {shown(weight)}, expected input "
+        problem += f"{shown(size)} to have {weight[1] * groups} channels"
+        raise failure(RuntimeError, name, problem, "C = groups * C_weight")
     extents = [
         floordiv(n + 2 * p - d * (static_size(k) - 1) - 1, s) + 1
         for n, k, s, p, d in zip(size[2:], weight[2:], *steps, strict=True)
@@ -57,19 +56,15 @@ def _extents(
 def _check(name: str, grad: Node, wanted: Sequence[Size], other: Node) -> None:
     fits = grad.ndim == len(wanted)
     if not fits or not all(same(a, b) for a, b in zip(grad.shape, wanted, strict=True)):
-        raise RuntimeError(
-            f"[{name}] grad_output is {shown(grad.shape)}, but the convolution's result would be "
-            f"{shown(wanted)}\nhint: the sizes of its result"
-        )
+        problem = f"grad_output is {shown(grad.shape)}, but the convolution's result would be "
+        problem += f"{shown(wanted)}"
+        raise failure(RuntimeError, name, problem, "the sizes of its result")
     if grad.dtype != other.dtype:
-        raise RuntimeError(
-            f"[{name}] expected scalar type {other.dtype} but found {grad.dtype}\n"
-            "hint: all operands of one dtype"
-        )
+        problem = f"expected scalar type {other.dtype} but found {grad.dtype}"
+        raise failure(RuntimeError, name, problem, "all operands of one dtype")
     if grad.dtype not in FLOATS:
-        raise NotImplementedError(
-            f"[{name}] not implemented for {grad.dtype}\nhint: real floating-point operands"
-        )
+        problem = f"not implemented for {grad.dtype}"
+        raise failure(NotImplementedError, name, problem, "real floating-point operands")
 
 
 def _wide() -> Iterator[Sample]:

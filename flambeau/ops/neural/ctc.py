@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
@@ -246,10 +247,8 @@ def _lengths(name: str, given: Any, batch: int, limit: Size | None) -> list[int]
             raise _fail(f"{name} must be integral", "call .long()")
         given = given.reshape(-1).tolist()
     elif not isinstance(given, (list, tuple)):
-        raise TypeError(
-            f"[ctc_loss] {name} must be a tensor or a tuple of ints, got {given!r}\n"
-            "hint: one length per sample"
-        )
+        problem = f"{name} must be a tensor or a tuple of ints, got {given!r}"
+        raise failure(TypeError, "ctc_loss", problem, "one length per sample")
     values = [int(value) for value in given]
     if len(values) != batch:
         raise _fail(f"{name} must be of size batch_size {batch}", "one length per sample")
@@ -285,9 +284,8 @@ def _padded(targets: Any, lengths: Sequence[int]) -> Any:
 def _check(log_probs: Any, targets: Any, blank: int) -> None:
     kind = name_of(log_probs.dtype)
     if kind not in ("f32", "f64"):
-        raise NotImplementedError(
-            f"[ctc_loss] not implemented for {log_probs.dtype}\nhint: call .float() first"
-        )
+        problem = f"not implemented for {log_probs.dtype}"
+        raise failure(NotImplementedError, "ctc_loss", problem, "call .float() first")
     if log_probs.ndim not in (2, 3):
         raise _fail(
             f"log_probs must be (T, N, C) or (T, C), got {shown(log_probs.shape)}", "(T, N, C)"

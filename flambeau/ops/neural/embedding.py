@@ -12,6 +12,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import install
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
@@ -40,14 +41,12 @@ def _embedding_samples() -> Any:
 def _checked_rows(input: Node, weight: Node) -> Node:  # noqa: A002
     """Indices as places of rows of the table."""
     if input.dtype not in ("i32", "i64"):
-        raise RuntimeError(
-            "[embedding] Expected tensor for argument #1 'indices' to have one of the following "
-            f"scalar types: Long, Int; but got {input.dtype}\nhint: call .long()"
-        )
+        problem = "Expected tensor for argument #1 'indices' to have one of the following scalar "
+        problem += f"types: Long, Int; but got {input.dtype}"
+        raise failure(RuntimeError, "embedding", problem, "call .long()")
     if weight.ndim != 2:
-        raise RuntimeError(
-            f"[embedding] 'weight' must be 2-D, got {shown(weight.shape)}\nhint: (rows, width)"
-        )
+        problem = f"'weight' must be 2-D, got {shown(weight.shape)}"
+        raise failure(RuntimeError, "embedding", problem, "(rows, width)")
     return prims.check_index(input, weight.shape[0], "embedding", _OUTSIDE, strict=True)
 
 
@@ -86,10 +85,9 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         return value
     rows_, low = weight.shape[0], -padding_idx if padding_idx < 0 else padding_idx + 1
     if less(rows_, low):
-        raise AssertionError(
-            f"[embedding] Padding_idx must be within num_embeddings, {number_shown(rows_)}, but "
-            f"got {padding_idx}\nhint: the number of a row"
-        )
+        problem = f"Padding_idx must be within num_embeddings, {number_shown(rows_)}, but got "
+        problem += f"{padding_idx}"
+        raise failure(AssertionError, "embedding", problem, "the number of a row")
     padding = padding_idx if padding_idx >= 0 else padding_idx + rows_
     keep = prims.ne(rows, prims.constant(padding, rows))
     mask = prims.broadcast(keep, value.shape, range(rows.ndim))
@@ -211,15 +209,11 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if train is not None and not train:
         return input.clone(), input.new_ones(input.shape, dtype=object_of("bool"))
     if not 0.0 <= p <= 1.0:
-        raise RuntimeError(
-            f"[native_dropout] bernoulli_ expects p to be in [0, 1], but got p={1 - p}\n"
-            "hint: 0 <= p <= 1"
-        )
+        problem = f"bernoulli_ expects p to be in [0, 1], but got p={1 - p}"
+        raise failure(RuntimeError, "native_dropout", problem, "0 <= p <= 1")
     if not (input.is_floating_point() or input.is_complex()):
-        raise RuntimeError(
-            "[native_dropout] result type Float can't be cast to the desired output type "
-            f"{input.dtype}\nhint: convert to a floating dtype first"
-        )
+        problem = f"result type Float can't be cast to the desired output type {input.dtype}"
+        raise failure(RuntimeError, "native_dropout", problem, "convert to a floating dtype first")
     if p < 1.0:
         return masked_dropout.native(input, p)
     masked_dropout.native(input, 0.0)  # for its draws: nothing is left of the elements
@@ -251,9 +245,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         tensor([1., 1., 1.])
     """
     if not 0.0 <= p <= 1.0:
-        raise ValueError(
-            f"[dropout] probability has to be between 0 and 1, but got {p}\nhint: 0 <= p <= 1"
-        )
+        problem = f"probability has to be between 0 and 1, but got {p}"
+        raise failure(ValueError, "dropout", problem, "0 <= p <= 1")
     if not training or p == 0.0:
         return input
     if p == 1.0:

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import same_size
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -197,22 +198,18 @@ def _errors() -> Iterator[ErrorSample]:
 def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
     if input.ndim == 2:
         if offsets is not None:
-            raise ValueError(
-                "[embedding_bag] if input is 2D, then offsets has to be None, as input is treated "
-                "is a mini-batch of fixed length sequences. However, found offsets of type "
-                f"{type(offsets)}\nhint: drop offsets"
-            )
+            problem = "if input is 2D, then offsets has to be None, as input is treated is a "
+            problem += "mini-batch of fixed length sequences. However, found offsets of type "
+            problem += f"{type(offsets)}"
+            raise failure(ValueError, "embedding_bag", problem, "drop offsets")
         return
     if input.ndim != 1:
-        raise ValueError(
-            f"[embedding_bag] input has to be 1D or 2D Tensor, but got Tensor of dimension "
-            f"{input.ndim}\nhint: indices"
-        )
+        problem = f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
+        raise failure(ValueError, "embedding_bag", problem, "indices")
     if offsets is None or offsets.ndim != 1:
-        raise ValueError(
-            "[embedding_bag] offsets has to be a 1D Tensor but got "
-            f"{None if offsets is None else list(offsets.shape)}\nhint: where each bag starts"
-        )
+        problem = "offsets has to be a 1D Tensor but got "
+        problem += f"{None if offsets is None else list(offsets.shape)}"
+        raise failure(ValueError, "embedding_bag", problem, "where each bag starts")
     _check_starts(input, offsets)
 
 
@@ -220,15 +217,13 @@ def _check_starts(input: Any, offsets: Any) -> None:  # noqa: A002
     if offsets.is_meta:
         return
     if offsets.numel() and int(offsets[0]) != 0:
-        raise RuntimeError(
-            "[embedding_bag] offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
-            f"has to start from position 0. However, got {int(offsets[0])}\nhint: start at 0"
-        )
+        problem = "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to "
+        problem += f"start from position 0. However, got {int(offsets[0])}"
+        raise failure(RuntimeError, "embedding_bag", problem, "start at 0")
     if offsets.numel() and int(offsets[-1]) > input.shape[0]:
-        raise RuntimeError(
-            "[embedding_bag] offsets[-1] can not be greater than input's length "
-            f"{input.shape[0]} but got offsets[-1] of {int(offsets[-1])}\nhint: positions in input"
-        )
+        problem = f"offsets[-1] can not be greater than input's length {input.shape[0]} but got "
+        problem += f"offsets[-1] of {int(offsets[-1])}"
+        raise failure(RuntimeError, "embedding_bag", problem, "positions in input")
 
 
 def _check_table(
@@ -238,10 +233,8 @@ def _check_table(
     padding_idx: int | None,
 ) -> None:
     if weight.ndim != 2:
-        raise ValueError(
-            f"[embedding_bag] weight has to be a 2D Tensor, but got Tensor of dimension "
-            f"{weight.ndim}\nhint: (V, D)"
-        )
+        problem = f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}"
+        raise failure(ValueError, "embedding_bag", problem, "(V, D)")
     _check_rows(input, weight, per_sample_weights, padding_idx)
 
 
@@ -252,21 +245,17 @@ def _check_rows(
     padding_idx: int | None,
 ) -> None:
     if name_of(input.dtype) not in ("i32", "i64") or not weight.is_floating_point():
-        raise RuntimeError(
-            "[embedding_bag] indices have to be Long or Int, and the table a floating type; got "
-            f"{input.dtype} and {weight.dtype}\nhint: input.long(), weight.float()"
-        )
+        problem = "indices have to be Long or Int, and the table a floating type; got "
+        problem += f"{input.dtype} and {weight.dtype}"
+        raise failure(RuntimeError, "embedding_bag", problem, "input.long(), weight.float()")
     if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
-        raise RuntimeError(
-            f"[embedding_bag] expected weight ({weight.dtype}) to have the same type as "
-            f"per_sample_weights ({per_sample_weights.dtype})\nhint: convert one of them"
-        )
+        problem = f"expected weight ({weight.dtype}) to have the same type as per_sample_weights "
+        problem += f"({per_sample_weights.dtype})"
+        raise failure(RuntimeError, "embedding_bag", problem, "convert one of them")
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
-        raise RuntimeError(
-            "[embedding_bag] padding_idx must be within the number of embeddings, "
-            f"{-weight.shape[0]} through {weight.shape[0] - 1}, but got {padding_idx}\n"
-            "hint: a row of the table"
-        )
+        problem = f"padding_idx must be within the number of embeddings, {-weight.shape[0]} "
+        problem += f"through {weight.shape[0] - 1}, but got {padding_idx}"
+        raise failure(RuntimeError, "embedding_bag", problem, "a row of the table")
 
 
 def check_places(
@@ -293,27 +282,21 @@ def _check_options(
     sparse: bool,
 ) -> None:
     if mode not in MODES:
-        raise ValueError(
-            f"[embedding_bag] mode has to be one of sum, mean or max, got {mode!r}\nhint: 'mean'"
-        )
+        problem = f"mode has to be one of sum, mean or max, got {mode!r}"
+        raise failure(ValueError, "embedding_bag", problem, "'mean'")
     if mode == "max" and (scale_grad_by_freq or sparse):
-        raise ValueError(
-            "[embedding_bag] max mode does not support scaling the gradient by the frequency, nor "
-            "sparse gradients\nhint: mode='sum'"
-        )
+        problem = "max mode does not support scaling the gradient by the frequency, nor sparse "
+        problem += "gradients"
+        raise failure(ValueError, "embedding_bag", problem, "mode='sum'")
     if per_sample_weights is None:
         return
     if tuple(per_sample_weights.shape) != tuple(input.shape):
-        raise ValueError(
-            "[embedding_bag] If per_sample_weights is not None, then it must have the same shape "
-            f"as the input ({tuple(input.shape)}), got {tuple(per_sample_weights.shape)}\n"
-            "hint: one weight per index"
-        )
+        problem = "If per_sample_weights is not None, then it must have the same shape as the "
+        problem += f"input ({tuple(input.shape)}), got {tuple(per_sample_weights.shape)}"
+        raise failure(ValueError, "embedding_bag", problem, "one weight per index")
     if mode != "sum":
-        raise NotImplementedError(
-            "[embedding_bag] per_sample_weights is only supported for mode='sum' "
-            f"(got mode='{mode}')\nhint: use mode='sum'"
-        )
+        problem = f"per_sample_weights is only supported for mode='sum' (got mode='{mode}')"
+        raise failure(NotImplementedError, "embedding_bag", problem, "use mode='sum'")
 
 
 @op(

@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import install
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language.definition import op
@@ -73,10 +74,8 @@ def random_alpha_dropout(
 
 def _checked(name: str, p: float, error: type[Exception] = ValueError) -> None:
     if not 0.0 <= p <= 1.0:
-        raise error(
-            f"[{name}] dropout probability has to be between 0 and 1, but got {p}\n"
-            "hint: 0 <= p <= 1"
-        )
+        problem = f"dropout probability has to be between 0 and 1, but got {p}"
+        raise failure(error, name, problem, "0 <= p <= 1")
 
 
 def _applied(x: Any, p: float, training: bool, inplace: bool, draw: Any, *arguments: Any) -> Any:
@@ -91,9 +90,8 @@ def _applied(x: Any, p: float, training: bool, inplace: bool, draw: Any, *argume
 
 def _check_channels(name: str, x: Any, p: float, training: bool) -> None:
     if training and 0.0 < p and x.numel() and x.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] Feature dropout requires at least 2 dimensions in the input\nhint: (N, C, *)"
-        )
+        problem = "Feature dropout requires at least 2 dimensions in the input"
+        raise failure(RuntimeError, name, problem, "(N, C, *)")
 
 
 def _samples(rank: int) -> Any:
@@ -140,10 +138,8 @@ def _define(count: int) -> None:
         _checked(name, p)
         rank = input.ndim
         if rank < 2:
-            raise RuntimeError(
-                f"[{name}] Feature dropout requires at least 2 dimensions in the input, got "
-                f"{rank}\nhint: (N, C, *)"
-            )
+            problem = f"Feature dropout requires at least 2 dimensions in the input, got {rank}"
+            raise failure(RuntimeError, name, problem, "(N, C, *)")
         if rank not in (count + 1, count + 2):
             warnings.warn(
                 f"[{name}] Received a {rank}-D input, which is not recommended. hint: "

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
@@ -95,19 +96,17 @@ def _sizes(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Kernel and output sizes, checked against the input."""
     if output_size is None and output_ratio is None:
-        raise ValueError(
-            f"[{name}] requires specifying either an output_size or an output_ratio\nhint: give one"
-        )
+        problem = "requires specifying either an output_size or an output_ratio"
+        raise failure(ValueError, name, problem, "give one")
     normalise_dim(-count - 1, x.ndim, name)
     if output_size is None:
         ratios = (
             output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * count
         )
         if len(ratios) != count:
-            raise ValueError(
-                f"[{name}] requires output_ratio to either be a single number or a tuple of {count}"
-                f", got {output_ratio}\nhint: one ratio per dimension"
-            )
+            problem = f"requires output_ratio to either be a single number or a tuple of {count}, "
+            problem += f"got {output_ratio}"
+            raise failure(ValueError, name, problem, "one ratio per dimension")
         output_size = [int(s * r) for s, r in zip(x.shape[-count:], ratios, strict=True)]
     kernels = numbers(name, "kernel_size", kernel, count)
     outs = numbers(name, "output_size", output_size, count)
@@ -143,10 +142,9 @@ def _define(count: int) -> None:
         if drawn is None:
             drawn = x.detach().new_empty((*x.shape[:2], count)).uniform_()
         elif tuple(drawn.shape) != (*x.shape[:2], count) or drawn.dtype != x.dtype:
-            raise RuntimeError(
-                f"[{name}] Expect _random_samples to have shape (N, C, {count}) and the dtype of "
-                f"input, got {shown(drawn.shape)} of {drawn.dtype}\nhint: torch.rand(N, C, {count})"
-            )
+            problem = f"Expect _random_samples to have shape (N, C, {count}) and the dtype of "
+            problem += f"input, got {shown(drawn.shape)} of {drawn.dtype}"
+            raise failure(RuntimeError, name, problem, f"torch.rand(N, C, {count})")
         found = pooled.native(x, drawn.detach(), kernels, outs)
         return tuple(found) if input.ndim == x.ndim else tuple(y.squeeze(0) for y in found)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
@@ -212,15 +213,12 @@ def grid_sample(
         tensor([[[[1.5000, 2.0000]]]])
     """
     if mode not in MODES:
-        raise ValueError(
-            "[grid_sample] expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: "
-            f"'{mode}'\nhint: mode='bilinear'"
-        )
+        problem = f"expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        raise failure(ValueError, "grid_sample", problem, "mode='bilinear'")
     if padding_mode not in PADDINGS:
-        raise ValueError(
-            "[grid_sample] expected padding_mode to be 'zeros', 'border', or 'reflection', but "
-            f"got: '{padding_mode}'\nhint: padding_mode='zeros'"
-        )
+        problem = "expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+        problem += f"'{padding_mode}'"
+        raise failure(ValueError, "grid_sample", problem, "padding_mode='zeros'")
     if align_corners is None:
         warnings.warn(
             "[grid_sample] align_corners=False is the default since PyTorch 1.3; give "
@@ -242,10 +240,8 @@ def _define_sampler(suffix: str) -> None:
         align_corners: bool,
     ) -> Any:
         if suffix and input.ndim != int(suffix[1]) + 2:
-            raise RuntimeError(
-                f"[{name}] expected a {int(suffix[1]) + 2}D input, got {shown(input.shape)}\n"
-                "hint: grid_sampler takes both"
-            )
+            problem = f"expected a {int(suffix[1]) + 2}D input, got {shown(input.shape)}"
+            raise failure(RuntimeError, name, problem, "grid_sampler takes both")
         mode, padding = MODES[interpolation_mode], PADDINGS[padding_mode]
         return grid_sample(input, grid, mode, padding, align_corners)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.dtypes import TITLES
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.language.definition import given_dtype, op
@@ -53,10 +54,8 @@ def reduction_of(name: str, size_average: bool | None, reduce: bool | None, redu
         )
         return number
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(
-            f"[{name}] {reduction} is not a valid value for reduction\n"
-            "hint: use 'none', 'mean' or 'sum'"
-        )
+        problem = f"{reduction} is not a valid value for reduction"
+        raise failure(ValueError, name, problem, "use 'none', 'mean' or 'sum'")
     return reduction
 
 
@@ -233,10 +232,8 @@ def smooth_l1_loss(
         tensor(1.)
     """
     if beta < 0:
-        raise RuntimeError(
-            f"[smooth_l1_loss] does not support negative values for beta, got {beta}\n"
-            "hint: beta=1.0"
-        )
+        problem = f"does not support negative values for beta, got {beta}"
+        raise failure(RuntimeError, "smooth_l1_loss", problem, "beta=1.0")
     if is_complex(input):
         raise unsupported("smooth_l1_loss", input, "take the loss of real and imaginary parts")
     warn_of_broadcast(input, target)
@@ -279,10 +276,8 @@ def huber_loss(
         tensor(1.)
     """
     if delta <= 0:
-        raise RuntimeError(
-            f"[huber_loss] does not support non-positive values for delta, got {delta}\n"
-            "hint: delta=1.0"
-        )
+        problem = f"does not support non-positive values for delta, got {delta}"
+        raise failure(RuntimeError, "huber_loss", problem, "delta=1.0")
     for operand in (input, target):
         if is_complex(operand) or not is_float(input):
             raise unsupported("huber_loss", operand, "convert it to a floating-point type first")
@@ -363,10 +358,9 @@ prims.register_rule("bce", _bce_rule)
 
 def _same_shape(name: str, a: Node, b: Node) -> None:
     if a.ndim != b.ndim or not all(same(x, y) for x, y in zip(a.shape, b.shape, strict=True)):
-        raise ValueError(
-            f"[{name}] Target size ({shown(b.shape)}) must be the same as input size "
-            f"({shown(a.shape)})\nhint: reshape the target"
-        )
+        problem = f"Target size ({shown(b.shape)}) must be the same as input size "
+        problem += f"({shown(a.shape)})"
+        raise failure(ValueError, name, problem, "reshape the target")
 
 
 @op(
@@ -432,10 +426,9 @@ def _logits_dtype(x: Node, target: Node, positive: Node | None) -> str:
     if not is_float(x) or is_complex(target):
         raise unsupported(name, target if is_float(x) else x, "convert it to a real float first")
     if not is_float(target):
-        raise RuntimeError(
-            f"[{name}] result type {TITLES[x.dtype]} can't be cast to the desired output type "
-            f"{TITLES[target.dtype]}\nhint: convert the target to a floating-point type"
-        )
+        problem = f"result type {TITLES[x.dtype]} can't be cast to the desired output type "
+        problem += f"{TITLES[target.dtype]}"
+        raise failure(RuntimeError, name, problem, "convert the target to a floating-point type")
     return target.dtype
 
 
@@ -475,9 +468,8 @@ def kl_div(
     given = {given_dtype(input), given_dtype(target)}
     if not given <= FLOATS:
         kind = "Complex" if given & COMPLEX else "Integral"
-        raise RuntimeError(
-            f"[kl_div] kl_div: {kind} inputs not supported.\nhint: convert them to real floats"
-        )
+        problem = f"kl_div: {kind} inputs not supported."
+        raise failure(RuntimeError, "kl_div", problem, "convert them to real floats")
     if log_target:
         value = prims.exp(target) * (target - input)
     else:
@@ -528,10 +520,10 @@ def soft_margin_loss(
     """
     half = given_dtype(input)
     if is_complex(target) and not is_complex(input):
-        raise RuntimeError(
-            f"[soft_margin_loss] result type {TITLES[promote_types(half, given_dtype(target))]} "
-            f"can't be cast to the desired output type {TITLES[half]}\n"
-            "hint: take the loss of real and imaginary parts"
+        problem = f"result type {TITLES[promote_types(half, given_dtype(target))]} can't be cast "
+        problem += f"to the desired output type {TITLES[half]}"
+        raise failure(
+            RuntimeError, "soft_margin_loss", problem, "take the loss of real and imaginary parts"
         )
     target = prims.cast(target, input.dtype)  # labels may be integers
     power = rounded(prims.exp(rounded(-target * input, half)), half)
@@ -628,10 +620,8 @@ def margin_ranking_loss(
             f"{shown(target.shape)}\nhint: unsqueeze what lacks a dimension"
         )
     if given_dtype(target) == "bool":
-        raise RuntimeError(
-            "[margin_ranking_loss] Negation, the `-` operator, on a bool tensor is not supported\n"
-            "hint: labels are 1 and -1"
-        )
+        problem = "Negation, the `-` operator, on a bool tensor is not supported"
+        raise failure(RuntimeError, "margin_ranking_loss", problem, "labels are 1 and -1")
     value = hinge(-target * (input1 - input2) + margin)
     return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
 
@@ -731,10 +721,9 @@ def gaussian_nll_loss(
     """
     refuse_bools(input, target)
     if not var.is_scalar and CATEGORY[given_dtype(var)] < 2:
-        raise RuntimeError(
-            f"[gaussian_nll_loss] result type Float can't be cast to the desired output type "
-            f"{TITLES[given_dtype(var)]}\nhint: variances are floats"
-        )
+        problem = "result type Float can't be cast to the desired output type "
+        problem += f"{TITLES[given_dtype(var)]}"
+        raise failure(RuntimeError, "gaussian_nll_loss", problem, "variances are floats")
     var = _checked_variance(input, var)
     floor = prims.stop_gradient(prims.maximum(var, prims.full_like(eps, var)))
     safe = prims.with_derivative(floor, var, rule="straight")

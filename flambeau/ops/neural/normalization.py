@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
@@ -31,10 +32,10 @@ def _check_shape(name: str, x: Node, normalized: Sequence[Size]) -> tuple[int, .
     count = len(normalized)
     tail = x.shape[x.ndim - count :] if count <= x.ndim else ()
     if count == 0 or count > x.ndim or not all(same(a, b) for a, b in zip(tail, normalized)):
-        raise RuntimeError(
-            f"[{name}] Given normalized_shape={shown(normalized)}, expected input with shape "
-            f"[*, {shown(normalized)[1:-1]}], but got input of size {shown(x.shape)}\n"
-            "hint: normalized_shape is the end of the input's shape"
+        problem = f"Given normalized_shape={shown(normalized)}, expected input with shape [*, "
+        problem += f"{shown(normalized)[1:-1]}], but got input of size {shown(x.shape)}"
+        raise failure(
+            RuntimeError, name, problem, "normalized_shape is the end of the input's shape"
         )
     return tuple(range(x.ndim - count, x.ndim))
 
@@ -106,11 +107,10 @@ def check_parameters(name: str, x: Node, *parameters: Node | None) -> None:
     mixed = not kinds <= {own} and (own in HALF or bool(kinds & HALF))
     if not mixed or (own in HALF and kinds == {"f32"}):
         return  # other kinds do not compute together with `x` at all
-    raise RuntimeError(
-        f"[{name}] mixed dtype (CPU): expect parameters to have the dtype of the input, or "
-        f"torch.float32 beside a half type, got {TITLES[own]} and "
-        f"{', '.join(TITLES[kind] for kind in sorted(kinds))}\nhint: convert the parameters"
-    )
+    problem = "mixed dtype (CPU): expect parameters to have the dtype of the input, or "
+    problem += f"torch.float32 beside a half type, got {TITLES[own]} and "
+    problem += f"{', '.join(TITLES[kind] for kind in sorted(kinds))}"
+    raise failure(RuntimeError, name, problem, "convert the parameters")
 
 
 def _affine(x: Node, weight: Node | None, bias: Node | None) -> Node:
@@ -284,11 +284,9 @@ def group_normalised(
     """
     channels = x.shape[1] if x.ndim > 1 else 0
     if not same(channels // num_groups * num_groups, channels):
-        raise RuntimeError(
-            f"[group_norm] Expected number of channels in input to be divisible by num_groups, but "
-            f"got input of shape {shown(x.shape)} and num_groups={num_groups}\n"
-            "hint: choose a divisor of the channels"
-        )
+        problem = "Expected number of channels in input to be divisible by num_groups, but got "
+        problem += f"input of shape {shown(x.shape)} and num_groups={num_groups}"
+        raise failure(RuntimeError, "group_norm", problem, "choose a divisor of the channels")
     check_parameters("group_norm", x, weight, bias)
     each, space = channels // num_groups, prod(x.shape[2:])
     groups = (x.shape[0], num_groups)
@@ -365,9 +363,9 @@ def instance_norm(
         tensor([[[-1.0000,  1.0000]]])
     """
     if running_mean is not None or not use_input_stats:
-        raise NotImplementedError(
-            "[instance_norm] running statistics are not supported\n"
-            "hint: use track_running_stats=False"
+        problem = "running statistics are not supported"
+        raise failure(
+            NotImplementedError, "instance_norm", problem, "use track_running_stats=False"
         )
     check_parameters("instance_norm", input, weight, bias)
     dims = tuple(range(2, input.ndim))
@@ -449,25 +447,23 @@ def check_statistics(input: Any, running_mean: Any, running_var: Any, training: 
     channels = input.shape[1] if input.ndim > 1 else 0
     for name, given in (("running_mean", running_mean), ("running_var", running_var)):
         if given is None and not training:
-            raise RuntimeError(
-                f"[batch_norm] {name} must be defined in evaluation mode\nhint: training=True"
-            )
+            problem = f"{name} must be defined in evaluation mode"
+            raise failure(RuntimeError, "batch_norm", problem, "training=True")
         if given is not None and given.numel() != channels:
-            raise RuntimeError(
-                f"[batch_norm] {name} should contain {channels} elements not {given.numel()}\n"
-                "hint: dimension 1 of the input holds the channels"
+            problem = f"{name} should contain {channels} elements not {given.numel()}"
+            raise failure(
+                RuntimeError, "batch_norm", problem, "dimension 1 of the input holds the channels"
             )
 
 
 def _check_batch(input: Any, training: bool, eps: float) -> None:  # noqa: A002
     if training and prod((1, *input.shape[:1], *input.shape[2:])) == 1:
-        raise ValueError(
-            "[batch_norm] Expected more than 1 value per channel when training, got input size "
-            f"{list(input.shape)}\nhint: use a larger batch or eval()"
-        )
+        problem = "Expected more than 1 value per channel when training, got input size "
+        problem += f"{list(input.shape)}"
+        raise failure(ValueError, "batch_norm", problem, "use a larger batch or eval()")
     if eps < 0 or (training and eps == 0):
         what = "positive during training" if training else "non-negative"
-        raise ValueError(f"[batch_norm] eps must be {what}, but got {eps}\nhint: eps=1e-5")
+        raise failure(ValueError, "batch_norm", f"eps must be {what}, but got {eps}", "eps=1e-5")
 
 
 def track_statistics(mean: Any, variance: Any, running: Sequence[Any], momentum: float) -> None:

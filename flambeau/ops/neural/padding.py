@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language.definition import Dense, op
@@ -45,26 +46,20 @@ def _errors() -> Iterator[ErrorSample]:
 
 def _check(x: Node, pads: tuple[int, ...], mode: str, value: float | None) -> None:
     if len(pads) % 2:
-        raise RuntimeError(
-            f"[pad] Padding length must be divisible by 2, got {len(pads)}\n"
-            "hint: (before, after) of the last dimension first"
-        )
+        problem = f"Padding length must be divisible by 2, got {len(pads)}"
+        raise failure(RuntimeError, "pad", problem, "(before, after) of the last dimension first")
     if len(pads) > 2 * x.ndim:
-        raise RuntimeError(
-            "[pad] Padding length should be less than or equal to two times the input dimension "
-            f"but got padding length {len(pads)} and input of dimension {x.ndim}\n"
-            "hint: (before, after) of the last dimension first"
-        )
+        problem = "Padding length should be less than or equal to two times the input dimension "
+        problem += f"but got padding length {len(pads)} and input of dimension {x.ndim}"
+        raise failure(RuntimeError, "pad", problem, "(before, after) of the last dimension first")
     if mode not in MODES:
-        raise NotImplementedError(
-            f"[pad] Unrecognised padding mode {mode}\nhint: one of {', '.join(MODES)}"
-        )
+        problem = f"Unrecognised padding mode {mode}"
+        raise failure(NotImplementedError, "pad", problem, f"one of {', '.join(MODES)}")
     if mode == "constant":
         return
     if value:
-        raise RuntimeError(
-            f'[pad] Padding mode "{mode}" doesn\'t take in value argument\nhint: drop value'
-        )
+        problem = f'Padding mode "{mode}" doesn\'t take in value argument'
+        raise failure(RuntimeError, "pad", problem, "drop value")
     count = len(pads) // 2
     if not 1 <= count <= 3 or x.ndim not in (count + 1, count + 2):
         raise NotImplementedError(
@@ -78,15 +73,15 @@ def _check_extent(x: Node, dimension: int, low: int, high: int, mode: str) -> No
     size = x.shape[dimension]
     largest = max(low, high)
     if mode == "reflect" and not less(largest, size):
-        raise RuntimeError(
-            "[pad] Padding size should be less than the corresponding input dimension, but got: "
-            f"padding ({low}, {high}) at dimension {dimension} of input {shown(x.shape)}\n"
-            "hint: reflection needs an element for each padded one"
+        problem = "Padding size should be less than the corresponding input dimension, but got: "
+        problem += f"padding ({low}, {high}) at dimension {dimension} of input {shown(x.shape)}"
+        raise failure(
+            RuntimeError, "pad", problem, "reflection needs an element for each padded one"
         )
     if mode == "circular" and less(size, largest):
-        raise RuntimeError(
-            "[pad] Padding value causes wrapping around more than once.\n"
-            f"hint: at most {shown([size])} at dimension {dimension}"
+        problem = "Padding value causes wrapping around more than once."
+        raise failure(
+            RuntimeError, "pad", problem, f"at most {shown([size])} at dimension {dimension}"
         )
 
 
@@ -142,10 +137,9 @@ def pad(
         d = input.ndim - 1 - position
         low[d], high[d] = pads[2 * position], pads[2 * position + 1]
         if less(input.shape[d] + low[d] + high[d], 0):
-            raise RuntimeError(
-                f"[pad] The input size {shown(input.shape)}, plus negative padding {list(pads)}, "
-                "resulted in a negative output size\nhint: remove fewer elements"
-            )
+            problem = f"The input size {shown(input.shape)}, plus negative padding {list(pads)}, "
+            problem += "resulted in a negative output size"
+            raise failure(RuntimeError, "pad", problem, "remove fewer elements")
     if mode == "constant":
         return prims.pad(input, low, high, _fill(input, value))
     x = input

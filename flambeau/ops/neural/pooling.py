@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, prod
 from flambeau.language import layout
@@ -63,17 +64,13 @@ class Windows:
         for what in ("kernel_size", "stride", "dilation"):
             values = self.kernel if what == "kernel_size" else getattr(self, what)
             if any(v <= 0 for v in values):
-                raise RuntimeError(
-                    f"[{name}] {what} should be greater than zero, but got {list(values)}\n"
-                    f"hint: {what} >= 1"
-                )
+                problem = f"{what} should be greater than zero, but got {list(values)}"
+                raise failure(RuntimeError, name, problem, f"{what} >= 1")
         for pad, kernel, dilation in zip(self.padding, self.kernel, self.dilation, strict=True):
             if pad < 0 or pad > ((kernel - 1) * dilation + 1) // 2:
-                raise RuntimeError(
-                    f"[{name}] pad should be at most half of effective kernel size, but got "
-                    f"pad={pad}, kernel_size={kernel} and dilation={dilation}\n"
-                    "hint: pad the input yourself"
-                )
+                problem = "pad should be at most half of effective kernel size, but got "
+                problem += f"pad={pad}, kernel_size={kernel} and dilation={dilation}"
+                raise failure(RuntimeError, name, problem, "pad the input yourself")
 
     def _extent(self, name: str, x: Node, d: int, size: Size, ceil_mode: bool) -> tuple[Size, Size]:
         stride, pad = self.stride[d], self.padding[d]
@@ -91,10 +88,8 @@ class Windows:
         return out, (out - 1) * stride + span - size - pad
 
     def _too_small(self, name: str, x: Node) -> None:
-        raise RuntimeError(
-            f"[{name}] Given input size: {shown(x.shape)}. Calculated output size is too small\n"
-            "hint: smaller kernel or more padding"
-        )
+        problem = f"Given input size: {shown(x.shape)}. Calculated output size is too small"
+        raise failure(RuntimeError, name, problem, "smaller kernel or more padding")
 
     def clipped(self, x: Node) -> Windows:
         """The same windows without elements that are padding in every one of them.
@@ -140,10 +135,9 @@ def check_input(name: str, x: Node, count: int) -> None:
     if x.ndim < 3 and name in ("avg_pool2d", "lp_pool2d"):
         normalise_dim(-3, x.ndim, name)  # raises IndexError, as PyTorch does here
     if any(layout.same(n, 0) for n in x.shape[-count - 1 :]) or x.ndim - count not in (1, 2):
-        raise RuntimeError(
-            f"[{name}] Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 "
-            f"dim batch size for input, but got: {shown(x.shape)}\nhint: (N, C, ...) or (C, ...)"
-        )
+        problem = f"Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 dim "
+        problem += f"batch size for input, but got: {shown(x.shape)}"
+        raise failure(RuntimeError, name, problem, "(N, C, ...) or (C, ...)")
 
 
 def _joined(x: Node, count: int) -> Node:
@@ -535,7 +529,7 @@ def average(
     """Mean of each window over the last `count` dimensions."""
     check_input(name, x, count)
     if divisor == 0:
-        raise RuntimeError(f"[{name}] divisor must be not zero\nhint: leave it None")
+        raise failure(RuntimeError, name, "divisor must be not zero", "leave it None")
     chosen = Windows(name, x, count, kernel, stride, padding, 1, ceil_mode)
     total = _window_sums(x, chosen)
     if divisor is not None:
@@ -635,7 +629,7 @@ def _define_lp(count: int) -> None:
     ) -> Node:
         for given in (kernel_size, stride or kernel_size):
             if count > 1 and len(given) not in (1, count):
-                raise ValueError(f"[{name}] expected {count} values\nhint: one size each")
+                raise failure(ValueError, name, f"expected {count} values", "one size each")
         kernel = numbers(name, "kernel_size", kernel_size, count)
         exponent = prims.full_like(norm_type, input)
         power = input * input if norm_type == 2 else prims.pow(input, exponent)

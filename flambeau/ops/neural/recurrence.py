@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from flambeau import prims
 from flambeau.ir.environment import same_size
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv
 from flambeau.language.definition import op
@@ -36,9 +37,9 @@ def _gates_of_state(
     each on its own; the bias is added."""
     if product.ndim == 2:
         if not same_size(product.shape[-1], width * count):
-            raise RuntimeError(
-                f"[{name}] the gates are not {count} times as wide as the state\n"
-                "hint: weights of shape (gates * hidden_size, ...)"
+            problem = f"the gates are not {count} times as wide as the state"
+            raise failure(
+                RuntimeError, name, problem, "weights of shape (gates * hidden_size, ...)"
             )
         gates = _parts(product, count)
     else:

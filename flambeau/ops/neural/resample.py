@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.language.definition import op
@@ -235,26 +236,23 @@ def _check_mode(x: Any, mode: str, align_corners: bool | None, antialias: bool) 
     rank = x.ndim
     known = mode in ("nearest", "nearest-exact", "area") or mode in _RANKS
     if not known or rank not in (3, 4, 5):
-        raise NotImplementedError(
-            "[interpolate] Input Error: Only 3D, 4D and 5D input Tensors supported (got "
-            f"{rank}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
-            f"nearest-exact (got {mode})\nhint: (N, C, *)"
-        )
+        problem = f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the "
+        problem += "modes: nearest | linear | bilinear | bicubic | trilinear | area | "
+        problem += f"nearest-exact (got {mode})"
+        raise failure(NotImplementedError, "interpolate", problem, "(N, C, *)")
     if align_corners is not None and mode not in _ALIGNED:
-        raise ValueError(
-            "[interpolate] align_corners option can only be set with the interpolating modes: "
-            "linear | bilinear | bicubic | trilinear\nhint: drop align_corners"
-        )
+        problem = "align_corners option can only be set with the interpolating modes: linear | "
+        problem += "bilinear | bicubic | trilinear"
+        raise failure(ValueError, "interpolate", problem, "drop align_corners")
     if _RANKS.get(mode, rank) != rank:
         raise NotImplementedError(
             f"[interpolate] Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input\n"
             "hint: linear, bilinear and trilinear are for 1, 2 and 3 spatial dimensions"
         )
     if antialias and not (mode in ("bilinear", "bicubic") and rank == 4):
-        raise ValueError(
-            "[interpolate] Anti-alias option is restricted to bilinear and bicubic modes and "
-            "requires a 4-D tensor as input\nhint: drop antialias"
-        )
+        problem = "Anti-alias option is restricted to bilinear and bicubic modes and requires a "
+        problem += "4-D tensor as input"
+        raise failure(ValueError, "interpolate", problem, "drop antialias")
 
 
 def _sizes_and_scales(
@@ -265,24 +263,19 @@ def _sizes_and_scales(
     count = len(space)
     if (size is None) == (scale_factor is None):
         what = "either" if size is None else "only one of"
-        raise ValueError(
-            f"[interpolate] {what} size or scale_factor should be defined\nhint: give one of them"
-        )
+        problem = f"{what} size or scale_factor should be defined"
+        raise failure(ValueError, "interpolate", problem, "give one of them")
     given = size if size is not None else scale_factor
     values = tuple(given) if isinstance(given, (list, tuple)) else (given,) * count
     if len(values) != count:
         named = "output size of" if size is not None else "scale_factor of shape"
-        raise ValueError(
-            "[interpolate] Input and output must have the same number of spatial dimensions, but "
-            f"got input with spatial dimensions of {space} and {named} {values}\n"
-            "hint: one number per spatial dimension"
-        )
+        problem = "Input and output must have the same number of spatial dimensions, but got "
+        problem += f"input with spatial dimensions of {space} and {named} {values}"
+        raise failure(ValueError, "interpolate", problem, "one number per spatial dimension")
     if size is not None:
         if recompute:
-            raise ValueError(
-                "[interpolate] recompute_scale_factor is not meaningful with an explicit size\n"
-                "hint: drop recompute_scale_factor"
-            )
+            problem = "recompute_scale_factor is not meaningful with an explicit size"
+            raise failure(ValueError, "interpolate", problem, "drop recompute_scale_factor")
         return tuple(int(v) for v in values), None
     sizes = tuple(math.floor(s * float(f)) for s, f in zip(space, values, strict=True))
     return sizes, None if recompute else tuple(float(f) for f in values)
@@ -326,10 +319,9 @@ def interpolate(
     _check_mode(input, mode, align_corners, antialias)
     sizes, scales = _sizes_and_scales(input, size, scale_factor, recompute_scale_factor)
     if min(sizes) <= 0 or 0 in tuple(input.shape[2:]):
-        raise RuntimeError(
-            "[interpolate] Input and output sizes should be greater than 0, but got input "
-            f"{list(input.shape[2:])} output {list(sizes)}\nhint: sizes >= 1"
-        )
+        problem = "Input and output sizes should be greater than 0, but got input "
+        problem += f"{list(input.shape[2:])} output {list(sizes)}"
+        raise failure(RuntimeError, "interpolate", problem, "sizes >= 1")
     return resize(input, sizes, scales, mode, bool(align_corners), antialias)
 
 

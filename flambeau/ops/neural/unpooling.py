@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.size import prod
 from flambeau.language.definition import op
 from flambeau.language.dtypes import name_of
@@ -59,10 +60,9 @@ def _unpool_size(
     if len(chosen) != count or any(
         not default[d] - strides[d] < chosen[d] < default[d] + strides[d] for d in range(count)
     ):
-        raise ValueError(
-            f"[{name}] invalid output_size {list(output_size)}: each must be within a stride of "
-            f"{default}\nhint: pass the size of the pooled input"
-        )
+        problem = f"invalid output_size {list(output_size)}: each must be within a stride of "
+        problem += f"{default}"
+        raise failure(ValueError, name, problem, "pass the size of the pooled input")
     return chosen
 
 
@@ -96,15 +96,12 @@ def _define_unpool(count: int) -> None:
         output_size: Any = None,
     ) -> Any:
         if tuple(indices.shape) != tuple(input.shape):
-            raise RuntimeError(
-                f"[{name}] Expected shape of indices to be: {list(input.shape)} but got: "
-                f"{list(indices.shape)}\nhint: indices of max_pool{count}d"
-            )
+            problem = f"Expected shape of indices to be: {list(input.shape)} but got: "
+            problem += f"{list(indices.shape)}"
+            raise failure(RuntimeError, name, problem, f"indices of max_pool{count}d")
         if name_of(indices.dtype) != "i64":
-            raise RuntimeError(
-                f"[{name}] elements in indices should be type int64 but got: {indices.dtype}\n"
-                f"hint: indices of max_pool{count}d"
-            )
+            problem = f"elements in indices should be type int64 but got: {indices.dtype}"
+            raise failure(RuntimeError, name, problem, f"indices of max_pool{count}d")
         size = _unpool_size(name, input, kernel_size, stride, padding, output_size, count)
         if count == 3:  # PyTorch keeps channels last in images alone
             input, indices = input.contiguous(), indices.contiguous()  # noqa: A001

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
@@ -27,14 +28,12 @@ _F = "nn.functional"
 
 def _check_factor(name: str, x: Node, what: str, factor: int) -> None:
     if x.ndim < 3:
-        raise RuntimeError(
-            f"[{name}] expects input to have at least 3 dimensions, but got input with {x.ndim} "
-            "dimension(s)\nhint: (*, C, H, W)"
-        )
+        problem = f"expects input to have at least 3 dimensions, but got input with {x.ndim} "
+        problem += "dimension(s)"
+        raise failure(RuntimeError, name, problem, "(*, C, H, W)")
     if factor <= 0:
-        raise RuntimeError(
-            f"[{name}] expects a positive {what}, but got {factor}\nhint: {what} >= 1"
-        )
+        problem = f"expects a positive {what}, but got {factor}"
+        raise failure(RuntimeError, name, problem, f"{what} >= 1")
 
 
 @op(
@@ -59,11 +58,9 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     _check_factor("pixel_shuffle", self, "upscale_factor", r)
     channels = static_size(self.shape[-3])
     if channels % (r * r):
-        raise RuntimeError(
-            "[pixel_shuffle] expects its input's 'channel' dimension to be divisible by the square "
-            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}\n"
-            "hint: (*, C r^2, H, W)"
-        )
+        problem = "expects its input's 'channel' dimension to be divisible by the square of "
+        problem += f"upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
+        raise failure(RuntimeError, "pixel_shuffle", problem, "(*, C r^2, H, W)")
     lead, (high, wide) = self.shape[:-3], self.shape[-2:]
     n = len(lead)
     parts = prims.reshape(self, (*lead, channels // (r * r), r, r, high, wide))
@@ -95,10 +92,9 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     high, wide = (static_size(s) for s in self.shape[-2:])
     for what, size, d in (("height", high, -2), ("width", wide, -1)):
         if size % r:
-            raise RuntimeError(
-                f"[pixel_unshuffle] expects {what} to be divisible by downscale_factor, but "
-                f"input.size({d})={size} is not divisible by {r}\nhint: pad the input"
-            )
+            problem = f"expects {what} to be divisible by downscale_factor, but "
+            problem += f"input.size({d})={size} is not divisible by {r}"
+            raise failure(RuntimeError, "pixel_unshuffle", problem, "pad the input")
     n = len(lead)
     parts = prims.reshape(self, (*lead, channels, high // r, r, wide // r, r))
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
@@ -125,16 +121,13 @@ def channel_shuffle(self: Tensor, groups: int) -> Tensor:
         tensor([0, 2, 1, 3])
     """
     if self.ndim < 3:
-        raise RuntimeError(
-            f"[channel_shuffle] expects input with > 2 dims, but got input with sizes "
-            f"{shown(self.shape)}\nhint: (N, C, *)"
-        )
+        problem = f"expects input with > 2 dims, but got input with sizes {shown(self.shape)}"
+        raise failure(RuntimeError, "channel_shuffle", problem, "(N, C, *)")
     channels = static_size(self.shape[1])
     if groups <= 0 or channels % groups:
-        raise RuntimeError(
-            f"[channel_shuffle] Number of channels must be divisible by groups. Got {channels} "
-            f"channels and {groups} groups.\nhint: choose a divisor of the channels"
-        )
+        problem = f"Number of channels must be divisible by groups. Got {channels} channels and "
+        problem += f"{groups} groups."
+        raise failure(RuntimeError, "channel_shuffle", problem, "choose a divisor of the channels")
     batch, rest = self.shape[0], self.shape[2:]
     parts = prims.reshape(self, (batch, groups, channels // groups, *rest))
     return prims.reshape(prims.transpose(parts, 1, 2), self.shape)
@@ -163,14 +156,12 @@ def _block_numbers(
     )
     for what, values in (("kernel size", found[0]), ("dilation", found[1]), ("stride", found[3])):
         if any(v <= 0 for v in values):
-            raise RuntimeError(
-                f"[{name}] {what} should be greater than zero, but got {what.replace(' ', '_')}="
-                f"{values}\nhint: at least 1"
-            )
+            problem = f"{what} should be greater than zero, but got "
+            problem += f"{what.replace(' ', '_')}={values}"
+            raise failure(RuntimeError, name, problem, "at least 1")
     if any(v < 0 for v in found[2]):
-        raise RuntimeError(
-            f"[{name}] padding should be non-negative, but got padding={found[2]}\nhint: crop"
-        )
+        problem = f"padding should be non-negative, but got padding={found[2]}"
+        raise failure(RuntimeError, name, problem, "crop")
     return found
 
 
@@ -183,11 +174,10 @@ def _block_counts(
         for s, k, d, p, t in zip(size, kernel, dilation, padding, stride, strict=True)
     )
     if any(c < 1 for c in counts):
-        raise RuntimeError(
-            f"[{name}] Given {what} {tuple(size)}, kernel_size={kernel}, dilation={dilation}, "
-            f"padding={padding}, calculated shape of the array of sliding blocks as {counts}, but "
-            "its components must be at least one\nhint: smaller kernel or more padding"
-        )
+        problem = f"Given {what} {tuple(size)}, kernel_size={kernel}, dilation={dilation}, "
+        problem += f"padding={padding}, calculated shape of the array of sliding blocks as "
+        problem += f"{counts}, but its components must be at least one"
+        raise failure(RuntimeError, name, problem, "smaller kernel or more padding")
     return counts
 
 
@@ -212,10 +202,9 @@ def unfold(input: Node, kernel_size: Any, dilation: Any, padding: Any, stride: A
         torch.Size([1, 18, 4])
     """
     if input.ndim not in (3, 4):
-        raise RuntimeError(
-            "[unfold] Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
-            f"non-zero dimensions for input, but got: {shown(input.shape)}\nhint: (N, C, H, W)"
-        )
+        problem = "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
+        problem += f"non-zero dimensions for input, but got: {shown(input.shape)}"
+        raise failure(RuntimeError, "unfold", problem, "(N, C, H, W)")
     chosen = _block_numbers("unfold", kernel_size, dilation, padding, stride)
     kernel, steps, pads, strides = chosen
     size = [static_size(s) for s in input.shape[-2:]]
@@ -246,18 +235,15 @@ def _check_fold(
     kernel = chosen[0]
     rows, columns = static_size(x.shape[-2]), static_size(x.shape[-1])
     if rows % prod(kernel):
-        raise RuntimeError(
-            "[fold] Expected size of input's dimension 1 to be divisible by the product of "
-            f"kernel_size, but got input.size(1)={rows} and kernel_size={kernel}\n"
-            "hint: (N, C kh kw, L)"
-        )
+        problem = "Expected size of input's dimension 1 to be divisible by the product of "
+        problem += f"kernel_size, but got input.size(1)={rows} and kernel_size={kernel}"
+        raise failure(RuntimeError, "fold", problem, "(N, C kh kw, L)")
     if columns != prod(counts):
-        raise RuntimeError(
-            f"[fold] Given output_size={size}, kernel_size={kernel}, dilation={chosen[1]}, "
-            f"padding={chosen[2]}, stride={chosen[3]}, expected size of input's dimension 2 to "
-            f"match the calculated number of sliding blocks {counts[0]} * {counts[1]} = "
-            f"{prod(counts)}, but got input.size(2)={columns}\nhint: the result of unfold"
-        )
+        problem = f"Given output_size={size}, kernel_size={kernel}, dilation={chosen[1]}, "
+        problem += f"padding={chosen[2]}, stride={chosen[3]}, expected size of input's dimension 2 "
+        problem += f"to match the calculated number of sliding blocks {counts[0]} * {counts[1]} = "
+        problem += f"{prod(counts)}, but got input.size(2)={columns}"
+        raise failure(RuntimeError, "fold", problem, "the result of unfold")
 
 
 @op(
@@ -289,10 +275,9 @@ def fold(
         torch.Size([1, 2, 4, 4])
     """
     if input.ndim not in (2, 3):
-        raise RuntimeError(
-            "[fold] Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-            f"non-zero dimensions for input, but got: {shown(input.shape)}\nhint: (N, C kh kw, L)"
-        )
+        problem = "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+        problem += f"non-zero dimensions for input, but got: {shown(input.shape)}"
+        raise failure(RuntimeError, "fold", problem, "(N, C kh kw, L)")
     chosen = _block_numbers("fold", kernel_size, dilation, padding, stride)
     kernel, steps, pads, strides = chosen
     size = numbers("fold", "output_size", output_size, 2)
@@ -358,20 +343,15 @@ def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> T
     space = size[2:]
     count = len(space)
     if count not in (2, 3):
-        raise RuntimeError(
-            f"[affine_grid_generator] only supports 4D and 5D sizes, got {list(size)}\n"
-            "hint: (N, C, H, W)"
-        )
+        problem = f"only supports 4D and 5D sizes, got {list(size)}"
+        raise failure(RuntimeError, "affine_grid_generator", problem, "(N, C, H, W)")
     if CATEGORY[theta.dtype] < 2:
-        raise NotImplementedError(
-            f"[affine_grid_generator] takes floating dtypes, got {theta.dtype}\nhint: theta.float()"
-        )
+        problem = f"takes floating dtypes, got {theta.dtype}"
+        raise failure(NotImplementedError, "affine_grid_generator", problem, "theta.float()")
     fitting = zip(theta.shape[1:], (count, count + 1), strict=False)
     if theta.ndim != 3 or not all(same(n, wanted) for n, wanted in fitting):
-        raise RuntimeError(
-            f"[affine_grid_generator] theta of {shown(theta.shape)} does not fit a size of "
-            f"{list(size)}\nhint: (N, {count}, {count + 1})"
-        )
+        problem = f"theta of {shown(theta.shape)} does not fit a size of {list(size)}"
+        raise failure(RuntimeError, "affine_grid_generator", problem, f"(N, {count}, {count + 1})")
     shape = (*space, count + 1)
     columns = []
     for d in reversed(range(count)):
@@ -411,10 +391,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         torch.Size([1, 4, 5, 2])
     """
     if not theta.dtype.is_floating_point:
-        raise ValueError(
-            f"[affine_grid] Expected theta to have floating point type, but got {theta.dtype}\n"
-            "hint: call .float()"
-        )
+        problem = f"Expected theta to have floating point type, but got {theta.dtype}"
+        raise failure(ValueError, "affine_grid", problem, "call .float()")
     if align_corners is None:
         warnings.warn(
             "[affine_grid] align_corners=False is the default since PyTorch 1.3; give "
@@ -424,18 +402,15 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     sizes = tuple(int(s) for s in size)
     rows = len(sizes) - 2
     if rows not in (2, 3):
-        raise NotImplementedError(
-            f"[affine_grid] only supports 4D and 5D sizes, got size {sizes}\nhint: (N, C, H, W)"
-        )
+        problem = f"only supports 4D and 5D sizes, got size {sizes}"
+        raise failure(NotImplementedError, "affine_grid", problem, "(N, C, H, W)")
     if tuple(theta.shape[1:]) != (rows, rows + 1) or theta.ndim != 3:
-        raise ValueError(
-            f"[affine_grid] Expected a batch of {rows}D affine matrices of shape "
-            f"Nx{rows}x{rows + 1} for size {sizes}. Got {theta.shape}.\nhint: one matrix per sample"
-        )
+        problem = f"Expected a batch of {rows}D affine matrices of shape Nx{rows}x{rows + 1} for "
+        problem += f"size {sizes}. Got {theta.shape}."
+        raise failure(ValueError, "affine_grid", problem, "one matrix per sample")
     if min(sizes) <= 0:
-        raise ValueError(
-            f"[affine_grid] Expected non-zero, positive output size. Got {sizes}\nhint: sizes >= 1"
-        )
+        problem = f"Expected non-zero, positive output size. Got {sizes}"
+        raise failure(ValueError, "affine_grid", problem, "sizes >= 1")
     return affine_grid_of(theta, sizes, bool(align_corners))
 
 
@@ -479,17 +454,13 @@ def local_response_norm(
         torch.Size([1, 4, 3])
     """
     if input.ndim < 3:
-        raise ValueError(
-            "[local_response_norm] Expected 3D or higher dimensionality input "
-            f"(got {input.ndim} dimensions)\nhint: (N, C, *)"
-        )
+        problem = f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
+        raise failure(ValueError, "local_response_norm", problem, "(N, C, *)")
     if any(same(extent, 0) for extent in input.shape):
         return input  # integers, too, stay what they are
     if size < 1:
-        raise RuntimeError(
-            f"[local_response_norm] size should be greater than zero, but got {size}\n"
-            "hint: neighbouring channels"
-        )
+        problem = f"size should be greater than zero, but got {size}"
+        raise failure(RuntimeError, "local_response_norm", problem, "neighbouring channels")
     low, high = [0] * input.ndim, [0] * input.ndim
     low[1], high[1] = size // 2, (size - 1) // 2
     around = windows_of(prims.pad(input * input, low, high), 1, size, 1, 1)

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import floordiv
 from flambeau.language.definition import op
@@ -129,10 +130,8 @@ def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     if approximate == "none":
         return self * 0.5 * (prims.erf(self * SQRT_HALF) + 1.0)
     if approximate != "tanh":
-        raise RuntimeError(
-            f"[gelu] approximate argument must be either none or tanh, got {approximate!r}\n"
-            "hint: use approximate='tanh'"
-        )
+        problem = f"approximate argument must be either none or tanh, got {approximate!r}"
+        raise failure(RuntimeError, "gelu", problem, "use approximate='tanh'")
     inner = (self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)
     return self * 0.5 * (prims.tanh(inner) + 1.0)
 
@@ -280,9 +279,8 @@ def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
         tensor([-0.8647,  0.0000,  3.0000])
     """
     if alpha == 0:
-        raise RuntimeError(
-            "[celu] ZeroDivisionError: alpha cannot be 0 for CELU\nhint: alpha=1.0, or relu(x)"
-        )
+        problem = "ZeroDivisionError: alpha cannot be 0 for CELU"
+        raise failure(RuntimeError, "celu", problem, "alpha=1.0, or relu(x)")
     a = prims.constant(alpha, self)
     return prims.where(self <= 0, prims.expm1(_negative(self) / a) * a, self)
 
@@ -334,7 +332,7 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
     """
     _check_float("prelu", self)
     if weight.ndim > 1:
-        raise RuntimeError("[prelu] weight must have at most 1 dimension\nhint: flatten it")
+        raise failure(RuntimeError, "prelu", "weight must have at most 1 dimension", "flatten it")
     channels = self.ndim >= 2 and weight.ndim == 1
     shape = tuple(weight.shape[0] if d == 1 and channels else 1 for d in range(self.ndim))
     factor = prims.broadcast_to(prims.reshape(weight, shape), self.shape)
@@ -479,9 +477,8 @@ def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
         tensor([-1.5000,  0.0000,  2.5000])
     """
     if lambd < 0:
-        raise RuntimeError(
-            f"[softshrink] lambda must be in range [0, inf], but found {lambd}\nhint: lambd=0.5"
-        )
+        problem = f"lambda must be in range [0, inf], but found {lambd}"
+        raise failure(RuntimeError, "softshrink", problem, "lambd=0.5")
     _check_float("softshrink", self)
     limit = prims.full_like(lambd, self)
     outside = prims.where(self > limit, self - limit, self + limit)
@@ -576,17 +573,15 @@ def glu(self: Tensor, dim: int = -1) -> Tensor:
         tensor([1., 2.])
     """
     if self.ndim == 0:
-        raise RuntimeError(
-            "[glu] glu does not support scalars because halving size must be even\nhint: unsqueeze"
-        )
+        problem = "glu does not support scalars because halving size must be even"
+        raise failure(RuntimeError, "glu", problem, "unsqueeze")
     axis = normalise_dim(dim, self.ndim, "glu")
     extent = self.shape[axis]
     half = floordiv(extent, 2)
     if not same(half * 2, extent):
-        raise RuntimeError(
-            f"[glu] Halving dimension must be even, but dimension {axis} is size "
-            f"{number_shown(extent)}\nhint: choose another dim"
-        )
+        problem = f"Halving dimension must be even, but dimension {axis} is size "
+        problem += f"{number_shown(extent)}"
+        raise failure(RuntimeError, "glu", problem, "choose another dim")
     a = prims.slice(self, axis, 0, half)
     b = prims.slice(self, axis, half, half)
     return a * prims.sigmoid(b)

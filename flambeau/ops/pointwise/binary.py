@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.dtypes import MINIFLOATS
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, given_dtype, op
 from flambeau.language.promotion import CATEGORY, HALF, number_dtype, result_type
@@ -68,13 +69,12 @@ def _scaled(name: str, self: Node, other: Any, alpha: Any) -> Any:
 def _check_alpha(name: str, dtype: str, alpha: Any) -> None:
     kind = alpha.dtype if isinstance(alpha, Node) else {bool: "bool", int: "i64"}.get(type(alpha))
     if kind == "bool" and dtype != "bool":
-        raise RuntimeError(
-            f"[{name}] Boolean alpha only supported for Boolean results.\nhint: pass a number"
-        )
+        problem = "Boolean alpha only supported for Boolean results."
+        raise failure(RuntimeError, name, problem, "pass a number")
     if kind not in ("bool", "i64") and dtype not in ("f32", "f64", "c64", "c128"):
-        raise RuntimeError(
-            f"[{name}] For integral input tensors, argument alpha must not be a floating point "
-            "number.\nhint: pass an integer alpha, or convert the operands to floats"
+        problem = "For integral input tensors, argument alpha must not be a floating point number."
+        raise failure(
+            RuntimeError, name, problem, "pass an integer alpha, or convert the operands to floats"
         )
 
 
@@ -232,10 +232,9 @@ def _div_mode(self: Tensor, other: Tensor | Scalar, *, rounding_mode: str | None
         return _div_floor(self, other)
     if rounding_mode == "trunc":
         return _div_trunc(self, other)
-    raise RuntimeError(
-        "[div] div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
-        f"'{rounding_mode}'\nhint: leave it out for the exact quotient"
-    )
+    problem = "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+    problem += f"'{rounding_mode}'"
+    raise failure(RuntimeError, "div", problem, "leave it out for the exact quotient")
 
 
 def _flat(value: Node, a: Node, b: Node) -> Node:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import result_type
@@ -29,10 +30,8 @@ def _mask_samples() -> Samples:
 def check_mask(mask: Node, name: str) -> None:
     """Raises RuntimeError unless the mask is boolean."""
     if mask.dtype != "bool":
-        raise RuntimeError(
-            f"[{name}] {name} only supports boolean masks, but got mask with dtype {mask.dtype}\n"
-            "hint: compare, or convert with bool()"
-        )
+        problem = f"{name} only supports boolean masks, but got mask with dtype {mask.dtype}"
+        raise failure(RuntimeError, name, problem, "compare, or convert with bool()")
 
 
 @op(
@@ -59,9 +58,9 @@ def masked_fill(self: Tensor, mask: Tensor, value: Tensor | Scalar) -> Tensor:
     """
     check_mask(mask, "masked_fill")
     if isinstance(value, Node) and is_complex(value) and not is_complex(self):
-        raise RuntimeError(
-            f"[masked_fill] value cannot be converted to type {self.dtype} without overflow\n"
-            "hint: fill with a real number, or convert the tensor"
+        problem = f"value cannot be converted to type {self.dtype} without overflow"
+        raise failure(
+            RuntimeError, "masked_fill", problem, "fill with a real number, or convert the tensor"
         )
     chosen, other = prims.broadcast_all(mask, self)
     return prims.where(chosen, number(value, other.shape, self.dtype, "masked_fill_"), other)
@@ -97,10 +96,9 @@ def where(condition: Tensor, input: Tensor | Scalar, other: Tensor | Scalar) -> 
         tensor([1, 2])
     """
     if condition.dtype not in ("bool", "u8"):
-        raise RuntimeError(
-            "[where] where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{condition.dtype}\nhint: compare, or convert with bool()"
-        )
+        problem = "where expected condition to be a boolean tensor, but got a tensor with dtype "
+        problem += f"{condition.dtype}"
+        raise failure(RuntimeError, "where", problem, "compare, or convert with bool()")
     common = result_type(_participant(x) for x in (input, other))
     values = [
         prims.cast(x, common) if isinstance(x, Node) else prims.full(x, (), common)

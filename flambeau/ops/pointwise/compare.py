@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import promotion
 from flambeau.language.definition import OpDefinition, op
@@ -112,7 +113,7 @@ def isclose(
     _check_tolerances("isclose", rtol, atol)
     if self.dtype != other.dtype:
         names = " did not match ".join(x.dtype for x in (self, other))
-        raise RuntimeError(f"[isclose] {names}\nhint: convert one of the tensors")
+        raise failure(RuntimeError, "isclose", f"{names}", "convert one of the tensors")
     close: Node = eq(self, other)
     if equal_nan and promotion.CATEGORY[self.dtype] == 2:
         close = close | apply("isclose", prims.bitwise_and, ne(self, self), ne(other, other))
@@ -127,9 +128,8 @@ def isclose(
 def _check_tolerances(name: str, rtol: float, atol: float) -> None:
     for label, value in (("rtol", rtol), ("atol", atol)):
         if value < 0:
-            raise RuntimeError(
-                f"[{name}] {label} must be greater than or equal to zero, but got {value}\nhint: 0"
-            )
+            problem = f"{label} must be greater than or equal to zero, but got {value}"
+            raise failure(RuntimeError, name, problem, "0")
 
 
 def _differences(self: Node, other: Node) -> tuple[Node, Node]:
@@ -176,9 +176,8 @@ def equal(self: Tensor, other: Tensor) -> bool:
         True
     """
     if not isinstance(other, tensors.Tensor):
-        raise TypeError(
-            f"[equal] other must be Tensor, not {type(other).__name__}\nhint: (self == other).all()"
-        )
+        problem = f"other must be Tensor, not {type(other).__name__}"
+        raise failure(TypeError, "equal", problem, "(self == other).all()")
     refuse_meta("equal", self)
     if self.is_nested or other.is_nested:
         return self.is_nested and bool(type(self).equal(self, other))
@@ -205,12 +204,10 @@ def is_nonzero(self: Tensor) -> bool:
         True
     """
     if not isinstance(self, tensors.Tensor):
-        raise TypeError(
-            f"[is_nonzero] input must be Tensor, not {type(self).__name__}\nhint: bool(input)"
-        )
+        problem = f"input must be Tensor, not {type(self).__name__}"
+        raise failure(TypeError, "is_nonzero", problem, "bool(input)")
     if self.numel() != 1:
         what = "no values" if self.numel() == 0 else "more than one value"
-        raise RuntimeError(
-            f"[is_nonzero] Boolean value of Tensor with {what} is ambiguous\nhint: any() or all()"
-        )
+        problem = f"Boolean value of Tensor with {what} is ambiguous"
+        raise failure(RuntimeError, "is_nonzero", problem, "any() or all()")
     return bool(self.item())

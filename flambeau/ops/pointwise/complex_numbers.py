@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import compute_dtype, default_dtype
@@ -128,10 +129,8 @@ def adjoint(self: Tensor) -> Any:
         torch.Size([2, 4, 3])
     """
     if self.ndim == 1:
-        raise RuntimeError(
-            "[mH] tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor\n"
-            "hint: unsqueeze it first"
-        )
+        problem = "tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor"
+        raise failure(RuntimeError, "mH", problem, "unsqueeze it first")
     return conj(self.transpose(-2, -1) if self.ndim else self)
 
 
@@ -154,11 +153,9 @@ def matrix_h(self: Tensor) -> Any:
                 [0.-2.j]])
     """
     if self.ndim not in (0, 2):
-        raise RuntimeError(
-            "[H] tensor.H is only supported on matrices (2-D tensors). Got "
-            f"{self.ndim}-D tensor. For batches of matrices, consider using tensor.mH\n"
-            "hint: mH transposes batches"
-        )
+        problem = f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D "
+        problem += "tensor. For batches of matrices, consider using tensor.mH"
+        raise failure(RuntimeError, "H", problem, "mH transposes batches")
     return conj(self.transpose(0, 1) if self.ndim else self)
 
 
@@ -205,10 +202,8 @@ def imag(input: Tensor) -> Any:
         tensor([2.])
     """
     if not input.is_complex():
-        raise RuntimeError(
-            "[imag] imag is not implemented for tensors with non-complex dtypes.\n"
-            "hint: real numbers have no imaginary part"
-        )
+        problem = "imag is not implemented for tensors with non-complex dtypes."
+        raise failure(RuntimeError, "imag", problem, "real numbers have no imaginary part")
     return _part(input, 1)
 
 
@@ -259,15 +254,13 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
         tensor(2.+0.j)
     """
     if not (is_float(abs) and is_float(angle)) or "bf16" in (abs.dtype, angle.dtype):
-        raise RuntimeError(
-            "[polar] Expected both inputs to be Half, Float or Double tensors but got "
-            f"{abs.dtype} and {angle.dtype}\nhint: convert them first"
-        )
+        problem = f"Expected both inputs to be Half, Float or Double tensors but got {abs.dtype} "
+        problem += f"and {angle.dtype}"
+        raise failure(RuntimeError, "polar", problem, "convert them first")
     if abs.dtype != angle.dtype:
-        raise RuntimeError(
-            f"[polar] Expected object of scalar type {abs.dtype} but got scalar type "
-            f"{angle.dtype} for second argument\nhint: convert one of them"
-        )
+        problem = f"Expected object of scalar type {abs.dtype} but got scalar type {angle.dtype} "
+        problem += "for second argument"
+        raise failure(RuntimeError, "polar", problem, "convert one of them")
     if abs.dtype == "f16":
         raise unsupported("polar", abs, "compute in float32")
     size, turn = prims.broadcast_all(abs, angle)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.samples import Sample, T, sample, unary_samples
@@ -190,9 +191,8 @@ def _annotated_polygamma(n: int, x: Node) -> Node:
 
 def _check_order(n: int) -> None:
     if n < 0:
-        raise RuntimeError(
-            f"[polygamma] polygamma(n, x) does not support negative n, got {n}\nhint: pass n >= 0"
-        )
+        problem = f"polygamma(n, x) does not support negative n, got {n}"
+        raise failure(RuntimeError, "polygamma", problem, "pass n >= 0")
 
 
 @op(

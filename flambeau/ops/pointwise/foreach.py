@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau.core.tensors import Tensor, call_each
+from flambeau.ir.failure import failure
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.schema import DType, Mutable, Scalar
 from flambeau.ops.linear import matrix  # noqa: F401 - defines the operators
@@ -68,11 +69,10 @@ def _checked(name: str, tensors: Any) -> list[Any]:
         TypeError: it is no list of tensors.
     """
     if not isinstance(tensors, (list, tuple)) or not _all_tensors(tensors):
-        raise TypeError(f"[{name}] {name}(): argument 'self' must be tuple of Tensors\nhint: [x]")
+        raise failure(TypeError, name, f"{name}(): argument 'self' must be tuple of Tensors", "[x]")
     if not tensors:
-        raise RuntimeError(
-            f"[{name}] Tensor list must have at least one tensor.\nhint: leave the call out"
-        )
+        problem = "Tensor list must have at least one tensor."
+        raise failure(RuntimeError, name, problem, "leave the call out")
     return list(tensors)
 
 
@@ -82,10 +82,8 @@ def _spread(name: str, value: Any, count: int, what: str = "Tensor") -> list[Any
         return [value] * count
     if len(value) != count:
         kinds = "Tensor lists" if _all_tensors(value) else "Tensor list and scalar list"
-        raise RuntimeError(
-            f"[{name}] {kinds} must have the same number of elements, got {count} and "
-            f"{len(value)}\nhint: one {what} per tensor"
-        )
+        problem = f"{kinds} must have the same number of elements, got {count} and {len(value)}"
+        raise failure(RuntimeError, name, problem, f"one {what} per tensor")
     return list(value)
 
 
@@ -155,10 +153,9 @@ def _define_product(name: str, inplace: bool) -> None:
         weights = value if scalars is None else scalars
         if _is_tensor(weights):
             if weights.ndim != 1 or len(weights) != len(tensors):
-                raise RuntimeError(
-                    f"[{full}] Expected packed scalar Tensor to be of dimension 1 with "
-                    f"{len(tensors)} elements\nhint: one weight per tensor"
-                )
+                problem = "Expected packed scalar Tensor to be of dimension 1 with "
+                problem += f"{len(tensors)} elements"
+                raise failure(RuntimeError, full, problem, "one weight per tensor")
             weights = weights.tolist()
         parts = [_spread(full, part, len(tensors)) for part in (tensor1, tensor2, weights)]
         results = call(tensors, *parts[:2], value=parts[2])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from flambeau import prims
 from flambeau.ir.dtypes import MINIFLOATS, OPAQUE, UNSIGNED
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.promotion import CATEGORY, compute_dtype
@@ -51,11 +52,9 @@ def neg(self: Tensor) -> Tensor:
         tensor([-1.,  2.])
     """
     if self.dtype == "bool":
-        raise RuntimeError(
-            "[neg] Negation, the `-` operator, on a bool tensor is not supported. If you are "
-            "trying to invert a mask, use the `~` or `logical_not()` operator instead.\n"
-            "hint: use ~mask"
-        )
+        problem = "Negation, the `-` operator, on a bool tensor is not supported. If you are "
+        problem += "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        raise failure(RuntimeError, "neg", problem, "use ~mask")
     return prims.neg(self)
 
 
@@ -77,9 +76,8 @@ def positive(self: Tensor) -> Tensor:
         tensor([ 1., -2.])
     """
     if self.dtype == "bool":
-        raise RuntimeError(
-            "[positive] The `+` operator, on a bool tensor is not supported.\nhint: convert to int"
-        )
+        problem = "The `+` operator, on a bool tensor is not supported."
+        raise failure(RuntimeError, "positive", problem, "convert to int")
     return self
 
 
@@ -294,7 +292,7 @@ def _finite(x: Node) -> Node:
 
 def _infinite(x: Node, sign: float, name: str) -> Node:
     if is_complex(x):
-        raise RuntimeError(f"[{name}] does not support complex inputs.\nhint: test x.real, x.imag")
+        raise failure(RuntimeError, name, "does not support complex inputs.", "test x.real, x.imag")
     if not is_float(x):
         return prims.full_like(False, x, "bool")
     return prims.eq(_wide(x), prims.full_like(sign * math.inf, _wide(x)))
@@ -494,10 +492,8 @@ def clamp(self: Tensor, min: Scalar | None = None, max: Scalar | None = None) ->
         tensor([-1.0000,  0.5000,  1.0000])
     """
     if min is None and max is None:
-        raise RuntimeError(
-            "[clamp] torch.clamp: At least one of 'min' or 'max' must not be None\n"
-            "hint: pass min=, max= or both"
-        )
+        problem = "torch.clamp: At least one of 'min' or 'max' must not be None"
+        raise failure(RuntimeError, "clamp", problem, "pass min=, max= or both")
     return clamped("clamp", self, min, max)
 
 

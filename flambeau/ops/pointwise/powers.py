@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.dtypes import UNSIGNED
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import CATEGORY, HALF, result_type
@@ -61,15 +62,11 @@ def _check_exponent(dtype: str, exponent: float) -> None:
     if CATEGORY[dtype] != 1:
         return
     if exponent < 0:
-        raise RuntimeError(
-            "[pow] Integers to negative integer powers are not allowed.\n"
-            "hint: convert the base to a floating-point type"
-        )
+        problem = "Integers to negative integer powers are not allowed."
+        raise failure(RuntimeError, "pow", problem, "convert the base to a floating-point type")
     if normal_value(exponent, dtype) != exponent:
-        raise RuntimeError(
-            f"[pow] value cannot be converted to type {dtype} without overflow\n"
-            f"hint: {exponent} is an exponent for a wider dtype"
-        )
+        problem = f"value cannot be converted to type {dtype} without overflow"
+        raise failure(RuntimeError, "pow", problem, f"{exponent} is an exponent for a wider dtype")
 
 
 _SHORT_POWERS: dict[float, Callable[[Node], Node]] = {
@@ -473,9 +470,8 @@ def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
         tensor([4], dtype=torch.int32)
     """
     if not is_float(self):
-        raise RuntimeError(
-            "[frexp] torch.frexp() only supports floating-point dtypes\nhint: convert to float32"
-        )
+        problem = "torch.frexp() only supports floating-point dtypes"
+        raise failure(RuntimeError, "frexp", problem, "convert to float32")
     x = prims.cast(self, "f64")
     small = prims.abs(x) < 2.0**-1022  # only float64 has such numbers; they have fewer bits
     number = prims.where(small, x * 2.0**54, x)

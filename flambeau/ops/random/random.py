@@ -13,6 +13,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language import layout
@@ -69,9 +70,8 @@ prims.register_rule("gamma draw", _gamma_rule)
 def check_floating(dtype: str, name: str) -> None:
     """Raises NotImplementedError for dtypes that hold no fractions."""
     if dtype not in FLOATS:
-        raise NotImplementedError(
-            f"[{name}] not implemented for {dtype}\nhint: draw floats and convert, or use randint"
-        )
+        problem = f"not implemented for {dtype}"
+        raise failure(NotImplementedError, name, problem, "draw floats and convert, or use randint")
 
 
 def memory_order(x: Node) -> list[int]:
@@ -698,9 +698,8 @@ def multinomial(
     """
     _check_multinomial(input, num_samples, replacement)
     if out is not None and out.dtype is not object_of("i64"):
-        raise RuntimeError(
-            f"[multinomial] multinomial expects Long tensor out, got: {out.dtype}\nhint: int64"
-        )
+        problem = f"multinomial expects Long tensor out, got: {out.dtype}"
+        raise failure(RuntimeError, "multinomial", problem, "int64")
     if replacement and num_samples > 1:
         result = _multinomial_many(input, num_samples, generator=generator)
     else:

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype
@@ -190,10 +191,9 @@ def gradient(
         spacing = 1.0
     if tensors.is_tensor(spacing):
         if spacing.ndim:
-            raise TypeError(
-                "[gradient] gradient(): spacing is a number, a list of numbers or a list of "
-                f"vectors, got a tensor of shape {list(spacing.shape)}\nhint: [spacing]"
-            )
+            problem = "gradient(): spacing is a number, a list of numbers or a list of vectors, "
+            problem += f"got a tensor of shape {list(spacing.shape)}"
+            raise failure(TypeError, "gradient", problem, "[spacing]")
         spacing = spacing.item()
     several = isinstance(spacing, (list, tuple))
     steps = list(spacing) if several else [spacing] * len(dims)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import OpDefinition, op
@@ -30,19 +31,16 @@ def checked_axis(name: str, x: Node, dim: int) -> int:
     """The dimension to search, which must not be empty."""
     axis = normalise_dim(dim, x.ndim, name)
     if x.ndim and layout.same(x.shape[axis], 0):
-        raise IndexError(
-            f"[{name}] {name}(): Expected reduction dim {axis} to have non-zero size.\n"
-            "hint: reduce another dimension"
-        )
+        problem = f"{name}(): Expected reduction dim {axis} to have non-zero size."
+        raise failure(IndexError, name, problem, "reduce another dimension")
     return axis
 
 
 def _check_filled(name: str, x: Node, error: type[Exception] = RuntimeError) -> None:
     if layout.same(layout.numel(x.shape), 0):
-        raise error(
-            f"[{name}] {name}(): Expected reduction dim to be specified for input.numel() == 0. "
-            "Specify the reduction dim with the 'dim' argument.\nhint: an empty tensor has none"
-        )
+        problem = f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+        problem += "Specify the reduction dim with the 'dim' argument."
+        raise failure(error, name, problem, "an empty tensor has none")
 
 
 def ordered(name: str, x: Node) -> Node:
@@ -231,7 +229,7 @@ def _arg(name: str, primitive: str) -> OpDefinition:
 
     def body(self: Node, dim: int | None, keepdim: bool) -> Node:
         if self.dtype == "bool":
-            raise RuntimeError(f"[{name}] {name}(): does not support bool input\nhint: use int()")
+            raise failure(RuntimeError, name, f"{name}(): does not support bool input", "use int()")
         x = ordered(name, self)
         if dim is None:
             _check_filled(name, x, IndexError)

@@ -8,6 +8,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.ir.dtypes import TABLE
 from flambeau.ir.environment import same_size
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
@@ -74,7 +75,7 @@ def hash_tensor(
         tensor([3, 7], dtype=torch.uint64)
     """
     if mode != 0:
-        raise RuntimeError(f"[hash_tensor] Unknown hash_tensor mode: {mode}\nhint: mode=0")
+        raise failure(RuntimeError, "hash_tensor", f"Unknown hash_tensor mode: {mode}", "mode=0")
     if not TABLE[self.dtype].plain or TABLE[self.dtype].kind == "complex":
         raise unsupported("hash_tensor", self, "view(torch.int64), or convert it")
     dims = reduced_dims(dim, self.ndim, "hash_tensor")
@@ -91,13 +92,10 @@ def _check_elements(x: Node, dims: tuple[int, ...], asked: Any) -> None:
     if not any(same_size(n, 0) for n in x.shape):
         return
     if not asked and asked != 0:
-        raise RuntimeError(
-            "[hash_tensor] hash_tensor: Expected reduction dim to be specified for input.numel() "
-            "== 0. Specify the reduction dim with the 'dim' argument.\nhint: pass dim"
-        )
+        problem = "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. "
+        problem += "Specify the reduction dim with the 'dim' argument."
+        raise failure(RuntimeError, "hash_tensor", problem, "pass dim")
     for d in dims:
         if same_size(x.shape[d], 0):
-            raise IndexError(
-                f"[hash_tensor] hash_tensor: Expected reduction dim {d} to have non-zero size.\n"
-                "hint: join a dimension with elements"
-            )
+            problem = f"hash_tensor: Expected reduction dim {d} to have non-zero size."
+            raise failure(IndexError, "hash_tensor", problem, "join a dimension with elements")

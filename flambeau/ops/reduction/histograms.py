@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import op
@@ -76,10 +77,8 @@ def _bounds(x: Node, low: float | None, high: float | None, dimension: int) -> t
 def _spaced(first: Node, last: Node, bins: int, dimension: int) -> Node:
     """bins + 1 edges, symmetrical from both ends as `linspace`'s numbers are."""
     if bins <= 0:
-        raise RuntimeError(
-            f"[histogram] torch.histogram(): bins must be > 0, but got {bins} for dimension "
-            f"{dimension}\nhint: a number of parts"
-        )
+        problem = f"torch.histogram(): bins must be > 0, but got {bins} for dimension {dimension}"
+        raise failure(RuntimeError, "histogram", problem, "a number of parts")
     index = prims.iota((bins + 1,), 0)
     low, high = (prims.broadcast_to(end, index.shape) for end in (first, last))
     step = (high - low) * (1 / bins)
@@ -312,10 +311,9 @@ def histogramdd(
     count = input.shape[-1]
     given = [bins] * count if isinstance(bins, int) else list(bins)
     if len(given) != count:
-        raise RuntimeError(
-            "[histogramdd] histogramdd: The size of bins must be equal to the innermost dimension "
-            f"of the input: {len(given)} and {count}\nhint: one number or vector per coordinate"
-        )
+        problem = "histogramdd: The size of bins must be equal to the innermost dimension of the "
+        problem += f"input: {len(given)} and {count}"
+        raise failure(RuntimeError, "histogramdd", problem, "one number or vector per coordinate")
     if range is not None and len(range) != 2 * count:
         raise _error(
             f"for a {count}-dimensional histogram range should have {2 * count} elements, but got "

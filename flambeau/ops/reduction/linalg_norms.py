@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import op
@@ -79,22 +80,16 @@ def _norm_dtype(name: str, x: Node, dtype: Any) -> str:
     check_float("linalg.vector_norm", x)
     chosen = dtype_or(dtype, x.dtype)
     if CATEGORY[chosen] < 2:
-        raise RuntimeError(
-            f"[{name}] dtype should be floating point or complex. Got {chosen}\n"
-            "hint: leave dtype out"
-        )
+        problem = f"dtype should be floating point or complex. Got {chosen}"
+        raise failure(RuntimeError, name, problem, "leave dtype out")
     if CATEGORY[chosen] != CATEGORY[x.dtype]:
-        raise RuntimeError(
-            f"[{name}] linalg.vector_norm: dtype should be "
-            f"{'complex' if is_complex(x) else 'real'} for such inputs, but got {chosen}\n"
-            "hint: the norm itself is real"
-        )
+        problem = f"linalg.vector_norm: dtype should be {'complex' if is_complex(x) else 'real'} "
+        problem += f"for such inputs, but got {chosen}"
+        raise failure(RuntimeError, name, problem, "the norm itself is real")
     if promote_types(x.dtype, chosen) != chosen:
-        raise RuntimeError(
-            f"[{name}] linalg.vector_norm: the dtype of the input ({x.dtype}) should be "
-            f"convertible without narrowing to the specified dtype ({chosen})\n"
-            "hint: convert the input first"
-        )
+        problem = f"linalg.vector_norm: the dtype of the input ({x.dtype}) should be convertible "
+        problem += f"without narrowing to the specified dtype ({chosen})"
+        raise failure(RuntimeError, name, problem, "convert the input first")
     return chosen
 
 
@@ -104,10 +99,9 @@ def _vector_norm(name: str, self: Node, order: float, dim: Dims, keepdim: bool, 
     dims = reduced_dims(dim, x.ndim, name)
     empty = layout.same(layout.numel([x.shape[d] for d in dims]), 0)
     if empty and (order < 0 or order == math.inf):
-        raise RuntimeError(
-            f"[{name}] linalg.vector_norm cannot compute the {order} norm on an empty tensor "
-            "because the operation does not have an identity\nhint: reduce other dimensions"
-        )
+        problem = f"linalg.vector_norm cannot compute the {order} norm on an empty tensor because "
+        problem += "the operation does not have an identity"
+        raise failure(RuntimeError, name, problem, "reduce other dimensions")
     value = dropped(p_norm(x, order, dims), dims, keepdim)
     return prims.cast(value, _REAL.get(target, target))
 
@@ -167,10 +161,9 @@ def _named_norm(
 ) -> Tensor:
     if p == "nuc":
         if dim is None and self.ndim != 2:
-            raise RuntimeError(
-                f"[norm] Expected a tensor with 2 dimensions, but got a tensor with {self.ndim} "
-                "dimensions instead.\nhint: pass dim"
-            )
+            problem = f"Expected a tensor with 2 dimensions, but got a tensor with {self.ndim} "
+            problem += "dimensions instead."
+            raise failure(RuntimeError, "norm", problem, "pass dim")
         return _matrix_norm("norm", self, p, (-2, -1) if dim is None else dim, keepdim, dtype)
     if p != "fro":
         raise RuntimeError(f"[norm] order {p!r} is not supported\nhint: 'fro', 'nuc', a number")
@@ -215,21 +208,17 @@ def _extreme(name: str, x: Node, order: float, dims: tuple[int, ...], keepdim: b
     if order > 0:
         return prims.reduce_dims("sum" if empty else "max", x, dims, keepdim)
     if empty:
-        raise IndexError(
-            f"[{name}] linalg.matrix_norm: the least of no rows, columns or singular values\n"
-            "hint: an order above 0 gives 0"
-        )
+        problem = "linalg.matrix_norm: the least of no rows, columns or singular values"
+        raise failure(IndexError, name, problem, "an order above 0 gives 0")
     return prims.reduce_dims("min", x, dims, keepdim)
 
 
 def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Node:
     if self.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] linalg.matrix_norm: The input tensor A must have at least 2 dimensions.\n"
-            "hint: use vector_norm"
-        )
+        problem = "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
+        raise failure(RuntimeError, name, problem, "use vector_norm")
     if len(dim) != 2:
-        raise RuntimeError(f"[{name}] linalg.matrix_norm: dim must be a 2-tuple\nhint: (-2, -1)")
+        raise failure(RuntimeError, name, "linalg.matrix_norm: dim must be a 2-tuple", "(-2, -1)")
     row, column = normalise_dims(dim, self.ndim, name)
     if order in ("fro", None):
         return _vector_norm(name, self, 2, (row, column), keepdim, dtype)
@@ -243,9 +232,9 @@ def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dty
     if order in (2, -2, "nuc"):
         target = _norm_dtype(name, self, dtype)
         if self.dtype in HALF:
-            raise RuntimeError(
-                f"[{name}] linalg.matrix_norm: Low precision dtypes not supported. Got "
-                f"{self.dtype}\nhint: singular values are computed in float32 or float64"
+            problem = f"linalg.matrix_norm: Low precision dtypes not supported. Got {self.dtype}"
+            raise failure(
+                RuntimeError, name, problem, "singular values are computed in float32 or float64"
             )
         x = prims.cast(prims.cast(self, target), compute_dtype(target))
         rest = [d for d in range(x.ndim) if d not in (row, column)]
@@ -260,9 +249,8 @@ def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dty
                 value, tuple(1 if d in (row, column) else x.shape[d] for d in range(x.ndim))
             )
         return prims.cast(value, _REAL.get(target, target))
-    raise RuntimeError(
-        f"[{name}] linalg.matrix_norm: Order {order} not supported.\nhint: 'fro', 1, -1, inf, -inf"
-    )
+    problem = f"linalg.matrix_norm: Order {order} not supported."
+    raise failure(RuntimeError, name, problem, "'fro', 1, -1, inf, -inf")
 
 
 def _matrix_samples() -> Iterator[Sample]:
@@ -350,10 +338,9 @@ def linalg_norm(
     if ord is None or (dim is not None and len(dim) == 1):
         return _vector_norm("norm", self, 2 if ord is None else ord, dim, keepdim, dtype)
     if dim is None and self.ndim not in (1, 2):
-        raise RuntimeError(
-            "[norm] linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
-            f"Got {self.ndim}D.\nhint: pass dim"
-        )
+        problem = "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
+        problem += f"Got {self.ndim}D."
+        raise failure(RuntimeError, "norm", problem, "pass dim")
     if dim is None and self.ndim == 1:
         return _vector_norm("norm", self, ord, None, keepdim, dtype)
     return _matrix_norm("norm", self, ord, (0, 1) if dim is None else dim, keepdim, dtype)
@@ -369,10 +356,9 @@ def _linalg_named_norm(
     dtype: DType | None = None,
 ) -> Tensor:
     if dim is None and self.ndim != 2:
-        raise RuntimeError(
-            "[norm] linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
-            f"Got {self.ndim}D.\nhint: pass dim"
-        )
+        problem = "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
+        problem += f"Got {self.ndim}D."
+        raise failure(RuntimeError, "norm", problem, "pass dim")
     return _matrix_norm("norm", self, ord, (0, 1) if dim is None else dim, keepdim, dtype)
 
 
@@ -431,12 +417,11 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     if x1.ndim < 2 or x2.ndim < 2:
         raise RuntimeError("[cdist] cdist only supports at least 2D tensors\nhint: unsqueeze(0)")
     if not layout.same(x1.shape[-1], x2.shape[-1]):
-        raise RuntimeError(
-            f"[cdist] X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: "
-            f"{x2.shape[-1]}\nhint: rows are points"
-        )
+        problem = f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: "
+        problem += f"{x2.shape[-1]}"
+        raise failure(RuntimeError, "cdist", problem, "rows are points")
     if p < 0:
-        raise RuntimeError("[cdist] cdist only supports non-negative p values\nhint: p=2")
+        raise failure(RuntimeError, "cdist", "cdist only supports non-negative p values", "p=2")
     if CATEGORY[x1.dtype] != 2 or x1.dtype != x2.dtype:
         raise unsupported("cdist", x1, "pass two floating-point tensors of one dtype")
     batch = broadcast_sizes("cdist", x1.shape[:-2], x2.shape[:-2])
@@ -471,10 +456,9 @@ def renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor:
                 [0.3000, 0.4000]])
     """
     if self.ndim < 2 or p <= 0:
-        raise RuntimeError(
-            f"[renorm] renorm: input needs at least 2 dimensions (got {self.ndim}) and a "
-            f"non-negative-norm (p > 0, got {p})\nhint: unsqueeze the tensor"
-        )
+        problem = f"renorm: input needs at least 2 dimensions (got {self.ndim}) and a "
+        problem += f"non-negative-norm (p > 0, got {p})"
+        raise failure(RuntimeError, "renorm", problem, "unsqueeze the tensor")
     axis = normalise_dim(dim, self.ndim, "renorm")
     x = prims.cast(self, compute_dtype(self.dtype))
     size = p_norm(x, p, tuple(d for d in range(x.ndim) if d != axis))

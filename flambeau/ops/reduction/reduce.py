@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
 from flambeau.language.definition import OpDefinition, op
@@ -257,10 +258,9 @@ def nanmean(
         tensor(2.)
     """
     if CATEGORY[self.dtype] < 2:
-        raise RuntimeError(
-            "[nanmean] nanmean(): expected input to have floating point or complex dtype but got "
-            f"{self.dtype}\nhint: convert to float first"
-        )
+        problem = "nanmean(): expected input to have floating point or complex dtype but got "
+        problem += f"{self.dtype}"
+        raise failure(RuntimeError, "nanmean", problem, "convert to float first")
     target = _mean_dtype("nanmean", self, dtype)
     inner = compute_dtype(target)
     dims = reduced_dims(dim, self.ndim, "nanmean")

@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition, op
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype, result_type
@@ -217,9 +218,8 @@ def diff(
         tensor([3, 5])
     """
     if self.ndim == 0:
-        raise RuntimeError(
-            "[diff] diff expects input to be at least one-dimensional\nhint: view(1)"
-        )
+        problem = "diff expects input to be at least one-dimensional"
+        raise failure(RuntimeError, "diff", problem, "view(1)")
     if n < 0:
         raise RuntimeError(f"[diff] order must be non-negative but got {n}\nhint: pass n >= 0")
     axis = normalise_dim(dim, self.ndim, "diff")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language import layout
@@ -204,24 +205,20 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
                 [1., 0., 1.]])
     """
     if not tensors or num_chunks < 1:
-        raise RuntimeError(
-            "[_chunk_cat] _chunk_cat expects a non-empty input tensor list and positive "
-            f"num_chunks, got {num_chunks}\nhint: at least one of both"
-        )
+        problem = "_chunk_cat expects a non-empty input tensor list and positive num_chunks, got "
+        problem += f"{num_chunks}"
+        raise failure(RuntimeError, "_chunk_cat", problem, "at least one of both")
     if not all(-x.ndim <= dim < x.ndim for x in tensors):
-        raise RuntimeError(
-            f"[_chunk_cat] _chunk_cat expects dim < ndim for all input tensors, got dim={dim}\n"
-            "hint: unsqueeze them"
-        )
+        problem = f"_chunk_cat expects dim < ndim for all input tensors, got dim={dim}"
+        raise failure(RuntimeError, "_chunk_cat", problem, "unsqueeze them")
     lead = tensors[0].shape[: normalise_dim(dim, tensors[0].ndim, "_chunk_cat")]
     pieces = []
     for x in tensors:
         d = normalise_dim(dim, x.ndim, "_chunk_cat")
         if x.dtype != tensors[0].dtype or not same_sizes(x.shape[:d], lead):
-            raise RuntimeError(
-                "[_chunk_cat] _chunk_cat expects same sizes of 0,...,dim-1 dimensions and the same "
-                "dtype for all tensors\nhint: convert them"
-            )
+            problem = "_chunk_cat expects same sizes of 0,...,dim-1 dimensions and the same dtype "
+            problem += "for all tensors"
+            raise failure(RuntimeError, "_chunk_cat", problem, "convert them")
         extent = static_size(x.shape[d])
         if layout.same(layout.numel(x.shape), 0):
             raise RuntimeError("[_chunk_cat] _chunk_cat expects non-empty tensor\nhint: drop it")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import floordiv
 from flambeau.language import layout
@@ -74,7 +75,7 @@ def _median_of_all(name: str, x: Node, ignore_nan: bool) -> Node:
     if layout.same(size, 0):
         if CATEGORY[x.dtype] == 2:
             return prims.full(NAN, (), x.dtype)
-        raise RuntimeError(f"[{name}] median of an empty tensor\nhint: it has no elements")
+        raise failure(RuntimeError, name, "median of an empty tensor", "it has no elements")
     flat = prims.reshape(x, (size,))
     value = prims.squeeze(_middle(flat, 0, ignore_nan)[0], 0)
     return prims.with_derivative(value, flat, rule="shared")
@@ -225,17 +226,16 @@ def _quantiles(
     As in PyTorch that dimension lies innermost in memory.
     """
     if mode not in _MODES:
-        raise RuntimeError(
-            f"[{name}] {name}() interpolation must be one of linear, lower, higher, midpoint or "
-            f"nearest, but got {mode}\nhint: linear is the default"
-        )
+        problem = f"{name}() interpolation must be one of linear, lower, higher, midpoint or "
+        problem += f"nearest, but got {mode}"
+        raise failure(RuntimeError, name, problem, "linear is the default")
     ndim = x.ndim
     if dim is None:
         x = prims.reshape(x, (layout.numel(x.shape),))
     axis = normalise_dim(0 if dim is None else dim, x.ndim, name)
     x = x if x.ndim else prims.reshape(x, (1,))
     if layout.same(layout.numel(x.shape), 0):
-        raise RuntimeError(f"[{name}] {name}() input tensor must be non-empty\nhint: no elements")
+        raise failure(RuntimeError, name, f"{name}() input tensor must be non-empty", "no elements")
     values = prims.sort(x, axis, False, True)[0]
     order = [d for d in range(x.ndim) if d != axis]
     values = prims.permute(values, [*order, axis])
@@ -284,10 +284,8 @@ def _interpolated(values: Node, q: Node, mode: str, ignore_nan: bool) -> Node:
 
 def _check_quantile(name: str, x: Node) -> None:
     if x.dtype not in ("f32", "f64"):
-        raise RuntimeError(
-            f"[{name}] {name}() input tensor must be either float or double dtype\n"
-            "hint: convert to float32 first"
-        )
+        problem = f"{name}() input tensor must be either float or double dtype"
+        raise failure(RuntimeError, name, problem, "convert to float32 first")
 
 
 def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
@@ -296,9 +294,8 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
     ) -> Node | Dense:
         _check_quantile(name, self)
         if not 0 <= q <= 1:
-            raise RuntimeError(
-                f"[{name}] {name}() q must be in the range [0, 1] but got {q}\nhint: a fraction"
-            )
+            problem = f"{name}() q must be in the range [0, 1] but got {q}"
+            raise failure(RuntimeError, name, problem, "a fraction")
         node = prims.full(q, (), self.dtype)
         return _quantiles(name, self, node, dim, keepdim, interpolation, ignore_nan)
 
@@ -307,10 +304,9 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
     ) -> Node | Dense:
         _check_quantile(name, self)
         if q.dtype != self.dtype or q.ndim > 1:
-            raise RuntimeError(
-                f"[{name}] {name}() q tensor must be same dtype as the input tensor, and a scalar "
-                "or a vector\nhint: q.to(input.dtype)"
-            )
+            problem = f"{name}() q tensor must be same dtype as the input tensor, and a scalar or "
+            problem += "a vector"
+            raise failure(RuntimeError, name, problem, "q.to(input.dtype)")
         return _quantiles(name, self, q, dim, keepdim, interpolation, ignore_nan)
 
     treatment = "NaN is left out" if ignore_nan else "a row with NaN gives NaN"
@@ -343,10 +339,9 @@ nanquantile = _quantile("nanquantile", True)
 def _table(name: str, x: Node) -> Node:
     """Variables in rows, observations in columns, in the dtype to compute in."""
     if x.ndim > 2:
-        raise RuntimeError(
-            f"[{name}] {name}(): expected input to have two or fewer dimensions but got an input "
-            f"with {x.ndim} dimensions\nhint: rows are variables"
-        )
+        problem = f"{name}(): expected input to have two or fewer dimensions but got an input "
+        problem += f"with {x.ndim} dimensions"
+        raise failure(RuntimeError, name, problem, "rows are variables")
     target = x.dtype if CATEGORY[x.dtype] >= 2 else default_dtype()
     rows = prims.reshape(x, (1,) * (2 - x.ndim) + x.shape)
     return prims.cast(rows, compute_dtype(target))
@@ -359,15 +354,13 @@ def _not_negative(weight: Node, name: str) -> Node:
 
 def _weights(count: Any, fweights: Node | None, aweights: Node | None) -> Node | None:
     if fweights is not None and CATEGORY[fweights.dtype] > 1:
-        raise RuntimeError(
-            "[cov] cov(): expected fweights to have integral dtype but got fweights with "
-            f"{fweights.dtype}\nhint: they count observations"
-        )
+        problem = "cov(): expected fweights to have integral dtype but got fweights with "
+        problem += f"{fweights.dtype}"
+        raise failure(RuntimeError, "cov", problem, "they count observations")
     if aweights is not None and CATEGORY[aweights.dtype] != 2:
-        raise RuntimeError(
-            "[cov] cov(): expected aweights to have floating point dtype but got aweights with "
-            f"{aweights.dtype}\nhint: convert them with .float()"
-        )
+        problem = "cov(): expected aweights to have floating point dtype but got aweights with "
+        problem += f"{aweights.dtype}"
+        raise failure(RuntimeError, "cov", problem, "convert them with .float()")
     found = [
         _not_negative(w, name)
         for w, name in ((fweights, "fweights"), (aweights, "aweights"))
@@ -377,10 +370,9 @@ def _weights(count: Any, fweights: Node | None, aweights: Node | None) -> Node |
         return None
     for weight in found:
         if weight.ndim != 1 or not layout.same(weight.shape[0], count):
-            raise RuntimeError(
-                "[cov] cov(): expected fweights and aweights to be vectors with one element per "
-                "observation\nhint: columns are observations"
-            )
+            problem = "cov(): expected fweights and aweights to be vectors with one element per "
+            problem += "observation"
+            raise failure(RuntimeError, "cov", problem, "columns are observations")
     return prims.cast(found[0], found[1].dtype) * found[1] if len(found) == 2 else found[0]
 
 

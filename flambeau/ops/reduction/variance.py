@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.language import layout
@@ -25,10 +26,8 @@ def moments(
 ) -> list[Node]:
     """Variance (or its root) and mean, in the dtype of the tensor."""
     if CATEGORY[self.dtype] < 2:
-        raise RuntimeError(
-            f"[{name}] std and var only support floating point and complex dtypes\n"
-            "hint: convert to float first"
-        )
+        problem = "std and var only support floating point and complex dtypes"
+        raise failure(RuntimeError, name, problem, "convert to float first")
     computed = compute_dtype(self.dtype)
     if self.dtype == computed:  # not of half types, whose own rounding is far coarser
         computed = {"f32": "f64", "c64": "c128"}.get(computed, computed)

@@ -11,6 +11,7 @@ from typing import Any
 from flambeau import prims
 from flambeau.core import tensors
 from flambeau.ir.dtypes import ROWS, TITLES
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.language import layout
@@ -85,9 +86,9 @@ def _channels_last(self: Any, memory_format: Any) -> Any:
     """A copy whose channels lie next to each other in memory."""
     ndim = 5 if memory_format is tensors.channels_last_3d else 4
     if memory_format is tensors.preserve_format or self.ndim != ndim:
-        raise RuntimeError(
-            f"[contiguous] required rank {ndim} tensor to use {memory_format} format\n"
-            "hint: channels_last is for images (N, C, H, W)"
+        problem = f"required rank {ndim} tensor to use {memory_format} format"
+        raise failure(
+            RuntimeError, "contiguous", problem, "channels_last is for images (N, C, H, W)"
         )
     outer = self.permute(0, *range(2, ndim), 1)
     return clone(contiguous(outer)).permute(0, ndim - 1, *range(1, ndim - 1))
@@ -327,7 +328,7 @@ def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if isinstance(dtype, str):
         found = [k for k, v in TITLES.items() if dtype == f"torch.{v}Tensor"]
         if not found:
-            raise ValueError(f"[type] invalid type: '{dtype}'\nhint: e.g. torch.FloatTensor")
+            raise failure(ValueError, "type", f"invalid type: '{dtype}'", "e.g. torch.FloatTensor")
         dtype = DTYPE_OBJECTS[found[0]]
     elif isinstance(dtype, type):  # torch.FloatTensor
         dtype = getattr(dtype, "dtype", dtype)
@@ -372,9 +373,8 @@ def cuda(self: Any, device: Any = None, non_blocking: bool = False, **options: A
         Traceback (most recent call last):
         AssertionError: [cuda] Torch not compiled with CUDA enabled...
     """
-    raise AssertionError(
-        "[cuda] Torch not compiled with CUDA enabled\nhint: test torch.cuda.is_available() first"
-    )
+    problem = "Torch not compiled with CUDA enabled"
+    raise failure(AssertionError, "cuda", problem, "test torch.cuda.is_available() first")
 
 
 # ------------------------------------------------------------------------------------ writing

@@ -10,6 +10,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.language import layout
 from flambeau.language.definition import REGISTRY, View, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
@@ -234,17 +235,16 @@ def as_strided_scatter(
     at = (first if storage_offset is None else storage_offset) - first
     size, stride = tuple(size), tuple(stride)
     if tuple(src.shape) != size or len(stride) != len(size):
-        raise RuntimeError(
-            "[as_strided_scatter] expected src to have a size equal to the slice of self. src size "
-            f"= {list(src.shape)}, slice size = {list(size)}\nhint: expand src"
-        )
+        problem = "expected src to have a size equal to the slice of self. src size = "
+        problem += f"{list(src.shape)}, slice size = {list(size)}"
+        raise failure(RuntimeError, "as_strided_scatter", problem, "expand src")
     last = at + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     inside = min(stride, default=0) >= 0 <= at <= last < self.numel()
     if 0 not in size and not inside:
-        raise RuntimeError(
-            f"[as_strided_scatter] setStorage: sizes {list(size)}, strides {list(stride)}, storage "
-            f"offset {at} are out of bounds for a tensor of {self.numel()} elements\n"
-            "hint: lower the strides or the offset"
+        problem = f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {at} "
+        problem += f"are out of bounds for a tensor of {self.numel()} elements"
+        raise failure(
+            RuntimeError, "as_strided_scatter", problem, "lower the strides or the offset"
         )
     # Elements are counted as they lie in memory, the slowest dimension first.
     order = sorted(range(self.ndim), key=lambda d: self.stride(d), reverse=True)

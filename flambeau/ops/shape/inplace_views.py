@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, T, sample
 from flambeau.language.schema import Mutable, Tensor
@@ -87,9 +88,8 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
         torch.Size([3])
     """
     if self.requires_grad:
-        raise RuntimeError(
-            "[resize_] cannot resize variables that require grad\nhint: detach() it first"
-        )
+        problem = "cannot resize variables that require grad"
+        raise failure(RuntimeError, "resize_", problem, "detach() it first")
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     if any(not -(2**63) <= n < 2**63 for n in sizes):
         raise TypeError("[resize_] a size does not fit in 64 bits\nhint: sizes count elements")
@@ -100,10 +100,8 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
     count = math.prod(sizes)
     needed = (self.storage_offset() + count) * self.element_size()
     if needed >= 2**63:
-        raise RuntimeError(
-            f"[resize_] numel: integer multiplication overflow of sizes {list(sizes)}\n"
-            "hint: memory counts its bytes in 63 bits"
-        )
+        problem = f"numel: integer multiplication overflow of sizes {list(sizes)}"
+        raise failure(RuntimeError, "resize_", problem, "memory counts its bytes in 63 bits")
     before = storage.nbytes()
     if needed > before:
         storage.resize_(needed)
@@ -131,10 +129,9 @@ def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> An
 def _resized(name: str, self: Any, sizes: Sequence[int]) -> Any:
     warnings.warn("non-inplace resize is deprecated", stacklevel=3)
     if math.prod(sizes) != self.numel():
-        raise RuntimeError(
-            f"[{name}] requested {list(sizes)}, {math.prod(sizes)} elements, of a tensor of "
-            f"{list(self.shape)}, {self.numel()} elements\nhint: resize_ changes the number"
-        )
+        problem = f"requested {list(sizes)}, {math.prod(sizes)} elements, of a tensor of "
+        problem += f"{list(self.shape)}, {self.numel()} elements"
+        raise failure(RuntimeError, name, problem, "resize_ changes the number")
     return self.contiguous().view(tuple(sizes))
 
 
@@ -204,10 +201,9 @@ def set_(
         source = tensors.empty((0,), self.dtype, self.device)
     if tensors.is_tensor(source):
         if source.dtype != self.dtype:
-            raise RuntimeError(
-                f"[set_] could not set tensor of type {self.dtype} to a tensor of type "
-                f"{source.dtype}\nhint: view(dtype) reads memory as another type"
-            )
+            problem = f"could not set tensor of type {self.dtype} to a tensor of type "
+            problem += f"{source.dtype}"
+            raise failure(RuntimeError, "set_", problem, "view(dtype) reads memory as another type")
         if size is None:
             storage_offset = source.storage_offset()
             size, stride = tuple(source.shape), source.stride()

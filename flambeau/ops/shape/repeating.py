@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.environment import less
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.language.definition import op
@@ -56,15 +57,12 @@ def repeat(self: Tensor, repeats: Sequence[SymInt]) -> Tensor:
         tensor([1, 2, 1, 2])
     """
     if len(repeats) < self.ndim:
-        raise RuntimeError(
-            "[repeat] Number of dimensions of repeat dims can not be smaller than number of "
-            "dimensions of tensor\nhint: give one number per dimension"
-        )
+        problem = "Number of dimensions of repeat dims can not be smaller than number of "
+        problem += "dimensions of tensor"
+        raise failure(RuntimeError, "repeat", problem, "give one number per dimension")
     if any(less(n, 0) for n in repeats):
-        raise RuntimeError(
-            f"[repeat] Trying to create tensor with negative dimension: {shown(repeats)}\n"
-            "hint: repeats are counts"
-        )
+        problem = f"Trying to create tensor with negative dimension: {shown(repeats)}"
+        raise failure(RuntimeError, "repeat", problem, "repeats are counts")
     return _repeated(self, repeats)
 
 
@@ -145,23 +143,20 @@ def _interleave_counts(repeats: Any, output_size: int | None = None) -> Any:
 def _of_size(places: Any, output_size: int | None) -> Any:
     if output_size is None or places.shape[0] == output_size:
         return places
-    raise RuntimeError(
-        f"[repeat_interleave] the repeats make {places.shape[0]} elements, output_size is "
-        f"{output_size}\nhint: output_size = repeats.sum(), or leave it out"
+    problem = f"the repeats make {places.shape[0]} elements, output_size is {output_size}"
+    raise failure(
+        RuntimeError, "repeat_interleave", problem, "output_size = repeats.sum(), or leave it out"
     )
 
 
 def _repeat_places(repeats: Any, extent: int) -> Any:
     """Number i, `repeats[i]` times, for each i."""
     if repeats.is_floating_point():
-        raise NotImplementedError(
-            f"[repeat_interleave] not implemented for {repeats.dtype}\nhint: repeats.long()"
-        )
+        problem = f"not implemented for {repeats.dtype}"
+        raise failure(NotImplementedError, "repeat_interleave", problem, "repeats.long()")
     if repeats.ndim > 1:
-        raise RuntimeError(
-            "[repeat_interleave] repeats must be 0-dim or 1-dim tensor of integers\n"
-            "hint: convert with long() and ravel()"
-        )
+        problem = "repeats must be 0-dim or 1-dim tensor of integers"
+        raise failure(RuntimeError, "repeat_interleave", problem, "convert with long() and ravel()")
     if repeats.is_meta:
         raise no_data(
             "[repeat_interleave] cannot repeat_interleave a meta tensor without output_size\n"
@@ -172,11 +167,9 @@ def _repeat_places(repeats: Any, extent: int) -> Any:
     counts = [counts] * extent if isinstance(counts, int) else counts
     counts = counts * extent if len(counts) == 1 and extent != 1 else counts
     if len(counts) != extent:
-        raise RuntimeError(
-            f"[repeat_interleave] repeats must have the same size as input along dim, but got "
-            f"repeats.size(0) = {len(counts)} and input.size(dim) = {extent}\n"
-            "hint: one count per element"
-        )
+        problem = "repeats must have the same size as input along dim, but got repeats.size(0) = "
+        problem += f"{len(counts)} and input.size(dim) = {extent}"
+        raise failure(RuntimeError, "repeat_interleave", problem, "one count per element")
     if any(n < 0 for n in counts):
         raise RuntimeError("[repeat_interleave] repeats can not be negative\nhint: use counts")
     ends = repeats.reshape(-1).expand(extent).cumsum(0)

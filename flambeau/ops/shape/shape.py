@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal, mod, prod
@@ -38,7 +39,7 @@ def promoted(tensors: Sequence[Node], name: str) -> list[Node]:
     """
     if not tensors:
         error = ValueError if name == "cat" else RuntimeError
-        raise error(f"[{name}] expected a non-empty list of Tensors\nhint: give one or more")
+        raise failure(error, name, "expected a non-empty list of Tensors", "give one or more")
     common = result_type((x.dtype, "tensor" if x.shape else "zero_dim") for x in tensors)
     return [prims.cast(x, common) for x in tensors]
 
@@ -62,10 +63,8 @@ def _cat_errors() -> Iterator[ErrorSample]:
 def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
     for position, x in enumerate(tensors):
         if x.ndim == 0:
-            raise RuntimeError(
-                f"[{name}] zero-dimensional tensor (at position {position}) cannot be "
-                "concatenated\nhint: use stack"
-            )
+            problem = f"zero-dimensional tensor (at position {position}) cannot be concatenated"
+            raise failure(RuntimeError, name, problem, "use stack")
     # A tensor of shape (0,) joins anything, as in PyTorch, whose first empty tensor that was.
     full = [x for x in tensors if not (x.ndim == 1 and known_equal(x.shape[0], 0) is True)]
     if not full:
@@ -74,18 +73,15 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
     d = normalise_dim(dim, first.ndim, name)
     for position, x in enumerate(full):
         if x.ndim != first.ndim:
-            raise RuntimeError(
-                f"[{name}] Tensors must have same number of dimensions: got {first.ndim} and "
-                f"{x.ndim}\nhint: unsqueeze the smaller one"
-            )
+            problem = f"Tensors must have same number of dimensions: got {first.ndim} and {x.ndim}"
+            raise failure(RuntimeError, name, problem, "unsqueeze the smaller one")
         for other in range(first.ndim):
             if other != d and not layout.same(x.shape[other], first.shape[other]):
-                raise RuntimeError(
-                    f"[{name}] Sizes of tensors must match except in dimension {d}. Expected size "
-                    f"{number_shown(first.shape[other])} but got size "
-                    f"{number_shown(x.shape[other])} for tensor number {position} in the list.\n"
-                    "hint: only the joined dimension may differ"
-                )
+                problem = f"Sizes of tensors must match except in dimension {d}. Expected size "
+                problem += f"{number_shown(first.shape[other])} but got size "
+                problem += f"{number_shown(x.shape[other])} for tensor number {position} in the "
+                problem += "list."
+                raise failure(RuntimeError, name, problem, "only the joined dimension may differ")
     return prims.cat(full, d)
 
 
@@ -151,10 +147,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             layout.same(a, b) for a, b in zip(x.shape, first.shape, strict=True)
         )
         if not same:
-            raise RuntimeError(
-                f"[stack] stack expects each tensor to be equal size, but got {shown(first.shape)} "
-                f"at entry 0 and {shown(x.shape)} at entry {position}\nhint: pad, or use cat"
-            )
+            problem = f"stack expects each tensor to be equal size, but got {shown(first.shape)} "
+            problem += f"at entry 0 and {shown(x.shape)} at entry {position}"
+            raise failure(RuntimeError, "stack", problem, "pad, or use cat")
     return prims.cat([prims.unsqueeze(x, d) for x in given], d)
 
 
@@ -250,10 +245,9 @@ def block_diagonal(tensors: Sequence[Tensor]) -> Tensor:
     """Matrices along the diagonal of one matrix, zeros elsewhere."""
     for x in tensors:
         if x.ndim > 2:
-            raise RuntimeError(
-                f"[block_diag] Input tensors must have 2 or fewer dimensions. Input has {x.ndim} "
-                "dimensions\nhint: pass matrices"
-            )
+            problem = f"Input tensors must have 2 or fewer dimensions. Input has {x.ndim} "
+            problem += "dimensions"
+            raise failure(RuntimeError, "block_diag", problem, "pass matrices")
     blocks = [_at_least(x, 2) for x in promoted(tensors, "block_diag")]
     width: Size = 0
     for x in blocks:
@@ -347,14 +341,12 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     if len(given) == 1 and isinstance(given[0], (list, tuple)):
         given = list(given[0])
     if not given:
-        raise RuntimeError(
-            "[meshgrid] meshgrid expects a non-empty TensorList\nhint: pass at least one vector"
-        )
+        problem = "meshgrid expects a non-empty TensorList"
+        raise failure(RuntimeError, "meshgrid", problem, "pass at least one vector")
     if indexing not in (None, "ij", "xy"):
-        raise RuntimeError(
-            '[meshgrid] torch.meshgrid: indexing must be one of "xy" or "ij", but received: '
-            f"{indexing}\nhint: matrices use ij"
-        )
+        problem = 'torch.meshgrid: indexing must be one of "xy" or "ij", but received: '
+        problem += f"{indexing}"
+        raise failure(RuntimeError, "meshgrid", problem, "matrices use ij")
     return _meshgrid(given, indexing == "xy")
 
 
@@ -362,14 +354,11 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
 def _meshgrid(tensors: Sequence[Tensor], swap: bool) -> tuple[Tensor, ...]:
     """Views of the vectors, expanded to the grid."""
     if any(x.ndim > 1 for x in tensors):
-        raise RuntimeError(
-            "[meshgrid] torch.meshgrid: Expected 0D or 1D tensor in the tensor list\n"
-            "hint: ravel() the coordinates"
-        )
+        problem = "torch.meshgrid: Expected 0D or 1D tensor in the tensor list"
+        raise failure(RuntimeError, "meshgrid", problem, "ravel() the coordinates")
     if any(x.dtype != tensors[0].dtype for x in tensors):
-        raise RuntimeError(
-            "[meshgrid] meshgrid expects all tensors to have the same dtype\nhint: convert them"
-        )
+        problem = "meshgrid expects all tensors to have the same dtype"
+        raise failure(RuntimeError, "meshgrid", problem, "convert them")
     shape = [prod(x.shape) for x in tensors]
     places = list(range(len(tensors)))
     if swap and len(tensors) > 1:
@@ -397,10 +386,8 @@ def cartesian_prod(*tensors: Any) -> Any:
     """
     for x in tensors:
         if x.ndim != 1:
-            raise RuntimeError(
-                f"[cartesian_prod] Expect a 1D vector, but got shape {list(x.shape)}\n"
-                "hint: ravel() the tensors"
-            )
+            problem = f"Expect a 1D vector, but got shape {list(x.shape)}"
+            raise failure(RuntimeError, "cartesian_prod", problem, "ravel() the tensors")
     if len(tensors) == 1:
         return tensors[0]
     grids = meshgrid(*tensors, indexing="ij")
@@ -433,7 +420,7 @@ def flip(self: Tensor, dims: Sequence[int]) -> Tensor:
 def _define_flip(name: str, d: int) -> None:
     def body(self: Node) -> Node:
         if self.ndim <= d:
-            raise RuntimeError(f"[{name}] Input must be >= {d + 1}-d.\nhint: unsqueeze it")
+            raise failure(RuntimeError, name, f"Input must be >= {d + 1}-d.", "unsqueeze it")
         return prims.flip(self, (d,))
 
     flipped = (
@@ -489,16 +476,14 @@ def roll(self: Tensor, shifts: Sequence[SymInt], dims: Sequence[int] = ()) -> Te
         tensor([3, 0, 1, 2])
     """
     if not shifts:
-        raise RuntimeError("[roll] `shifts` required\nhint: one shift per dimension")
+        raise failure(RuntimeError, "roll", "`shifts` required", "one shift per dimension")
     if not dims and len(shifts) == 1:
         flat = prims.reshape(self, (prod(self.shape),))
         rolled = prims.reshape(_rolled(flat, shifts[0], 0), self.shape)
         return Dense(rolled, range(self.ndim))
     if len(shifts) != len(dims):
-        raise RuntimeError(
-            f"[roll] shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}\n"
-            "hint: give one shift per dimension"
-        )
+        problem = f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}"
+        raise failure(RuntimeError, "roll", problem, "give one shift per dimension")
     result = self
     for shift, dim in zip(shifts, dims, strict=True):
         result = _rolled(result, shift, normalise_dim(dim, self.ndim, "roll"))
@@ -533,10 +518,9 @@ def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
                 [0, 2]])
     """
     if len(dims) != 2 or self.ndim < 2:
-        raise RuntimeError(
-            f"[rot90] expected total rotation dims == 2, but got dims = {len(dims)}, of a tensor "
-            f"of {self.ndim} dimensions\nhint: name two dimensions"
-        )
+        problem = f"expected total rotation dims == 2, but got dims = {len(dims)}, of a tensor of "
+        problem += f"{self.ndim} dimensions"
+        raise failure(RuntimeError, "rot90", problem, "name two dimensions")
     a, b = normalise_dims(dims, self.ndim, "rot90")
     turns = k % 4
     if turns == 2:
@@ -558,9 +542,8 @@ def _triangle_samples() -> Samples:
 
 def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
     if self.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] {name}: input tensor must have at least 2 dimensions\nhint: unsqueeze it"
-        )
+        problem = f"{name}: input tensor must have at least 2 dimensions"
+        raise failure(RuntimeError, name, problem, "unsqueeze it")
     row = prims.iota(self.shape, self.ndim - 2)
     column = prims.iota(self.shape, self.ndim - 1)
     limit = row + prims.constant(diagonal, row)
@@ -651,9 +634,8 @@ def diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
     a = normalise_dim(dim1, self.ndim + 1, "diag_embed")
     b = normalise_dim(dim2, self.ndim + 1, "diag_embed")
     if a == b:
-        raise RuntimeError(
-            f"[diag_embed] diagonal dimensions cannot be identical {dim1}, {dim2}\nhint: two"
-        )
+        problem = f"diagonal dimensions cannot be identical {dim1}, {dim2}"
+        raise failure(RuntimeError, "diag_embed", problem, "two")
     return _embedded(self, offset, a, b) if a < b else _embedded(self, -offset, b, a)
 
 
@@ -679,9 +661,8 @@ def diag(self: Tensor, diagonal: int = 0) -> Tensor:
     if self.ndim == 2:
         value: Node = diagonal_of(self, diagonal, 0, 1)
         return value
-    raise RuntimeError(
-        f"[diag] diag(): Supports 1D or 2D tensors. Got {self.ndim}D\nhint: see diagonal"
-    )
+    problem = f"diag(): Supports 1D or 2D tensors. Got {self.ndim}D"
+    raise failure(RuntimeError, "diag", problem, "see diagonal")
 
 
 diagonal_of = diagonal

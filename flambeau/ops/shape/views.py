@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.dtypes import PARTS
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, mod, mul, prod
@@ -53,20 +54,19 @@ def infer_shape(numel: Size, size: Sequence[Size], name: str) -> Shape:
     negative = [d for d, n in enumerate(size) if isinstance(n, int) and n < 0]
     if any(size[d] != -1 for d in negative):
         bad = next(size[d] for d in negative if size[d] != -1)
-        raise RuntimeError(f"[{name}] invalid shape dimension {bad}\nhint: only -1 is inferred")
+        raise failure(RuntimeError, name, f"invalid shape dimension {bad}", "only -1 is inferred")
     if len(negative) > 1:
-        raise RuntimeError(f"[{name}] only one dimension can be inferred\nhint: give the others")
+        raise failure(RuntimeError, name, "only one dimension can be inferred", "give the others")
     if not negative:
         if not layout.same(numel, prod(size)):
             raise _invalid_shape(numel, size, name)
         return tuple(size)
     rest = prod([n for d, n in enumerate(size) if d != negative[0]])
     if isinstance(rest, int) and rest == 0:
-        raise RuntimeError(
-            f"[{name}] cannot reshape tensor of {number_shown(numel)} elements into shape "
-            f"{shown(size)} because the unspecified dimension size -1 can be any value and is "
-            "ambiguous\nhint: write the size instead of -1"
-        )
+        problem = f"cannot reshape tensor of {number_shown(numel)} elements into shape "
+        problem += f"{shown(size)} because the unspecified dimension size -1 can be any value and "
+        problem += "is ambiguous"
+        raise failure(RuntimeError, name, problem, "write the size instead of -1")
     if not layout.same(mod(numel, rest), 0):
         raise _invalid_shape(numel, size, name)
     result = list(size)
@@ -120,12 +120,10 @@ def view(self: Tensor, size: Sequence[SymInt]) -> Tensor:
     if found is not None:
         strides = layout.reshape_strides(found[0], found[1], shape)
         if strides is None:
-            raise RuntimeError(
-                f"[view] view size {shown(shape)} is not compatible with input tensor's size "
-                f"{shown(self.shape)} and stride {shown(found[1])} (at least one dimension spans "
-                "across two contiguous subspaces). Use .reshape(...) instead.\n"
-                "hint: reshape copies when it must"
-            )
+            problem = f"view size {shown(shape)} is not compatible with input tensor's size "
+            problem += f"{shown(self.shape)} and stride {shown(found[1])} (at least one dimension "
+            problem += "spans across two contiguous subspaces). Use .reshape(...) instead."
+            raise failure(RuntimeError, "view", problem, "reshape copies when it must")
     return prims.reshape(self, shape)
 
 
@@ -226,10 +224,8 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     first = normalise_dim(start_dim, self.ndim, "flatten")
     last = normalise_dim(end_dim, self.ndim, "flatten")
     if first > last:
-        raise RuntimeError(
-            "[flatten] flatten() has invalid args: start_dim cannot come after end_dim\n"
-            f"hint: got {start_dim} and {end_dim}"
-        )
+        problem = "flatten() has invalid args: start_dim cannot come after end_dim"
+        raise failure(RuntimeError, "flatten", problem, f"got {start_dim} and {end_dim}")
     if self.ndim == 0:
         return prims.reshape(self, (1,))
     if first == last:
@@ -273,7 +269,7 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[SymInt]) -> Tensor:
     """
     d = normalise_dim(dim, self.ndim, "unflatten")
     if not sizes:
-        raise RuntimeError("[unflatten] sizes must be non-empty\nhint: name the new sizes")
+        raise failure(RuntimeError, "unflatten", "sizes must be non-empty", "name the new sizes")
     inner = infer_shape(self.shape[d], sizes, "unflatten")
     return prims.reshape(self, (*self.shape[:d], *inner, *self.shape[d + 1 :]))
 
@@ -388,10 +384,8 @@ def t(self: Tensor) -> Tensor:
         torch.Size([3, 2])
     """
     if self.ndim > 2:
-        raise RuntimeError(
-            f"[t] t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D\n"
-            "hint: transpose(dim0, dim1) swaps any two"
-        )
+        problem = f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D"
+        raise failure(RuntimeError, "t", problem, "transpose(dim0, dim1) swaps any two")
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
@@ -434,10 +428,9 @@ def matrix_transposed(self: Node, name: str) -> Node:
     if self.ndim == 0:
         return prims.permute(self, ())
     if self.ndim < 2:
-        raise RuntimeError(
-            f"[{name}] tensor.{name} is only supported on matrices or batches of matrices. "
-            f"Got {self.ndim}-D tensor.\nhint: unsqueeze a vector first"
-        )
+        problem = f"tensor.{name} is only supported on matrices or batches of matrices. Got "
+        problem += f"{self.ndim}-D tensor."
+        raise failure(RuntimeError, name, problem, "unsqueeze a vector first")
     return prims.transpose(self, self.ndim - 2, self.ndim - 1)
 
 
@@ -459,11 +452,10 @@ def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
         torch.Size([4, 2, 3])
     """
     if len(dims) != self.ndim:
-        raise RuntimeError(
-            "[permute] number of dimensions in the tensor input does not match the "
-            f"length of the desired ordering of dimensions i.e. input.dim() = {self.ndim} is "
-            f"not equal to len(dims) = {len(dims)}\nhint: name each dimension once"
-        )
+        problem = "number of dimensions in the tensor input does not match the length of the "
+        problem += f"desired ordering of dimensions i.e. input.dim() = {self.ndim} is not equal to "
+        problem += f"len(dims) = {len(dims)}"
+        raise failure(RuntimeError, "permute", problem, "name each dimension once")
     return prims.permute(self, normalise_dims(dims, self.ndim, "permute"))
 
 
@@ -489,11 +481,10 @@ def movedim(self: Tensor, source: Sequence[int], destination: Sequence[int]) -> 
         torch.Size([3, 4, 2])
     """
     if len(source) != len(destination):
-        raise RuntimeError(
-            "[movedim] movedim: Invalid source or destination dims: source "
-            f"({list(source)} dims) should contain the same number of dims as destination "
-            f"({list(destination)} dims)\nhint: one destination per source"
-        )
+        problem = f"movedim: Invalid source or destination dims: source ({list(source)} dims) "
+        problem += f"should contain the same number of dims as destination ({list(destination)} "
+        problem += "dims)"
+        raise failure(RuntimeError, "movedim", problem, "one destination per source")
     taken = normalise_dims(source, self.ndim, "movedim")
     places = normalise_dims(destination, self.ndim, "movedim")
     rest = iter(d for d in range(self.ndim) if d not in taken)
@@ -519,11 +510,10 @@ def expanded(self: Node, size: Sequence[Size], name: str) -> Node:
     """x broadcast to `size`, where -1 keeps a dimension."""
     lead = len(size) - self.ndim
     if lead < 0:
-        raise RuntimeError(
-            f"[{name}] expand(tensor{shown(self.shape)}, size={shown(size)}): the number of sizes "
-            f"provided ({len(size)}) must be greater or equal to the number of dimensions in the "
-            f"tensor ({self.ndim})\nhint: give one size per dimension"
-        )
+        problem = f"expand(tensor{shown(self.shape)}, size={shown(size)}): the number of sizes "
+        problem += f"provided ({len(size)}) must be greater or equal to the number of dimensions "
+        problem += f"in the tensor ({self.ndim})"
+        raise failure(RuntimeError, name, problem, "give one size per dimension")
     target: list[Size] = []
     for d, wanted in enumerate(size):
         own = self.shape[d - lead] if d >= lead else None
@@ -531,18 +521,16 @@ def expanded(self: Node, size: Sequence[Size], name: str) -> Node:
             target.append(own)
             continue
         if isinstance(wanted, int) and wanted < 0:
-            raise RuntimeError(
-                f"[{name}] The expanded size of the tensor ({wanted}) isn't allowed in a leading, "
-                f"non-existing dimension {d}\nhint: -1 stands for an existing dimension"
-            )
+            problem = f"The expanded size of the tensor ({wanted}) isn't allowed in a leading, "
+            problem += f"non-existing dimension {d}"
+            raise failure(RuntimeError, name, problem, "-1 stands for an existing dimension")
         if own is None or is_one(own) or layout.same(own, wanted):
             target.append(wanted if own is None or is_one(own) else own)
             continue
-        raise RuntimeError(
-            f"[{name}] The expanded size of the tensor ({number_shown(wanted)}) must match the "
-            f"existing size ({number_shown(own)}) at non-singleton dimension {d}.  Target sizes: "
-            f"{shown(size)}.  Tensor sizes: {shown(self.shape)}\nhint: only size 1 expands"
-        )
+        problem = f"The expanded size of the tensor ({number_shown(wanted)}) must match the "
+        problem += f"existing size ({number_shown(own)}) at non-singleton dimension {d}.  Target "
+        problem += f"sizes: {shown(size)}.  Tensor sizes: {shown(self.shape)}"
+        raise failure(RuntimeError, name, problem, "only size 1 expands")
     return prims.broadcast_to(self, target)
 
 
@@ -597,9 +585,9 @@ def broadcast_list(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     try:
         return list(prims.broadcast_all(*tensors))
     except ValueError as error:
-        raise RuntimeError(
-            "[broadcast_tensors] shapes do not broadcast: "
-            f"{', '.join(shown(x.shape) for x in tensors)}\nhint: sizes must be equal, or 1"
+        problem = f"shapes do not broadcast: {', '.join(shown(x.shape) for x in tensors)}"
+        raise failure(
+            RuntimeError, "broadcast_tensors", problem, "sizes must be equal, or 1"
         ) from error
 
 
@@ -647,9 +635,8 @@ def as_strided(
                 [2, 4]])
     """
     if len(size) != len(stride):
-        raise RuntimeError(
-            "[as_strided] mismatch in length of strides and shape\nhint: one stride per size"
-        )
+        problem = "mismatch in length of strides and shape"
+        raise failure(RuntimeError, "as_strided", problem, "one stride per size")
     found = geometry_of(self)
     if found is None:
         at = 0 if storage_offset is None else storage_offset
@@ -697,14 +684,12 @@ def view_as_complex(self: Tensor) -> Tensor:
         tensor(1.+2.j)
     """
     if self.dtype not in PARTS.values():
-        raise RuntimeError(
-            f"[view_as_complex] view_as_complex is only supported for half, float and double "
-            f"tensors, but got a tensor of scalar type: {self.dtype}\nhint: convert it first"
-        )
+        problem = "view_as_complex is only supported for half, float and double tensors, but got "
+        problem += f"a tensor of scalar type: {self.dtype}"
+        raise failure(RuntimeError, "view_as_complex", problem, "convert it first")
     if self.ndim == 0 or not layout.same(self.shape[-1], 2):
-        raise RuntimeError(
-            "[view_as_complex] Tensor must have a last dimension of size 2\nhint: stack the parts"
-        )
+        problem = "Tensor must have a last dimension of size 2"
+        raise failure(RuntimeError, "view_as_complex", problem, "stack the parts")
     d = self.ndim - 1
     real, imaginary = (
         prims.reshape(prims.slice(self, d, part, 1), self.shape[:-1]) for part in (0, 1)
@@ -713,10 +698,9 @@ def view_as_complex(self: Tensor) -> Tensor:
     def move(sizes: Shape, strides: Shape, offset: Size) -> tuple[Shape, Size]:
         halves = [mod(s, 2) for s in (*strides[:-1], offset)]
         if not layout.same(strides[-1], 1) or not all(layout.same(h, 0) for h in halves):
-            raise RuntimeError(
-                "[view_as_complex] Tensor must have a last dimension with stride 1 and all others "
-                "divisible by 2\nhint: contiguous() makes it so"
-            )
+            problem = "Tensor must have a last dimension with stride 1 and all others divisible "
+            problem += "by 2"
+            raise failure(RuntimeError, "view_as_complex", problem, "contiguous() makes it so")
         return tuple(floordiv(s, 2) for s in strides[:-1]), floordiv(offset, 2)
 
     return viewed(self, prims.complex(real, imaginary), move)
@@ -739,10 +723,8 @@ def view_as_real(self: Tensor) -> Tensor:
         tensor([[1., 2.]])
     """
     if self.dtype not in PARTS:
-        raise RuntimeError(
-            "[view_as_real] view_as_real is only supported for complex tensors\n"
-            "hint: a real tensor has no parts"
-        )
+        problem = "view_as_real is only supported for complex tensors"
+        raise failure(RuntimeError, "view_as_real", problem, "a real tensor has no parts")
     parts = [prims.reshape(p(self), (*self.shape, 1)) for p in (prims.real, prims.imag)]
     return viewed(
         self,

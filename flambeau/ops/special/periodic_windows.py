@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import REGISTRY
 from flambeau.language.dtypes import PUBLIC_NAMES
@@ -42,11 +43,9 @@ def _define(name: str) -> None:
     def body(window_length: int, periodic: bool, *options: Any) -> Node:
         own, target = options[: len(values)], dtype_or(options[len(values)])
         if window_length < 0 or CATEGORY[target] != 2:
-            raise RuntimeError(
-                f"[{name}_window] {name}_window requires non-negative window_length and a floating "
-                f"point dtype, got window_length={window_length}, torch.{PUBLIC_NAMES[target]}\n"
-                "hint: convert the window afterwards"
-            )
+            problem = f"{name}_window requires non-negative window_length and a floating point "
+            problem += f"dtype, got window_length={window_length}, torch.{PUBLIC_NAMES[target]}"
+            raise failure(RuntimeError, f"{name}_window", problem, "convert the window afterwards")
         return prims.cast(_weights(name, window_length, periodic, own), target)
 
     body.__doc__ = f"""`torch.signal.windows.{name}`, periodic unless told otherwise.

@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import OpDefinition
 from flambeau.language.dtypes import PUBLIC_NAMES
@@ -78,24 +79,19 @@ def _errors(given: dict[str, Any]) -> Callable[[], Iterator[ErrorSample]]:
 
 def _check_strided(name: str, layout: Any) -> None:
     if layout is not None and layout is not tensors.strided:
-        raise ValueError(
-            f"[{name}] {name} is implemented for strided tensors only, got: {layout}\n"
-            "hint: layout=torch.strided"
-        )
+        problem = f"{name} is implemented for strided tensors only, got: {layout}"
+        raise failure(ValueError, name, problem, "layout=torch.strided")
 
 
 def _sampled(name: str, count: int, dtype: Any, weights: Weights) -> Node:
     """`weights` of the sample numbers, as `dtype`; a window of one sample is 1."""
     if count < 0:
-        raise ValueError(
-            f"[{name}] {name} requires non-negative window length, got M={count}\nhint: 0 or more"
-        )
+        problem = f"{name} requires non-negative window length, got M={count}"
+        raise failure(ValueError, name, problem, "0 or more")
     target = dtype_or(dtype)
     if target not in ("f32", "f64"):
-        raise ValueError(
-            f"[{name}] {name} expects float32 or float64 dtypes, got: "
-            f"torch.{PUBLIC_NAMES[target]}\nhint: convert the window afterwards"
-        )
+        problem = f"{name} expects float32 or float64 dtypes, got: torch.{PUBLIC_NAMES[target]}"
+        raise failure(ValueError, name, problem, "convert the window afterwards")
     if count == 1:
         return prims.full(1, (1,), target)
     return prims.cast(weights(prims.iota((count,), 0, "f64")), target)
@@ -222,9 +218,8 @@ def gaussian(count: int, std: float, sym: bool) -> Weights:
         tensor([1.])
     """
     if std <= 0:
-        raise ValueError(
-            f"[gaussian] Standard deviation must be positive, got: {std} instead.\nhint: std > 0"
-        )
+        problem = f"Standard deviation must be positive, got: {std} instead."
+        raise failure(ValueError, "gaussian", problem, "std > 0")
 
     def compute(places: Node) -> Node:
         from_middle = (places - _span(count, sym) / 2) * (1 / (std * math.sqrt(2)))

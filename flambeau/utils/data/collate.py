@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, 
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 
 __all__ = ["collate", "default_collate", "default_convert"]
 
@@ -110,9 +111,9 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Rule] | None = None) -> Any
 def _collate_sequences(batch: Any, rules: dict[Any, Rule] | None) -> Any:
     first = batch[0]
     if any(len(item) != len(first) for item in batch):
-        raise RuntimeError(
-            "[default_collate] each element in list of batch should be of equal size\n"
-            "hint: pad the items, or pass your own collate_fn"
+        problem = "each element in list of batch should be of equal size"
+        raise failure(
+            RuntimeError, "default_collate", problem, "pad the items, or pass your own collate_fn"
         )
     columns = [collate(part, collate_fn_map=rules) for part in zip(*batch, strict=True)]
     return columns if isinstance(first, tuple) else _rebuilt(first, columns, columns)

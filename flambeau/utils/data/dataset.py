@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 
 __all__ = [
     "ChainDataset",
@@ -31,9 +32,8 @@ class Dataset(Generic[Item]):
     """
 
     def __getitem__(self, index: Any) -> Item:
-        raise NotImplementedError(
-            "[Dataset] Subclasses of Dataset should implement __getitem__.\nhint: define it"
-        )
+        problem = "Subclasses of Dataset should implement __getitem__."
+        raise failure(NotImplementedError, "Dataset", problem, "define it")
 
     def __add__(self, other: Dataset[Any]) -> ConcatDataset:
         return ConcatDataset([self, other])
@@ -46,10 +46,8 @@ class IterableDataset(Dataset[Item]):
     """
 
     def __iter__(self) -> Iterator[Item]:
-        raise NotImplementedError(
-            "[IterableDataset] Subclasses of IterableDataset should implement __iter__.\n"
-            "hint: define it"
-        )
+        problem = "Subclasses of IterableDataset should implement __iter__."
+        raise failure(NotImplementedError, "IterableDataset", problem, "define it")
 
     def __add__(self, other: Dataset[Any]) -> Any:
         return ChainDataset([self, other])
@@ -65,9 +63,8 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
 
     def __init__(self, *tensors: Any) -> None:
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
-            raise AssertionError(
-                "[TensorDataset] Size mismatch between tensors\nhint: equal first sizes"
-            )
+            problem = "Size mismatch between tensors"
+            raise failure(AssertionError, "TensorDataset", problem, "equal first sizes")
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
@@ -82,10 +79,9 @@ class StackDataset(Dataset[Any]):
 
     def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
         if args and kwargs:
-            raise ValueError(
-                "[StackDataset] Supported either tuple- (via args) or dict- (via kwargs) like "
-                "input, but both types are given.\nhint: use one of them"
-            )
+            problem = "Supported either tuple- (via args) or dict- (via kwargs) like input, but "
+            problem += "both types are given."
+            raise failure(ValueError, "StackDataset", problem, "use one of them")
         if not args and not kwargs:
             raise ValueError("[StackDataset] At least one dataset should be passed\nhint: pass one")
         self.datasets: Any = args or kwargs
@@ -136,14 +132,11 @@ class ConcatDataset(Dataset[Any]):
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
-            raise AssertionError(
-                "[ConcatDataset] datasets should not be an empty iterable\nhint: pass one"
-            )
+            problem = "datasets should not be an empty iterable"
+            raise failure(AssertionError, "ConcatDataset", problem, "pass one")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
-            raise AssertionError(
-                "[ConcatDataset] ConcatDataset does not support IterableDataset\n"
-                "hint: use ChainDataset"
-            )
+            problem = "ConcatDataset does not support IterableDataset"
+            raise failure(AssertionError, "ConcatDataset", problem, "use ChainDataset")
         lengths = (len(dataset) for dataset in self.datasets)  # type: ignore[arg-type]
         self.cumulative_sizes = list(itertools.accumulate(lengths))
 
@@ -153,15 +146,12 @@ class ConcatDataset(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         if index < 0:
             if -index > len(self):
-                raise ValueError(
-                    "[ConcatDataset] absolute value of index should not exceed dataset length\n"
-                    f"hint: the length is {len(self)}"
-                )
+                problem = "absolute value of index should not exceed dataset length"
+                raise failure(ValueError, "ConcatDataset", problem, f"the length is {len(self)}")
             index += len(self)
         if index >= len(self):
-            raise IndexError(
-                f"[ConcatDataset] index {index} is out of range\nhint: the length is {len(self)}"
-            )
+            problem = f"index {index} is out of range"
+            raise failure(IndexError, "ConcatDataset", problem, f"the length is {len(self)}")
         member = bisect.bisect_right(self.cumulative_sizes, index)
         start = self.cumulative_sizes[member - 1] if member else 0
         return self.datasets[member][index - start]
@@ -176,10 +166,8 @@ class ChainDataset(IterableDataset[Any]):
     def _checked(self) -> Iterator[Any]:
         for dataset in self.datasets:
             if not isinstance(dataset, IterableDataset):
-                raise AssertionError(
-                    "[ChainDataset] ChainDataset only supports IterableDataset\n"
-                    "hint: use ConcatDataset"
-                )
+                problem = "ChainDataset only supports IterableDataset"
+                raise failure(AssertionError, "ChainDataset", problem, "use ConcatDataset")
             yield dataset
 
     def __iter__(self) -> Iterator[Any]:
@@ -234,10 +222,8 @@ def random_split(
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _from_fractions(lengths, total)
     if sum(lengths) != total:
-        raise ValueError(
-            "[random_split] Sum of input lengths does not equal the length of the input dataset!\n"
-            f"hint: the dataset has {total} items"
-        )
+        problem = "Sum of input lengths does not equal the length of the input dataset!"
+        raise failure(ValueError, "random_split", problem, f"the dataset has {total} items")
     order = torch.randperm(total, generator=generator).tolist()
     ends = itertools.accumulate(int(length) for length in lengths)
     return [
@@ -249,10 +235,8 @@ def random_split(
 def _from_fractions(fractions: Sequence[float], total: int) -> list[int]:
     for position, fraction in enumerate(fractions):
         if not 0 <= fraction <= 1:
-            raise ValueError(
-                f"[random_split] Fraction at index {position} is not between 0 and 1\n"
-                "hint: fractions sum to 1"
-            )
+            problem = f"Fraction at index {position} is not between 0 and 1"
+            raise failure(ValueError, "random_split", problem, "fractions sum to 1")
     lengths = [math.floor(total * fraction) for fraction in fractions]
     for position in range(total - sum(lengths)):
         lengths[position % len(lengths)] += 1

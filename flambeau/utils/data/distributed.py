@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.utils.data.sampler import Sampler
 
@@ -21,10 +22,8 @@ def _process_group(name: str) -> int:
     except ModuleNotFoundError:
         available = False
     if not available:
-        raise RuntimeError(
-            "[DistributedSampler] Requires distributed package to be available\n"
-            "hint: pass num_replicas and rank"
-        )
+        problem = "Requires distributed package to be available"
+        raise failure(RuntimeError, "DistributedSampler", problem, "pass num_replicas and rank")
     return int(getattr(distributed, name)())
 
 
@@ -61,10 +60,8 @@ class DistributedSampler(Sampler[int]):
         num_replicas = _process_group("get_world_size") if num_replicas is None else num_replicas
         rank = _process_group("get_rank") if rank is None else rank
         if not 0 <= rank < num_replicas:
-            raise ValueError(
-                f"[DistributedSampler] Invalid rank {rank}, rank should be in the interval "
-                f"[0, {num_replicas - 1}]\nhint: ranks count from 0"
-            )
+            problem = f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
+            raise failure(ValueError, "DistributedSampler", problem, "ranks count from 0")
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
         self.epoch, self.drop_last = 0, drop_last
         length = len(dataset)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 
 __all__ = [
     "BatchSampler",
@@ -23,17 +24,14 @@ _PIECE = 32  # indices drawn at once with replacement, as PyTorch draws them
 
 def _positive(value: Any, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ValueError(
-            f"[sampler] {name} should be a positive integer value, but got {name}={value}\n"
-            f"hint: {name} >= 1"
-        )
+        problem = f"{name} should be a positive integer value, but got {name}={value}"
+        raise failure(ValueError, "sampler", problem, f"{name} >= 1")
 
 
 def _boolean(value: Any, name: str, error: type[Exception]) -> None:
     if not isinstance(value, bool):
-        raise error(
-            f"[sampler] {name} should be a boolean value, but got {name}={value}\nhint: True/False"
-        )
+        problem = f"{name} should be a boolean value, but got {name}={value}"
+        raise failure(error, "sampler", problem, "True/False")
 
 
 def draw_seed(generator: Any = None) -> int:
@@ -45,7 +43,7 @@ class Sampler(Generic[Index]):
     """An iterable of indices (or of lists of them); `__len__` where the number is known."""
 
     def __iter__(self) -> Iterator[Index]:
-        raise NotImplementedError("[Sampler] define __iter__\nhint: yield indices")
+        raise failure(NotImplementedError, "Sampler", "define __iter__", "yield indices")
 
 
 class SequentialSampler(Sampler[int]):
@@ -151,10 +149,9 @@ class WeightedRandomSampler(Sampler[int]):
         _boolean(replacement, "replacement", ValueError)
         self.weights = torch.as_tensor(weights, dtype=torch.float64)
         if self.weights.dim() != 1:
-            raise ValueError(
-                "[sampler] weights should be a 1d sequence but given weights have shape "
-                f"{tuple(self.weights.shape)}\nhint: one weight per index"
-            )
+            problem = "weights should be a 1d sequence but given weights have shape "
+            problem += f"{tuple(self.weights.shape)}"
+            raise failure(ValueError, "sampler", problem, "one weight per index")
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator

@@ -12,6 +12,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 from flambeau.utils.tensorboard import summary
 
 __all__ = ["FileWriter", "SummaryWriter"]
@@ -319,9 +320,8 @@ class SummaryWriter:
 
     def add_onnx_graph(self, prototxt: Any) -> None:
         """Adds a graph of ONNX; not supported."""
-        raise NotImplementedError(
-            "[add_onnx_graph] graphs of ONNX are not supported\nhint: torch.fx prints graphs"
-        )
+        problem = "graphs of ONNX are not supported"
+        raise failure(NotImplementedError, "add_onnx_graph", problem, "torch.fx prints graphs")
 
     def add_graph(
         self,
@@ -356,9 +356,8 @@ class SummaryWriter:
             metadata_header: names of the labels.
         """
         if label_img is not None:
-            raise NotImplementedError(
-                "[add_embedding] images of points are not written\nhint: pass metadata"
-            )
+            problem = "images of points are not written"
+            raise failure(NotImplementedError, "add_embedding", problem, "pass metadata")
         points = summary.array_of(mat)
         step = f"{0 if global_step is None else int(global_step):05d}"
         folder = os.path.join(step, tag.replace("/", "%2F"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import fork_safe_lock
 
 __all__ = [
@@ -21,9 +22,8 @@ COMPAT_CALLGRIND_BINDINGS = None
 
 
 def _refuse(name: str) -> NoReturn:
-    raise NotImplementedError(
-        f"[{name}] statements in C++ are not measured\nhint: Timer(language='python')"
-    )
+    problem = "statements in C++ are not measured"
+    raise failure(NotImplementedError, name, problem, "Timer(language='python')")
 
 
 def get_compat_bindings() -> Any:

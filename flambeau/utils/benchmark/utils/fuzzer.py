@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 
 __all__ = ["FuzzedParameter", "FuzzedTensor", "Fuzzer", "ParameterAlias"]
 
@@ -108,7 +109,7 @@ class FuzzedTensor:
         tensor_constructor: Callable[..., Any] | None = None,
     ) -> None:
         if cuda:
-            raise AssertionError("[FuzzedTensor] no CUDA devices\nhint: cuda=False")
+            raise failure(AssertionError, "FuzzedTensor", "no CUDA devices", "cuda=False")
         self._name, self._size, self._steps = name, size, steps
         self._probability_contiguous = probability_contiguous
         self._min_elements, self._max_elements = min_elements, max_elements

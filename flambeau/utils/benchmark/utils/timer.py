@@ -9,6 +9,7 @@ from enum import Enum
 from time import perf_counter as timer
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.benchmark.utils.common import Measurement, TaskSpec, set_torch_threads
 
 __all__ = ["Language", "Timer", "timer"]
@@ -62,9 +63,8 @@ class Timer:
         language: Language | str = Language.PYTHON,
     ) -> None:
         if language in (Language.CPP, "cpp", "c++"):
-            raise NotImplementedError(
-                "[Timer] statements of C++ are not compiled\nhint: language=Language.PYTHON"
-            )
+            problem = "statements of C++ are not compiled"
+            raise failure(NotImplementedError, "Timer", problem, "language=Language.PYTHON")
         if language not in (Language.PYTHON, "py", "python"):
             raise ValueError(f"Invalid language `{language}`.")
         if global_setup:
@@ -188,9 +188,9 @@ class Timer:
             NotImplementedError: it is.
         """
         if shutil.which("valgrind") is None:
-            raise OSError(
-                "[collect_callgrind] could not find `valgrind`\n"
-                "hint: use blocked_autorange, or torch.profiler"
+            problem = "could not find `valgrind`"
+            raise failure(
+                OSError, "collect_callgrind", problem, "use blocked_autorange, or torch.profiler"
             )
         raise NotImplementedError(
             "[collect_callgrind] instructions are not counted\n"

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.dataset import Dataset, IterableDataset
 
 __all__ = ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"]
@@ -94,9 +95,8 @@ class _Forms:
 
 def _replaced_hook(present: Any, hook: Any, name: str) -> Any:
     if present is not None and hook is not None:
-        raise RuntimeError(
-            f"[datapipe] Attempt to override existing {name}\nhint: set it to None first"
-        )
+        problem = f"Attempt to override existing {name}"
+        raise failure(RuntimeError, "datapipe", problem, "set it to None first")
     return hook
 
 
@@ -149,7 +149,7 @@ class DFIterDataPipe(IterDataPipe[Any]):
         return True
 
     def __iter__(self) -> Iterator[Any]:
-        raise NotImplementedError("[DFIterDataPipe] define __iter__\nhint: yield data frames")
+        raise failure(NotImplementedError, "DFIterDataPipe", "define __iter__", "yield data frames")
 
 
 class MapDataPipe(_Forms, Dataset[Item]):

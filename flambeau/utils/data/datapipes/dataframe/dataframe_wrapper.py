@@ -6,6 +6,8 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
+
 __all__ = [
     "PandasWrapper", "concat", "create_dataframe", "default_wrapper", "get_columns",
     "get_df_wrapper", "get_item", "get_len", "is_column", "is_dataframe", "iterate",
@@ -15,9 +17,8 @@ __all__ = [
 
 def _pandas() -> Any:
     if importlib.util.find_spec("pandas") is None:
-        raise ModuleNotFoundError(
-            "[datapipes] DataFrames prototype requires pandas to function\nhint: pip install pandas"
-        )
+        problem = "DataFrames prototype requires pandas to function"
+        raise failure(ModuleNotFoundError, "datapipes", problem, "pip install pandas")
     import pandas
 
     return pandas

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes._decorator import functional_datapipe
 from flambeau.utils.data.datapipes.dataframe.structures import DataChunkDF
 from flambeau.utils.data.datapipes.datapipe import DFIterDataPipe, IterDataPipe
@@ -107,7 +108,7 @@ class Capture:
         Raises:
             RuntimeError: always, here.
         """
-        raise RuntimeError("[Capture] the expression has no value\nhint: DataFrameTracer")
+        raise failure(RuntimeError, "Capture", "the expression has no value", "DataFrameTracer")
 
 
 def _assigned(value: Capture, ctx: dict[str, Any]) -> Capture:

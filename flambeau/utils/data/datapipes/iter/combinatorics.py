@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes._decorator import functional_datapipe
 from flambeau.utils.data.datapipes.datapipe import IterDataPipe
 from flambeau.utils.data.sampler import SequentialSampler, draw_seed
@@ -60,7 +61,7 @@ class ShufflerIterDataPipe(IterDataPipe[Any]):
     ) -> None:
         super().__init__()
         if buffer_size <= 0:
-            raise ValueError("[shuffle] buffer_size should be larger than 0\nhint: 1 or more")
+            raise failure(ValueError, "shuffle", "buffer_size should be larger than 0", "1 or more")
         self.datapipe = datapipe.unbatch(unbatch_level=unbatch_level) if unbatch_level else datapipe
         self.buffer_size = buffer_size
         self._buffer: list[Any] = []

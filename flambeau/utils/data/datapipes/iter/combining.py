@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes._decorator import functional_datapipe
 from flambeau.utils.data.datapipes.datapipe import IterDataPipe
 
@@ -20,11 +21,10 @@ __all__ = [
 
 def _checked(datapipes: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     if not datapipes:
-        raise ValueError(
-            f"[{name}] Expected at least one DataPipe, but got nothing\nhint: pass one"
-        )
+        problem = "Expected at least one DataPipe, but got nothing"
+        raise failure(ValueError, name, problem, "pass one")
     if not all(isinstance(pipe, IterDataPipe) for pipe in datapipes):
-        raise TypeError(f"[{name}] Expected all inputs to be `IterDataPipe`\nhint: wrap iterables")
+        raise failure(TypeError, name, "Expected all inputs to be `IterDataPipe`", "wrap iterables")
     return datapipes
 
 
@@ -110,10 +110,9 @@ class _Split:
                 self.queues[other].append(item)
             waiting = [len(other) for other in self.queues if other is not queue]
             if 0 <= self.buffer_size < (max(waiting) if self.shared else sum(waiting)):
-                raise BufferError(
-                    f"[datapipe] a buffer of {self.buffer_size} items overflowed: one child reads "
-                    "far ahead of another\nhint: a larger buffer_size"
-                )
+                problem = f"a buffer of {self.buffer_size} items overflowed: one child reads far "
+                problem += "ahead of another"
+                raise failure(BufferError, "datapipe", problem, "a larger buffer_size")
         return queue.popleft()
 
 
@@ -166,10 +165,8 @@ class ForkerIterDataPipe(IterDataPipe[Any]):
     ) -> Any:
         """The copies, as a list."""
         if num_instances < 1:
-            raise ValueError(
-                f"[fork] Expected `num_instances` larger than 0, but {num_instances} is found\n"
-                "hint: 1 or more"
-            )
+            problem = f"Expected `num_instances` larger than 0, but {num_instances} is found"
+            raise failure(ValueError, "fork", problem, "1 or more")
         if copy not in (None, "shallow", "deep"):
             raise ValueError(f"[fork] Unknown copy method: {copy}\nhint: None, 'shallow', 'deep'")
         if num_instances == 1:
@@ -216,20 +213,17 @@ class DemultiplexerIterDataPipe(IterDataPipe[Any]):
     ) -> Any:
         """The streams, as a list."""
         if num_instances < 1:
-            raise ValueError(
-                f"[demux] Expected `num_instances` larger than 0, but {num_instances} is found\n"
-                "hint: 1 or more"
-            )
+            problem = f"Expected `num_instances` larger than 0, but {num_instances} is found"
+            raise failure(ValueError, "demux", problem, "1 or more")
 
         def choose(item: Any) -> tuple[int, ...]:
             number = classifier_fn(item)
             if number is None and drop_none:
                 return ()
             if number is None or not 0 <= number < num_instances:
-                raise ValueError(
-                    f"[demux] Output of the classification fn should be between 0 and "
-                    f"{num_instances - 1}. {number} is returned.\nhint: drop_none=True drops None"
-                )
+                problem = "Output of the classification fn should be between 0 and "
+                problem += f"{num_instances - 1}. {number} is returned."
+                raise failure(ValueError, "demux", problem, "drop_none=True drops None")
             return (int(number),)
 
         return _children(datapipe, num_instances, buffer_size, choose, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes._decorator import functional_datapipe
 from flambeau.utils.data.datapipes.datapipe import IterDataPipe
 from flambeau.utils.data.datapipes.utils.common import get_file_binaries_from_pathnames
@@ -37,7 +38,7 @@ class FileOpenerIterDataPipe(IterDataPipe[Any]):
     ) -> None:
         super().__init__()
         if mode not in _MODES:
-            raise ValueError(f"[FileOpener] Invalid mode {mode}\nhint: one of {_MODES}")
+            raise failure(ValueError, "FileOpener", f"Invalid mode {mode}", f"one of {_MODES}")
         if "b" in mode and encoding is not None:
             raise ValueError("[FileOpener] binary mode doesn't take an encoding\nhint: drop it")
         self.datapipe, self.encoding, self.length = datapipe, encoding, length

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes._decorator import functional_datapipe
 from flambeau.utils.data.datapipes.datapipe import DataChunk, IterDataPipe
 
@@ -69,7 +70,7 @@ class UnBatcherIterDataPipe(IterDataPipe[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         if self.unbatch_level < -1:
-            raise ValueError("[unbatch] unbatch_level must be -1 or >= 0\nhint: -1 takes all")
+            raise failure(ValueError, "unbatch", "unbatch_level must be -1 or >= 0", "-1 takes all")
         for element in self.datapipe:
             yield from self._parts(element, self.unbatch_level)
 
@@ -79,10 +80,8 @@ class UnBatcherIterDataPipe(IterDataPipe[Any]):
             yield element
             return
         if not lists:
-            raise IndexError(
-                f"[unbatch] unbatch_level {self.unbatch_level} exceeds the depth of the DataPipe\n"
-                "hint: a smaller unbatch_level"
-            )
+            problem = f"unbatch_level {self.unbatch_level} exceeds the depth of the DataPipe"
+            raise failure(IndexError, "unbatch", problem, "a smaller unbatch_level")
         for item in element:
             yield from self._parts(item, -1 if level == -1 else level - 1)
 
@@ -140,9 +139,9 @@ class GrouperIterDataPipe(IterDataPipe[Any]):
         size, smallest = len(groups[key]), self.guaranteed_group_size
         small = smallest is not None and size < smallest
         if small and not self.drop_remaining:
-            raise RuntimeError(
-                f"[groupby] Failed to group items: {groups[key]}\nhint: a larger buffer_size, or "
-                "drop_remaining=True"
+            problem = f"Failed to group items: {groups[key]}"
+            raise failure(
+                RuntimeError, "groupby", problem, "a larger buffer_size, or drop_remaining=True"
             )
         items = groups.pop(key)
         return key, None if small else items

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes._decorator import functional_datapipe
 from flambeau.utils.data.datapipes.datapipe import IterDataPipe
 from flambeau.utils.data.datapipes.utils.common import validate_input_col
@@ -41,10 +42,9 @@ class FilterIterDataPipe(IterDataPipe[Any]):
         else:
             verdict = self.filter_fn(item[columns])
         if not isinstance(verdict, bool):
-            raise ValueError(
-                "[filter] Boolean output is required for `filter_fn` of FilterIterDataPipe, got "
-                f"{type(verdict)}\nhint: return True or False"
-            )
+            problem = "Boolean output is required for `filter_fn` of FilterIterDataPipe, got "
+            problem += f"{type(verdict)}"
+            raise failure(ValueError, "filter", problem, "return True or False")
         return verdict
 
     def __iter__(self) -> Iterator[Any]:

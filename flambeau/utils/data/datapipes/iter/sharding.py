@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes._decorator import functional_datapipe
 from flambeau.utils.data.datapipes.datapipe import IterDataPipe
 
@@ -55,16 +56,13 @@ class ShardingFilterIterDataPipe(_ShardingIterDataPipe):
             RuntimeError: DEFAULT together with other groups.
         """
         if instance_id >= num_of_instances:
-            raise ValueError(
-                f"[sharding_filter] instance_id({instance_id}) should be smaller than "
-                f"num_of_instances({num_of_instances})\nhint: instances count from 0"
-            )
+            problem = f"instance_id({instance_id}) should be smaller than "
+            problem += f"num_of_instances({num_of_instances})"
+            raise failure(ValueError, "sharding_filter", problem, "instances count from 0")
         default = SHARDING_PRIORITIES.DEFAULT
         if self.groups and (sharding_group == default) != (default in self.groups):
-            raise RuntimeError(
-                "[sharding_filter] ShardingFilter cannot mix DEFAULT and non DEFAULT groups\n"
-                "hint: name a group in each call"
-            )
+            problem = "ShardingFilter cannot mix DEFAULT and non DEFAULT groups"
+            raise failure(RuntimeError, "sharding_filter", problem, "name a group in each call")
         self.groups[sharding_group] = (num_of_instances, instance_id)
         self.num_of_instances, self.instance_id = 1, 0
         for group in sorted(self.groups, reverse=True):

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flambeau.ir.failure import failure
+
 __all__ = [
     "StreamWrapper",
     "get_file_binaries_from_pathnames",
@@ -38,17 +40,15 @@ def validate_input_col(fn: Any, input_col: Any) -> None:
         if p.kind is p.KEYWORD_ONLY and p.default is p.empty
     ]
     if required:
-        raise ValueError(
-            f"[datapipe] The function {name} takes {len(required)} non-default keyword-only "
-            "parameters, which is not allowed.\nhint: give them defaults"
-        )
+        problem = f"The function {name} takes {len(required)} non-default keyword-only "
+        problem += "parameters, which is not allowed."
+        raise failure(ValueError, "datapipe", problem, "give them defaults")
     try:
         signature.bind(*range(count))
     except TypeError:
-        raise ValueError(
-            f"[datapipe] The function {name} does not take {count} positional parameters, as many "
-            f"as input_col {input_col!r} names\nhint: name one column per parameter"
-        ) from None
+        problem = f"The function {name} does not take {count} positional parameters, as many as "
+        problem += f"input_col {input_col!r} names"
+        raise failure(ValueError, "datapipe", problem, "name one column per parameter") from None
 
 
 def match_masks(name: str, masks: str | list[str]) -> bool:
@@ -95,10 +95,8 @@ def get_file_binaries_from_pathnames(
     """
     for pathname in [pathnames] if isinstance(pathnames, str) else pathnames:
         if not isinstance(pathname, str):
-            raise TypeError(
-                f"[FileOpener] Expected string type for pathname, but got {type(pathname)}\n"
-                "hint: pass paths as strings"
-            )
+            problem = f"Expected string type for pathname, but got {type(pathname)}"
+            raise failure(TypeError, "FileOpener", problem, "pass paths as strings")
         yield pathname, StreamWrapper(open(pathname, mode, encoding=encoding))  # noqa: SIM115
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.ir.failure import failure
 from flambeau.utils.data.datapipes.utils.common import StreamWrapper
 
 __all__ = [
@@ -86,10 +87,8 @@ class ImageHandler:
 
     def __init__(self, imagespec: str) -> None:
         if imagespec not in _IMAGE_KINDS:
-            raise AssertionError(
-                f"[datapipe] unknown image specification: {imagespec}\n"
-                f"hint: one of {sorted(_IMAGE_KINDS)}"
-            )
+            problem = f"unknown image specification: {imagespec}"
+            raise failure(AssertionError, "datapipe", problem, f"one of {sorted(_IMAGE_KINDS)}")
         self.imagespec = imagespec
 
     def __call__(self, extension: str, data: bytes) -> Any:
@@ -100,9 +99,8 @@ class ImageHandler:
             import numpy
             from PIL import Image
         except ImportError as error:
-            raise ModuleNotFoundError(
-                "[datapipe] images need NumPy and Pillow\nhint: install them"
-            ) from error
+            problem = "images need NumPy and Pillow"
+            raise failure(ModuleNotFoundError, "datapipe", problem, "install them") from error
         kind, dtype, mode = _IMAGE_KINDS[self.imagespec]
         image = Image.open(io.BytesIO(data))
         image.load()
