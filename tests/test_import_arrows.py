@@ -28,7 +28,6 @@ ARROWS = {
     "autograd/transforms": {"ir", "prims", "language", "core", "autograd", "driver", "runtime"},
     "func": {"autograd", "nn", "ops"},
     "linalg": {"ops", "core", "language"},
-    "special": {"ops", "core", "language"},
     "nn": {"ops", "language", "core", "autograd", "linalg", "special", "runtime"},
     "sparse": {"language", "core", "autograd", "runtime"},
     "nested": {"language", "core", "autograd"},
