@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("flambeau", "native", "tools", "examples", "bench")
-SUFFIXES = {".py", ".pyi", ".cpp", ".h", ".c", ".cu", ".txt"}
+SUFFIXES = {".py", ".pyi", ".cpp", ".h", ".c", ".cu", ".txt", ".in"}
 GENERATED = ("bench/results", "flambeau/_kernels")
 
 

@@ -214,7 +214,8 @@ def _printer_digest() -> bytes:
     """Digest of the sources that decide how a kernel is spelled."""
     digest = blake2b(digest_size=16)
     package = Path(__file__).parents[2]
-    for pattern in ("compiler/codegen/c/**/*.py", "ir/*.py"):
+    patterns = ("compiler/codegen/c/**/*.py", "compiler/codegen/c/**/*.c.in")
+    for pattern in (*patterns, "compiler/templates/*.py", "ir/*.py"):
         for path in sorted(package.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.digest()

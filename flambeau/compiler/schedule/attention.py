@@ -17,6 +17,7 @@ from flambeau.compiler.codegen.c.kernels.c_micro import Micro
 from flambeau.compiler.codegen.c.kernels.c_template_attention_backward import DRAWN, ROWS
 from flambeau.compiler.codegen.c.kernels.c_template_attention_decode import high
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
+from flambeau.compiler.templates.attention import JOIN, PROBLEM, AttentionSettings
 from flambeau.ir.geometry import Shape
 from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
@@ -215,17 +216,29 @@ def _few(
     call.chunks = mul(heads, segments)
     call.scratch = _decode_scratch(problem)
 
-    join = RoutineCall(f"attention_join_{problem.dtype}")
-    join.add(("temporary", parts))
-    out, wanted = _results(join, values, reads)
-    join.sizes = [*problem.sizes, wanted, *out]
-    parameters = [(problem.kind, "r"), (problem.dtype, "w"), *[(problem.kind, "w")] * 3]
-    problem.finish(join, "attention_join", parameters, value)
-    join.chunks = mul(heads, rows)
-    join.work = mul(extent, 1)
-    join.flops = 0
-    join.scratch = mul(problem.width, ITEM_SIZE[problem.kind])
-    return call, join
+    return call, _join(values, problem, parts, reads)
+
+
+def _join(values: list[Node], problem: _Problem, parts: Node, reads: Reads) -> RoutineCall:
+    """A launch that joins segments of keys."""
+    value = values[0]
+    call = RoutineCall(f"attention_join_{problem.dtype}")
+    results = RoutineCall("")
+    out, wanted = _results(results, values, reads)
+    places = zip(results.memory, results.offsets)
+    settings = AttentionSettings(problem.dtype, problem.mask)
+    interface = JOIN.interface(settings, targets.current())
+    call.bind(
+        interface,
+        {**dict(zip(PROBLEM, problem.sizes)), "wanted": wanted, "out": out},
+        {"parts": (("temporary", parts), 0), **dict(zip(RESULTS["attention"], places))},
+    )
+    call.scalars = [("constant", float(value.attribute("scale")), True)]
+    call.kernel = interface.kernel(JOIN.name, settings)
+    rows = mul(problem.groups, problem.length)
+    call.chunks = prod((problem.batch, problem.kept, rows))
+    call.work = mul(parts.shape[0], 1)
+    return call
 
 
 def _decode_scratch(problem: _Problem) -> Size:

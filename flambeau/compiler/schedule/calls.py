@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau.compiler.schedule.build import Place, Scalar
+from flambeau.compiler.templates.interface import Interface, check_names
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
@@ -54,3 +55,24 @@ class RoutineCall:
         """Appends a buffer."""
         self.memory.append(memory)
         self.offsets.append(offset)
+
+    def bind(
+        self,
+        interface: Interface,
+        sizes: Mapping[str, Size | Sequence[Size]],
+        buffers: Mapping[str, tuple[tuple[str, Any], Size]],
+        extents: Mapping[str, Size] | None = None,
+    ) -> None:
+        """Appends a template's arguments, and sets its scratch.
+
+        Args:
+            interface: of the kernel.
+            sizes: its size arguments, by name.
+            buffers: memory and offset of its buffers, by name.
+            extents: what scratch depends on beside the size arguments, by name.
+        """
+        check_names("buffer", [buffer.name for buffer in interface.buffers], buffers)
+        for buffer in interface.buffers:
+            self.add(*buffers[buffer.name])
+        self.sizes += interface.arguments(sizes)
+        self.scratch = interface.scratch_bytes({**sizes, **(extents or {})})

@@ -18,18 +18,46 @@ from dataclasses import dataclass
 from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro, Packing
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 from flambeau.compiler.codegen.c.printer.c_types import HALVES, MEMORY_KIND, signed_kind
+from flambeau.compiler.codegen.c.template import Value
 from flambeau.compiler.targets import Target
+from flambeau.compiler.templates.attention import (
+    KEYS,
+    LANES,
+    SEGMENT,
+    TILES,
+    AttentionSettings,
+)
 from flambeau.ir.kernel import Kernel
-
-KEYS = 128  # keys of a block: part of the semantics
-SEGMENT = 1024  # keys of a segment: part of the semantics
-LANES = 16  # of the sum of weights: part of the semantics
-TILES = 4  # tiles of queries that share a packed block of keys, by default
 
 
 def compute_kind(dtype: str) -> str:
     """The kind in which scores and sums are computed."""
     return "f64" if dtype == "f64" else "f32"
+
+
+def names_of(settings: AttentionSettings, target: Target) -> dict[str, Value]:
+    """The names that the texts of attention share.
+
+    T, V: a number that is computed with, and a vector of `lanes` of them; I1, I: integers of the
+    same width; M: an element in memory; C, R: columns and rows of a tile.
+    """
+    kind, tile = settings.kind, settings.tile(target)
+    integer = signed_kind(kind)
+    return {
+        "T": f"{kind}x1",
+        "V": f"{kind}x{tile.lanes}",
+        "I": f"{integer}x{tile.lanes}",
+        "I1": f"{integer}x1",
+        "M": f"{MEMORY_KIND[settings.dtype]}x1",
+        "N": tile.lanes,
+        "C": tile.columns,
+        "R": tile.rows,
+        "KEYS": KEYS,
+        "SEGMENT": SEGMENT,
+        "LANES": LANES,
+        "TILES": settings.tiles,
+        "infinity": "__builtin_inff()" if kind == "f32" else "__builtin_inf()",
+    }
 
 
 class _MaskPacking(Packing):
@@ -427,4 +455,4 @@ static void fb_kernel_rows(long long count, long long size, const <T> *tile, lon
 """)
 
 
-__all__ = ["KEYS", "LANES", "SEGMENT", "TILES", "Attention", "compute_kind"]
+__all__ = ["KEYS", "LANES", "SEGMENT", "TILES", "Attention", "compute_kind", "names_of"]
