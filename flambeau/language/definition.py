@@ -84,6 +84,12 @@ class Options:
         unsaved: arguments that backward does not read, so that they may be written after the call.
             Values that it needs of them are saved apart.
         single_views: results of a view op with several may be written in place.
+        pointwise: whether each element of a result depends on the operands' elements at its
+            position alone (random ones on none). None: where the layout follows the operands'.
+        zero_preserving: whether a zero of the first operand becomes a zero, whatever the others.
+        linear: whether f(a + b) is f(a) + f(b), up to rounding; zeros are preserved, too.
+        strict_index: whether negative indices are out of range.
+        index_error: raised for an index out of range.
         overlap: what operands of an in-place call (or one with `out=`) may share with its target;
             one of `OVERLAP_RULES`, by default "partial" for pointwise ops, else "copy". A name
             after the rule is the only argument that it applies to, as expanded to the target;
@@ -115,6 +121,11 @@ class Options:
     saves_result: bool = True
     unsaved: tuple[str, ...] = ()
     single_views: bool = False
+    pointwise: bool | None = None
+    zero_preserving: bool = False
+    linear: bool = False
+    strict_index: bool = False
+    index_error: type[Exception] = IndexError
     overlap: str = ""
     overlap_when: Callable[..., bool] | None = None
     repeats: bool = False
@@ -145,6 +156,16 @@ class Options:
     def out_rule(self) -> str:
         """The name of the rule of `out=`, one of `OUT_RULES`; "" where there is none."""
         return "cast" if self.out is True else str(self.out or "").partition(" ")[0]
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether elements of a result depend on those at the same position alone."""
+        return self.layout == "follow" if self.pointwise is None else self.pointwise
+
+    @property
+    def preserves_zeros(self) -> bool:
+        """Whether zeros of the first operand become zeros."""
+        return self.zero_preserving or self.linear
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -207,6 +207,7 @@ def _channels_last(sizes: Sequence[int], dtype: Any, device: Any, memory_format:
     "memory_format? memory_format=None) -> Tensor",
     where="torch",
     host=True,
+    pointwise=True,
 )
 def empty_like(
     input: Any,  # noqa: A002 - the public name

@@ -541,7 +541,7 @@ def _fill_rule(grad: Node, out: Node, x: Node, value: Node) -> tuple[Node, Node]
 prims.register_rule("fill", _fill_rule)
 
 
-@op(out=False, overlap="fill", samples=_like_samples)
+@op(out=False, overlap="fill", samples=_like_samples, pointwise=True)
 def zero_(self: Mutable[Tensor]) -> Tensor:
     """Zeros in every place.
 

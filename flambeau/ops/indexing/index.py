@@ -18,7 +18,7 @@ from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
 from flambeau.language import layout
-from flambeau.language.definition import op
+from flambeau.language.definition import REGISTRY, op
 from flambeau.language.promotion import CATEGORY
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Scalar, Tensor
@@ -46,25 +46,20 @@ def check_integer(index: Node, name: str, kinds: Sequence[str] = ("i64", "i32"))
     return index
 
 
-_RUNTIME_ERRORS = frozenset(
-    {"gather", "take_along_dim", "scatter", "scatter_add", "scatter_reduce", "index_add"}
-)
-_STRICT = (_RUNTIME_ERRORS - {"take_along_dim"}) | {"index_select", "index_copy", "index_reduce"}
-
-
 def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
     """Indices in [0, extent), checked at run time, as int64.
 
-    Who raises what for an index outside, and who takes negative ones, is as in PyTorch.
+    The operator's definition states the error, and whether negative indices count from the end.
     """
-    kind = "runtime:" if name in _RUNTIME_ERRORS else ""
-    strict = name in _STRICT
+    options = REGISTRY[name.removesuffix("_")].options
+    kind = "runtime:" if options.index_error is RuntimeError else ""
+    strict = options.strict_index
     message = (
         f"{kind}[{name}] index {{value}} is out of bounds for dimension {dim} with size {{size}}\n"
         f"hint: indices lie in [{'0' if strict else '-size'}, size)"
     )
     if extent == 0 and 0 not in index.shape:  # zeros are never symbols
-        raise (RuntimeError if kind else IndexError)(
+        raise options.index_error(
             f"[{name}] index is out of bounds for dimension {dim} with size 0\n"
             "hint: only an empty index fits an empty dimension"
         )
@@ -150,6 +145,8 @@ def _check_ranks(self: Node, index: Node, d: int, name: str) -> None:
     out="separate",
     samples=_gather_samples,
     errors=_gather_errors,
+    index_error=RuntimeError,
+    strict_index=True,
 )
 def gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """`out[i][j] = input[i][index[i][j]]` for dim 1; the shape is that of index.
@@ -180,6 +177,7 @@ def gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) 
     samples=lambda: iter(
         [sample(T(3, 4), I(3, 2, high=4), 1), sample(T(3, 4), I(1, 4, high=3), 0)]
     ),
+    index_error=RuntimeError,
 )
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather` after broadcasting input and indices beside `dim` (None: both flattened).
@@ -248,6 +246,8 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
     inplace=True,
     overlap="any",
     samples=_scatter_samples,
+    index_error=RuntimeError,
+    strict_index=True,
 )
 def scatter(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with `out[i][index[i][j]] = src[i][j]` for dim 1; of equal indices the last wins.
@@ -267,11 +267,7 @@ def scatter(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scattered(self, dim, index, src, "set", "scatter")
 
 
-@scatter.overload(
-    fits="value",
-    runtime="value",
-    samples=None,
-)
+@scatter.overload(fits="value", runtime="value", samples=None)
 def _scatter_value(self: Tensor, dim: int, index: Tensor, value: Scalar) -> Tensor:
     return _scattered(self, dim, index, filled(value, index.shape, self.dtype), "set", "scatter")
 
@@ -283,9 +279,7 @@ def _mode(reduce: str, name: str) -> str:
     return REDUCTIONS[reduce]
 
 
-@scatter.overload(
-    samples=None,
-)
+@scatter.overload(samples=None)
 def _scatter_mode(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     late("flambeau.core.warned").warn_once(
         "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in "
@@ -294,11 +288,7 @@ def _scatter_mode(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce:
     return _scattered(self, dim, index, src, _mode(reduce, "scatter"), "scatter")
 
 
-@scatter.overload(
-    fits="value",
-    runtime="value",
-    samples=None,
-)
+@scatter.overload(fits="value", runtime="value", samples=None)
 def _scatter_value_mode(
     self: Tensor, dim: int, index: Tensor, value: Scalar, *, reduce: str
 ) -> Tensor:
@@ -313,6 +303,8 @@ def _scatter_value_mode(
     samples=lambda: iter(
         [sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)), sample(T(5), 0, I(9, high=5), T(9))]
     ),
+    index_error=RuntimeError,
+    strict_index=True,
 )
 def scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with `out[i][index[i][j]] += src[i][j]` for dim 1, in increasing order of j.
@@ -335,6 +327,8 @@ def _reduce_samples() -> Samples:
     inplace=True,
     overlap="any",
     samples=_reduce_samples,
+    index_error=RuntimeError,
+    strict_index=True,
 )
 def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
@@ -424,6 +418,7 @@ def _vector(index: Node, name: str) -> Node:
             sample(T(4), 0, I(high=4)),
         ]
     ),
+    strict_index=True,
 )
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of a dimension that a vector of indices names.
@@ -478,6 +473,8 @@ def _write_samples() -> Samples:
     runtime="alpha",
     overlap="any",
     samples=_write_samples,
+    index_error=RuntimeError,
+    strict_index=True,
 )
 def index_add(
     self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1
@@ -506,6 +503,7 @@ def index_add(
     overlap="any",
     samples=_write_samples,
     autocast="promote",
+    strict_index=True,
 )
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with the slices of `dim` that index names replaced by those of source.
@@ -559,12 +557,7 @@ def _index_reduce_samples() -> Samples:
         yield sample(T(3, 4), 1, I(6, high=4), T(3, 6), kind)
 
 
-@op(
-    out="exact",
-    inplace=True,
-    overlap="any",
-    samples=_index_reduce_samples,
-)
+@op(out="exact", inplace=True, overlap="any", samples=_index_reduce_samples, strict_index=True)
 def index_reduce(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

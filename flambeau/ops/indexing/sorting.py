@@ -97,6 +97,7 @@ def sortable(x: Node, back: str = "") -> Node:
     layout="follow",
     samples=_samples({}, {"descending": True}, {"dim": 0}),
     errors=_dim_errors,
+    pointwise=False,
 )
 def sort(self: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """The elements in order along `dim`, and where they stood: (values, indices).
@@ -127,6 +128,7 @@ def _stable_sort(
     errors=_dim_errors,
     reference="numpy.argsort",
     out=False,
+    pointwise=False,
 )
 def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Where the elements in order along `dim` stand; see `sort`.
@@ -142,6 +144,7 @@ def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool 
     out="exact",
     layout="follow",
     samples=lambda: iter([sample(T(3, 4, values=_DISTINCT)), sample(T(7))]),
+    pointwise=False,
 )
 def msort(self: Tensor) -> Tensor:
     """The elements in order along the first dimension.

@@ -206,6 +206,7 @@ def attend(
     samples=_attention_samples,
     out=False,
     autocast="lower",
+    pointwise=False,
 )
 def scaled_dot_product_attention(
     query: Tensor,
@@ -264,6 +265,7 @@ def _lower_samples() -> Any:
     promote="none",
     layout="follow",
     samples=_lower_samples,
+    pointwise=False,
 )
 def attention_lower_right(
     query: Tensor,

@@ -38,6 +38,7 @@ def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
     runtime="p",
     inplace=True,
     samples=lambda: iter([sample(T(2, 3, 4), 0.5)]),
+    pointwise=False,
 )
 def random_feature_dropout(input: Tensor, p: Scalar, generator: Generator | None = None) -> Tensor:
     """Each channel zeroed with probability p, the others divided by 1 - p (0 < p < 1)."""

@@ -35,6 +35,7 @@ def _check_float(name: str, x: Node) -> None:
     samples=unary_samples(),
     reference=lambda x: x * (x > 0),
     out=False,
+    zero_preserving=True,
 )
 def relu(self: Tensor) -> Tensor:
     """max(x, 0); the gradient at 0 is 0.
@@ -59,6 +60,7 @@ prims.register_rule(
     promote="default",
     inplace=True,
     samples=unary_samples(-8, 8),
+    zero_preserving=True,
 )
 def relu6(input: Tensor) -> Tensor:
     """min(max(x, 0), 6).
@@ -109,6 +111,7 @@ def sigmoid(self: Tensor) -> Tensor:
     promote="default",
     samples=unary_samples(-4, 4),
     reference=lambda x: 0.5 * x * (1 + __import__("scipy.special").special.erf(x * SQRT_HALF)),
+    zero_preserving=True,
 )
 def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     """x Phi(x), Phi the normal distribution function; or its tanh approximation.
@@ -141,6 +144,7 @@ def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     promote="default",
     samples=unary_samples(-6, 6),
     inplace=True,
+    zero_preserving=True,
 )
 def silu(self: Tensor) -> Tensor:
     """x * sigmoid(x).
@@ -161,6 +165,7 @@ def silu(self: Tensor) -> Tensor:
     promote="default",
     inplace=True,
     samples=unary_samples(-6, 6),
+    zero_preserving=True,
 )
 def mish(self: Tensor) -> Tensor:
     """x * tanh(softplus(x)).
@@ -212,6 +217,7 @@ def softplus(self: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     participants="self",
     runtime="alpha scale input_scale",
     samples=unary_samples(-3, 3),
+    zero_preserving=True,
 )
 def elu(self: Tensor, alpha: Scalar = 1, scale: Scalar = 1, input_scale: Scalar = 1) -> Tensor:
     """scale * x for x > 0, else scale * alpha * (exp(input_scale * x) - 1).
@@ -239,6 +245,7 @@ def _negative(x: Node) -> Node:
     inplace=True,
     samples=unary_samples(-3, 3),
     out=False,
+    zero_preserving=True,
 )
 def selu(self: Tensor) -> Tensor:
     """Self-normalising ELU with its two fixed constants.
@@ -263,6 +270,7 @@ def selu(self: Tensor) -> Tensor:
     inplace=True,
     samples=unary_samples(-3, 3),
     out=False,
+    zero_preserving=True,
 )
 def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
@@ -292,6 +300,7 @@ def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
     participants="self",
     runtime="negative_slope",
     samples=unary_samples(-3, 3),
+    zero_preserving=True,
 )
 def leaky_relu(self: Tensor, negative_slope: Scalar = 0.01) -> Tensor:
     """x for x > 0, else negative_slope * x.
@@ -363,12 +372,7 @@ def hardtanh(self: Tensor, min_val: Scalar = -1, max_val: Scalar = 1) -> Tensor:
     return prims.with_derivative(value, self, prims.stop_gradient(inside), rule="gate")
 
 
-@op(
-    where=_HOMES,
-    promote="default",
-    inplace=True,
-    samples=unary_samples(-5, 5),
-)
+@op(where=_HOMES, promote="default", inplace=True, samples=unary_samples(-5, 5))
 def hardsigmoid(self: Tensor) -> Tensor:
     """relu6(x + 3) / 6.
 
@@ -398,6 +402,7 @@ prims.register_rule("hardsigmoid", _hardsigmoid_rule)
     promote="default",
     inplace=True,
     samples=unary_samples(-5, 5),
+    zero_preserving=True,
 )
 def hardswish(self: Tensor) -> Tensor:
     """x * relu6(x + 3) / 6.
@@ -419,6 +424,7 @@ def hardswish(self: Tensor) -> Tensor:
     promote="float",
     samples=unary_samples(-3, 3),
     out=False,
+    zero_preserving=True,
 )
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|).
@@ -438,6 +444,7 @@ def softsign(input: Tensor) -> Tensor:
     promote="float",
     samples=unary_samples(-3, 3),
     out=False,
+    zero_preserving=True,
 )
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x).
@@ -463,6 +470,7 @@ def _within(x: Node, limit: Node) -> Node:
     participants="self",
     samples=unary_samples(-3, 3),
     errors=lambda: iter([ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")]),
+    zero_preserving=True,
 )
 def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     """x - lambd above lambd, x + lambd below -lambd, else 0; NaN stays NaN.
@@ -493,6 +501,7 @@ def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     runtime="lambd",
     inplace=False,
     samples=unary_samples(-3, 3),
+    zero_preserving=True,
 )
 def hardshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     """x where |x| > lambd, else 0; NaN stays NaN.
@@ -539,6 +548,7 @@ def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
     promote="float",
     samples=unary_samples(-6, 6),
     layout="contiguous",
+    pointwise=True,
 )
 def logsigmoid(self: Tensor) -> Tensor:
     """log(sigmoid(x)).
@@ -683,10 +693,7 @@ def functional_softmax(
     return _row_op(self, dim, dtype, "softmax", softmax_value)
 
 
-@op(
-    out="exact",
-    samples=_row_samples(),
-)
+@op(out="exact", samples=_row_samples())
 def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
 
@@ -716,10 +723,7 @@ def functional_log_softmax(
     return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
 
 
-@op(
-    out="exact",
-    samples=_row_samples(),
-)
+@op(out="exact", samples=_row_samples())
 def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """x - log(sum(exp(x))) along `dim`.
 
@@ -730,10 +734,7 @@ def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
 
 
-@op(
-    where=_HOMES,
-    samples=_row_samples(),
-)
+@op(where=_HOMES, samples=_row_samples())
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int | None = 3, dtype: DType | None = None
 ) -> Tensor:

@@ -45,6 +45,7 @@ def check_mask(mask: Node, name: str) -> None:
         [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")]
     ),
     out=False,
+    pointwise=True,
 )
 def masked_fill(self: Tensor, mask: Tensor, value: Tensor | Scalar) -> Tensor:
     """The tensor with a number where the mask is true; mask and tensor broadcast.

@@ -24,6 +24,7 @@ from flambeau.ops.shape.views import view_as_real, viewed
     layout="follow",
     inplace=True,
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
+    linear=True,
 )
 def conj_physical(self: Tensor) -> Tensor:
     """The complex conjugate of each element; real tensors are copied.
@@ -207,11 +208,7 @@ def imag(input: Tensor) -> Any:
     return _part(input, 1)
 
 
-@op(
-    layout="follow",
-    samples=unary_samples(),
-    reference="numpy.angle",
-)
+@op(layout="follow", samples=unary_samples(), reference="numpy.angle", zero_preserving=True)
 def angle(self: Tensor) -> Tensor:
     """The angle of each complex number; pi for negative real numbers, NaN for NaN.
 

@@ -35,6 +35,8 @@ def _function(
     saves_result: bool = True,
     saves_operand: bool = True,
     overlap: str = "",
+    zero: bool = False,
+    linear: bool = False,
 ) -> OpDefinition:
     """Defines an operator that is one primitive."""
     function: Callable[[Node], Node] = primitive or getattr(prims, name)
@@ -62,6 +64,8 @@ def _function(
         unsaved=() if saves_operand else ("self",),
         overlap=overlap,
         aliases=aliases,
+        zero_preserving=zero,
+        linear=linear,
         samples=unary_samples(low, high),
         reference=reference or "numpy." + name,
     )(body)
@@ -76,36 +80,37 @@ prims.register_rule("reciprocal", lambda g, y, x: (-g * prims.conj(y * y),))
 # fmt: off
 exp = _function("exp", "e to the power of x.")
 exp2 = _function("exp2", "2 to the power of x.", where=_SPECIAL)
-expm1 = _function("expm1", "exp(x) - 1, accurate near 0.", where=_SPECIAL)
+expm1 = _function("expm1", "exp(x) - 1, accurate near 0.", where=_SPECIAL, zero=True)
 log = _function("log", "The natural logarithm; NaN below 0.", 0.1, 5.0)
 log2 = _function("log2", "The logarithm to base 2.", 0.1, 5.0)
 log10 = _function("log10", "The logarithm to base 10.", 0.1, 5.0)
-log1p = _function("log1p", "log(1 + x), accurate near 0.", -0.9, 5.0, where=_SPECIAL)
-sqrt = _function("sqrt", "The square root; NaN below 0.", 0.1, 5.0)
+log1p = _function("log1p", "log(1 + x), accurate near 0.", -0.9, 5.0, where=_SPECIAL, zero=True)
+sqrt = _function("sqrt", "The square root; NaN below 0.", 0.1, 5.0, zero=True)
 rsqrt = _function("rsqrt", "1 / sqrt(x).", 0.1, 5.0, reference=lambda x: x**-0.5)
-sin = _function("sin", "The sine of radians.", -6.0, 6.0, saves_result=False)
+sin = _function("sin", "The sine of radians.", -6.0, 6.0, saves_result=False, zero=True)
 cos = _function("cos", "The cosine of radians.", -6.0, 6.0, saves_result=False)
-tan = _function("tan", "The tangent of radians.", -1.2, 1.2)
+tan = _function("tan", "The tangent of radians.", -1.2, 1.2, zero=True)
 asin = _function("asin", "The inverse sine, in [-pi/2, pi/2].", -0.95, 0.95, aliases="arcsin",
-                 reference="numpy.arcsin")
+                 reference="numpy.arcsin", zero=True)
 acos = _function("acos", "The inverse cosine, in [0, pi].", -0.95, 0.95, aliases="arccos",
                  reference="numpy.arccos")
-atan = _function("atan", "The inverse tangent.", aliases="arctan", reference="numpy.arctan")
-sinh = _function("sinh", "The hyperbolic sine.", saves_result=False)
+atan = _function("atan", "The inverse tangent.", aliases="arctan", reference="numpy.arctan",
+                 zero=True)
+sinh = _function("sinh", "The hyperbolic sine.", saves_result=False, zero=True)
 cosh = _function("cosh", "The hyperbolic cosine.", saves_result=False)
-tanh = _function("tanh", "The hyperbolic tangent.")
+tanh = _function("tanh", "The hyperbolic tangent.", zero=True)
 asinh = _function("asinh", "The inverse hyperbolic sine.", aliases="arcsinh",
-                  reference="numpy.arcsinh")
+                  reference="numpy.arcsinh", zero=True)
 acosh = _function("acosh", "The inverse hyperbolic cosine; NaN below 1.", 1.1, 4.0,
                   aliases="arccosh", reference="numpy.arccosh")
 atanh = _function("atanh", "The inverse hyperbolic tangent.", -0.9, 0.9, aliases="arctanh",
-                  reference="numpy.arctanh")
+                  reference="numpy.arctanh", zero=True)
 erf = _function("erf", "The error function.", where=_SPECIAL, reference="scipy.special.erf",
-                real=True)
+                real=True, zero=True)
 erfc = _function("erfc", "1 - erf(x), accurate for large x.", where=_SPECIAL,
                  reference="scipy.special.erfc", real=True)
 erfinv = _function("erfinv", "The inverse of erf.", -0.95, 0.95, where=_SPECIAL,
-                   reference="scipy.special.erfinv", real=True, saves_result=False)
+                   reference="scipy.special.erfinv", real=True, saves_result=False, zero=True)
 lgamma = _function("lgamma", "The logarithm of |gamma(x)|.", 0.1, 5.0,
                    reference="scipy.special.gammaln", real=True)
 digamma = _function("digamma", "The derivative of lgamma.", 0.1, 5.0, where=_SPECIAL,
@@ -113,9 +118,9 @@ digamma = _function("digamma", "The derivative of lgamma.", 0.1, 5.0, where=_SPE
 reciprocal = _function("reciprocal", "1 / x.", 0.2, 3.0, primitive=_reciprocal,
                     saves_operand=False)
 deg2rad = _function("deg2rad", "Degrees as radians.", -180.0, 180.0,
-                    primitive=lambda x: x * (math.pi / 180), real=True)
+                    primitive=lambda x: x * (math.pi / 180), real=True, linear=True)
 rad2deg = _function("rad2deg", "Radians as degrees.", primitive=lambda x: x * (180 / math.pi),
-                    real=True)
+                    real=True, linear=True)
 # fmt: on
 
 
@@ -315,6 +320,7 @@ def multigammaln(self: Tensor, p: int) -> Tensor:
     promote="float",
     layout="contiguous",
     samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
+    pointwise=True,
 )
 def mvlgamma(self: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function; see `special.multigammaln`.
@@ -367,7 +373,7 @@ erfcx = _function("erfcx",
                   -3.0, 30.0, where="special", reference="scipy.special.erfcx", primitive=_erfcx,
                   real=True)  # fmt: skip
 entr = _function("entr", "-x log(x): 0 at 0, -inf below.", 0.1, 3.0, where="special",
-                 reference="scipy.special.entr", primitive=_entr, real=True)  # fmt: skip
+                 reference="scipy.special.entr", primitive=_entr, real=True, zero=True)  # fmt: skip
 ndtr = _function(
     "ndtr", "The normal distribution function.", where="special", reference="scipy.special.ndtr",
     primitive=lambda x: prims.erfc(x * -math.sqrt(0.5)) * 0.5, real=True, saves_operand=False,

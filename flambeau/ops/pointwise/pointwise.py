@@ -40,6 +40,7 @@ FLOAT_LIMITS = {
     samples=unary_samples(),
     errors=lambda: iter([ErrorSample(sample(T(3, dtype="bool")), RuntimeError, "Negation")]),
     reference="numpy.negative",
+    linear=True,
 )
 def neg(self: Tensor) -> Tensor:
     """Minus each element. Dtypes: all but `bool`.
@@ -64,6 +65,7 @@ def neg(self: Tensor) -> Tensor:
     out=False,
     samples=unary_samples(),
     reference="numpy.positive",
+    linear=True,
 )
 def positive(self: Tensor) -> Tensor:
     """The tensor itself: `+x`. Dtypes: all but `bool`.
@@ -88,6 +90,7 @@ def positive(self: Tensor) -> Tensor:
     aliases="absolute",
     samples=unary_samples(),
     reference="numpy.abs",
+    zero_preserving=True,
 )
 def abs(self: Tensor) -> Tensor:
     """The magnitude of each element; complex tensors give real ones.
@@ -114,6 +117,7 @@ def abs(self: Tensor) -> Tensor:
     promote="default",
     samples=unary_samples(),
     reference="numpy.sign",
+    zero_preserving=True,
 )
 def sign(self: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element; 0 for NaN.
@@ -130,7 +134,7 @@ def sign(self: Tensor) -> Tensor:
     return self if self.dtype == "bool" else prims.sign(self)
 
 
-@op(out="exact", promote="default", samples=unary_samples())
+@op(out="exact", promote="default", samples=unary_samples(), zero_preserving=True)
 def sgn(self: Tensor) -> Tensor:
     """`sign`, and x / |x| (0 at 0) for complex numbers.
 
@@ -171,6 +175,7 @@ def _rounding(name: str, where: str, aliases: str, text: str, example: str) -> O
         aliases=aliases,
         samples=unary_samples(-4, 4),
         reference="numpy." + name,
+        zero_preserving=True,
     )(body)
 
 
@@ -191,6 +196,7 @@ def _round_samples() -> Iterator[Sample]:
     where="torch method special",
     promote="default",
     samples=_round_samples,
+    zero_preserving=True,
 )
 def round(self: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals, ties to even; the gradient is zero.
@@ -214,7 +220,7 @@ def round(self: Tensor, *, decimals: int = 0) -> Tensor:
     return prims.round(self / scale) * scale
 
 
-@op(out="exact", promote="default", samples=unary_samples(-4, 4))
+@op(out="exact", promote="default", samples=unary_samples(-4, 4), zero_preserving=True)
 def frac(self: Tensor) -> Tensor:
     """The part behind the point, with the sign of x: x - trunc(x).
 
@@ -236,6 +242,7 @@ def frac(self: Tensor) -> Tensor:
     inplace=True,
     samples=unary_samples(),
     reference="numpy.square",
+    zero_preserving=True,
 )
 def square(self: Tensor) -> Tensor:
     """x * x; `bool` counts as int64.
@@ -270,6 +277,7 @@ def _test(
         layout="follow",
         samples=unary_samples(),
         reference="numpy." + name,
+        zero_preserving=name != "isfinite",
     )(body)
 
 
@@ -388,6 +396,7 @@ def _nan_samples() -> Iterator[Sample]:
     inplace=True,
     samples=_nan_samples,
     reference="numpy.nan_to_num",
+    zero_preserving=True,
 )
 def nan_to_num(
     self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None

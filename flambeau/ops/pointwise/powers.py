@@ -456,6 +456,7 @@ def _halves_of(exponent: Node) -> tuple[Node, Node]:
         [ErrorSample(sample(T(3, dtype="i64")), RuntimeError, "floating-point dtypes")]
     ),
     reference="numpy.frexp",
+    zero_preserving=True,
 )
 def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
     """Mantissas in [0.5, 1) and int32 exponents with x = mantissa * 2^exponent.

@@ -406,6 +406,7 @@ def _define_fill(
     op(
         f"{schema}, *, {GENERATOR}) -> Tensor",
         where="method",
+        pointwise=True,
         fits=runtime if distribution == "uniform" else (),
         runtime=runtime,
         out=False,
@@ -461,6 +462,7 @@ _define_fill(
     out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(3, 8)), sample(T(5), 10), sample(T(5), 3, 10)]),
+    pointwise=True,
 )
 def random_(self: Node, low: Any, high: Any, generator: Any) -> Node:
     """Fills the tensor with integers from [from, to); from is 0 unless given.
@@ -510,6 +512,7 @@ def _probabilities(p: Node, name: str) -> Node:
             sample(T(4, 6, low=0.0, high=1.0, layout="transposed")),
         ]
     ),
+    pointwise=True,
 )
 def bernoulli(self: Node, generator: Any) -> Node:
     """Ones with the probabilities that the tensor holds (or with probability `p`), else zeros.
@@ -544,6 +547,7 @@ def _bernoulli_p(self: Node, p: Any, generator: Any) -> Node:
     out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(3, 8)), sample(T(3, 8), 0.2)]),
+    pointwise=True,
 )
 def bernoulli_(self: Node, p: Node, generator: Any) -> Node:
     """Fills the tensor with ones, of probability `p` (a number, 0.5 by default, or a tensor), and

@@ -94,11 +94,7 @@ def _channels_last(self: Any, memory_format: Any) -> Any:
     return clone(contiguous(outer)).permute(0, ndim - 1, *range(1, ndim - 1))
 
 
-@op(
-    layout="follow",
-    out=False,
-    samples=_layouts,
-)
+@op(layout="follow", out=False, samples=_layouts, linear=True)
 def clone(self: Tensor) -> Tensor:
     """A copy that keeps the order of dense dimensions in memory; gradients flow through.
 
@@ -257,6 +253,7 @@ def _transferred(self: Any, target: Any, dtype: Any) -> Any:
     returns_self=True,
     out=False,
     samples=lambda: iter([sample(T(2, 3), T(1, dtype="f64", grad=False))]),
+    pointwise=True,
 )
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the dtype of another.
@@ -284,6 +281,7 @@ def _define_cast(name: str, dtype: str) -> None:
         f"{name}(Tensor self) -> Tensor",
         where="method",
         layout="follow",
+        zero_preserving=True,
         returns_self=True,
         out=False,
         samples=_layouts,

@@ -207,6 +207,7 @@ def _define(
     reference: str | Callable[[Any], Any] | None = None,
     differentiable: bool = False,
     aliases: str = "",
+    zero: bool = False,
 ) -> None:
     def body(self: Node) -> Node:
         value = compute(prims.cast(self, "f64"))
@@ -226,6 +227,7 @@ def _define(
         inplace="method" in where,
         out=True,
         aliases=aliases,
+        zero_preserving=zero,
         differentiable=differentiable,
         samples=unary_samples(low, 12.0),
         reference=reference,
@@ -259,11 +261,12 @@ for _order in (0, 1):
     _define(
         f"modified_bessel_i{_order}", f"The modified Bessel function I_{_order}.",
         lambda x, n=_order: _modified(n, False, x), reference=f"scipy.special.i{_order}",
+        zero=_order == 1,
     )  # fmt: skip
     _define(
         f"i{_order}e", f"exp(-|x|) I_{_order}(x): the modified Bessel function, scaled.",
         lambda x, n=_order: _modified(n, True, x), reference=f"scipy.special.i{_order}e",
-        differentiable=True,
+        differentiable=True, zero=_order == 1,
     )  # fmt: skip
     _define(
         f"modified_bessel_k{_order}", f"The modified Bessel function K_{_order}, for x >= 0.",
@@ -278,6 +281,7 @@ for _order in (0, 1):
     _define(
         f"bessel_j{_order}", f"The Bessel function J_{_order}.",
         lambda x, n=_order: _first(n, x), reference=f"scipy.special.j{_order}",
+        zero=_order == 1,
     )  # fmt: skip
     _define(
         f"bessel_y{_order}", f"The Bessel function Y_{_order}, for x >= 0.",
@@ -286,7 +290,7 @@ for _order in (0, 1):
 _define(
     "i1", "The modified Bessel function I_1.", lambda x: _modified(1, False, x),
     reference="scipy.special.i1",
-    differentiable=True,
+    differentiable=True, zero=True,
 )  # fmt: skip
 _define(
     "i0", "The modified Bessel function I_0.", lambda x: _modified(0, False, x),
