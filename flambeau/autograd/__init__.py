@@ -100,11 +100,11 @@ def _seeds(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-def _gradients(name: str, roots: Sequence[Any], given: Any) -> tuple[Any, ...]:
+def _gradients(name: str, roots: Sequence[Any], grad_outputs: Any) -> tuple[Any, ...]:
     """One gradient or None per root."""
-    if given is None:
+    if grad_outputs is None:
         return (None,) * len(roots)
-    values = (given,) if isinstance(given, _core.Tensor) else tuple(given)
+    values = (grad_outputs,) if isinstance(grad_outputs, _core.Tensor) else tuple(grad_outputs)
     if len(values) != len(roots):
         raise RuntimeError(
             f"[{name}] got {len(roots)} tensors and {len(values)} gradients\n"
@@ -150,21 +150,21 @@ def backward(
                 "to `backward()`\nhint: use `grad_tensors`"
             )
         grad_tensors = grad_variables
-    wanted = None if inputs is None else _tuple(inputs)
-    if wanted is not None:
-        if not wanted:
+    targets = None if inputs is None else _tuple(inputs)
+    if targets is not None:
+        if not targets:
             raise RuntimeError(
                 "[backward] `inputs` argument to `backward()` cannot be empty\n"
                 "hint: leave it out for all leaves"
             )
-        for item in wanted:
+        for item in targets:
             if isinstance(item, _core.Tensor) and item.requires_grad and not item.is_leaf:
                 item.retain_grad()
-        wanted = _on_tape(wanted)
+        targets = _on_tape(targets)
     roots = _tuple(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     grads = _seeds(roots, _gradients("backward", roots, grad_tensors))
-    _core.run_backward(_on_tape(roots), grads, keep, create_graph, wanted, True, True)
+    _core.run_backward(_on_tape(roots), grads, keep, create_graph, targets, True, True)
 
 
 @_core.shield
@@ -205,32 +205,33 @@ def grad(
         return dict(zip(inputs, named, strict=True))
     asked = (*_tuple(outputs), *_tuple(inputs))
     if _core.has_torch_function(asked):
-        found = _core.handle_torch_function(
+        grads_of_inputs = _core.handle_torch_function(
             grad, asked, (outputs, inputs, grad_outputs, retain_graph, create_graph),
             {"allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
              "materialize_grads": materialize_grads},
         )  # fmt: skip
-        return tuple(found)
+        return tuple(grads_of_inputs)
     _check_options(only_inputs, allow_unused, materialize_grads)
     if is_grads_batched:
         return _batched_grad(outputs, inputs, grad_outputs, create_graph, allow_unused)
-    roots, wanted = _tuple(outputs), _tuple(inputs)
+    roots, targets = _tuple(outputs), _tuple(inputs)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
     grads = _gradients("grad", roots, grad_outputs)
-    if not wanted:
+    if not targets:
         raise ValueError("[grad] grad requires non-empty inputs.\nhint: pass what to derive by")
-    if _transformed((*roots, *wanted)):
+    if _transformed((*roots, *targets)):
         with importing:
             from flambeau.autograd.transforms.reverse import gradients
 
-        found = gradients(roots, grads, wanted, create_graph, unused)
+        grads_of_inputs = gradients(roots, grads, targets, create_graph, unused)
     else:
-        found = _taped_gradients(roots, grads, wanted, keep, create_graph, unused)
-    if not materialize_grads or not any(f is None for f in found):
-        return tuple(found)
+        grads_of_inputs = _taped_gradients(roots, grads, targets, keep, create_graph, unused)
+    if not materialize_grads or not any(f is None for f in grads_of_inputs):
+        return tuple(grads_of_inputs)
     return tuple(
-        _zeros_for(i, create_graph) if f is None else f for f, i in zip(found, wanted, strict=True)
+        _zeros_for(i, create_graph) if f is None else f
+        for f, i in zip(grads_of_inputs, targets, strict=True)
     )
 
 
@@ -249,16 +250,17 @@ def _check_options(only_inputs: bool, allow_unused: bool | None, materialize_gra
 def _taped_gradients(
     roots: tuple[Any, ...],
     grads: Any,
-    wanted: tuple[Any, ...],
+    targets: tuple[Any, ...],
     keep: bool,
     create_graph: bool,
     unused: bool,
 ) -> list[Any]:
     """What the engine finds; gradients of sparse and nested tensors are of their kind."""
-    seeds, inner = _seeds(roots, grads), _on_tape(wanted)
-    found = _core.run_backward(_on_tape(roots), seeds, keep, create_graph, inner, unused, False)
+    seeds, inner = _seeds(roots, grads), _on_tape(targets)
+    results = _core.run_backward(_on_tape(roots), seeds, keep, create_graph, inner, unused, False)
     return [
-        w._gradient(f) if _is_made_of_others(w) else f for w, f in zip(wanted, found, strict=True)
+        w._gradient(f) if _is_made_of_others(w) else f
+        for w, f in zip(targets, results, strict=True)
     ]
 
 
@@ -269,19 +271,19 @@ def _batched_grad(
     with importing:
         from flambeau.autograd.transforms.vmap import vmap
 
-    given = _gradients("grad", _tuple(outputs), grad_outputs)
-    present = [g for g in given if g is not None]
+    cotangents = _gradients("grad", _tuple(outputs), grad_outputs)
+    present = [g for g in cotangents if g is not None]
     absent: list[bool] = []
 
     def row(*grads: Tensor) -> tuple[Tensor, ...]:
-        rest = iter(grads)
-        seeds = [None if g is None else next(rest) for g in given]
-        found = grad(outputs, inputs, seeds, True, create_graph, allow_unused=allow_unused)
-        absent[:] = [g is None for g in found]
-        return tuple(g for g in found if g is not None)
+        remaining = iter(grads)
+        seeds = [None if g is None else next(remaining) for g in cotangents]
+        gradients = grad(outputs, inputs, seeds, True, create_graph, allow_unused=allow_unused)
+        absent[:] = [g is None for g in gradients]
+        return tuple(g for g in gradients if g is not None)
 
-    found = iter(vmap(row)(*present))
-    return tuple(None if missing else next(found) for missing in absent)
+    gradients = iter(vmap(row)(*present))
+    return tuple(None if missing else next(gradients) for missing in absent)
 
 
 def _zeros_for(item: Any, create_graph: bool) -> Tensor:

@@ -72,19 +72,19 @@ def derive(
             written in place before the backward.
         unsaved: tensor slots that the backward Graph does not read, for the same reason.
     """
-    wanted = [x for x, need in zip(graph.inputs, needs) if need and x is not None]
+    leaves = [x for x, need in zip(graph.inputs, needs) if need and x is not None]
     visible = [output.node for output in graph.outputs[: graph.visible]]
-    active = find_active(visible, wanted)
+    active = find_active(visible, leaves)
     seeds: list[Seed] = []
     for k, value in enumerate(visible):
         if value in active and (grads_present is None or grads_present[k]):
             seed = prims.input_node(_PLACEHOLDER + k, value.dtype, value.shape, ())
             seeds.append((k, value, seed))
-    found = accumulate([(value, seed) for _, value, seed in seeds], active)
-    targets = [x for x in wanted if x in found]
+    gradients = accumulate([(value, seed) for _, value, seed in seeds], active)
+    targets = [x for x in leaves if x in gradients]
     if not targets:
         return None
-    grads = [prims.cast(found[x], x.dtype) for x in targets]
+    grads = [prims.cast(gradients[x], x.dtype) for x in targets]
     return _assemble(graph, targets, grads, seeds, saves_result, unsaved)
 
 
@@ -100,25 +100,25 @@ def _with_saved(
     visible results is a function of the inputs, too. None where no saved value depends on them.
     """
     active = find_active([*(x for _, x, _ in seeds), *saved], targets)
-    more = [
+    saved_seeds = [
         (k, x, prims.input_node(_PLACEHOLDER + k, x.dtype, x.shape, ()))
         for k, x in enumerate(saved, graph.visible)
         if x in active
     ]
-    if not more:
+    if not saved_seeds:
         return None
-    everything = [*seeds, *more]
-    found = accumulate([(value, seed) for _, value, seed in everything], active)
-    return [prims.cast(found[x], x.dtype) for x in targets], everything
+    everything = [*seeds, *saved_seeds]
+    gradients = accumulate([(value, seed) for _, value, seed in everything], active)
+    return [prims.cast(gradients[x], x.dtype) for x in targets], everything
 
 
 def differentiate(
-    outputs: Sequence[Node], grads: Sequence[Node], wanted: Sequence[Node]
+    outputs: Sequence[Node], grads: Sequence[Node], targets: Sequence[Node]
 ) -> list[Node | None]:
     """Return the gradients of `wanted` nodes, given those of the outputs; no partition."""
-    active = find_active(outputs, wanted)
-    found = accumulate([p for p in zip(outputs, grads) if p[0] in active], active)
-    return [found.get(x) for x in wanted]
+    active = find_active(outputs, targets)
+    gradients = accumulate([p for p in zip(outputs, grads) if p[0] in active], active)
+    return [gradients.get(x) for x in targets]
 
 
 def differentiable_operands(current: Node) -> tuple[Node, ...]:
@@ -129,9 +129,9 @@ def differentiable_operands(current: Node) -> tuple[Node, ...]:
     return current.inputs[1:] if current.op == "with_derivative" else current.inputs
 
 
-def find_active(outputs: Iterable[Node], wanted: Iterable[Node]) -> set[Node]:
+def find_active(outputs: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
     """Return the nodes through which gradients flow from outputs to the wanted nodes."""
-    active = {x for x in wanted if x.dtype in DIFFERENTIABLE}
+    active = {x for x in targets if x.dtype in DIFFERENTIABLE}
     for current in topological(outputs):
         if current.dtype in DIFFERENTIABLE and any(
             x in active for x in differentiable_operands(current)
@@ -142,11 +142,11 @@ def find_active(outputs: Iterable[Node], wanted: Iterable[Node]) -> set[Node]:
 
 def accumulate(seeds: Sequence[tuple[Node, Node]], active: set[Node]) -> dict[Node, Node]:
     """Reverse accumulation; gradients are added in the reverse order of their users."""
-    found: dict[Node, Node] = {}
+    gradients: dict[Node, Node] = {}
     for value, seed in seeds:
-        _add(found, value, seed)
+        _add(gradients, value, seed)
     for current in reversed(topological(value for value, _ in seeds)):
-        grad = found.get(current)
+        grad = gradients.get(current)
         if grad is None or current not in active or not current.inputs:
             continue
         operands = current.inputs
@@ -160,16 +160,16 @@ def accumulate(seeds: Sequence[tuple[Node, Node]], active: set[Node]) -> dict[No
         for operand, part in zip(operands, grads, strict=True):
             if part is not None and operand in active and operand in allowed:
                 _check(current, operand, part)
-                _add(found, operand, part)
-    return found
+                _add(gradients, operand, part)
+    return gradients
 
 
-def _add(found: dict[Node, Node], value: Node, part: Node) -> None:
-    before = found.get(value)
+def _add(gradients: dict[Node, Node], value: Node, part: Node) -> None:
+    before = gradients.get(value)
     if before is None or is_constant(before, 0):
-        found[value] = part
+        gradients[value] = part
     elif not is_constant(part, 0):
-        found[value] = prims.add(before, part)
+        gradients[value] = prims.add(before, part)
 
 
 def _check(current: Node, operand: Node, part: Node) -> None:
@@ -198,11 +198,11 @@ def _assemble(
         free.setdefault(output.node, ("output", k))
     saved = choose_saved(split(grads, {seed for _, _, seed in seeds}), free)
     saved, (grads, seeds) = _close_saved(graph, targets, saved, free, (grads, seeds), unsaved)
-    kept = (GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
-    forward = graph.with_outputs((*graph.outputs[: graph.visible], *kept))
-    known = free | {x: ("output", graph.visible + k) for k, x in enumerate(saved)}
-    values = _read_first(grads, known)
-    tensors = [(x, known[x]) for x in values] + [(seed, ("grad", k)) for k, _, seed in seeds]
+    saved_outputs = (GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
+    forward = graph.with_outputs((*graph.outputs[: graph.visible], *saved_outputs))
+    sources_of = free | {x: ("output", graph.visible + k) for k, x in enumerate(saved)}
+    values = _read_first(grads, sources_of)
+    tensors = [(x, sources_of[x]) for x in values] + [(seed, ("grad", k)) for k, _, seed in seeds]
     backward, symbols, scalars = _backward_graph(graph, grads, tensors)
     sources = [source for _, source in tensors]
     sources += [("register", graph.symbols.index(name)) for name in symbols]
@@ -226,30 +226,30 @@ def _close_saved(
     """
     search = bool(unsaved)
     while (twice := _with_saved(graph, targets, saved, first[1])) is not None:
-        given = {seed for _, _, seed in twice[1]}
-        known = {*free, *saved}
+        cotangents = {seed for _, _, seed in twice[1]}
+        available = {*free, *saved}
         if search:
-            more = choose_saved(split(twice[0], given), known)
+            additional = choose_saved(split(twice[0], cotangents), available)
         else:
-            more = _irrecoverable(twice[0], known | given)
-        if not (more or search):
+            additional = _irrecoverable(twice[0], available | cotangents)
+        if not (additional or search):
             return saved, twice
         search = False
-        saved = [*saved, *more]
+        saved = [*saved, *additional]
     return saved, first
 
 
-def _irrecoverable(grads: Sequence[Node], known: set[Node]) -> list[Node]:
+def _irrecoverable(grads: Sequence[Node], available: set[Node]) -> list[Node]:
     """What the gradients read and cannot compute again: draws and inputs that were written."""
-    reached = _until(grads, dict.fromkeys(known, ("input", 0)))
-    return [x for x in reached if x.op in ("random", "input") and x not in known]
+    reached = _until(grads, dict.fromkeys(available, ("input", 0)))
+    return [x for x in reached if x.op in ("random", "input") and x not in available]
 
 
-def _read_first(grads: Sequence[Node], known: dict[Node, Source]) -> list[Node]:
+def _read_first(grads: Sequence[Node], available: dict[Node, Source]) -> list[Node]:
     """The known values that the gradients read, not looking behind them."""
-    used = [x for x in _until(grads, known) if x in known]
+    used = [x for x in _until(grads, available) if x in available]
     rank = {"input": 0, "output": 1}
-    return sorted(used, key=lambda x: (rank[known[x][0]], known[x][1]))
+    return sorted(used, key=lambda x: (rank[available[x][0]], available[x][1]))
 
 
 def _until(roots: Sequence[Node], stop: dict[Node, Source]) -> list[Node]:

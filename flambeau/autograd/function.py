@@ -117,12 +117,12 @@ class BackwardCFunction(FunctionCtx):
                 f"[{cls.__name__}] Implementing both 'backward' and 'vjp' for a custom Function is "
                 "not allowed\nhint: keep one of them"
             )
-        given: Sequence[Tensor | None] = grads
+        cotangents: Sequence[Tensor | None] = grads
         if self.materialize_grads:
-            given = [
+            cotangents = [
                 _core.node_zeros(self, i) if grad is None else grad for i, grad in enumerate(grads)
             ]
-        returned = (cls.vjp if has_vjp else cls.backward)(self, *given)
+        returned = (cls.vjp if has_vjp else cls.backward)(self, *cotangents)
         return self._checked(returned)
 
     def _checked(self, returned: Any) -> tuple[Tensor | None, ...]:
@@ -130,14 +130,14 @@ class BackwardCFunction(FunctionCtx):
         values = returned if isinstance(returned, tuple) else (returned,)
         if isinstance(returned, list):
             values = tuple(returned)
-        name, wanted = Node.name(self), len(self.needs_input_grad)
-        if len(values) > wanted and all(v is None for v in values[wanted:]):
-            values = values[:wanted]
-        if len(values) != wanted:
+        name, expected = Node.name(self), len(self.needs_input_grad)
+        if len(values) > expected and all(v is None for v in values[expected:]):
+            values = values[:expected]
+        if len(values) != expected:
             raise RuntimeError(
                 f"[backward] function {name} returned an incorrect number of gradients (expected "
-                f"{wanted}, got {len(values)})\nhint: one per argument of forward, None for those "
-                "without a gradient"
+                f"{expected}, got {len(values)})\nhint: one per argument of forward, None for "
+                "those without a gradient"
             )
         for index, value in enumerate(values):
             if value is None:

@@ -29,10 +29,10 @@ def _tuple(name: str, what: str, value: Any) -> tuple[bool, Tensors]:
         return False, (value,)
     values = tuple(value) if isinstance(value, (tuple, list)) else ()
     if not values or not all(isinstance(x, _core.Tensor) for x in values):
-        given = "Tensors" if what == "inputs" else "a Tensor or a tuple of Tensors"
+        hint = "Tensors" if what == "inputs" else "a Tensor or a tuple of Tensors"
         raise TypeError(
             f"[{name}] The {what} given to {name} must be either a Tensor or a tuple of Tensors "
-            f"but got {type(value)}\nhint: pass {given}"
+            f"but got {type(value)}\nhint: pass {hint}"
         )
     return isinstance(value, (tuple, list)), values
 
@@ -130,22 +130,24 @@ def _grad(
         )
     if not pairs:
         return [x.new_zeros(x.shape) for x in inputs]
-    found = autograd.grad(
+    gradients = autograd.grad(
         [y for y, _ in pairs], inputs, [g for _, g in pairs],
         retain_graph=True, create_graph=create, allow_unused=True,
     )  # fmt: skip
-    for i, g in enumerate(found):
+    for i, g in enumerate(gradients):
         if g is None and strict:
             raise RuntimeError(
                 f"[{name}] The output of the user-provided function is independent of input {i}. "
                 "This is not allowed in strict mode.\nhint: strict=False gives zeros"
             )
-    return [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, inputs, strict=True)]
+    return [
+        x.new_zeros(x.shape) if g is None else g for g, x in zip(gradients, inputs, strict=True)
+    ]
 
 
 def _given(several: bool, values: Sequence[Tensor], create: bool) -> Any:
-    found = tuple(values) if create else tuple(x.detach() for x in values)
-    return found if several else found[0]
+    results = tuple(values) if create else tuple(x.detach() for x in values)
+    return results if several else results[0]
 
 
 def _scalar(name: str, several: bool, outputs: Tensors) -> None:
@@ -177,12 +179,12 @@ def vjp(
         strict: raise where an output does not depend on an input.
     """
     with enable_grad():
-        several, given = _tuple("vjp", "inputs", inputs)
-        variables = _variables(given, create_graph)
+        several, primals = _tuple("vjp", "inputs", inputs)
+        variables = _variables(primals, create_graph)
         many, outputs = _called("vjp", func, variables)
         vector = _vector("vjp", "the user-provided function output", v, outputs, not many)
-        found = _grad("vjp", outputs, variables, vector, create_graph, strict)
-    return _given(many, outputs, create_graph), _given(several, found, create_graph)
+        gradients = _grad("vjp", outputs, variables, vector, create_graph, strict)
+    return _given(many, outputs, create_graph), _given(several, gradients, create_graph)
 
 
 def jvp(
@@ -201,14 +203,14 @@ def jvp(
         from flambeau.autograd.transforms.tangents import jvp as forward
 
     with enable_grad():
-        several, given = _tuple("jvp", "inputs", inputs)
-        vector = _vector("jvp", "the input to the user-provided function", v, given, not several)
+        several, primals = _tuple("jvp", "inputs", inputs)
+        vector = _vector("jvp", "the input to the user-provided function", v, primals, not several)
         if strict:
-            variables = _variables(given, create_graph)
+            variables = _variables(primals, create_graph)
             outputs = _called("jvp", func, variables)[1]
             seeds = [y.new_zeros(y.shape) for y in outputs]
             _grad("jvp", outputs, variables, seeds, False, True)
-        given = given if create_graph else tuple(x.detach() for x in given)
+        primals = primals if create_graph else tuple(x.detach() for x in primals)
         many = False
 
         def called(*values: Tensor) -> Tensors:
@@ -216,7 +218,7 @@ def jvp(
             many, results = _called("jvp", func, values)
             return results
 
-        outputs, moved = forward(called, given, vector)
+        outputs, moved = forward(called, primals, vector)
     return _given(many, outputs, create_graph), _given(many, moved, create_graph)
 
 
@@ -249,15 +251,15 @@ def _second(
     name: str, func: Func, inputs: Any, v: Any, create_graph: bool, strict: bool
 ) -> tuple[Any, Any]:
     with enable_grad():
-        several, given = _tuple(name, "inputs", inputs)
-        vector = _vector(name, "the input to the user-provided function", v, given, not several)
-        variables = _variables(given, create_graph)
+        several, primals = _tuple(name, "inputs", inputs)
+        vector = _vector(name, "the input to the user-provided function", v, primals, not several)
+        variables = _variables(primals, create_graph)
         many, outputs = _called(name, func, variables)
         _scalar(name, many, outputs)
         ones = [outputs[0].new_ones(outputs[0].shape)]
         first = _grad(name, outputs, variables, ones, True, strict)
-        found = _grad(name, first, variables, vector, create_graph, strict)
-    return _given(False, outputs, create_graph), _given(several, found, create_graph)
+        products = _grad(name, first, variables, vector, create_graph, strict)
+    return _given(False, outputs, create_graph), _given(several, products, create_graph)
 
 
 # ------------------------------------------------------------------------------------ matrices
@@ -306,12 +308,12 @@ def jacobian(
             "hint: vectorize=False"
         )
     with enable_grad():
-        several, given = _tuple("jacobian", "inputs", inputs)
-        variables = _variables(given, create_graph)
+        several, primals = _tuple("jacobian", "inputs", inputs)
+        variables = _variables(primals, create_graph)
         many, outputs = _called("jacobian", func, variables)
         rows = [_rows(y, variables, create_graph, strict, vectorize) for y in outputs]
-    found = [_given(several, row, create_graph) for row in rows]
-    return tuple(found) if many else found[0]
+    blocks = [_given(several, row, create_graph) for row in rows]
+    return tuple(blocks) if many else blocks[0]
 
 
 def _rows(
@@ -352,8 +354,8 @@ def _forward_jacobian(
         raise NotImplementedError(
             "[jacobian] strategy='forward-mode' needs vectorize=True\nhint: vectorize=True"
         )
-    several, given = _tuple("jacobian", "inputs", inputs)
-    given = given if create_graph else tuple(x.detach() for x in given)
+    several, primals = _tuple("jacobian", "inputs", inputs)
+    primals = primals if create_graph else tuple(x.detach() for x in primals)
     many = False
 
     def called(*values: Tensor) -> Tensors:
@@ -362,8 +364,8 @@ def _forward_jacobian(
         return outputs
 
     with enable_grad():
-        found = jacfwd(called, tuple(range(len(given))))(*given)
-    blocks = [_given(several, row, create_graph) for row in found]
+        jacobians = jacfwd(called, tuple(range(len(primals))))(*primals)
+    blocks = [_given(several, row, create_graph) for row in jacobians]
     return tuple(blocks) if many else blocks[0]
 
 
@@ -388,7 +390,7 @@ def hessian(
     Returns:
         A tensor of the input's sizes twice; a tuple of tuples of them for several inputs.
     """
-    several, given = _tuple("hessian", "inputs", inputs)
+    several, primals = _tuple("hessian", "inputs", inputs)
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
@@ -397,13 +399,13 @@ def hessian(
             with importing:
                 from flambeau.autograd.transforms.reverse import grad
 
-            found = grad(_number, tuple(range(len(values))))(*values)
+            gradients = grad(_number, tuple(range(len(values))))(*values)
         else:
             many, outputs = _called("hessian", func, values)
             _scalar("hessian", many, outputs)
             ones = [outputs[0].new_ones(outputs[0].shape)]
-            found = _grad("jacobian", outputs, values, ones, True, strict)
-        return tuple(found) if several else found[0]
+            gradients = _grad("jacobian", outputs, values, ones, True, strict)
+        return tuple(gradients) if several else gradients[0]
 
     def _number(*values: Tensor) -> Tensor:
         many, outputs = _called("hessian", func, values)

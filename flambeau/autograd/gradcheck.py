@@ -44,8 +44,8 @@ def _differentiable(value: object) -> bool:
 
 def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     result = func(*inputs)
-    found = (result,) if _is_tensor(result) else tuple(result)
-    return tuple(o for o in found if _is_tensor(o))
+    results = (result,) if _is_tensor(result) else tuple(result)
+    return tuple(o for o in results if _is_tensor(o))
 
 
 def _values(tensor: Tensor) -> list[Any]:
@@ -54,8 +54,8 @@ def _values(tensor: Tensor) -> list[Any]:
 
 
 def _from_values(values: list[Any], like: Tensor) -> Tensor:
-    made = _public().tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape)
-    return made.requires_grad_(like.requires_grad)
+    tensor = _public().tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape)
+    return tensor.requires_grad_(like.requires_grad)
 
 
 def _parts(values: list[Any], is_complex: bool) -> list[float]:
@@ -107,7 +107,7 @@ def _analytical(output: Tensor, inputs: Sequence[Tensor]) -> list[list[list[floa
     """Per input, per output component, per component of the input."""
     from flambeau.autograd import grad
 
-    found: list[list[list[float]]] = [[] for _ in inputs]
+    jacobians: list[list[list[float]]] = [[] for _ in inputs]
     units: list[complex] = [1.0]
     if output.is_complex():
         units.append(1j)
@@ -117,10 +117,10 @@ def _analytical(output: Tensor, inputs: Sequence[Tensor]) -> list[list[list[floa
             values[position] = unit
             start = _from_values(values, output.detach())
             grads = grad(output, inputs, start, retain_graph=True, allow_unused=True)
-            for rows, got, tensor in zip(found, grads, inputs, strict=True):
+            for rows, got, tensor in zip(jacobians, grads, inputs, strict=True):
                 empty: list[Any] = [0.0] * tensor.numel()
                 rows.append(_parts(empty if got is None else _values(got), tensor.is_complex()))
-    return found
+    return jacobians
 
 
 def get_numerical_jacobian(
@@ -194,14 +194,14 @@ def get_numerical_jacobian_wrt_specific_input(
         input: the input itself; taken from `inputs`.
         is_forward_ad: without effect.
     """
-    found = _numerical(fn, inputs, input_idx, eps)
-    return tuple(_public().tensor(columns) for columns in found)
+    jacobians = _numerical(fn, inputs, input_idx, eps)
+    return tuple(_public().tensor(columns) for columns in jacobians)
 
 
 def get_analytical_jacobian(inputs: Sequence[Tensor], output: Tensor) -> list[Tensor]:
     """Per input: the Jacobian of *output* by backward, [input component, output component]."""
-    wanted = [i for i in inputs if _differentiable(i)]
-    rows = _analytical(output, wanted)
+    targets = [i for i in inputs if _differentiable(i)]
+    rows = _analytical(output, targets)
     return [_public().tensor([list(c) for c in zip(*r, strict=True)]) for r in rows]
 
 
@@ -212,13 +212,13 @@ def _close(a: float, b: float, rtol: float, atol: float) -> bool:
 
 
 def _check_inputs(inputs: Sequence[Any]) -> None:
-    wanted = [i for i in inputs if _differentiable(i)]
-    if not wanted:
+    targets = [i for i in inputs if _differentiable(i)]
+    if not targets:
         raise ValueError(
             "[gradcheck] gradcheck expects at least one input tensor to require gradient, but none "
             "of the them have requires_grad=True.\nhint: x.requires_grad_()"
         )
-    for tensor in wanted:
+    for tensor in targets:
         if str(tensor.dtype).rsplit(".", 1)[-1] not in ("float64", "complex128"):
             warnings.warn(
                 "Input with requires_grad=True that is not a double precision floating point or "
@@ -256,7 +256,7 @@ class _Checks(NamedTuple):
 
 
 def _tangents(
-    func: Callable[..., Any], inputs: Sequence[Any], given: Sequence[Tensor | None]
+    func: Callable[..., Any], inputs: Sequence[Any], tangents: Sequence[Tensor | None]
 ) -> list[tuple[Tensor, Tensor | None]]:
     """Per floating output of *func*: its value, and its tangent by forward mode (or None).
 
@@ -267,7 +267,7 @@ def _tangents(
 
     with forward_ad.dual_level():
         passed = []
-        for value, tangent in zip(inputs, given, strict=True):
+        for value, tangent in zip(inputs, tangents, strict=True):
             detached = value.detach() if _is_tensor(value) else value
             passed.append(detached if tangent is None else forward_ad.make_dual(detached, tangent))
         outputs = [o for o in _outputs(func, passed) if _is_floating(o)]
@@ -289,18 +289,18 @@ def _forward(
         for position in range(tensor.numel()):
             values: list[Any] = [0.0] * tensor.numel()
             values[position] = unit
-            given = _zero_tangents(inputs)
-            given[target] = _from_values(values, tensor)
+            tangents = _zero_tangents(inputs)
+            tangents[target] = _from_values(values, tensor)
             column = []
-            for primal, tangent in _tangents(func, inputs, given):
+            for primal, tangent in _tangents(func, inputs, tangents):
                 if dtypes and tangent is not None and tangent.dtype != primal.dtype:
                     raise GradcheckError(
                         f"[gradcheck] Forward AD gradient has dtype mismatch: {tangent.dtype} of "
                         f"an output of {primal.dtype}\nhint: tangents are like their values"
                     )
                 zeros: list[Any] = [0.0] * primal.numel()
-                found = zeros if tangent is None else _values(tangent)
-                column.append(_parts(found, primal.is_complex()))
+                flat_tangent = zeros if tangent is None else _values(tangent)
+                column.append(_parts(flat_tangent, primal.is_complex()))
             columns.append(column)
     count = len(columns[0]) if columns else 0
     return [[column[k] for column in columns] for k in range(count)]
@@ -323,13 +323,15 @@ def _check_jacobians(
         if checks.backward:
             for j, columns in enumerate(numerical):
                 rows = by_backward[j]
-                found = [[0.0] * len(c) for c in columns] if rows is None else _turned(rows[k])
-                _compare(columns, found, f"mismatch for output {j} with respect to", i, tolerances)
+                analytical = [[0.0] * len(c) for c in columns] if rows is None else _turned(rows[k])
+                _compare(
+                    columns, analytical, f"mismatch for output {j} with respect to", i, tolerances
+                )
         if checks.forward:
             pairs = zip(numerical, _forward(func, inputs, i, checks.dtypes), strict=True)
-            for j, (columns, found) in enumerate(pairs):
+            for j, (columns, analytical) in enumerate(pairs):
                 what = f"computed with forward mode mismatch for output {j} with respect to"
-                _compare(columns, found, what, i, tolerances)
+                _compare(columns, analytical, what, i, tolerances)
 
 
 def _turned(rows: list[list[float]]) -> list[list[float]]:
@@ -383,8 +385,8 @@ class _Undefined(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        kept = (None if lost else g for lost, g in zip(ctx.lost, grads, strict=True))
-        return (None, *kept)
+        gradients = (None if lost else g for lost, g in zip(ctx.lost, grads, strict=True))
+        return (None, *gradients)
 
 
 def _check_undefined(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
@@ -402,13 +404,13 @@ def _check_undefined(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
         passed = _Undefined.apply(lost, *fresh)
         starts = [o.new_ones(o.shape) for o in passed]
         try:
-            found = grad(passed, targets, starts, allow_unused=True)
+            gradients = grad(passed, targets, starts, allow_unused=True)
         except RuntimeError as error:
             raise GradcheckError(
                 "[gradcheck] Expected backward function to handle undefined output grads. Please "
                 'look at "Notes about undefined output gradients"\nhint: treat None as zeros'
             ) from error
-        if all(lost) and any(g is not None and any(v != 0 for v in _values(g)) for g in found):
+        if all(lost) and any(g is not None and any(v != 0 for v in _values(g)) for g in gradients):
             raise GradcheckError(
                 "[gradcheck] Expected all input grads to be undefined or zero when all output "
                 "grads are undefined or zero.\nhint: the backward invents a gradient"
@@ -423,8 +425,8 @@ def _check_dtypes(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
         if not output.requires_grad:
             continue
         start = output.new_ones(output.shape)
-        found = grad(output, targets, start, retain_graph=True, allow_unused=True)
-        for got, tensor in zip(found, targets, strict=True):
+        gradients = grad(output, targets, start, retain_graph=True, allow_unused=True)
+        for got, tensor in zip(gradients, targets, strict=True):
             if got is not None and (got.dtype != tensor.dtype or got.shape != tensor.shape):
                 raise GradcheckError(
                     f"[gradcheck] grad is {got.dtype} {tuple(got.shape)}, its input is "
@@ -435,11 +437,11 @@ def _check_dtypes(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
 def _check_undefined_tangents(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
     """No tangent of an input means what a tangent of zeros means."""
     torch = _public()
-    given = [_random_like(v) if _differentiable(v) else None for v in inputs]
+    tangents = [_random_like(v) if _differentiable(v) else None for v in inputs]
     for i, value in enumerate(inputs):
         if not _differentiable(value):
             continue
-        zeros, absent = list(given), list(given)
+        zeros, absent = list(tangents), list(tangents)
         zeros[i], absent[i] = value.new_zeros(value.shape), None
         pairs = zip(_tangents(func, inputs, zeros), _tangents(func, inputs, absent), strict=True)
         for j, ((_, expected), (_, got)) in enumerate(pairs):
@@ -463,8 +465,8 @@ def _check_batched(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
             continue
 
         def pull(start: Tensor, output: Tensor = output) -> tuple[Tensor, ...]:
-            found = grad(output, targets, start, retain_graph=True, allow_unused=True)
-            pairs = zip(found, targets, strict=True)
+            gradients = grad(output, targets, start, retain_graph=True, allow_unused=True)
+            pairs = zip(gradients, targets, strict=True)
             return tuple(t.new_zeros(t.shape) if g is None else g for g, t in pairs)
 
         _compare_batched(pull, output.detach(), "batched gradients", f"output {j}")
@@ -477,9 +479,9 @@ def _check_batched_forward(func: Callable[..., Any], inputs: Sequence[Any]) -> N
             continue
 
         def push(tangent: Tensor, i: int = i) -> tuple[Tensor, ...]:
-            given: list[Tensor | None] = [None] * len(inputs)
-            given[i] = tangent
-            pairs = _tangents(func, inputs, given)
+            tangents: list[Tensor | None] = [None] * len(inputs)
+            tangents[i] = tangent
+            pairs = _tangents(func, inputs, tangents)
             return tuple(p.new_zeros(p.shape) if t is None else t for p, t in pairs)
 
         _compare_batched(push, value.detach(), "batched forward gradients", f"input {i}")
@@ -496,17 +498,17 @@ def _compare_batched(
     starts = [_random_like(like) for _ in range(2)]
     expected = [torch.stack(parts) for parts in zip(*map(linear, starts), strict=True)]
     try:
-        found = vmap(linear)(torch.stack(starts))
+        batched = vmap(linear)(torch.stack(starts))
     except RuntimeError as error:
         raise GradcheckError(
             f"[gradcheck] While computing {what}, got: {error}\n"
             "hint: what the derivative calls must work under torch.vmap"
         ) from error
-    for k, (got, wanted) in enumerate(zip(found, expected, strict=True)):
-        if not torch.allclose(got, wanted, equal_nan=True):
+    for k, (got, reference) in enumerate(zip(batched, expected, strict=True)):
+        if not torch.allclose(got, reference, equal_nan=True):
             raise GradcheckError(
                 f"[gradcheck] For {place} and result {k}: {what} differ from those one by one.\n"
-                f"Got:\n{got}\nExpected:\n{wanted}\n"
+                f"Got:\n{got}\nExpected:\n{reference}\n"
                 "hint: does the derivative depend on values, or draw random numbers?"
             )
 
@@ -593,8 +595,8 @@ def gradcheck(
     return _verdict(func, _tuple(inputs), checks, tolerances, raise_exception)
 
 
-def _tuple(given: Any) -> tuple[Any, ...]:
-    return (given,) if _is_tensor(given) else tuple(given)
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if _is_tensor(value) else tuple(value)
 
 
 def _verdict(
@@ -680,12 +682,12 @@ def gradgradcheck(
         check_fwd_over_rev or check_rev_over_rev,
         "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True",
     )
-    for name, wanted in (
+    for name, enabled in (
         ("check_undefined_grad", check_undefined_grad),
         ("check_batched_grad", check_batched_grad),
     ):
         needs = f"Setting {name}=True requires check_rev_over_rev to be True"
-        _require(check_rev_over_rev or not wanted, needs)
+        _require(check_rev_over_rev or not enabled, needs)
     arguments = _tuple(inputs)
     starts = _starts(func, arguments, grad_outputs, gen_non_contig_grad_outputs)
     gradients = _gradients(func, arguments, starts)
@@ -706,15 +708,19 @@ def _gradients(
     """
     from flambeau.autograd import grad
 
-    wanted = [_differentiable(value) for value in (*inputs, *starts)]
+    differentiable = [_differentiable(value) for value in (*inputs, *starts)]
     count = len(inputs)
 
     def gradients(*values: Any) -> tuple[Tensor, ...]:
-        given = [v.requires_grad_() if w else v for v, w in zip(values, wanted, strict=True)]
-        targets = [v for v, w in zip(given[:count], wanted, strict=False) if w]
-        outputs = [o for o in _outputs(func, given[:count]) if o.requires_grad]
-        found = grad(outputs, targets, given[count:], create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None)
+        variables = [
+            v.requires_grad_() if w else v for v, w in zip(values, differentiable, strict=True)
+        ]
+        targets = [v for v, w in zip(variables[:count], differentiable, strict=False) if w]
+        outputs = [o for o in _outputs(func, variables[:count]) if o.requires_grad]
+        gradients_of_targets = grad(
+            outputs, targets, variables[count:], create_graph=True, allow_unused=True
+        )
+        return tuple(g for g in gradients_of_targets if g is not None)
 
     return gradients
 
@@ -728,17 +734,17 @@ def _random_like(tensor: Tensor) -> Tensor:
 
 
 def _starts(
-    func: Callable[..., Any], inputs: Sequence[Any], given: Any, non_contiguous: bool
+    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Any, non_contiguous: bool
 ) -> tuple[Tensor, ...]:
     """What the first backward starts from: random where nothing is given."""
-    if given is not None:
-        return _tuple(given)
+    if grad_outputs is not None:
+        return _tuple(grad_outputs)
     outputs = [o for o in _outputs(func, inputs) if o.requires_grad]
     return tuple(_random_start(o, non_contiguous) for o in outputs)
 
 
 def _random_start(output: Tensor, non_contiguous: bool) -> Tensor:
-    made = _random_like(output)
-    if non_contiguous and made.numel() > 1:
-        made = _public().stack([made, made], -1).select(-1, 0)
-    return made.detach().requires_grad_()
+    start = _random_like(output)
+    if non_contiguous and start.numel() > 1:
+        start = _public().stack([start, start], -1).select(-1, 0)
+    return start.detach().requires_grad_()

@@ -245,9 +245,9 @@ def _register_all(tensors: Sequence[Tensor], fn: Hook) -> list[RemovableHandle]:
                 counts[task] += 1
                 if counts[task] < expected[task]:
                     return
-                found = grads.pop(task)
+                gradients = grads.pop(task)
                 del counts[task], expected[task]
-            fn(found)
+            fn(gradients)
 
         return hook
 

@@ -21,8 +21,8 @@ def without_tensors(values: Any) -> Any:
     if isinstance(values, _core.Tensor):
         return TENSOR
     if isinstance(values, (list, tuple)):
-        found = [without_tensors(x) for x in values]
-        return found if any(a is not b for a, b in zip(found, values, strict=True)) else values
+        items = [without_tensors(x) for x in values]
+        return items if any(a is not b for a, b in zip(items, values, strict=True)) else values
     return values
 
 

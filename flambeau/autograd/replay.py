@@ -64,10 +64,10 @@ def replay(
 
 
 def bind_symbols(
-    graph: Graph, tensor_nodes: Sequence[Operand], given: Mapping[str, Size] | None = None
+    graph: Graph, tensor_nodes: Sequence[Operand], bindings: Mapping[str, Size] | None = None
 ) -> dict[str, Size]:
     """Return the symbols' new values: the given ones, then sizes of the operands."""
-    values = dict(given or {})
+    values = dict(bindings or {})
     for old, new in zip(graph.inputs, tensor_nodes):
         if old is None or new is None:
             continue
@@ -91,10 +91,10 @@ class _Sizes:
     def size(self, value: Size) -> Size:
         if isinstance(value, int):
             return value
-        found = self.memo.get(value)
-        if found is None:
-            found = self.memo[value] = substitute(value, self.values)
-        return found
+        replaced = self.memo.get(value)
+        if replaced is None:
+            replaced = self.memo[value] = substitute(value, self.values)
+        return replaced
 
     def tuple(self, values: Sequence[Size]) -> tuple[Size, ...]:
         return tuple([v if type(v) is int else self.size(v) for v in values])
@@ -131,15 +131,15 @@ def _forms(graph: Graph, order: Sequence[Node], sizes: _Sizes) -> list[Form]:
 
 def _names_in(order: Sequence[Node]) -> tuple[str, ...]:
     """The symbols that shapes and attributes mention."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     stack: list[Any] = [part for x in order for part in (x.shape, x.attributes)]
     while stack:
         value = stack.pop()
         if isinstance(value, SizeExpr):
-            found.update(dict.fromkeys(free_symbols(value)))
+            names.update(dict.fromkeys(free_symbols(value)))
         elif type(value) is tuple:
             stack.extend(value)
-    return tuple(found)
+    return tuple(names)
 
 
 def _fitted_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Sizes) -> list[Operand]:
@@ -166,21 +166,21 @@ def _fitted_number(graph: Graph, leaf: Node, scalar_nodes: Sequence[Node]) -> No
     The core keeps truth values as integers.
     """
     slot = leaf.attribute("slot")
-    found = scalar_nodes[slot]
-    if (found.dtype, leaf.dtype) == ("i64", "bool"):
-        return prims.cast(found, "bool")
-    if found.dtype != leaf.dtype:
+    number = scalar_nodes[slot]
+    if (number.dtype, leaf.dtype) == ("i64", "bool"):
+        return prims.cast(number, "bool")
+    if number.dtype != leaf.dtype:
         raise ValueError(
-            f"[{graph.name}] number {slot} is {found.dtype}, the program was traced on "
+            f"[{graph.name}] number {slot} is {number.dtype}, the program was traced on "
             f"{leaf.dtype}\nhint: trace it again for this number"
         )
-    return found
+    return number
 
 
 def _with_ones(operand: Node, expected: Sequence[Size]) -> Node:
     """The operand, whose sizes that only a guard says are 1 become it: they may be stretched."""
-    for dimension, (size, wanted) in enumerate(zip(operand.shape, expected, strict=True)):
-        if isinstance(size, SizeExpr) and isinstance(wanted, int) and wanted == 1:
+    for dimension, (size, extent) in enumerate(zip(operand.shape, expected, strict=True)):
+        if isinstance(size, SizeExpr) and isinstance(extent, int) and extent == 1:
             operand = prims.slice(operand, dimension, 0, 1)
     return operand
 

@@ -103,13 +103,15 @@ class _Elements(NamedTuple):
 
 def _geometry(base: tuple[Any, ...], view: tuple[Any, ...]) -> tuple[_Elements, _Elements, int]:
     """A base and its view in fresh memory, and how many of the view's elements that takes."""
-    whole, part = _Elements(*base), _Elements(*view)
-    whole = whole._replace(strides=_base_strides(whole.sizes, whole.strides))
-    start = whole.offset * whole.width
-    start -= start % max(whole.width, part.width)  # complex views begin at an even number
-    whole, part = whole.within(start), part.within(start)
-    numbers = max(whole.end * whole.width, part.end * part.width)
-    return whole, part, -(-numbers // max(whole.width, part.width))
+    base_elements, part = _Elements(*base), _Elements(*view)
+    base_elements = base_elements._replace(
+        strides=_base_strides(base_elements.sizes, base_elements.strides)
+    )
+    start = base_elements.offset * base_elements.width
+    start -= start % max(base_elements.width, part.width)  # complex views begin at an even number
+    base_elements, part = base_elements.within(start), part.within(start)
+    numbers = max(base_elements.end * base_elements.width, part.end * part.width)
+    return base_elements, part, -(-numbers // max(base_elements.width, part.width))
 
 
 def _memory(grad: Tensor, count: int, of: _Elements, other: _Elements) -> Tensor:
@@ -180,19 +182,19 @@ def open_window(grad: Tensor, *geometry: Any) -> tuple[Tensor, Any, Tensor]:
     return _placed(memory, base), opened, _held(window.clone(), view.form)
 
 
-def close_window(whole: Tensor, opened: Any, inner: Tensor | None) -> Tensor:
+def close_window(overwritten: Tensor, opened: Any, inner: Tensor | None) -> Tensor:
     """Puts what flows to the overwritten value into the window; nothing when it was not read."""
     window, base_form, view_form = opened
     if inner is None:
         window.zero_()
     else:
         window.copy_(_held(inner, view_form))
-    return _held(whole, base_form)
+    return _held(overwritten, base_form)
 
 
 def reduce_to(grad: Tensor, sizes: Sizes) -> Tensor:
     """Sums a gradient over the dimensions along which a value of these sizes was broadcast."""
     lead = grad.dim() - len(sizes)
-    wanted = [1] * lead + list(sizes)
-    dims = [d for d, size in enumerate(wanted) if size == 1 and grad.shape[d] != 1]
+    extents = [1] * lead + list(sizes)
+    dims = [d for d, size in enumerate(extents) if size == 1 and grad.shape[d] != 1]
     return (grad.sum(dims, keepdim=True) if dims else grad).reshape(tuple(sizes))

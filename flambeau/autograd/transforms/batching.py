@@ -29,7 +29,10 @@ RANDOM_ERROR = (
 
 
 def batch(
-    outputs: Sequence[Node | None], given: Mapping[Node, Node], extent: Size, randomness: str
+    outputs: Sequence[Node | None],
+    batched_inputs: Mapping[Node, Node],
+    extent: Size,
+    randomness: str,
 ) -> list[tuple[Node, bool] | None]:
     """The values of a program for a batch of samples.
 
@@ -46,12 +49,12 @@ def batch(
         RuntimeError: a random draw under "error".
         NotImplementedError: a primitive has no rule.
     """
-    values: dict[Node, tuple[Node, bool]] = {x: (y, True) for x, y in given.items()}
+    values: dict[Node, tuple[Node, bool]] = {x: (y, True) for x, y in batched_inputs.items()}
     for current in topological(x for x in outputs if x is not None):
         if current in values:
             continue
-        found = [values[x] for x in current.inputs]
-        operands, flags = [x for x, _ in found], [flag for _, flag in found]
+        pairs = [values[x] for x in current.inputs]
+        operands, flags = [x for x, _ in pairs], [flag for _, flag in pairs]
         if current.op == "random":
             values[current] = _draw(Batched(current, operands, flags, extent), randomness)
         elif any(flags):
@@ -132,24 +135,24 @@ def _permutations(b: Batched) -> Node:
 
 def _batched_derivative(grad: Node, out: Node, *operands: Node) -> list[Node | None]:
     extent, flags = out.shape[0], (True, *out.attribute("flags"))
-    given: dict[Node, Node] = {}
+    batched_inputs: dict[Node, Node] = {}
 
     def sample(x: Node, flag: bool) -> Node:
         if not flag:
             return x
-        single = prims.input_node(_PLACEHOLDER + len(given), x.dtype, x.shape[1:], ())
-        given[single] = x
+        single = prims.input_node(_PLACEHOLDER + len(batched_inputs), x.dtype, x.shape[1:], ())
+        batched_inputs[single] = x
         return single
 
     everything = zip((out.inputs[0], *operands), flags, strict=True)
     singles = [sample(x, flag) for x, flag in everything]
     name, constants = out.attribute("single")
     current = node(name, singles, constants, out.dtype, out.shape[1:])
-    given[current] = out
+    batched_inputs[current] = out
     seed = sample(grad, True)
     rule = DERIVATIVES[current.attribute("rule")]
-    found = list(rule(seed, current, *singles[1:]))
-    values = batch(found, given, extent, "error")
+    gradients = list(rule(seed, current, *singles[1:]))
+    values = batch(gradients, batched_inputs, extent, "error")
     results: list[Node | None] = []
     for item, flag in zip(values, flags[1:], strict=True):
         if item is None:

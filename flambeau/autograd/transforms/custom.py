@@ -65,14 +65,14 @@ def _apply_own(cls: Any, level: Level, args: Sequence[Any]) -> Any:
     in_dims = tuple(0 if is_at(x, level) else None for x in args)
     inner = [x.value if is_at(x, level) else x for x in args]
     assert level.extent is not None
-    found = cls.vmap(VmapInfo(level.extent, level.randomness), in_dims, *inner)
-    if not isinstance(found, tuple) or len(found) != 2:
+    result = cls.vmap(VmapInfo(level.extent, level.randomness), in_dims, *inner)
+    if not isinstance(result, tuple) or len(result) != 2:
         raise RuntimeError(
             f"Expected the vmap staticmethod to have two returns, an output and out_dims with "
-            f"pytree structure compatible with the output. Got a {type(found)}\n"
+            f"pytree structure compatible with the output. Got a {type(result)}\n"
             "hint: return output, out_dims"
         )
-    output, out_dims = found
+    output, out_dims = result
     single, values = _sequence(output)
     dims = broadcast_prefix(out_dims, output) or [0] * len(values)
     results = [
@@ -105,8 +105,10 @@ class _Samples(Function):
         inner = FunctionCtx()
         inner.needs_input_grad = ctx.needs_input_grad[1:]
         with entered(extent, randomness) as level:
-            given = [batched(level, x) if flag else x for x, flag in zip(args, flags, strict=True)]
-            output = _forward(cls, inner, given, kwargs)
+            samples = [
+                batched(level, x) if flag else x for x, flag in zip(args, flags, strict=True)
+            ]
+            output = _forward(cls, inner, samples, kwargs)
             single, values = _sequence(output)
             saved = list(inner.to_save)
             ctx.saved_flags = [is_at(x, level) for x in saved]
@@ -122,10 +124,10 @@ class _Samples(Function):
         with reopened(ctx.level) as level:
             saved = zip(ctx.saved_tensors, ctx.saved_flags, strict=True)
             inner.to_save = tuple(batched(level, x) if flag else x for x, flag in saved)
-            given = [None if g is None else batched(level, g) for g in grads]
+            cotangents = [None if g is None else batched(level, g) for g in grads]
             rule = cls.vjp if cls.vjp is not Function.vjp else cls.backward
-            found = rule(inner, *given)
-            _, parts = _sequence(found)
+            gradients = rule(inner, *cotangents)
+            _, parts = _sequence(gradients)
             results = [
                 None if g is None else spread(level, g) if flag else spread(level, g).sum(0)
                 for g, flag in zip(parts, flags, strict=False)
@@ -170,5 +172,5 @@ def _transposed(
         from flambeau.autograd.transforms.tangents import transposed
 
     chosen = [i for i, t in enumerate(tangents) if t is not None]
-    made = Recording("jvp", cls.apply, values, chosen, False, kwargs)
-    return transposed(made, [tangents[i] for i in chosen])
+    recording = Recording("jvp", cls.apply, values, chosen, False, kwargs)
+    return transposed(recording, [tangents[i] for i in chosen])

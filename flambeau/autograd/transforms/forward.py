@@ -32,37 +32,39 @@ def push_forward(
     Returns:
         Per output its tangent; None where it is zero.
     """
-    found: dict[Node, Node] = dict(tangents)
+    tangent_of: dict[Node, Node] = dict(tangents)
     for current in topological(x for x in outputs if x is not None):
-        if current in found or current.dtype not in DIFFERENTIABLE:
+        if current in tangent_of or current.dtype not in DIFFERENTIABLE:
             continue
         allowed = differentiable_operands(current)
-        moving = [x for x in allowed if x in found]
+        moving = [x for x in allowed if x in tangent_of]
         if moving:
-            tangent = _tangent(current, allowed, found)
+            tangent = _tangent(current, allowed, tangent_of)
             if tangent is not None:
-                found[current] = tangent
-    return [None if x is None else found.get(x) for x in outputs]
+                tangent_of[current] = tangent
+    return [None if x is None else tangent_of.get(x) for x in outputs]
 
 
-def _tangent(current: Node, allowed: Sequence[Node], found: Mapping[Node, Node]) -> Node | None:
+def _tangent(
+    current: Node, allowed: Sequence[Node], tangent_of: Mapping[Node, Node]
+) -> Node | None:
     record, constants = PRIMITIVES[current.op], dict(current.attributes)
     if record.linear == "each" and len(current.inputs) == 1:  # f(x + t) = f(x) + f(t)
-        return bind(current.op, found[current.inputs[0]], **constants)
+        return bind(current.op, tangent_of[current.inputs[0]], **constants)
     if record.linear == "write" and constants.get("mode", "add") in ("set", "add"):
         # What is overwritten shows in no tangent, but gets a gradient as if it had been the last:
         # the transposed derivative would add them up.
         base, *places, source = current.inputs
-        moved = [found[x] if x in found else prims.zeros_like(x) for x in (base, source)]
+        moved = [tangent_of[x] if x in tangent_of else prims.zeros_like(x) for x in (base, source)]
         return bind(current.op, moved[0], *places, moved[1], **constants)
     derivative = record.derivative
     assert not isinstance(derivative, str)
     seed = prims.input_node(next(_slots), current.dtype, current.shape, ())
     parts = derivative(seed, current, *current.inputs)
     pairs = [
-        (part, found[x])
+        (part, tangent_of[x])
         for x, part in zip(current.inputs, parts, strict=True)
-        if part is not None and x in allowed and x in found
+        if part is not None and x in allowed and x in tangent_of
     ]
     if not pairs:
         return None

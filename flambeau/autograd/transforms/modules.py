@@ -45,14 +45,14 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
 
 def _stacked(name: str, tensors: Sequence[Any]) -> Any:
     """A leaf of all tensors."""
-    wanted = {bool(t.requires_grad) for t in tensors}
-    if len(wanted) != 1:
+    requirements = {bool(t.requires_grad) for t in tensors}
+    if len(requirements) != 1:
         raise RuntimeError(
             f"Expected {name} from each model to have the same .requires_grad\n"
             "hint: freeze the same parameters in all models"
         )
     stacked = _operator("stack")(list(tensors)).detach()
-    return stacked.requires_grad_() if wanted.pop() else stacked
+    return stacked.requires_grad_() if requirements.pop() else stacked
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:

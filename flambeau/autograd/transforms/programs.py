@@ -117,7 +117,7 @@ class Program:
     def _derived(
         self,
         name: str,
-        more: tuple[Any, ...],
+        extra: tuple[Any, ...],
         specify: Callable[[Source, int, Call], Specification],
         keep: bool,
     ) -> Any:
@@ -130,8 +130,8 @@ class Program:
 
         derived = Source(lambda call: specify(source, count, call), identity)
         # Conjugate bits are handed on, and windows stay inside their storage.
-        kept = tuple(flag for flag in self.flags if flag in ("view", "storage"))
-        return _core.Op(self.op.__name__, [((*own, *more), derived.build, kept)])
+        flags = tuple(flag for flag in self.flags if flag in ("view", "storage"))
+        return _core.Op(self.op.__name__, [((*own, *extra), derived.build, flags)])
 
     def results(self, values: Sequence[Any]) -> Any:
         """Results as the op gives them, from one value each."""
@@ -151,11 +151,11 @@ class Program:
 
 def program_of(op: Any, number: int) -> Program:
     """The transformable view of an overload, remembered by its op."""
-    known: dict[int, Program] = op.__dict__.setdefault("_programs", {})
-    found = known.get(number)
-    if found is None:
-        found = known[number] = Program(op, number)
-    return found
+    programs: dict[int, Program] = op.__dict__.setdefault("_programs", {})
+    program = programs.get(number)
+    if program is None:
+        program = programs[number] = Program(op, number)
+    return program
 
 
 # ------------------------------------------------------------------------------------ traces
@@ -170,8 +170,8 @@ def _traced(source: Source, call: Call, single: Call, run: Callable[..., Any]) -
         single: the call whose program is taken.
         run: (trace, program) -> outputs.
     """
-    made = source.specify(single)
-    graph = made.graph
+    specification = source.specify(single)
+    graph = specification.graph
     visible = Graph(
         graph.symbols, graph.inputs, graph.scalars, graph.outputs[: graph.visible], graph.visible,
         graph.guards, graph.generators, graph.name,
@@ -183,7 +183,7 @@ def _traced(source: Source, call: Call, single: Call, run: Callable[..., Any]) -
     trace, result = traced(call, False, go)
     overload = source.overload
     differentiable = overload is None or overload.options.differentiable
-    placed = [o[-1] for o in made.spec["outputs"] if o[0] == "new" and len(o) > 5]
+    placed = [o[-1] for o in specification.spec["outputs"] if o[0] == "new" and len(o) > 5]
     device = _core.device(placed[0]) if placed else None
     with trace:
         place = device or first_device(call)
@@ -251,7 +251,7 @@ def specify_batched(source: Source, count: int, call: Call) -> Specification:
 
     def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
         extent = _extent(trace, slots, trace.arguments[count + 2])
-        given: dict[Node, Node] = {}
+        samples: dict[Node, Node] = {}
         inputs = []
         for slot, x in enumerate(trace.inputs):
             if slot not in slots:
@@ -260,11 +260,11 @@ def specify_batched(source: Source, count: int, call: Call) -> Specification:
             packed = attributes(slot=slot, strides=x.attribute("strides")[1:])
             sample = node("input", (), packed, x.dtype, x.shape[1:])
             inputs.append(sample)
-            given[sample] = x
+            samples[sample] = x
         sizes = _sizes(trace, graph, call[:count], inputs)
         singles = _replayed(trace, graph, inputs, sizes)
         _check_windows(singles)
-        values = batch(singles, given, extent, randomness)
+        values = batch(singles, samples, extent, randomness)
         outputs: list[GraphOutput] = []
         keeps = source.overload is None
         for value, output in zip(values, graph.outputs, strict=True):
@@ -283,23 +283,23 @@ def _single_call(call: Call, slots: set[int]) -> Call:
             return [one(item) for item in entry]
         if not (type(entry) is tuple and entry and entry[0] == "tensor"):
             return entry
-        kind, dtype, sizes, strides, offset, _, order, *rest = entry
+        kind, dtype, sizes, strides, offset, _, order, *remaining = entry
         if next(numbers) in slots:
             sizes, strides = sizes[1:], strides[1:]
             if not sizes:
                 order = "contiguous"
             elif order != "contiguous":
                 order = "strided"
-        return (kind, dtype, sizes, strides, offset, False, order, *rest)
+        return (kind, dtype, sizes, strides, offset, False, order, *remaining)
 
     return tuple([one(entry) for entry in call])
 
 
-def _extent(trace: Trace, slots: set[int], given: Size) -> Size:
+def _extent(trace: Trace, slots: set[int], default: Size) -> Size:
     sizes = [trace.inputs[slot].shape[0] for slot in sorted(slots)]
     for other in sizes[1:]:
         layout.same(sizes[0], other)
-    return sizes[0] if sizes else given
+    return sizes[0] if sizes else default
 
 
 def _batched_output(
@@ -315,23 +315,23 @@ def _batched_output(
     absent = GraphOutput(ABSENT)
     if value is None:
         return absent, absent
-    found, flag = value
+    node, flag = value
     if output.target is not None:
-        return _written(trace, found, flag, output.target, slots, extent), absent
+        return _written(trace, node, flag, output.target, slots, extent), absent
     if output.alias is not None and (output.alias in slots or not flag):
-        return _viewed(trace, found, output, sizes, slots, absent)
+        return _viewed(trace, node, output, sizes, slots, absent)
     strides = tuple(substitute(s, sizes) for s in output.strides or ())
     if not flag and keeps:
-        return absent, GraphOutput(found, strides)
+        return absent, GraphOutput(node, strides)
     if not flag:
-        found = expand(found, extent)
-    outer = layout.contiguous_strides(found.shape)[:1]
-    return GraphOutput(found, (*outer, *strides)), absent
+        node = expand(node, extent)
+    outer = layout.contiguous_strides(node.shape)[:1]
+    return GraphOutput(node, (*outer, *strides)), absent
 
 
 def _viewed(
     trace: Trace,
-    found: Node,
+    node: Node,
     output: GraphOutput,
     sizes: dict[str, Size],
     slots: set[int],
@@ -341,14 +341,14 @@ def _viewed(
     slot = output.alias
     assert slot is not None
     if output.strides is None:
-        whole = GraphOutput(found, None, alias=slot)
+        view = GraphOutput(node, None, alias=slot)
     else:
         steps = tuple(substitute(s, sizes) for s in output.strides)
         if slot in slots:
             outer = trace.inputs[slot].attribute("strides")[0]
-            steps = (_restrided(outer, trace.inputs[slot].dtype, found.dtype), *steps)
-        whole = GraphOutput(found, steps, alias=slot, offset=substitute(output.offset, sizes))
-    return (whole, absent) if slot in slots else (absent, whole)
+            steps = (_restrided(outer, trace.inputs[slot].dtype, node.dtype), *steps)
+        view = GraphOutput(node, steps, alias=slot, offset=substitute(output.offset, sizes))
+    return (view, absent) if slot in slots else (absent, view)
 
 
 def _restrided(stride: Size, before: str, after: str) -> Size:
@@ -359,11 +359,11 @@ def _restrided(stride: Size, before: str, after: str) -> Size:
 
 
 def _written(
-    trace: Trace, found: Node, flag: bool, slot: int, slots: set[int], extent: Size
+    trace: Trace, node: Node, flag: bool, slot: int, slots: set[int], extent: Size
 ) -> GraphOutput:
     """A result that overwrites an operand."""
     if slot in slots:
-        found = found if flag else expand(found, extent)
+        node = node if flag else expand(node, extent)
     elif flag:
         raise RuntimeError(
             "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
@@ -371,7 +371,7 @@ def _written(
             "`other` being vmapped over but `self` not being vmapped over in a vmap.\n"
             "hint: use the out-of-place operator, or make `self` with new_zeros of a batched tensor"
         )
-    return GraphOutput(found, trace.inputs[slot].attribute("strides"), target=slot)
+    return GraphOutput(node, trace.inputs[slot].attribute("strides"), target=slot)
 
 
 def specify_forward(source: Source, count: int, call: Call) -> Specification:
@@ -386,11 +386,11 @@ def specify_forward(source: Source, count: int, call: Call) -> Specification:
     tensors = sum(1 for _ in _entries(call[:count], "tensor"))
 
     def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
-        inputs, more = trace.inputs[:tensors], iter(trace.inputs[tensors:])
-        given = [None if entry is None else next(more) for entry in call[count]]
+        inputs, remaining = trace.inputs[:tensors], iter(trace.inputs[tensors:])
+        moving = [None if entry is None else next(remaining) for entry in call[count]]
         sizes = _sizes(trace, graph, call[:count], inputs)
         values = _replayed(trace, graph, inputs, sizes)
-        pairs = zip(inputs, given, strict=False)
+        pairs = zip(inputs, moving, strict=False)
         tangents = push_forward(values, {x: t for x, t in pairs if t is not None})
         outputs = [
             _kept(trace, value, output, sizes)
@@ -437,19 +437,19 @@ def specify_gradient(source: Source, count: int, call: Call) -> Specification:
     tensors = sum(1 for _ in _entries(call[:count], "tensor"))
 
     def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
-        inputs, more = trace.inputs[:tensors], iter(trace.inputs[tensors:])
-        given = [None if entry is None else next(more) for entry in call[count + 1]]
+        inputs, remaining = trace.inputs[:tensors], iter(trace.inputs[tensors:])
+        cotangents = [None if entry is None else next(remaining) for entry in call[count + 1]]
         values = _replayed(trace, graph, inputs, _sizes(trace, graph, call[:count], inputs))
         pairs = [
-            p for p in zip(values, given, strict=True) if p[0] is not None and p[1] is not None
+            p for p in zip(values, cotangents, strict=True) if p[0] is not None and p[1] is not None
         ]
-        wanted = [inputs[slot] for slot in call[count]]
-        found = differentiate([v for v, _ in pairs], [g for _, g in pairs], wanted)
+        targets = [inputs[slot] for slot in call[count]]
+        gradients = differentiate([v for v, _ in pairs], [g for _, g in pairs], targets)
         return [
             GraphOutput(ABSENT)
             if grad is None
             else GraphOutput(prims.cast(grad, x.dtype), layout.contiguous_strides(grad.shape))
-            for x, grad in zip(wanted, found, strict=True)
+            for x, grad in zip(targets, gradients, strict=True)
         ]
 
     return _traced(source, call, single, run)

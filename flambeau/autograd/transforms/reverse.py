@@ -79,14 +79,14 @@ def _is_other(leaf: Any, mine: set[int]) -> bool:
 
 def _bottoms(values: Any) -> list[Any]:
     """All tensors of the tape that values stand for."""
-    found: list[Any] = []
+    bottoms: list[Any] = []
     for x in values:
         if isinstance(x, Wrapper):
             inner = [x.value] if x.level.extent is not None else [x.value, x.tangent]
-            found += _bottoms(inner)
+            bottoms += _bottoms(inner)
         elif isinstance(x, _core.Tensor):
-            found.append(x)
-    return found
+            bottoms.append(x)
+    return bottoms
 
 
 def reaches_others(results: Tensors, leaves: set[int]) -> bool:
@@ -103,8 +103,8 @@ def reaches_others(results: Tensors, leaves: set[int]) -> bool:
         if current in seen:
             continue
         seen.add(current)
-        found = getattr(current, "variable", None)
-        if found is not None and _is_other(found, leaves):
+        variable = getattr(current, "variable", None)
+        if variable is not None and _is_other(variable, leaves):
             return True
         stack.extend(node for node, _ in current.next_functions if node is not None)
     return False
@@ -142,13 +142,13 @@ def pull_back(outputs: Tensors, inputs: Tensors, cotangents: Tensors, create: bo
         return _on_tape(outputs, inputs, cotangents, create)
     if level.extent is None:
         return _pull_duals(level, outputs, inputs, cotangents, create)
-    found = pull_back(
+    gradients_inside = pull_back(
         [spread(level, x) for x in outputs],
         [spread(level, x) for x in inputs],
         [_strip(level, x) for x in cotangents],
         create,
     )
-    return [None if g is None else _wrap(level, g) for g in found]
+    return [None if g is None else _wrap(level, g) for g in gradients_inside]
 
 
 def _on_tape(outputs: Tensors, inputs: Tensors, cotangents: Tensors, create: bool) -> list[Any]:
@@ -172,13 +172,13 @@ def gradients(
                 "hint: pass grad_outputs=, or reduce the output to one element"
             )
         seeds.append(y.new_ones(y.shape) if g is None else g)
-    found = pull_back(outputs, inputs, seeds, create)
-    if not unused and any(g is None for g in found):
+    results = pull_back(outputs, inputs, seeds, create)
+    if not unused and any(g is None for g in results):
         raise RuntimeError(
             "[grad] One of the differentiated Tensors appears to not have been used in the graph. "
             "Set allow_unused=True if this is the desired behavior.\nhint: allow_unused=True"
         )
-    return found
+    return results
 
 
 def _strip(level: Level, x: Any) -> Any:
@@ -276,10 +276,10 @@ def of_chosen(
     """The function as one of the arguments at the places *chosen*; the others are fixed."""
 
     def chosen_func(*values: Any) -> Any:
-        given = list(args)
+        arguments = list(args)
         for i, value in zip(chosen, values, strict=True):
-            given[i] = value
-        return func(*given, **kwargs)
+            arguments[i] = value
+        return func(*arguments, **kwargs)
 
     return chosen_func
 
@@ -314,11 +314,11 @@ class Recording:
         handed = list(flat)
         for i, x in zip(self.places, self.variables, strict=True):
             handed[i] = x
-        given = tree_unflatten(handed, self.spec)
+        primals_inside = tree_unflatten(handed, self.spec)
         _running.leaves.append(self.leaves)
         try:
             with enable_grad():
-                result = of_chosen(func, chosen, args, kwargs or {})(*given)
+                result = of_chosen(func, chosen, args, kwargs or {})(*primals_inside)
         finally:
             _running.leaves.pop()
         self.aux: Any = None
@@ -346,10 +346,10 @@ class Recording:
 
     def gradients(self, cotangents: Tensors, create: bool) -> list[Any]:
         """Per variable its gradient; zeros where there is none."""
-        found = pull_back(self.outputs, self.variables, cotangents, create)
+        gradients = pull_back(self.outputs, self.variables, cotangents, create)
         return [
             x.new_zeros(x.shape) if g is None else g
-            for g, x in zip(found, self.variables, strict=True)
+            for g, x in zip(gradients, self.variables, strict=True)
         ]
 
     def arranged(self, grads: Sequence[Any]) -> tuple[Any, ...]:
@@ -357,8 +357,8 @@ class Recording:
         flat: list[Any] = [None] * len(self.flat)
         for i, g in zip(self.places, grads, strict=True):
             flat[i] = g
-        found: tuple[Any, ...] = tree_unflatten(flat, self.spec)
-        return found
+        gradients: tuple[Any, ...] = tree_unflatten(flat, self.spec)
+        return gradients
 
 
 def _plain(x: Any) -> Any:
@@ -392,8 +392,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         >>> back(torch.ones(2))
         (tensor([1., 1.]),)
     """
-    made = Recording("vjp", func, primals, range(len(primals)), has_aux)
-    for x in made.outputs:
+    recording = Recording("vjp", func, primals, range(len(primals)), has_aux)
+    for x in recording.outputs:
         if not isinstance(x, _core.Tensor):
             raise RuntimeError(
                 "vjp(f, *primals): Expected f to be a function that has non-empty output, got "
@@ -402,26 +402,28 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
     @boundaries.immediate
     def back(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        given = cotangents[0] if len(cotangents) == 1 else cotangents
-        flat, spec = tree_flatten(given)
-        if len(flat) != len(made.outputs):
+        cotangent_tree = cotangents[0] if len(cotangents) == 1 else cotangents
+        flat, spec = tree_flatten(cotangent_tree)
+        if len(flat) != len(recording.outputs):
             raise RuntimeError(
                 f"Expected pytree structure of cotangents to be the same as pytree structure of "
-                f"outputs to the function. cotangents: {spec}, primal output: {made.out_spec}\n"
-                "hint: one cotangent per output"
+                f"outputs to the function. cotangents: {spec}, primal output: "
+                f"{recording.out_spec}\nhint: one cotangent per output"
             )
-        _check_cotangents(made.outputs, flat)
+        _check_cotangents(recording.outputs, flat)
         create = is_grad_enabled() and (
-            made.others(made.outputs) or any(x.requires_grad for x in _bottoms(flat))
+            recording.others(recording.outputs) or any(x.requires_grad for x in _bottoms(flat))
         )
         if create_graph is not None:
             create = create_graph
-        grads = made.gradients(flat, create)
-        found = made.arranged([released(g, made.leaves) for g in grads] if create else grads)
-        return found
+        grads = recording.gradients(flat, create)
+        gradients_in_order = recording.arranged(
+            [released(g, recording.leaves) for g in grads] if create else grads
+        )
+        return gradients_in_order
 
-    out = made.released(made.result)
-    return (out, back, made.released(made.aux)) if has_aux else (out, back)
+    out = recording.released(recording.result)
+    return (out, back, recording.released(recording.aux)) if has_aux else (out, back)
 
 
 def _check_cotangents(outputs: Tensors, cotangents: Tensors) -> None:
@@ -453,13 +455,13 @@ def _argnums(name: str, argnums: Any, count: int) -> list[int]:
                 f"Got argnum={i}, but only {count} positional inputs\n"
                 "hint: arguments by name are not derived by"
             )
-    found = [i % count for i in chosen]
-    if len(set(found)) != len(found):
+    positions = [i % count for i in chosen]
+    if len(set(positions)) != len(positions):
         raise RuntimeError(
             f"argnums elements must be unique: Got duplicate argnums {argnums}\n"
             "hint: name every argument once"
         )
-    return found
+    return positions
 
 
 def grad_and_value(
@@ -478,8 +480,8 @@ def grad_and_value(
     @boundaries.immediate
     def derived(*args: Any, **kwargs: Any) -> Any:
         chosen = _argnums("grad", argnums, len(args))
-        made = Recording("grad_and_value", func, args, chosen, has_aux, kwargs)
-        out = made.result
+        recording = Recording("grad_and_value", func, args, chosen, has_aux, kwargs)
+        out = recording.result
         if not isinstance(out, _core.Tensor):
             raise RuntimeError(
                 "grad_and_value(f)(*args): Expected f(*args) to return a single tensor, got type "
@@ -491,12 +493,14 @@ def grad_and_value(
                 f"with {out.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?\n"
                 "hint: reduce it with sum() or mean()"
             )
-        create = made.others([out])
-        grads = made.gradients([out.new_ones(())], create)
-        found = made.arranged([released(g, made.leaves) for g in grads] if create else grads)
-        value = made.released(out)
-        first = found[0] if isinstance(argnums, int) else found
-        return (first, (value, made.released(made.aux))) if has_aux else (first, value)
+        create = recording.others([out])
+        grads = recording.gradients([out.new_ones(())], create)
+        gradients_in_order = recording.arranged(
+            [released(g, recording.leaves) for g in grads] if create else grads
+        )
+        value = recording.released(out)
+        first = gradients_in_order[0] if isinstance(argnums, int) else gradients_in_order
+        return (first, (value, recording.released(recording.aux))) if has_aux else (first, value)
 
     return derived
 
@@ -519,7 +523,7 @@ def grad(
 
     @functools.wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        found, value = derived(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        gradients_of_chosen, value = derived(*args, **kwargs)
+        return (gradients_of_chosen, value[1]) if has_aux else gradients_of_chosen
 
     return gradient

@@ -150,15 +150,15 @@ def _basis(tensors: Sequence[Any]) -> list[Any]:
     """Per tensor all unit vectors of the whole list: the rows of an identity, cut and shaped."""
     counts = [x.numel() for x in tensors]
     total = sum(counts)
-    found = []
+    basis = []
     start = 0
     for x, count in zip(tensors, counts, strict=True):
         rows = x.new_zeros((total, count))
         if count:
             rows.narrow(0, start, count).fill_diagonal_(1)
-        found.append(rows.view(total, *x.shape))
+        basis.append(rows.view(total, *x.shape))
         start += count
-    return found
+    return basis
 
 
 def _no_aux_check(name: str, value: Any) -> list[Any]:
@@ -205,25 +205,25 @@ def jacrev(
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _argnums("jacrev", argnums, len(args))
 
-        made = vjp(
+        pullback = vjp(
             of_chosen(func, chosen, args, kwargs), *(args[i] for i in chosen), has_aux=has_aux
         )
-        out, back = made[0], made[1]
+        out, back = pullback[0], pullback[1]
         outputs = _no_aux_check("jacrev", out)
         out_spec = tree_flatten(out)[1]
         rows = vmap(lambda *g: back(tree_unflatten(list(g), out_spec)), chunk_size=chunk_size)
-        found = rows(*_basis(outputs))
-        flat, in_spec = tree_flatten(found)
+        jacobians = rows(*_basis(outputs))
+        flat, in_spec = tree_flatten(jacobians)
         blocks = _cut_rows(flat, outputs)
         results = [_first(argnums, tree_unflatten(block, in_spec)) for block in blocks]
         result = tree_unflatten(results, out_spec)
-        return (result, made[2]) if has_aux else result
+        return (result, pullback[2]) if has_aux else result
 
     return jacobian
 
 
-def _first(argnums: Any, found: Any) -> Any:
-    return found[0] if isinstance(argnums, int) else found
+def _first(argnums: Any, results: Any) -> Any:
+    return results[0] if isinstance(argnums, int) else results
 
 
 def _cut_rows(columns: Sequence[Any], outputs: Sequence[Any]) -> list[list[Any]]:
@@ -276,10 +276,12 @@ def jacfwd(
         aux: list[Any] = []
 
         def moved(*tangents: Any) -> Any:
-            given = tree_unflatten(list(tangents), in_spec)
-            found = jvp(of_chosen(func, chosen, args, kwargs), primals, given, has_aux=has_aux)
-            aux[:] = found[2:]
-            return found[1]
+            tangent_tree = tree_unflatten(list(tangents), in_spec)
+            results = jvp(
+                of_chosen(func, chosen, args, kwargs), primals, tangent_tree, has_aux=has_aux
+            )
+            aux[:] = results[2:]
+            return results[1]
 
         columns = vmap(moved, randomness=randomness)(*_basis(inputs))
         flat, out_spec = tree_flatten(columns)
@@ -322,40 +324,42 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
     `func` runs once: the derivative is the transpose of what its backward computes.
     """
-    made = Recording("linearize", func, primals, range(len(primals)), False)
+    recording = Recording("linearize", func, primals, range(len(primals)), False)
 
     @boundaries.immediate
     def derivative(*tangents: Any) -> Any:
         flat, spec = tree_flatten(tuple(tangents))
-        if spec != made.spec:
+        if spec != recording.spec:
             raise RuntimeError(
-                f"[linearize] tangents have structure {spec}, the primals {made.spec}\n"
+                f"[linearize] tangents have structure {spec}, the primals {recording.spec}\n"
                 "hint: one tangent per primal"
             )
-        for x, t in zip(made.flat, flat, strict=True):
+        for x, t in zip(recording.flat, flat, strict=True):
             if tuple(x.shape) != tuple(t.shape):
                 raise RuntimeError(
                     f"[linearize] a tangent has sizes {list(t.shape)}, its primal {list(x.shape)}\n"
                     "hint: give tangents the sizes of the primals"
                 )
-        return tree_unflatten(transposed(made, flat), made.out_spec)
+        return tree_unflatten(transposed(recording, flat), recording.out_spec)
 
-    return made.released(made.result), derivative
+    return recording.released(recording.result), derivative
 
 
-def transposed(made: Recording, tangents: Sequence[Any]) -> list[Any]:
+def transposed(recording: Recording, tangents: Sequence[Any]) -> list[Any]:
     """Tangents of outputs: the derivative of a vector-Jacobian product by its vector."""
-    outputs = made.outputs
-    create = made.others(outputs) or (made.outer and any(x.requires_grad for x in tangents))
+    outputs = recording.outputs
+    create = recording.others(outputs) or (
+        recording.outer and any(x.requires_grad for x in tangents)
+    )
     with enable_grad():
         seeds = [variable(y.new_zeros(y.shape), False) for y in outputs]
-        grads = pull_back(outputs, made.variables, seeds, True)
+        grads = pull_back(outputs, recording.variables, seeds, True)
     pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None]
-    found = pull_back([g for g, _ in pairs], seeds, [t for _, t in pairs], create)
-    leaves = made.leaves | {id(inside(x)) for x in seeds}
+    tangents_of_outputs = pull_back([g for g, _ in pairs], seeds, [t for _, t in pairs], create)
+    leaves = recording.leaves | {id(inside(x)) for x in seeds}
     return [
         y.new_zeros(y.shape) if t is None else released(t, leaves) if create else _detached(t)
-        for t, y in zip(found, outputs, strict=True)
+        for t, y in zip(tangents_of_outputs, outputs, strict=True)
     ]
 
 

@@ -118,13 +118,13 @@ def broadcast_prefix(prefix: Any, tree: Any) -> list[Any] | None:
         pairs = [(prefix[key], tree[key]) for key in tree]
     else:
         return [prefix] * len(tree_flatten(tree)[0])
-    found: list[Any] = []
+    leaves: list[Any] = []
     for part, subtree in pairs:
         dims = broadcast_prefix(part, subtree)
         if dims is None:
             return None
-        found += dims
-    return found
+        leaves += dims
+    return leaves
 
 
 def _checked(where: str, dim: Any, x: Any) -> int | None:
@@ -192,15 +192,15 @@ def _outputs(func: Any, result: Any, out_dims: Any, level: Any) -> Any:
     flat, spec = tree_flatten(result)
     where = f"vmap({_name(func)}, ...)"
     dims = _flat_out_dims(func, result, out_dims)
-    found = []
+    results = []
     for x, dim in zip(flat, dims, strict=True):
         if x is not None and not isinstance(x, _core.Tensor) and dim is not None:
             raise ValueError(
                 f"{where}: `{_name(func)}` must only return Tensors, got type {type(x)}. Did you "
                 "mean to set out_dims= to None for output?\nhint: return tensors"
             )
-        found.append(_joined(where, x, dim, level))
-    return tree_unflatten(found, spec)
+        results.append(_joined(where, x, dim, level))
+    return tree_unflatten(results, spec)
 
 
 def _flat_out_dims(func: Any, result: Any, out_dims: Any) -> list[Any]:
@@ -235,8 +235,8 @@ def _joined(where: str, x: Any, dim: int | None, level: Any) -> Any:
             f"Dimension out of range (expected to be in range of [{-x.dim() - 1}, {x.dim()}], but "
             f"got {dim})\nhint: check out_dims"
         )
-    whole = x.value if inside else x.expand(level.extent, *x.shape)
-    return whole.movedim(0, dim) if dim else whole
+    batch = x.value if inside else x.expand(level.extent, *x.shape)
+    return batch.movedim(0, dim) if dim else batch
 
 
 def _in_chunks(

@@ -198,7 +198,7 @@ def spread(level: Level, x: Any) -> Any:
 
 def highest(*groups: Any) -> Level | None:
     """The innermost level among (nested) values."""
-    found: Level | None = None
+    innermost: Level | None = None
     for group in groups:
         for x in group:
             if isinstance(x, Wrapper):
@@ -210,9 +210,9 @@ def highest(*groups: Any) -> Level | None:
                 level = inner
             else:
                 continue
-            if found is None or level.depth > found.depth:
-                found = level
-    return found
+            if innermost is None or level.depth > innermost.depth:
+                innermost = level
+    return innermost
 
 
 def call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -284,17 +284,17 @@ def _call_batched(program: Program, level: Level, values: Sequence[Any]) -> Any:
             "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
             "appear like same randomness. \nhint: make it with new_zeros of a batched tensor"
         )
-    found = program.batched(*inner, tuple(slots), level.randomness, level.extent)
+    outputs = program.batched(*inner, tuple(slots), level.randomness, level.extent)
     results = []
-    for over, same in zip(found[::2], found[1::2], strict=True):
+    for over, same in zip(outputs[::2], outputs[1::2], strict=True):
         if over is None:
             results.append(same)
             continue
-        known = wrappers.get(id(over))
-        if known is None:
+        wrapper = wrappers.get(id(over))
+        if wrapper is None:
             results.append(batched(level, over))
         else:
-            results.append(_refreshed(known, tuple(over.shape)[1:], over.stride()[1:]))
+            results.append(_refreshed(wrapper, tuple(over.shape)[1:], over.stride()[1:]))
     return program.results(results)
 
 
@@ -319,18 +319,18 @@ def _call_forward(program: Program, level: Level, values: Sequence[Any]) -> Any:
     if program.op.__name__ in _OTHER_ELEMENTS and _alike(values[0]):
         return _views_of_both(program.op, level, *values)
     inner = _unwrapped(program, values, take)
-    found = program.forward(*inner, tangents)
-    half = len(found) // 2
-    values_out, moved = found[:half], found[half:]
+    outputs = program.forward(*inner, tangents)
+    half = len(outputs) // 2
+    values_out, moved = outputs[:half], outputs[half:]
     if program.mutates:
         return _written(program, level, values, values_out, moved)
-    known = {id(v.value): v for v in _flat(values) if is_at(v, level)}
+    operands_by_value = {id(v.value): v for v in _flat(values) if is_at(v, level)}
     results = []
     for value, tangent in zip(values_out, moved, strict=True):
         if value is None or tangent is None:
             results.append(value)
-        elif id(value) in known:
-            results.append(known[id(value)])
+        elif id(value) in operands_by_value:
+            results.append(operands_by_value[id(value)])
         else:
             results.append(dual(level, value, tangent))
     return program.results(results)
@@ -346,9 +346,9 @@ def _alike(x: Any) -> bool:
     return own and x.value.storage_offset() % 2 == x.tangent.storage_offset() % 2
 
 
-def _views_of_both(op: Any, level: Level, x: Any, *more: Any) -> Any:
+def _views_of_both(op: Any, level: Level, x: Any, *arguments: Any) -> Any:
     """A view of a value with the view of its tangent."""
-    value, tangent = op(x.value, *more), op(x.tangent, *more)
+    value, tangent = op(x.value, *arguments), op(x.tangent, *arguments)
     if isinstance(value, _core.Tensor):
         return dual(level, value, tangent)
     pairs = zip(value, tangent, strict=True)  # of a derived op
@@ -413,11 +413,11 @@ def _watch_draws(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _is_random(func: Any) -> bool:
-    known = func.__dict__.get("_draws")
-    if known is None:
+    draws = func.__dict__.get("_draws")
+    if draws is None:
         kinds = [a[1] for arguments, *_ in func.overloads for a in arguments]
-        known = func.__dict__["_draws"] = any(k.startswith("generator") for k in kinds)
-    return bool(known)
+        draws = func.__dict__["_draws"] = any(k.startswith("generator") for k in kinds)
+    return bool(draws)
 
 
 # ------------------------------------------------------------------------------------ attributes
@@ -484,9 +484,9 @@ def _detach(self: Any) -> Any:
     return batched(self.level, self.value.detach())
 
 
-def _set_requires_grad(self: Any, wanted: bool = True) -> Any:
+def _set_requires_grad(self: Any, requires_grad: bool = True) -> Any:
     """`requires_grad_` of what is inside."""
-    self.value.requires_grad_(wanted)
+    self.value.requires_grad_(requires_grad)
     return self
 
 
