@@ -91,10 +91,10 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def indexed(device: Any) -> Any:
     """A device with its index: accelerators are numbered."""
-    found = device if isinstance(device, _core.device) else _core.device(device)
-    if found.index is None and found.type in ("cuda", "xpu", "hpu", "mps", "mtia"):
-        return _core.device(found.type, 0)
-    return found
+    device_object = device if isinstance(device, _core.device) else _core.device(device)
+    if device_object.index is None and device_object.type in ("cuda", "xpu", "hpu", "mps", "mtia"):
+        return _core.device(device_object.type, 0)
+    return device_object
 
 
 def adopted(mode: Any, tensor: Any, device: Any) -> Any:
@@ -102,17 +102,17 @@ def adopted(mode: Any, tensor: Any, device: Any) -> Any:
     kind = _fake().FakeTensor
     with below():
         if tensor._is_view():
-            made = tensor.as_subclass(kind)
+            fake = tensor.as_subclass(kind)
         else:
             with _core.no_grad():
-                made = tensor.as_subclass(kind)
+                fake = tensor.as_subclass(kind)
         if tensor.grad_fn is not None:
             with _core.no_grad():  # nothing is written: a view of a leaf may be adopted
-                _core.tensor_take_over(made, tensor, False)
-        elif tensor.requires_grad and not made.requires_grad:
-            made.requires_grad_()
-    made.__dict__.update(fake_mode=mode, fake_device=device, constant=None)
-    return made
+                _core.tensor_take_over(fake, tensor, False)
+        elif tensor.requires_grad and not fake.requires_grad:
+            fake.requires_grad_()
+    fake.__dict__.update(fake_mode=mode, fake_device=device, constant=None)
+    return fake
 
 
 def _results(mode: Any, value: Any, device: Any) -> Any:
@@ -282,7 +282,7 @@ def run(
         kwargs = {**kwargs, "device": "meta"}
     if place is None:
         place = common_device(func, tensors)
-    known = _constant(func, args, kwargs, tensors) if asked is None else None
+    constant = _constant(func, args, kwargs, tensors) if asked is None else None
     with below():
         try:
             result = func(*args, **kwargs)
@@ -290,12 +290,12 @@ def run(
             if not hasattr(error, "asked_by"):
                 raise
             raise _explained(func, error.asked_by) from None
-    made = _results(mode, result, place)
-    if known is None:
+    fake_result = _results(mode, result, place)
+    if constant is None:
         _forget_constants(mode, func, result, args)
-    elif isinstance(made, Tensor) and not any(made is x for x in tensors):
-        remember(mode, made, known)
-    return made
+    elif isinstance(fake_result, Tensor) and not any(fake_result is x for x in tensors):
+        remember(mode, fake_result, constant)
+    return fake_result
 
 
 def _explained(func: Any, asked_by: str) -> Exception:
@@ -303,10 +303,10 @@ def _explained(func: Any, asked_by: str) -> Exception:
     if name_of(func) == "allclose":  # asks for an element of its own, and is named all the same
         return DataDependentOutputException(operator("allclose"))
     name, _, overload = asked_by.partition(".")
-    found = operator(name, overload or "default")
+    overload_object = operator(name, overload or "default")
     if name in ("_local_scalar_dense", "equal"):
-        return DataDependentOutputException(found)
-    return DynamicOutputShapeException(found)
+        return DataDependentOutputException(overload_object)
+    return DynamicOutputShapeException(overload_object)
 
 
 def _custom_call(mode: Any, func: Any, args: tuple[Any, ...]) -> Any:
@@ -356,16 +356,16 @@ def common_device(func: Any, tensors: Sequence[Any]) -> Any:
 
 def _moved(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`to`, `cpu`, `cuda`: the same geometry on another device."""
-    (x, *rest), kwargs = _operands(mode, func, args, dict(kwargs))
-    target, rest = _target(name_of(func), rest, kwargs)
+    (x, *options), kwargs = _operands(mode, func, args, dict(kwargs))
+    target, options = _target(name_of(func), options, kwargs)
     kwargs.pop("non_blocking", None)
     if target is None and name_of(func) == "to":
-        return run(mode, func, (x, *rest), kwargs)
+        return run(mode, func, (x, *options), kwargs)
     result = x
     copied = bool(kwargs.pop("copy", False))
     kwargs = {name: value for name, value in kwargs.items() if value is not None}
-    if rest or kwargs:
-        result = run(mode, Tensor.to, (x, *rest), kwargs)
+    if options or kwargs:
+        result = run(mode, Tensor.to, (x, *options), kwargs)
     elsewhere = target is not None and target != x.fake_device
     if result is x and (elsewhere or copied):
         result = run(mode, Tensor.clone, (x,), {})
@@ -374,18 +374,18 @@ def _moved(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return result
 
 
-def _target(name: str, rest: list[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+def _target(name: str, options: list[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
     """The device that a move asks for, and the arguments without it."""
     if name == "cpu":
         return _core.device("cpu"), []
     if name == "cuda":
-        asked = rest[0] if rest else kwargs.pop("device", None)
+        asked = options[0] if options else kwargs.pop("device", None)
         kwargs.pop("device", None)
         return indexed("cuda" if asked is None else _named(asked)), []
     target = kwargs.pop("device", None)
     other = kwargs.pop("other", None)
     left = []
-    for place, value in enumerate(rest):
+    for place, value in enumerate(options):
         if isinstance(value, Tensor):
             other = value
         elif isinstance(value, (str, _core.device)) or (
@@ -394,7 +394,7 @@ def _target(name: str, rest: list[Any], kwargs: dict[str, Any]) -> tuple[Any, li
             target = value
         elif isinstance(value, _core.dtype):
             left.append(value)
-        elif value is True and place == len(rest) - 1 and place >= 2:
+        elif value is True and place == len(options) - 1 and place >= 2:
             kwargs["copy"] = True  # to(device, dtype, non_blocking, copy)
     if other is not None:
         return other.fake_device if _is_fake(other) else other.device, [other.dtype]
@@ -472,19 +472,19 @@ def _from_data(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         hollow = _core.tensor_empty_strided(
             tuple(value.shape), value.stride(), value.dtype, "meta"
         ).requires_grad_(value.requires_grad)
-    made = adopted(mode, hollow, place)
+    fake = adopted(mode, hollow, place)
     if value.numel() <= 1 and not value.requires_grad:
-        remember(mode, made, value)
-    return made
+        remember(mode, fake, value)
+    return fake
 
 
 def _like_data(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`as_tensor(x)` and `tensor(x)` of a tensor: itself, moved; or a copy."""
     if name_of(func) == "tensor":
         args = (run(mode, Tensor.clone, args[:1], {}).detach(), *args[1:])
-    wanted = {k: v for k, v in kwargs.items() if k in ("device", "dtype") and v is not None}
-    made = _moved(mode, Tensor.to, args, wanted) if wanted or len(args) > 1 else args[0]
-    return made.requires_grad_() if kwargs.get("requires_grad") else made
+    options = {k: v for k, v in kwargs.items() if k in ("device", "dtype") and v is not None}
+    fake = _moved(mode, Tensor.to, args, options) if options or len(args) > 1 else args[0]
+    return fake.requires_grad_() if kwargs.get("requires_grad") else fake
 
 
 # ------------------------------------------------------------------------------ data
@@ -495,11 +495,11 @@ def _number(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         DataDependentOutputException: it is not.
     """
     x = args[0]
-    known = x.constant if _is_fake(x) else x
-    if known is None and (x.numel() == 1 or name_of(func) == "tolist"):
+    constant = x.constant if _is_fake(x) else x
+    if constant is None and (x.numel() == 1 or name_of(func) == "tolist"):
         raise DataDependentOutputException(operator("_local_scalar_dense"))
     with below():
-        return func(x if known is None else known, *args[1:], **kwargs)
+        return func(x if constant is None else constant, *args[1:], **kwargs)
 
 
 def _format(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -569,11 +569,11 @@ def _gradients(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     inputs = kwargs["inputs"] if "inputs" in kwargs else args[1]
     inputs = [inputs] if isinstance(inputs, Tensor) else inputs
     with below():
-        found = func(*args, **kwargs)
+        gradients = func(*args, **kwargs)
     return tuple(
         grad if grad is None or _is_fake(grad) or not _is_fake(x)
         else adopted(mode, grad, x.fake_device)
-        for x, grad in zip(inputs, found, strict=True)
+        for x, grad in zip(inputs, gradients, strict=True)
     )  # fmt: skip
 
 

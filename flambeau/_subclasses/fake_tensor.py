@@ -92,9 +92,9 @@ class FakeTensor(Tensor):
             raise AssertionError("device must be provided")
         if elem.device.type != "meta":
             raise AssertionError(f"elem.device.type must be 'meta', got {elem.device.type}")
-        made = fake_calls.adopted(fake_mode, elem, fake_calls.indexed(place))
-        made.constant = constant
-        return made if requires_grad is None else made.requires_grad_(requires_grad)
+        fake = fake_calls.adopted(fake_mode, elem, fake_calls.indexed(place))
+        fake.constant = constant
+        return fake if requires_grad is None else fake.requires_grad_(requires_grad)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """All is done by `__new__`."""
@@ -316,15 +316,15 @@ class FakeTensorMode(TorchDispatchMode):
         del static_shapes, source, symbolic_context, trace
         if tensor.layout is not _core.strided:
             raise UnsupportedFakeTensorException(f"sparse layout: {tensor.layout}")
-        known = self._tensors.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
+        cached = self._tensors.get(id(tensor))
+        if cached is not None and cached[0]() is tensor:
+            return cached[1]
         with fake_calls.below():
-            made = self._made(tensor)
+            fake = self._made(tensor)
         key = id(tensor)
         forget = self._tensors
-        self._tensors[key] = (weakref.ref(tensor, lambda _: forget.pop(key, None)), made)
-        return made
+        self._tensors[key] = (weakref.ref(tensor, lambda _: forget.pop(key, None)), fake)
+        return fake
 
     def _made(self, tensor: Any) -> Any:
         geometry = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
@@ -337,23 +337,23 @@ class FakeTensorMode(TorchDispatchMode):
         else:
             storage = self._storage(tensor)
             elem = _core.tensor_from_storage(storage, tensor.dtype, *geometry)
-        made = fake_calls.adopted(self, elem, place)
+        fake = fake_calls.adopted(self, elem, place)
         if tensor.requires_grad:
-            made.requires_grad_()
+            fake.requires_grad_()
         with importing:
             from flambeau.nn.parameter import Parameter
 
         if isinstance(tensor, Parameter):
-            made._is_param = True
-        return made
+            fake._is_param = True
+        return fake
 
     def _storage(self, tensor: Any) -> Any:
         """Memory on the meta device that stands for a tensor's."""
         real = tensor.untyped_storage()
         key = real._cdata
-        known = self._storages.get(key)
-        if known is not None and known[0]() is not None:
-            return known[1]
+        cached = self._storages.get(key)
+        if cached is not None and cached[0]() is not None:
+            return cached[1]
         hollow = _core.tensor_empty_strided((real.nbytes(),), (1,), _core.uint8, "meta")
         storage, forget = hollow.untyped_storage(), self._storages
         owner = weakref.ref(tensor, lambda _: forget.pop(key, None))

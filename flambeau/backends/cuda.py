@@ -149,11 +149,11 @@ def preferred_blas_library(backend: str | None = None) -> str:
     return _preferred("preferred_blas_library", backend, ("default", "cublas", "cublaslt", "ck"))
 
 
-def _preferred(name: str, backend: str | None, known: tuple[str, ...]) -> str:
-    if backend is not None and backend not in known:
+def _preferred(name: str, backend: str | None, backends: tuple[str, ...]) -> str:
+    if backend is not None and backend not in backends:
         raise RuntimeError(
             f"[backends.cuda.{name}] unknown input value {backend!r}\n"
-            f"hint: one of {', '.join(known)}"
+            f"hint: one of {', '.join(backends)}"
         )
     return "default"
 

@@ -28,15 +28,15 @@ def _einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     operands = [_aligned(x, term, order) for x, term in zip(tensors, terms, strict=True)]
     last = {s: k for k, term in enumerate(terms) for s in term}
     result = operands[0]
-    kept = len(output)
-    alone = [d for d in range(kept, len(order)) if last[order[d]] == 0]
+    output_rank = len(output)
+    alone = [d for d in range(output_rank, len(order)) if last[order[d]] == 0]
     if alone:
         result = aten.sum(result, alone, True)
     for k, operand in enumerate(operands[1:], 1):
-        sums = [d for d in range(kept, len(order)) if last[order[d]] == k]
+        sums = [d for d in range(output_rank, len(order)) if last[order[d]] == k]
         result = _paired(result, operand, sums) if sums else aten.mul(result, operand)
-    if len(order) > kept:
-        result = reshape(result, tuple(result.shape[:kept]))
+    if len(order) > output_rank:
+        result = reshape(result, tuple(result.shape[:output_rank]))
     return result
 
 

@@ -25,11 +25,11 @@ def _old(arguments: dict[str, Any]) -> bool:
 
 
 def _pair_loss(name: str, extra: str = "") -> None:
-    def compose(input: Tensor, target: Tensor, reduction: str, **rest: Any) -> Tensor:  # noqa: A002
-        if _old(rest) or input.shape != target.shape:
+    def compose(input: Tensor, target: Tensor, reduction: str, **options: Any) -> Tensor:  # noqa: A002
+        if _old(options) or input.shape != target.shape:
             return NotImplemented
-        more = [rest[extra]] if extra else []
-        return getattr(aten, name)(input, target, REDUCTIONS[reduction], *more)
+        extra_arguments = [options[extra]] if extra else []
+        return getattr(aten, name)(input, target, REDUCTIONS[reduction], *extra_arguments)
 
     composes(f"nn.functional.{name}")(compose)
 
@@ -41,8 +41,8 @@ _pair_loss("soft_margin_loss")
 
 
 @composes("nn.functional.l1_loss")
-def _l1_loss(input: Tensor, target: Tensor, reduction: str, **rest: Any) -> Tensor:  # noqa: A002
-    if _old(rest):
+def _l1_loss(input: Tensor, target: Tensor, reduction: str, **options: Any) -> Tensor:  # noqa: A002
+    if _old(options):
         return NotImplemented
     return _reduced(aten.abs(aten.sub(input, target)), reduction)
 
@@ -53,7 +53,7 @@ def _binary(
     target: Tensor,
     weight: Any,
     reduction: str,
-    **rest: Any,
+    **options: Any,
 ) -> Tensor:
     return aten.binary_cross_entropy(input, target, weight, REDUCTIONS[reduction])
 
@@ -65,7 +65,7 @@ def _logits(
     weight: Any,
     reduction: str,
     pos_weight: Any,
-    **rest: Any,
+    **options: Any,
 ) -> Tensor:
     return aten.binary_cross_entropy_with_logits(
         input, target, weight, pos_weight, REDUCTIONS[reduction]
@@ -78,9 +78,9 @@ def _kl_div(
     target: Tensor,
     reduction: str,
     log_target: bool,
-    **rest: Any,
+    **options: Any,
 ) -> Tensor:
-    if _old(rest):
+    if _old(options):
         return NotImplemented
     if log_target:
         losses = aten.mul(aten.exp(target), aten.sub(target, input))
@@ -177,7 +177,7 @@ def _attention(
     is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
-    **rest: Any,
+    **options: Any,
 ) -> Tensor:
     if enable_gqa:
         return NotImplemented
@@ -196,7 +196,7 @@ def _attention(
     right = aten.mul.Scalar(aten.transpose(key, -2, -1), root)
     weights = aten._safe_softmax(aten.matmul(left, right), -1)
     if dropout_p:
-        weights = _dropout(weights, dropout_p, rest.get("generator"))
+        weights = _dropout(weights, dropout_p, options.get("generator"))
     return aten.matmul(weights, value)
 
 
@@ -217,9 +217,9 @@ def _triplet_margin_loss(
     eps: float,
     swap: bool,
     reduction: str,
-    **rest: Any,
+    **options: Any,
 ) -> Tensor:
-    if swap or _old(rest):
+    if swap or _old(options):
         return NotImplemented
     near = _pairwise_distance(anchor, positive, p, eps, False)
     far = _pairwise_distance(anchor, negative, p, eps, False)
@@ -229,9 +229,9 @@ def _triplet_margin_loss(
 
 @composes("nn.functional.margin_ranking_loss")
 def _margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: str, **rest: Any
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: str, **options: Any
 ) -> Tensor:
-    if _old(rest):
+    if _old(options):
         return NotImplemented
     difference = aten.sub(input1, input2)
     scaled = aten.mul(aten.neg(target), difference)
@@ -254,9 +254,9 @@ def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
 
 @composes("nn.functional.cosine_embedding_loss")
 def _cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: str, **rest: Any
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: str, **options: Any
 ) -> Tensor:
-    if _old(rest) or input1.ndim != 2:
+    if _old(options) or input1.ndim != 2:
         return NotImplemented
 
     def scalar_product(a: Tensor, b: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ def _instance_norm(
     bias: Any,
     use_input_stats: bool,
     eps: float,
-    **rest: Any,
+    **options: Any,
 ) -> Tensor:
     if running_mean is not None or weight is not None or not use_input_stats:
         return NotImplemented

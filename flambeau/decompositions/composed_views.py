@@ -52,8 +52,12 @@ def _contiguous(self: Tensor, **options: Any) -> Tensor:
 
 @composes("to type_as")
 def _to(self: Tensor, dtype: Any = None, other: Any = None, **options: Any) -> Tensor:
-    wanted = dtype if other is None else other.dtype
-    return NotImplemented if wanted is None or self.dtype == wanted else cast(self, wanted)
+    target_dtype = dtype if other is None else other.dtype
+    return (
+        NotImplemented
+        if target_dtype is None or self.dtype == target_dtype
+        else cast(self, target_dtype)
+    )
 
 
 def _cast_named(name: str) -> None:
@@ -212,10 +216,10 @@ def _split(dim: int, **arguments: Any) -> Any:
 def _parts(x: Tensor, cuts: Any, dim: int) -> Any:
     extent = x.shape[dim]
     if isinstance(cuts, int):
-        size, more = divmod(extent, cuts)
+        size, remainder = divmod(extent, cuts)
         edges = [0]
         for k in range(cuts):
-            edges.append(edges[-1] + size + (k < more))
+            edges.append(edges[-1] + size + (k < remainder))
     else:
         edges = [0, *[min(c + extent * (c < 0), extent) for c in cuts], extent]
     return [
@@ -300,15 +304,15 @@ def _getitem(self: Tensor, key: Any) -> Tensor:
 
 @composes("_basic_index")
 def _basic_index(self: Tensor, pattern: str, numbers: Any) -> Tensor:
-    given, dim = iter(numbers), 0
+    remaining, dim = iter(numbers), 0
     for item in pattern:
         if item == "n":
             self = aten.unsqueeze(self, dim)
         elif item == "i":
-            self = aten.select(self, dim, next(given))
+            self = aten.select(self, dim, next(remaining))
             continue
         elif item == "s":
-            start, length, step = next(given), next(given), next(given)
+            start, length, step = next(remaining), next(remaining), next(remaining)
             if (start, length, step) != (0, self.shape[dim], 1):
                 end = min(start + length * step, self.shape[dim])
                 self = aten.slice(self, dim, start, end, step)

@@ -437,8 +437,8 @@ def _same_padding(x: Tensor, weight: Tensor, padding: Any, dilation: Any) -> tup
     steps = steps * rank if len(steps) == 1 else steps
     totals = [d * (k - 1) for d, k in zip(steps, weight.shape[2:], strict=True)]
     if any(total % 2 for total in totals):
-        more = [side for total in reversed(totals) for side in (0, total % 2)]
-        x = aten.constant_pad_nd(x, more)
+        odd_sides = [side for total in reversed(totals) for side in (0, total % 2)]
+        x = aten.constant_pad_nd(x, odd_sides)
     return x, [total // 2 for total in totals]
 
 

@@ -361,11 +361,11 @@ def _dot(c: Recorded, grad: Tensor) -> Gradients:
 def _convolution(c: Recorded, grad: Tensor) -> Gradients:
     sizes = None if c.bias is None else [grad.shape[1]]
     mask = [c.needs(name) for name in ("input", "weight", "bias")]
-    found = aten.convolution_backward(
+    gradients = aten.convolution_backward(
         grad, c.input, c.weight, sizes, c.stride, c.padding, c.dilation, c.transposed,
         c.output_padding, c.groups, mask,
     )  # fmt: skip
-    return dict(zip(("input", "weight", "bias"), found, strict=True))
+    return dict(zip(("input", "weight", "bias"), gradients, strict=True))
 
 
 # ------------------------------------------------------------------------------ reductions
@@ -620,31 +620,31 @@ def _mask(c: Recorded, *names: str) -> list[bool]:
 @gradient("native_layer_norm", "input weight bias results1 results2")
 def _layer_norm(c: Recorded, grad: Tensor) -> Gradients:
     names = ("input", "weight", "bias")
-    found = aten.native_layer_norm_backward(
+    gradients = aten.native_layer_norm_backward(
         grad, c.input, c.normalized_shape, c.results1, c.results2, c.weight, c.bias,
         _mask(c, *names),
     )  # fmt: skip
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, gradients, strict=True))
 
 
 @gradient("native_batch_norm", "input weight running_mean running_var results1 results2")
 def _batch_norm(c: Recorded, grad: Tensor) -> Gradients:
     names = ("input", "weight", "bias")
-    found = aten.native_batch_norm_backward(
+    gradients = aten.native_batch_norm_backward(
         grad, c.input, c.weight, c.running_mean, c.running_var, c.results1, c.results2,
         c.training, c.eps, _mask(c, *names),
     )  # fmt: skip
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, gradients, strict=True))
 
 
 @gradient("native_group_norm", "input weight results1 results2")
 def _group_norm(c: Recorded, grad: Tensor) -> Gradients:
     names = ("input", "weight", "bias")
-    found = aten.native_group_norm_backward(
+    gradients = aten.native_group_norm_backward(
         grad, c.input, c.results1, c.results2, c.weight, c.N, c.C, c.HxW, c.group,
         _mask(c, *names),
     )  # fmt: skip
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, gradients, strict=True))
 
 
 from flambeau.decompositions import derivatives_views  # noqa: E402, F401 - registers its own

@@ -298,8 +298,8 @@ def _col2im(c: Recorded, grad: Tensor) -> Gradients:
 
 @gradient(FLASH, "query key value attn_mask result results1")
 def _attention(c: Recorded, grad: Tensor) -> Gradients:
-    found = getattr(aten, f"{FLASH}_backward")(
+    gradients = getattr(aten, f"{FLASH}_backward")(
         grad, c.query, c.key, c.value, c.result, c.results1, c.dropout_p, c.is_causal,
         attn_mask=c.attn_mask, scale=c.scale,
     )  # fmt: skip
-    return dict(zip(("query", "key", "value"), found, strict=True))
+    return dict(zip(("query", "key", "value"), gradients, strict=True))

@@ -99,10 +99,10 @@ def inner(signature: str, shared: bool = False) -> Callable[[Callable[..., Any]]
     """
 
     def define(run: Callable[..., Any]) -> Inner:
-        made = Inner(signature, run)
-        made.shared = shared
-        TABLE[made.__name__] = made
-        return made
+        operator = Inner(signature, run)
+        operator.shared = shared
+        TABLE[operator.__name__] = operator
+        return operator
 
     return define
 
@@ -155,12 +155,12 @@ _CREATION = "dtype? dtype=None, layout? layout=None, device? device=None, bool? 
 
 
 @inner(f"empty(SymInt[] size, *, {_CREATION}, memory_format? memory_format=None) -> Tensor")
-def _empty(size: Any, dtype: Any, layout: Any, device: Any, *rest: Any) -> Tensor:
+def _empty(size: Any, dtype: Any, layout: Any, device: Any, *options: Any) -> Tensor:
     return public("empty")(tuple(size), dtype=dtype, device=device)
 
 
 @inner(f"empty_like(Tensor self, *, {_CREATION}, memory_format? memory_format=None) -> Tensor")
-def _empty_like(self: Tensor, dtype: Any, layout: Any, device: Any, *rest: Any) -> Tensor:
+def _empty_like(self: Tensor, dtype: Any, layout: Any, device: Any, *options: Any) -> Tensor:
     return public("empty_like")(self, dtype=dtype, device=device)
 
 

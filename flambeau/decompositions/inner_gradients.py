@@ -30,13 +30,13 @@ def gradients(
     with _core.enable_grad():
         leaves = [x if x is None or (again and x.requires_grad) else _leaf(x) for x in operands]
         result = function(*leaves)
-        wanted = [x for x in leaves if x is not None]
-        found = iter(
+        targets = [x for x in leaves if x is not None]
+        results = iter(
             late("flambeau.autograd").grad(
-                result, wanted, grad, create_graph=again, allow_unused=True
+                result, targets, grad, create_graph=again, allow_unused=True
             )
         )
-    return [None if x is None else next(found) for x in leaves]
+    return [None if x is None else next(results) for x in leaves]
 
 
 def _leaf(x: Tensor) -> Tensor:
@@ -154,7 +154,9 @@ def _normed_gradient(grad: Tensor, unit: Tensor, rstd: Tensor, dims: tuple[int, 
 
 
 def _chosen(values: Sequence[Any], mask: Sequence[bool]) -> Any:
-    return tuple([value if wanted else None for value, wanted in zip(values, mask, strict=True)])
+    return tuple(
+        [value if selected else None for value, selected in zip(values, mask, strict=True)]
+    )
 
 
 _THREE = "-> (Tensor, Tensor, Tensor)"

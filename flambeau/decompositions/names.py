@@ -168,9 +168,9 @@ def class_name(operator: str, overload: str) -> str:
         >>> class_name("mean", "dim"), class_name("avg_pool2d", "default")
         ('MeanBackward1', 'AvgPool2DBackward0')
     """
-    known = _CLASSES.get(operator)
-    if known is not None:
-        return known
+    name = _CLASSES.get(operator)
+    if name is not None:
+        return name
     plain = operator[:-1] if is_inplace(operator) else operator
     numbers = _numbers()
     number = numbers.get(f"{operator}.{overload}", numbers.get(f"{plain}.{overload}", 0))

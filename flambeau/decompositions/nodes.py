@@ -34,8 +34,8 @@ class _Slot:
         """A tensor of the same sizes, strides and dtype, without memory."""
         _, dtype, sizes, strides, _, requires_grad, *_ = self.entry
         dtypes = late("flambeau.language.dtypes")
-        made = _core.tensor_empty_strided(sizes, strides, dtypes.object_of(dtype), "meta")
-        return made.requires_grad_() if requires_grad else made
+        tensor = _core.tensor_empty_strided(sizes, strides, dtypes.object_of(dtype), "meta")
+        return tensor.requires_grad_() if requires_grad else tensor
 
 
 class _Call:
@@ -110,11 +110,11 @@ class _Composition:
             return [self._operand(item) for item in value]
         if not isinstance(value, _Slot):
             return value
-        made = value.hollow()
-        self.alive.append(made)
-        if made.requires_grad:
-            self.sources[id(made)] = value.number
-        return made
+        tensor = value.hollow()
+        self.alive.append(tensor)
+        if tensor.requires_grad:
+            self.sources[id(tensor)] = value.number
+        return tensor
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls an inner operator and notes it."""
@@ -161,12 +161,12 @@ def _composition(call: _Call, inplace: bool = False) -> _Composition | None:
         return None
     suspended = _core.record_suspend()
     try:
-        made = _Composition(call, compose)
+        composition = _Composition(call, compose)
     except Exception:  # it looks at data, or is stricter: the call itself succeeded
         return None
     finally:
         _core.record_resume(suspended)
-    return made if made.plain() else None
+    return composition if composition.plain() else None
 
 
 # ------------------------------------------------------------------------------ views of nodes
@@ -187,8 +187,8 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
         order = tuple(range(len(targets)))
         return names.gradient_class(origin.source), order, False, order
     call = _Call(origin)
-    made = _composition(call, inplace)
-    if made is None:
+    composition = _composition(call, inplace)
+    if composition is None:
         func = call.operator(inplace)
         operator = func.overloadpacket.__name__
         overload = func._overloadname
@@ -197,10 +197,10 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
         order = _order(slots, targets)
         values = {a[0]: v for a, v in zip(call.arguments, call.values, strict=True)}
         return names.last_name(names.class_name(operator, overload), values), *_plain(order)
-    root = made.results[0][0]
-    several = any(x is not None and x[0] is not root for x in made.results)
+    root = composition.results[0][0]
+    several = any(x is not None and x[0] is not root for x in composition.results)
     if several or not all(x is None or isinstance(x, int) for x in root.inputs):
-        return root.name, None, several, _released(made, targets)
+        return root.name, None, several, _released(composition, targets)
     return root.name, *_plain(_order(root.inputs, targets))
 
 
@@ -209,13 +209,13 @@ def _plain(order: tuple[int | None, ...]) -> tuple[tuple[int | None, ...], bool,
     return order, False, tuple([k for k in order if k is not None])
 
 
-def _released(made: _Composition, targets: tuple[int, ...]) -> tuple[int, ...]:
+def _released(composition: _Composition, targets: tuple[int, ...]) -> tuple[int, ...]:
     """Edges in the order in which a backward through the inner nodes releases them.
 
     An inner node runs when those that use it have run, the newest first; slots come before nodes.
     """
     waiting: dict[int, int] = {}
-    roots = {id(x[0]): x[0] for x in made.results if isinstance(x, tuple)}
+    roots = {id(x[0]): x[0] for x in composition.results if isinstance(x, tuple)}
     reached = list(roots.values())
     for one in reached:  # grows while it is walked
         for source in one.inputs:
@@ -310,10 +310,10 @@ def inner_nodes(
     Returns:
         `next_functions` of the node, and the node of each result.
     """
-    made = _composition(_Call(origin))
-    assert made is not None
+    composition = _composition(_Call(origin))
+    assert composition is not None
     edges = dict(zip(targets, raw, strict=True))
-    root = made.results[0][0]
+    root = composition.results[0][0]
     shown: dict[int, Any] = {id(root): node}
     sequence = node._sequence_nr()
 
@@ -328,13 +328,13 @@ def inner_nodes(
         return of(source[0]), source[1]
 
     def of(one: _Made) -> Any:
-        known = shown.get(id(one))
-        if known is None:
-            known = shown[id(one)] = _named(one.name, sequence)
-            known._pairs = pairs(one)
-        return known
+        node = shown.get(id(one))
+        if node is None:
+            node = shown[id(one)] = _named(one.name, sequence)
+            node._pairs = pairs(one)
+        return node
 
-    return pairs(root), tuple([node if x is None else of(x[0]) for x in made.results])
+    return pairs(root), tuple([node if x is None else of(x[0]) for x in composition.results])
 
 
 # ------------------------------------------------------------------------------ saved values
@@ -350,9 +350,9 @@ def saved_places(origin: Any) -> dict[str, tuple[str, Any]]:
     if origin.source.overload is None:
         return {}
     call = _Call(origin)
-    made = _composition(call)
-    if made is not None:
-        return dict(made.results[0][0].places)
+    composition = _composition(call)
+    if composition is not None:
+        return dict(composition.results[0][0].places)
     places = _places(call.arguments, call.values, lambda x: x.number)
     results = call.overload.schema.returns
     for number in range(len(results)):

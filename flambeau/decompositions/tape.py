@@ -127,14 +127,14 @@ class _Tracked(Function):
         saved = dict(zip(call.kept, tensors, strict=True))
         if all(grad is None for grad in gradients):
             return (None,) * (1 + len(needed))
-        found: Any = NotImplemented
+        results: Any = NotImplemented
         if call.formula is not None:
-            found = _by_formula(ctx, saved, gradients)
-        if found is NotImplemented:
-            found = _by_program(ctx, saved, gradients)
+            results = _by_formula(ctx, saved, gradients)
+        if results is NotImplemented:
+            results = _by_program(ctx, saved, gradients)
         fitted = [
             None if grad is None or not need else _fitted(grad, shape)
-            for grad, need, shape in zip(found, needed, ctx.grad_shapes, strict=True)
+            for grad, need, shape in zip(results, needed, ctx.grad_shapes, strict=True)
         ]
         return (None, *fitted)
 
@@ -193,7 +193,7 @@ def _rebuilt(call: _Call, saved: dict[tuple[str, int], Tensor]) -> dict[str, Any
 
 def _by_formula(ctx: Any, saved: Any, gradients: Sequence[Tensor | None]) -> Any:
     call, needed = ctx.call, ctx.needs_input_grad[1:]
-    wanted = {name for name, need in zip(call.slots, needed, strict=True) if need}
+    targets = {name for name, need in zip(call.slots, needed, strict=True) if need}
     values = _rebuilt(call, saved)
     shapes: dict[str, Any] = {}
     each: dict[str, list[bool]] = {}
@@ -203,14 +203,14 @@ def _by_formula(ctx: Any, saved: Any, gradients: Sequence[Tensor | None]) -> Any
         each.setdefault(name, []).append(need)
     values |= {"shapes": shapes, "dtypes": ctx.dtypes}
     values |= {"operator": call.operator, "overload": call.overload}
-    recorded = Recorded(values, wanted, each, tuple(gradients))
+    recorded = Recorded(values, targets, each, tuple(gradients))
     first = next((g for g in gradients if g is not None), None)
     assert call.formula is not None
-    found = call.formula.run(recorded, gradients[0] if gradients[0] is not None else first)
-    if found is NotImplemented:
+    results = call.formula.run(recorded, gradients[0] if gradients[0] is not None else first)
+    if results is NotImplemented:
         return NotImplemented
-    lists = {name: iter(value) for name, value in found.items() if isinstance(value, list)}
-    return [next(lists[name]) if name in lists else found.get(name) for name in call.slots]
+    lists = {name: iter(value) for name, value in results.items() if isinstance(value, list)}
+    return [next(lists[name]) if name in lists else results.get(name) for name in call.slots]
 
 
 def _by_program(ctx: Any, saved: Any, gradients: Sequence[Tensor | None]) -> Any:
@@ -222,23 +222,23 @@ def _by_program(ctx: Any, saved: Any, gradients: Sequence[Tensor | None]) -> Any
             "hint: another form of the operator, or no_grad()"
         )
     values = list(_rebuilt(call, saved).values())[: len(call.names)]
-    wanted = [k for k, need in enumerate(needed) if need]
+    targets = [k for k, need in enumerate(needed) if need]
     if hasattr(call.program, "gradient"):
         if call.program.mutates:
             raise NotImplementedError(
                 f"[{call.func}] an operator that writes has no gradient under "
                 "__torch_dispatch__\nhint: the out-of-place operator, or no_grad()"
             )
-        found = iter(_flat(call.program.gradient(*values, wanted, list(gradients))))
-        return [next(found) if need else None for need in needed]
+        results = iter(_flat(call.program.gradient(*values, targets, list(gradients))))
+        return [next(results) if need else None for need in needed]
     chosen = [k for k, value in enumerate(values) if isinstance(value, _core.Tensor)]
     operands = [values[k] if need else None for k, need in zip(chosen, needed, strict=True)]
 
     def run(*leaves: Any) -> Any:
-        given = list(values)
+        operands = list(values)
         for k, leaf in zip(chosen, leaves, strict=True):
-            given[k] = values[k] if leaf is None else leaf
-        return _flat(call.program.run(*given))[0]
+            operands[k] = values[k] if leaf is None else leaf
+        return _flat(call.program.run(*operands))[0]
 
     return differentiated(run, operands, gradients[0])
 

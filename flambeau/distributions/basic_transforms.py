@@ -224,8 +224,8 @@ class ComposeTransform(Transform):
         for part in reversed(self.parts):
             event_dim += part.domain.event_dim - part.codomain.event_dim
             event_dim = max(event_dim, part.domain.event_dim)
-        more = event_dim - first.event_dim
-        return constraints.independent(first, more) if more > 0 else first
+        extra_dims = event_dim - first.event_dim
+        return constraints.independent(first, extra_dims) if extra_dims > 0 else first
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Any:  # type: ignore[override]
@@ -237,8 +237,8 @@ class ComposeTransform(Transform):
         for part in self.parts:
             event_dim += part.codomain.event_dim - part.domain.event_dim
             event_dim = max(event_dim, part.codomain.event_dim)
-        more = event_dim - last.event_dim
-        return constraints.independent(last, more) if more > 0 else last
+        extra_dims = event_dim - last.event_dim
+        return constraints.independent(last, extra_dims) if extra_dims > 0 else last
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]

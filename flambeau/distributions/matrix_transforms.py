@@ -74,13 +74,13 @@ class StickBreakingTransform(_OfEvents):
 
     def _call(self, x: Any) -> Any:
         share = torch.sigmoid(x - self._offset(x))
-        rest = (1 - share).cumprod(-1)
-        return pad(share, [0, 1], value=1) * pad(rest, [1, 0], value=1)
+        remaining = (1 - share).cumprod(-1)
+        return pad(share, [0, 1], value=1) * pad(remaining, [1, 0], value=1)
 
     def _inverse(self, y: Any) -> Any:
         taken = y[..., :-1]
-        rest = (1 - taken.cumsum(-1)).clamp(min=torch.finfo(y.dtype).tiny)
-        return taken.log() - rest.log() + self._offset(taken)
+        remaining = (1 - taken.cumsum(-1)).clamp(min=torch.finfo(y.dtype).tiny)
+        return taken.log() - remaining.log() + self._offset(taken)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         x = x - self._offset(x)
@@ -155,20 +155,20 @@ class CorrCholeskyTransform(Transform):
         x = torch.tanh(x)
         eps = torch.finfo(x.dtype).eps
         partial = vec_to_tril_matrix(x.clamp(min=-1 + eps, max=1 - eps), diag=-1)
-        rest = (1 - partial**2).sqrt().cumprod(-1)
+        remaining = (1 - partial**2).sqrt().cumprod(-1)
         identity = torch.eye(partial.shape[-1], dtype=x.dtype, device=x.device)
-        return (partial + identity) * pad(rest[..., :-1], [1, 0], value=1)
+        return (partial + identity) * pad(remaining[..., :-1], [1, 0], value=1)
 
     def _inverse(self, y: Any) -> Any:
-        rest = 1 - torch.cumsum(y * y, dim=-1)
-        before = pad(rest[..., :-1], [1, 0], value=1)
+        remaining = 1 - torch.cumsum(y * y, dim=-1)
+        before = pad(remaining[..., :-1], [1, 0], value=1)
         flat, scale = tril_matrix_to_vec(y, diag=-1), tril_matrix_to_vec(before, diag=-1)
         partial = flat / scale.sqrt()
         return (partial.log1p() - partial.neg().log1p()) / 2
 
     def log_abs_det_jacobian(self, x: Any, y: Any, intermediates: Any = None) -> Any:
-        rest = 1 - (y * y).cumsum(dim=-1)
-        stick = 0.5 * tril_matrix_to_vec(rest, diag=-2).log().sum(-1)
+        remaining = 1 - (y * y).cumsum(dim=-1)
+        stick = 0.5 * tril_matrix_to_vec(remaining, diag=-2).log().sum(-1)
         tanh = -2 * (x + softplus(-2 * x) - math.log(2.0)).sum(dim=-1)
         return stick + tanh
 

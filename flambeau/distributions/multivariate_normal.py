@@ -73,12 +73,12 @@ def exactly_one(name: str, **matrices: Any) -> tuple[str, Tensor]:
         >>> exactly_one("Normal", scale_tril=torch.eye(2))[0]
         'scale_tril'
     """
-    given = [(key, value) for key, value in matrices.items() if value is not None]
-    if len(given) != 1:
+    present = [(key, value) for key, value in matrices.items() if value is not None]
+    if len(present) != 1:
         raise ValueError(f"[{name}] exactly one of {', '.join(matrices)} must be specified")
-    if given[0][1].dim() < 2:
-        raise ValueError(f"[{name}] {given[0][0]} must be at least two-dimensional")
-    return given[0]
+    if present[0][1].dim() < 2:
+        raise ValueError(f"[{name}] {present[0][0]} must be at least two-dimensional")
+    return present[0]
 
 
 class Covariance:

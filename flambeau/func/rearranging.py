@@ -77,8 +77,8 @@ def _side(tokens: Sequence[str], pattern: str) -> tuple[Group, ...]:
                 inside.extend(names)
     if inside is not None:
         raise _refused(pattern, "brackets are not balanced")
-    found = _names(groups)
-    if len(set(found)) != len(found):
+    names_of_side = _names(groups)
+    if len(set(names_of_side)) != len(names_of_side):
         raise _refused(pattern, "an axis that is named twice")
     return tuple(groups)
 
@@ -102,20 +102,23 @@ def _parsed(pattern: str) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
     return left, right
 
 
-def _spelled(side: Sequence[Group], rest: Sequence[str]) -> list[tuple[str, ...]]:
+def _spelled(side: Sequence[Group], dots: Sequence[str]) -> list[tuple[str, ...]]:
     """The axes of every dimension, with those that an ellipsis stands for."""
-    found: list[tuple[str, ...]] = []
+    spelled: list[tuple[str, ...]] = []
     for group in side:
         if group.is_rest:
-            found.extend((name,) for name in rest)
+            spelled.extend((name,) for name in dots)
         else:
-            names = (rest if name == _DOTS else [name] for name in group.names)
-            found.append(tuple(chain.from_iterable(names)))
-    return found
+            names = (dots if name == _DOTS else [name] for name in group.names)
+            spelled.append(tuple(chain.from_iterable(names)))
+    return spelled
 
 
 def _sizes(
-    pattern: str, shape: Sequence[Any], groups: Sequence[Sequence[str]], given: Mapping[str, int]
+    pattern: str,
+    shape: Sequence[Any],
+    groups: Sequence[Sequence[str]],
+    axes_lengths: Mapping[str, int],
 ) -> dict[str, Any]:
     """The size of every axis.
 
@@ -124,13 +127,13 @@ def _sizes(
     """
     sizes: dict[str, Any] = {}
     for extent, group in zip(shape, groups, strict=True):
-        unknown = [name for name in group if name not in given]
-        known = math.prod(given[name] for name in group if name in given)
+        unknown = [name for name in group if name not in axes_lengths]
+        product = math.prod(axes_lengths[name] for name in group if name in axes_lengths)
         if len(unknown) > 1:
             raise _refused(pattern, f"sizes of {unknown} are not known", f"{unknown[0]}=2")
-        if (extent != known) if not unknown else (known < 1 or extent % known):
-            raise _refused(pattern, f"{known} elements do not fit {extent}", "check the sizes")
-        sizes.update({name: given.get(name, extent // max(known, 1)) for name in group})
+        if (extent != product) if not unknown else (product < 1 or extent % product):
+            raise _refused(pattern, f"{product} elements do not fit {extent}", "check the sizes")
+        sizes.update({name: axes_lengths.get(name, extent // max(product, 1)) for name in group})
     return sizes
 
 
@@ -165,8 +168,8 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
     named = len(left) - open_ended
     if named > x.ndim or (named < x.ndim and not open_ended):
         raise _refused(pattern, f"{named} dimensions for a tensor of {x.ndim}", "name them all")
-    rest = [f"{_DOTS}{i}" for i in range(x.ndim - named)]
-    before, after = _spelled(left, rest), _spelled(right, rest)
+    dots = [f"{_DOTS}{i}" for i in range(x.ndim - named)]
+    before, after = _spelled(left, dots), _spelled(right, dots)
     order = list(chain.from_iterable(before))
     if unused := axes_lengths.keys() - set(order):
         raise _refused(pattern, f"no axes of the names {sorted(unused)}", "names of the pattern")

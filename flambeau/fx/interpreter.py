@@ -179,10 +179,10 @@ class Interpreter:
         self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The result of a method of the first argument."""
-        first, *rest = args
+        first, *operands = args
         if not isinstance(target, str):
             raise AssertionError(f"Expected target to be str, got {type(target)}")
-        return getattr(first, target)(*rest, **kwargs)
+        return getattr(first, target)(*operands, **kwargs)
 
     @compatibility(is_backward_compatible=True)
     def call_module(

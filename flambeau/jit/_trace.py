@@ -43,7 +43,7 @@ class ONNXTracedModule:
         NotImplementedError: always.
     """
 
-    def __init__(self, inner: Any, *options: Any, **more: Any) -> None:
+    def __init__(self, inner: Any, *options: Any, **named_options: Any) -> None:
         problem = "programs are not exported to ONNX"
         raise failure(NotImplementedError, "ONNXTracedModule", problem, "torch.jit.trace")
 

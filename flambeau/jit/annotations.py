@@ -159,8 +159,8 @@ def check_fn(fn: Any, loc: Any) -> None:
 
 def get_type_line(source: str) -> str | None:
     """The comment of a source text that tells the types, or None."""
-    found = re.search(r"#\s*type:\s*(?!ignore).*", source)
-    return found.group(0).strip() if found else None
+    match = re.search(r"#\s*type:\s*(?!ignore).*", source)
+    return match.group(0).strip() if match else None
 
 
 def split_type_line(type_line: str) -> tuple[str, str]:
@@ -191,8 +191,8 @@ def parse_type_line(type_line: str, rcb: Any, loc: Any) -> tuple[list[Any], Any]
     for text in parts:
         tree = ast.parse(text, mode="eval").body
         for node in ast.walk(tree):
-            known = getattr(node, "id", None) in scope or getattr(node, "id", None) in _PLAIN
-            if isinstance(node, ast.Name) and not known:
+            resolvable = getattr(node, "id", None) in scope or getattr(node, "id", None) in _PLAIN
+            if isinstance(node, ast.Name) and not resolvable:
                 raise RuntimeError(f"Unknown type name '{node.id}' in {text!r}\nhint: int, Tensor")
             if not isinstance(node, _TYPE_NODES):
                 raise RuntimeError(f"Failed to parse the type annotation {text!r}\nhint: (int)")

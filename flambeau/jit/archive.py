@@ -217,13 +217,13 @@ def _defaults(cls: Any) -> dict[str, Any]:
 
 def _archive_names(tree: ast.AST) -> set[str]:
     """The names of the archive's own functions, classes and constants that code uses."""
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             text = ast.unparse(node)
             if text.startswith("__torch__."):
-                found.add(text)
-    return {name for name in found if not any(other.startswith(name + ".") for other in found)}
+                names.add(text)
+    return {name for name in names if not any(other.startswith(name + ".") for other in names)}
 
 
 def save(m: Any, f: Any, _extra_files: Mapping[str, Any] | None = None) -> None:
@@ -439,23 +439,23 @@ class _Reader:
 
 def _attribute_names(content: Mapping[str, Any]) -> set[str]:
     """All names of attributes that code of an archive may use; checked by the verifier."""
-    found: set[str] = set()
+    names: set[str] = set()
     for record in content["modules"]:
         for table in ("methods", "attributes", "functions", "modules", "parameters", "buffers"):
-            found.update(record[table])
-        found.update(record["unused"])
-        found.update(record["properties"])
+            names.update(record[table])
+        names.update(record["unused"])
+        names.update(record["properties"])
     for record in content["classes"].values():
-        found.update(record["fields"] if record["kind"] == "tuple" else record["members"])
-    return found - {"forward", "training"} | {"forward", "training", "name", "value"}
+        names.update(record["fields"] if record["kind"] == "tuple" else record["members"])
+    return names - {"forward", "training"} | {"forward", "training", "name", "value"}
 
 
 def _own_name(name: str) -> str:
     """A dotted name of the archive, without its first part."""
-    head, _, rest = name.partition(".")
-    if head != "__torch__" or not all(map(_identifier, rest.split("."))):
+    head, _, path = name.partition(".")
+    if head != "__torch__" or not all(map(_identifier, path.split("."))):
         raise refused(f"a name {name[:80]!r}")
-    return rest
+    return path
 
 
 def _identifier(name: str) -> str:

@@ -120,13 +120,13 @@ class Namespace:
 
     def place(self, name: str, value: Any) -> None:
         """Puts a value at a dotted name below this one."""
-        head, _, rest = name.partition(".")
-        if not rest:
+        head, _, tail = name.partition(".")
+        if not tail:
             setattr(self, head, value)
             return
         inner = self.__dict__.setdefault(head, Namespace(f"{self.__dict__['_path']}.{head}"))
         if isinstance(inner, Namespace):
-            inner.place(rest, value)
+            inner.place(tail, value)
         else:  # a function or class has this name too
             setattr(self, name.replace(".", "_"), value)
 
@@ -186,9 +186,9 @@ class Scripts:
         if isinstance(function, ScriptFunction):
             return function.qualified_name
         function = getattr(function, "__original_fn", None) or inspect.unwrap(function)
-        known = self._functions.get(function)
-        if known is not None:
-            return known
+        known_name = self._functions.get(function)
+        if known_name is not None:
+            return known_name
         name = self.program.free_name(script_types.qualified_name(function))
         self._functions[function] = name  # recursion finds it
         try:
@@ -200,22 +200,22 @@ class Scripts:
 
     def name_of_python(self, function: Callable[..., Any]) -> str:
         """The name of a function that stays Python."""
-        known = self._python.get(function)
-        if known is None:
-            known = f"{script_types.identifier(function.__name__)}_{len(self._python)}"
-            self._python[function] = known
-            self.program.python.place(known, leave(function))
-        return f"__python__.{known}"
+        name = self._python.get(function)
+        if name is None:
+            name = f"{script_types.identifier(function.__name__)}_{len(self._python)}"
+            self._python[function] = name
+            self.program.python.place(name, leave(function))
+        return f"__python__.{name}"
 
     def name_of_class(self, cls: type) -> str:
         """The name of a class: a named tuple, an enumeration, a class of methods."""
-        known = self._classes.get(cls)
-        if known is None:
-            known = self.program.free_name(script_types.qualified_name(cls))
-            self._classes[cls] = known
-            self.program.classes[known] = cls
-            self.program.root.place(known.removeprefix("__torch__."), cls)
-        return known
+        name = self._classes.get(cls)
+        if name is None:
+            name = self.program.free_name(script_types.qualified_name(cls))
+            self._classes[cls] = name
+            self.program.classes[name] = cls
+            self.program.root.place(name.removeprefix("__torch__."), cls)
+        return name
 
     def define(self, function: Callable[..., Any], name: str) -> Code:
         """Scripts a function under a name."""

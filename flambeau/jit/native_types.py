@@ -361,11 +361,11 @@ def from_annotation(kind: Any) -> Any:
         Dict[str, int]
     """
     try:
-        known = _PLAIN.get(kind)
+        native_type = _PLAIN.get(kind)
     except TypeError:  # not hashable: no annotation
         return None
-    if known is not None:
-        return known()
+    if native_type is not None:
+        return native_type()
     inner = script_types.optional_of(kind)
     if inner is not None:
         return _around(OptionalType, (inner,))

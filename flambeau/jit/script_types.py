@@ -65,9 +65,9 @@ def spelling(kind: Any) -> str:
         return names[kind]
     if kind is Any:
         return "Any"
-    known = {**_SCALARS, **_OPAQUE}
-    if kind in known:
-        return known[kind]
+    spellings = {**_SCALARS, **_OPAQUE}
+    if kind in spellings:
+        return spellings[kind]
     return qualified_name(kind)
 
 
@@ -120,9 +120,9 @@ def _common(values: list[Any]) -> Any:
             kinds.append(kind)
     if not kinds:
         return Tensor
-    rest = [kind for kind in kinds if kind is not NoneType]
-    if len(rest) == 1:
-        return rest[0] if len(kinds) == 1 else typing.Optional[rest[0]]  # noqa: UP045
+    others = [kind for kind in kinds if kind is not NoneType]
+    if len(others) == 1:
+        return others[0] if len(kinds) == 1 else typing.Optional[others[0]]  # noqa: UP045
     return typing.Union[tuple(kinds)]  # noqa: UP007
 
 

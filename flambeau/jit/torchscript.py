@@ -210,14 +210,14 @@ class _Archive:
             from collections import namedtuple
 
             kind = self.classes[name]
-            made = namedtuple(name.rpartition(".")[2], kind.fields)  # noqa: PYI024
-            self._tuples[name] = made
+            tuple_type = namedtuple(name.rpartition(".")[2], kind.fields)  # noqa: PYI024
+            self._tuples[name] = tuple_type
         return self._tuples[name]
 
 
 def _without_self(arguments: ast.arguments, method: bool) -> ast.arguments:
-    kept = arguments.args[1:] if method else arguments.args
-    return ast.arguments([], kept, None, [], [], None, arguments.defaults)
+    positional = arguments.args[1:] if method else arguments.args
+    return ast.arguments([], positional, None, [], [], None, arguments.defaults)
 
 
 def _refusing(name: str, reason: str) -> Callable[..., Any]:
@@ -376,10 +376,10 @@ class _Lowering(ast.NodeTransformer):
         raise _Unsupported(f"objects of the class {path}")
 
     def _operator(self, path: str) -> Any:
-        found = operators.find(path)
-        if found is None:
+        operator = operators.find(path)
+        if operator is None:
             return _refusing(path, f"the operator {path} is not known")
-        return found
+        return operator
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """An element of a list, a tuple or a dict."""

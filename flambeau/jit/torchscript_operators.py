@@ -187,9 +187,9 @@ def _convolution(x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
 
 
 def _upsample(mode: str) -> Callable[..., Any]:
-    def function(x: Any, size: Any, *rest: Any) -> Any:
-        aligned = rest[0] if mode not in ("nearest", "nearest-exact") else None
-        scales = rest[-1] if rest and isinstance(rest[-1], list) else None
+    def function(x: Any, size: Any, *options: Any) -> Any:
+        aligned = options[0] if mode not in ("nearest", "nearest-exact") else None
+        scales = options[-1] if options and isinstance(options[-1], list) else None
         interpolate = late("flambeau.nn.functional").interpolate
         return interpolate(x, size, None if size else scales, mode, aligned)
 
@@ -212,9 +212,9 @@ def _raise(message: str, kind: str | None = None) -> NoReturn:
     name = (kind or "builtins.RuntimeError").rpartition(".")[2]
     if kind is None and message.startswith("AssertionError"):
         name = "AssertionError"
-    found = getattr(builtins, name, RuntimeError)
-    fits = isinstance(found, type) and issubclass(found, Exception)
-    raise (found if fits else RuntimeError)(message)
+    kind_of_error = getattr(builtins, name, RuntimeError)
+    fits = isinstance(kind_of_error, type) and issubclass(kind_of_error, Exception)
+    raise (kind_of_error if fits else RuntimeError)(message)
 
 
 def _format(text: str, *values: Any) -> str:

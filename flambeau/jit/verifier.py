@@ -131,8 +131,8 @@ class Verifier(ast.NodeVisitor):
         """A local name, or one of the closed list."""
         if not isinstance(node.ctx, ast.Load) or node.id in self.locals:
             return
-        known = node.id in _ROOTS | _BUILTINS | _TYPES | self.functions
-        if not known and not _is_exception(node.id):
+        allowed = node.id in _ROOTS | _BUILTINS | _TYPES | self.functions
+        if not allowed and not _is_exception(node.id):
             raise refused(f"an unknown name {node.id[:80]!r}")
         if node.id in ("getattr", "hasattr"):
             raise refused("a computed attribute")
@@ -199,13 +199,13 @@ def _is_exception(name: str) -> bool:
 @functools.cache
 def _is_public(path: str) -> bool:
     """Whether a dotted name is an operator, a dtype or one of a few helpers."""
-    root, _, rest = path.partition(".")
+    root, _, tail = path.partition(".")
     if root == "math":
-        return "." not in rest and hasattr(late("math"), rest) and not rest.startswith("_")
+        return "." not in tail and hasattr(late("math"), tail) and not tail.startswith("_")
     if path in _BEYOND_OPERATORS or _is_submodule_path(path):
         return True
     value: Any = late("flambeau")
-    for part in rest.split("."):
+    for part in tail.split("."):
         if part.startswith("__"):
             return False
         value = getattr(value, part, None)

@@ -21,10 +21,10 @@ def name_of(dtype: Any) -> str:
     Raises:
         TypeError: `dtype` is no dtype.
     """
-    found = _IR_NAMES.get(dtype)
-    if found is None:
+    ir_name = _IR_NAMES.get(dtype)
+    if ir_name is None:
         raise TypeError(f"[dtype] expected a dtype, got {dtype!r}\nhint: pass e.g. torch.float32")
-    return found
+    return ir_name
 
 
 def object_of(name: str) -> Any:

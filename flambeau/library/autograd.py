@@ -27,21 +27,21 @@ class Form:
         self.results: list[Any] = []
         self.single = True
 
-    def filled(self, given: Sequence[Any]) -> list[Any]:
+    def filled(self, tensors: Sequence[Any]) -> list[Any]:
         """The arguments with something in the place of each tensor."""
-        rest = iter(given)
-        return [with_tensors(v, rest) for v in self.values]
+        remaining = iter(tensors)
+        return [with_tensors(v, remaining) for v in self.values]
 
-    def spread(self, given: Sequence[Any]) -> list[Any]:
+    def spread(self, parts_of_arguments: Sequence[Any]) -> list[Any]:
         """Per tensor what was given for the arguments."""
-        found: list[Any] = []
-        for slot, value in zip(self.values, given, strict=True):
+        spread: list[Any] = []
+        for slot, value in zip(self.values, parts_of_arguments, strict=True):
             if slot is TENSOR:
-                found.append(value)
+                spread.append(value)
             elif isinstance(slot, list) and TENSOR in slot:
                 parts = [None] * len(slot) if value is None else value
-                found += [part for s, part in zip(slot, parts, strict=True) if s is TENSOR]
-        return found
+                spread += [part for s, part in zip(slot, parts, strict=True) if s is TENSOR]
+        return spread
 
     def take_results(self, output: Any) -> list[Tensor]:
         """Notes the form of the results; returns their tensors."""
@@ -52,8 +52,8 @@ class Form:
 
     def wrapped(self, tensors: Sequence[Any]) -> Any:
         """The results as the operator gives them."""
-        rest = iter(tensors)
-        values = [with_tensors(v, rest) for v in self.results]
+        remaining = iter(tensors)
+        values = [with_tensors(v, remaining) for v in self.results]
         return values[0] if self.single and values else tuple(values) if values else None
 
 
@@ -62,8 +62,8 @@ def apply(op: OpOverload, values: Sequence[Any]) -> Any:
     if op.function is None:
         op.function = _function_of(op)
     form = Form(values)
-    found = op.function.apply(form, *flat_tensors(values))
-    return form.wrapped(found if isinstance(found, (tuple, list)) else (found,))
+    results = op.function.apply(form, *flat_tensors(values))
+    return form.wrapped(results if isinstance(results, (tuple, list)) else (results,))
 
 
 def _function_of(op: OpOverload) -> Any:
@@ -143,16 +143,20 @@ def _backward(op: OpOverload) -> Callable[..., Any]:
                 "use register_autograd to add one."
             )
         form = ctx.form
-        rest = iter(grads)
-        given = [with_tensors(v, rest) for v in form.results]
+        remaining = iter(grads)
+        cotangents = [with_tensors(v, remaining) for v in form.results]
         with _seen_by_user(ctx, form):
-            found = op.backward(
-                ctx, *[None if _plain(s) else g for s, g in zip(form.results, given)]
+            gradients = op.backward(
+                ctx, *[None if _plain(s) else g for s, g in zip(form.results, cotangents)]
             )
-        parts = list(found) if isinstance(found, (tuple, list)) else [found]
+        parts = list(gradients) if isinstance(gradients, (tuple, list)) else [gradients]
         count = sum(not a.kwarg_only for a in op._schema.arguments)
-        if len(form.values) == 1 and isinstance(form.values[0], list) and _is_list_of(found, form):
-            parts = [found]
+        if (
+            len(form.values) == 1
+            and isinstance(form.values[0], list)
+            and _is_list_of(gradients, form)
+        ):
+            parts = [gradients]
         if len(parts) != count:
             raise RuntimeError(
                 f"[{op}] Expected the return from backward to be of the same structure as the "
@@ -170,9 +174,9 @@ def _plain(slot: Any) -> bool:
     return slot is not TENSOR and not isinstance(slot, list)
 
 
-def _is_list_of(found: Any, form: Form) -> bool:
+def _is_list_of(gradients: Any, form: Form) -> bool:
     """Whether the only gradient, that of a list, came without a tuple around it."""
-    return isinstance(found, list) and len(found) == len(form.values[0])
+    return isinstance(gradients, list) and len(gradients) == len(form.values[0])
 
 
 # ------------------------------------------------------------------------------------ batches
@@ -189,13 +193,13 @@ def _vmap(op: OpOverload) -> Callable[..., Any]:
         ]
         positional = sum(not a.kwarg_only for a in op._schema.arguments)
         rule = functools.partial(op.vmap_rule, info, tuple(dims[:positional]))
-        found = invoke(rule, op._schema, values)
-        if not isinstance(found, tuple) or len(found) != 2:
+        result = invoke(rule, op._schema, values)
+        if not isinstance(result, tuple) or len(result) != 2:
             raise RuntimeError(
                 f"[{op}] Expected the vmap function to have two returns, an output and out_dims, "
-                f"got {type(found).__name__}\nhint: return output, out_dims"
+                f"got {type(result).__name__}\nhint: return output, out_dims"
             )
-        output, out_dims = found
+        output, out_dims = result
         results = form.take_results(output)
         return tuple(results), tuple(_dims_of(form, output, out_dims))
 
@@ -206,13 +210,13 @@ def _dims_of(form: Form, output: Any, out_dims: Any) -> list[Any]:
     """A dimension per tensor of the results; one number stands for all of them."""
     if out_dims is None or isinstance(out_dims, int):
         return [out_dims] * len(flat_tensors([output]))
-    found: list[Any] = []
+    dims: list[Any] = []
     for slot, dim in zip(form.results, out_dims, strict=True):
         if slot is TENSOR:
-            found.append(dim)
+            dims.append(dim)
         elif isinstance(slot, list):
-            found += list(dim) if isinstance(dim, (list, tuple)) else [dim] * len(slot)
-    return found
+            dims += list(dim) if isinstance(dim, (list, tuple)) else [dim] * len(slot)
+    return dims
 
 
 def _one_by_one(
@@ -238,10 +242,10 @@ def _one_by_one(
     )
     samples = []
     for number in range(info.batch_size):
-        given = [
+        sample = [
             t if d is None else t.select(d, number) for t, d in zip(tensors, dims, strict=True)
         ]
-        samples.append(form.take_results(op.native(*form.filled(given))))
+        samples.append(form.take_results(op.native(*form.filled(sample))))
     stack = namespace("torch")["stack"]
     stacked = [stack(parts) for parts in zip(*samples, strict=True)]
     return tuple(stacked), tuple([0] * len(stacked))

@@ -73,12 +73,12 @@ def opcheck(
             f"opcheck(op, ..., test_utils={names}), expected test_utils to be subset of "
             f"{tuple(CHECKS)} but it was not"
         )
-    found = find(op)
+    overload = find(op)
     close = None if atol is None and rtol is None else (atol or 0.0, rtol or 0.0)
     results: dict[str, Any] = {}
     for name in names:
         try:
-            CHECKS[name](found, _copied(args), _copied(kwargs or {}), close)
+            CHECKS[name](overload, _copied(args), _copied(kwargs or {}), close)
             results[name] = "SUCCESS"
         except Exception as error:
             if raise_exception:
@@ -169,10 +169,10 @@ def _sizes(op: OpOverload, args: Any, kwargs: Any, close: Close) -> None:
     with _core.no_grad():
         told = op(*hollow(args), **hollow(kwargs))
         real = op(*args, **kwargs)
-    expected, found = flat_tensors([real]), flat_tensors([told])
-    if len(expected) != len(found):
-        raise MetadataMismatchError(f"{op}: {len(found)} results were told, {len(expected)} came")
-    for a, b in zip(expected, found, strict=True):
+    expected, fake = flat_tensors([real]), flat_tensors([told])
+    if len(expected) != len(fake):
+        raise MetadataMismatchError(f"{op}: {len(fake)} results were told, {len(expected)} came")
+    for a, b in zip(expected, fake, strict=True):
         for what, mine, theirs in (
             ("Shapes", a.shape, b.shape),
             ("Dtypes", a.dtype, b.dtype),
@@ -192,23 +192,23 @@ def _compiled(op: OpOverload, args: Any, kwargs: Any, close: Close) -> None:
     if any(a.is_tensor for a in op._schema.arguments):
         op.shape_function()  # it must be there
 
-    def call(given: Any, named: Any) -> list[Tensor]:
-        return flat_tensors([op(*given, **named)])
+    def call(arguments: Any, named: Any) -> list[Tensor]:
+        return flat_tensors([op(*arguments, **named)])
 
     def run(function: Callable[..., Any]) -> list[Tensor]:
-        given, named = _copied(args), _copied(kwargs)
-        outputs = function(given, named)
-        tensors = _tensors(given, named)
-        wanted = [x for x in outputs if x.requires_grad]
+        arguments, named = _copied(args), _copied(kwargs)
+        outputs = function(arguments, named)
+        tensors = _tensors(arguments, named)
+        differentiable = [x for x in outputs if x.requires_grad]
         leaves = [t for t in tensors if t.requires_grad]
-        if not (wanted and leaves):
+        if not (differentiable and leaves):
             return [*outputs, *tensors]
-        total = sum((x.sum() for x in wanted[1:]), wanted[0].sum())
+        total = sum((x.sum() for x in differentiable[1:]), differentiable[0].sum())
         total.backward()
         return [*outputs, *tensors, *(t.grad for t in leaves if t.grad is not None)]
 
-    expected, found = run(call), run(compile_function(call))
-    for a, b in zip(expected, found, strict=True):
+    expected, compiled = run(call), run(compile_function(call))
+    for a, b in zip(expected, compiled, strict=True):
         a, b = a.detach(), b.detach()
         same = _equal(a, b)
         if not same and close is not None:

@@ -137,10 +137,10 @@ class CustomOpDef:
         """Adds the function that runs for tensors of these devices (None: of all others)."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            given: Sequence[str | None] = (
+            devices: Sequence[str | None] = (
                 [device_types] if isinstance(device_types, str) else device_types or [None]
             )
-            for device in given:
+            for device in devices:
                 self._set_kernel(device, function)
             return function
 
@@ -211,8 +211,8 @@ class CustomOpDef:
             _toggle(disabled, device_type, before)
 
 
-def _toggle(names: set[str], name: str, wanted: bool) -> None:
-    if wanted:
+def _toggle(names: set[str], name: str, enabled: bool) -> None:
+    if enabled:
         names.add(name)
     else:
         names.discard(name)

@@ -110,27 +110,27 @@ def _hashable(value: Any) -> Any:
 
 
 def _written(op: OpOverload, values: Sequence[Any]) -> tuple[int, ...]:
-    found: list[int] = []
+    slots: list[int] = []
     count = 0
     for argument, value in zip(op._schema.arguments, values, strict=True):
         tensors = flat_tensors([value])
         if argument.is_write:
-            found += range(count, count + len(tensors))
+            slots += range(count, count + len(tensors))
         count += len(tensors)
-    return tuple(found)
+    return tuple(slots)
 
 
 def _told(call: Call) -> list[Geometry]:
     """Geometries of the results, asked for while nothing is recorded."""
     suspended = _core.record_suspend()
     try:
-        given = [
+        operands = [
             _core.tensor_empty_strided(sizes, strides, DTYPE_OBJECTS[dtype], "meta")
             for dtype, sizes, strides in call.operands
         ]
         with entered(RecordingContext(call.op)), _core.no_grad():
             assert call.op.fake is not None
-            output = invoke(call.op.fake, call.op._schema, call.form.filled(given))
+            output = invoke(call.op.fake, call.op._schema, call.form.filled(operands))
     finally:
         _core.record_resume(suspended)
     told = [_geometry(x) for x in call.form.take_results(output)]
@@ -159,14 +159,14 @@ def _native() -> Any:
 _op: Any = None
 
 
-def _specify(given: tuple[Any, ...]) -> Any:
+def _specify(arguments: tuple[Any, ...]) -> Any:
     """The program of a call: one node per result."""
     with importing:
         from flambeau.driver.errors import first_device
         from flambeau.driver.specify import _graph, _specify
     from flambeau.driver.trace import Trace, traced
 
-    number = given[1]
+    number = arguments[1]
     call = _calls[number]
     name = call.op._schema.name
 
@@ -180,9 +180,9 @@ def _specify(given: tuple[Any, ...]) -> Any:
                                        strides))  # fmt: skip
         return trace, _graph(name, trace, outputs)
 
-    trace, graph = traced(given, False, run)
+    trace, graph = traced(arguments, False, run)
     with trace:
-        return _specify(graph, trace, "list", first_device(given), differentiable=False)
+        return _specify(graph, trace, "list", first_device(arguments), differentiable=False)
 
 
 def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> tuple[str, tuple[int, ...]]:
@@ -202,12 +202,12 @@ def _launch(values: list[Node], reads: Reads) -> RoutineCall:
         launch.add(place.memory, (offset + place.offset) * width)
         size.append(_count(call.operands[position][1]) * width)
     for result, (dtype, sizes, _) in enumerate(call.results):
-        made = next((v for v in values if v.attribute("result") == result), None)
+        result_node = next((v for v in values if v.attribute("result") == result), None)
         width = ITEM_SIZE[dtype]
-        if made is None:
+        if result_node is None:
             launch.add(("temporary", _unread(value, result, dtype, sizes)))
         else:
-            place = reads(made)
+            place = reads(result_node)
             launch.add(place.memory, place.offset * width)
         size.append(_count(sizes) * width)
     launch.sizes = [call.number, len(size), *size]
@@ -251,14 +251,14 @@ def _run(number: int, buffers: Sequence[memoryview]) -> None:
     mode = _core.set_function_mode(None)
     try:
         with _core.no_grad():
-            given = [
+            operands = [
                 _copied(buffer, geometry)
                 for buffer, geometry in zip(buffers, call.operands, strict=False)
             ]
-            output = call.op.compute_now(call.form.filled(given))
-            found = [given[slot] for slot in call.written]
-            found += flat_tensors(output if isinstance(output, (tuple, list)) else [output])
-            _deliver(call, found, buffers[len(given) :])
+            output = call.op.compute_now(call.form.filled(operands))
+            results = [operands[slot] for slot in call.written]
+            results += flat_tensors(output if isinstance(output, (tuple, list)) else [output])
+            _deliver(call, results, buffers[len(operands) :])
     finally:
         _core.set_function_mode(mode)
         _core.record_resume(suspended)
@@ -286,18 +286,18 @@ def _copied(buffer: memoryview, geometry: Geometry) -> Tensor:
     return fresh
 
 
-def _deliver(call: Call, found: Sequence[Tensor], buffers: Sequence[memoryview]) -> None:
+def _deliver(call: Call, results: Sequence[Tensor], buffers: Sequence[memoryview]) -> None:
     """Copies the results to where the program wants them.
 
     Raises:
         RuntimeError: they are not what `register_fake` told.
     """
-    if len(found) != len(call.results):
+    if len(results) != len(call.results):
         raise RuntimeError(
             f"[{call.op}] register_fake told {len(call.results)} results, the kernel returned "
-            f"{len(found)}\nhint: both return the same"
+            f"{len(results)}\nhint: both return the same"
         )
-    for value, buffer, (dtype, sizes, _) in zip(found, buffers, call.results, strict=True):
+    for value, buffer, (dtype, sizes, _) in zip(results, buffers, call.results, strict=True):
         if name_of(value.dtype) != dtype or tuple(value.shape) != sizes:
             raise RuntimeError(
                 f"[{call.op}] register_fake told a result of {dtype}{list(sizes)}, the kernel "

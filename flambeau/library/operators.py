@@ -125,23 +125,23 @@ class OpOverload:
                 f"{schema.name}() expected at most {open_count} argument(s) but received "
                 f"{len(args)} argument(s). Declaration: {schema}"
             )
-        given = dict(zip(names, args, strict=False))
+        bound = dict(zip(names, args, strict=False))
         for name, value in kwargs.items():
             if name not in names:
                 raise RuntimeError(
                     f"Unknown keyword argument '{name}' for operator '{schema.name}'. "
                     f"Schema: {schema}"
                 )
-            if name in given:
+            if name in bound:
                 raise RuntimeError(
                     f"{schema.name}() got multiple values for argument '{name}'. "
                     f"Declaration: {schema}"
                 )
-            given[name] = value
+            bound[name] = value
         values = []
         for place, argument in enumerate(schema.arguments):
-            if argument.name in given:
-                value = given[argument.name]
+            if argument.name in bound:
+                value = bound[argument.name]
                 self._check(place, argument, value)
             elif argument.has_default_value():
                 value = argument.default_value
@@ -157,10 +157,10 @@ class OpOverload:
         kind = argument.type
         if _fits(kind, value):
             return
-        found = type(value).__name__
+        type_name = type(value).__name__
         raise RuntimeError(
             f"{self._schema.name}() Expected a value of type '{kind}' for argument "
-            f"'{argument.name}' but instead found type '{found}'.\nPosition: {place}\n"
+            f"'{argument.name}' but instead found type '{type_name}'.\nPosition: {place}\n"
             f"Value: {value!r}\nDeclaration: {self._schema}"
         )
 
@@ -233,9 +233,9 @@ class OpOverload:
             with importing:
                 from flambeau.library import opaque
 
-            found = opaque.record(self, values)
-            if found is not None:
-                return found.value
+            record = opaque.record(self, values)
+            if record is not None:
+                return record.value
         return self.compute_now(values)
 
     def compute_now(self, values: Sequence[Any]) -> Any:
@@ -260,15 +260,15 @@ class OpOverload:
         own = self.kernels.get(device.upper())
         if own is not None and device not in self.disabled:
             return own
-        found = self.kernels.get(EXPLICIT) or self.kernels.get(IMPLICIT)
-        if found is None:
-            known = ", ".join(sorted(self.kernels)) or "none"
+        kernel = self.kernels.get(EXPLICIT) or self.kernels.get(IMPLICIT)
+        if kernel is None:
+            keys = ", ".join(sorted(self.kernels)) or "none"
             raise NotImplementedError(
                 f"[{self._schema.name}] Could not run '{self._name}' with arguments from the "
                 f"'{device.upper()}' backend. '{self._name}' is only available for these backends: "
-                f"[{known}]\nhint: register_kernel, or impl, for {device!r}"
+                f"[{keys}]\nhint: register_kernel, or impl, for {device!r}"
             )
-        return found
+        return kernel
 
     def _is_meta(self, tensors: Sequence[Tensor]) -> bool:
         if _in_fake_mode(tensors):
@@ -283,11 +283,11 @@ class OpOverload:
         Raises:
             RuntimeError, NotImplementedError: nothing was registered.
         """
-        found = self.fake or self.kernels.get("META") or self.kernels.get(IMPLICIT)
-        if found is None and self.custom is None:
-            found = self.kernels.get(EXPLICIT)
-        if found is not None:
-            return found
+        function = self.fake or self.kernels.get("META") or self.kernels.get(IMPLICIT)
+        if function is None and self.custom is None:
+            function = self.kernels.get(EXPLICIT)
+        if function is not None:
+            return function
         if self.custom is not None:
             raise RuntimeError(
                 f"There was no fake impl registered for {self.custom!r}. This is necessary for "
@@ -409,10 +409,10 @@ class OpOverloadPacket:
         return iter(self.variants)
 
     def __getattr__(self, name: str) -> OpOverload:
-        found = self.__dict__.get("variants", {}).get(name)
-        if found is None:
+        variant = self.__dict__.get("variants", {}).get(name)
+        if variant is None:
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
-        overload: OpOverload = found
+        overload: OpOverload = variant
         return overload
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -450,9 +450,9 @@ class OpNamespace:
         return iter(self.__dir__())
 
     def __getattr__(self, name: str) -> Any:
-        found = REGISTRY.get(f"{self.name}::{name}")
-        if found is not None and found.variants:
-            return found
+        packet = REGISTRY.get(f"{self.name}::{name}")
+        if packet is not None and packet.variants:
+            return packet
         if self._module is not None and hasattr(self._module, name):
             return getattr(self._module, name)
         raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
@@ -511,8 +511,8 @@ def find(op: Any) -> OpOverload:
         return next(iter(op.variants.values()))
     definition = getattr(op, "_opoverload", None)
     if definition is not None:
-        found: OpOverload = definition
-        return found
+        custom_overload: OpOverload = definition
+        return custom_overload
     if not isinstance(op, str):
         raise ValueError(f"[library] got {type(op).__name__}\nhint: 'namespace::name'")
     name, _, overload = check_name(op).partition(".")

@@ -262,8 +262,8 @@ def impl(
             return function
 
         return decorate
-    given = [types] if isinstance(types, str) else list(types)
-    keys = [_key(name) for name in given]
+    devices = [types] if isinstance(types, str) else list(types)
+    keys = [_key(name) for name in devices]
 
     def register(function: Callable[..., Any]) -> Any:
         namespace = check_name(qualname).partition("::")[0]
@@ -308,9 +308,9 @@ def register_kernel(
     """
     if isinstance(op, CustomOpDef):
         return op.register_kernel(device_types, func)
-    found = find(op)
+    overload = find(op)
     types = "default" if device_types is None else device_types
-    return impl(found.name(), types, func, lib=lib)
+    return impl(overload.name(), types, func, lib=lib)
 
 
 def register_fake(
@@ -333,15 +333,15 @@ def register_fake(
     Raises:
         RuntimeError: there is one already and it may not be replaced, or no such operator.
     """
-    found = find(op)
+    overload = find(op)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        if found.fake is not None and not allow_override:
+        if overload.fake is not None and not allow_override:
             raise RuntimeError(
-                f"register_fake(...): the operator {found._schema.name} already has a fake impl "
+                f"register_fake(...): the operator {overload._schema.name} already has a fake impl "
                 "registered.\nhint: allow_override=True"
             )
-        found.fake = function
+        overload.fake = function
         return function
 
     return register if func is None else register(func)
@@ -373,8 +373,8 @@ def register_autograd(
     Raises:
         RuntimeError: the operator writes its arguments, or does not exist.
     """
-    found = find(op)
-    set_autograd(found, backward, setup_context, str(found.custom or found))
+    overload = find(op)
+    set_autograd(overload, backward, setup_context, str(overload.custom or overload))
 
 
 def register_vmap(
@@ -388,10 +388,10 @@ def register_vmap(
             returns a decorator.
         lib: that owns it.
     """
-    found = find(op)
+    overload = find(op)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found.vmap_rule = function
+        overload.vmap_rule = function
         return function
 
     return register if func is None else register(func)
@@ -447,14 +447,14 @@ def get_kernel(op: Any, dispatch_key: Any) -> Kernel:
     Raises:
         RuntimeError: there is none.
     """
-    found = find(op)
+    overload = find(op)
     key = str(dispatch_key).rpartition(".")[2].upper()
-    if key not in found.kernels:
+    if key not in overload.kernels:
         raise RuntimeError(
-            f"[get_kernel] {found} has no kernel for {dispatch_key}\nhint: one of "
-            f"{', '.join(sorted(found.kernels))}"
+            f"[get_kernel] {overload} has no kernel for {dispatch_key}\nhint: one of "
+            f"{', '.join(sorted(overload.kernels))}"
         )
-    return Kernel(found.kernels[key])
+    return Kernel(overload.kernels[key])
 
 
 def fallthrough_kernel() -> None:

@@ -202,8 +202,8 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _kind(found: re.Match[str], text: str) -> tuple[str, AliasInfo | None]:
-    base, alias = found["base"], found["alias"]
+def _kind(match: re.Match[str], text: str) -> tuple[str, AliasInfo | None]:
+    base, alias = match["base"], match["alias"]
     if base not in _KINDS:
         raise RuntimeError(
             f"[library] unknown type specifier {base!r} in the schema {text!r}\n"
@@ -213,26 +213,26 @@ def _kind(found: re.Match[str], text: str) -> tuple[str, AliasInfo | None]:
     if alias:
         mark = alias[1:-1].partition("->")[0].strip()
         info = AliasInfo(frozenset(mark.rstrip("!").split("|")), mark.endswith("!"))
-    return base + found["rest"], info
+    return base + match["rest"], info
 
 
 def _argument(part: str, keyword_only: bool, text: str) -> Argument:
-    found = _ARGUMENT.match(part)
-    if found is None:
+    match = _ARGUMENT.match(part)
+    if match is None:
         raise _unreadable(text)
-    kind, info = _kind(found, text)
-    if found["default"] is None:
-        return Argument(found["name"], kind, None, keyword_only, info)
-    value, shown = _default(found["default"].strip(), kind)
-    return Argument(found["name"], kind, value, keyword_only, info, shown)
+    kind, info = _kind(match, text)
+    if match["default"] is None:
+        return Argument(match["name"], kind, None, keyword_only, info)
+    value, shown = _default(match["default"].strip(), kind)
+    return Argument(match["name"], kind, value, keyword_only, info, shown)
 
 
 def _result(part: str, text: str) -> Argument:
-    found = _RESULT.match(part)
-    if found is None:
+    match = _RESULT.match(part)
+    if match is None:
         raise _unreadable(text)
-    kind, info = _kind(found, text)
-    return Argument(found["name"] or "", kind, None, False, info)
+    kind, info = _kind(match, text)
+    return Argument(match["name"] or "", kind, None, False, info)
 
 
 def _default(written: str, kind: str) -> tuple[Any, str]:
@@ -382,7 +382,7 @@ def _results(annotation: Any, refuse: Refuse) -> str:
     if annotation is None or annotation is type(None):
         return "()"
     many = typing.get_origin(annotation) is tuple
-    found = []
+    kinds = []
     for entry in typing.get_args(annotation) if many else (annotation,):
         kind = kind_of(entry)
         if kind not in _RETURNS:
@@ -390,8 +390,8 @@ def _results(annotation: Any, refuse: Refuse) -> str:
                 f"Return has unsupported type {entry}. The valid types are: "
                 f"{', '.join(sorted(_RETURNS))}."
             )
-        found.append(kind)
-    return f"({', '.join(found)})" if many else str(found[0])
+        kinds.append(kind)
+    return f"({', '.join(kinds)})" if many else str(kinds[0])
 
 
 def kind_of(annotation: Any) -> str | None:
@@ -402,13 +402,13 @@ def kind_of(annotation: Any) -> str | None:
         return _BASE[annotation]
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, UnionType):
-        given = {x for x in inner if x is not type(None)}
-        mark = "?" if len(given) < len(inner) else ""
-        if given == _NUMBER:
+        alternatives = {x for x in inner if x is not type(None)}
+        mark = "?" if len(alternatives) < len(inner) else ""
+        if alternatives == _NUMBER:
             return "Scalar" + mark
-        if len(given) != 1 or not mark:
+        if len(alternatives) != 1 or not mark:
             return None
-        kind = kind_of(given.pop())
+        kind = kind_of(alternatives.pop())
         if kind is None or kind.endswith("?"):
             return None
         return kind + "?" if not kind.endswith("[]") or kind[:-2] in _OPTIONAL_LISTS else None

@@ -126,8 +126,8 @@ class LOBPCG:
         basis, count = self.S, self.X.shape[-1]
         inner = scale[:, None] * (basis.mT @ (self.A @ basis)) * scale
         half = torch.linalg.solve_triangular(factor, inner, upper=False)
-        whole = torch.linalg.solve_triangular(factor, half.mT, upper=False)
-        values, vectors = self._ordered(whole)
+        projected = torch.linalg.solve_triangular(factor, half.mT, upper=False)
+        values, vectors = self._ordered(projected)
         vectors = torch.linalg.solve_triangular(factor.mT, vectors[:, :count], upper=True)
         vectors = scale[:, None] * vectors
         self.E, self.X = values[:count], basis @ vectors
@@ -146,8 +146,8 @@ class LOBPCG:
             return factor, scale
         if self._old:
             count = self.X.shape[-1]
-            rest = self.S[:, count + self._old :]
-            self.S, self._old = torch.cat([self.S[:, :count], rest], 1), 0
+            trailing = self.S[:, count + self._old :]
+            self.S, self._old = torch.cat([self.S[:, :count], trailing], 1), 0
             return self._factor()
         return torch.linalg.cholesky(scale[:, None] * gram * scale), scale
 
@@ -159,9 +159,9 @@ class LOBPCG:
         basis, count = self.S, self.X.shape[-1]
         values, vectors = self._ordered(basis.mT @ (self.A @ basis))
         self.E, self.X = values[:count], basis @ vectors[:, :count]
-        rest = vectors[:, count:]
-        chosen, _ = torch.linalg.qr(rest[:count].mT)
-        return basis @ (rest @ chosen)
+        others = vectors[:, count:]
+        chosen, _ = torch.linalg.qr(others[:count].mT)
+        return basis @ (others @ chosen)
 
     # ------------------------------------------------------------------------ steps
     def _judge(self) -> None:
@@ -181,24 +181,24 @@ class LOBPCG:
     def _extend(self, directions: Any) -> None:
         """The next basis: X whole, and what the pairs that have not converged ask for."""
         first = self.ivars["converged_count"]
-        wanted = self.R[:, first:]
+        residuals = self.R[:, first:]
         if self.iK is not None:
-            wanted = self.iK @ wanted
+            residuals = self.iK @ residuals
         if directions is None:
             directions = self.X[:, :0]
         if self.method == "basic":
             directions = directions[:, first:]
             directions = directions[:, torch.linalg.norm(directions, dim=0) > 0]
-            wanted = wanted - self.X @ self._gram(self.X, wanted)
-            wanted = self._orthonormalised(wanted, self._eps**0.5)
-            known = torch.cat([self.X, directions], 1)
+            residuals = residuals - self.X @ self._gram(self.X, residuals)
+            residuals = self._orthonormalised(residuals, self._eps**0.5)
+            basis = torch.cat([self.X, directions], 1)
         else:
-            known = torch.cat([self.X, directions], 1)
-            if self._distance(known) > self.fparams["ortho_tol"]:
-                known = self._orthonormal(known, None)
-            wanted = self._orthonormal(wanted, known)
-        self.S, self._old = torch.cat([known, wanted], 1), directions.shape[-1]
-        if wanted.shape[-1] == 0:  # no direction is left to look into
+            basis = torch.cat([self.X, directions], 1)
+            if self._distance(basis) > self.fparams["ortho_tol"]:
+                basis = self._orthonormal(basis, None)
+            residuals = self._orthonormal(residuals, basis)
+        self.S, self._old = torch.cat([basis, residuals], 1), directions.shape[-1]
+        if residuals.shape[-1] == 0:  # no direction is left to look into
             self.bvars["converged"] = True
         self.ivars["converged_end"] = self.S.shape[-1]
 
@@ -212,22 +212,22 @@ class LOBPCG:
             (gram - torch.eye(len(gram), dtype=gram.dtype, device=gram.device)).abs().max()
         )
 
-    def _orthonormal(self, vectors: Any, known: Any) -> Any:
+    def _orthonormal(self, vectors: Any, basis: Any) -> Any:
         """B-orthonormal columns of a span, B-orthogonal to known ones; dependent ones go."""
         tolerance, limit = self.fparams["ortho_tol"], self.fparams["ortho_tol_drop"]
         drop = limit if self.bparams["ortho_use_drop"] else 0.0
         for outer in range(1, self.iparams["ortho_i_max"] + 1):
             self.ivars["ortho_i"] = outer
-            if known is not None:
-                vectors = vectors - known @ self._gram(known, vectors)
+            if basis is not None:
+                vectors = vectors - basis @ self._gram(basis, vectors)
             for inner in range(1, self.iparams["ortho_j_max"] + 1):
                 self.ivars["ortho_j"] = inner
                 vectors = self._orthonormalised(vectors, drop)
                 if self._distance(vectors) <= tolerance:
                     break
-            if known is None or vectors.shape[-1] == 0:
+            if basis is None or vectors.shape[-1] == 0:
                 break
-            if float(self._gram(known, vectors).abs().max()) <= tolerance:
+            if float(self._gram(basis, vectors).abs().max()) <= tolerance:
                 break
         if self._distance(vectors) > tolerance:
             vectors = self._orthonormalised(vectors, limit)
@@ -250,8 +250,8 @@ class LOBPCG:
         values, turned = torch.linalg.eigh(scale[:, None] * gram * scale)
         top = float(values.max())
         if drop:
-            kept = values > drop * top
-            values, turned = values[kept], turned[:, kept]
+            independent = values > drop * top
+            values, turned = values[independent], turned[:, independent]
         else:
             values = values.clamp(min=self.fparams["ortho_tol_replace"] * top)
         return vectors @ (scale[:, None] * turned * values.rsqrt())
@@ -277,7 +277,7 @@ def _solve(a: Any, b: Any, options: _Options) -> tuple[Any, Any]:
     matrices = a.reshape(-1, size, size)
     others = None if b is None else b.reshape(-1, size, size)
     starts = None if options.start is None else options.start.reshape(-1, size, count)
-    found = [
+    pairs = [
         _solve_one(
             matrix,
             None if others is None else others[index],
@@ -288,9 +288,9 @@ def _solve(a: Any, b: Any, options: _Options) -> tuple[Any, Any]:
         for index, matrix in enumerate(matrices)
     ]
     k = options.iparams["k"]
-    if not found:
+    if not pairs:
         return a.new_zeros((*batch, k)), a.new_zeros((*batch, size, k))
-    values, vectors = (torch.stack(part) for part in zip(*found, strict=True))
+    values, vectors = (torch.stack(part) for part in zip(*pairs, strict=True))
     return values.reshape(*batch, -1), vectors.reshape(*batch, size, -1)
 
 
@@ -414,9 +414,9 @@ def lobpcg(
     settings = _Options(X, iK, iparams, fparams, bparams, method, tracker)
     if method == "ortho":
         _orthogonalise_by(settings, ortho_iparams, ortho_fparams, ortho_bparams)
-    wanted = [t for t in (A, B) if t is not None and t.requires_grad]
-    if wanted and torch.is_grad_enabled():
-        if any(t.layout is not torch.strided for t in (A, *wanted)):
+    differentiable = [t for t in (A, B) if t is not None and t.requires_grad]
+    if differentiable and torch.is_grad_enabled():
+        if any(t.layout is not torch.strided for t in (A, *differentiable)):
             text = "the gradient of a sparse matrix is not supported"
             raise ValueError(_problem(text, "to_dense(), or detach() for no gradient"))
         values, vectors = _Eigenpairs.apply((A + A.mT) / 2, B, settings)
@@ -431,10 +431,10 @@ def _orthogonalise_by(options: _Options, rounds: Any, limits: Any, switches: Any
     limits = {"tol_drop": limits["tol"], "tol_replace": limits["tol"]} | limits
     rounds = {"i_max": 3, "j_max": 3} | (rounds or {})
     switches = {"use_drop": False} | (switches or {})
-    for known, given in (
+    for target, source in (
         (options.iparams, rounds), (options.fparams, limits), (options.bparams, switches)
     ):  # fmt: skip
-        known.update({f"ortho_{name}": value for name, value in given.items()})
+        target.update({f"ortho_{name}": value for name, value in source.items()})
 
 
 def _method(method: str | None) -> str:

@@ -12,7 +12,7 @@ ConvTranspose3d DeQuantize Dropout ELU Embedding EmbeddingBag FXFloatFunctional 
 InstanceNorm1d InstanceNorm2d InstanceNorm3d LSTM LayerNorm LeakyReLU Linear MaxPool2d
 MultiheadAttention PReLU QFunctional Quantize ReLU6 Sigmoid Softmax""".split()
 
-__all__ = [*_NAMES, "FloatFunctional"]  # noqa: PLE0604 - names of this module
+__all__ = [*_NAMES, "FloatFunctional"]  # noqa: F822, PLE0604 - made below, or when asked for
 
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> None:

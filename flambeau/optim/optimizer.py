@@ -21,7 +21,6 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import enable_grad, no_grad, set_grad_enabled
 from flambeau.autograd.graph import RemovableHandle
-from flambeau.profiler.session import record_function
 from flambeau.capture import regions
 from flambeau.core.tensors import call_each
 from flambeau.ir.failure import failure
@@ -43,6 +42,7 @@ from flambeau.optim.private_names import (  # noqa: F401 - imported from here by
     _use_grad_for_differentiable,
     _view_as_real,
 )
+from flambeau.profiler.session import record_function
 
 Closure = Callable[[], Any]
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]

@@ -14,10 +14,10 @@ def find_files_source_depends_on(source: str, package: str) -> list[tuple[str, s
         source: the text.
         package: of the module, to which relative imports refer.
     """
-    found: dict[tuple[str, str | None], None] = {}
+    dependencies: dict[tuple[str, str | None], None] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found.update({(alias.name, None): None for alias in node.names})
+            dependencies.update({(alias.name, None): None for alias in node.names})
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             if node.level:
@@ -25,10 +25,10 @@ def find_files_source_depends_on(source: str, package: str) -> list[tuple[str, s
                 base = parts[: len(parts) - node.level + 1]
                 module = ".".join([*base, *([module] if module else [])])
             for alias in node.names:
-                found[(module, None if alias.name == "*" else alias.name)] = None
+                dependencies[(module, None if alias.name == "*" else alias.name)] = None
         elif _is_dynamic_import(node):
-            found[(node.args[0].value, None)] = None  # type: ignore[attr-defined]
-    return list(found)
+            dependencies[(node.args[0].value, None)] = None  # type: ignore[attr-defined]
+    return list(dependencies)
 
 
 def _is_dynamic_import(node: ast.AST) -> bool:

@@ -44,17 +44,17 @@ class Importer(ABC):
             name = getattr(obj, "__qualname__", None) or obj.__name__
         module_name = mangling.demangle(self.whichmodule(obj, name))
         try:
-            found: Any = self.import_module(module_name)
+            attribute: Any = self.import_module(module_name)
             for part in name.split("."):
-                found = getattr(found, part)
+                attribute = getattr(attribute, part)
         except (ImportError, KeyError, AttributeError):
             raise ObjNotFoundError(
                 f"{obj} was not found as {module_name}.{name}\nhint: objects are found by name"
             ) from None
-        if found is not obj:
+        if attribute is not obj:
             raise ObjMismatchError(
                 f"The object provided is not the same as the object found by the importer: "
-                f"{module_name}.{name} is {found}, not {obj}\n"
+                f"{module_name}.{name} is {attribute}, not {obj}\n"
                 "hint: pass the importer that the object comes from to PackageExporter"
             )
         return module_name, name

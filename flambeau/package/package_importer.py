@@ -222,10 +222,10 @@ class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined] # the one wri
 
     def find_class(self, module: str, name: str) -> Any:
         """A class or function by its name."""
-        found: Any = self._importer.import_module(module)
+        attribute: Any = self._importer.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
-        return found
+            attribute = getattr(attribute, part)
+        return attribute
 
     def persistent_load(self, pid: Any) -> Any:
         """A tensor of the list beside the pickle.

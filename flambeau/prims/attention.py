@@ -99,9 +99,9 @@ def _check_places(name: str, places: list[Node], query: Node) -> None:
 
 
 def _infer_attention(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
-    rest, places = _split(operands, constants)
-    check_count("attention", tuple(rest), max(3, min(4, len(rest))))
-    query, key, value, *mask = rest
+    tensors, places = _split(operands, constants)
+    check_count("attention", tuple(tensors), max(3, min(4, len(tensors))))
+    query, key, value, *mask = tensors
     _check_operands("attention", query, key, value, tuple(mask))
     _check_places("attention", places, query)
     if constants["result"] != "out":
@@ -110,9 +110,9 @@ def _infer_attention(operands: tuple[Node, ...], constants: dict[str, Any]) -> T
 
 
 def _infer_backward(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
-    rest, places = _split(operands, constants)
-    check_count("attention_backward", tuple(rest), max(7, min(8, len(rest))))
-    grad, query, key, value, out, top, total, *mask = rest
+    tensors, places = _split(operands, constants)
+    check_count("attention_backward", tuple(tensors), max(7, min(8, len(tensors))))
+    grad, query, key, value, out, top, total, *mask = tensors
     _check_operands("attention_backward", query, key, value, tuple(mask))
     _check_places("attention_backward", places, query)
     fits = same_shape(grad.shape, out.shape)
@@ -145,19 +145,19 @@ def _row_sums(x: Node) -> Node:
 
 def repeat_heads(x: Node, heads: Size) -> Node:
     """Each head of [B, K, *, *] for the heads of the query that it serves."""
-    batch, kept, *rest = x.shape
-    if known_equal(kept, heads):
+    batch, groups, *trailing = x.shape
+    if known_equal(groups, heads):
         return x
-    wide = (batch, kept, floordiv(heads, kept), *rest)
-    return shape.reshape(shape.broadcast(x, wide, (0, 1, 3, 4)), (batch, heads, *rest))
+    wide = (batch, groups, floordiv(heads, groups), *trailing)
+    return shape.reshape(shape.broadcast(x, wide, (0, 1, 3, 4)), (batch, heads, *trailing))
 
 
-def _sum_heads(x: Node, kept: Size) -> Node:
+def _sum_heads(x: Node, groups: Size) -> Node:
     """The transpose of `repeat_heads`."""
-    batch, heads, *rest = x.shape
-    if known_equal(kept, heads):
+    batch, heads, *trailing = x.shape
+    if known_equal(groups, heads):
         return x
-    wide = (batch, kept, floordiv(heads, kept), *rest)
+    wide = (batch, groups, floordiv(heads, groups), *trailing)
     return reduce.sum(shape.reshape(x, wide), axis=2)
 
 
@@ -201,9 +201,9 @@ class _Formula:
         self.weights = shifted * _columns(factor, scores)
         self.factors: Node | None = None
         if self.places:
-            kept, draws = y.attribute("kept"), (query.shape[2], key.shape[2])
-            drawn = kept_elements(self.places[0], draws, kept)
-            ones = full_like(1.0 / kept, scores)
+            keep_probability, draws = y.attribute("kept"), (query.shape[2], key.shape[2])
+            drawn = kept_elements(self.places[0], draws, keep_probability)
+            ones = full_like(1.0 / keep_probability, scores)
             self.factors = pointwise.where(drawn, ones, zeros_like(scores))
 
     def dropped(self, x: Node) -> Node:
@@ -218,15 +218,15 @@ class _Formula:
     def back(self, query: Node, key: Node, value: Node | None, scores: Node) -> list[Node | None]:
         """Gradients in the operands' own dtypes and shapes."""
         own = self.operands
-        found = [
+        gradients = [
             pointwise.cast(query, own[0].dtype),
             pointwise.cast(_sum_heads(key, self.kept), own[1].dtype),
             None if value is None else pointwise.cast(_sum_heads(value, self.kept), own[2].dtype),
         ]
         if len(own) == 4:
             is_bool = own[3].dtype == "bool"
-            found.append(None if is_bool else pointwise.cast(scores, own[3].dtype))
-        return [*found, *(None for _ in self.places)]
+            gradients.append(None if is_bool else pointwise.cast(scores, own[3].dtype))
+        return [*gradients, *(None for _ in self.places)]
 
 
 # ------------------------------------------------------------------------------------ derivatives
@@ -238,24 +238,24 @@ def _attention_rule(g: Node, y: Node, *operands: Node) -> Gradients:
     top, total = (
         bind("attention", *operands, **(constants | {"result": name})) for name in ("top", "sum")
     )
-    rest, places = _split(operands, constants)
-    query, key, value, *mask = rest
+    tensors, places = _split(operands, constants)
+    query, key, value, *mask = tensors
     if result in ("top", "sum"):
         return _extremes(g, y, operands, top, total)
     if result == "lse":
-        found = _by_rows(g, y, operands, top, total)
+        gradients = _by_rows(g, y, operands, top, total)
     else:
         packed = (g, query, key, value, y, top, total, *mask, *places)
-        found = [
+        gradients = [
             bind("attention_backward", *packed, **(constants | {"result": name}))
             for name in RESULTS["attention_backward"]
         ]
     if mask and mask[0].dtype == "bool":
-        found.append(None)
+        gradients.append(None)
     elif mask:
         out = y if result == "out" else None
-        found.append(_mask_gradient(g, y, operands, (out, top, total)))
-    return [*found, *(None for _ in places)]
+        gradients.append(_mask_gradient(g, y, operands, (out, top, total)))
+    return [*gradients, *(None for _ in places)]
 
 
 def _extremes(
@@ -269,14 +269,14 @@ def _extremes(
     hot = pointwise.where(is_top, full_like(1, scores), zeros)
     hot = hot / _columns(_row_sums(hot), hot)
     if y.attribute("result") == "sum":
-        found = _columns(g * total, hot) * (formula.weights - hot)
+        of_scores = _columns(g * total, hot) * (formula.weights - hot)
     else:
-        found = _columns(g, hot) * hot
+        of_scores = _columns(g, hot) * hot
     # A row that sees nothing has equal scores of -inf.
-    none = _columns(pointwise.eq(total, full_like(0, total)), found)
-    found = pointwise.where(none, zeros, found)
-    query, key = formula.by_scores(found)
-    return formula.back(query, key, zeros_like(formula.value), found)
+    none = _columns(pointwise.eq(total, full_like(0, total)), of_scores)
+    of_scores = pointwise.where(none, zeros, of_scores)
+    query, key = formula.by_scores(of_scores)
+    return formula.back(query, key, zeros_like(formula.value), of_scores)
 
 
 def _by_rows(
@@ -292,11 +292,11 @@ def _by_rows(
     zeros = full(0, (*value.shape[:3], 1), value.dtype)
     out = pointwise.cast(shape.reshape(-factor, column), query.dtype)
     packed = (grad, query, key, zeros, out, top, total, *mask)
-    found: list[Node | None] = [
+    gradients: list[Node | None] = [
         bind("attention_backward", *packed, **(constants | {"result": name}))
         for name in ("query", "key")
     ]
-    return [*found, zeros_like(value)]
+    return [*gradients, zeros_like(value)]
 
 
 def _mask_gradient(
@@ -306,19 +306,19 @@ def _mask_gradient(
     out, top, total = results
     formula = _Formula(y, operands, top, total)
     if out is None:
-        found = formula.weights * _columns(g, formula.weights)
+        of_mask = formula.weights * _columns(g, formula.weights)
     else:
         g, out = (pointwise.cast(x, formula.dtype) for x in (g, out))
         change = formula.dropped(matmul(g, _turned(formula.value)))
-        found = formula.weights * (change - _columns(_row_sums(g * out), change))
-    return pointwise.cast(found, operands[3].dtype)
+        of_mask = formula.weights * (change - _columns(_row_sums(g * out), change))
+    return pointwise.cast(of_mask, operands[3].dtype)
 
 
 def _backward_rule(g: Node, y: Node, *operands: Node) -> Gradients:
     """dS = P (M dP - D), dP = grad V^T, D = rowsum(grad out), M the factors of dropout; then by
     P = exp(S - top) / sum."""
-    grad, query, key, value, out, top, total, *rest = operands
-    formula = _Formula(y, (query, key, value, *rest), top, total)
+    grad, query, key, value, out, top, total, *tail = operands
+    formula = _Formula(y, (query, key, value, *tail), top, total)
     dtype, weights = formula.dtype, formula.weights
     g, outer, out_wide = (pointwise.cast(x, dtype) for x in (g, grad, out))
     change = formula.dropped(matmul(outer, _turned(formula.value)))
@@ -343,32 +343,32 @@ def _backward_rule(g: Node, y: Node, *operands: Node) -> Gradients:
     by_drop = formula.dropped(by_dot)
     of_grad = matmul(by_drop, formula.value) - rows * out_wide
     of_value = matmul(_turned(by_drop), outer)
-    known = (of_query, of_key, of_grad, of_value, -(rows * outer))
-    return _second(formula, operands, by_change * change, known)
+    partial = (of_query, of_key, of_grad, of_value, -(rows * outer))
+    return _second(formula, operands, by_change * change, partial)
 
 
 def _second(
     formula: _Formula,
     operands: tuple[Node, ...],
     by_weights: Node,
-    known: tuple[Node | None, ...],
+    partial: tuple[Node | None, ...],
 ) -> Gradients:
     """All gradients of a backward, given that by the weights and the shares known already."""
-    of_query, of_key, of_grad, of_value, of_out = known
+    of_query, of_key, of_grad, of_value, of_out = partial
     by_scores = by_weights * formula.weights
     query, key = formula.by_scores(by_scores)
     query = query if of_query is None else query + of_query
     key = key if of_key is None else key + of_key
-    found = formula.back(query, key, of_value, by_scores)
+    gradients = formula.back(query, key, of_value, by_scores)
     assert of_grad is not None
     out, by_top = operands[4], -_row_sums(by_scores)
     return [
         pointwise.cast(of_grad, operands[0].dtype),
-        *found[:3],
+        *gradients[:3],
         None if of_out is None else pointwise.cast(of_out, out.dtype),
         by_top,
         by_top / operands[6],
-        *found[3:],
+        *gradients[3:],
     ]
 
 
@@ -384,12 +384,12 @@ def _numpy_parts(arrays: list[Any], constants: dict[str, Any]) -> tuple[Any, Any
     scores = query @ key.swapaxes(2, 3) * constants["scale"]
     length, seen = scores.shape[2:]
     offset = {"none": seen, "upper": 0, "lower": seen - length}[constants["causal"]]
-    kept = numpy.arange(seen) <= numpy.arange(length)[:, None] + offset
+    visible = numpy.arange(seen) <= numpy.arange(length)[:, None] + offset
     if mask and mask[0].dtype == bool:
-        kept = kept & mask[0]
+        visible = visible & mask[0]
     elif mask:
         scores = scores + mask[0]
-    return numpy.where(kept, scores, -numpy.inf), query, key, value
+    return numpy.where(visible, scores, -numpy.inf), query, key, value
 
 
 def _numpy_factors(arrays: list[Any], constants: dict[str, Any], scores: Any) -> Any:
@@ -397,8 +397,8 @@ def _numpy_factors(arrays: list[Any], constants: dict[str, Any], scores: Any) ->
     places = _split(arrays, constants)[1]
     if not places:
         return 1.0
-    kept = constants["kept"]
-    return numpy_kept(places[0], scores.shape[2:], kept) / kept
+    keep_probability = constants["kept"]
+    return numpy_kept(places[0], scores.shape[2:], keep_probability) / keep_probability
 
 
 def _numpy_attention(arrays: list[Any], constants: dict[str, Any]) -> Any:
@@ -419,10 +419,10 @@ def _numpy_attention(arrays: list[Any], constants: dict[str, Any]) -> Any:
 def _numpy_backward(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
-    grad, query, key, value, out, top, total, *rest = arrays
-    kept = key.shape[1]
-    scores, query, key, value = _numpy_parts([query, key, value, *rest], constants)
-    factors = _numpy_factors(rest, constants, scores)
+    grad, query, key, value, out, top, total, *tail = arrays
+    groups = key.shape[1]
+    scores, query, key, value = _numpy_parts([query, key, value, *tail], constants)
+    factors = _numpy_factors(tail, constants, scores)
     weights = numpy.exp(scores - top[..., None]) / total[..., None]
     change = factors * (grad @ value.swapaxes(2, 3)) - (grad * out).sum(axis=3, keepdims=True)
     by_scores = weights * change * constants["scale"]
@@ -430,8 +430,8 @@ def _numpy_backward(arrays: list[Any], constants: dict[str, Any]) -> Any:
         return by_scores @ key
     pairs = {"key": (by_scores, query), "value": (weights * factors, grad)}
     left, right = pairs[constants["result"]]
-    found = left.swapaxes(2, 3) @ right
-    return found.reshape(found.shape[0], kept, -1, *found.shape[2:]).sum(axis=2)
+    gradient = left.swapaxes(2, 3) @ right
+    return gradient.reshape(gradient.shape[0], groups, -1, *gradient.shape[2:]).sum(axis=2)
 
 
 def _numbers(*sizes: int, seed: float) -> Any:
@@ -453,14 +453,14 @@ def _attention_samples() -> Samples:
     )
     shared = [_numbers(1, 1, 4, 2, seed=0.7), _numbers(1, 1, 4, 3, seed=1.1)]
     mask = _numbers(1, 2, 3, 4, seed=5.0)
-    kept = [[[[i != j for j in range(4)] for i in range(3)]] * 2]
+    visible = [[[[i != j for j in range(4)] for i in range(3)]] * 2]
     for result in RESULTS["attention"]:
         for operands, causal in (
             ([query, key, value], "none"),
             ([query, key, value], "upper"),
             ([query, *shared], "lower"),
             ([query, key, value, mask], "none"),
-            ([query, *shared, kept], "none"),
+            ([query, *shared, visible], "none"),
         ):
             yield operands, {"scale": 0.8, "causal": causal, "result": result}
     places = [[[sample_place(0, 613)], [sample_place(1, 0)]]]  # the first one needs new words

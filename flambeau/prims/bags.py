@@ -55,17 +55,17 @@ def _rule(
     place = iota(index.shape, 0, "i64")
     bag = searchsorted(starts, place, right=True) + -1
     inside = pointwise.maximum(bag, zeros_like(bag))
-    kept = pointwise.ge(bag, zeros_like(bag)) & (place < take(ends, inside, 0))
-    kept = kept & pointwise.ge(index, zeros_like(index))
+    used = pointwise.ge(bag, zeros_like(bag)) & (place < take(ends, inside, 0))
+    used = used & pointwise.ge(index, zeros_like(index))
     rows_at = pointwise.maximum(index, zeros_like(index))
-    found = take(g, inside, 0)
-    rows = found
+    of_rows = take(g, inside, 0)
+    rows = of_rows
     for share in shares:
         rows = rows * spread(share, rows, 1)
-    rows = pointwise.where(spread(kept, rows, 1), rows, zeros_like(rows))
+    rows = pointwise.where(spread(used, rows, 1), rows, zeros_like(rows))
     of_table = take_add(zeros_like(table), rows_at, rows, 0)
-    products = [sum(take(table, rows_at, 0) * found, 1) for _ in shares]
-    return of_table, *nothing, *(pointwise.where(kept, p, zeros_like(p)) for p in products)
+    products = [sum(take(table, rows_at, 0) * of_rows, 1) for _ in shares]
+    return of_table, *nothing, *(pointwise.where(used, p, zeros_like(p)) for p in products)
 
 
 def _reference(arrays: list[Any], constants: dict[str, Any]) -> Any:

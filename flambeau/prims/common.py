@@ -51,8 +51,8 @@ class UndefinedDtype(TypeError):
 
 def show(shape: Sequence[Size]) -> str:
     """Return a shape as text: the numbers of the call where a trace knows them."""
-    known = current_environment() is not None
-    return "(" + ", ".join(str(hint(s) if known else s) for s in shape) + ")"
+    has_environment = current_environment() is not None
+    return "(" + ", ".join(str(hint(s) if has_environment else s) for s in shape) + ")"
 
 
 def check_dtype(name: str, x: Node, allowed: frozenset[str]) -> None:

@@ -135,14 +135,14 @@ def _places(constants: dict[str, Any], kernel: Sequence[int], at: Sequence[int],
     """Per dimension the places of the result and of x that kernel position `at` connects."""
     import numpy
 
-    places, found = [], []
+    places, outputs = [], []
     for d, k in enumerate(at):
         p = numpy.arange(out[d][0])
         i = p * constants["stride"][d] + k * constants["dilation"][d] - constants["low"][d]
         inside = (i >= 0) & (i < out[d][1])
         places.append(p[inside])
-        found.append(i[inside])
-    return places, found
+        outputs.append(i[inside])
+    return places, outputs
 
 
 def _reference(name: str, arrays: list[Any], constants: dict[str, Any]) -> Any:
@@ -164,11 +164,11 @@ def _reference(name: str, arrays: list[Any], constants: dict[str, Any]) -> Any:
     outer, inner = weight.shape[0] // groups, weight.shape[1]
     every = numpy.arange(x.shape[0])
     for at in product(*map(range, weight.shape[2:])):
-        places, found = _places(constants, weight.shape[2:], at, extents)
+        places, outputs = _places(constants, weight.shape[2:], at, extents)
         for g in range(groups):
             to = numpy.arange(outer) + g * outer
             of = numpy.arange(inner) + g * inner
-            left, right = numpy.ix_(every, to, *places), numpy.ix_(every, of, *found)
+            left, right = numpy.ix_(every, to, *places), numpy.ix_(every, of, *outputs)
             w = weight[(to, slice(None), *at)]
             if name == "convolution":
                 y[left] += numpy.einsum("oc,nc...->no...", w, x[right])

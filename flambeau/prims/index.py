@@ -229,8 +229,8 @@ def to_front(x: Node, start: int, count: int) -> Node:
 
 def from_front(x: Node, count: int, start: int) -> Node:
     """The inverse of `to_front`: count dimensions behind the batch go to `start`."""
-    rest = [*range(1 + count, x.ndim)]
-    before, after = rest[: start - 1], rest[start - 1 :]
+    trailing = [*range(1 + count, x.ndim)]
+    before, after = trailing[: start - 1], trailing[start - 1 :]
     return permute(x, (0, *before, *range(1, 1 + count), *after))
 
 
@@ -248,9 +248,9 @@ def _batch_take(b: Batched) -> Node:
         return take(x, index, axis + 1)
     if b.flags[0]:
         return _read(b, x, (index,), axis)
-    found = take(x, index, axis)  # the batch lies where the index stands
-    rest = [d for d in range(found.ndim) if d != axis]
-    return permute(found, (axis, *rest))
+    gathered = take(x, index, axis)  # the batch lies where the index stands
+    others = [d for d in range(gathered.ndim) if d != axis]
+    return permute(gathered, (axis, *others))
 
 
 def _batch_index_nd(b: Batched) -> Node:
@@ -264,9 +264,9 @@ def _batch_index_nd(b: Batched) -> Node:
             i if flag else expand(i, b.extent)
             for i, flag in zip(b.operands[1:], b.flags[1:], strict=True)
         ]
-        found = index_nd(x, places, dims)
-        rest = [d for d in range(found.ndim) if d != dims[0]]
-        return permute(found, (dims[0], *rest))
+        gathered = index_nd(x, places, dims)
+        others = [d for d in range(gathered.ndim) if d != dims[0]]
+        return permute(gathered, (dims[0], *others))
     x, *indices = b.all()
     return _read(b, x, indices, dims[0])
 
@@ -366,7 +366,7 @@ def check_index(
     exception.
     `strict`: a negative index is outside, too.
     """
-    given: dict[str, Any] = {} if message is None else {"message": message}
+    options: dict[str, Any] = {} if message is None else {"message": message}
     if strict:
-        given["strict"] = True
-    return bind("check_index", index, size=size, name=name, **given)
+        options["strict"] = True
+    return bind("check_index", index, size=size, name=name, **options)

@@ -290,10 +290,10 @@ def _triangular_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
     is_upper, adjointed, unit = (y.attribute(k) for k in ("upper", "adjointed", "unit"))
     of_b = triangular_solve(a, g, is_upper, not adjointed, unit)
     of_a = -(matmul(y, adjoint(of_b)) if adjointed else matmul(of_b, adjoint(y)))
-    kept = upper_triangle(of_a) if is_upper else lower_triangle(of_a)
+    of_triangle = upper_triangle(of_a) if is_upper else lower_triangle(of_a)
     if unit:
-        kept = with_diagonal(kept, full_like(0, diagonal(kept)))
-    return kept, of_b
+        of_triangle = with_diagonal(of_triangle, full_like(0, diagonal(of_triangle)))
+    return of_triangle, of_b
 
 
 def _cholesky_rule(g: Node, y: Node, a: Node) -> Gradients:
@@ -311,14 +311,16 @@ def _lu_rule(g: Node, y: Node, a: Node) -> Gradients:
     rows, columns = a.ndim - 2, a.ndim - 1
     m, n = a.shape[-2:]
     least = minimum(m, n)
-    square, given = (shape.slice(shape.slice(x, rows, 0, least), columns, 0, least) for x in (y, g))
-    below = matmul(adjoint(_unit_lower(square)), lower_triangle(given, strict=True))
-    above = matmul(upper_triangle(given), adjoint(upper_triangle(square)))
-    rest, of_rest = _beyond_square(y, g)
+    square, of_square = (
+        shape.slice(shape.slice(x, rows, 0, least), columns, 0, least) for x in (y, g)
+    )
+    below = matmul(adjoint(_unit_lower(square)), lower_triangle(of_square, strict=True))
+    above = matmul(upper_triangle(of_square), adjoint(upper_triangle(square)))
+    beyond, of_rest = _beyond_square(y, g)
     if less(m, n):
-        below = below - matmul(of_rest, adjoint(rest))
+        below = below - matmul(of_rest, adjoint(beyond))
     elif less(n, m):
-        above = above - matmul(adjoint(rest), of_rest)
+        above = above - matmul(adjoint(beyond), of_rest)
     inner = lower_triangle(below, strict=True) + upper_triangle(above)
     # With the adjoint of L from the left, with that of U from the right.
     left = triangular_solve(square, inner, False, True, unit=True)
@@ -364,12 +366,12 @@ def _reduced_qr(q: Node, r: Node, g: Node, result: str) -> tuple[Node, Node, Nod
     of their span.
     """
     columns, n = q.ndim - 1, r.shape[-1]
-    rest = q.shape[-1] - n
-    first, last = (shape.slice(q, columns, *part) for part in ((0, n), (n, rest)))
+    surplus = q.shape[-1] - n
+    first, last = (shape.slice(q, columns, *part) for part in ((0, n), (n, surplus)))
     r = shape.slice(r, r.ndim - 2, 0, n)
     if result == "r":
         return first, r, shape.slice(g, g.ndim - 2, 0, n)
-    of_first, of_last = (shape.slice(g, columns, *part) for part in ((0, n), (n, rest)))
+    of_first, of_last = (shape.slice(g, columns, *part) for part in ((0, n), (n, surplus)))
     return first, r, of_first - matmul(last, matmul(adjoint(of_last), first))
 
 
@@ -386,13 +388,13 @@ def _wide_qr(g: Node, q: Node, r: Node, result: str) -> Node:
     """The first columns, a square, decide Q; the rest of R is Q^H times the rest."""
     columns, rows = r.ndim - 1, r.shape[-2]
     square = shape.slice(r, columns, 0, rows)
-    rest = shape.slice(r, columns, rows, r.shape[-1] - rows)
+    beyond = shape.slice(r, columns, rows, r.shape[-1] - rows)
     if result == "q":
         first = _tall_qr(-matmul(adjoint(q), g), g, q, square)
-        return shape.cat([first, zeros_like(rest)], columns)
+        return shape.cat([first, zeros_like(beyond)], columns)
     of_square = shape.slice(g, columns, 0, rows)
     of_rest = shape.slice(g, columns, rows, r.shape[-1] - rows)
-    turned = matmul(rest, adjoint(of_rest))
+    turned = matmul(beyond, adjoint(of_rest))
     inner = matmul(of_square, adjoint(square)) - turned
     first = _tall_qr(inner, matmul(q, turned), q, square)
     return shape.cat([first, matmul(q, of_rest)], columns)
@@ -630,9 +632,9 @@ def least_squares(a: Node, b: Node, driver: str, rcond: float) -> tuple[Node, No
     Drivers are LAPACK's: "gels" is for matrices of full rank and tells neither; "gelsy" tells the
     rank. Singular values up to rcond times the greatest count as 0.
     """
-    given = {"driver": driver, "rcond": rcond}
+    options = {"driver": driver, "rcond": rcond}
     solution, rank, values = (
-        bind("least_squares", a, b, result=r, **given) for r in RESULTS["least_squares"]
+        bind("least_squares", a, b, result=r, **options) for r in RESULTS["least_squares"]
     )
     return solution, rank, values
 

@@ -72,8 +72,8 @@ def _numpy_lu(arrays: list[Any], constants: dict[str, Any]) -> Any:
         order = numpy.arange(a.shape[0])
         for i, p in enumerate(pivots):
             order[[i, p]] = order[[p, i]]
-        found = {"packed": packed, "pivots": pivots + 1, "permutation": order, "info": 0}
-        return found[constants["result"]]
+        results = {"packed": packed, "pivots": pivots + 1, "permutation": order, "info": 0}
+        return results[constants["result"]]
 
     return _batched(one, arrays[0])
 
@@ -88,8 +88,8 @@ def _numpy_ldl(arrays: list[Any], constants: dict[str, Any]) -> Any:
             below = packed[k + 1 :, k] / packed[k, k]
             packed[k + 1 :, k + 1 :] -= numpy.tril(numpy.outer(below, packed[k + 1 :, k]))
             packed[k + 1 :, k] = below
-        found = {"packed": packed, "pivots": numpy.arange(len(packed)) + 1, "info": 0}
-        return found[constants["result"]]
+        results = {"packed": packed, "pivots": numpy.arange(len(packed)) + 1, "info": 0}
+        return results[constants["result"]]
 
     return _batched(one, arrays[0])
 
@@ -181,8 +181,8 @@ def _numpy_pivot_order(arrays: list[Any], constants: dict[str, Any]) -> Any:
 def _numpy_svd(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
-    found = numpy.linalg.svd(arrays[0], full_matrices=constants["full_matrices"])
-    return found[RESULTS["svd"].index(constants["result"])]
+    factors = numpy.linalg.svd(arrays[0], full_matrices=constants["full_matrices"])
+    return factors[RESULTS["svd"].index(constants["result"])]
 
 
 # ------------------------------------------------------------------------------------ samples

@@ -35,8 +35,8 @@ def _numpy_indices(arrays: list[Any], constants: dict[str, Any]) -> Any:
     batch, count = constants["batch"], constants["count"]
     rows = mask.reshape(-1, *mask.shape[batch:])
     result = numpy.full((len(rows), mask.ndim - batch, count), -1)
-    for row, found in zip(result, (numpy.array(r.nonzero()) for r in rows), strict=True):
-        row[:, : found.shape[1]] = found[:, :count]
+    for row, indices in zip(result, (numpy.array(r.nonzero()) for r in rows), strict=True):
+        row[:, : indices.shape[1]] = indices[:, :count]
     return result.reshape(*mask.shape[:batch], mask.ndim - batch, count)
 
 

@@ -89,9 +89,9 @@ def _ufunc(name: str) -> Reference:
         import importlib
 
         module, _, function = name.rpartition(".")
-        found = getattr(importlib.import_module(module or "numpy"), function)
+        ufunc = getattr(importlib.import_module(module or "numpy"), function)
         with importlib.import_module("numpy").errstate(all="ignore"):
-            return found(*arrays)
+            return ufunc(*arrays)
 
     return reference
 

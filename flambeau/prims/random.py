@@ -78,13 +78,13 @@ def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
             f"[random] {distribution} is not implemented for {PUBLIC[dtype]}\n"
             "hint: draw floats and cast"
         )
-    wanted: tuple[Size, ...] = shape if distribution in EACH else ()
+    expected: tuple[Size, ...] = shape if distribution in EACH else ()
     allowed = EACH.get(distribution, {"i64" if distribution in INTEGERS else "f64"})
     for x in operands:
-        if x.dtype not in allowed or not same_shape(x.shape, wanted):
+        if x.dtype not in allowed or not same_shape(x.shape, expected):
             raise TypeError(
                 f"[random] a parameter of {distribution} is {x!r}\n"
-                f"hint: it takes {'/'.join(sorted(allowed))}{show(wanted)}"
+                f"hint: it takes {'/'.join(sorted(allowed))}{show(expected)}"
             )
     if distribution == "places" and (dtype != "i32" or "draws" not in constants):
         raise TypeError("[random] places are int32 numbers\nhint: prims.random_places")
@@ -126,14 +126,14 @@ def numpy_places(seed: Any, constants: dict[str, Any]) -> Any:
     bits._legacy_seeding(int(seed) & 0xFFFFFFFF)
     *heads, blocks, words = constants["shape"]
     rows, columns = constants["draws"]
-    found = numpy.zeros((math.prod(heads), blocks, words), "u4")
-    for place in found:
+    positions = numpy.zeros((math.prod(heads), blocks, words), "u4")
+    for place in positions:
         for block in range(blocks):
             state = bits.state["state"]
             place[block, :624] = state["key"]
             place[block, 624:626] = state["pos"], 624 - state["pos"]
             bits.random_raw(2 * columns * min(PLACE_ROWS, rows - block * PLACE_ROWS), False)
-    return found.view("i4").reshape(constants["shape"])
+    return positions.view("i4").reshape(constants["shape"])
 
 
 def numpy_kept(places: Any, draws: tuple[int, int], kept: float) -> Any:
@@ -141,7 +141,7 @@ def numpy_kept(places: Any, draws: tuple[int, int], kept: float) -> Any:
     import numpy
 
     rows, columns = draws
-    found = numpy.zeros((*places.shape[:-2], rows, columns), bool)
+    mask = numpy.zeros((*places.shape[:-2], rows, columns), bool)
     for head in numpy.ndindex(*places.shape[:-2]):
         for block, place in enumerate(places[head].view("u4")):
             bits = numpy.random.MT19937()
@@ -152,8 +152,8 @@ def numpy_kept(places: Any, draws: tuple[int, int], kept: float) -> Any:
             words = bits.random_raw(2 * count * columns).reshape(count, columns, 2)
             high, low = words[..., 0] & 0x1FFFFF, words[..., 1]
             units = (high * 2**32 + low) * 2.0**-53
-            found[(*head, slice(first, first + count))] = units < kept
-    return found
+            mask[(*head, slice(first, first + count))] = units < kept
+    return mask
 
 
 def _samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
@@ -182,8 +182,8 @@ register(
 def sample_place(seed: int, following: int) -> array[int]:
     """Some place of a stream, as int32: its next word is number `following`."""
     words = [(1812433253 * i + 12345) % 2**31 for i in range(seed, seed + 624)]
-    rest = [0] * (PLACE_WORDS - 626)
-    return array("i", [*words, following, 624 - following, *rest])
+    padding = [0] * (PLACE_WORDS - 626)
+    return array("i", [*words, following, 624 - following, *padding])
 
 
 def _infer_kept(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:

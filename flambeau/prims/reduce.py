@@ -51,8 +51,8 @@ Samples = Iterator[tuple[list[Any], dict[str, Any]]]
 
 def spread(reduced: Node, like: Node, axis: int) -> Node:
     """Repeat a reduction's result along the axis it dropped."""
-    kept = [d for d in range(like.ndim) if d != axis]
-    return shape.broadcast(reduced, like.shape, kept)
+    remaining = [d for d in range(like.ndim) if d != axis]
+    return shape.broadcast(reduced, like.shape, remaining)
 
 
 def canonical(x: Any, axis: int, combine: Callable[[Any, Any], Any], identity: Any) -> Any:
@@ -223,10 +223,10 @@ xor = _reduction("xor", "Exclusive or of the bits along an axis, which is droppe
 def _extremes_rule(g: Node, y: Node, x: Node) -> Gradients:
     # Group by group, an extreme that stands alone in its group would get more than its share.
     dims = y.attribute("dims")
-    kept = [d for d in range(x.ndim) if d not in dims]
+    remaining = [d for d in range(x.ndim) if d not in dims]
 
     def over(value: Node) -> Node:
-        return shape.broadcast(value, x.shape, kept)
+        return shape.broadcast(value, x.shape, remaining)
 
     mask = pointwise.eq(x, over(y))
     count = reduce_dims("sum", pointwise.cast(mask, x.dtype), dims)
@@ -258,8 +258,10 @@ def reduce_dims(name: str, x: Node, dims: Sequence[int], keepdim: bool = False) 
         result = with_derivative(result, x, rule="extremes", dims=tuple(sorted(set(dims))))
     if keepdim and groups:
         chosen = set(dims)
-        kept: tuple[Size, ...] = tuple(1 if d in chosen else n for d, n in enumerate(x.shape))
-        result = shape.reshape(result, kept)
+        keepdim_shape: tuple[Size, ...] = tuple(
+            1 if d in chosen else n for d, n in enumerate(x.shape)
+        )
+        result = shape.reshape(result, keepdim_shape)
     return result
 
 

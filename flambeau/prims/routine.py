@@ -81,11 +81,11 @@ def _matmul_rule(g: Node, y: Node, a: Node, b: Node) -> Gradients:
         return matmul(g, adjoint(b)), matmul(adjoint(a), g)
     if g.op == "cast" and g.inputs[0].dtype == a.dtype:  # nothing is lost by products of halves
         narrow = g.inputs[0]
-        found = matmul(narrow, adjoint(b), y.dtype), matmul(adjoint(a), narrow, y.dtype)
+        gradients = matmul(narrow, adjoint(b), y.dtype), matmul(adjoint(a), narrow, y.dtype)
     else:
         left, right = (pointwise.cast(adjoint(x), y.dtype) for x in (a, b))
-        found = matmul(g, right), matmul(left, g)
-    return pointwise.cast(found[0], a.dtype), pointwise.cast(found[1], a.dtype)
+        gradients = matmul(g, right), matmul(left, g)
+    return pointwise.cast(gradients[0], a.dtype), pointwise.cast(gradients[1], a.dtype)
 
 
 def _numpy_matmul(arrays: list[Any], constants: dict[str, Any]) -> Any:
@@ -384,9 +384,9 @@ def _numpy_real_fft(arrays: list[Any], constants: dict[str, Any]) -> Any:
     import numpy
 
     axis, length = constants["axis"], arrays[0].shape[constants["axis"]]
-    whole = numpy.fft.fft(arrays[0], axis=axis) * constants["scale"]
-    whole = whole.conj() if constants["inverse"] else whole
-    return whole if constants["whole"] else whole.take(range(length // 2 + 1), axis)
+    spectrum = numpy.fft.fft(arrays[0], axis=axis) * constants["scale"]
+    spectrum = spectrum.conj() if constants["inverse"] else spectrum
+    return spectrum if constants["whole"] else spectrum.take(range(length // 2 + 1), axis)
 
 
 def _real_fft_samples() -> Samples:

@@ -132,10 +132,12 @@ def _product_rule(g: Node, base: Node, source: Node, read: Read, write: Write) -
 
     def others(factors: Factors, at: Read) -> Node:
         safe, own, is_zero = factors
-        rest, left = at(product) / safe, at(count) - is_zero
+        of_others, left = at(product) / safe, at(count) - is_zero
         none, one = (pointwise.eq(left, full_like(n, left)) for n in (0, 1))
-        product_of_others = pointwise.where(one, rest * (at(zeros) - own), zeros_like(rest))
-        return pointwise.conj(pointwise.where(none, rest, product_of_others))
+        product_of_others = pointwise.where(
+            one, of_others * (at(zeros) - own), zeros_like(of_others)
+        )
+        return pointwise.conj(pointwise.where(none, of_others, product_of_others))
 
     return g * others(mine, lambda x: x), read(g) * others(theirs, read)
 
@@ -161,8 +163,8 @@ def _scatter_rule(g: Node, y: Node, base: Node, index: Node, source: Node) -> Gr
     return first, None, last
 
 
-def _put_nd_rule(g: Node, y: Node, base: Node, *rest: Node) -> Gradients:
-    *indices, source = rest
+def _put_nd_rule(g: Node, y: Node, base: Node, *operands: Node) -> Gradients:
+    *indices, source = operands
     dims = y.attribute("dims")
     first, last = _write_rule(
         g,

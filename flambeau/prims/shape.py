@@ -635,8 +635,8 @@ def overlap_add(x: Node, dimension: int, extent: Size, step: Size, dilation: Siz
     order = [*range(dimension + 1), x.ndim - 1, *range(dimension + 1, x.ndim - 1)]
     picked = indexing.index_nd(permute(x, order), (safe, offset), (dimension, dimension + 1))
     mask = broadcast(valid, picked.shape, (dimension, dimension + 1))
-    kept = pointwise.where(mask, picked, zeros_like(picked))
-    return reduce.sum(kept, axis=dimension + 1)
+    masked = pointwise.where(mask, picked, zeros_like(picked))
+    return reduce.sum(masked, axis=dimension + 1)
 
 
 # ------------------------------------------------------------------------------------ as_strided
@@ -719,8 +719,8 @@ def fold(x: Node, first: int) -> Node:
     return reshape(moved, (*moved.shape[:first], joined, *moved.shape[first + 2 :]))
 
 
-def unfold(x: Node, first: int, extent: Size, rest: Size) -> Node:
+def unfold(x: Node, first: int, extent: Size, inner: Size) -> Node:
     """The inverse of `fold`: dimension `first` is split, its outer part is the batch."""
-    split = reshape(x, (*x.shape[:first], extent, rest, *x.shape[first + 1 :]))
+    split = reshape(x, (*x.shape[:first], extent, inner, *x.shape[first + 1 :]))
     order = [first, *(d for d in range(split.ndim) if d != first)]
     return permute(split, order)

@@ -48,10 +48,12 @@ def sorted_rows(rows: list[Any], attribute: str) -> list[Any]:
     attribute = attribute.replace("cuda", "device").replace("xpu", "device")
     for row in rows[:1]:
         if not hasattr(row, attribute):
-            known = "cpu_time cpu_time_total self_cpu_time_total cpu_memory_usage count flops bytes"
+            attributes = (
+                "cpu_time cpu_time_total self_cpu_time_total cpu_memory_usage count flops bytes"
+            )
             raise AttributeError(
                 f"[profiler] events cannot be sorted by {attribute!r}\n"
-                f"hint: one of {', '.join(known.split())}"
+                f"hint: one of {', '.join(attributes.split())}"
             )
     return sorted(rows, key=lambda row: getattr(row, attribute), reverse=True)
 
@@ -142,12 +144,12 @@ def _shortened(text: str, width: int) -> str:
 
 def _with_sources(cells: list[list[str]], rows: Sequence[Any], width: int) -> list[list[str]]:
     """A last column with source lines; all but the first have table lines of their own."""
-    found = [[*cells[0], "Source Location"]]
+    lines = [[*cells[0], "Source Location"]]
     for line, row in zip(cells[1:], rows, strict=True):
         sources = [text if len(text) <= width else "..." + text[3 - width :] for text in row.stack]
-        found.append([*line, sources[0] if sources else ""])
-        found += [[*([""] * len(line)), text] for text in sources[1:]]
-    return found
+        lines.append([*line, sources[0] if sources else ""])
+        lines += [[*([""] * len(line)), text] for text in sources[1:]]
+    return lines
 
 
 def _aligned(cells: list[list[str]]) -> list[str]:

@@ -484,14 +484,14 @@ class EventList(list[Any]):
         return total
 
     def _averages(self, groups: Iterable[FunctionEventAvg]) -> EventList:
-        found = EventList(
+        averages = EventList(
             groups,
             use_device=self._use_device,
             profile_memory=self._profile_memory,
             with_flops=self._with_flops,
         )
-        found._is_average = True
-        return found
+        averages._is_average = True
+        return averages
 
     def export_chrome_trace(self, path: str) -> None:
         """Writes the profile for chrome://tracing and ui.perfetto.dev.
@@ -562,22 +562,24 @@ def build_tree(
         hide: whether a source file's lines are of no interest.
     """
     order = sorted(range(len(records)), key=lambda i: (records[i].start, -records[i].end, i))
-    made: dict[int, FunctionEvent] = {}
+    events_by_record: dict[int, FunctionEvent] = {}
     for i in order:
         record = records[i]
         if record.kind == EventKind.PIECE or (
             record.kind == EventKind.MEMORY and record.parent >= 0
         ):
             continue
-        made[i] = FunctionEvent(record, len(made), origin, _name(record.kind, record.name))
+        events_by_record[i] = FunctionEvent(
+            record, len(events_by_record), origin, _name(record.kind, record.name)
+        )
         if not flops:
-            made[i].flops = 0
-    for i, event in made.items():
-        parent = made.get(records[i].parent)
+            events_by_record[i].flops = 0
+    for i, event in events_by_record.items():
+        parent = events_by_record.get(records[i].parent)
         if parent is not None and event.kind != EventKind.MEMORY:
             event.cpu_parent = parent
             parent.cpu_children.append(event)
-    events = list(made.values())
+    events = list(events_by_record.values())
     _sum_launches(events)
     _find_stacks(events, hide)
     pieces = [r for r in records if r.kind == EventKind.PIECE]

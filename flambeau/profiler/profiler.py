@@ -100,10 +100,10 @@ def schedule(
 def _check_schedule(active: int, **others: int) -> None:
     if active > 0 and min(others.values()) >= 0:
         return
-    given = ", ".join(f"{name}={value}" for name, value in others.items())
+    values = ", ".join(f"{name}={value}" for name, value in others.items())
     raise AssertionError(
         "[profiler] Invalid profiler schedule arguments: only active must be positive, the others "
-        f"not negative: got active={active}, {given}\nhint: schedule(wait=1, warmup=1, active=3)"
+        f"not negative: got active={active}, {values}\nhint: schedule(wait=1, warmup=1, active=3)"
     )
 
 

@@ -212,8 +212,8 @@ class profile:  # noqa: N801 - PyTorch's name
         self.entered = False
         _recording.discard(self)
         with collection.paused():  # what is made here stays
-            found, lost = _core.profile_stop()
-            self._events = self._built([EventRecord(*record) for record in found])
+            records, lost = _core.profile_stop()
+            self._events = self._built([EventRecord(*record) for record in records])
         if lost:
             warnings.warn(
                 f"[profiler] {lost} events are missing: a thread had too many\n"

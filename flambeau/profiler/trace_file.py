@@ -127,25 +127,25 @@ class Trace:
 
 def _arguments(event: Any) -> Entry:
     """What a click on an event shows."""
-    found: Entry = {"External id": event.id}
+    arguments: Entry = {"External id": event.id}
     if event.input_shapes:
-        found |= {"Input Dims": event.input_shapes, "Input type": event.input_dtypes}
+        arguments |= {"Input Dims": event.input_shapes, "Input type": event.input_dtypes}
     if event.sequence_nr >= 0:
-        found |= {"Sequence number": event.sequence_nr, "Fwd thread id": event.fwd_thread}
+        arguments |= {"Sequence number": event.sequence_nr, "Fwd thread id": event.fwd_thread}
     if event.stack:
-        found["Call stack"] = ";".join(event.stack)
+        arguments["Call stack"] = ";".join(event.stack)
     if event.cpu_memory_usage:
-        found["Bytes allocated"] = event.cpu_memory_usage
+        arguments["Bytes allocated"] = event.cpu_memory_usage
     if event.bytes:
-        found |= {"bytes": event.bytes, "GB/s": round(event.bandwidth / 1e9, 3)}
-        found |= {"threads": event.threads, "busy (us)": round(event.busy_time, DIGITS)}
+        arguments |= {"bytes": event.bytes, "GB/s": round(event.bandwidth / 1e9, 3)}
+        arguments |= {"threads": event.threads, "busy (us)": round(event.busy_time, DIGITS)}
     if event.estimated_time:
-        found["estimated (us)"] = round(event.estimated_time, DIGITS)
+        arguments["estimated (us)"] = round(event.estimated_time, DIGITS)
     if event.flops:
-        found |= {"flops": event.flops, "GFLOP/s": round(event.flop_rate / 1e9, 3)}
+        arguments |= {"flops": event.flops, "GFLOP/s": round(event.flop_rate / 1e9, 3)}
     if event.record.group > 1:
-        found["launches at the same time"] = event.record.group
-    return found
+        arguments["launches at the same time"] = event.record.group
+    return arguments
 
 
 def _memory(record: Any, pid: int) -> Iterator[Entry]:

@@ -171,12 +171,12 @@ class ConfigModule(types.ModuleType):
 
 
 def _module(upstream: str) -> ConfigModule:
-    found = importlib.import_module("flambeau" + upstream.removeprefix("torch"))
-    assert isinstance(found, ConfigModule)
-    return found
+    module = importlib.import_module("flambeau" + upstream.removeprefix("torch"))
+    assert isinstance(module, ConfigModule)
+    return module
 
 
-def install(module: str, **more: Any) -> None:
+def install(module: str, **settings: Any) -> None:
     """Makes a module that is being imported one of settings.
 
     Args:
@@ -184,7 +184,7 @@ def install(module: str, **more: Any) -> None:
         more: settings whose defaults depend on the process.
     """
     target = sys.modules[module]
-    values = {**copy.deepcopy(defaults()["torch" + module.removeprefix("flambeau")]), **more}
+    values = {**copy.deepcopy(defaults()["torch" + module.removeprefix("flambeau")]), **settings}
     target.__dict__.update(_settings=values, _first=dict(values))
     target.__class__ = ConfigModule
 

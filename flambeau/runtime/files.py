@@ -95,8 +95,8 @@ def from_file(
     if count < 0:
         _unable(f"map {count} elements of file {{}}", filename, "a number of elements")
     if count == 0:
-        found = _core.tensor_empty((0,), kind)
+        tensor = _core.tensor_empty((0,), kind)
     else:
         storage = mapped_storage(filename, bool(shared), count * kind.itemsize)
-        found = _core.tensor_from_storage(storage, kind, (count,), (1,))
-    return found.requires_grad_() if requires_grad else found
+        tensor = _core.tensor_from_storage(storage, kind, (count,), (1,))
+    return tensor.requires_grad_() if requires_grad else tensor

@@ -583,12 +583,14 @@ parse_type_comment = _refuse("parse_type_comment")
 merge_type_from_type_comment = _refuse("merge_type_from_type_comment")
 
 
-def import_ir_module(cu: Any, file: Any, map_location: Any = None, *more: Any) -> Any:
+def import_ir_module(cu: Any, file: Any, map_location: Any = None, *options: Any) -> Any:
     """`torch.jit.load` of a path."""
     return late("flambeau.jit").load(file, map_location)
 
 
-def import_ir_module_from_buffer(cu: Any, buffer: Any, map_location: Any = None, *more: Any) -> Any:
+def import_ir_module_from_buffer(
+    cu: Any, buffer: Any, map_location: Any = None, *options: Any
+) -> Any:
     """`torch.jit.load` of bytes."""
     return late("flambeau.jit").load(
         io.BytesIO(buffer) if isinstance(buffer, bytes) else buffer, map_location

@@ -39,9 +39,9 @@ def add_safe_globals(safe_globals: Sequence[Any]) -> None:
     """
     for entry in safe_globals:
         if isinstance(entry, tuple):
-            known, dotted = entry
+            safe_class, dotted = entry
             module, _, name = dotted.rpartition(".")
-            _safe[f"{module}:{name}"] = known
+            _safe[f"{module}:{name}"] = safe_class
         else:
             _safe[name_of(entry)] = entry
 
@@ -88,20 +88,20 @@ def find(name: str, trusted: bool, base: type) -> Any:
     Raises:
         UnpicklingError: it is not declared safe, not there, or no such class.
     """
-    found = _safe.get(name)
+    attribute = _safe.get(name)
     module, _, path = name.partition(":")
-    if found is None and not trusted:
+    if attribute is None and not trusted:
         raise pickle.UnpicklingError(
             f"[load] Weights only load failed: {module}.{path} was not an allowed global by "
             f"default\nhint: torch.serialization.add_safe_globals([{path}]), or weights_only=False"
         )
-    if found is None:
-        found = sys.modules.get(module)
+    if attribute is None:
+        attribute = sys.modules.get(module)
         for part in path.split("."):
-            found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, base)):
+            attribute = getattr(attribute, part, None)
+    if not (isinstance(attribute, type) and issubclass(attribute, base)):
         raise pickle.UnpicklingError(
             f"[load] {module}.{path} is no tensor class of an imported module\n"
             f"hint: import {module} before loading"
         )
-    return found
+    return attribute

@@ -116,10 +116,10 @@ def get(name: str) -> Any:
     Raises:
         ValueError: the variable's text is not valid for this knob.
     """
-    found = _values.get(name, _values)
-    if found is _values:
-        _values[name] = found = _read(KNOBS[name])
-    return found
+    value = _values.get(name, _values)
+    if value is _values:
+        _values[name] = value = _read(KNOBS[name])
+    return value
 
 
 def _read(knob: Knob) -> Any:

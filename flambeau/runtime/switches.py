@@ -69,8 +69,8 @@ def get_float32_matmul_precision() -> str:
         >>> torch.get_float32_matmul_precision()
         'highest'
     """
-    found: str = _settings["precision"]
-    return found
+    precision: str = _settings["precision"]
+    return precision
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

@@ -38,8 +38,8 @@ def _extreme(name: str, choose: Callable[[Any, Any], Any], a: Any, b: Any) -> in
     for value in (a, b):
         if not isinstance(value, (int, float)):
             raise AssertionError(f"[{name}] takes numbers, got {type(value)}\nhint: x.item()")
-    found: int | float = choose(a, b)
-    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+    extreme: int | float = choose(a, b)
+    return float(extreme) if isinstance(a, float) or isinstance(b, float) else extreme
 
 
 @_overridable

@@ -247,8 +247,8 @@ def _entries(writer: _Writer) -> list[_Entry]:
     for memory in writer.memories.values():
         first_user = memory.users[0]
         tensor, record = writer.tensors[first_user], writer.records[first_user]
-        whole = len(memory.users) == 1 and tensor.is_contiguous() and record["dtype"] in NAMES
-        name = writer.paths[first_user] if whole else f"storage.{first_user}"
+        entire = len(memory.users) == 1 and tensor.is_contiguous() and record["dtype"] in NAMES
+        name = writer.paths[first_user] if entire else f"storage.{first_user}"
         while name in taken or name == "__metadata__":
             name += "_"
         taken.add(name)
@@ -259,7 +259,7 @@ def _entries(writer: _Writer) -> list[_Entry]:
             begin = max(offset - memory.first, 0)
             record["in"] = name
             record["offset"] = begin // ITEM_SIZE[record["dtype"]]
-        if whole:
+        if entire:
             entries.append(_Entry(name, NAMES[record["dtype"]], record["shape"], data))
         else:
             entries.append(_Entry(name, "U8", [len(data)], data))
@@ -502,8 +502,8 @@ def _uninitialized(kind: str, options: Any) -> Any:
     with importing:
         from flambeau.nn import parameter
 
-    known = (bool, _core.device, _core.dtype, bool)[: 3 + (kind == "UninitializedBuffer")]
-    if not isinstance(options, tuple) or tuple(type(o) for o in options) != known:
+    types = (bool, _core.device, _core.dtype, bool)[: 3 + (kind == "UninitializedBuffer")]
+    if not isinstance(options, tuple) or tuple(type(o) for o in options) != types:
         raise damaged(f"wrong options of an {kind}")
     return getattr(parameter, kind)(*options)
 

@@ -127,7 +127,7 @@ def _builders(check_key: Callable[[Any], None]) -> dict[tuple[str, str], tuple[A
         from flambeau.nn import parameter
 
     lazy = ("UninitializedParameter", "UninitializedBuffer")
-    made = {name: getattr(parameter, name) for name in lazy}
+    builders = {name: getattr(parameter, name) for name in lazy}
     mapping = rebuild.maker_of_mapping
     return {
         ("torch", "Size"): (_core.Size, rebuild.make_size),
@@ -136,7 +136,7 @@ def _builders(check_key: Callable[[Any], None]) -> dict[tuple[str, str], tuple[A
         ("torch.nn.parameter", "Parameter"): (parameter.Parameter, rebuild.make_parameter),
         **{
             ("torch.nn.parameter", name): (cls, rebuild.make_uninitialized(cls))
-            for name, cls in made.items()
+            for name, cls in builders.items()
         },
         ("_codecs", "encode"): (rebuild.encode, rebuild.encode),
         ("builtins", "bytearray"): (bytearray, rebuild.make_bytearray),

@@ -258,11 +258,14 @@ def _rebuild_njt(parts: Any) -> Any:
     offsets, lengths = parts.get("offsets"), parts.get("lengths")
     values = _dense(parts.get("values"))
     dim, cache = parts.get("_ragged_idx", 1), parts.get("_metadata_cache") or {}
-    whole = {DTYPE_OBJECTS["i64"], DTYPE_OBJECTS["i32"]}
+    integer_dtypes = {DTYPE_OBJECTS["i64"], DTYPE_OBJECTS["i32"]}
     index = [part for part in (offsets, lengths) if part is not None]
     for part in index:
         _dense(part)
-    if any(part.dtype not in whole or part.dim() != 1 for part in index) or offsets is None:
+    if (
+        any(part.dtype not in integer_dtypes or part.dim() != 1 for part in index)
+        or offsets is None
+    ):
         raise damaged("a nested tensor has no offsets")
     if type(dim) is not int or not 1 <= dim <= values.dim() or not isinstance(cache, dict):
         raise damaged("a nested tensor has no ragged dimension")

@@ -302,8 +302,8 @@ class Scanner(Unpickler):
 
     def find(self, module: str, name: str) -> Any:
         """A storage type, or a stand-in."""
-        known = names.safe(module, name, check_key) if name.endswith("Storage") else None
-        return known[0] if known else _Anything()
+        builder = names.safe(module, name, check_key) if name.endswith("Storage") else None
+        return builder[0] if builder else _Anything()
 
     def _call(self, function: Any, args: Any) -> Any:
         return _Anything()

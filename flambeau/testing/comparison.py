@@ -55,9 +55,9 @@ def _fail(options: _Options, text: str, path: tuple[Any, ...]) -> AssertionError
 def _attributes(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...]) -> None:
     checks = [("shape", True), ("layout", options.check_layout), ("dtype", options.check_dtype)]
     checks.insert(1, ("device", options.check_device))
-    for name, wanted in checks:
+    for name, checked in checks:
         a, b = getattr(actual, name), getattr(expected, name)
-        if wanted and a != b:
+        if checked and a != b:
             text = f"The values for attribute '{name}' do not match: {a} != {b}."
             raise _fail(options, text, path)
     if options.check_stride and actual.stride() != expected.stride():

@@ -63,42 +63,46 @@ class FileCheck:
         """
         text, position, forbidden = str(test_file), 0, []  # type: ignore[var-annotated]
         begin = 0  # of a row of checks in any order
-        for kind, wanted, count in self._checks:
+        for kind, pattern, count in self._checks:
             if kind == "not":
-                forbidden.append(wanted)
+                forbidden.append(pattern)
                 continue
             begin = begin if kind == "dag" else position
-            start, end = self._find(kind, wanted, count, text, begin if kind == "dag" else position)
+            start, end = self._find(
+                kind, pattern, count, text, begin if kind == "dag" else position
+            )
             self._check_absent(forbidden, text[position:start])
             forbidden = []
             position = max(position, end) if kind == "dag" else end
         self._check_absent(forbidden, text[position:])
 
-    def _find(self, kind: str, wanted: str, count: int, text: str, start: int) -> tuple[int, int]:
+    def _find(self, kind: str, pattern: str, count: int, text: str, start: int) -> tuple[int, int]:
         """Where a check is met: the first and the last position."""
         first = None
         for _ in range(count if kind == "count" else 1):
-            match = re.compile(wanted if kind == "regex" else re.escape(wanted)).search(text, start)
+            match = re.compile(pattern if kind == "regex" else re.escape(pattern)).search(
+                text, start
+            )
             between = text[start : match.start()] if match else ""
             lines = {"same": 0, "next": 1}.get(kind)
             if match is None or (lines is not None and between.count("\n") != lines):
                 raise RuntimeError(
-                    f'Expected to find "{wanted}" but did not find it\nSearched string:\n'
-                    f"{text[start:]}\nFrom {kind.upper()}: {wanted}\n"
+                    f'Expected to find "{pattern}" but did not find it\nSearched string:\n'
+                    f"{text[start:]}\nFrom {kind.upper()}: {pattern}\n"
                 )
             first = match.start() if first is None else first
             start = match.end()
         if kind == "highlighted":
             line = text[start:].split("\n")[1:2]
             if not line or not set(line[0].strip()) <= {"~", "^", "-", "<", " ", "H", "E", "R"}:
-                raise RuntimeError(f'Expected to find "{wanted}" highlighted but it is not.')
+                raise RuntimeError(f'Expected to find "{pattern}" highlighted but it is not.')
         return first if first is not None else start, start
 
     @staticmethod
     def _check_absent(forbidden: list[str], text: str) -> None:
-        for wanted in forbidden:
-            if wanted in text:
+        for pattern in forbidden:
+            if pattern in text:
                 raise RuntimeError(
-                    f'Expected to not find "{wanted}" but found it\nSearched string:\n{text}\n'
-                    f"From CHECK-NOT: {wanted}\n"
+                    f'Expected to not find "{pattern}" but found it\nSearched string:\n{text}\n'
+                    f"From CHECK-NOT: {pattern}\n"
                 )

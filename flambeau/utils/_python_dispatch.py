@@ -180,14 +180,14 @@ def _ask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _kinds(values: Sequence[Any]) -> tuple[Any, ...]:
     """The types with `__torch_dispatch__`, subclasses before their bases."""
-    found: list[Any] = []
+    kinds: list[Any] = []
     for x in _tensors(values):
         kind: Any = type(x)
-        if kind in found or not _dispatches(kind):
+        if kind in kinds or not _dispatches(kind):
             continue
-        place = next((i for i, k in enumerate(found) if issubclass(kind, k)), len(found))
-        found.insert(place, kind)
-    return tuple(found)
+        place = next((i for i, k in enumerate(kinds) if issubclass(kind, k)), len(kinds))
+        kinds.insert(place, kind)
+    return tuple(kinds)
 
 
 def _dispatches(kind: Any) -> bool:
@@ -196,13 +196,13 @@ def _dispatches(kind: Any) -> bool:
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for x in values:
         if isinstance(x, _core.Tensor):
-            found.append(x)
+            tensors.append(x)
         elif isinstance(x, (list, tuple)):
-            found += _tensors(x)
-    return found
+            tensors += _tensors(x)
+    return tensors
 
 
 # ------------------------------------------------------------------------------ one call
@@ -228,9 +228,9 @@ def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """A call of an operator that is a Python function: what that calls comes here, too."""
     definition = aten.definition_of(function)
     body = definition.overloads[0].body
-    known = inner.TABLE.get(definition.name)
-    if known is not None and known.run is body:
-        return known(*args, **kwargs)
+    operator = inner.TABLE.get(definition.name)
+    if operator is not None and operator.run is body:
+        return operator(*args, **kwargs)
     compose = composite_of(definition)
     if compose is not None and compose not in _modes.composing:
         try:
@@ -303,7 +303,7 @@ def _arguments(
     """Arguments as `__torch_dispatch__` gets them: without those that are the default."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    kept = 0
+    count = 0
     for (name, kind, default, keyword_only, *_), value in zip(
         program.arguments, values, strict=True
     ):
@@ -312,10 +312,10 @@ def _arguments(
             value = _listed(value)
         if not keyword_only:
             positional.append(value)
-            kept = kept if left else len(positional)
+            count = count if left else len(positional)
         elif not left:
             named[name] = value
-    return tuple(positional[:kept]), named
+    return tuple(positional[:count]), named
 
 
 def _listed(value: Any) -> Any:
@@ -437,11 +437,11 @@ def _make_wrapper_subclass(
         steps = tuple(strides) if strides is not None else _rows(size)
         kind = dtype or _core.get_default_dtype()
         hollow = _core.tensor_empty_strided(tuple(size), steps, kind, "meta")
-        made = hollow.as_subclass(cls)
-        made.__dict__["_claimed_device"] = _core.device(device or "cpu")
+        wrapper = hollow.as_subclass(cls)
+        wrapper.__dict__["_claimed_device"] = _core.device(device or "cpu")
     if requires_grad:
-        _core._disabled_torch_function(_core.Tensor.requires_grad_, (), (made,))
-    return made
+        _core._disabled_torch_function(_core.Tensor.requires_grad_, (), (wrapper,))
+    return wrapper
 
 
 def _rows(size: Sequence[int]) -> tuple[int, ...]:

@@ -133,13 +133,13 @@ def get_cpu_info(run_lambda: Run) -> str:
 
 def get_pip_packages(run_lambda: Run, patterns: Any = None) -> tuple[str, str]:
     """Installed packages of interest, a line each."""
-    wanted = PIP_PATTERNS if patterns is None else patterns
-    found = {
+    prefixes = PIP_PATTERNS if patterns is None else patterns
+    packages = {
         f"{each.metadata['Name']}=={each.version}"
         for each in metadata.distributions()
-        if any(pattern in (each.metadata["Name"] or "").lower() for pattern in wanted)
+        if any(pattern in (each.metadata["Name"] or "").lower() for pattern in prefixes)
     }
-    return "pip3", "\n".join(sorted(found))
+    return "pip3", "\n".join(sorted(packages))
 
 
 def get_conda_packages(run_lambda: Run, patterns: Any = None) -> str | None:

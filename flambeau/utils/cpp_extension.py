@@ -63,14 +63,14 @@ def _compiler() -> list[str]:
     chosen = os.environ.get("CXX")
     if chosen:
         return shlex.split(chosen)
-    program, *rest = toolchain.find().command
-    if "ziglang" in rest:
-        return [program, *rest[:-1], "c++"]
+    program, *arguments = toolchain.find().command
+    if "ziglang" in arguments:
+        return [program, *arguments[:-1], "c++"]
     folder, name = os.path.split(program)
     for c, cxx in (("clang", "clang++"), ("gcc", "g++"), ("cc", "c++")):
         other = os.path.join(folder, name.replace(c, cxx))
         if c in name and os.access(other, os.X_OK):
-            return [other, *rest]
+            return [other, *arguments]
     return ["c++"]
 
 
@@ -227,10 +227,10 @@ def _built(
             return str(library)
         handle, temporary = tempfile.mkstemp(dir=library.parent, suffix=".tmp")
         os.close(handle)
-        whole = [*command, *sources, *_LINK, *libraries, "-o", temporary]
+        words = [*command, *sources, *_LINK, *libraries, "-o", temporary]
         if verbose:
-            print(shlex.join(whole), file=sys.stderr)
-        result = subprocess.run(whole, capture_output=True, text=True, check=False)
+            print(shlex.join(words), file=sys.stderr)
+        result = subprocess.run(words, capture_output=True, text=True, check=False)
         if result.returncode:
             os.unlink(temporary)
             raise RuntimeError(f"Error building extension '{name}': {result.stdout}{result.stderr}")

@@ -45,10 +45,10 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         >>> from_dlpack(to_dlpack(torch.ones(2)))
         tensor([1., 1.])
     """
-    made = _core.from_dlpack(ext_tensor)
+    tensor = _core.from_dlpack(ext_tensor)
     if device is not None:
-        made = made.to(device)
-    return made.clone() if copy else made
+        tensor = tensor.to(device)
+    return tensor.clone() if copy else tensor
 
 
 def to_dlpack(tensor: Any) -> Any:

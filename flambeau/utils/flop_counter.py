@@ -312,14 +312,14 @@ class FlopCounterMode(TorchDispatchMode):
         everything = self.get_total_flops()
         suffix = get_suffix_str(everything)
         rows: list[list[str]] = []
-        whole = False  # one module does everything: a line for "Global" would repeat it
+        single_module = False  # one module does everything: a line for "Global" would repeat it
         for name in sorted(self.flop_counts):
             level = name.count(".") + 1
             if name == "Global" or level > depth:
                 continue
-            whole |= sum(self.flop_counts[name].values()) >= everything
+            single_module |= sum(self.flop_counts[name].values()) >= everything
             rows += self._rows(name, level - 1, suffix)
-        if not whole:
+        if not single_module:
             rows = self._rows("Global", 0, suffix) + [[" " + row[0], *row[1:]] for row in rows]
         if not rows:
             rows = [["Global", "0", "0%"]]

@@ -193,10 +193,10 @@ class MetaTracer(Tracer):
     _TORCH_METHODS_TO_PATCH = ["arange", "zeros", "ones", "full_like", "eye"]
 
     def create_proxy(
-        self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **named: Any
+        self, kind: str, target: Any, args: Any, kwargs: Any, *options: Any, **named: Any
     ) -> Any:
         """Records a call, and runs it without data."""
-        proxy = super().create_proxy(kind, target, args, kwargs, *rest, **named)
+        proxy = super().create_proxy(kind, target, args, kwargs, *options, **named)
         if kind == "placeholder" and target in self.meta_args:
             proxy.install_tensor_meta(self.meta_args[target])
             return proxy

@@ -144,9 +144,9 @@ def roi_align(
     f"_roi_align_backward(Tensor grad, {_BOXES}, {_IMAGE}, int sampling_ratio, bool aligned)"
     " -> Tensor",
 )
-def _roi_align_backward(grad: Tensor, rois: Tensor, scale: float, *rest: Any) -> Tensor:
+def _roi_align_backward(grad: Tensor, rois: Tensor, scale: float, *options: Any) -> Tensor:
     """The gradient of `roi_align` with respect to the image."""
-    bins, shape, (ratio, aligned) = rest[:2], rest[2:6], rest[6:]
+    bins, shape, (ratio, aligned) = options[:2], options[2:6], options[6:]
 
     def forward(image: Tensor) -> Tensor:
         return _align(image, rois, scale, bins, ratio, aligned)
@@ -197,10 +197,10 @@ def _ps_align(
     f" SymInt pooled_height, SymInt pooled_width, int sampling_ratio, {_IMAGE}) -> Tensor",
 )
 def _ps_roi_align_backward(
-    grad: Tensor, rois: Tensor, channel: Tensor, scale: float, *rest: Any
+    grad: Tensor, rois: Tensor, channel: Tensor, scale: float, *options: Any
 ) -> Tensor:
     """The gradient of `ps_roi_align` with respect to the image."""
-    bins, ratio, shape = rest[:2], rest[2], rest[3:]
+    bins, ratio, shape = options[:2], options[2], options[3:]
 
     def forward(image: Tensor) -> Tensor:
         return _ps_align(image, rois, channel, scale, bins, ratio)
@@ -223,8 +223,8 @@ def _pixels(image: Tensor, start: Any, length: Any, bins: Any) -> tuple[Tensor, 
 
 def _away_from_zero(values: Tensor) -> Tensor:
     """Rounded to whole numbers, halves away from zero as C's `round` does."""
-    whole = values.trunc()
-    return whole + (values - whole).abs().ge(0.5) * values.sign()
+    truncated = values.trunc()
+    return truncated + (values - truncated).abs().ge(0.5) * values.sign()
 
 
 @define(LIBRARY, f"roi_pool(Tensor input, {_BOXES}) -> (Tensor, Tensor)")
@@ -257,9 +257,9 @@ def roi_pool(
     "_roi_pool_backward(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, "
     f"SymInt pooled_height, SymInt pooled_width, {_IMAGE}) -> Tensor",
 )
-def _roi_pool_backward(grad: Tensor, rois: Tensor, argmax: Tensor, *rest: Any) -> Tensor:
+def _roi_pool_backward(grad: Tensor, rois: Tensor, argmax: Tensor, *options: Any) -> Tensor:
     """The gradient of `roi_pool` with respect to the image."""
-    batch, channels, height, width = rest[3:]
+    batch, channels, height, width = options[3:]
     image = grad.new_zeros(batch * channels, height * width)
     first = rois[:, 0].long()[:, None] * channels + torch.arange(channels, device=rois.device)
     place = first[..., None] * (height * width) + argmax.flatten(2).clamp(min=0)
@@ -296,7 +296,7 @@ def ps_roi_pool(
     f"SymInt pooled_height, SymInt pooled_width, {_IMAGE}) -> Tensor",
 )
 def _ps_roi_pool_backward(
-    grad: Tensor, rois: Tensor, channel: Tensor, scale: float, *rest: Any
+    grad: Tensor, rois: Tensor, channel: Tensor, scale: float, *options: Any
 ) -> Tensor:
     """The gradient of `ps_roi_pool` with respect to the image.
 
@@ -304,9 +304,9 @@ def _ps_roi_pool_backward(
     """
 
     def forward(image: Tensor) -> Tensor:
-        return _ps_pool(image, rois, channel, scale, rest[:2], 0)
+        return _ps_pool(image, rois, channel, scale, options[:2], 0)
 
-    return gradients(forward, (grad.new_zeros(rest[2:]),), grad)[0]
+    return gradients(forward, (grad.new_zeros(options[2:]),), grad)[0]
 
 
 # ------------------------------------------------------------------------ deformable convolution
@@ -320,17 +320,17 @@ _DEFORMED = (
 
 @define(LIBRARY, f"deform_conv2d({_DEFORMED}) -> Tensor")
 def deform_conv2d(
-    input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *rest: Any
+    input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *options: Any
 ) -> Tensor:
     """A convolution whose taps are moved by `offset` and scaled by `mask`."""
-    return _deformed(input, weight, offset, mask, bias, rest).contiguous()
+    return _deformed(input, weight, offset, mask, bias, options).contiguous()
 
 
 def _deformed(
-    image: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, rest: Any
+    image: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, options: Any
 ) -> Tensor:
-    strides, pads, dilations = rest[0:2], rest[2:4], rest[4:6]
-    groups, offset_groups, use_mask = rest[6:]
+    strides, pads, dilations = options[0:2], options[2:4], options[4:6]
+    groups, offset_groups, use_mask = options[6:]
     batch, channels, height, width = image.shape
     kernel, size = weight.shape[2:], offset.shape[2:]
     moves = offset.view(batch, offset_groups, kernel[0] * kernel[1], 2, *size)
@@ -368,11 +368,11 @@ def _deform_conv2d_backward(
     offset: Tensor,
     mask: Tensor,
     bias: Tensor,
-    *rest: Any,
+    *options: Any,
 ) -> tuple[Tensor, ...]:
     """Gradients of `deform_conv2d` with respect to image, weight, offset, mask and bias."""
 
     def forward(*operands: Tensor) -> Tensor:
-        return _deformed(*operands, rest)
+        return _deformed(*operands, options)
 
     return gradients(forward, (input, weight, offset, mask, bias), grad)

@@ -19,8 +19,8 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import flambeau as torch
-from flambeau.profiler.session import record_function
 from flambeau.ir.lock import late, loaded
+from flambeau.profiler.session import record_function
 from flambeau.utils.data.collate import default_collate, default_convert
 from flambeau.utils.data.dataset import IterableDataset
 from flambeau.utils.data.sampler import (
@@ -148,8 +148,8 @@ class DataLoader:
     ) -> None:
         if self._iterable:
             order = None if self._settings is not None else shuffle or None
-            given = {"shuffle": order, "sampler": sampler, "batch_sampler": batch_sampler}
-            for name, value in given.items():
+            options = {"shuffle": order, "sampler": sampler, "batch_sampler": batch_sampler}
+            for name, value in options.items():
                 if value is not None:
                     raise _problem(
                         f"DataLoader with IterableDataset: expected unspecified {name} option, but "

@@ -153,12 +153,12 @@ class Channel:
             if handle is not None:
                 os.close(handle)
 
-    def _send(self, head: bytes, rest: bytes, handle: int | None) -> None:
+    def _send(self, head: bytes, body: bytes, handle: int | None) -> None:
         rights = []
         if handle is not None:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))]
-        sent = self.end.sendmsg([head, rest], rights)
-        remaining = (head + rest)[sent:]
+        sent = self.end.sendmsg([head, body], rights)
+        remaining = (head + body)[sent:]
         if remaining:
             self.end.sendall(remaining)
 

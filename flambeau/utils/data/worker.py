@@ -75,10 +75,10 @@ class _Lines(str):
 
 def _local(kind: type) -> bool:
     """Whether the main process could not find this class by its name."""
-    found: Any = sys.modules.get(kind.__module__)
+    attribute: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is not kind
+        attribute = getattr(attribute, part, None)
+    return attribute is not kind
 
 
 @dataclass(frozen=True)

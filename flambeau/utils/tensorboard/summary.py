@@ -129,10 +129,10 @@ def histogram(tag: str, values: Any, bins: Any, max_bins: int | None = None) -> 
         limits = np.append(limits[:-1:step], limits[-1])
     filled = np.flatnonzero(counts)
     first, last = int(filled[0]), int(filled[-1])
-    kept = counts[max(first - 1, 0) : last + 1].tolist()
+    bucket_counts = counts[max(first - 1, 0) : last + 1].tolist()
     edges = limits[max(first, 1) : last + 2].tolist()
     if first == 0:  # the lowest limit is that of an empty bin
-        kept, edges = [0, *kept], limits[: last + 2].tolist()
+        bucket_counts, edges = [0, *bucket_counts], limits[: last + 2].tolist()
     message = HistogramProto(
         min=numbers.min(),
         max=numbers.max(),
@@ -140,7 +140,7 @@ def histogram(tag: str, values: Any, bins: Any, max_bins: int | None = None) -> 
         sum=numbers.sum(),
         sum_squares=float(numbers.dot(numbers)),
         bucket_limit=edges,
-        bucket=kept,
+        bucket=bucket_counts,
     )
     return Summary(value=[Summary.Value(tag=tag, histo=message)])
 

@@ -527,11 +527,11 @@ def _hparams(
             value = value.item()
         kind, field = _kind_of(value)
         setattr(start.hparams[name], field, value)
-        known = domains.get(name)
+        choices = domains.get(name)
         domain = None
-        if known is not None:
+        if choices is not None:
             domain = struct_pb2.ListValue(
-                values=[struct_pb2.Value(**{_kind_of(each)[1]: each}) for each in known]
+                values=[struct_pb2.Value(**{_kind_of(each)[1]: each}) for each in choices]
             )
         infos.append(
             api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(kind), domain_discrete=domain)

@@ -68,11 +68,11 @@ class FuzzedParameter:
             return values[int(index)]
         low, high = self._minval, self._maxval
         assert low is not None and high is not None
-        whole = isinstance(low, int) and isinstance(high, int)
+        integral = isinstance(low, int) and isinstance(high, int)
         if self._distribution == "loguniform":
             value = float(2 ** state.uniform(low=math.log2(low), high=math.log2(high)))
-            return round(value) if whole else value
-        if whole:
+            return round(value) if integral else value
+        if integral:
             return int(state.randint(low=low, high=high + 1))
         return float(state.uniform(low=low, high=high))
 
@@ -135,8 +135,8 @@ class FuzzedTensor:
         dims = params[self._dim_parameter] if self._dim_parameter else len(self._size)
 
         def resolved(values: tuple[Any, ...]) -> tuple[int, ...]:
-            found = [params.get(v, v) if isinstance(v, str) else v for v in values[:dims]]
-            return tuple(int(v) for v in found + [1] * (dims - len(found)))
+            sizes = [params.get(v, v) if isinstance(v, str) else v for v in values[:dims]]
+            return tuple(int(v) for v in sizes + [1] * (dims - len(sizes)))
 
         return resolved(self._size), resolved(self._steps or ())
 
@@ -243,7 +243,7 @@ class Fuzzer:
         torch.manual_seed(int(state.randint(low=0, high=2**63, dtype=numpy.int64)))
         for _ in range(n):
             params = self._parameters_of(state)
-            made = {t.name: t._make_tensor(params, state) for t in self._tensors}
-            tensors = {name: value for name, (value, _) in made.items()}
-            properties = {name: value for name, (_, value) in made.items()}
+            fuzzed = {t.name: t._make_tensor(params, state) for t in self._tensors}
+            tensors = {name: value for name, (value, _) in fuzzed.items()}
+            properties = {name: value for name, (_, value) in fuzzed.items()}
             yield tensors, properties, params
