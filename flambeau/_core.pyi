@@ -6,7 +6,7 @@ installed from Python at import, so they are not listed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, TypeVar, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Subclass = TypeVar("_Subclass")
@@ -281,6 +281,67 @@ def frombuffer(
 ) -> Any: ...
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any: ...
 def to_dlpack(tensor: Any, /) -> Any: ...
+
+# descriptions of calls and of recorded streams: struct sequences, made natively
+class TensorArgument(NamedTuple):
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    requires_grad: bool
+    layout: str | tuple[int, ...]
+    device: device
+
+class ScalarArgument(NamedTuple):
+    slot: int
+    type: type
+    value: bool | int | float
+
+class IntegerArgument(NamedTuple):
+    value: int
+
+class GeneratorArgument(NamedTuple):
+    slot: int
+
+class ExternalTensor(NamedTuple):
+    tensor: TensorArgument
+    parameter: bool
+    value: int
+
+class OpRecord(NamedTuple):
+    plan: Any
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    integers: tuple[int, ...]
+    number_types: tuple[int, ...]
+    generators: int
+    forward: int
+    registers: tuple[int, ...]
+    forward_numbers: tuple[int, ...]
+    numbers: tuple[int | float, ...]
+
+class LiveValue(NamedTuple):
+    value: int
+    slot: int
+
+class RecordedStream(NamedTuple):
+    externals: list[ExternalTensor]
+    records: list[OpRecord]
+    live: list[LiveValue]
+    tuned: bool
+
+class HeldSum(NamedTuple):
+    value: int
+    slot: int
+    gradient: int
+
+class RecordedBackward(NamedTuple):
+    records: int
+    externals: int
+    seeds: list[LiveValue]
+    gradients: list[tuple[int, int]]
+    sums: int
+    held: list[HeldSum]
 
 # operators
 def set_operator(name: str, callable: Callable[..., Any] | None, /) -> None: ...

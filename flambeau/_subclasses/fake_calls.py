@@ -198,7 +198,7 @@ def _is_operator(func: Any) -> bool:
 @functools.cache
 def _takes_device(func: Any) -> bool:
     if isinstance(func, _core.Op):
-        return any(a[1].startswith("device") for o in func.overloads for a in o[0])
+        return any(a.kind.startswith("device") for o in func.overloads for a in o[0])
     code = getattr(getattr(func, "__wrapped__", None), "__code__", None)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
     return "device" in names
@@ -435,7 +435,7 @@ def _constant(func: Any, args: Any, kwargs: Any, tensors: Sequence[Any]) -> Any:
 
 @functools.cache
 def _is_random(func: Any) -> bool:
-    return any(a[1].startswith("generator") for o in func.overloads for a in o[0])
+    return any(a.kind.startswith("generator") for o in func.overloads for a in o[0])
 
 
 def _forget_constants(mode: Any, func: Any, result: Any, args: tuple[Any, ...]) -> None:

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from flambeau import prims
+from flambeau._core import LiveValue, OpRecord, RecordedBackward, RecordedStream
 from flambeau.capture import stream
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph, GraphOutput, Node
-from flambeau.ir.size import Size
 
 NAME = "CompiledFunctionBackward"
 _PLACEHOLDER = 1 << 30  # slots of the results' gradients until the backward Graph numbers its own
@@ -34,33 +34,19 @@ class NotHandledError(Exception):
     """This stream is differentiated call by call instead."""
 
 
-class Backward(NamedTuple):
-    """What the native recorder appended to a forward stream."""
-
-    forward_records: int  # how many records are the forward's; the rest is its backward
-    forward_externals: int  # likewise; the rest stand for gradients that are given
-    seeds: Sequence[tuple[int, int]]  # (value of the result, external slot) of each result's
-    # (value, number of the edge along which it goes) of the gradients that leave the region.
-    # Several with one edge are added outside, in this order.
-    grads: Sequence[tuple[int, int]]
-    sums: int  # from this record on there are sums that go on from what their edge holds
-    # (value of the first summand, external slot of what the edge holds, which of `grads`) of these
-    held: Sequence[tuple[int, int, int]]
-
-
 class JointTrace(stream.StreamTrace):
     """A trace of forward calls that goes on with those of their backward."""
 
-    def run(self, externals: Sequence[stream.External], partial: bool = False) -> bool:
+    def run(self, partial: bool = False) -> bool:
         """Replays the forward records, noting where each one's numbers begin."""
         self.first_number: list[int] = []
-        return super().run(externals, partial)
+        return super().run(partial)
 
-    def _replay(self, record: Any, externals: Any) -> None:
+    def _replay(self, record: OpRecord) -> None:
         self.first_number.append(len(self.scalars))
-        super()._replay(record[:8], externals)
+        super()._replay(record)
 
-    def run_backward(self, records: Sequence[Any]) -> None:
+    def run_backward(self, records: Sequence[OpRecord]) -> None:
         """Replays backward records: they add no symbols, numbers or random draws."""
         push_environment(self.environment)
         try:
@@ -69,67 +55,50 @@ class JointTrace(stream.StreamTrace):
         finally:
             pop_environment()
 
-    def _replay_backward(self, record: Any) -> None:
-        with importing:
-            from flambeau.autograd.replay import replay
-
-        plan, operands, results, integers, kinds, generators, forward, registers = record[:8]
-        if generators or (integers and (forward < 0 or len(registers) != len(integers))):
+    def _replay_backward(self, record: OpRecord) -> None:
+        forward, integers = record.forward, record.integers
+        if record.generators or (integers and len(record.registers) != len(integers)):
             raise NotHandledError
-        graph: Graph = plan.graph
-        present = [self.values[v] for v in operands if v >= 0]
-        names = iter(graph.symbols)
-        mapping: dict[str, Size] = {}
-        for value in present:
-            for size in (*value.node.shape, *value.strides, value.offset):
-                mapping[next(names)] = size
-        known = [self._sizes[forward][r] for r in registers] if integers else []
-        mapping.update(zip(names, known, strict=True))
-        scalars = self._numbers(kinds, forward, *record[8:])
-        out = replay(graph, [v.node for v in present], scalars, mapping, ())
-        for number, result, output in zip(results, out, graph.outputs, strict=True):
-            if number >= 0 and result is not None:
-                self._define(number, result, output, mapping, present)
+        operands = self._operands(record)
+        mapping, names = stream.geometry_of(record.plan.graph, operands)
+        sizes = [self._sizes[forward][register] for register in record.registers]
+        mapping.update(zip(names, sizes if integers else (), strict=True))
+        self._define_results(record, operands, self._numbers(record), mapping, ())
 
-    def _numbers(
-        self, kinds: Sequence[int], forward: int, places: Sequence[int], values: Sequence[Any]
-    ) -> list[Node]:
+    def _numbers(self, record: OpRecord) -> list[Node]:
         """A backward's numbers: its forward's, or the constants that the engine always passes."""
-        if forward < 0:
-            return [prims.full(v, (), _NUMBERS[k]) for v, k in zip(values, kinds, strict=True)]
-        if len(places) != len(kinds):
+        types, slots = record.number_types, record.forward_numbers
+        if record.forward < 0:
+            values = zip(record.numbers, types, strict=True)
+            return [prims.full(value, (), _NUMBERS[kind]) for value, kind in values]
+        if len(slots) != len(types):
             raise NotHandledError
-        first = self.first_number[forward]
-        found = [self.scalars[first + place] for place in places]
-        return [prims.cast(x, _NUMBERS[k]) for x, k in zip(found, kinds, strict=True)]
+        first = self.first_number[record.forward]
+        numbers = [self.scalars[first + slot] for slot in slots]
+        return [prims.cast(x, _NUMBERS[kind]) for x, kind in zip(numbers, types, strict=True)]
 
 
-def compile_joint(
-    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live], bool], *appended: Any
-) -> Any:
+def compile_joint(recorded: RecordedStream, backward: RecordedBackward) -> Any:
     """Builds the Plan of a forward stream with its backward. Called by the native recorder.
 
     Args:
-        recorded: externals, records, live values and `tuned` as for `stream.compile_stream`, each
-            record with two more entries: which of its forward's numbers its own are, and their
-            values.
-        appended: the fields of `Backward`.
+        recorded: forward and backward, records with their numbers' values.
+        backward: which of it is the backward.
 
     Returns:
         A Plan with a backward; None where the stream is not handled.
     """
-    externals, records, live, tuned = recorded
-    backward = Backward(*appended)
-    given = len(backward.seeds) + len(backward.held)
-    if len(externals) != backward.forward_externals + given:
+    records, tuned = recorded.records, recorded.tuned
+    gradients = len(backward.seeds) + len(backward.held)
+    if len(recorded.externals) != backward.externals + gradients:
         return None  # backward reads a tensor that forward did not
-    count = backward.forward_records
-    key = stream.history_key(externals[: backward.forward_externals], records[:count])
+    count = backward.records
+    key = stream.history_key(recorded.externals[: backward.externals], records[:count])
     history = stream.history_of(("joint", key))
-    name = None if history.hints else stream.stored_name(f"joint {appended}", *recorded)
+    name = None if history.hints else stream.stored_name(f"joint {backward}", recorded)
 
     def trace_programs(history: stream.History) -> stream.Traced:
-        return _programs(*_traced(recorded[:3], backward, history), live)
+        return _programs(*_traced(recorded, backward, history), recorded.live)
 
     try:
         return stream.plan_of(records, count, name, history, trace_programs, tuned)
@@ -148,35 +117,28 @@ class Gradients(NamedTuple):
 
 
 def _traced(
-    recorded: tuple[Sequence[Any], Sequence[Any], Sequence[stream.Live]],
-    backward: Backward,
-    history: stream.History,
+    recorded: RecordedStream, backward: RecordedBackward, history: stream.History
 ) -> tuple[JointTrace, Gradients]:
-    externals, records, live = recorded
-    written = {slot for _, slot in live if slot >= 0}
-    known = [
-        (*e[:4], e[4] or slot in written, e[5])
-        for slot, e in enumerate(externals[: backward.forward_externals])
-    ]
-    count = backward.forward_records
+    count, externals, records = backward.records, recorded.externals, recorded.records
+    inputs = stream.with_state(externals[: backward.externals], recorded.live)
     trace: JointTrace | None = None
     for number in range(stream.MAX_TRACES + 1):
-        trace = JointTrace(known, records[:count], history, trace)
-        for slot, external in enumerate(known):
-            trace.bind_external(external[5], slot)
-        if not trace.run(known, partial=number == 0):
+        trace = JointTrace(inputs, records[:count], history, trace)
+        if not trace.run(partial=number == 0):
             continue
         given: list[tuple[Node, Source]] = []
-        for k, (value, slot) in enumerate(backward.seeds):
-            given.append((_stand_in(trace, value, externals[slot][5], len(given)), ("grad", k)))
+        for k, seed in enumerate(backward.seeds):
+            x = _stand_in(trace, seed.value, externals[seed.slot].value, len(given))
+            given.append((x, ("grad", k)))
         trace.run_backward(records[count : backward.sums])
-        for value, slot, k in backward.held:
-            given.append((_stand_in(trace, value, externals[slot][5], len(given)), ("held", k)))
+        for total in backward.held:
+            x = _stand_in(trace, total.value, externals[total.slot].value, len(given))
+            given.append((x, ("held", total.gradient)))
         trace.run_backward(records[backward.sums :])
         if trace.settled():
             break
     assert trace is not None
-    found = [(trace.values[value].node, edge) for value, edge in backward.grads]
+    found = [(trace.values[value].node, edge) for value, edge in backward.gradients]
     return trace, Gradients(given, found)
 
 
@@ -189,9 +151,7 @@ def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
     return node
 
 
-def _programs(
-    trace: JointTrace, gradients: Gradients, live: Sequence[stream.Live]
-) -> stream.Traced:
+def _programs(trace: JointTrace, gradients: Gradients, live: Sequence[LiveValue]) -> stream.Traced:
     with importing:
         from flambeau.autograd import derive as derivation
         from flambeau.driver.specify import signature_of

@@ -7,13 +7,15 @@ program's names which one it belongs to.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
+from flambeau._core import RecordedBackward, RecordedStream
 from flambeau.capture import joint, regions, stream
 from flambeau.compiler import debug
 from flambeau.ir.printer import print_graph
@@ -69,27 +71,26 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
     begin = time.perf_counter()
     reports: list[stream.StreamReport] = []
 
-    def watched(compile_it: Callable[..., Any], parts: Sequence[Any], backward: int) -> Any:
+    def watched(compile_it: Callable[[], Any], recorded: RecordedStream, backward: int) -> Any:
         """Compiles one stream; `backward` is the number of its first backward record."""
         nonlocal begin
         now = time.perf_counter()
         plan = compile_it()
         if plan is not None:
-            _, records, live, _ = parts
             collected.programs += 1
-            collected.add("record", (now - begin) * 1e3, record_text(records, live, backward))
+            collected.add("record", (now - begin) * 1e3, record_text(recorded, backward))
             text = print_graph(reports[-1].graph if plan.graph is None else plan.graph)
             collected.add("trace", (time.perf_counter() - now) * 1e3, text)
         begin = time.perf_counter()
         return plan
 
-    def compile_stream(*parts: Any) -> Any:
-        return watched(lambda: stream.compile_stream(*parts), parts, len(parts[1]))
+    def compile_stream(recorded: RecordedStream) -> Any:
+        records = len(recorded.records)
+        return watched(lambda: stream.compile_stream(recorded), recorded, records)
 
-    def compile_joint(parts: Any, forward_records: int, *rest: Any) -> Any:
-        return watched(
-            lambda: joint.compile_joint(parts, forward_records, *rest), parts, forward_records
-        )
+    def compile_joint(recorded: RecordedStream, backward: RecordedBackward) -> Any:
+        compile_it = functools.partial(joint.compile_joint, recorded, backward)
+        return watched(compile_it, recorded, backward.records)
 
     _core.set_stream_compiler(compile_stream)
     _core.set_joint_compiler(compile_joint)
@@ -101,15 +102,17 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
         _core.set_joint_compiler(joint.compile_joint)
 
 
-def record_text(records: Sequence[Any], live: Sequence[stream.Live], backward: int) -> str:
+def record_text(recorded: RecordedStream, backward: int) -> str:
     """A recorded stream: one line per op call, values numbered as the recorder numbers them."""
     lines = []
-    for number, (plan, operands, results, integers, *_) in enumerate(records):
+    for number, record in enumerate(recorded.records):
         if number == backward:
             lines.append("# backward, ahead of time")
-        made = ", ".join(f"t{number}" for number in results if number >= 0)
-        given = [f"t{number}" for number in operands if number >= 0]
-        given += [str(value) for value in integers]
-        lines.append(f"{made or '_'} = {plan.graph.name}({', '.join(given)})")
-    kept = [f"t{number}" + (f" over input {slot}" if slot >= 0 else "") for number, slot in live]
-    return "\n".join([*lines, f"kept: {', '.join(kept) or 'nothing'}"]) + "\n"
+        results = ", ".join(f"t{value}" for value in record.results if value >= 0)
+        operands = [f"t{value}" for value in record.operands if value >= 0]
+        operands += map(str, record.integers)
+        lines.append(f"{results or '_'} = {record.plan.graph.name}({', '.join(operands)})")
+    live = [
+        f"t{value}" + (f" over input {slot}" if slot >= 0 else "") for value, slot in recorded.live
+    ]
+    return "\n".join([*lines, f"kept: {', '.join(live) or 'nothing'}"]) + "\n"

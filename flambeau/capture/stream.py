@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from flambeau._core import ExternalTensor, LiveValue, OpRecord, RecordedStream
 from flambeau.compiler import debug, stored
 from flambeau.driver.dispatch import compile_and_keep, native_plan
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.lock import importing
 from flambeau.ir.node import (
-    DTYPES,
     ITEM_SIZE,
     Graph,
     GraphOutput,
@@ -36,11 +36,6 @@ from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, sy
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 from flambeau.language.layout import contiguous_strides
 from flambeau.runtime import collection
-
-Numbers = tuple[int, ...]
-External = tuple[int, Numbers, Numbers, int, bool, int]
-Recorded = tuple[Any, Numbers, Numbers, Numbers, Numbers, int, int, Numbers]
-Live = tuple[int, int]
 
 
 @dataclass
@@ -138,8 +133,8 @@ class StreamTrace:
 
     def __init__(
         self,
-        externals: Sequence[External],
-        records: Sequence[Recorded],
+        externals: Sequence[ExternalTensor],
+        records: Sequence[OpRecord],
         history: History,
         first: StreamTrace | None = None,
     ) -> None:
@@ -149,7 +144,6 @@ class StreamTrace:
         self.hints: list[int] = []
         self.values: dict[int, Value] = {}
         self.inputs: list[Node] = []
-        self._offsets: list[Size] = []  # of the inputs' first elements
         self.scalars: list[Node] = []
         self.generators = 0
         self.drawn: list[Node] = []  # results of records that draw random numbers
@@ -161,7 +155,9 @@ class StreamTrace:
         self._sizes: list[tuple[Size, ...]] = []  # per record: what its symbols stand for
         self._shared: dict[tuple[int, int, int], Size] = {}
         for slot, external in enumerate(externals):
-            self.inputs.append(self._external(slot, external))
+            x = self._external(slot, external)
+            self.inputs.append(x)
+            self.values[external.value] = Value(x, x.attribute("strides"), self._offset)
 
     # ------------------------------------------------------------------ symbols
 
@@ -202,20 +198,20 @@ class StreamTrace:
             self._handed.append(size)
         return size
 
-    def _external(self, slot: int, external: External) -> Node:
-        dtype, sizes, strides, offset, is_parameter, _ = external
+    def _external(self, slot: int, external: ExternalTensor) -> Node:
+        tensor, fixed = external.tensor, external.parameter
+        rank = len(tensor.sizes)
         shape = tuple(
-            self._external_size(s, is_parameter, (len(sizes), d)) for d, s in enumerate(sizes)
+            self._external_size(size, fixed, (rank, d)) for d, size in enumerate(tensor.sizes)
         )
-        dense = strides == _numeric_strides(sizes)
-        if dense:
-            for stride in strides:
+        if tensor.strides == _numeric_strides(tensor.sizes):
+            for stride in tensor.strides:
                 self._register(stride)
             steps = contiguous_strides(shape)
         else:
-            steps = tuple(self._stride(s, is_parameter) for s in strides)
-        self._offsets.append(self._free(offset))
-        return node("input", (), attributes(slot=slot, strides=steps), DTYPES[dtype], shape)
+            steps = tuple(self._stride(stride, fixed) for stride in tensor.strides)
+        self._offset = self._free(tensor.offset)
+        return node("input", (), attributes(slot=slot, strides=steps), tensor.dtype, shape)
 
     def _external_size(self, value: int, is_parameter: bool, place: tuple[int, int]) -> Size:
         """A size of an external tensor: a constant of parameters, else a symbol, shared with
@@ -316,11 +312,10 @@ class StreamTrace:
 
     # ------------------------------------------------------------------ replay
 
-    def run(self, externals: Sequence[External], partial: bool = False) -> bool:
+    def run(self, partial: bool = False) -> bool:
         """Replays every record; returns whether the trace is complete.
 
         Args:
-            externals: of the stream.
             partial: whether it may end early, where sizes turned out to be equal: the next trace
                 starts from them. A few records more say which others are.
         """
@@ -330,7 +325,7 @@ class StreamTrace:
             for number, record in enumerate(self._records):
                 if number == end:
                     return False
-                self._replay(record, externals)
+                self._replay(record)
                 if partial and self.environment.equalities != equalities:
                     equalities = self.environment.equalities
                     if not self.settled():
@@ -339,35 +334,41 @@ class StreamTrace:
             pop_environment()
         return True
 
-    def _value(self, number: int) -> Value:
-        return self.values[number]
+    def _replay(self, record: OpRecord) -> None:
+        operands = self._operands(record)
+        mapping = self._mapping(record, operands)
+        self._sizes.append(tuple(mapping.values()))
+        # The core tells integers from floats alone; truth values have a dtype in the call's graph.
+        dtypes = zip(record.plan.graph.scalars, record.number_types, strict=True)
+        scalars = [self._scalar(number.dtype) for number, _ in dtypes]
+        slots = range(self.generators, self.generators + record.generators)
+        self.generators += record.generators
+        results = self._define_results(record, operands, scalars, mapping, slots)
+        if record.generators:
+            self.drawn += [result for result in results if result is not None]
 
-    def bind_external(self, number: int, slot: int) -> None:
-        """Says that value `number` is external tensor `slot`."""
-        found = self.inputs[slot]
-        self.values[number] = Value(found, found.attribute("strides"), self._offsets[slot])
+    def _operands(self, record: OpRecord) -> list[Value]:
+        return [self.values[value] for value in record.operands if value >= 0]
 
-    def _replay(self, record: Recorded, externals: Sequence[External]) -> None:
+    def _define_results(
+        self,
+        record: OpRecord,
+        operands: Sequence[Value],
+        scalars: Sequence[Node],
+        mapping: dict[str, Size],
+        generators: Sequence[int],
+    ) -> Sequence[Node | None]:
+        """Replays one call's graph; its results become values of the stream."""
         with importing:
             from flambeau.autograd.replay import replay
 
-        plan, operands, results, integers, kinds, generators, forward, registers = record
-        graph: Graph = plan.graph
-        present = [self._value(v) for v in operands if v >= 0]
-        known = [self._sizes[forward][r] for r in registers] if forward >= 0 else None
-        mapping = self._mapping(graph, present, integers, known)
-        self._sizes.append(tuple(mapping.values()))
-        # The core tells integers from floats alone; truth values have a dtype in the call's graph.
-        scalars = [self._scalar(n.dtype) for n, _ in zip(graph.scalars, kinds, strict=True)]
-        nodes = [value.node for value in present]
-        slots = range(self.generators, self.generators + generators)
-        out = replay(graph, nodes, scalars, mapping, slots)
-        self.generators += generators
-        if generators:
-            self.drawn += [result for result in out if result is not None]
-        for number, result, output in zip(results, out, graph.outputs, strict=True):
+        graph: Graph = record.plan.graph
+        nodes = [value.node for value in operands]
+        results = replay(graph, nodes, scalars, mapping, generators)
+        for number, result, output in zip(record.results, results, graph.outputs, strict=True):
             if number >= 0 and result is not None:
-                self._define(number, result, output, mapping, present)
+                self._define(number, result, output, mapping, operands)
+        return results
 
     def _define(
         self,
@@ -385,22 +386,15 @@ class StreamTrace:
             self.values[number] = Value(result, strides, substitute(output.offset, mapping))
         # an output that is an operand itself keeps that operand's number and value
 
-    def _mapping(
-        self,
-        graph: Graph,
-        present: Sequence[Value],
-        integers: Sequence[int],
-        known: Sequence[Size] | None,
-    ) -> dict[str, Size]:
-        names = iter(graph.symbols)
-        mapping: dict[str, Size] = {}
-        for value in present:
-            for size in (*value.node.shape, *value.strides, value.offset):
-                mapping[next(names)] = size
-        if known is not None and len(known) == len(integers):
+    def _mapping(self, record: OpRecord, operands: Sequence[Value]) -> dict[str, Size]:
+        """What the symbols of a call's graph stand for."""
+        forward, integers = record.forward, record.integers
+        mapping, names = geometry_of(record.plan.graph, operands)
+        if forward >= 0 and len(record.registers) == len(integers):
+            known = [self._sizes[forward][register] for register in record.registers]
             sizes = [self._integer(v, size) for v, size in zip(integers, known, strict=True)]
         else:
-            sizes = self._integers(integers, present)
+            sizes = self._integers(integers, operands)
         mapping.update(zip(names, sizes, strict=True))
         return mapping
 
@@ -414,6 +408,16 @@ class StreamTrace:
         return all(self.environment.resolve(size) == size for size in self._handed)
 
 
+def geometry_of(graph: Graph, operands: Sequence[Value]) -> tuple[dict[str, Size], Iterator[str]]:
+    """What the symbols of a call's tensors stand for, and the symbols after them."""
+    names = iter(graph.symbols)
+    mapping: dict[str, Size] = {}
+    for value in operands:
+        for size in (*value.node.shape, *value.strides, value.offset):
+            mapping[next(names)] = size
+    return mapping, names
+
+
 def _filling(meanings: Sequence[Sequence[Size]], total: Size) -> Iterator[list[Size]]:
     """Choices of one meaning each whose product is exactly `total`: the shapes of a reshape."""
     for chosen in itertools.islice(itertools.product(*meanings), 256):
@@ -425,11 +429,12 @@ def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(s) for s in contiguous_strides(sizes))  # type: ignore[arg-type]
 
 
-def history_key(externals: Sequence[Any], records: Sequence[Any]) -> Any:
+def history_key(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]) -> Any:
     """What streams that share their history have in common."""
     # A size of 1 is a constant, and what it meant elsewhere (a batch) is not seen here.
-    classes = tuple((e[0], tuple(min(s, 2) for s in e[1])) for e in externals)
-    return classes, tuple((r[0].graph.name, r[1], r[2]) for r in records)
+    tensors = [external.tensor for external in externals]
+    classes = tuple((t.dtype, tuple(min(size, 2) for size in t.sizes)) for t in tensors)
+    return classes, tuple((r.plan.graph.name, r.operands, r.results) for r in records)
 
 
 def history_of(key: Any) -> History:
@@ -444,23 +449,11 @@ def history_of(key: Any) -> History:
     return found
 
 
-def compile_stream(
-    externals: Sequence[External],
-    records: Sequence[Recorded],
-    live: Sequence[Live],
-    tuned: bool = False,
-) -> Any:
-    """Builds the Plan of a recorded stream. Called by the native recorder.
-
-    Args:
-        externals: (dtype number, sizes, strides, offset, is parameter, value) per external tensor.
-        records: (plan, operand values, result values, integers, number kinds, generators, and for
-            a backward its forward record and which of that one's registers the integers are).
-        live: (value, external slot it overwrites or -1) of what must reach memory.
-        tuned: whether heavy calls are measured.
-    """
+def compile_stream(recorded: RecordedStream) -> Any:
+    """Builds the Plan of a recorded stream. Called by the native recorder."""
+    externals, records, live, tuned = recorded
     history = history_of(history_key(externals, records))
-    name = None if history.hints else stored_name("stream", externals, records, live, tuned)
+    name = None if history.hints else stored_name("stream", recorded)
 
     def trace_graph(history: History) -> Traced:
         with collection.paused():
@@ -470,8 +463,8 @@ def compile_stream(
             traced = Traced(trace, graph_of(trace, live))
         finally:
             pop_environment()
-        written = {slot for _, slot in live}
-        weights = [slot for slot, e in enumerate(externals) if e[4] and slot not in written]
+        written = {value.slot for value in live}
+        weights = [slot for slot, e in enumerate(externals) if e.parameter and slot not in written]
         traced.graph.notes["weights"] = weights  # of a program without a backward they stay
         return traced
 
@@ -495,7 +488,7 @@ class Traced(NamedTuple):
 
 
 def plan_of(
-    records: Sequence[Any],
+    records: Sequence[OpRecord],
     count: int,
     name: str | None,
     history: History,
@@ -532,63 +525,62 @@ def plan_of(
     return _plan(traced, report, name, tuned)
 
 
-def stored_name(
-    kind: str,
-    externals: Sequence[External],
-    records: Sequence[Any],
-    live: Sequence[Live],
-    tuned: bool,
-) -> str | None:
+def stored_name(kind: str, recorded: RecordedStream) -> str | None:
     """The name under which a stream's plan is kept; None where nothing may be."""
     if not stored.usable():
         return None
-    if tuned:
+    if recorded.tuned:
         with importing:
             from flambeau.driver.autotune import conditions
 
         kind = f"{conditions()} {kind}"
     numbers: dict[str, int] = {}
     wiring = []
-    for plan, *rest in records:
-        found = stored.fingerprint(plan.graph)
-        if found is None:
+    for plan, *wires in recorded.records:
+        mark = stored.fingerprint(plan.graph)
+        if mark is None:
             return None
-        wiring.append((numbers.setdefault(found, len(numbers)), rest))
-    return stored.name_of(kind, repr((list(numbers), wiring, externals, live)))
+        wiring.append((numbers.setdefault(mark, len(numbers)), wires))
+    described = (list(numbers), wiring, recorded.externals, recorded.live)
+    return stored.name_of(kind, repr(described))
 
 
-def keep_programs(records: Sequence[Any]) -> None:
+def keep_programs(records: Sequence[OpRecord]) -> None:
     """Keeps the plans of recorded ops, which are never compiled alone: that names the stream in
     the next process without a trace."""
-    for plan, *_ in records:
-        keep = plan.graph.notes.get("keep")
+    for record in records:
+        keep = record.plan.graph.notes.get("keep")
         if keep is not None:
             keep()
 
 
 def _traced(
-    externals: Sequence[External],
-    records: Sequence[Recorded],
-    live: Sequence[Live],
+    externals: Sequence[ExternalTensor],
+    records: Sequence[OpRecord],
+    live: Sequence[LiveValue],
     history: History,
 ) -> StreamTrace:
-    numbers = [e[5] for e in externals]
-    written = {slot for _, slot in live if slot >= 0}
-    externals = [
-        (*e[:4], e[4] or slot in written, e[5]) for slot, e in enumerate(externals)
-    ]  # what the stream updates is state: as fixed as parameters are
+    externals = with_state(externals, live)
     trace: StreamTrace | None = None
     for number in range(MAX_TRACES + 1):
         trace = StreamTrace(externals, records, history, trace)
-        for slot, value in enumerate(numbers):
-            trace.bind_external(value, slot)
-        if trace.run(externals, partial=number == 0) and trace.settled():
+        if trace.run(partial=number == 0) and trace.settled():
             break
     assert trace is not None
     return trace
 
 
-def graph_of(trace: StreamTrace, live: Sequence[Live]) -> Graph:
+def with_state(
+    externals: Sequence[ExternalTensor], live: Sequence[LiveValue]
+) -> list[ExternalTensor]:
+    """External tensors, of which those that the stream updates are as fixed as parameters."""
+    written = {value.slot for value in live}
+    return [
+        e._replace(parameter=True) if slot in written else e for slot, e in enumerate(externals)
+    ]
+
+
+def graph_of(trace: StreamTrace, live: Sequence[LiveValue]) -> Graph:
     """The program that computes the live values."""
     outputs = []
     for number, slot in live:

@@ -14,7 +14,6 @@ from flambeau import _core
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late
 from flambeau.language.definition import REGISTRY, OpDefinition, Overload
-from flambeau.language.schema import REQUIRED, Argument
 
 # Python operators and the definition each one calls; reflected ones are derived ops of their own.
 OPERATORS = {
@@ -56,22 +55,9 @@ INPLACE: dict[str, Any] = {}
 DEFINITIONS: dict[int, OpDefinition] = {}  # by their operators, which live for ever
 
 
-def _native_argument(argument: Argument, mutated: bool, fits: bool) -> tuple[Any, ...]:
-    default = () if argument.default is REQUIRED else (argument.default,)
-    return (
-        argument.name,
-        argument.kind,
-        default,
-        argument.keyword_only,
-        argument.runtime,
-        mutated or argument.mutated,
-        fits,
-    )
-
-
 def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     arguments = tuple(
-        _native_argument(a, variant == "inplace" and position == 0, a.name in overload.options.fits)
+        a.native(variant == "inplace" and position == 0, a.name in overload.options.fits)
         for position, a in enumerate(overload.schema.arguments)
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones

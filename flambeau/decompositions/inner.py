@@ -35,15 +35,11 @@ class Inner:
         self.__name__ = self.schema.name
         self.__doc__ = run.__doc__
         self.schemas = (text,)
-        self.arguments = tuple(
-            (a.name, a.kind, () if a.default is REQUIRED else (a.default,), a.keyword_only,
-             a.runtime, a.mutated, False)
-            for a in self.schema.arguments
-        )  # fmt: skip
+        self.arguments = tuple(a.native() for a in self.schema.arguments)
         self.overloads = ((self.arguments, self.run, ()),)
         self.op = self
-        self.tensors = [i for i, a in enumerate(self.arguments) if a[1].startswith("Tensor")]
-        self.mutates = any(a[5] for a in self.arguments)
+        self.tensors = [i for i, a in enumerate(self.arguments) if a.kind.startswith("Tensor")]
+        self.mutates = any(a.mutated for a in self.arguments)
         self.random = False
         self.shared = False
         self.many = self.schema.returns_kind != "single"

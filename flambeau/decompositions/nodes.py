@@ -27,15 +27,16 @@ View = tuple[str, tuple[int | None, ...] | None, bool, tuple[int, ...]]
 class _Slot:
     """A tensor of a call."""
 
-    def __init__(self, number: int, entry: tuple[Any, ...]) -> None:
+    def __init__(self, number: int, entry: _core.TensorArgument) -> None:
         self.number, self.entry = number, entry
 
     def hollow(self) -> Tensor:
         """A tensor of the same sizes, strides and dtype, without memory."""
-        _, dtype, sizes, strides, _, requires_grad, *_ = self.entry
+        entry = self.entry
         dtypes = late("flambeau.language.dtypes")
-        tensor = _core.tensor_empty_strided(sizes, strides, dtypes.object_of(dtype), "meta")
-        return tensor.requires_grad_() if requires_grad else tensor
+        dtype = dtypes.object_of(entry.dtype)
+        tensor = _core.tensor_empty_strided(entry.sizes, entry.strides, dtype, "meta")
+        return tensor.requires_grad_() if entry.requires_grad else tensor
 
 
 class _Call:
@@ -46,7 +47,7 @@ class _Call:
         numbers = iter(range(1 << 30))
         self.values = [_value(entry, numbers) for entry in origin.call]
         self.schema = self.overload.schema.arguments
-        self.arguments = [(a.name, a.kind, _default(a)) for a in self.schema]
+        self.arguments = [a.native() for a in self.schema]
 
     def operator(self, inplace: bool) -> Any:
         """The overload of the inner library that the call is one of."""
@@ -56,23 +57,14 @@ class _Call:
         return aten.overload_named(name, self.arguments, self.values)
 
 
-def _default(argument: Any) -> tuple[Any, ...]:
-    required = late("flambeau.language.schema").REQUIRED
-    return () if argument.default is required else (argument.default,)
-
-
 def _value(entry: Any, numbers: Iterator[int]) -> Any:
     if isinstance(entry, list):
         return [_value(item, numbers) for item in entry]
-    if not (type(entry) is tuple and entry and isinstance(entry[0], str)):
-        return entry
-    if entry[0] == "tensor":
+    if type(entry) is _core.TensorArgument:
         return _Slot(next(numbers), entry)
-    if entry[0] == "scalar":
-        return entry[3]
-    if entry[0] == "symint":
-        return entry[2]
-    return None if entry[0] == "generator" else entry
+    if type(entry) in (_core.ScalarArgument, _core.IntegerArgument):
+        return entry.value
+    return None if type(entry) is _core.GeneratorArgument else entry
 
 
 # ------------------------------------------------------------------------------ compositions
@@ -99,7 +91,7 @@ class _Composition:
         self.sources: dict[int, Any] = {}
         self.alive: list[Any] = []
         values = [self._operand(value) for value in call.values]
-        named = {name: value for (name, *_), value in zip(call.arguments, values, strict=True)}
+        named = {a.name: value for a, value in zip(call.arguments, values, strict=True)}
         with dispatch._only(_recorder(dispatch, self)), _core.enable_grad():
             results = compose(**named)
         flat = results if isinstance(results, (tuple, list)) else (results,)
@@ -195,7 +187,7 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
         inputs = names.inputs_of(operator, overload, call.arguments, call.values)
         slots = [x.number if isinstance(x, _Slot) else None for x in inputs]
         order = _order(slots, targets)
-        values = {a[0]: v for a, v in zip(call.arguments, call.values, strict=True)}
+        values = {a.name: v for a, v in zip(call.arguments, call.values, strict=True)}
         return names.last_name(names.class_name(operator, overload), values), *_plain(order)
     root = composition.results[0][0]
     several = any(x is not None and x[0] is not root for x in composition.results)
@@ -366,7 +358,7 @@ def _places(
     places: dict[str, Any] = {}
     for (name, *_), value in zip(arguments, values, strict=True):
         if isinstance(value, (_Slot, _core.Tensor)):
-            shape = value.entry[2] if isinstance(value, _Slot) else value.shape
+            shape = value.entry.sizes if isinstance(value, _Slot) else value.shape
             places[f"_saved_{name}_sym_sizes"] = "value", tuple(shape)
             slot = slot_of(value)
             if isinstance(slot, int):

@@ -37,7 +37,7 @@ class _Call:
         self.program, self.func, self.ask = program, func, ask
         self.operator, self.overload = func.overloadpacket.__name__, func._overloadname
         self.formula: Formula | None = formula_of(self.operator, self.overload)
-        self.names = [a[0] for a in program.arguments]
+        self.names = [a.name for a in program.arguments]
         self.slots: list[str] = []
         self.tensors: list[Tensor] = []
         for number in program.tensors:

@@ -23,6 +23,7 @@ from flambeau.ir.geometry import contiguous
 from flambeau.ir.node import ITEM_SIZE
 from flambeau.ir.size import Size, evaluate
 from flambeau.ir.size_program import Program
+from flambeau.language.schema import ArgumentSpec
 
 BUDGET = 0.4  # seconds per call, about
 SAMPLE = 2e-4  # seconds of a measurement, at least
@@ -302,7 +303,7 @@ def _overload(count: int, execution: dict[str, Any]) -> tuple[Any, ...]:
         "outputs": [], "visible": 0, "mutated": [], "returns": "nothing", "backward": None,
         "compile": lambda: execution,
     }  # fmt: skip
-    parameters = tuple((f"x{i}", "Tensor?", (None,), False, False, False) for i in range(count))
+    parameters = tuple(ArgumentSpec(f"x{i}", "Tensor?", (None,)) for i in range(count))
     return parameters, lambda call: _core.Plan(spec), ()
 
 

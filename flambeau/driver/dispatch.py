@@ -8,103 +8,28 @@ and the Plan is kept once its kernels exist. Everything here runs once per class
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
 from flambeau.compiler import debug, stored
 from flambeau.core import warned
 from flambeau.core.tensors import struct_sequence
+from flambeau.driver.calls import Call, class_of, numbers_of, with_numbers
 from flambeau.ir.lock import computed_once, fork_safe_lock, importing
 from flambeau.ir.node import Graph
 from flambeau.language import promotion
 from flambeau.language.definition import Overload
+from flambeau.language.schema import ArgumentSpec
 
 if TYPE_CHECKING:
-    from flambeau.driver.specify import Call, Specification
+    from flambeau.driver.specify import Specification
 
 # Plans that one signature keeps in one process: more means static values that never repeat.
 MAX_KEPT = 64
 # Options of a definition that decide about its programs.
 _OPTIONS = ("promote", "participants", "layout", "view", "returns_self", "differentiable")
-_VALUES = (type(None), bool, int, float, complex, str)
 _retracing = fork_safe_lock(level=0)  # who traces for another default dtype sets it for all threads
-_NAMED = (_core.dtype, _core.device, _core.layout, _core.memory_format)
-
-
-# ------------------------------------------------------------------------------- calls
-
-
-class _NoTextError(Exception):
-    """A call has an argument whose text does not say what it is."""
-
-
-def _class_of(call: Call) -> str | None:
-    """Text of a call's class, as the core's class key tells them apart; None if it has none."""
-    try:
-        classes = [_class_of_entry(entry) for entry in call]
-    except _NoTextError:
-        return None
-    return repr((promotion.default_dtype(), str(_core.get_default_device()), classes))
-
-
-def _class_of_entry(entry: Any) -> Any:
-    kind = type(entry)
-    if kind is tuple and entry and entry[0] == "tensor":
-        _, dtype, sizes, strides, _, requires_grad, layout, _, device = entry
-        classes = _small(strides) if layout == "strided" else ()
-        return "tensor", dtype, requires_grad, layout, str(device), _small(sizes), classes
-    if kind is tuple and entry and entry[0] in ("scalar", "symint"):
-        return entry[0], entry[2].__name__ if entry[0] == "scalar" else ""
-    if kind is tuple or kind is list:
-        return kind(_class_of_entry(item) for item in entry)
-    if kind in _VALUES:
-        return entry
-    if kind in _NAMED:
-        return kind.__name__, str(entry)
-    raise _NoTextError
-
-
-def _small(values: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple([value if value in (0, 1) else 2 for value in values])
-
-
-def _numbers(call: Call) -> list[int]:
-    """Values of a call's symbols, in the order of its registers (docs/design.md § 6)."""
-    found: list[int] = []
-    for entry in _entries(call, "tensor"):
-        found += [*entry[2], *entry[3], entry[4]]
-    found += [entry[2] for entry in _entries(call, "symint")]
-    return found
-
-
-def _entries(values: Any, kind: str) -> Iterator[Any]:
-    for entry in values:
-        if isinstance(entry, list):
-            yield from _entries(entry, kind)
-        elif type(entry) is tuple and entry and entry[0] == kind:
-            yield entry
-
-
-def _with_numbers(call: Call, numbers: list[int]) -> Call:
-    """The same call with other values of its symbols."""
-    tensors = sum(2 * len(entry[2]) + 1 for entry in _entries(call, "tensor"))
-    geometry, integers = iter(numbers[:tensors]), iter(numbers[tensors:])
-
-    def take(count: int) -> tuple[int, ...]:
-        return tuple([next(geometry) for _ in range(count)])
-
-    def changed(entry: Any) -> Any:
-        if isinstance(entry, list):
-            return [changed(item) for item in entry]
-        if type(entry) is tuple and entry and entry[0] == "tensor":
-            sizes, strides = take(len(entry[2])), take(len(entry[2]))
-            return (*entry[:2], sizes, strides, *take(1), *entry[5:])
-        if type(entry) is tuple and entry and entry[0] == "symint":
-            return (*entry[:2], next(integers))
-        return entry
-
-    return tuple([changed(entry) for entry in call])
 
 
 # ------------------------------------------------------------------------------- who is called
@@ -145,7 +70,7 @@ class Source:
         """The Plan of a call: the build function of a native overload."""
         name = self._name(call)
         if name is not None:
-            known = stored.find(name, _numbers(call))
+            known = stored.find(name, numbers_of(call))
             if known is not None:
                 return _Known(self, name, call, known).plan()
         return _Traced(self, name, call).plan()
@@ -154,7 +79,7 @@ class Source:
         """Under what the Plan of a call is kept."""
         if not stored.usable():
             return None
-        identity, called = self.identity, _class_of(call)
+        identity, called = self.identity, class_of(call)
         if identity is None or called is None:
             return None
         return stored.name_of(*self._conditions(call), identity, called)
@@ -166,7 +91,7 @@ class Source:
         with importing:
             from flambeau.driver.autotune import conditions
 
-        return [conditions(), repr(_numbers(call))]
+        return [conditions(), repr(numbers_of(call))]
 
     def make(self, spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
         """The native Plan of a specification."""
@@ -251,13 +176,11 @@ def graph_op(
 
     def overloads() -> list[tuple[Any, ...]]:
         tensors, integers, numbers = signature
-        specs: list[tuple[Any, ...]] = []
-        for slot in range(tensors):
-            specs.append((f"x{slot}", "Tensor?", (None,), False, False, False))
-        for integer in integers:
-            specs.append((integer, "SymInt", (0,), False, False, False))
-        for slot in range(numbers):
-            specs.append((f"c{slot}", "Scalar", (0,), False, True, False))
+        specs = [
+            *(ArgumentSpec(f"x{slot}", "Tensor?", (None,)) for slot in range(tensors)),
+            *(ArgumentSpec(integer, "SymInt", (0,)) for integer in integers),
+            *(ArgumentSpec(f"c{slot}", "Scalar", (0,), runtime=True) for slot in range(numbers)),
+        ]
         source = Source(specify, identity, tuned=notes.get("tuned", False))
         return [(tuple(specs), source.build, ())]
 
@@ -294,7 +217,7 @@ class _Traced:
 
     def _compile(self) -> dict[str, Any]:
         keep = None if self.name is None else self.keep
-        numbers = _numbers(self.call) if self.source.tuned else None
+        numbers = numbers_of(self.call) if self.source.tuned else None
         return compile_and_keep(self.made.graph, self.made.registers, keep, numbers)
 
     def keep(
@@ -314,7 +237,7 @@ class _Traced:
                 return
             spec = spec | {"backward": spec["backward"] | {"fingerprint": found}}
         self.source.kept += 1
-        numbers = _numbers(self.call)
+        numbers = numbers_of(self.call)
         stored.save(
             self.name,
             stored.StoredPlan(numbers, spec, made.registers, mark, execution, kernels or ()),
@@ -328,7 +251,7 @@ class _Known:
         self.source = source
         self.name = name
         self.known = known
-        self.call = _with_numbers(call, known.hints)
+        self.call = with_numbers(call, known.hints)
         self.default = promotion.default_dtype()
 
     def plan(self) -> Any:

@@ -7,9 +7,11 @@ a check. Devices are compared here too: once per class of calls, when its progra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from flambeau._core import TensorArgument
+from flambeau.driver.calls import entries
 from flambeau.ir.environment import hint
 from flambeau.ir.node import Graph
 from flambeau.language.dtypes import PUBLIC_NAMES
@@ -74,46 +76,38 @@ def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:
         RuntimeError: two tensors are on different devices.
         NotImplementedError: a copy out of a tensor that has no data.
     """
-    entries = list(_tensor_entries(call))
-    places = {str(entry[8].type) for entry in entries}
-    if len(places) < 2:
+    tensors = list(entries(call, TensorArgument))
+    if len({tensor.device.type for tensor in tensors}) < 2:
         return None
     read = {n.attribute("slot") for n in graph.nodes() if n.is_input}
-    used = [entry for slot, entry in enumerate(entries) if slot in read]
-    lead = next((e for e in used if not _is_number(e)), used[0] if used else entries[0])
+    used = [tensor for slot, tensor in enumerate(tensors) if slot in read]
+    lead = next((t for t in used if not _is_number(t)), used[0] if used else tensors[0])
     if name in _MOVING and graph.outputs[0].target is not None:
-        lead = entries[graph.outputs[0].target]
-    for entry in used:
-        if entry[8].type != lead[8].type and not _may_join(name, lead, entry):
-            _raise_mismatch(name, lead[8], entry[8])
+        lead = tensors[graph.outputs[0].target]
+    for tensor in used:
+        if tensor.device.type != lead.device.type and not _may_join(name, lead, tensor):
+            _raise_mismatch(name, lead.device, tensor.device)
     for output in graph.outputs:
-        if output.target is not None and entries[output.target][8].type != lead[8].type:
-            _raise_mismatch(name, entries[output.target][8], lead[8])
-    return lead[8] if lead is not entries[0] else None
+        if output.target is not None and tensors[output.target].device.type != lead.device.type:
+            _raise_mismatch(name, tensors[output.target].device, lead.device)
+    return lead.device if lead is not tensors[0] else None
 
 
 def first_device(call: Sequence[Any]) -> Any:
     """The device of a call's first tensor, or None."""
-    return next((entry[8] for entry in _tensor_entries(call)), None)
+    first = next(entries(call, TensorArgument), None)
+    return None if first is None else first.device
 
 
-def _tensor_entries(call: Sequence[Any]) -> Iterator[Any]:
-    for entry in call:
-        if isinstance(entry, list):
-            yield from _tensor_entries(entry)
-        elif isinstance(entry, tuple) and entry and entry[0] == "tensor":
-            yield entry
+def _is_number(tensor: TensorArgument) -> bool:
+    return len(tensor.sizes) == 0 and tensor.device.type == "cpu"
 
 
-def _is_number(entry: Any) -> bool:
-    return len(entry[2]) == 0 and entry[8].type == "cpu"
-
-
-def _may_join(name: str, lead: Any, entry: Any) -> bool:
+def _may_join(name: str, lead: TensorArgument, tensor: TensorArgument) -> bool:
     if name in _MOVING:
-        return bool(entry[8].type == "cpu")
-    index = name in _INDEXING and entry[1] in ("i64", "i32", "bool", "u8")
-    return _is_number(entry) or (index and entry[8].type == "cpu")
+        return bool(tensor.device.type == "cpu")
+    index = name in _INDEXING and tensor.dtype in ("i64", "i32", "bool", "u8")
+    return _is_number(tensor) or (index and tensor.device.type == "cpu")
 
 
 def _raise_mismatch(name: str, first: Any, other: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from flambeau import _core, prims
 from flambeau.autograd import derive as derivation
 from flambeau.autograd.disjoint import join_parts
+from flambeau.driver.calls import Call
 from flambeau.driver.errors import common_device, first_device, user_error
 from flambeau.driver.faults import faults_of
 from flambeau.driver.trace import Trace, traced
@@ -24,8 +25,6 @@ from flambeau.ir.size_program import Program
 from flambeau.language import layout
 from flambeau.language.definition import Dense, Overload, View, evaluate
 from flambeau.language.promotion import CATEGORY, can_cast
-
-Call = tuple[Any, ...]
 
 # Stands for an output that does not exist in a class of calls (the gradient of an unused operand).
 ABSENT = node("absent", (), (), "f32", ())

@@ -8,10 +8,11 @@ so a plan stays as general as its op: a first trace finds the equalities, a seco
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from flambeau._core import GeneratorArgument, IntegerArgument, ScalarArgument, TensorArgument
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node, attributes, node
@@ -116,24 +117,26 @@ class Trace:
         return shared
 
     def _tensors(self, entry: Any) -> Any:
-        if _is_tensor_entry(entry):
+        if type(entry) is TensorArgument:
             return self._tensor(entry)
-        if isinstance(entry, list) and any(_is_tensor_entry(item) for item in entry):
+        if type(entry) is list and any(type(item) is TensorArgument for item in entry):
             return [self._tensors(item) for item in entry]
         return None
 
-    def _tensor(self, entry: tuple[Any, ...]) -> Node:
-        _, dtype, sizes, strides, offset, requires_grad, layout, *_ = entry
-        shape = tuple(self._size(s, len(sizes) - d) for d, s in enumerate(sizes))
-        steps = self._strides(shape, strides, layout)
+    def _tensor(self, entry: TensorArgument) -> Node:
+        rank = len(entry.sizes)
+        shape = tuple(self._size(s, rank - d) for d, s in enumerate(entry.sizes))
+        steps = self._strides(shape, entry.strides, entry.layout)
         slot = len(self.inputs)
-        self.offsets[slot] = self._symbol(offset, specialise=False)
-        self.requires_grad.append(requires_grad)
-        found = node("input", (), attributes(slot=slot, strides=steps), dtype, shape)
+        self.offsets[slot] = self._symbol(entry.offset, specialise=False)
+        self.requires_grad.append(entry.requires_grad)
+        found = node("input", (), attributes(slot=slot, strides=steps), entry.dtype, shape)
         self.inputs.append(found)
         return found
 
-    def _strides(self, shape: tuple[Size, ...], strides: Any, layout: Any) -> tuple[Size, ...]:
+    def _strides(
+        self, shape: tuple[Size, ...], strides: Sequence[int], layout: str | tuple[int, ...]
+    ) -> tuple[Size, ...]:
         if layout == "strided":
             return tuple(
                 self._symbol(s, specialise=False) if s > 1 else self._skipped(s) for s in strides
@@ -142,21 +145,21 @@ class Trace:
             self._skipped(0)
         if layout == "contiguous":
             return contiguous_strides(shape)
-        return dense_strides(shape, list(layout))
+        assert isinstance(layout, tuple)
+        return dense_strides(shape, layout)
 
     def _skipped(self, value: int) -> int:
         self.symbols.append(f"s{len(self.symbols)}")
         return value
 
     def _integers(self, entry: Any) -> Any:
-        if _is_integer_entry(entry):
-            return self._integer(entry)
-        if isinstance(entry, list) and len(entry) > 0 and _is_integer_entry(entry[0]):
-            return tuple(self._integer(item) for item in entry)
+        if type(entry) is IntegerArgument:
+            return self._integer(entry.value)
+        if type(entry) is list and entry and type(entry[0]) is IntegerArgument:
+            return tuple(self._integer(item.value) for item in entry)
         return None
 
-    def _integer(self, entry: tuple[Any, ...]) -> Size:
-        value: int = entry[2]
+    def _integer(self, value: int) -> Size:
         if value > 1:
             created = self._symbol(value, specialise=True)
             if not self._again:
@@ -174,14 +177,13 @@ class Trace:
             return tensors
         if integers is not None:
             return integers
-        if isinstance(entry, tuple) and entry and entry[0] == "scalar":
-            _, slot, kind, _value = entry
-            found = node("scalar", (), attributes(slot=slot), _SCALAR_DTYPES[kind], ())
-            self.scalars.append(found)
-            return found
-        if isinstance(entry, tuple) and entry and entry[0] == "generator":
+        if type(entry) is ScalarArgument:
+            packed = attributes(slot=entry.slot)
+            self.scalars.append(node("scalar", (), packed, _SCALAR_DTYPES[entry.type], ()))
+            return self.scalars[-1]
+        if type(entry) is GeneratorArgument:
             self.generators += 1
-            return entry[1]
+            return entry.slot
         return entry
 
 
@@ -195,11 +197,3 @@ def traced(call: tuple[Any, ...], aligned: bool, run: Callable[[Trace], Any]) ->
         told.clear()
     with Trace(call, False, trace) as again:
         return run(again)
-
-
-def _is_tensor_entry(entry: Any) -> bool:
-    return isinstance(entry, tuple) and len(entry) > 0 and entry[0] == "tensor"
-
-
-def _is_integer_entry(entry: Any) -> bool:
-    return isinstance(entry, tuple) and len(entry) > 0 and entry[0] == "symint"

@@ -63,6 +63,42 @@ class Argument(NamedTuple):
         """True for kinds that may hold tensors."""
         return self.kind.startswith("Tensor")
 
+    def native(self, mutated: bool = False, fits: bool = False) -> ArgumentSpec:
+        """The parameter of a native op.
+
+        Args:
+            mutated: whether it is written although the schema does not say so.
+            fits: see `ArgumentSpec`.
+        """
+        default = () if self.default is REQUIRED else (self.default,)
+        return ArgumentSpec(
+            self.name,
+            self.kind,
+            default,
+            self.keyword_only,
+            self.runtime,
+            mutated or self.mutated,
+            fits,
+        )
+
+
+class ArgumentSpec(NamedTuple):
+    """One parameter of a native op, which reads the fields by name.
+
+    Attributes:
+        name, kind, keyword_only, runtime, mutated: as of an `Argument`.
+        default: (value,); () when it must be given.
+        fits: a number that the result's dtype must be able to hold.
+    """
+
+    name: str
+    kind: str
+    default: tuple[Any, ...] = ()
+    keyword_only: bool = False
+    runtime: bool = False
+    mutated: bool = False
+    fits: bool = False
+
 
 class Schema(NamedTuple):
     """A parsed signature.

@@ -18,6 +18,7 @@ from flambeau.ir.environment import same_size
 from flambeau.ir.lock import importing
 from flambeau.ir.node import ITEM_SIZE, GraphOutput, Node, node
 from flambeau.language.dtypes import DTYPE_OBJECTS, name_of
+from flambeau.language.schema import ArgumentSpec
 from flambeau.library.autograd import Form
 from flambeau.library.fake import RecordingContext, UnknownSizeError, entered
 from flambeau.library.operators import OpOverload, flat_tensors, invoke
@@ -149,8 +150,8 @@ def _native() -> Any:
 
         _core.set_python_routine(_run)
         arguments = (
-            ("tensors", "Tensor[]", (), False, False, False),
-            ("call", "int", (), False, False, False),
+            ArgumentSpec("tensors", "Tensor[]"),
+            ArgumentSpec("call", "int"),
         )
         _op = _core.Op("custom_op", [(arguments, Source(_specify, lambda: None).build, ())])
     return _op

@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import importing, loaded
+from flambeau.language.schema import ArgumentSpec
 from flambeau.library.schemas import NATIVE_KINDS, FunctionSchema
 from flambeau.utils._pytree import tree_leaves
 
@@ -166,7 +167,7 @@ class OpOverload:
 
     def _overloads(self) -> list[tuple[Any, ...]]:
         arguments = tuple(
-            (a.name, NATIVE_KINDS.get(a.type.replace("(", ""), "object"), (), False, False, False)
+            ArgumentSpec(a.name, NATIVE_KINDS.get(a.type.replace("(", ""), "object"))
             for a in self._schema.arguments
         )
         return [(arguments, self.run, ("python",))]

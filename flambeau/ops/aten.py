@@ -223,7 +223,7 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 
     Args:
         name: in the inner library; it need not exist here.
-        arguments: (name, kind, default) of its schema.
+        arguments: of its schema, as the core has them.
         values: in their order.
     """
     try:
@@ -236,9 +236,9 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
     known = signatures(packet.__name__)
     given = {
-        a[0]: isinstance(value, (bool, int, float, complex)) and "Scalar" in a[1]
+        a.name: isinstance(value, (bool, int, float, complex)) and "Scalar" in a.kind
         for a, value in zip(arguments, values, strict=True)
-        if not (a[2] and (value is a[2][0] or (type(value) is type(a[2][0]) and value == a[2][0])))
+        if not (a.default and _is_default(value, a.default[0]))
     }
     loose = packet.__name__ in _WRAPPED_NUMBERS
     fitting = [
@@ -248,10 +248,14 @@ def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> 
     return getattr(packet, chosen)
 
 
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))
+
+
 def bound(
     func: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The (name, kind, default, ...) of each argument of a call, and its value.
+    """The `ArgumentSpec` of each argument of a call, and its value.
 
     Args:
         func: what is called.

@@ -264,7 +264,7 @@ def _composed(program: Program, values: Sequence[Any]) -> Any:
     compose = composition_of(program)
     if compose is None or compose in _modes.composing:
         return NotImplemented
-    named = {a[0]: value for a, value in zip(program.arguments, values, strict=True)}
+    named = {a.name: value for a, value in zip(program.arguments, values, strict=True)}
     return _compose(compose, named)
 
 

@@ -214,7 +214,6 @@ bool try_others(const Op* op, const Frame& frame) {
 // All overloads failed. The one that got furthest explains why.
 __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_ssize_t count,
                                              PyObject* kwnames, bool binds = false) {
-  if (op->is_operator) Py_RETURN_NOTIMPLEMENTED;
   PyObject* result;
   if (call_former(op, args, count, kwnames, binds, &result)) return result;
   Overload* best = nullptr;
@@ -423,7 +422,6 @@ bool set_overloads(Op* op, PyObject* specs) {
   const bool fine = parse_overloads(specs, &overloads);
   leave_tensors_to_later(overloads);
   if (fine && op->overloads.empty()) {  // another thread may have been faster
-    for (const auto& overload : overloads) op->is_operator |= overload->is_operator;
     op->overloads.swap(overloads);
   }
   for (const auto& overload : overloads) release_overload(overload.get());

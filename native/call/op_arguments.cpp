@@ -74,42 +74,53 @@ const KindName* kind_name(const Argument& argument) {
   return nullptr;
 }
 
-bool read_argument(PyObject* spec, Argument* out) {
-  PyObject *name, *default_value;
-  const char* kind;
-  int keyword_only, runtime, mutated, fits = 0;
-  if (!PyTuple_Check(spec)) {
-    PyErr_SetString(PyExc_TypeError, "[Op] an argument must be a tuple");
-    return false;
-  }
-  if (!PyArg_ParseTuple(spec, "UsOppp|p", &name, &kind, &default_value, &keyword_only, &runtime,
-                        &mutated, &fits)) {
-    return false;
-  }
-  const KindName* found = nullptr;
+// An attribute of an `ArgumentSpec`, borrowed: the specification owns it. Null + exception.
+PyObject* field(PyObject* spec, const char* name) {
+  PyObject* value = PyObject_GetAttrString(spec, name);
+  Py_XDECREF(value);
+  return value;
+}
+
+bool read_kind(PyObject* kind, PyObject* name, Argument* out) {
   for (const KindName& k : kKinds) {
-    if (std::strcmp(k.schema, kind) == 0) found = &k;
+    if (!PyUnicode_Check(kind) || PyUnicode_CompareWithASCIIString(kind, k.schema) != 0) continue;
+    out->kind = k.kind;
+    out->optional = k.optional;
+    out->optional_elements = k.optional_elements;
+    return true;
   }
-  if (!found) {
-    PyErr_Format(PyExc_ValueError, "[Op] unknown kind '%s' of argument '%U'", kind, name);
+  PyErr_Format(PyExc_ValueError, "[Op] unknown kind '%S' of argument '%S'", kind, name);
+  return false;
+}
+
+// A named tuple `language/schema.py: ArgumentSpec`.
+bool read_argument(PyObject* spec, Argument* out) {
+  if (!PyTuple_Check(spec)) {  // which owns its fields
+    PyErr_SetString(PyExc_TypeError, "[Op] an argument must be an ArgumentSpec");
     return false;
   }
-  out->kind = found->kind;
-  out->optional = found->optional;
-  out->optional_elements = found->optional_elements;
-  out->keyword_only = keyword_only;
-  out->runtime = runtime;
-  out->fits = fits;
-  out->mutated = mutated;
+  PyObject* name = field(spec, "name");
+  PyObject* kind = name ? field(spec, "kind") : nullptr;
+  PyObject* default_value = kind ? field(spec, "default") : nullptr;
+  if (!default_value || !read_kind(kind, name, out)) return false;
+  if (!PyUnicode_Check(name) || !PyTuple_Check(default_value)) {
+    PyErr_Format(PyExc_TypeError, "[Op] the name and default of %R must be a str and a tuple",
+                 spec);
+    return false;
+  }
+  const std::pair<const char*, bool*> flags[] = {{"keyword_only", &out->keyword_only},
+                                                 {"runtime", &out->runtime},
+                                                 {"mutated", &out->mutated},
+                                                 {"fits", &out->fits}};
+  for (const auto& [text, flag] : flags) {
+    PyObject* value = field(spec, text);
+    if (!value) return false;
+    *flag = value == Py_True;
+  }
   out->name = Py_NewRef(name);
   PyUnicode_InternInPlace(&out->name);
-  // A default comes wrapped, (value,); () and ... mean that the argument is required.
-  if (default_value == Py_Ellipsis) return true;
-  if (PyTuple_Check(default_value)) {
-    if (PyTuple_GET_SIZE(default_value) == 0) return true;
-    if (PyTuple_GET_SIZE(default_value) == 1) default_value = PyTuple_GET_ITEM(default_value, 0);
-  }
-  out->default_value = Py_NewRef(default_value);
+  if (PyTuple_GET_SIZE(default_value) == 0) return true;  // the argument is required
+  out->default_value = Py_NewRef(PyTuple_GET_ITEM(default_value, 0));
   return true;
 }
 
@@ -120,7 +131,6 @@ bool read_flag(Overload* overload, PyObject* flag) {
   const OutOption out = out_option(text);
   if (out.rule != OutRule::None) overload->out = out;
   if (std::strncmp(text, "list:", 5) == 0) overload->list = list_rule(text);
-  if (std::strcmp(text, "operator") == 0) overload->is_operator = true;
   if (std::strcmp(text, "storage") == 0) overload->any_window = true;
   if (std::strcmp(text, "single_views") == 0) overload->single_views = true;
   if (std::strncmp(text, "overlap:", 8) == 0) overload->overlap = overlap_rule(text + 8);
@@ -132,16 +142,10 @@ bool read_flag(Overload* overload, PyObject* flag) {
 }
 
 bool read_flags(Overload* overload, PyObject* flags) {
-  if (flags == Py_None) return true;
-  if (PyUnicode_Check(flags)) return read_flag(overload, flags);
-  PyObject* list = PySequence_List(flags);
-  if (!list) return false;
-  bool fine = true;
-  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    fine = read_flag(overload, PyList_GET_ITEM(list, i));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(flags); ++i) {
+    if (!read_flag(overload, PyTuple_GET_ITEM(flags, i))) return false;
   }
-  Py_DECREF(list);
-  return fine;
+  return true;
 }
 
 // ---- parsing of single kinds
@@ -697,16 +701,15 @@ Outcome parse_arguments(const Op* op, const Overload& overload, Frame* frame) {
     return outcome;
   }
   if (frame->tensors.size() == 0) {  // a factory: where it makes tensors is part of its key
-    const Device device = default_device();
-    frame->key[0] |= static_cast<uint64_t>(device.kind) << 8 |
-                     static_cast<uint64_t>(static_cast<uint8_t>(device.index)) << 16;
+    frame->key[0] |= static_cast<uint64_t>(static_cast<uint8_t>(place.index)) << 16;
   }
   return Outcome::Ok;
 }
 
 bool overload_parse_spec(PyObject* spec, Overload* overload) {
   PyObject *arguments, *build, *flags = nullptr;
-  if (!PyArg_ParseTuple(spec, "O!O|O", &PyTuple_Type, &arguments, &build, &flags)) return false;
+  if (!PyArg_ParseTuple(spec, "O!O|O!", &PyTuple_Type, &arguments, &build, &PyTuple_Type, &flags))
+    return false;
   const Py_ssize_t count = PyTuple_GET_SIZE(arguments);
   overload->arguments.resize(static_cast<size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {

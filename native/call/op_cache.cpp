@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "call/describe.h"
 #include "call/op_internal.h"
 #include "runtime/profile.h"
 #include "runtime/traceback.h"
@@ -58,28 +59,6 @@ size_t payload_words(uint64_t word) {
     default:
       return 0;
   }
-}
-
-struct LayoutClass {
-  bool contiguous = false, dense = false;
-  int order[kMaxDims];  // dimensions, outermost first, when dense
-};
-
-// Dense: some order of the dimensions makes it contiguous (sizes of 1 may have any stride).
-LayoutClass classify(int ndim, const int64_t* sizes, const int64_t* strides) {
-  LayoutClass layout;
-  for (int d = 0; d < ndim; ++d) layout.order[d] = d;
-  std::stable_sort(layout.order, layout.order + ndim,
-                   [&](int a, int b) { return strides[a] > strides[b]; });
-  int64_t step = 1;
-  for (int i = ndim - 1; i >= 0; --i) {
-    const int d = layout.order[i];
-    if (sizes[d] == 1) continue;
-    if (strides[d] != step) return layout;
-    step *= sizes[d];
-  }
-  layout.dense = true;
-  return layout;
 }
 
 uint64_t small_class(int64_t value) { return value == 0 ? 0 : value == 1 ? 1 : 2; }
@@ -170,41 +149,16 @@ Instance* instantiate(Plan* plan, const Frame& frame, Symbols* symbols) {
 
 // ---- describing a call to Python
 
-PyObject* int_tuple(const int64_t* values, Py_ssize_t count) {
-  PyObject* tuple = PyTuple_New(count);
-  for (Py_ssize_t i = 0; tuple && i < count; ++i) {
-    PyObject* value = PyLong_FromLongLong(values[i]);
-    if (!value)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, i, value);
-  }
-  return tuple;
-}
-
-PyObject* layout_object(const Tensor* t) {
-  if (t->flags & kContiguous) return PyUnicode_InternFromString("contiguous");
-  const LayoutClass layout = classify(t->ndim, t->sizes(), t->strides());
-  if (!layout.dense) return PyUnicode_InternFromString("strided");
-  int64_t order[kMaxDims];
-  std::copy(layout.order, layout.order + t->ndim, order);
-  return int_tuple(order, t->ndim);
-}
-
 struct Cursor {  // where the walk over a call has come to
   const uint64_t* word;
-  size_t tensor = 0, scalar = 0, integer = 0, object = 0;
+  size_t tensor = 0, scalar = 0, object = 0;
 };
 
 PyObject* describe_tensor(Frame* frame, Cursor* cursor) {
   const Tensor* t = frame->tensors[cursor->tensor++];
   const bool requires_grad = *cursor->word & kKeyRequiresGrad;
-  const Py_ssize_t ndim = t->ndim;
   cursor->word += payload_words(*cursor->word) + 1;
-  return Py_BuildValue("(ssNNLNNNN)", "tensor", ir_dtype_name(t->dtype),
-                       int_tuple(t->sizes(), ndim), int_tuple(t->strides(), ndim),
-                       static_cast<long long>(t->offset), PyBool_FromLong(requires_grad),
-                       layout_object(t), PyBool_FromLong(0), device_object(t->device));
+  return describe_tensor(t, requires_grad);
 }
 
 PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given);
@@ -222,16 +176,15 @@ PyObject* describe_tensors(Frame* frame, Cursor* cursor) {
   return list;
 }
 
-PyObject* describe_integer(Cursor* cursor, int64_t value) {
-  return Py_BuildValue("(snL)", "symint", static_cast<Py_ssize_t>(cursor->integer++),
-                       static_cast<long long>(value));
+PyObject* describe_integer(uint64_t word) {
+  return described(Description::Integer, {PyLong_FromLongLong(static_cast<int64_t>(word))});
 }
 
 PyObject* describe_integers(Cursor* cursor) {
   const Py_ssize_t length = static_cast<uint32_t>(*cursor->word++);
   PyObject* list = PyList_New(length);
   for (Py_ssize_t i = 0; list && i < length; ++i) {
-    PyObject* element = describe_integer(cursor, static_cast<int64_t>(*cursor->word++));
+    PyObject* element = describe_integer(*cursor->word++);
     if (!element)
       Py_CLEAR(list);
     else
@@ -254,7 +207,9 @@ PyObject* describe_runtime(Frame* frame, Cursor* cursor) {
   PyObject* number = type == 2   ? PyFloat_FromDouble(value.d)
                      : type == 1 ? PyLong_FromLongLong(value.i)
                                  : PyBool_FromLong(value.i != 0);
-  return Py_BuildValue("(snON)", "scalar", static_cast<Py_ssize_t>(slot), types[type], number);
+  return described(
+      Description::Scalar,
+      {PyLong_FromSize_t(slot), Py_NewRef(reinterpret_cast<PyObject*>(types[type])), number});
 }
 
 PyObject* describe_list(Tag tag, const uint64_t* payload, size_t length) {
@@ -312,14 +267,14 @@ PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given) {
       return describe_tensors(frame, cursor);
     case Tag::SymInt:
       cursor->word += 2;
-      return describe_integer(cursor, static_cast<int64_t>(cursor->word[-1]));
+      return describe_integer(cursor->word[-1]);
     case Tag::SymIntList:
       return describe_integers(cursor);
     case Tag::Runtime:
       return describe_runtime(frame, cursor);
     case Tag::Generator:
       ++cursor->word;
-      return Py_BuildValue("(sn)", "generator", static_cast<Py_ssize_t>(cursor->object++));
+      return described(Description::Generator, {PyLong_FromSize_t(cursor->object++)});
     default:
       break;
   }
@@ -652,6 +607,8 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-bool init_op_cache(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+bool init_op_cache(PyObject* module) {
+  return init_describe(module) && PyModule_AddFunctions(module, methods) == 0;
+}
 
 }  // namespace fb

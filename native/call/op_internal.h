@@ -246,7 +246,6 @@ struct Overload {
   OutOption out;
   ListRule list = ListRule::None;
   int result_dtype = -1;  // the argument that `out` answers for where its dtype is computed in
-  bool is_operator = false;
   bool is_view = false;       // takes views of conjugates as they are
   bool any_window = false;    // its views may have any geometry: their bounds are checked
   bool single_views = false;  // each of its views may be written in place
@@ -269,7 +268,6 @@ struct Op {
   PyObject* name;    // owned str
   std::string text;  // the same, for messages
   std::vector<std::unique_ptr<Overload>> overloads;
-  bool is_operator;   // NotImplemented instead of TypeError
   PyObject* pending;  // callable that gives the overloads, until the op is first used; or null
   PyObject* gate;     // asked before each call of users on plain tensors; or null
   Autocast autocast;  // what happens to its operands under `autocast`

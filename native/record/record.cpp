@@ -183,7 +183,7 @@ namespace {
 PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
   if (stream_compiler == nullptr) Py_RETURN_NONE;
   PyObject* stream = describe_stream(r, live, false);
-  PyObject* plan = stream != nullptr ? PyObject_CallObject(stream_compiler, stream) : nullptr;
+  PyObject* plan = stream != nullptr ? PyObject_CallOneArg(stream_compiler, stream) : nullptr;
   Py_XDECREF(stream);
   if (plan == nullptr) hide_internals(true);
   return plan;

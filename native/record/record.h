@@ -177,8 +177,7 @@ class Flushing {
 
 void record_drop_taped(Recorder* r);
 int32_t tensor_symbols(const Record& record, const Recorder* r);  // how many its tensors have
-// record_describe.cpp: (externals, records, live values, tuned); with_numbers: each record tells
-// its numbers' values, too.
+// record_describe.cpp: a RecordedStream; with_numbers: records have their numbers' values, too.
 PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, bool with_numbers);
 // Exact key of the stream; `more` distinguishes plans of the same stream.
 Words record_key(const Recorder* r, const std::vector<int32_t>& live, const Words& more);

@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "call/describe.h"
 #include "record/record.h"
 
 namespace fb {
@@ -260,7 +261,9 @@ PyObject* seed_roots(Recorder* r, const Region& region, std::vector<Tensor*>* se
     seeds->push_back(seed);
     int32_t id = -1;
     const bool fine = record_resolve(r, seed, &id);
-    PyObject* pair = fine ? Py_BuildValue("(ii)", root->value_id, r->values[id].source) : nullptr;
+    PyObject* pair = fine ? described(Description::Live, {PyLong_FromLong(root->value_id),
+                                                          PyLong_FromLong(r->values[id].source)})
+                          : nullptr;
     if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(list);
     Py_XDECREF(pair);
     if (!list) break;
@@ -300,9 +303,12 @@ bool append_sum(Recorder* r, Found* found, const std::vector<Tensor*>& parts, si
   const Tensor* like = parts.front();
   Tensor* sum = tensor_empty(like->dtype, like->device, like->ndim, like->sizes());
   int32_t first = -1, held = -1;
-  bool fine = sum && record_resolve(r, parts.front(), &first) && record_resolve(r, sum, &held) &&
-              append_tuple(found->held, Py_BuildValue("(iin)", first, r->values[held].source,
-                                                      PyList_GET_SIZE(found->grads)));
+  bool fine =
+      sum && record_resolve(r, parts.front(), &first) && record_resolve(r, sum, &held) &&
+      append_tuple(found->held,
+                   described(Description::Held,
+                             {PyLong_FromLong(first), PyLong_FromLong(r->values[held].source),
+                              PyLong_FromSsize_t(PyList_GET_SIZE(found->grads))}));
   for (Tensor* part : parts)
     fine = fine && add_gradient(&sum, tensor_of(Py_NewRef(object_of(part))));
   fine = fine && append_gradient(r, found->grads, sum, edge);
@@ -339,13 +345,15 @@ PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& befor
   if (writes(r, before.records) || !find_gradients(r, parts, &found)) return nullptr;
   active_recorder = nullptr;
   PyObject* stream = describe_stream(r, region.live, true);
-  PyObject* plan = nullptr;
-  if (stream)
-    plan = PyObject_CallFunction(joint_compiler, "OnnOOnO", stream,
-                                 static_cast<Py_ssize_t>(before.records),
-                                 static_cast<Py_ssize_t>(before.externals), seeds, found.grads,
-                                 static_cast<Py_ssize_t>(found.sums), found.held);
+  PyObject* backward = described(
+      Description::Backward,
+      {PyLong_FromSize_t(before.records), PyLong_FromSize_t(before.externals), Py_NewRef(seeds),
+       Py_NewRef(found.grads), PyLong_FromSize_t(found.sums), Py_NewRef(found.held)});
+  PyObject* plan = stream && backward
+                       ? PyObject_CallFunctionObjArgs(joint_compiler, stream, backward, nullptr)
+                       : nullptr;
   Py_XDECREF(stream);
+  Py_XDECREF(backward);
   return plan;
 }
 

@@ -20,6 +20,7 @@ import pytest
 import flambeau
 from flambeau import _core
 from flambeau.compiler import toolchain
+from flambeau.language.schema import ArgumentSpec
 
 KERNELS = """
 #include <stdint.h>
@@ -66,7 +67,7 @@ def tensor(values, dtype=None):
 
 
 def argument(name, kind, default=REQUIRED, keyword_only=False, runtime=False, mutated=False):
-    return (name, kind, default, keyword_only, runtime, mutated)
+    return ArgumentSpec(name, kind, default, keyword_only, runtime, mutated)
 
 
 class AddBuilder:
@@ -78,8 +79,9 @@ class AddBuilder:
     def __call__(self, call):
         self.calls.append(call)
         first, second = call[0], call[1]
-        if first[2] != second[2] and second[2] != ():
-            raise RuntimeError(f"[add] shapes differ: {first[2]} and {second[2]}\nhint: reshape")
+        if first.sizes != second.sizes and second.sizes != ():
+            sizes = f"{first.sizes} and {second.sizes}"
+            raise RuntimeError(f"[add] shapes differ: {sizes}\nhint: reshape")
         # symbols: n, stride, offset, m, stride, offset
         program = [(EQ, 0, 3), (CONST, 4, 0), (MUL, 0, 7), (CONST, 1, 0)]
         outputs = [("input", 0)] if self.inplace else [("new", "f32", [0], [9], 8)]
@@ -163,10 +165,23 @@ def test_call_description(add):
     x = tensor([1.0, 2.0])
     add(x, x, alpha=0.5)
     first, second, alpha = add.builder.calls[0]
-    assert first[:8] == ("tensor", "f32", (2,), (1,), 0, False, "contiguous", False)
-    assert str(first[8]) == "cpu"
+    assert type(first) is _core.TensorArgument
+    assert first[:6] == ("f32", (2,), (1,), 0, False, "contiguous")
+    assert (first.dtype, first.sizes, str(first.device)) == ("f32", (2,), "cpu")
     assert second == first
-    assert alpha == ("scalar", 0, float, 0.5)
+    assert type(alpha) is _core.ScalarArgument
+    assert (alpha.slot, alpha.type, alpha.value) == (0, float, 0.5)
+
+
+def test_description_with_other_fields(add):
+    add(tensor([1.0]), tensor([1.0]))
+    first = add.builder.calls[0][0]
+    changed = first._replace(sizes=(3,), offset=2)
+    assert type(changed) is _core.TensorArgument
+    assert changed == ("f32", (3,), (1,), 2, False, "contiguous", first.device)
+    assert first.sizes == (1,)
+    with pytest.raises(TypeError, match="no field"):
+        first._replace(shape=(3,))
 
 
 def test_large_runs_in_parallel(add):
@@ -286,7 +301,7 @@ def test_plans_of_static_values_that_never_repeat_are_dropped():
 
     def build(call):
         spec = {"name": "same", "symbols": 0, "outputs": [("input", 0)], "returns": "single"}
-        return _core.Plan(spec | {"symbols": len(call[0][2]) * 2 + 1})
+        return _core.Plan(spec | {"symbols": len(call[0].sizes) * 2 + 1})
 
     arguments = (argument("self", "Tensor"), argument("k", "int"))
     op = _core.Op("same", [(arguments, build, ())])
@@ -307,7 +322,7 @@ def test_plans_whose_guards_never_repeat_are_dropped():
     """One class, whose plans each fit one size: the core keeps 256, and keys of those alone."""
 
     def build(call):
-        size = call[0][2][0]
+        size = call[0].sizes[0]
         program = [(CONST, size, 0), (EQ, 0, 3)]
         spec = {"name": "same", "symbols": 3, "outputs": [("input", 0)], "returns": "single"}
         return _core.Plan(spec | {"program": program, "guards": [4]})
@@ -424,7 +439,8 @@ def test_views_do_not_depend_on_offsets():
     assert op(shifted, 1).tolist() == [5.0, 6.0]
     assert op(x, 0).data_ptr() == x.data_ptr()
     assert len(calls) == 1
-    assert calls[0][1] == ("symint", 0, 0)
+    assert type(calls[0][1]) is _core.IntegerArgument
+    assert calls[0][1].value == 0
 
 
 def test_static_values_and_kinds():
@@ -471,7 +487,7 @@ def test_descriptions():
     assert describe("int", 3) == 3
     assert describe("float", 3) == 3.0
     assert describe("int[]", [1, 2]) == (1, 2)
-    assert describe("SymInt[]", (1, 2)) == [("symint", 0, 1), ("symint", 1, 2)]
+    assert [entry.value for entry in describe("SymInt[]", (1, 2))] == [1, 2]
     assert describe("bool", True) is True
     assert describe("str?", None) is None
     assert describe("str", "mean") == "mean"
@@ -479,30 +495,25 @@ def test_descriptions():
     assert describe("dtype", float) is _core.float64
     assert str(describe("device?", "cpu")) == "cpu"
     assert describe("Scalar", 1 + 2j, runtime=True) == 1 + 2j
-    assert describe("Scalar", True, runtime=True) == ("scalar", 0, bool, True)
-    assert describe("Scalar", tensor(2.5), runtime=True) == ("scalar", 0, float, 2.5)
+    assert describe("Scalar", True, runtime=True) == (0, bool, True)
+    assert describe("Scalar", tensor(2.5), runtime=True) == (0, float, 2.5)
     assert describe("int", tensor(4, _core.int64)) == 4
-    assert describe("generator?", None) == ("generator", 0)
+    assert describe("generator?", None) == (0,)
     assert describe("float[]", (1, 2.5)) == (1.0, 2.5)
     x = tensor([[1.0, 2.0], [3.0, 4.0]])
     turned = _core.tensor_alias(x, (2, 2), (1, 2), 0)
-    assert [t[6] for t in describe("Tensor[]", [x, turned])] == ["contiguous", (1, 0)]
+    assert [t.layout for t in describe("Tensor[]", [x, turned])] == ["contiguous", (1, 0)]
     row = _core.tensor_alias(x, (3, 2), (0, 1), 0)
-    assert describe("Tensor", row)[6] == "strided"
+    assert describe("Tensor", row).layout == "strided"
 
 
 def test_numpy_scalars():
     np = pytest.importorskip("numpy")
-    assert describe("Scalar", np.float32(0.5), runtime=True) == ("scalar", 0, float, 0.5)
-    assert describe("Scalar", np.int64(5), runtime=True) == ("scalar", 0, int, 5)
-    assert describe("Scalar", np.bool_(True), runtime=True) == ("scalar", 0, bool, True)
+    assert describe("Scalar", np.float32(0.5), runtime=True) == (0, float, 0.5)
+    assert describe("Scalar", np.int64(5), runtime=True) == (0, int, 5)
+    assert describe("Scalar", np.bool_(True), runtime=True) == (0, bool, True)
     assert describe("int", np.int32(5)) == 5
     assert describe("bool", np.bool_(False)) is False
-
-
-def test_operator_flag():
-    op = _core.Op("add", [((argument("self", "Tensor"),), None, ("operator",))])
-    assert op("text") is NotImplemented
 
 
 def test_factories_follow_the_default_device():

@@ -15,11 +15,11 @@ import threading
 import pytest
 
 import flambeau as torch
-from flambeau import runtime
+from flambeau import _core, runtime
 from flambeau.autograd import derive
 from flambeau.compiler import cache, codegen, debug, stored, targets, toolchain
 from flambeau.core.install import install_definition
-from flambeau.driver import dispatch, specify
+from flambeau.driver import calls, dispatch, specify
 from flambeau.ir.printer import print_graph
 from flambeau.language.definition import REGISTRY, op
 from flambeau.runtime import settings
@@ -265,7 +265,7 @@ def test_default_dtype_is_part_of_the_name(machine):
 
 def test_the_graph_is_traced_under_the_old_default_dtype(machine):
     integers = torch.tensor([1, 2, 3])
-    seen = ("tensor", "i64", (3,), (1,), 0, False, "contiguous", False, torch.device("cpu"))
+    seen = _argument("i64", (3,), (1,))
     divide = REGISTRY["div"].overloads[0]
     machine.process(lambda: integers / integers)
     machine.traces.clear()
@@ -280,11 +280,11 @@ def test_the_graph_is_traced_under_the_old_default_dtype(machine):
 
 
 def test_a_pending_graph_is_the_traced_one(machine):
-    x = ("tensor", "f32", (4, 8), (8, 1), 0, True, "contiguous", False, torch.device("cpu"))
+    x = _argument("f32", (4, 8), (8, 1))._replace(requires_grad=True)
     build = dispatch.builder(REGISTRY["exp"].overloads[0], "functional")
     machine.process(lambda: numbers(4, 8).requires_grad_().exp())
     machine.traces.clear()
-    other = (*x[:2], (5, 9), (9, 1), *x[4:])
+    other = x._replace(sizes=(5, 9), strides=(9, 1))
     plan = build((other,))
     graph = plan.graph
     assert (graph.name, machine.traces) == ("exp", [])
@@ -298,7 +298,7 @@ def test_a_pending_graph_is_the_traced_one(machine):
 
 
 def test_another_trace_than_the_stored_one_is_an_error(machine, monkeypatch):
-    x = ("tensor", "f32", (4, 8), (8, 1), 0, False, "contiguous", False, torch.device("cpu"))
+    x = _argument("f32", (4, 8), (8, 1))
     machine.process(lambda: numbers(4, 8).exp())
     plan = dispatch.builder(REGISTRY["exp"].overloads[0], "functional")((x,))
     sine = specify.specify_call(REGISTRY["sin"].overloads[0], "functional", (x,))
@@ -380,30 +380,31 @@ def test_definitions_outside_of_the_package_are_not_kept(machine):
         del REGISTRY["private." + double.name]
 
 
+def _argument(dtype, sizes, strides, offset=0, layout="contiguous"):
+    device = torch.device("cpu")
+    return _core.TensorArgument((dtype, sizes, strides, offset, False, layout, device))
+
+
 def test_what_has_no_text_has_no_class():
-    tensor = ("tensor", "f32", (2,), (1,), 0, False, "contiguous", False, torch.device("cpu"))
-    assert dispatch._class_of((tensor, [tensor, None], 1.5, "x", torch.float32)) is not None
-    assert dispatch._class_of((tensor, object())) is None
-    assert dispatch._class_of((0.0,)) != dispatch._class_of((-0.0,))
-    assert dispatch._class_of((True,)) != dispatch._class_of((1,)) != dispatch._class_of((1.0,))
-    assert dispatch._class_of(("torch.float32",)) != dispatch._class_of((torch.float32,))
-    other = (*tensor[:2], (7,), *tensor[3:])
-    assert dispatch._class_of((tensor,)) == dispatch._class_of((other,))
-    one = (*tensor[:2], (1,), *tensor[3:])
-    assert dispatch._class_of((tensor,)) != dispatch._class_of((one,))
+    tensor = _argument("f32", (2,), (1,))
+    assert calls.class_of((tensor, [tensor, None], 1.5, "x", torch.float32)) is not None
+    assert calls.class_of((tensor, object())) is None
+    assert calls.class_of((0.0,)) != calls.class_of((-0.0,))
+    assert calls.class_of((True,)) != calls.class_of((1,)) != calls.class_of((1.0,))
+    assert calls.class_of(("torch.float32",)) != calls.class_of((torch.float32,))
+    assert calls.class_of((tensor,)) == calls.class_of((tensor._replace(sizes=(7,)),))
+    assert calls.class_of((tensor,)) != calls.class_of((tensor._replace(sizes=(1,)),))
 
 
 def test_numbers_of_a_call_are_replaced_in_their_order():
-    def tensor(sizes, strides, offset):
-        device = torch.device("cpu")
-        return ("tensor", "f32", sizes, strides, offset, False, "strided", False, device)
-
     def call(a, b, c, d, e, f):
-        return ([tensor((a, b), (c, 1), d), None], ("symint", 0, e), (2, 3), [("symint", 1, f)])
+        integers = [_core.IntegerArgument((n,)) for n in (e, f)]
+        tensor = _argument("f32", (a, b), (c, 1), d, "strided")
+        return ([tensor, None], integers[0], (2, 3), [integers[1]])
 
     old, new = call(2, 3, 4, 5, 6, 7), call(12, 13, 14, 15, 16, 17)
-    assert dispatch._numbers(old) == [2, 3, 4, 1, 5, 6, 7]
-    assert dispatch._with_numbers(old, dispatch._numbers(new)) == new
+    assert calls.numbers_of(old) == [2, 3, 4, 1, 5, 6, 7]
+    assert calls.with_numbers(old, calls.numbers_of(new)) == new
 
 
 # ------------------------------------------------------------------------------- the disk

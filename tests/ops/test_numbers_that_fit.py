@@ -7,6 +7,7 @@ import math
 import pytest
 
 import flambeau as torch
+from flambeau.language.schema import ArgumentSpec
 
 I8 = torch.ones(2, dtype=torch.int8)
 MASK = torch.tensor([True, False])
@@ -144,6 +145,6 @@ def test_bounds_of_random_numbers():
 
 
 def test_a_definition_may_not_check_more_numbers_than_a_call_holds():
-    number = ("a", "Scalar", (), False, False, False, True)
+    number = ArgumentSpec("a", "Scalar", fits=True)
     with pytest.raises(TypeError, match="fits= names 5 arguments"):
         torch._core.Op("five", [((number,) * 5, lambda *numbers: None, ())])

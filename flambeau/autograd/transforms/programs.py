@@ -22,11 +22,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core, prims
+from flambeau._core import IntegerArgument, TensorArgument
 from flambeau.autograd.derive import differentiate
 from flambeau.autograd.replay import replay
 from flambeau.autograd.transforms.batching import batch, expand
 from flambeau.autograd.transforms.forward import push_forward
-from flambeau.driver.dispatch import Source, _entries
+from flambeau.driver.calls import Call, entries
+from flambeau.driver.dispatch import Source
 from flambeau.driver.errors import first_device
 from flambeau.driver.specify import ABSENT, Specification, _graph, _replayed_output, _specify
 from flambeau.driver.trace import Trace, traced
@@ -35,18 +37,17 @@ from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, attributes, no
 from flambeau.ir.size import Size, floordiv, mul, substitute
 from flambeau.ir.size_program import substitute_condition
 from flambeau.language import layout
-
-Call = tuple[Any, ...]
+from flambeau.language.schema import ArgumentSpec
 
 _BATCHED = (
-    ("batched", "int[]", ((),), False, False, False),
-    ("randomness", "str", ("error",), False, False, False),
-    ("extent", "SymInt", (0,), False, False, False),
+    ArgumentSpec("batched", "int[]", ((),)),
+    ArgumentSpec("randomness", "str", ("error",)),
+    ArgumentSpec("extent", "SymInt", (0,)),
 )
-_TANGENTS = (("tangents", "Tensor?[]", ((),), False, False, False),)
+_TANGENTS = (ArgumentSpec("tangents", "Tensor?[]", ((),)),)
 _GRADIENTS = (
-    ("wanted", "int[]", ((),), False, False, False),
-    ("gradients", "Tensor?[]", ((),), False, False, False),
+    ArgumentSpec("wanted", "int[]", ((),)),
+    ArgumentSpec("gradients", "Tensor?[]", ((),)),
 )
 
 
@@ -66,13 +67,13 @@ class Program:
         self.op = op
         self.number = number
         arguments, build, *flags = op.overloads[number]
-        self.arguments: tuple[Any, ...] = arguments
+        self.arguments: tuple[ArgumentSpec, ...] = arguments
         self.build = build
         self.flags: tuple[str, ...] = flags[0] if flags else ()
         self.host = "python" in self.flags
-        self.mutates = any(a[5] for a in arguments)
-        self.tensors = [i for i, a in enumerate(arguments) if a[1].startswith("Tensor")]
-        self.random = any(a[1].startswith("generator") for a in arguments)
+        self.mutates = any(a.mutated for a in arguments)
+        self.tensors = [i for i, a in enumerate(arguments) if a.kind.startswith("Tensor")]
+        self.random = any(a.kind.startswith("generator") for a in arguments)
         self._batched: Any = None
         self._forward: Any = None
         self._gradient: Any = None
@@ -117,13 +118,13 @@ class Program:
     def _derived(
         self,
         name: str,
-        extra: tuple[Any, ...],
+        extra: tuple[ArgumentSpec, ...],
         specify: Callable[[Source, int, Call], Specification],
         keep: bool,
     ) -> Any:
         source, count = self.source, len(self.arguments)
         # All by position; only a batched op writes what the op writes. Numbers fit as in the op.
-        own = [(*a[:3], False, a[4], a[5] and keep, *a[6:]) for a in self.arguments]
+        own = [a._replace(keyword_only=False, mutated=a.mutated and keep) for a in self.arguments]
 
         def identity() -> str | None:
             return None if source.identity is None else f"{name} {source.identity}"
@@ -203,7 +204,7 @@ def _sizes(trace: Trace, graph: Graph, call: Call, inputs: Sequence[Node]) -> di
     for x in inputs:
         values += [*x.shape, *x.attribute("strides"), trace.offsets[x.attribute("slot")]]
     for entry, value in zip(call, trace.arguments, strict=False):
-        if any(True for _ in _entries([entry], "symint")):
+        if any(True for _ in entries([entry], IntegerArgument)):
             values += value if isinstance(value, (list, tuple)) else [value]
     sizes = dict(zip(graph.symbols, values, strict=True))
     for guard in graph.guards:
@@ -281,16 +282,16 @@ def _single_call(call: Call, slots: set[int]) -> Call:
     def one(entry: Any) -> Any:
         if isinstance(entry, list):
             return [one(item) for item in entry]
-        if not (type(entry) is tuple and entry and entry[0] == "tensor"):
+        if type(entry) is not TensorArgument:
             return entry
-        kind, dtype, sizes, strides, offset, _, order, *remaining = entry
+        sizes, strides, order = entry.sizes, entry.strides, entry.layout
         if next(numbers) in slots:
             sizes, strides = sizes[1:], strides[1:]
             if not sizes:
                 order = "contiguous"
             elif order != "contiguous":
                 order = "strided"
-        return (kind, dtype, sizes, strides, offset, False, order, *remaining)
+        return entry._replace(sizes=sizes, strides=strides, requires_grad=False, layout=order)
 
     return tuple([one(entry) for entry in call])
 
@@ -383,7 +384,7 @@ def specify_forward(source: Source, count: int, call: Call) -> Specification:
         call: see the module.
     """
     single = _single_call(call[:count], set())
-    tensors = sum(1 for _ in _entries(call[:count], "tensor"))
+    tensors = sum(1 for _ in entries(call[:count], TensorArgument))
 
     def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
         inputs, remaining = trace.inputs[:tensors], iter(trace.inputs[tensors:])
@@ -434,7 +435,7 @@ def specify_gradient(source: Source, count: int, call: Call) -> Specification:
         call: see the module.
     """
     single = _single_call(call[:count], set())
-    tensors = sum(1 for _ in _entries(call[:count], "tensor"))
+    tensors = sum(1 for _ in entries(call[:count], TensorArgument))
 
     def run(trace: Trace, graph: Graph) -> list[GraphOutput]:
         inputs, remaining = trace.inputs[:tensors], iter(trace.inputs[tensors:])

@@ -246,9 +246,9 @@ def _into(out: Any, result: Any) -> Any:
 
 
 def _call_host(program: Program, values: Sequence[Any], func: Any = None) -> Any:
-    named = {a[0]: v for a, v in zip(program.arguments, values, strict=True) if a[3]}
+    named = {a.name: v for a, v in zip(program.arguments, values, strict=True) if a.keyword_only}
     return (func or program.build)(
-        *[v for a, v in zip(program.arguments, values, strict=True) if not a[3]], **named
+        *[v for a, v in zip(program.arguments, values, strict=True) if not a.keyword_only], **named
     )
 
 
@@ -370,7 +370,7 @@ def _written(
     tangents: Sequence[Any],
 ) -> Any:
     """Writes what an in-place operator's program computed, and its tangents."""
-    targets = _flat(v for a, v in zip(program.arguments, values, strict=True) if a[5])
+    targets = _flat(v for a, v in zip(program.arguments, values, strict=True) if a.mutated)
     done = []
     for target, value, tangent in zip(targets, results, tangents, strict=False):
         if is_at(target, level):
@@ -415,7 +415,7 @@ def _watch_draws(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 def _is_random(func: Any) -> bool:
     draws = func.__dict__.get("_draws")
     if draws is None:
-        kinds = [a[1] for arguments, *_ in func.overloads for a in arguments]
+        kinds = [a.kind for arguments, *_ in func.overloads for a in arguments]
         draws = func.__dict__["_draws"] = any(k.startswith("generator") for k in kinds)
     return bool(draws)
 
