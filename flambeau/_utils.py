@@ -205,7 +205,7 @@ class CallbackRegistry(Generic[P]):
 
 
 def _import_dotted_name(name: str) -> Any:
-    """What a dotted name of an imported module's contents means."""
+    """Resolves a dotted name in an imported module."""
     first, *rest = name.split(".")
     return functools.reduce(getattr, rest, __import__(first))
 
@@ -237,7 +237,7 @@ def render_call(fn: Any, args: Any, kwargs: Any) -> str:
 
 
 def get_tensor_metadata(tensor: Any) -> dict[str, object]:
-    """What else is stored with a tensor, see `set_tensor_metadata`."""
+    """Returns the metadata stored with a tensor, see `set_tensor_metadata`."""
     return dict(getattr(tensor, "_metadata_of_checkpoint", {}))
 
 
@@ -247,7 +247,7 @@ def set_tensor_metadata(tensor: Any, metadata: dict[str, object]) -> None:
 
 
 def _get_obj_state(obj: Any) -> Any:
-    """What pickling stores beside a tensor: its attributes."""
+    """Returns the attributes that pickling stores with a tensor."""
     getter = getattr(obj, "__getstate__", None)
     return getter() if getter else obj.__dict__
 

@@ -29,7 +29,7 @@ _changing = fork_safe_lock(level=3)
 
 
 class Aggregation(Enum):
-    """What a statistic keeps of a window of values."""
+    """The aggregations of a statistic over a window of values."""
 
     VALUE = 1
     MEAN = 2

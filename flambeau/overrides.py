@@ -60,7 +60,7 @@ class TorchFunctionMode:
     def __torch_function__(
         self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """What a call gives in this mode; NotImplemented: ask the types of the arguments."""
+        """Computes a call in this mode; NotImplemented defers to the types of the arguments."""
         raise NotImplementedError(
             f"[{type(self).__name__}] a mode defines __torch_function__\n"
             "hint: return func(*args, **(kwargs or {})) where nothing changes"
@@ -148,7 +148,7 @@ def has_torch_function_variadic(*values: Any) -> bool:
 def handle_torch_function(
     public_api: Function, relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """What the mode or the types of the arguments say to a call of a function.
+    """Dispatches a call of a function to the mode or to the types of the arguments.
 
     Args:
         public_api: the function, which is what `__torch_function__` gets.

@@ -35,7 +35,7 @@ def _named(key: str) -> Overload | None:
 
 
 def _overload(name: str) -> Overload | None:
-    """What returns the type of a name."""
+    """Returns the overload whose return type has a name."""
     operator = name.removesuffix(_OUT)
     if not operator.startswith(_PREFIX):
         found = _named(operator)

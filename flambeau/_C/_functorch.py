@@ -56,7 +56,7 @@ def is_functorch_wrapped_tensor(tensor: Tensor) -> bool:
 
 
 def get_unwrapped(tensor: Tensor) -> Tensor:
-    """What a tensor stands for, without its innermost transformation."""
+    """Returns the tensor that a wrapper holds, without its innermost transformation."""
     return debug_unwrap(tensor, recurse=False)
 
 

@@ -102,7 +102,7 @@ class GraphCompileReason(NamedTuple):
 
 
 class ExplainOutput:
-    """What `explain` returns.
+    """The result of `explain`.
 
     Attributes:
         graphs: programs of the plans.

@@ -30,7 +30,7 @@ TensorOrNumberLikeType: TypeAlias = "Tensor | bool | int | float | complex"
 
 
 class RETURN_TYPE(Enum):  # noqa: N801 - PyTorch's name
-    """What an operator returns: new tensors, views, its argument, or nothing."""
+    """The kinds of an operator's results: new tensors, views, its argument, or none."""
 
     NEW = (0,)
     VIEW = (1,)

@@ -168,7 +168,7 @@ def _shown(value: Any) -> str:
 
 # ------------------------------------------------------------------------------ names
 def name_of(func: Any) -> str:
-    """What a function is called; attributes are `name.__get__` and `name.__set__`."""
+    """Returns a function's name; attributes are `name.__get__` and `name.__set__`."""
     name = str(getattr(func, "__name__", func)).rpartition(".")[2]
     if name in ("__get__", "__set__"):
         return f"{func.__self__.__name__}.{name}"
@@ -214,7 +214,7 @@ def _custom(func: Any) -> Any:
 
 # ------------------------------------------------------------------------------ one call
 def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a function gives for fake tensors.
+    """Computes a function's result for fake tensors.
 
     Args:
         mode: the fake mode.
@@ -299,7 +299,7 @@ def run(
 
 
 def _explained(func: Any, asked_by: str) -> Exception:
-    """What PyTorch raises where a number or a size depends on data."""
+    """Returns the exception that PyTorch raises where a number or a size depends on data."""
     if name_of(func) == "allclose":  # asks for an element of its own, and is named all the same
         return DataDependentOutputException(operator("allclose"))
     name, _, overload = asked_by.partition(".")
@@ -439,7 +439,7 @@ def _is_random(func: Any) -> bool:
 
 
 def _forget_constants(mode: Any, func: Any, result: Any, args: tuple[Any, ...]) -> None:
-    """What was written is known no more, nor what shares its memory."""
+    """Drops the constants of the tensors that a call writes, and of all that share their memory."""
     if not mode.constants or not args or not _is_fake(args[0]):
         return
     if result is not args[0] and name_of(func) != "__setitem__":

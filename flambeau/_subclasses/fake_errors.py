@@ -1,4 +1,4 @@
-"""What fake tensors raise: questions that only data could answer, devices that do not fit."""
+"""Exceptions of fake tensors: queries that only data could answer, and devices that differ."""
 
 from __future__ import annotations
 

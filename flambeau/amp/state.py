@@ -26,7 +26,7 @@ DEFAULTS = {
 
 
 class _State(threading.local):
-    """What a thread set for device types other than the CPU, and its depth of regions."""
+    """A thread's settings for device types other than the CPU, and its depth of regions."""
 
     def __init__(self) -> None:
         self.enabled: dict[str, bool] = {}

@@ -88,7 +88,7 @@ def _is_made_of_others(value: Any) -> bool:
 
 
 def _on_tape(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What stands for values in the graph."""
+    """Replaces composed tensors by the tensors that the tape records."""
     return tuple(v._on_tape() if _is_made_of_others(v) else v for v in values)
 
 
@@ -255,7 +255,7 @@ def _taped_gradients(
     create_graph: bool,
     unused: bool,
 ) -> list[Any]:
-    """What the engine finds; gradients of sparse and nested tensors are of their kind."""
+    """Runs the engine; gradients of sparse and nested tensors are of their kind."""
     seeds, inner = _seeds(roots, grads), _on_tape(targets)
     results = _core.run_backward(_on_tape(roots), seeds, keep, create_graph, inner, unused, False)
     return [
@@ -333,7 +333,7 @@ def _retain_grad(self: Tensor) -> None:
 
 
 class _Engine:
-    """What code that calls `Variable._execution_engine` expects."""
+    """The object behind `Variable._execution_engine`."""
 
     @staticmethod
     def queue_callback(callback: Any) -> None:

@@ -92,7 +92,7 @@ class Composite(Tensor):  # type: ignore[misc]
 
     @property
     def output_nr(self) -> int:
-        """Which output of `grad_fn` the values are."""
+        """The number of these values among the outputs of `grad_fn`."""
         return int(self._kept.output_nr)
 
     @property

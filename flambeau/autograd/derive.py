@@ -240,7 +240,9 @@ def _close_saved(
 
 
 def _irrecoverable(grads: Sequence[Node], available: set[Node]) -> list[Node]:
-    """What the gradients read and cannot compute again: draws and inputs that were written."""
+    """Returns the values that the gradients read and cannot recompute: draws and overwritten
+    inputs.
+    """
     reached = _until(grads, dict.fromkeys(available, ("input", 0)))
     return [x for x in reached if x.op in ("random", "input") and x not in available]
 

@@ -32,7 +32,7 @@ _EDGES: Any = vars(Node)["next_functions"]  # one per argument
 
 
 class FunctionCtx(Node):  # type: ignore[misc]
-    """What `forward`, `setup_context` and `backward` share about one call.
+    """The state that `forward`, `setup_context` and `backward` of one call share.
 
     Attributes:
         needs_input_grad: per argument of `forward`, whether its gradient is wanted.

@@ -54,7 +54,7 @@ class enforce_grad_layout_policy:  # noqa: N801 - a context manager
 
 
 def _decorate(guard: Any, function: Any) -> Any:
-    """What `@guard` makes of a function or class."""
+    """Applies `@guard` to a function or a class."""
     if inspect.isclass(function):
         setattr(function, "__init__", _decorate(guard, function.__init__))  # noqa: B010
         return function

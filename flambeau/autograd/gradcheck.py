@@ -245,7 +245,7 @@ class _Tolerances(NamedTuple):
 
 
 class _Checks(NamedTuple):
-    """What is checked."""
+    """The properties that `gradcheck` checks."""
 
     backward: bool
     forward: bool = False
@@ -736,7 +736,7 @@ def _random_like(tensor: Tensor) -> Tensor:
 def _starts(
     func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Any, non_contiguous: bool
 ) -> tuple[Tensor, ...]:
-    """What the first backward starts from: random where nothing is given."""
+    """Returns the cotangents of the first backward; random ones unless the caller passes some."""
     if grad_outputs is not None:
         return _tuple(grad_outputs)
     outputs = [o for o in _outputs(func, inputs) if o.requires_grad]

@@ -155,7 +155,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
 
 
 class _MutationStore:
-    """What `allow_mutation_on_saved_tensors` yields; kept for its `clear`."""
+    """The value that `allow_mutation_on_saved_tensors` yields; it has only `clear`."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[Tensor, int, Tensor]] = []

@@ -1,4 +1,4 @@
-"""What a forward program keeps for its backward: the cheapest cut of the joint program.
+"""Chooses the values that forward saves for backward: a minimum cut of the joint program.
 
 Backward may recompute cheap values (pointwise, shape, reads) from what it has for free: inputs,
 visible outputs, run-time numbers, constants. What must not be computed twice (random draws) or is

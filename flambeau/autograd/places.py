@@ -27,7 +27,7 @@ def without_tensors(values: Any) -> Any:
 
 
 def with_tensors(values: Any, tensors: Iterator[Any]) -> Any:
-    """What `without_tensors` was given, or with other things in the places of its tensors."""
+    """Puts tensors, or other values, back where `without_tensors` removed tensors."""
     if values is TENSOR:
         return next(tensors)
     if isinstance(values, list):

@@ -136,7 +136,7 @@ def _placed(memory: Tensor, elements: _Elements) -> Tensor:
 
 
 def _held(x: Tensor, form: int) -> Tensor:
-    """What memory holds for these values, or the values for what it holds."""
+    """Returns the memory behind values, or the values in memory."""
     if form & CONJUGATE and x.is_complex():
         x = x.conj_physical()
     return -x if form & NEGATIVE else x

@@ -1,4 +1,4 @@
-"""Which kinds of attention may run: the one home of these switches.
+"""Switches for the implementations of attention; this is their only home.
 
 There is one implementation, compiled for each shape. The switches decide which calls are refused,
 as PyTorch refuses them on the CPU, and change no result. `torch.backends.cuda` and

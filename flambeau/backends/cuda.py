@@ -45,27 +45,27 @@ def is_ck_sdpa_available() -> bool:
 
 
 def flash_sdp_enabled() -> bool:
-    """What `enable_flash_sdp` was given last."""
+    """Returns the last value passed to `enable_flash_sdp`."""
     return bool(_attention.flash)
 
 
 def math_sdp_enabled() -> bool:
-    """What `enable_math_sdp` was given last."""
+    """Returns the last value passed to `enable_math_sdp`."""
     return bool(_attention.math)
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """What `enable_mem_efficient_sdp` was given last."""
+    """Returns the last value passed to `enable_mem_efficient_sdp`."""
     return bool(_attention.mem_efficient)
 
 
 def cudnn_sdp_enabled() -> bool:
-    """What `enable_cudnn_sdp` was given last."""
+    """Returns the last value passed to `enable_cudnn_sdp`."""
     return bool(_attention.cudnn)
 
 
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
-    """What `allow_fp16_bf16_reduction_math_sdp` was given last."""
+    """Returns the last value passed to `allow_fp16_bf16_reduction_math_sdp`."""
     return bool(_attention.half)
 
 

@@ -9,7 +9,7 @@ _enabled = True
 
 
 def get_fastpath_enabled() -> bool:
-    """What `set_fastpath_enabled` was called with last; True at start."""
+    """Returns the last value passed to `set_fastpath_enabled`; True at start."""
     return _enabled
 
 

@@ -144,7 +144,7 @@ def _has_distribution() -> bool:
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """What a program reads about the installed "torch"."""
+    """The metadata that programs read about the installed "torch"."""
 
     _TEXTS = {
         "METADATA": f"Metadata-Version: 2.1\nName: {_ALIAS}\nVersion: {_torch_version}\n"

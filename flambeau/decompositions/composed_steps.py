@@ -1,4 +1,4 @@
-"""What steps of optimizers are made of, for modes: plain ones; a step with options is one operator.
+"""Decompositions of optimizer steps for modes; a step with further options stays one operator.
 
 SGD and Adagrad have the bits that they have without a mode. The moments of Adam and RMSprop are
 added up in double there, which no sequence of PyTorch's operators is: under a mode they round as

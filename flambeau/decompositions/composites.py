@@ -1,4 +1,4 @@
-"""What public operators are made of in PyTorch's inner library.
+"""Decompositions of public operators into PyTorch's inner library.
 
 A composition is a Python function of the operator's arguments that calls inner operators. Run on
 tensors in a dispatch mode it shows them, with a node of the graph each. A composition that does
@@ -67,7 +67,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # no
 
 @composes("matmul _rmatmul")
 def _matmul(self: Tensor, other: Tensor) -> Tensor:
-    """Of vectors, matrices and batches: one of the four products, of operands in their form."""
+    """Decomposes a product of vectors, matrices or batches into one of four product operators."""
     ranks = (self.ndim, other.ndim)
     if ranks == (1, 1):
         return aten.dot(self, other)

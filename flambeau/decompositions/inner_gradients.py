@@ -147,7 +147,7 @@ for _name in ("nll_loss", "nll_loss2d"):
 
 # ------------------------------------------------------------------------------ norms
 def _normed_gradient(grad: Tensor, unit: Tensor, rstd: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """Of x -> (x - mean) * rstd, from the gradient of its result `unit`."""
+    """The gradient of x -> (x - mean) * rstd, from the gradient of its result `unit`."""
     mean = grad.mean(dims, keepdim=True)
     along = (grad * unit).mean(dims, keepdim=True)
     return (grad - mean - unit * along) * rstd

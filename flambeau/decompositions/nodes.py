@@ -1,4 +1,4 @@
-"""What `grad_fn` shows of a call: PyTorch's classes of nodes, and their inputs.
+"""The autograd nodes that `grad_fn` shows for a call: PyTorch's classes, and their inputs.
 
 The tape has one node per call of a public operator. The native core asks here, once per Plan, how
 Python sees it (`native/tape/node_view.cpp`). Where PyTorch composes an operator of others, the

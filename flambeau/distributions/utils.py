@@ -1,4 +1,4 @@
-"""What distributions share: broadcast parameters, probabilities and logits, packed triangles."""
+"""Helpers of distributions: broadcast parameters, probabilities and logits, packed triangles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a call of a function of torch is in a graph: a function, or a method of its first argument.
+"""Represents a call of a torch function in a graph: as a function, or a method of its first
+argument.
 
 PyTorch's methods are other objects than the functions of the same name; here an operator is one
 object. A call on a tensor that is no proxy, such as `buffer + x` or `buffer.add(x)`, is told from

@@ -81,7 +81,7 @@ class PythonCode:
 
 
 class _PyTreeInfo(NamedTuple):
-    """What a graph of flattened containers knows of its original inputs and output."""
+    """The original inputs and output of a graph whose containers were flattened."""
 
     orig_args: list[str]
     in_spec: Any

@@ -90,7 +90,7 @@ def _names_in(space: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rank(full: str, value: Any) -> tuple[bool, ...]:
-    """Which name of a function is preferred: the smallest."""
+    """Ranks the names of a function; the smallest is preferred."""
     own = getattr(value, "__name__", "")
     return (
         full not in _python_functions.forms(),

@@ -1,4 +1,4 @@
-"""What `Graph.lint` checks."""
+"""The checks of `Graph.lint`."""
 
 from __future__ import annotations
 

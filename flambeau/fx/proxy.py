@@ -55,7 +55,7 @@ _NO_LENGTH = (
 
 @compatibility(is_backward_compatible=False)
 class Scope:
-    """Which module is being traced.
+    """The module that is being traced.
 
     Attributes:
         module_path: its name in the root.
@@ -92,7 +92,7 @@ class ScopeContextManager:
 
 @compatibility(is_backward_compatible=False)
 class TraceError(ValueError):
-    """What a function does with a traced value depends on the value."""
+    """Raised where control flow depends on a traced value."""
 
 
 def assert_fn(x: object) -> None:
@@ -106,7 +106,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 @compatibility(is_backward_compatible=True)
 class TracerBase:
-    """What tracers share: how nodes, proxies and arguments are made."""
+    """The base of tracers: creates nodes, proxies and arguments."""
 
     graph: Graph
     record_stack_traces: bool = False
@@ -317,7 +317,7 @@ class GraphAppendingTracer(TracerBase):
 
 
 def _instruction(frame: types.FrameType) -> dis.Instruction | None:
-    """What a frame is executing."""
+    """Returns the instruction that a frame executes."""
     for instruction in dis.get_instructions(frame.f_code):
         if instruction.offset == frame.f_lasti:
             return instruction

@@ -1,4 +1,4 @@
-"""What nodes remember of where they come from: `meta` that is carried from pass to pass."""
+"""The provenance of nodes: `meta` that passes carry over to new nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ should_preserve_node_meta = False
 
 @compatibility(is_backward_compatible=False)
 class NodeSourceAction(Enum):
-    """What a pass did to make a node."""
+    """The action by which a pass made a node."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -52,7 +52,7 @@ class NodeSourceAction(Enum):
 
 @compatibility(is_backward_compatible=False)
 class NodeSource:
-    """Which node of which graph a node was made from, and by which pass.
+    """The node, the graph and the pass that a node was made from.
 
     Args:
         node: the node before; None if there was none.
@@ -288,7 +288,7 @@ def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
 
 @compatibility(is_backward_compatible=False)
 def get_current_meta() -> dict[str, Any]:
-    """What the nodes to come take over."""
+    """Returns the metadata that new nodes inherit."""
     return current_meta
 
 

@@ -19,7 +19,7 @@ from flambeau.ir.size import Size, estimate, known_equal, known_less
 
 
 class Environment(Protocol):
-    """What a tracer offers; `size_program.ShapeEnvironment` is one."""
+    """The interface of a tracer; `size_program.ShapeEnvironment` implements it."""
 
     def truth(self, condition: Any) -> bool:
         """Decide a condition for this program, recording it as a guard."""

@@ -1,4 +1,4 @@
-"""What threads share and a fork can not leave locked: locks, late imports, attributes, tables.
+"""Shared state that a fork must not leave locked: locks, late imports, attributes, tables.
 
 A thread that forks copies the process with every lock as it is; one that another thread held would
 stay held in the child for ever. So the fork itself takes all locks made here, and both sides give

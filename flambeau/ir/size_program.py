@@ -331,7 +331,7 @@ def _condition_from_ast(tree: ast.expr, symbols: Mapping[str, Size]) -> Truth:
 
 
 class Opcode(IntEnum):
-    """What an instruction does; the native core has the same numbers."""
+    """The instructions of size programs; the native core has the same numbers."""
 
     CONST = 0
     ADD = 1
@@ -498,7 +498,7 @@ def _step(opcode: int, x: int, y: int) -> int:
 
 
 class ShapeEnvironment:
-    """What one trace knows about its symbols: hints, guards, and equalities found on the way.
+    """The symbols of one trace: hints, guards and the equalities that were required.
 
     A trace runs on example sizes. Where its course depends on a size, `truth` answers as the
     example does and records the condition: the result may be used again wherever `guards` hold.

@@ -140,7 +140,7 @@ def read(function: Callable[..., Any]) -> Source:
 
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:
-    """What a function's free names mean: builtins, globals, closed-over variables."""
+    """Resolves a function's free names: builtins, globals, closed-over variables."""
     names = {**vars(builtins), **function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:

@@ -119,7 +119,7 @@ def script_method(fn: Callable[..., Any]) -> Any:
 
 
 class RecursiveScriptModule(ScriptModule):
-    """What `torch.jit.script` makes of a module.
+    """The result of `torch.jit.script` for a module.
 
     Those made of the library's layers derive from the layer's class, too: its methods run as they
     are.

@@ -36,7 +36,7 @@ class TracerWarning(Warning):
 
 
 class TracedNumber:
-    """What traced integers and floats share: arithmetic that is recorded."""
+    """The base of traced integers and floats: arithmetic that is recorded."""
 
     recorder: Recorder
     name: str

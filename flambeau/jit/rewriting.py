@@ -22,7 +22,7 @@ from flambeau.jit.signature import Schema
 
 
 class Unit(Protocol):
-    """What scripts the functions and classes that a function uses."""
+    """Scripts the functions and classes that a function uses."""
 
     def name_of_function(self, function: Callable[..., Any]) -> str:
         """The name in scripted code of a function, scripted now if it was not yet."""
@@ -204,7 +204,7 @@ class Rewriter(ast.NodeTransformer):
     # Names.
 
     def _value(self, node: ast.expr) -> Any:
-        """What an expression of free names means (`torch.nn.functional.relu`), else `UNKNOWN`."""
+        """Resolves an expression of free names (`torch.nn.functional.relu`) or `UNKNOWN`."""
         if isinstance(node, ast.Name):
             return UNKNOWN if node.id in self.locals else self.source.names.get(node.id, UNKNOWN)
         if isinstance(node, ast.Attribute):

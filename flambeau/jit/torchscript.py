@@ -32,7 +32,7 @@ _BUILTINS = {"range": range, "int": operators.to_int, "float": operators.to_floa
 
 
 class _Unsupported(Exception):
-    """What a function does that is not known here."""
+    """Raised for code that this reader does not support."""
 
 
 class _Class:

@@ -43,7 +43,7 @@ class TracedModule(RecursiveScriptModule):
 
 
 class TopLevelTracedModule(TracedModule):
-    """What `torch.jit.trace` makes of a module."""
+    """The result of `torch.jit.trace` for a module."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the recorded operators."""

@@ -244,7 +244,7 @@ def set_autocast(operator: Any, device_type: str, dtype: Any) -> Callable[..., A
 
 
 def no_dispatch() -> NotImplementedError:
-    """What asks for rules of modes and subclasses gets."""
+    """Raises for queries of rules for modes and subclasses."""
     return NotImplementedError(
         "[register_torch_dispatch] rules of single operators for modes and subclasses do not exist "
         "yet\nhint: handle the operator in the class's __torch_dispatch__"

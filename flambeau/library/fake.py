@@ -1,4 +1,4 @@
-"""What functions that tell sizes (`register_fake`) may ask while they run."""
+"""The context of shape functions (`register_fake`) while they run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flambeau.ir.lock import importing
 
 
 class FakeImplCtx:
-    """What `torch.library.get_ctx` gives.
+    """The result of `torch.library.get_ctx`.
 
     Args:
         op: the operator whose sizes are asked for.
@@ -32,7 +32,7 @@ class FakeImplCtx:
 
 
 class MetaContext(FakeImplCtx):
-    """Of a call with tensors on the meta device: no such size exists."""
+    """The context of a call with tensors on the meta device: no data-dependent size exists."""
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
         """A size that only the data tell: tensors without data have none."""
@@ -44,7 +44,9 @@ class MetaContext(FakeImplCtx):
 
 
 class FakeModeContext(FakeImplCtx):
-    """Of a call with fake tensors: sizes are integers, so no such size exists."""
+    """The context of a call with fake tensors: sizes are integers, so no data-dependent size
+    exists.
+    """
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
         """A size that only the data tell.
@@ -63,7 +65,7 @@ class UnknownSizeError(Exception):
 
 
 class RecordingContext(FakeImplCtx):
-    """Of a call in a recorded region, which then runs the operator instead of recording it."""
+    """The context of a recorded call; the operator runs instead of being recorded."""
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
         """A size that only the data tell: the region is cut here."""

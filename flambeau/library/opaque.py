@@ -30,7 +30,7 @@ WORK = 100_000  # nanoseconds that a call is taken to last
 
 
 class Found(NamedTuple):
-    """What a recorded call returns."""
+    """The result of a recorded call."""
 
     value: Any
 
@@ -95,7 +95,7 @@ def _geometry(t: Tensor) -> Geometry:
 
 
 def _key(op: OpOverload, values: Any) -> Any:
-    """What tells this call's other arguments from others; None if they cannot be compared."""
+    """Returns a key of the call's other arguments; None if they cannot be compared."""
     key = (id(op), id(op.fake), _hashable(values))
     try:
         hash(key)
@@ -246,7 +246,7 @@ if "custom_op" not in PRIMITIVES:
 
 
 def _run(number: int, buffers: Sequence[memoryview]) -> None:
-    """What the native routine calls: the kernel, on copies of what the program holds."""
+    """Runs the kernel for the native routine, on copies of the program's buffers."""
     call = _calls[number]
     suspended = _core.record_suspend()
     mode = _core.set_function_mode(None)

@@ -279,7 +279,7 @@ class OpOverload:
         return str(_core.get_default_device()) == "meta"
 
     def shape_function(self) -> Callable[..., Any]:
-        """What tells the results' sizes.
+        """Returns the function that computes the results' sizes.
 
         Raises:
             RuntimeError, NotImplementedError: nothing was registered.

@@ -51,7 +51,7 @@ _RESULT = re.compile(
 
 @dataclass(frozen=True)
 class AliasInfo:
-    """What `(a!)` says about a tensor.
+    """The alias annotation of a tensor, such as `(a!)`.
 
     Attributes:
         before_set: the name of its memory.

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def fd_id(fd: int) -> tuple[int, int]:
-    """What tells one open file from another."""
+    """Returns a key that identifies an open file."""
     state = os.fstat(fd)
     return (state.st_ino, state.st_dev)
 

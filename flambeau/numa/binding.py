@@ -11,7 +11,7 @@ __all__ = ["AffinityMode", "NumaOptions"]
 
 
 class AffinityMode(str, Enum):  # noqa: UP042 - str() as PyTorch's
-    """Which CPUs a process is bound to."""
+    """The CPUs that a process is bound to."""
 
     NODE = "node"
     SOCKET = "socket"

@@ -62,7 +62,7 @@ class TrainingMode(enum.IntEnum):
 
 
 class OperatorExportTypes(enum.IntEnum):
-    """What becomes of operators that ONNX has not."""
+    """The treatment of operators that ONNX lacks."""
 
     ONNX = 0
     ONNX_ATEN = 1

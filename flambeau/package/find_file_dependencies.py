@@ -1,4 +1,4 @@
-"""Which modules a source text imports."""
+"""Finds the modules that a source text imports."""
 
 from __future__ import annotations
 

@@ -361,7 +361,7 @@ class PackageExporter:
         return self._with_status("deny")
 
     def get_rdeps(self, module_name: str) -> list[str]:
-        """What depends on a module.
+        """Returns the modules that depend on a module.
 
         Raises:
             ValueError: the module was not seen.
@@ -428,7 +428,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined] # the one written
         self._importer, self._tensors, self._number = importer, tensors, number
 
     def persistent_id(self, obj: Any) -> Any:
-        """Of tensors: which list, which place."""
+        """Returns the identity of a tensor: the list and the position in it."""
         if not isinstance(obj, torch.Tensor):
             return None
         place = next((i for i, each in enumerate(self._tensors) if each is obj), None)

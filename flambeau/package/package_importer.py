@@ -67,7 +67,7 @@ class PackageImporter(Importer):
 
     # ------------------------------------------------------------------ modules
     def id(self) -> str:
-        """What tells this importer's modules from another's."""
+        """A prefix that distinguishes this importer's modules from another's."""
         return self._prefix
 
     def python_version(self) -> str | None:

@@ -393,7 +393,7 @@ def _numpy_parts(arrays: list[Any], constants: dict[str, Any]) -> tuple[Any, Any
 
 
 def _numpy_factors(arrays: list[Any], constants: dict[str, Any], scores: Any) -> Any:
-    """What dropout multiplies weights by."""
+    """Returns the factors by which dropout multiplies the weights."""
     places = _split(arrays, constants)[1]
     if not places:
         return 1.0

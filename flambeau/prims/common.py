@@ -1,4 +1,4 @@
-"""What the type rules and derivative rules of all primitives share: checks, dtype classes."""
+"""Helpers of type rules and derivative rules: checks and dtype classes."""
 
 from __future__ import annotations
 

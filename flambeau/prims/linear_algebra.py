@@ -336,7 +336,7 @@ def _lu_rule(g: Node, y: Node, a: Node) -> Gradients:
 
 
 def _beyond_square(y: Node, g: Node) -> list[Node]:
-    """Of packed factors and their gradient: columns of U, or rows of L, beyond the square part."""
+    """Returns the part of packed factors, and of their gradient, beyond the square."""
     axis = y.ndim - (1 if less(y.shape[-2], y.shape[-1]) else 2)
     least = minimum(*y.shape[-2:])
     return [shape.slice(x, axis, least, y.shape[axis] - least) for x in (y, g)]

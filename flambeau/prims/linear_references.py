@@ -79,7 +79,7 @@ def _numpy_lu(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 
 def _numpy_ldl(arrays: list[Any], constants: dict[str, Any]) -> Any:
-    """Of matrices whose diagonal outweighs the rest, where no row is swapped."""
+    """Factors matrices whose diagonal dominates, so that no row is swapped."""
     import numpy
 
     def one(a: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a primitive is: one record with everything the compiler may ask about it.
+"""The record of a primitive: every fact that the compiler reads, in typed fields.
 
 All lists (fusable, differentiable, exportable ...) are computed from these records; the
 completeness test fails on a missing cell. Nothing here knows PyTorch's API.
@@ -248,7 +248,7 @@ _NO_PRIMITIVE = Primitive("", "none", _infer_nothing, NOT_DIFFERENTIABLE, cost=0
 
 
 def record_of(value: Node) -> Primitive:
-    """What is known of a node's primitive; of a leaf or a node of the scheduler: nothing."""
+    """Returns the record of a node's primitive; empty for leaves and scheduler nodes."""
     return PRIMITIVES.get(value.op, _NO_PRIMITIVE)
 
 

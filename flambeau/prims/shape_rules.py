@@ -1,4 +1,4 @@
-"""What shape primitives are to the compiler: index maps, views of memory, simplifications.
+"""Rules of shape primitives: index maps, views of memory, simplifications.
 
 An index map says where an element of the result is read, a view how the whole result lies in the
 memory of its operand. `flambeau.prims.shape` names these functions in its records.

@@ -65,7 +65,7 @@ def simpler_sub(value: Node) -> Node | None:
 
 
 def inverse_of_itself(value: Node) -> Node | None:
-    """What is done twice is not done."""
+    """Removes two applications of an operation that is its own inverse."""
     operand = value.inputs[0]
     return operand.inputs[0] if operand.op == value.op else None
 

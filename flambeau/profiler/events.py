@@ -1,4 +1,4 @@
-"""What a profile found: events, their tree, their averages, and the table of those.
+"""The events of a profile: their tree, their averages, and the table of those.
 
 The native core hands over one record per event, with the event it happened inside of; here they
 become a tree. Times are in microseconds, as PyTorch reports them; memory is in bytes.
@@ -37,7 +37,7 @@ class DeviceType(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """What an event is; the numbers are those of `native/runtime/profile.h`."""
+    """The kinds of events; the numbers are those of `native/runtime/profile.h`."""
 
     OP = 0
     RECORDED = 1
@@ -215,7 +215,7 @@ class FunctionEvent(_Times):
 
     @property
     def key(self) -> str:
-        """What averages group by: the name."""
+        """The name that averages group by."""
         return self.name
 
     @property
@@ -509,7 +509,7 @@ class EventList(list[Any]):
         self._trace.write(path)
 
     def supported_export_stacks_metrics(self) -> list[str]:
-        """What `export_stacks` can weigh by."""
+        """The metrics by which `export_stacks` can weigh."""
         return ["self_cpu_time_total"]
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
@@ -588,7 +588,7 @@ def build_tree(
 
 @functools.lru_cache(maxsize=4096)
 def _name(kind: int, name: str) -> str:
-    """What users see an event as."""
+    """Returns the name of an event as users see it."""
     match kind:
         case EventKind.OP:
             return f"aten::{_snake(name)}"
@@ -609,7 +609,7 @@ def _name(kind: int, name: str) -> str:
 
 
 def _snake(name: str) -> str:
-    """What a derived operator is called: "MatmulBackward" is `matmul_backward`."""
+    """Returns the name of a derived operator: "MatmulBackward" is `matmul_backward`."""
     return re.sub("(?<!^)(?=[A-Z])", "_", name).lower() if name[:1].isupper() else name
 
 
@@ -626,7 +626,7 @@ def _ancestors(event: FunctionEvent) -> Iterator[FunctionEvent]:
 
 
 def _sum_launches(events: list[FunctionEvent]) -> None:
-    """Whatever a launch did, the events around it did."""
+    """Adds the work of launches to the events around them."""
     for event in events:
         if event.kind != EventKind.LAUNCH:
             continue

@@ -21,7 +21,7 @@ Handler = Callable[["profile"], Any]
 
 
 class ProfilerActivity(enum.Enum):
-    """What can be profiled. Here that is the CPU."""
+    """The activities that can be profiled: the CPU."""
 
     CPU = 0
     XPU = 1
@@ -32,7 +32,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What a profile does in a step."""
+    """The actions of a profile in a step."""
 
     NONE = 0
     WARMUP = 1

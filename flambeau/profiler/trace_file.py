@@ -40,7 +40,7 @@ def write_whole(path: str | os.PathLike[str], parts: Iterable[str]) -> None:
 
 @dataclass
 class Trace:
-    """What a trace file tells.
+    """The content of a trace file.
 
     Attributes:
         events: the events, in the order of their starts.
@@ -126,7 +126,7 @@ class Trace:
 
 
 def _arguments(event: Any) -> Entry:
-    """What a click on an event shows."""
+    """Returns the arguments that a viewer shows for an event."""
     arguments: Entry = {"External id": event.id}
     if event.input_shapes:
         arguments |= {"Input Dims": event.input_shapes, "Input type": event.input_dtypes}

@@ -157,7 +157,7 @@ class ConfigModule(types.ModuleType):
     to_dict = shallow_copy_dict
 
     def save_config(self) -> dict[str, Any]:
-        """What `load_config` restores."""
+        """Returns the bytes that `load_config` restores."""
         return self.get_config_copy()
 
     def load_config(self, maybe_pickled_config: Any) -> None:

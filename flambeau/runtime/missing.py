@@ -1,4 +1,4 @@
-"""What happens when a program asks a module for a name that it has not.
+"""Raises the AttributeError of a name that a module lacks.
 
 A name of PyTorch 2.13 that Flambeau has not yet is told from a misspelt one: `torch_names.txt`
 lists the public names of PyTorch's modules, and is read when an attribute is missing, never before.

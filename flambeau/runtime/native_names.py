@@ -469,7 +469,7 @@ class PyTorchFileReader:
         return 0
 
     def serialization_id(self) -> str:
-        """What identifies the archive's content; empty in older ones."""
+        """An identity of the archive's content; empty in older archives."""
         name = ".data/serialization_id"
         return self.get_record(name).decode() if self.has_record(name) else ""
 

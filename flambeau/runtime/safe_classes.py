@@ -19,7 +19,7 @@ _safe: dict[str, Any] = {}  # by the name that files give it
 
 
 def name_of(cls: Any) -> str:
-    """What a file calls a class or function."""
+    """Returns the name of a class or function in files."""
     return f"{cls.__module__}:{getattr(cls, '__qualname__', None) or cls.__name__}"
 
 
@@ -69,7 +69,7 @@ def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
 
 
 def lookup(dotted: str) -> Any:
-    """What was declared safe under a dotted name of a file (PyTorch's for ours), or None."""
+    """Returns the object declared safe under a dotted name of a file, or None."""
     for name, value in _safe.items():
         own = name.replace(":", ".", 1)
         ours = own.startswith("flambeau.")

@@ -63,7 +63,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` was given last.
+    """Returns the last value passed to `set_float32_matmul_precision`.
 
     Example:
         >>> torch.get_float32_matmul_precision()
@@ -166,7 +166,7 @@ def set_warn_always(b: bool, /) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """What `set_warn_always` was given last."""
+    """Returns the last value passed to `set_warn_always`."""
     return bool(_settings["warn_always"])
 
 

@@ -116,7 +116,7 @@ def _encode_tensor(writer: _Writer, value: Any, path: str, depth: int) -> Any:
 
 
 def _attributes(writer: _Writer, tensor: Any, path: str, depth: int) -> dict[str, Any]:
-    """What users set on a tensor (`weight.tag = 1`), as an entry "state" if there is any."""
+    """Returns the attributes that users set on a tensor (`weight.tag = 1`), as an entry "state"."""
     own = own_names(tensor)
     state = {name: v for name, v in tensor.__dict__.items() if name not in own}
     return {"state": _encode(writer, state, path, depth + 1)} if state else {}

@@ -153,7 +153,7 @@ def validate_hpu_device(location: Any) -> int:
 
 
 def restorer(map_location: Any) -> Deserializer:
-    """What `load` does with every storage it read: (storage, location) to the restored storage.
+    """Returns the function that restores each storage: (storage, location) to the restored storage.
 
     Raises:
         TypeError: no `map_location`.

@@ -100,7 +100,8 @@ def _constant(module: str, name: str) -> Any:
 
 
 def safe(module: str, name: str, check_key: Callable[[Any], None]) -> tuple[Any, Any] | None:
-    """What `weights_only` may use under a name: the object, and what calls of it do (or None).
+    """Returns the object that `weights_only` may use under a name, and the meaning of its calls, or
+    None.
 
     Args:
         check_key: called with whatever is going to be hashed.

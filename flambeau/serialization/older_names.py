@@ -42,7 +42,7 @@ class StorageType:
 
     @property
     def dtype(self) -> Any:
-        """Of the elements."""
+        """The dtype of the elements."""
         return self._dtype
 
     def __str__(self) -> str:

@@ -103,7 +103,7 @@ def _reduce_sparse(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _own_reduction(tensor: Any) -> Any:
-    """What pickles of this process hold: the parts of a composed tensor."""
+    """Reduces a composed tensor to its parts, for pickles of this process."""
     reduce: Any = type(tensor).__reduce_ex__
     return reduce(tensor, 2)
 
@@ -173,7 +173,7 @@ def _reduce_wrapper(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _reduce_tensor(tensor: Any) -> Any:
-    """What a pickle says of a tensor, or NotImplemented where its class says it."""
+    """Reduces a tensor; NotImplemented where its class defines a reduction."""
     with importing:
         from flambeau.nn.parameter import Buffer, Parameter
 
@@ -219,7 +219,7 @@ def _parameter(parameter: Any, state: dict[str, Any]) -> tuple[Any, tuple[Any, .
 
 # ------------------------------------------------------------------------------ the pickler
 class _Pickler:
-    """What `pickler_class` adds to a pickler: storages, tensors and PyTorch's names."""
+    """Extends a pickler: storages, tensors and PyTorch's names."""
 
     storages: Storages
 

@@ -1,4 +1,4 @@
-"""What pickles of PyTorch call: `torch._utils._rebuild_*`, with every argument checked.
+"""The functions that pickles of PyTorch call: `torch._utils._rebuild_*`, with checked arguments.
 
 A file's numbers are not to be trusted: each function either makes a tensor that lies inside of its
 storage or raises. None of them runs code that a file names.

@@ -59,7 +59,7 @@ class ScriptedUnpickler(Unpickler):
     """Builds `ScriptedObject`s for the classes of an archive; the rest as for weights alone."""
 
     def find(self, module: str, name: str) -> Any:
-        """What the pickle names, if it is allowed."""
+        """Resolves a name of the pickle, if it is allowed."""
         key = (module, name)
         if key not in self.globals:
             if module == "__torch__" or module.startswith("__torch__."):

@@ -183,7 +183,7 @@ class Unpickler:
 
     # ------------------------------------------------------------------ names and calls
     def find(self, module: str, name: str) -> Any:
-        """What a file names, if it is allowed."""
+        """Resolves a name of the file, if it is allowed."""
         key = (module, name)
         if key in self.globals:
             return self.globals[key]
@@ -330,7 +330,7 @@ def _is_safe(cls: type) -> bool:
 
 
 def _set_state(target: Any, state: Any) -> None:
-    """What `pickle` does to an object of a class that the caller trusts."""
+    """Sets the state of an object of a class that the caller trusts, as `pickle` does."""
     method = getattr(target, "__setstate__", None)
     if method is not None:
         method(state)

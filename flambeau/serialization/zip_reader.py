@@ -149,7 +149,7 @@ def _search_directory(source: Source) -> tuple[int, bytes, int, int]:
 
 
 def _directory_at(source: Source, position: int) -> tuple[int, bytes, int, int] | None:
-    """What an end record says, if a directory of this archive lies right before it."""
+    """Reads an end record, if a directory of this archive precedes it."""
     if position + 22 > source.size:
         return None
     fields = struct.unpack("<4sHHHHIIH", source.read(position, position + 22))

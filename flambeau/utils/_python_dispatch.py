@@ -68,7 +68,7 @@ class TorchDispatchMode:
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """What an operator gives in this mode; NotImplemented: ask the types of the tensors."""
+        """Computes an operator in this mode; NotImplemented defers to the types of the tensors."""
         raise NotImplementedError(
             f"[{type(self).__name__}] a mode defines __torch_dispatch__\n"
             "hint: return func(*args, **(kwargs or {})) where nothing changes"
@@ -160,7 +160,7 @@ def _pop_mode_temporarily() -> Iterator[TorchDispatchMode]:
 
 # ------------------------------------------------------------------------------ asking
 def _ask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the newest mode, then the tensors' types say to a call."""
+    """Calls the newest mode, then the tensors' types."""
     kinds = _kinds((*args, *kwargs.values()))
     if not _modes.stack and not kinds:
         return func(*args, **kwargs)
@@ -252,7 +252,7 @@ def _compose(compose: Any, named: dict[str, Any]) -> Any:
 
 
 def composition_of(program: Program) -> Any:
-    """What an operator is made of, or None."""
+    """Returns the decomposition of an operator, or None."""
     if program.mutates:
         return TABLE.get(program.op.__name__.rpartition(".")[2])
     definition = aten.definition_of(program.op)
@@ -464,7 +464,7 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
 
 
 def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """What a handler returns for *func*: the argument itself where it was written in place.
+    """Returns a handler's result for *func*: the argument itself where it was written in place.
 
     Args:
         func: the overload.

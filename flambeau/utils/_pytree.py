@@ -194,7 +194,7 @@ class TreeSpec:
         return _built(iter(values), self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """What stands in `tree` at the places of the leaves.
+        """Returns the subtrees of `tree` at the positions of the leaves.
 
         Raises:
             ValueError: `tree` has another form above them.

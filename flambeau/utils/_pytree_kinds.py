@@ -104,7 +104,7 @@ def keystr(kp: KeyPath) -> str:
 
 
 def key_get(obj: Any, kp: KeyPath) -> Any:
-    """What a path leads to."""
+    """Returns the value at a path."""
     for key in kp:
         obj = key.get(obj)
     return obj

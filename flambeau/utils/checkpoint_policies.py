@@ -30,7 +30,7 @@ Policy = Callable[..., Any]
 
 
 class CheckpointPolicy(enum.Enum):
-    """What becomes of an operator's results under a selective checkpoint.
+    """The treatment of an operator's results under a selective checkpoint.
 
     MUST_ and PREFER_ are alike in eager mode. The offloading policies move stored results to the
     CPU, where they already are.
@@ -56,7 +56,7 @@ SAC_IGNORED_OPS = {aten.__getattr__("detach").default}
 
 
 class SelectiveCheckpointContext:
-    """What a policy function is told beside the operator and its arguments.
+    """The context of a policy function, beside the operator and its arguments.
 
     Attributes:
         is_recompute: whether this is the recomputation.

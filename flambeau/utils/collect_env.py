@@ -21,7 +21,7 @@ Run = Callable[[Any], tuple[int, str, str]]
 
 
 class SystemEnv(NamedTuple):
-    """What `get_env_info` found out."""
+    """The result of `get_env_info`."""
 
     torch_version: str
     is_debug_build: str
@@ -77,22 +77,22 @@ def run_and_return_first_line(run_lambda: Run, command: Any) -> str | None:
 
 
 def get_gcc_version(run_lambda: Run) -> str | None:
-    """Of the compiler `gcc`."""
+    """Returns the version of `gcc`."""
     return run_and_parse_first_match(run_lambda, ["gcc", "--version"], r"gcc (.*)")
 
 
 def get_clang_version(run_lambda: Run) -> str | None:
-    """Of the compiler `clang`."""
+    """Returns the version of `clang`."""
     return run_and_parse_first_match(run_lambda, ["clang", "--version"], r"clang version (.*)")
 
 
 def get_cmake_version(run_lambda: Run) -> str | None:
-    """Of `cmake`."""
+    """Returns the version of `cmake`."""
     return run_and_parse_first_match(run_lambda, ["cmake", "--version"], r"cmake (.*)")
 
 
 def get_nvidia_driver_version(run_lambda: Run) -> str | None:
-    """Of the driver of NVIDIA's GPUs, or None."""
+    """Returns the version of NVIDIA's driver, or None."""
     return run_and_parse_first_match(run_lambda, ["nvidia-smi"], r"Driver Version: (.*?) ")
 
 
@@ -103,7 +103,7 @@ def get_gpu_info(run_lambda: Run) -> str | None:
 
 
 def get_running_cuda_version(run_lambda: Run) -> str | None:
-    """Of the CUDA tools, or None."""
+    """Returns the version of the CUDA tools, or None."""
     return run_and_parse_first_match(run_lambda, ["nvcc", "--version"], r"release .+ V(.*)")
 
 
@@ -122,12 +122,12 @@ def get_os(run_lambda: Run) -> str:
 
 
 def get_libc_version() -> str:
-    """Of the C library."""
+    """Returns the version of the C library."""
     return "-".join(platform.libc_ver()) if get_platform() == "linux" else "N/A"
 
 
 def get_cpu_info(run_lambda: Run) -> str:
-    """What `lscpu` prints, or the processor's name."""
+    """Returns the output of `lscpu`, or the processor's name."""
     return run_and_read_all(run_lambda, ["lscpu"]) or platform.processor()
 
 

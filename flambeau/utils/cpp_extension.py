@@ -76,7 +76,7 @@ def _compiler() -> list[str]:
 
 @functools.cache
 def _version(compiler: str) -> str:
-    """What a compiler says of itself; "" where it does not run."""
+    """Returns the version text of a compiler; "" if it does not run."""
     with contextlib.suppress(OSError):
         result = subprocess.run(
             [*shlex.split(compiler), "--version"], capture_output=True, text=True, check=False

@@ -60,7 +60,7 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any]
 
 @register_flop_formula(aten.mm)
 def mm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """Of a product of matrices."""
+    """Counts the operations of a matrix product."""
     (m, k), (_, n) = a_shape, b_shape
     return 2 * m * n * k
 
@@ -69,13 +69,13 @@ def mm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwa
 def addmm_flop(
     self_shape: Any, a_shape: Any, b_shape: Any, out_shape: Any = None, **kwargs: Any
 ) -> int:
-    """Of a product of matrices that is added."""
+    """Counts the operations of a matrix product that is added."""
     return mm_flop(a_shape, b_shape)
 
 
 @register_flop_formula(aten.bmm)
 def bmm_flop(a_shape: Any, b_shape: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """Of a batch of products."""
+    """Counts the operations of a batch of products."""
     (b, m, k), (_, _, n) = a_shape, b_shape
     return 2 * b * m * n * k
 
@@ -84,7 +84,7 @@ def bmm_flop(a_shape: Any, b_shape: Any, out_shape: Any = None, **kwargs: Any) -
 def baddbmm_flop(
     self_shape: Any, a_shape: Any, b_shape: Any, out_shape: Any = None, **kwargs: Any
 ) -> int:
-    """Of a batch of products that are added."""
+    """Counts the operations of a batch of products that are added."""
     return bmm_flop(a_shape, b_shape)
 
 
@@ -94,7 +94,7 @@ def conv_flop_count(
     out_shape: Sequence[int],
     transposed: bool = False,
 ) -> int:
-    """Of a convolution, bias aside."""
+    """Counts the operations of a convolution, bias excluded."""
     positions = (x_shape if transposed else out_shape)[2:]
     c_out, c_in, *window = w_shape
     return 2 * math.prod(positions) * math.prod(window) * x_shape[0] * c_out * c_in
@@ -113,7 +113,7 @@ def conv_flop(
     out_shape: Any = None,
     **kwargs: Any,
 ) -> int:
-    """Of a convolution."""
+    """Counts the operations of a convolution."""
     return conv_flop_count(x_shape, w_shape, out_shape, transposed=transposed)
 
 
@@ -145,12 +145,12 @@ def conv_backward_flop(
     out_shape: Any = None,
     **kwargs: Any,
 ) -> int:
-    """Of a convolution's gradients."""
+    """Counts the operations of a convolution's gradients."""
     return _conv_gradients(x_shape, w_shape, grad_out_shape, transposed, *output_mask[:2])
 
 
 def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
-    """Of attention: two batches of products."""
+    """Counts the operations of attention: two batches of products."""
     b, h, s_q, d_q = query_shape
     s_k, d_v = key_shape[-2], value_shape[-1]
     return bmm_flop((b * h, s_q, d_q), (b * h, d_q, s_k)) + bmm_flop(
@@ -166,14 +166,16 @@ def sdpa_flop(
     out_shape: Any = None,
     **kwargs: Any,
 ) -> int:
-    """Of attention."""
+    """Counts the operations of attention."""
     return sdpa_flop_count(query_shape, key_shape, value_shape)
 
 
 def sdpa_backward_flop_count(
     grad_out_shape: Any, query_shape: Any, key_shape: Any, value_shape: Any
 ) -> int:
-    """Of attention's gradients: the scores once more, and four batches of products."""
+    """Counts the operations of attention's gradients: the scores again, and four batches of
+    products.
+    """
     b, h, s_q, d_q = query_shape
     s_k, d_v = key_shape[-2], value_shape[-1]
     scores = bmm_flop((b * h, s_q, d_q), (b * h, d_q, s_k))
@@ -190,7 +192,7 @@ def sdpa_backward_flop(
     out_shape: Any = None,
     **kwargs: Any,
 ) -> int:
-    """Of attention's gradients."""
+    """Counts the operations of attention's gradients."""
     return sdpa_backward_flop_count(grad_out_shape, query_shape, key_shape, value_shape)
 
 

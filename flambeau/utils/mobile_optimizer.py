@@ -9,7 +9,7 @@ __all__ = ["LintCode", "generate_mobile_module_lints", "optimize_for_mobile"]
 
 
 class LintCode(Enum):
-    """What may be wrong with a program for mobile devices."""
+    """The kinds of findings in a program for mobile devices."""
 
     BUNDLED_INPUT = 1
     REQUIRES_GRAD = 2
@@ -35,5 +35,5 @@ def optimize_for_mobile(
 
 
 def generate_mobile_module_lints(script_module: Any) -> Any:
-    """What may be wrong with a scripted module; raises NotImplementedError."""
+    """Lints a scripted module for mobile devices; raises NotImplementedError."""
     raise _refuse("generate_mobile_module_lints")

@@ -35,7 +35,7 @@ def format_time(
 
 
 class ExecutionStats:
-    """What a benchmark measured.
+    """The result of a throughput benchmark.
 
     Attributes:
         num_iters: calls that were timed.

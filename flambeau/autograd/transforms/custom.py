@@ -26,7 +26,7 @@ from flambeau.ir.lock import importing
 
 
 class VmapInfo(NamedTuple):
-    """What `Function.vmap` is told."""
+    """The argument `info` of `Function.vmap`."""
 
     batch_size: int
     randomness: str

@@ -80,7 +80,7 @@ class Program:
 
     @property
     def source(self) -> Source:
-        """What traces its calls.
+        """Returns the source that traces the program's calls.
 
         Raises:
             NotImplementedError: the op is none of this package's.
@@ -192,7 +192,7 @@ def _traced(source: Source, call: Call, single: Call, run: Callable[..., Any]) -
 
 
 def _sizes(trace: Trace, graph: Graph, call: Call, inputs: Sequence[Node]) -> dict[str, Size]:
-    """What the symbols of a program stand for; its guards become guards of the trace.
+    """Binds a program's symbols to sizes; its guards become guards of the trace.
 
     Args:
         trace: of the transformed call.

@@ -79,7 +79,7 @@ class FakeTensorMeta:
 
     @staticmethod
     def from_fake(fake: Any) -> FakeTensorMeta:
-        """Of a tensor."""
+        """Describes a fake tensor."""
         return FakeTensorMeta(fake.size(), fake.stride(), fake.storage_offset(), fake.is_nested)
 
 

@@ -86,7 +86,7 @@ class DimDynamic(enum.Enum):
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a size has to be.
+    """A requirement on a size.
 
     Attributes:
         warn_only: whether a violation only warns.

@@ -76,7 +76,7 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list[Any] | None = None)
 
 @compatibility(is_backward_compatible=False)
 def get_tensor_meta(node: Node) -> Any:
-    """What `ShapeProp` noted of a node.
+    """Returns the metadata that `ShapeProp` stored on a node.
 
     Raises:
         RuntimeError: nothing.

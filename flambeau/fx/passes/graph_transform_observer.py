@@ -113,7 +113,7 @@ class GraphTransformObserver:
         FxGraphDrawer(self.gm, self.passname).get_dot_graph().write(f"{base}_output_graph.dot")
 
     def get_node_creation_hook(self) -> Callable[[Node], None]:
-        """What runs when a node is made."""
+        """Returns the hook that runs when a node is created."""
 
         def created(node: Node) -> None:
             self.created_nodes.add(node.name)
@@ -124,7 +124,7 @@ class GraphTransformObserver:
         return created
 
     def get_node_erase_hook(self) -> Callable[[Node], None]:
-        """What runs when a node is erased."""
+        """Returns the hook that runs when a node is erased."""
 
         def erased(node: Node) -> None:
             self.erased_nodes.add(node.name)
@@ -133,7 +133,7 @@ class GraphTransformObserver:
         return erased
 
     def get_node_replace_hook(self) -> Callable[[Node, str, Node], None]:
-        """What runs when a node takes another's place."""
+        """Returns the hook that runs when a node replaces another."""
 
         def replaced(old: Node, new: str, user: Node) -> None:
             node = self.name_to_node.get(new)
@@ -146,7 +146,7 @@ class GraphTransformObserver:
         return replaced
 
     def get_deepcopy_hook(self) -> Callable[[GraphModule], None]:
-        """What runs when the module is copied: the copy is observed too."""
+        """Returns the hook that runs when the module is copied: the copy is observed, too."""
 
         def copied(gm: GraphModule) -> None:
             self.copied_gms.append(gm)

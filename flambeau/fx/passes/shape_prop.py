@@ -16,7 +16,7 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 @compatibility(is_backward_compatible=True)
 class TensorMetadata(NamedTuple):
-    """What is noted of a tensor.
+    """The metadata of a tensor that `ShapeProp` stores.
 
     Attributes:
         shape: its sizes.

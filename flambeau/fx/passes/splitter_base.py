@@ -75,7 +75,7 @@ class _SplitterSettingBase:
 
 @compatibility(is_backward_compatible=False)
 class NodeEvent:
-    """What happened to a node while the parts were chosen.
+    """An event of a node while the parts were chosen.
 
     Args:
         source: the node.
@@ -374,7 +374,7 @@ class _SplitterBase:
             self.deps[node] -= group
 
     def _lower_model_to_backend(self, mod: GraphModule, inputs: Any) -> torch.nn.Module:
-        """What the backend makes of a part: the part itself, unless a subclass says more."""
+        """Lowers a part for the backend; the default returns the part itself."""
         return mod
 
     def _find_culprit(self, mod: GraphModule, inputs: Any) -> str:

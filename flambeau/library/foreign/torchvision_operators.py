@@ -155,7 +155,7 @@ def _roi_align_backward(grad: Tensor, rois: Tensor, scale: float, *options: Any)
 
 
 def _position_sensitive(values: Tensor, channel: Tensor) -> Tensor:
-    """Of (K, C, P, Q), for each bin the channels that belong to it: (K, C / (P Q), P, Q)."""
+    """Selects, of (K, C, P, Q), the channels of each bin: (K, C / (P Q), P, Q)."""
     return values.gather(1, channel.long())
 
 

@@ -1,4 +1,4 @@
-"""Which data pipes a data pipe is made of."""
+"""Finds the data pipes that a data pipe is built from."""
 
 from __future__ import annotations
 

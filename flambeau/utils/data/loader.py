@@ -271,7 +271,7 @@ class DataLoader:
         return shared
 
     def job(self, base_seed: int, number: int) -> Job:
-        """What worker `number` of this loader does."""
+        """Returns the job of worker `number`."""
         return Job(
             self.dataset,
             self._iterable,

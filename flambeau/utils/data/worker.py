@@ -1,4 +1,4 @@
-"""What runs in a worker process of a `DataLoader`, and how its errors come back."""
+"""The worker process of a `DataLoader`, and the transport of its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Failure", "WorkerInfo", "get_worker_info"]
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Which worker this process is.
+    """The identity of a worker process.
 
     Attributes:
         id: 0 to num_workers - 1.

@@ -1,4 +1,4 @@
-"""What TensorBoard stores of numbers, images, sounds, texts and curves, as its messages."""
+"""Converts numbers, images, sounds, texts and curves to TensorBoard's messages."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class ErrorHandler:
 
 
 class ProcessFailure:
-    """What a failed process wrote; never made without a launcher."""
+    """The report of a failed process; nothing creates one without a launcher."""
 
 
 def record(fn: Callable[..., Any], error_handler: Any = None) -> Callable[..., Any]:

@@ -49,7 +49,7 @@ class Partition:
 
 
 class _DependencyViewer:
-    """Which nodes depend on a node."""
+    """The nodes that depend on each node."""
 
     def __init__(self, graph_module: GraphModule) -> None:
         self.downstreams: dict[Node, set[Node]] = {}

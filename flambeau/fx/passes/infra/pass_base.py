@@ -14,7 +14,7 @@ __all__ = ["PassBase", "PassResult"]
 
 @compatibility(is_backward_compatible=False)
 class PassResult(namedtuple("PassResult", ["graph_module", "modified"])):  # noqa: PYI024
-    """What a pass returns.
+    """The result of a pass.
 
     Attributes:
         graph_module: the module after it.

@@ -171,7 +171,7 @@ class PassManager:
         self.check = check  # type: ignore[method-assign]
 
     def check(self, module: torch.nn.Module) -> None:
-        """What is checked after passes: nothing, by default."""
+        """Checks a module after a pass; the default checks nothing."""
 
     def __call__(self, module: torch.nn.Module) -> PassResult:
         """Runs the passes.

@@ -29,7 +29,7 @@ _ENGLISH = {"ns": "nanosecond", "us": "microsecond", "ms": "millisecond", "s": "
 
 
 class TaskSpec:
-    """What is measured: a statement with its setup and names for tables."""
+    """The task of a measurement: a statement with its setup, and names for tables."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Measurement:
 
     @property
     def title(self) -> str:
-        """Of the task."""
+        """The title of the task."""
         return self.task_spec.title
 
     @property

@@ -21,7 +21,7 @@ _SEPARATOR = "  |  "
 
 
 class Colorize(Enum):
-    """What is compared by colours."""
+    """The values that colours compare."""
 
     NONE = "none"
     COLUMNWISE = "columnwise"

@@ -57,7 +57,7 @@ class FuzzedParameter:
 
     @property
     def name(self) -> str:
-        """Of the parameter."""
+        """The name of the parameter."""
         return self._name
 
     def sample(self, state: Any) -> Any:
@@ -120,7 +120,7 @@ class FuzzedTensor:
 
     @property
     def name(self) -> str:
-        """Of the tensor."""
+        """The name of the tensor."""
         return self._name
 
     @staticmethod

@@ -20,7 +20,7 @@ _CLOCK = 1e-6  # seconds that reading the clock may take
 
 
 class Language(Enum):
-    """Of statements."""
+    """The language of statements."""
 
     PYTHON = 0
     CPP = 1

@@ -1,4 +1,4 @@
-"""What worker processes know of themselves, under PyTorch's private module name."""
+"""Queries of worker processes about themselves, under PyTorch's private module name."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound=type)
 
 
 class _Forms:
-    """What both kinds of pipes share: functional forms, hooks of pickling, texts."""
+    """The base of both kinds of pipes: functional forms, hooks of pickling, texts."""
 
     functions: dict[str, Any] = {}
     reduce_ex_hook: Callable[..., Any] | None = None

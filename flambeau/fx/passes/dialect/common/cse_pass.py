@@ -83,7 +83,7 @@ class CSEPass(PassBase):
         return packet in self.banned_ops or node.is_impure()
 
     def _key(self, node: Node, values: dict[Node, Node]) -> Any:
-        """What equal calls have in common; None if it cannot be compared."""
+        """Returns a key that equal calls share; None if the call cannot be compared."""
         leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
         parts = []
         for leaf in leaves:

@@ -1,4 +1,4 @@
-"""What pipes ask of a data frame, through a class that other libraries may replace."""
+"""Access to data frames for pipes, through a class that other libraries may replace."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["SamplerIterDataPipe", "ShufflerIterDataPipe"]
 
 
 class SamplerIterDataPipe(IterDataPipe[Any]):
-    """What a sampler makes of a pipe.
+    """The elements of a pipe in the order of a sampler.
 
     Args:
         datapipe: passed to the sampler as its data source.

@@ -14,7 +14,7 @@ __all__ = ["SHARDING_PRIORITIES", "ShardingFilterIterDataPipe"]
 
 
 class SHARDING_PRIORITIES(IntEnum):  # noqa: N801 - PyTorch's name
-    """Which level of parallelism divides a stream first."""
+    """The level of parallelism that divides a stream first."""
 
     DEFAULT = 1
     DISTRIBUTED = 2
