@@ -49,12 +49,12 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
     Returns:
         (name, milliseconds, text) of each stage: "record" (the op calls; the time is that of the
         calls themselves), "trace" (the graph as runnable Python), then those of
-        `flambeau/compiler/pipeline.py`: "simplify", "schedule", "verify", "build", "execution".
+        `flambeau/compiler/pipeline.py`, from "simplify" to "assemble".
 
     Example:
-        >>> found = torch.compiler.stages(lambda x: (x * 2).relu(), torch.ones(3))
-        >>> [name for name, milliseconds, text in found]
-        ['record', 'trace', 'simplify', 'schedule', 'verify', 'build', 'execution']
+        >>> stages = torch.compiler.stages(lambda x: (x * 2).relu(), torch.ones(3))
+        >>> [name for name, milliseconds, text in stages][2:8]
+        ['simplify', 'prepare', 'analyse', 'cluster', 'order', 'lower']
     """
     collected = _Collected()
     regions.reset()

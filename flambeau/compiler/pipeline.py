@@ -1,8 +1,19 @@
-"""The pipeline: from a Graph to what the native core runs, as a list of named stages.
+"""The pipeline: from a Graph to an execution, as a list of named stages.
 
-Each stage takes the state the one before left, adds its part, and can print it. `compile_graph`
-runs them; who wants to see them (`stages`, `debug.watch`, FLAMBEAU_DEBUG) gets the time and the
-text of each.
+    simplify   the graph as a smaller one with the same bits
+    prepare    destinations of results, memory views of routines' operands, blocks of long sums
+    analyse    values that kernels start and end at, and the cost of recomputing the others
+    cluster    values that share a kernel, and why others do not
+    order      clusters in the order of their launches
+    lower      a loop program per cluster, launches, buffers
+    print      the C text of each distinct kernel
+    compile    machine code, from the cache or the compiler
+    assemble   the dictionary that the native core runs
+
+`lower` hands each kernel over as soon as it is built, so that the compiler works while the others
+are lowered; `print` adds those that were not handed over, and `compile` waits for all. A kernel
+that would overwrite memory which is still to be read sends the program back to `prepare`, which
+then adds copies. Under FLAMBEAU_VERIFY=1 each stage is verified after it has run.
 """
 
 from __future__ import annotations
@@ -10,13 +21,26 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau.compiler import debug, targets
 from flambeau.compiler.execution import Execution, build_execution
-from flambeau.compiler.schedule import Schedule, schedule
+from flambeau.compiler.schedule import (
+    Analysis,
+    Cluster,
+    Clustering,
+    InPlaceConflict,
+    Prepared,
+    Schedule,
+    analyse,
+    in_order,
+    lower,
+    order_in_place,
+    order_text,
+    prepare,
+)
 from flambeau.compiler.schedule.candidates import Choose
 from flambeau.compiler.simplify import simplify
 from flambeau.ir.kernel import Kernel
@@ -27,79 +51,101 @@ from flambeau.runtime import collection, settings
 
 @dataclass
 class State:
-    """What the stages pass on.
+    """The results of the stages so far.
 
     Attributes:
         graph: the program, simplified from the first stage on.
         registers: registers of the plan's metadata program (None: the symbols only).
         choose: names the candidate of each heavy call (None: the cost models').
+        build: a build of kernels that runs while others are lowered.
+        indirect: slots of inputs that are written by a copy that comes last.
+        prepared: the graph that is clustered, with destinations.
+        analysis: its values' roles and costs.
+        clustering: which of them share a kernel.
+        clusters: the same in the order of launches.
         schedule: launches and buffers.
         kernels: distinct kernels, by text.
         addresses: of compiled kernels, by text.
         symbols: their names in C, by text.
         keepalive: what the addresses need.
         execution: the result.
-        begun: a build that kernels are added to while others are still planned.
     """
 
     graph: Graph
     registers: int | None = None
     choose: Choose | None = None
+    build: Any = None
+    indirect: set[int] = field(default_factory=set)
+    prepared: Prepared = field(init=False)
+    analysis: Analysis = field(init=False)
+    clustering: Clustering = field(init=False)
+    clusters: list[Cluster] = field(default_factory=list)
     schedule: Schedule = field(default_factory=Schedule)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
     keepalive: list[Any] = field(default_factory=list)
     execution: Execution = field(default_factory=dict)
-    begun: Any = None
 
 
 def _simplify(state: State) -> None:
     state.graph = simplify(state.graph)
 
 
-def _schedule(state: State) -> None:
-    state.schedule = schedule(state.graph, emit=functools.partial(_compile_early, state))
-    _collect_kernels(state)
+def _prepare(state: State) -> None:
+    state.prepared = prepare(state.graph, state.indirect)
 
 
-def _compile_early(state: State, kernel: Kernel) -> None:
-    """Hands a kernel to the compiler while others are planned."""
-    if state.begun is not None:
+def _analyse(state: State) -> None:
+    state.analysis = analyse(state.prepared)
+
+
+def _cluster(state: State) -> None:
+    state.clustering = Clustering(state.analysis)
+    state.clustering.run()
+    order_in_place(state.clustering, state.prepared)
+
+
+def _order(state: State) -> None:
+    state.clusters = in_order(state.clustering.clusters, state.prepared.destinations)
+
+
+def _lower(state: State) -> None:
+    emit = functools.partial(_add_to_build, state)
+    state.schedule = lower(state.graph, state.prepared, state.clusters, emit=emit)
+
+
+def _add_to_build(state: State, kernel: Kernel) -> None:
+    """Hands a kernel to the printer and the compiler, where they run beside the planning."""
+    if state.build is not None:
         with contextlib.suppress(NotImplementedError):  # raised when it turns out to be needed
-            state.begun.add(kernel)
+            state.build.add(kernel)
 
 
-def _collect_kernels(state: State) -> None:
-    for launch in state.schedule.launches:
-        if launch.kernel is not None:
-            state.kernels.setdefault(launch.kernel.text(), launch.kernel)
-
-
-def _verify(state: State) -> None:
-    if not settings.get("VERIFY"):
-        return
-    from flambeau.ir.graph_grammar import verify_graph
-
-    with importing:
-        from flambeau.ir.kernel_grammar import verify
-
-    verify_graph(state.graph)
+def _print(state: State) -> None:
+    launches = state.schedule.launches
+    state.kernels = {x.kernel.text(): x.kernel for x in launches if x.kernel is not None}
     for kernel in state.kernels.values():
-        verify(kernel)
+        _add_to_build(state, kernel)
 
 
-def _build(state: State) -> None:
+def _compile(state: State) -> None:
     if not state.kernels:
         return
     build = targets.builder(_device(state))
-    begun = () if state.begun is None else (state.begun,)
+    begun = () if state.build is None else (state.build,)
     handles = build(list(state.kernels.values()), *begun)
-    state.begun = None
+    state.build = None
     for text, handle in zip(state.kernels, handles, strict=True):
         state.addresses[text] = handle.address
         state.symbols[text] = handle.name
     state.keepalive.extend(handle.keepalive for handle in handles)
+
+
+def _assemble(state: State) -> None:
+    state.execution = build_execution(
+        state.schedule, state.graph.symbols, state.registers, state.addresses, state.keepalive
+    )
 
 
 def _device(state: State) -> str:
@@ -107,19 +153,11 @@ def _device(state: State) -> str:
 
 
 def _tune(state: State) -> None:
-    """Another schedule of the same program, heavy calls as `choose` says. Most of its kernels are
-    those that were just compiled, side by side."""
-    state.schedule = schedule(state.graph, state.choose)
-    state.kernels = {}
-    _collect_kernels(state)
-    _verify(state)
-    _build(state)
-
-
-def _execution(state: State) -> None:
-    state.execution = build_execution(
-        state.schedule, state.graph.symbols, state.registers, state.addresses, state.keepalive
-    )
+    """Launches again, heavy calls as `choose` says. Most of their kernels are those that were just
+    compiled, side by side."""
+    state.schedule = lower(state.graph, state.prepared, state.clusters, state.choose)
+    _print(state)
+    _compile(state)
 
 
 # ------------------------------------------------------------------------------- texts
@@ -132,26 +170,28 @@ def _graph_text(state: State) -> str:
     return print_graph(state.graph)
 
 
-def _verify_text(state: State) -> str:
-    done = "verified" if settings.get("VERIFY") else "not verified (FLAMBEAU_VERIFY=1 does)"
-    return f"1 program, {len(state.kernels)} kernels: {done}\n"
+def _schedule_text(state: State) -> str:
+    return state.schedule.text()
 
 
 def _printed(state: State) -> list[tuple[str, str]]:
-    """(symbol, C text) of each kernel."""
+    """(key of the kernel's text, C text) of each kernel."""
     from flambeau.compiler import codegen
 
     target = targets.current()
-    return [
-        (state.symbols[text], codegen.print_kernel(kernel, target))
-        for text, kernel in state.kernels.items()
-    ]
+    return [(text, codegen.print_kernel(k, target)) for text, k in state.kernels.items()]
 
 
-def _kernel_text(state: State) -> str:
+def _c_text(state: State) -> str:
+    """The kernels' C; each function has its name in the cache as soon as it is compiled."""
     from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 
-    return "\n".join(text.replace(SYMBOL, symbol) for symbol, text in _printed(state))
+    names = state.symbols
+    return "\n".join(c.replace(SYMBOL, names.get(text, SYMBOL)) for text, c in _printed(state))
+
+
+def _compiled_text(state: State) -> str:
+    return "".join(f"{state.symbols[text]} {k.form}\n" for text, k in state.kernels.items())
 
 
 def _execution_text(state: State) -> str:
@@ -163,19 +203,80 @@ def _execution_text(state: State) -> str:
     return "\n".join(lines) + "\n"
 
 
-Stage = tuple[str, Callable[[State], None], Callable[[State], str]]
-STAGES: list[Stage] = [
-    ("simplify", _simplify, _graph_text),
-    ("schedule", _schedule, lambda state: state.schedule.text()),
-    ("verify", _verify, _verify_text),
-    ("build", _build, _kernel_text),
-    ("execution", _execution, _execution_text),
-]
-_TUNE: Stage = ("tune", _tune, lambda state: state.schedule.text())
-_TUNED_STAGES = [*STAGES[:-1], _TUNE, STAGES[-1]]
+# ------------------------------------------------------------------------------- stages
+
+
+class Stage(NamedTuple):
+    """A step of the pipeline.
+
+    Attributes:
+        name: as `stages` lists it.
+        run: adds its result to the state.
+        text: the result, as text.
+    """
+
+    name: str
+    run: Callable[[State], None]
+    text: Callable[[State], str]
+
+    def verify(self, state: State) -> None:
+        """Raises an error that quotes the neighbourhood of whatever breaks a grammar."""
+        with importing:
+            from flambeau.compiler.verify import VERIFIERS
+
+        VERIFIERS[self.name](state)
+
+
+STAGES = (
+    Stage("simplify", _simplify, _graph_text),
+    Stage("prepare", _prepare, lambda state: state.prepared.text()),
+    Stage("analyse", _analyse, lambda state: state.analysis.text()),
+    Stage("cluster", _cluster, lambda state: state.clustering.text()),
+    Stage("order", _order, lambda state: order_text(state.clusters)),
+    Stage("lower", _lower, _schedule_text),
+    Stage("print", _print, _c_text),
+    Stage("compile", _compile, _compiled_text),
+    Stage("assemble", _assemble, _execution_text),
+)
+_TUNED_STAGES = (*STAGES[:-1], Stage("tune", _tune, _schedule_text), STAGES[-1])
+_PREPARE, _LOWER = (
+    next(number for number, stage in enumerate(STAGES) if stage.name == name)
+    for name in ("prepare", "lower")
+)
+
+
+def _run(state: State, stages: Sequence[Stage]) -> Iterator[tuple[Stage, float]]:
+    """Runs stages; yields each, and its milliseconds, as it ends. One that is sent back to
+    `prepare` has no result, and stages may run again."""
+    verify = settings.get("VERIFY")
+    number = 0
+    while number < len(stages):
+        stage = stages[number]
+        begin = time.perf_counter()
+        try:
+            stage.run(state)
+        except InPlaceConflict as conflict:
+            if state.indirect.issuperset(conflict.slots):
+                raise
+            state.indirect.update(conflict.slots)
+            number = next(i for i, earlier in enumerate(stages) if earlier.name == "prepare")
+            continue
+        elapsed = (time.perf_counter() - begin) * 1e3
+        if verify:
+            stage.verify(state)
+        yield stage, elapsed
+        number += 1
 
 
 # ------------------------------------------------------------------------------- running
+
+
+def schedule(graph: Graph) -> Schedule:
+    """The launches and buffers of a simplified graph; nothing is compiled."""
+    state = State(graph)
+    for _ in _run(state, STAGES[_PREPARE : _LOWER + 1]):
+        pass
+    return state.schedule
 
 
 def compile_graph(
@@ -189,7 +290,7 @@ def compile_graph(
             execution's numbering; None when there are only the graph's symbols.
         choose: see `schedule.candidates`.
     """
-    return _compile(graph, registers, choose).execution
+    return _compiled(graph, registers, choose).execution
 
 
 def compile_portable(
@@ -201,7 +302,7 @@ def compile_portable(
         The execution; the same with kernels by number instead of address; the kernels' keys in
         the cache's levels.
     """
-    state = _compile(graph, registers, choose)
+    state = _compiled(graph, registers, choose)
     numbers = {text: number for number, text in enumerate(state.kernels)}
     launches = [
         dict(made, kernel=None if launch.kernel is None else numbers[launch.kernel.text()])
@@ -212,7 +313,7 @@ def compile_portable(
 
 
 def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
-    """What another process can find each kernel by."""
+    """The keys of each kernel in the levels of the cache, for other processes."""
     if not kernels:
         return []
     from flambeau.compiler import codegen, toolchain
@@ -229,46 +330,39 @@ def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
     ]
 
 
-def stages(graph: Graph, upto: str = "execution") -> list[tuple[str, float, str]]:
-    """Runs the stages up to one, with (name, milliseconds, text of what it made) for each."""
-    return [(r.stage, r.milliseconds, r.text()) for r in _run(State(graph), upto)]
+def stages(graph: Graph, upto: str = "assemble") -> list[tuple[str, float, str]]:
+    """Runs the stages up to one, with (name, milliseconds, text of the result) for each."""
+    last = [stage.name for stage in STAGES].index(upto)
+    return [(r.stage, r.milliseconds, r.text()) for r in _reports(State(graph), STAGES[: last + 1])]
 
 
-def _compile(graph: Graph, registers: int | None, choose: Choose | None) -> State:
-    """All stages, shown to whom it concerns."""
+def _compiled(graph: Graph, registers: int | None, choose: Choose | None) -> State:
+    """The state after all stages, which `debug` shows."""
     state = State(graph, registers, choose)
-    begun = state.begun = targets.begin(_device(state))
+    listed = STAGES if choose is None else _TUNED_STAGES
+    build = state.build = targets.begin(_device(state))
     try:
         if not debug.watchers and not debug.level():
             with collection.paused():
-                for _, run, _ in _stages_of(state):
-                    run(state)
+                for _ in _run(state, listed):
+                    pass
             return state
         if debug.level() >= debug.EVERYTHING:
             debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))
-        _show(state, list(_run(state, "execution")))
+        _show(state, list(_reports(state, listed)))
         return state
     finally:
-        if begun is not None:
-            begun.close()
+        if build is not None:
+            build.close()
 
 
-def _stages_of(state: State) -> list[Stage]:
-    return STAGES if state.choose is None else _TUNED_STAGES
-
-
-def _run(state: State, upto: str) -> Iterator[debug.Report]:
-    for name, run, text in _stages_of(state):
-        begin = time.perf_counter()
-        run(state)
-        elapsed = (time.perf_counter() - begin) * 1e3
-        made = functools.partial(text, state)
-        report = debug.Report(state.graph.name, name, elapsed, made)
+def _reports(state: State, listed: Sequence[Stage]) -> Iterator[debug.Report]:
+    for stage, milliseconds in _run(state, listed):
+        text = functools.partial(stage.text, state)
+        report = debug.Report(state.graph.name, stage.name, milliseconds, text)
         for watcher in list(debug.watchers):
             watcher(report)
         yield report
-        if name == upto:
-            break
 
 
 def _show(state: State, reports: list[debug.Report]) -> None:
@@ -288,7 +382,7 @@ def _show(state: State, reports: list[debug.Report]) -> None:
     if debug.level() >= debug.SOURCES and state.kernels:
         debug.show(debug.SOURCES, f"{name}: C of its kernels in {_keep(state)}")
     if debug.level() >= debug.EVERYTHING:
-        debug.show(debug.EVERYTHING, f"{name}: C of its kernels", _kernel_text(state))
+        debug.show(debug.EVERYTHING, f"{name}: C of its kernels", _c_text(state))
         debug.show(debug.EVERYTHING, f"{name}: execution", _execution_text(state))
 
 
@@ -299,7 +393,7 @@ def _keep(state: State) -> str:
     with importing:
         from flambeau.compiler.codegen.c.printer.c_unit import render
 
-    source = render(_printed(state))
+    source = render([(state.symbols[text], c) for text, c in _printed(state)])
     path = directory() / "sources" / f"{blake2b(source.encode(), digest_size=8).hexdigest()}.c"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(source)

@@ -7,7 +7,7 @@ verifier derives every type again and quotes the neighbourhood of what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau.ir.environment import environment, same_shape
@@ -69,7 +69,7 @@ def verify_graph(graph: Graph) -> None:
     written in symbols the call provides; outputs have the geometry of their nodes; no two draws
     share a number.
     """
-    known = _provided_symbols(graph)
+    known = provided_symbols(graph)
     draws: dict[tuple[Any, Any], Node] = {}
     for position, leaf in enumerate((*graph.inputs, *graph.scalars)):
         slot = position if position < len(graph.inputs) else position - len(graph.inputs)
@@ -89,7 +89,7 @@ def verify_graph(graph: Graph) -> None:
             _fail(graph, output.node, wrong)
 
 
-def _provided_symbols(graph: Graph) -> set[str]:
+def provided_symbols(graph: Graph) -> set[str]:
     """The call's symbols, and those that are sizes or strides of its tensors."""
     known = set(graph.symbols)
     for leaf in graph.inputs:
@@ -144,20 +144,22 @@ def _wrong_with_output(graph: Graph, k: int) -> str | None:
     return None
 
 
+def quoted(lines: Sequence[str], at: int) -> str:
+    """A line that is wrong, marked, and up to `QUOTED_LINES` on each side of it."""
+    first = max(0, at - QUOTED_LINES)
+    return "\n".join(
+        f"{'>' if number == at else ' '} {text}"
+        for number, text in enumerate(lines[first : at + QUOTED_LINES + 1], first)
+    )
+
+
 def _fail(graph: Graph, node: Node, problem: str) -> None:
     """Raise with the lines around the node's own."""
     with importing:
         from flambeau.ir.printer import print_lines
 
     lines, line_of = print_lines(graph)
-    at = line_of.get(node, 0)
-    first = max(0, at - QUOTED_LINES)
-    quoted = [
-        f"{'>' if number == at else ' '} {text}"
-        for number, text in enumerate(lines[first : at + QUOTED_LINES + 1], first)
-    ]
     raise GraphError(
-        f"[{graph.name}] {node.op}: {problem}\n"
-        + "\n".join(quoted)
-        + "\nhint: the stage before this check built a wrong node"
+        f"[{graph.name}] {node.op}: {problem}\n{quoted(lines, line_of.get(node, 0))}\n"
+        "hint: the stage before this check built a wrong node"
     )

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flambeau.ir import kernel as k
+from flambeau.ir.graph_grammar import quoted
 from flambeau.ir.kernel import Kernel, Pass, ReducePass, RowStores, ScanPass, Statement
 from flambeau.ir.node import DTYPES, Node, topological
 from flambeau.ir.size import Size, free_symbols
@@ -34,7 +35,7 @@ LEAVES = frozenset({"k.const", "k.scalar", "k.reduced", "k.kept", "k.carry"})
 
 
 class KernelError(ValueError):
-    """A kernel breaks its grammar; the message quotes the kernel."""
+    """A kernel breaks its grammar; the message quotes the neighbourhood."""
 
 
 class _Checker:
@@ -45,9 +46,16 @@ class _Checker:
         self.reduced: dict[str, str] = {}  # name -> dtype, of finished statements
         self.kept: dict[str, str] = {}
         self.carried: dict[str, str] = {}
+        self.lines = {value: i for i, value in enumerate(topological(kernel.roots()))}
+        self.line = "kernel"  # how the line of what is being checked begins
 
-    def fail(self, what: str) -> None:
-        raise KernelError(f"[kernel] {what}\nhint: the scheduler built\n{self.kernel.text()}")
+    def fail(self, problem: str) -> None:
+        """Raises with the lines of the kernel around the value or statement at hand."""
+        lines = self.kernel.text().splitlines()
+        at = next((i for i, line in enumerate(lines) if line.startswith(self.line)), 0)
+        raise KernelError(
+            f"[kernel] {problem}\n{quoted(lines, at)}\nhint: the scheduler built a wrong kernel"
+        )
 
     def run(self) -> None:
         """Checks the header, then each statement."""
@@ -89,6 +97,7 @@ class _Checker:
     def statement(self, statement: Statement) -> None:
         """Checks one statement and defines its results."""
         kernel = self.kernel
+        self.line = type(statement).__name__
         if not isinstance(statement, ALLOWED[kernel.form]):
             self.fail(f"{type(statement).__name__} in form {kernel.form}")
         scope = self.sizes | self.rows
@@ -103,6 +112,7 @@ class _Checker:
                 self.carried[name] = value.dtype
         for value in topological(k.statement_values(statement)):
             self.value(value, scope)
+        self.line = type(statement).__name__
         self.stores(statement.stores, scope)
         if isinstance(statement, (Pass, ReducePass)):
             self.reductions(statement)
@@ -137,6 +147,7 @@ class _Checker:
     def value(self, value: Node, scope: frozenset[str]) -> None:
         """Checks one value node."""
         op = value.op
+        self.line = f"%{self.lines[value]} ="
         if op == "k.load":
             self.load(value, scope)
         elif op == "k.index":
@@ -187,6 +198,6 @@ def verify(kernel: Kernel) -> None:
     """Checks a kernel.
 
     Raises:
-        KernelError: naming what is wrong, with the kernel's text.
+        KernelError: naming what is wrong, with the lines around it.
     """
     _Checker(kernel).run()

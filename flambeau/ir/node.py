@@ -129,6 +129,33 @@ def node(
     return new
 
 
+class Form:
+    """A construct of a grammar that is no primitive: builds its nodes, and recognises them.
+
+    Args:
+        name: the `op` of its nodes.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(
+        self,
+        inputs: Iterable[Node] = (),
+        attributes: Attributes = (),
+        dtype: str = "f32",
+        shape: tuple[Size, ...] = (),
+    ) -> Node:
+        """The node of this form."""
+        return node(self.name, inputs, attributes, dtype, shape)
+
+    def matches(self, value: Node) -> bool:
+        """Whether a node has this form."""
+        return value.op == self.name
+
+
 def attributes(**values: Hashable) -> Attributes:
     """Constant arguments in canonical (sorted) order."""
     return tuple(sorted(values.items()))

@@ -14,7 +14,7 @@ import flambeau as torch
 from flambeau import nn, prims
 from flambeau.autograd import replay as replaying
 from flambeau.capture import stream
-from flambeau.compiler.schedule import launch
+from flambeau.compiler import pipeline
 from flambeau.ir.node import Graph, GraphOutput
 from flambeau.ir.size import symbol
 
@@ -125,14 +125,13 @@ def test_conflicts_are_found_together(function: Any, conflicts: int, monkeypatch
     """A program with many writes that need a copy is scheduled as often as one with a few: once
     where only the order of launches is in conflict."""
     runs: list[int] = []
-    run = launch._Scheduler.run
+    prepare = pipeline.prepare
 
-    def counted(self: Any) -> Any:
-        result = run(self)
-        runs.append(len(self.conflicts))
-        return result
+    def counted(graph: Any, indirect: Any) -> Any:
+        runs.append(len(indirect))
+        return prepare(graph, indirect)
 
-    monkeypatch.setattr(launch._Scheduler, "run", counted)
+    monkeypatch.setattr(pipeline, "prepare", counted)
     rounds = []
     for count in (3, 12):
         ours = [torch.arange(64.0).reshape(8, 8) + i for i in range(count)]

@@ -324,7 +324,7 @@ def write(array, index, value, mode):
 def check_graph(graph, tensors, scalars=(), sizes=(), verify=True):
     """Schedules a graph, runs it, compares every bit with the graph interpreter; returns the
     schedule."""
-    from flambeau.compiler.schedule import schedule
+    from flambeau.compiler.pipeline import schedule
     from flambeau.compiler.simplify import simplify
     from flambeau.ir.kernel_grammar import verify as verify_kernel
     from tests.prims.graph_interpreter import bind_sizes, run_graph

@@ -43,6 +43,11 @@ def _forget():
     codegen._settings_digest.cache_clear()
 
 
+def _with(stage):
+    """The pipeline with another stage of a name."""
+    return tuple(stage if each.name == stage.name else each for each in pipeline.STAGES)
+
+
 def _functions(sources):
     """Names of the shared functions that are defined."""
     return [name for source in sources for name in _DEFINED.findall(source)]
@@ -81,14 +86,15 @@ def test_shared_functions_come_with_the_package(compiled, tmp_path):
 def test_kernels_are_compiled_while_others_are_planned(compiled, monkeypatch):
     monkeypatch.setattr(batches, "BATCH", 1)
     underway = []
-    collect = pipeline._collect_kernels
 
     def counted(state):
-        collect(state)
-        if state.begun is not None and state.begun._batches is not None:
-            underway.append((len(state.begun._batches._libraries), len(state.kernels)))
+        kernels = {x.kernel.text() for x in state.schedule.launches if x.kernel}
+        if state.build is not None and state.build._batches is not None:
+            underway.append((len(state.build._batches._libraries), len(kernels)))
+        stage.run(state)
 
-    monkeypatch.setattr(pipeline, "_collect_kernels", counted)
+    [stage] = [stage for stage in pipeline.STAGES if stage.name == "print"]
+    monkeypatch.setattr(pipeline, "STAGES", _with(stage._replace(run=counted)))
     x = torch.randn(8, 8)
 
     def function(x):
@@ -120,7 +126,8 @@ def test_a_failed_plan_leaves_no_work(compiled, monkeypatch):
     close = batches.Batches.close
     monkeypatch.setattr(batches.Batches, "close", lambda self: closed.append(close(self)))
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline, "_collect_kernels", lambda state: 1 / 0)
+        stage = pipeline.Stage("print", lambda state: 1 / 0, str)
+        broken.setattr(pipeline, "STAGES", _with(stage))
         with pytest.raises(ZeroDivisionError):
             torch.compile(lambda x: (x * 5).sum(0) + x.cumsum(1))(torch.ones(4, 4)).sum().item()
     assert closed

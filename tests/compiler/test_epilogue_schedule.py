@@ -18,7 +18,7 @@ def kernels():
     model = nn.Sequential(*block(32, 32), nn.MaxPool2d(2), *block(32, 64)).eval()
     with torch.no_grad():
         found = torch.compiler.stages(model, torch.randn(1, 32, 12, 12))
-    [text] = [text for name, _, text in found if name == "schedule"]
+    [text] = [text for name, _, text in found if name == "lower"]
     return text.split("\nlaunch ")[1:]
 
 
@@ -51,7 +51,7 @@ def test_an_optimizer_step_is_no_epilogue_of_the_gradient():
 
     step(torch.randn(16, 24))  # makes the moments
     found = torch.compiler.stages(step, torch.randn(16, 24))
-    [text] = [text for name, _, text in found if name == "schedule"]
+    [text] = [text for name, _, text in found if name == "lower"]
     launches = text.split("\nlaunch ")[1:]
     templates = [launch for launch in launches if "template product" in launch]
     assert templates and not any("sqrt" in launch for launch in templates)

@@ -9,8 +9,8 @@ import pytest
 
 import flambeau as torch
 from flambeau import prims
+from flambeau.compiler.pipeline import schedule
 from flambeau.compiler.rehearsal import rehearse
-from flambeau.compiler.schedule import schedule
 from flambeau.compiler.schedule.heavy import SIZE_LIMIT
 from tests.compiler.kernel_interpreter import check_graph
 from tests.prims.composites import make_graph

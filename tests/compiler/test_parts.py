@@ -15,7 +15,7 @@ import flambeau as torch
 from flambeau.compiler import codegen, targets
 from flambeau.compiler.codegen.c.printer.c_printer import OFTEN
 from flambeau.compiler.rehearsal import rehearse
-from flambeau.compiler.schedule.cluster import PARTS_LIMIT
+from flambeau.compiler.schedule.members import PARTS_LIMIT
 
 COUNTS = (64, 512)
 VARIANTS = 4  # kernels of one value: of the first parts, the others, the last few

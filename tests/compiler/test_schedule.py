@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flambeau import prims
-from flambeau.compiler.schedule import schedule
+from flambeau.compiler.pipeline import schedule
 from flambeau.ir.node import Graph, GraphOutput
 from flambeau.ir.size import symbol
 from tests.compiler.kernel_interpreter import check_graph

@@ -5,7 +5,7 @@ import pytest
 from flambeau import prims
 from flambeau.compiler import pipeline
 from flambeau.compiler.execution import build_execution
-from flambeau.compiler.schedule import schedule
+from flambeau.compiler.pipeline import schedule
 from flambeau.ir import kernel as k
 from flambeau.ir.kernel_grammar import KernelError, verify
 from flambeau.ir.node import node
@@ -46,10 +46,12 @@ def test_registers_hold_the_sizes(metadata):
 
 def test_stages_are_listed():
     graph = make_graph(softmax, ["f32"], [(S0, S1)], ("s0", "s1"))
-    found = pipeline.stages(graph, "verify")
-    assert [name for name, _, _ in found] == ["simplify", "schedule", "verify"]
-    assert "kernel row" in found[1][2]
-    assert [name for name, _, _ in pipeline.STAGES][-2:] == ["build", "execution"]
+    found = pipeline.stages(graph, "lower")
+    names = ["simplify", "prepare", "analyse", "cluster", "order", "lower"]
+    assert [name for name, _, _ in found] == names
+    assert "kernel row" in found[-1][2]
+    names += ["print", "compile", "assemble"]
+    assert [stage.name for stage in pipeline.STAGES] == names
 
 
 def test_chunks_cover_all_rows():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flambeau import prims
-from flambeau.compiler.schedule.launch import Schedule, schedule
+from flambeau.compiler.pipeline import schedule
+from flambeau.compiler.schedule import Schedule
 from flambeau.ir.node import Graph, GraphOutput, Node, attributes, node
 
 SIDE = 64

@@ -139,7 +139,7 @@ def test_order_of_the_sum(dtype):
 def launches(function, *arguments):
     """Launches of the compiled function, without the packing of operands."""
     text = dict((name, text) for name, _, text in torch.compiler.stages(function, *arguments))
-    lines = [line for line in text["schedule"].splitlines() if line.startswith("launch")]
+    lines = [line for line in text["lower"].splitlines() if line.startswith("launch")]
     return [line for line in lines if "matmul_pack" not in line]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flambeau.compiler.schedule.axes import Accesses, Axes, choose
-from flambeau.compiler.schedule.cluster import Cluster, Member
+from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
+from flambeau.compiler.schedule.members import Member
 from flambeau.ir import kernel as k
 from flambeau.ir.geometry import Shape, address
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import ITEM_SIZE, Attributes, Node, node, topological
+from flambeau.ir.schedule_grammar import BLOCKS, CHECK, MEMBER, REF, member
 from flambeau.ir.size import (
     Size,
     SizeExpr,
@@ -43,11 +45,11 @@ NO_ARITHMETIC = frozenset({"bitcast", "cast", "complex", "imag", "real", "where"
 
 
 class InPlaceConflict(Exception):
-    """A kernel would overwrite what it still has to read; `slot` needs a copy that comes last."""
+    """Kernels would overwrite what is still to be read; the `slots` need a copy that comes last."""
 
-    def __init__(self, slot: int) -> None:
-        super().__init__(slot)
-        self.slot = slot
+    def __init__(self, slots: Iterable[int]) -> None:
+        self.slots = tuple(slots)
+        super().__init__(*self.slots)
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class Builder:
     ) -> None:
         assert cluster.domain is not None
         self.domain: Domain = cluster.domain
-        self.members: dict[Node, Member] = cluster.members
+        self.members: Mapping[Node, Member] = cluster.members
         self.stores = stores
         self.reads = reads
         self.parts = cluster.parts
@@ -203,7 +205,7 @@ class Builder:
 
     def _is_there(self, value: Node, place: Place) -> bool:
         expression = self.members[value].value
-        if expression.op != "s.ref" or expression.inputs or self._is_reduction(value):
+        if not REF.matches(expression) or expression.inputs or self._is_reduction(value):
             return False
         target = expression.attribute("target")
         if target in self.members or self.reads[target].memory != place.memory:
@@ -215,7 +217,7 @@ class Builder:
         return address(reference.attribute("index"), place.strides, place.offset)
 
     def _is_reduction(self, value: Node) -> bool:
-        return value.op == "s.blocks" or (
+        return BLOCKS.matches(value) or (
             value.op in PRIMITIVES and PRIMITIVES[value.op].kind in ("reduce", "scan")
         )
 
@@ -239,7 +241,7 @@ class Builder:
             stack.extend((i, False) for i in reversed(self._below(current)))
         self.order = order
         for value in order:
-            if value.op == "s.ref" and value.attribute("target") not in self.members:
+            if REF.matches(value) and value.attribute("target") not in self.members:
                 accesses.loads.append(self._address(value))
             elif value.op == "k.index":
                 accesses.others.append(value.attribute("expression"))
@@ -252,13 +254,13 @@ class Builder:
     def _entry(self, value: Node) -> Node:
         """The abstract value that stands for a member."""
         if self._is_reduction(value):
-            return node("s.member", (), (("target", value),), value.dtype)
+            return member(value)
         return self.members[value].value
 
     def _below(self, value: Node) -> tuple[Node, ...]:
-        if value.op == "s.member":
+        if MEMBER.matches(value):
             return (self.members[value.attribute("target")].value,)
-        if value.op == "s.ref":
+        if REF.matches(value):
             target = value.attribute("target")
             if target in self.members:
                 return (self._entry(target),)
@@ -316,13 +318,13 @@ class Builder:
             for place in places:
                 written.setdefault(place.memory, set()).add(self._position(value, place))
         for value in self.order:
-            if value.op != "s.ref" or value.attribute("target") in self.members:
+            if not REF.matches(value) or value.attribute("target") in self.members:
                 continue
             memory = self.reads[value.attribute("target")].memory
             found = written.get(memory)
             if found is not None and found != {self._address(value)}:
                 assert isinstance(memory[1], int)
-                raise InPlaceConflict(memory[1])
+                raise InPlaceConflict([memory[1]])
 
     # ----------------------------------------------------------------------------- values
 
@@ -348,15 +350,15 @@ class Builder:
     def _final(self, value: Node) -> Node:
         op = value.op
         final = self.final
-        if op == "s.ref":
+        if REF.matches(value):
             target = value.attribute("target")
             if target in self.members:
                 return final[self._entry(target)]
             return self._load(value, target)
-        if op == "s.member":
+        if MEMBER.matches(value):
             return self._result(value.attribute("target"))
         inputs = tuple([final[i] for i in value.inputs])
-        if op == "s.check":
+        if CHECK.matches(value):
             return self._check_index(value, inputs)
         if op == "k.index":
             return k.index(self._rewrite(value.attribute("expression")), inputs)
@@ -479,7 +481,7 @@ class Builder:
             if value.op == "k.load" and value.attribute("parameter") in written:
                 slot = memory[value.attribute("parameter")][1]
                 assert isinstance(slot, int)
-                raise InPlaceConflict(slot)
+                raise InPlaceConflict([slot])
 
     def _stores(self) -> list[tuple[bool, int, k.Store]]:
         """(at every point?, earliest pass, store) per destination."""
@@ -494,7 +496,7 @@ class Builder:
         return found
 
     def _operation(self, target: Node) -> k.Reduction:
-        operation = target.attribute("op") if target.op == "s.blocks" else target.op
+        operation = target.attribute("op") if BLOCKS.matches(target) else target.op
         if self.domain.kind == "scan":
             operation = "linear" if operation == "linear_scan" else operation[3:]
         return self.names[target], operation, self.final[self.members[target].value]

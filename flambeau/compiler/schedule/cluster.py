@@ -1,25 +1,38 @@
-"""Which heavy values share a kernel.
+"""Which heavy values share a kernel, and why others do not.
 
 Heavy values are visited operands first; each joins the cluster of one of its operands (or one that
 reads the same memory) if its value can be had at the very point the cluster computes, and if no
-launch would then have to come both before and after the kernel. Joining is decided by lowering:
-every reference between members must be to the member's own position, nothing else is fusable.
+launch would then have to come both before and after the kernel. A cluster is a value: one that
+grows or is merged is replaced by a new one. Where values may not share a kernel, the reason is
+recorded (`Clustering.text`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from flambeau.compiler.schedule.dependencies import Vertex
-from flambeau.compiler.schedule.domain import Domain, depends
-from flambeau.compiler.schedule.heavy import Analysis, kind_of
+from flambeau.compiler.schedule.dependencies import Vertex, Vertices
+from flambeau.compiler.schedule.domain import Domain
+from flambeau.compiler.schedule.heavy import COPIES, Analysis, kind_of
 from flambeau.compiler.schedule.lower import Lowering
+from flambeau.compiler.schedule.members import (
+    FEW_COMMON,
+    Member,
+    References,
+    Refused,
+    check_parts,
+    check_positions,
+    fit,
+    references,
+)
 from flambeau.compiler.schedule.prepare import routine_of
 from flambeau.ir import kernel as k
 from flambeau.ir.dtypes import PARTS
-from flambeau.ir.geometry import Index, Shape, address, refined, reshape_groups
+from flambeau.ir.geometry import Shape, address, refined, reshape_groups
 from flambeau.ir.node import Node, node, topological
+from flambeau.ir.schedule_grammar import BLOCKS, COPY, numbered
 from flambeau.ir.size import Size, affine_in
 from flambeau.prims.record import record_of
 
@@ -27,39 +40,33 @@ CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
 VALUE_LIMIT = 600  # values of one kernel
-PARTS_LIMIT = {
-    "map": 8,
-    "reduce": 4,
-    "scan": 4,
-}  # parts of one tensor that siblings of a kernel read
 REDUCTION_LIMIT = 8  # reductions of one kernel that read nothing in common
 EPILOGUE_LIMIT = 2  # tensors of the result's size that an epilogue reads (see `_part`)
-_PASSING = frozenset({"s.copy", "s.part", "s.base"})
+
+ROUTINE = "a native routine computes one of them, from memory to memory"
+ALONE = "it is a copy that is written after all reads of its memory"
+VALUES = f"their kernel would compute more than {VALUE_LIMIT} values"
+MEMORY = f"their kernel would use more than {MEMORY_LIMIT} buffers"
+BETWEEN = "a launch between them reads the one and is read by the other"
+DOMAINS = "the kernels' iteration spaces differ"
+SCANS = "scans with kernels of their own are not merged"
+REDUCTIONS = f"more than {REDUCTION_LIMIT} reductions would share no operand"
+EPILOGUE = "an epilogue computes no reductions or scans"
+ACROSS = "the epilogue would read memory across its rows"
+COMPLEX = "an epilogue has no complex numbers"
+CROWDED = f"the epilogue would read more than {EPILOGUE_LIMIT} tensors of the result's size"
+TEMPLATE = "a template begins a kernel of its own, and reads its operands from memory"
+ELSEWHERE = "values join one kernel, and it was found before this one"
 
 
-@dataclass
-class Member:
-    """A heavy value inside a cluster.
-
-    Attributes:
-        level: "full" or "row" (see `domain`).
-        value: its expression; for a reduction or scan the operand's.
-        refs: what the expression reads.
-        size: number of values in it.
-    """
-
-    level: str
-    value: Node
-    refs: list[Node]
-    size: int = 1
-
-
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Cluster(Vertex):
     """Heavy values computed by one kernel, or one native routine.
 
     Attributes:
         order: number of its first value, in the order of the program.
         domain: iteration space; None for a routine.
+        lowering: the values' elements over the domain's axes.
         members: in topological order.
         sources: nodes whose memory is read.
         reads: by node, the references to it.
@@ -69,34 +76,46 @@ class Cluster(Vertex):
         product: the opaque value whose template takes the other members as its epilogue.
     """
 
-    __slots__ = (
-        "alone", "domain", "lowering", "members", "order", "parts", "product", "reads", "size",
-        "sources",
-    )  # fmt: skip
-
-    def __init__(self, number: int, domain: Domain | None, lowering: Lowering | None) -> None:
-        super().__init__(number)
-        self.order = number
-        self.domain = domain
-        self.lowering = lowering
-        self.members: dict[Node, Member] = {}
-        self.sources: set[Node] = set()
-        self.reads: dict[Node, set[Node]] = {}
-        self.size = 0
-        self.alone = False
-        self.parts = False
-        self.product: Node | None = None
-
-    def clear(self) -> None:
-        """Removes all members; what is outside of them stays a source."""
-        self.members.clear()
-        self.reads.clear()
-        self.size = 0
+    order: int
+    domain: Domain | None
+    lowering: Lowering | None
+    members: Mapping[Node, Member] = field(default_factory=dict)
+    sources: frozenset[Node] = frozenset()
+    reads: References = field(default_factory=dict)
+    size: int = 0
+    alone: bool = False
+    parts: bool = False
+    product: Node | None = None
 
     @property
     def opaque(self) -> bool:
         """Whether this is a routine, or a template with its epilogue."""
         return self.domain is None or self.product is not None
+
+    def extended(self, members: Mapping[Node, Member]) -> Cluster:
+        """The cluster with further members."""
+        joined = {**self.members, **members}
+        reads = references(members.values(), self.reads)
+        return replace(
+            self,
+            members=joined,
+            reads=reads,
+            sources=self.sources.union(reads).difference(joined),
+            size=self.size + sum(member.size for member in members.values()),
+        )
+
+    def over(self, domain: Domain, lowering: Lowering, members: Mapping[Node, Member]) -> Cluster:
+        """The cluster with these members, over a domain; its sources stay."""
+        empty = replace(self, domain=domain, lowering=lowering, members={}, reads={}, size=0)
+        return empty.extended(members)
+
+
+class Refusal(NamedTuple):
+    """A pair of clusters, by a value of each, that may not share a kernel."""
+
+    value: Node
+    other: Node
+    reason: str
 
 
 class Clustering:
@@ -104,37 +123,36 @@ class Clustering:
 
     Args:
         analysis: the graph's heavy values.
+
+    Attributes:
+        clusters: the present ones.
+        owners: number of the cluster that computes a value; a concatenation has those of its parts.
+        refusals: in order; a later attempt may have succeeded.
     """
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self.clusters: list[Cluster] = []
-        self.owners: dict[Node, list[Cluster]] = {}  # several for a concatenation
-        self._readers: dict[Node, list[Cluster]] = {}
-        self._groups: dict[Node, Cluster] = {}
-        self._joined: dict[Cluster, dict[int, list[Cluster]]] = {}  # owners of concatenations
-        self._last_draw: list[Cluster] = []
+        self.clusters: Vertices[Cluster] = Vertices()
+        self.owners: dict[Node, int] = {}
+        self.refusals: list[Refusal] = []
+        self._count = 0
+        self._readers: dict[Node, list[int]] = {}
+        self._routines: dict[Node, int] = {}
+        self._last_draw: list[int] = []
 
-    def run(self) -> list[Cluster]:
-        """Assigns every heavy value; returns the clusters in order of their first value."""
+    def run(self) -> None:
+        """Assigns every heavy value."""
         for value, role in self.analysis.roles.items():
-            if role == "input":
-                continue
             if role == "opaque":
                 self._add_opaque(value)
-            elif role == "cat":
-                owners = _distinct(o for part in value.inputs for o in self.owners[part])
-                self.owners[value] = owners
-                for owner in owners:
-                    self._joined.setdefault(owner, {})[id(owners)] = owners
-            else:
+            elif role not in ("input", "cat"):
                 self._place(value)
-        for cluster in list(self.clusters):
+        for cluster in self.clusters:
             if cluster.product is not None and self._crowded(cluster):
                 self._part(cluster)
-            elif cluster.members and cluster.domain is not None and cluster.domain.kind == "reduce":
-                self._merge_partial(cluster)
-        return [c for c in self.clusters if c.members]
+            elif cluster.number in self.clusters and cluster.domain is not None:
+                if cluster.domain.kind == "reduce":
+                    self._merge_partial(cluster.number)
 
     def add_root(self, value: Node) -> None:
         """Assigns one more value, computed from those that are assigned."""
@@ -146,7 +164,7 @@ class Clustering:
     def sources_of(self, value: Node) -> list[Node]:
         """Heavy values (inputs included) that a heavy value's expression reads."""
         roles = self.analysis.roles
-        found: dict[Node, None] = {}
+        sources: dict[Node, None] = {}
         seen: set[Node] = set()
         stack = list(value.inputs)
         while stack:
@@ -155,101 +173,124 @@ class Clustering:
                 continue
             seen.add(current)
             if current in roles:
-                found[current] = None
+                sources[current] = None
             else:
                 stack.extend(current.inputs)
-        return list(found)
+        return list(sources)
 
-    def _new(self, domain: Domain | None) -> Cluster:
+    def owners_of(self, sources: Iterable[Node]) -> list[int]:
+        """The clusters that compute these values; inputs have none."""
+        owners: dict[int, None] = {}
+        for source in sources:
+            number = self.owners.get(source)
+            if number is not None:
+                owners[number] = None
+            elif self.analysis.roles[source] == "cat":
+                owners.update(dict.fromkeys(self.owners[part] for part in source.inputs))
+        return list(owners)
+
+    def _new(self, domain: Domain | None, alone: bool = False) -> Cluster:
+        number, self._count = self._count, self._count + 1
         lowering = None if domain is None else Lowering(self.analysis.roles)
-        cluster = Cluster(len(self.clusters), domain, lowering)
-        self.clusters.append(cluster)
-        return cluster
+        return Cluster(
+            number=number,
+            numbers=1 << number,
+            order=number,
+            domain=domain,
+            lowering=lowering,
+            alone=alone,
+        )
+
+    def _put(self, cluster: Cluster, values: Iterable[Node], above: Iterable[int]) -> None:
+        """Makes a cluster, which comes after others, the present one of its number and the owner
+        of values."""
+        self.clusters.put(cluster)
+        self.clusters.follow(cluster.number, above)
+        self.owners.update(dict.fromkeys(values, cluster.number))
 
     def _add_opaque(self, value: Node) -> None:
         space = routine_of(value).epilogue
         if space is None:
             self._add_routine(value)
             return
-        cluster = self._new(Domain("map", space(value)))
-        cluster.product = value
-        self._follow_sources(cluster, value)
-        cluster.members[value] = Member("full", k.kept("result", value.dtype), [])
-        self.owners[value] = [cluster]
-
-    def _follow_sources(
-        self, cluster: Cluster, value: Node, others: Sequence[Cluster] = ()
-    ) -> None:
-        """Puts a cluster behind those whose values its opaque value reads, and behind `others`."""
         sources = self.sources_of(value)
-        cluster.sources.update(sources)
-        cluster.follow([*self._owners(sources), *others])
+        result = Member("full", k.kept("result", value.dtype))
+        cluster = self._new(Domain("map", space(value)))
+        cluster = replace(
+            cluster, product=value, members={value: result}, sources=frozenset(sources)
+        )
+        self._put(cluster, [value], self.owners_of(sources))
 
     def _add_routine(self, value: Node) -> None:
         constants = tuple(a for a in value.attributes if a[0] != "result")
-        group = node(routine_of(value).name, value.inputs, constants)
-        cluster = self._groups.get(group)
-        if cluster is None:
-            cluster = self._groups[group] = self._new(None)
-            self._follow_sources(cluster, value, self._earlier_draw(value))
+        call = node(routine_of(value).name, value.inputs, constants)
+        number = self._routines.get(call)
+        above: list[int] = []
+        if number is None:
+            sources = self.sources_of(value)
+            cluster = replace(self._new(None), sources=frozenset(sources))
+            number = self._routines[call] = cluster.number
+            above = self.owners_of(sources)
             if record_of(value).kind == "random":
-                self._last_draw = [cluster]
-        cluster.members[value] = Member("full", value, [])
-        self.owners[value] = [cluster]
-
-    def _earlier_draw(self, value: Node) -> list[Cluster]:
-        """The draw that must happen before this one: the slots of generators that a program names
-        may all hold the same generator, so that one order serves all.
-        """
-        return self._last_draw if record_of(value).kind == "random" else []
-
-    def _owners(self, sources: Iterable[Node]) -> list[Cluster]:
-        owners = self.owners
-        return _distinct(c for s in sources for c in owners.get(s, ()))
+                # The slots of generators that a program names may all hold the same generator: one
+                # order serves all.
+                above += self._last_draw
+                self._last_draw = [number]
+        else:
+            cluster = self.clusters[number]
+        members = {**cluster.members, value: Member("full", value)}
+        self._put(replace(cluster, members=members), [value], above)
 
     # ----------------------------------------------------------------------------- placing
 
     def _place(self, value: Node) -> None:
         sources = self.sources_of(value)
-        above = self._owners(sources)
-        alone = value.op == "s.copy" and value.attribute("alone")
-        for cluster in () if alone else self._candidates(sources, above):
-            if self._join(value, cluster, above):
+        above = self.owners_of(sources)
+        alone = bool(COPY.matches(value) and value.attribute("alone"))
+        for number in () if alone else self._candidates(sources, above):
+            try:
+                cluster = self._joined(value, number, number not in above, above)
+            except Refused as refusal:
+                self._refuse(value, number, refusal)
+            else:
                 break
         else:
-            cluster = self._start(value, above)
-            cluster.alone = alone
-        self.owners[value] = [cluster]
+            cluster = self._started(value, alone)
+        self._put(cluster, [value], above)
         for source in sources:
             readers = self._readers.setdefault(source, [])
-            if cluster not in readers:
-                readers.append(cluster)
+            if cluster.number not in readers:
+                readers.append(cluster.number)
                 del readers[:-READERS]
-        if cluster.opaque:
-            return
-        for other in above:
-            if other is not cluster and not other.opaque and other.members:
-                self._merge(other, cluster)
+        if not cluster.opaque:
+            self._merge_all(above, cluster.number)
 
-    def _merge_partial(self, cluster: Cluster) -> None:
+    def _merge_all(self, others: Iterable[int], number: int) -> None:
+        for other in others:
+            if other != number and other in self.clusters and not self.clusters[other].opaque:
+                self._merge(other, number)
+
+    def _merge_partial(self, number: int) -> None:
         """Merges the kernels of partial reductions that a cluster finishes."""
-        partial: dict[object, Cluster] = {}
-        for other in sorted(self._owners(cluster.sources), key=lambda c: c.order):
+        partial: dict[object, int] = {}
+        above = [self.clusters[n] for n in self.owners_of(self.clusters[number].sources)]
+        for other in sorted(above, key=lambda c: c.order):
             if other.domain is not None and other.domain.blocked:
-                first = partial.setdefault(other.domain.key, other)
-                if first is not other:
-                    self._merge(other, first)
+                first = partial.setdefault(other.domain.key, other.number)
+                if first != other.number:
+                    self._merge(other.number, first)
 
-    def _candidates(self, sources: list[Node], above: list[Cluster]) -> list[Cluster]:
-        latest = sorted(above, key=lambda c: -c.order)
-        found = {c.bit: c for c in latest if c.product is not None or not c.opaque}
+    def _candidates(self, sources: list[Node], above: list[int]) -> list[int]:
+        owners = sorted((self.clusters[n] for n in above), key=lambda c: -c.order)
+        numbers = {c.number: None for c in owners if c.domain is not None}
         for source in sources:
             for reader in self._readers.get(source, ()):
-                if reader.members and reader.bit not in found and not reader.opaque:
-                    found[reader.bit] = reader
-        return list(found.values())[:CANDIDATES]
+                if reader in self.clusters and not self.clusters[reader].opaque:
+                    numbers[reader] = None
+        return list(numbers)[:CANDIDATES]
 
-    def _start(self, value: Node, above: list[Cluster]) -> Cluster:
+    def _started(self, value: Node, alone: bool) -> Cluster:
+        """A new cluster of one value."""
         role = self.analysis.roles[value]
         if role in ("reduce", "scan"):
             domain = self._reduction_domain(value)
@@ -257,32 +298,29 @@ class Clustering:
             domain = Domain("map", self._map_shape(value))
             if domain.level(value.shape) is None:  # sizes that only a guard says are equal
                 domain = Domain("map", value.shape)
-        cluster = self._new(domain)
+        cluster = self._new(domain, alone)
         assert cluster.lowering is not None
-        member = fit(value, role, domain, cluster.lowering)
-        assert member is not None
-        self._accept(cluster, {value: member}, above)
-        return cluster
+        return cluster.extended({value: fit(value, role, domain, cluster.lowering)})
 
     def _reduction_domain(self, value: Node) -> Domain:
         """The domain of a reduction or scan; other dimensions are split as `_map_shape` does."""
         operand, axis = value.inputs[0], value.attribute("axis")
         kind = "scan" if self.analysis.roles[value] == "scan" else "reduce"
-        blocked = value.op == "s.blocks"
+        blocked = BLOCKS.matches(value)
         shape = operand.shape
         computed = self.analysis.roles.get(operand, "root") == "root"
         fine = self._map_shape(operand) if computed else shape
         if fine == shape or shape[axis] == 1:
             return Domain(kind, shape, axis, blocked)
         split: list[Size] = []
-        place = 0
+        position = 0
         for first, second in reshape_groups(shape, fine):
             if axis in first:
-                place = len(split)
+                position = len(split)
                 split.append(shape[axis])
             else:
                 split.extend(fine[d] for d in second)
-        return Domain(kind, tuple(split), place, blocked)
+        return Domain(kind, tuple(split), position, blocked)
 
     def _map_shape(self, value: Node) -> Shape:
         """The value's shape, split as finely as the reshapes between it and what it reads."""
@@ -293,7 +331,7 @@ class Clustering:
             current = stack.pop()
             if current.op == "reshape":
                 shape = refined(shape, current.inputs[0].shape)
-            elif current.op not in _PASSING and kind_of(current) != "pointwise":
+            elif current.op not in COPIES and kind_of(current) != "pointwise":
                 continue
             for operand in current.inputs:
                 if operand not in seen and operand not in roles:
@@ -301,119 +339,117 @@ class Clustering:
                     stack.append(operand)
         return shape
 
-    def _join(self, value: Node, cluster: Cluster, above: list[Cluster]) -> bool:
-        """Puts a value into a cluster if that is possible and right."""
-        if cluster.alone or cluster.size > VALUE_LIMIT or len(cluster.sources) > MEMORY_LIMIT:
-            return False
-        others = [c for c in above if c is not cluster]
-        if any(other.follows(cluster) for other in others):
-            return False
-        assert cluster.domain is not None and cluster.lowering is not None
+    # ----------------------------------------------------------------------------- joining
+
+    def _joined(self, value: Node, number: int, sibling: bool, above: list[int]) -> Cluster:
+        """A cluster with one more value.
+
+        Raises:
+            Refused: that is not possible, or not right.
+        """
+        cluster = self.clusters[number]
+        if cluster.alone:
+            raise Refused(ALONE)
+        if cluster.size > VALUE_LIMIT:
+            raise Refused(VALUES)
+        if len(cluster.sources) > MEMORY_LIMIT:
+            raise Refused(MEMORY)
+        if any(self.clusters[n].follows(cluster) for n in above if n != number):
+            raise Refused(BETWEEN)
+        domain, lowering = cluster.domain, cluster.lowering
+        assert domain is not None and lowering is not None
         role = self.analysis.roles[value]
         if cluster.product is not None and role != "root":
-            return False
-        sibling = cluster not in above
-        if role in ("reduce", "scan") and cluster.domain.kind == "map":
-            return self._convert(value, role, cluster, others, sibling)
-        member = fit(value, role, cluster.domain, cluster.lowering)
-        if member is None:
-            return False
-        if sibling and not few_parts(cluster.reads, references([member]), cluster.domain):
-            cluster.parts = True
-            return False
-        members = {**cluster.members, value: member}
-        if not consistent(members, [member], cluster.domain):
-            return False
-        if cluster.product is not None and not self._suits(member, cluster):
-            return False
-        self._accept(cluster, {value: member}, others)
-        return True
+            raise Refused(EPILOGUE)
+        if role in ("reduce", "scan") and domain.kind == "map":
+            return self._converted(value, cluster, sibling)
+        member = fit(value, role, domain, lowering)
+        if sibling:
+            check_parts(cluster.reads, references([member]), domain)
+        check_positions({**cluster.members, value: member}, [member], domain)
+        if cluster.product is not None:
+            self._check_epilogue(member, cluster)
+        return cluster.extended({value: member})
 
-    def _suits(self, member: Member, cluster: Cluster) -> bool:
-        """Whether an epilogue reads memory along its rows: other loads are better had in tiles.
-
-        Complex numbers, which kernels compute as pairs, have no place in one.
-        """
-        domain = cluster.domain
-        assert domain is not None and cluster.product is not None
+    def _check_epilogue(self, member: Member, cluster: Cluster) -> None:
+        """Raises Refused unless an epilogue reads memory along its rows: other loads are better had
+        in tiles. Complex numbers, which kernels compute as pairs, have no place in one."""
+        domain, product = cluster.domain, cluster.product
+        assert domain is not None and product is not None
         inner = f"a{len(domain.shape) - 1}"
-        product = cluster.product
         computed = (product, *product.inputs, *topological((member.value,)))
         if any(value.dtype in PARTS for value in computed):
-            return False
+            raise Refused(COMPLEX)
         for reference in member.refs:
             target = reference.attribute("target")
             if target in cluster.members:
                 continue
             strides = self.analysis.prepared.read_strides(target)
-            found = affine_in(address(reference.attribute("index"), strides), domain.axes)
-            if found is None or found[0].get(inner, 0) not in (0, 1):
-                return False
-        return True
+            affine = affine_in(address(reference.attribute("index"), strides), domain.axes)
+            if affine is None or affine[0].get(inner, 0) not in (0, 1):
+                raise Refused(ACROSS)
 
-    def _convert(
-        self, value: Node, role: str, cluster: Cluster, others: list[Cluster], sibling: bool
-    ) -> bool:
-        """Turns a map cluster into one over the domain of a reduction of its values."""
+    def _converted(self, value: Node, cluster: Cluster, sibling: bool) -> Cluster:
+        """A map cluster as one over the domain of a reduction of its values, which it then has."""
         domain = self._reduction_domain(value)
         lowering = Lowering(self.analysis.roles)
-        members = self._refit([*cluster.members, value], domain, lowering)
-        if members is None:
-            return False
+        members = self._refitted([*cluster.members, value], domain, lowering)
         if sibling:
             earlier = references(member for key, member in members.items() if key is not value)
-            if not few_parts(earlier, references([members[value]]), domain):
-                cluster.parts = True
-                return False
-        cluster.domain, cluster.lowering = domain, lowering
-        cluster.clear()
-        self._accept(cluster, members, others)
-        return True
+            check_parts(earlier, references([members[value]]), domain)
+        return cluster.over(domain, lowering, members)
 
-    def _refit(
+    def _refitted(
         self, values: Sequence[Node], domain: Domain, lowering: Lowering
-    ) -> dict[Node, Member] | None:
-        members: dict[Node, Member] = {}
-        for value in values:
-            member = fit(value, self.analysis.roles[value], domain, lowering)
-            if member is None:
-                return None
-            members[value] = member
-        return members if consistent(members, members.values(), domain) else None
+    ) -> dict[Node, Member]:
+        """The values as members over another domain."""
+        roles = self.analysis.roles
+        members = {value: fit(value, roles[value], domain, lowering) for value in values}
+        check_positions(members, members.values(), domain)
+        return members
 
-    def _merge(self, other: Cluster, cluster: Cluster) -> None:
-        """Moves all members of `other` into `cluster` where possible."""
-        assert other.domain is not None and cluster.domain is not None
-        if cluster.alone or other.alone or cluster.domain.key != other.domain.key:
+    # ----------------------------------------------------------------------------- merging
+
+    def _merge(self, other: int, number: int) -> None:
+        """Moves all members of a cluster into another where possible."""
+        try:
+            cluster = self._merged(self.clusters[other], self.clusters[number])
+        except Refused as refusal:
+            self._refuse(_first(self.clusters[number]), other, refusal)
+            self._refuse(_first(self.clusters[other]), number, refusal)
             return
-        if cluster.domain.kind == "scan":
-            return
+        values = self.clusters[other].members
+        self.clusters.merge(cluster, other)
+        self.owners.update(dict.fromkeys(values, number))
+
+    def _merged(self, other: Cluster, cluster: Cluster) -> Cluster:
+        """Two clusters as one, in place of the second.
+
+        Raises:
+            Refused: that is not possible, or not right.
+        """
+        domain = cluster.domain
+        assert other.domain is not None and domain is not None
+        if cluster.alone or other.alone:
+            raise Refused(ALONE)
+        if domain.key != other.domain.key:
+            raise Refused(DOMAINS)
+        if domain.kind == "scan":
+            raise Refused(SCANS)
         if cluster.size + other.size > VALUE_LIMIT:
-            return
+            raise Refused(VALUES)
         if len(cluster.sources | other.sources) > MEMORY_LIMIT:
-            return
-        if not few_parts(cluster.reads, other.reads, cluster.domain):
-            cluster.parts = other.parts = True
-            return
+            raise Refused(MEMORY)
+        check_parts(cluster.reads, other.reads, domain)
         if self._many_reductions(cluster, other):
-            return
-        if cluster.detour(other) or other.detour(cluster):
-            return
+            raise Refused(REDUCTIONS)
+        first, second = cluster.number, other.number
+        if self.clusters.detour(first, second) or self.clusters.detour(second, first):
+            raise Refused(BETWEEN)
         lowering = Lowering(self.analysis.roles)
-        members = self._refit([*other.members, *cluster.members], cluster.domain, lowering)
-        if members is None:
-            return
-        cluster.lowering = lowering
-        cluster.clear()
-        for value in other.members:
-            self.owners[value] = [cluster]
-        cluster.absorb(other)
-        cluster.order = min(cluster.order, other.order)
-        for number, owners in self._joined.pop(other, {}).items():
-            owners[:] = _distinct(cluster if o is other else o for o in owners)
-            self._joined.setdefault(cluster, {})[number] = owners
-        other.members = {}
-        self._accept(cluster, members, ())
+        members = self._refitted([*other.members, *cluster.members], domain, lowering)
+        merged = cluster.over(domain, lowering, members)
+        return replace(merged, order=min(cluster.order, other.order))
 
     def _many_reductions(self, cluster: Cluster, other: Cluster) -> bool:
         """Whether two clusters have many reductions and nothing that both read."""
@@ -438,143 +474,78 @@ class Clustering:
         that is slower, and drives the operands out of the caches, where one pass over whole
         tensors costs little more than reading the gradient again.
         """
-        product = cluster.product
+        product, number = cluster.product, cluster.number
         assert product is not None and cluster.domain is not None
         moved = [value for value in cluster.members if value is not product]
         domain = Domain("map", cluster.domain.shape)
-        rest = self._new(domain)
-        assert rest.lowering is not None
-        members = self._refit(moved, domain, rest.lowering)
-        assert members is not None
-        cluster.members = {product: cluster.members[product]}
-        cluster.reads.clear()
-        cluster.sources = set(self.sources_of(product))
-        rest.order = cluster.order
-        for value in moved:
-            self.owners[value] = [rest]
-        for number, owners in self._joined.get(cluster, {}).items():
-            owners.append(rest)
-            self._joined.setdefault(rest, {})[number] = owners
-        for other in list(cluster.followers):
-            other.follow((rest,))
-        self._accept(rest, members, [cluster])
+        epilogue = replace(self._new(domain), order=cluster.order)
+        assert epilogue.lowering is not None
+        members = self._refitted(moved, domain, epilogue.lowering)
+        bare = replace(
+            self.clusters[number],
+            members={product: cluster.members[product]},
+            reads={},
+            sources=frozenset(self.sources_of(product)),
+        )
+        self.clusters.put(bare)
+        self._put(epilogue.extended(members), moved, ())
+        for follower in self.clusters.followers(number):
+            self.clusters.follow(follower, (epilogue.number,))
+        self.clusters.follow(epilogue.number, (number,))
+        self._refuse(moved[0], number, Refused(CROWDED))
 
-    def _accept(
-        self, cluster: Cluster, members: dict[Node, Member], above: Iterable[Cluster]
-    ) -> None:
-        cluster.members.update(members)
-        for member in members.values():
-            cluster.size += member.size
-            add_references(cluster.reads, member)
-        cluster.sources.update(cluster.reads)
-        cluster.sources.difference_update(cluster.members)
-        cluster.follow(above)
+    # ----------------------------------------------------------------------------- reasons
 
+    def _refuse(self, value: Node, number: int, refusal: Refused) -> None:
+        """Records why a value is not computed with those of a cluster."""
+        other, reason = self.clusters[number], refusal.args[0]
+        self.refusals.append(Refusal(value, _first(other), reason))
+        if reason == FEW_COMMON:
+            self.clusters.put(replace(other, parts=True))
 
-def _distinct(clusters: Iterable[Cluster]) -> list[Cluster]:
-    return list({c.bit: c for c in clusters}.values())
+    def apart(self) -> dict[tuple[int, int], str]:
+        """The pairs of clusters one of which reads the other, or which might have been one, each
+        with the reason why it is two."""
+        pairs: dict[tuple[int, int], str] = {}
+        for refusal in self.refusals:
+            first, second = sorted((self.owners[refusal.other], self.owners[refusal.value]))
+            if first != second:
+                pairs.setdefault((first, second), refusal.reason)
+        for cluster in self.clusters:
+            for number in self.owners_of(cluster.sources):
+                first, second = sorted((number, cluster.number))
+                pairs.setdefault((first, second), _untried(self.clusters[number], cluster))
+        return dict(sorted(pairs.items()))
 
-
-def fit(value: Node, role: str, domain: Domain, lowering: Lowering) -> Member | None:
-    """The value as a member of a cluster over `domain`; None where it has no place there."""
-    if role in ("reduce", "scan"):
-        return _fit_reduction(value, role, domain, lowering)
-    level = domain.level(value.shape)
-    if level is None:
-        return None
-    expression = lowering.expand(value, domain.position(value.shape, level))
-    return Member(level, expression, *collect_refs(expression))
-
-
-def _fit_reduction(value: Node, role: str, domain: Domain, lowering: Lowering) -> Member | None:
-    operand = value.inputs[0]
-    if domain.kind != role or domain.level(operand.shape) != "full":
-        return None
-    if domain.blocked != (value.op == "s.blocks"):
-        return None
-    position = domain.position(operand.shape, "full")
-    axis = value.attribute("axis")
-    assert domain.axis is not None
-    if operand.shape != domain.shape or axis != domain.axis:
-        others = (*position[:axis], *position[axis + 1 :])
-        if position[axis] != domain.index[domain.axis] or depends(others, domain.special):
-            return None
-        if operand.shape[axis] != domain.shape[domain.axis]:
-            return None
-    expression = lowering.at(operand, position)
-    if len(value.inputs) == 2:  # linear_scan
-        pair = (expression, lowering.at(value.inputs[1], position))
-        expression = k.pair(*pair)
-    level = "full" if role == "scan" else "row"
-    return Member(level, expression, *collect_refs(expression))
+    def text(self) -> str:
+        """The clusters, then the pairs of them that are apart, and why."""
+        lines, numbers = numbered(self.analysis.nodes)
+        listing: list[str] = []
+        for cluster in self.clusters:
+            space = "routine" if cluster.domain is None else cluster.domain.text()
+            after = ", ".join(map(str, sorted(cluster.predecessors))) or "none"
+            listing.append(f"cluster {cluster.number}: {space}, after {after}")
+            listing.extend("  " + lines[numbers[value]] for value in cluster.members)
+        for (first, second), reason in self.apart().items():
+            listing.append(
+                f"clusters {first} ({_names(self.clusters[first])}) and {second} "
+                f"({_names(self.clusters[second])}) are apart: {reason}"
+            )
+        return "\n".join(listing) + "\n"
 
 
-def collect_refs(value: Node) -> tuple[list[Node], int]:
-    """All `s.ref` nodes below a value, and the number of nodes there."""
-    found: list[Node] = []
-    seen: set[Node] = {value}
-    stack = [value]
-    while stack:
-        current = stack.pop()
-        if current.op == "s.ref":
-            found.append(current)
-        for operand in current.inputs:
-            if operand not in seen:
-                seen.add(operand)
-                stack.append(operand)
-    return found, len(seen)
+def _first(cluster: Cluster) -> Node:
+    return next(iter(cluster.members))
 
 
-def references(members: Iterable[Member]) -> dict[Node, set[Node]]:
-    """What members refer to, and the references to each."""
-    reads: dict[Node, set[Node]] = {}
-    for member in members:
-        add_references(reads, member)
-    return reads
+def _names(cluster: Cluster) -> str:
+    return " ".join(dict.fromkeys(value.op for value in cluster.members))
 
 
-def add_references(reads: dict[Node, set[Node]], member: Member) -> None:
-    """Adds what a member refers to."""
-    for reference in member.refs:
-        target = reference.attribute("target")
-        parts = reads.get(target)
-        if parts is None:
-            reads[target] = {reference}
-        else:
-            parts.add(reference)
-
-
-def few_parts(reads: dict[Node, set[Node]], others: dict[Node, set[Node]], domain: Domain) -> bool:
-    """Whether values with these references may share a kernel as siblings.
-
-    What reads many parts of one tensor has no loads in common, and a kernel of it repeats one text
-    for each part: the parts that `split` makes are better served by as many launches of one kernel.
-    """
-    limit = PARTS_LIMIT[domain.kind]
-    for target, parts in others.items():
-        present = reads.get(target)
-        if present is None or len(present) + len(parts) <= limit:
-            continue
-        nested = present <= parts or parts <= present
-        if not nested and len(present | parts) > limit:
-            return False
-    return True
-
-
-def consistent(members: dict[Node, Member], checked: Iterable[Member], domain: Domain) -> bool:
-    """Whether all references between members are to the member's own position."""
-    for member in checked:
-        for reference in member.refs:
-            target = reference.attribute("target")
-            found = members.get(target)
-            if found is not None and not at_own_position(reference, target, found.level, domain):
-                return False
-            if target.op == "s.cat" and any(part in members for part in target.inputs):
-                return False  # complete only when all its parts are written
-    return True
-
-
-def at_own_position(reference: Node, target: Node, level: str, domain: Domain) -> bool:
-    """Whether a reference is to the element of `target` that the kernel's point computes."""
-    index: Index = reference.attribute("index")
-    return index == domain.position(target.shape, level)
+def _untried(earlier: Cluster, cluster: Cluster) -> str:
+    """Why a cluster is apart from one that it reads, where none was tried to put in the other."""
+    if earlier.domain is None or cluster.domain is None:
+        return ROUTINE
+    if cluster.alone:
+        return ALONE
+    return TEMPLATE if cluster.product is not None else ELSEWHERE

@@ -1,85 +1,122 @@
-"""Which launch must run before which: a graph that grows edge by edge and stays closed.
+"""Which launch must run before which: vertices are values, and a table holds the present ones.
 
-Every vertex keeps the set of all its predecessors, direct or not, as the bits of one integer, so
-that "does a run before b" is one `and`. A new edge visits only the followers whose set it changes.
+Every vertex has the set of all its predecessors, direct or not, as the bits of one integer, so that
+"does a run before b" is one `and`. An edge or a merge puts new vertices in the table in place of
+those whose predecessors it changes; it visits no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Vertex:
-    """What must keep an order.
-
-    Args:
-        bit: its number; no two vertices of a graph share one.
+    """One launch among others.
 
     Attributes:
-        bits: mask of its number and of those of all vertices that were merged into it.
-        before: mask of all that must run earlier.
-        direct: the predecessors by edges.
-        followers: the vertices whose predecessor it is by an edge.
+        number: no two vertices of a table share one.
+        numbers: bits of its number and of those of all vertices that were merged into it.
+        before: bits of the numbers of all its predecessors.
+        predecessors: numbers of those by edges.
     """
 
-    __slots__ = ("before", "bit", "bits", "direct", "followers")
-
-    def __init__(self, bit: int) -> None:
-        self.bit = bit
-        self.bits = 1 << bit
-        self.before = 0
-        self.direct: dict[Vertex, None] = {}
-        self.followers: dict[Vertex, None] = {}
+    number: int
+    numbers: int
+    before: int = 0
+    predecessors: frozenset[int] = frozenset()
 
     def follows(self, other: Vertex) -> bool:
         """Whether this must run after another."""
-        return self.before & other.bits != 0
+        return self.before & other.numbers != 0
 
-    def follow(self, others: Iterable[Vertex]) -> None:
-        """Puts this, and all that follow it, behind others, none of which may follow it."""
-        mask = 0
-        for other in others:
-            if other is not self and other not in self.direct:
-                self.direct[other] = other.followers[self] = None
-                mask |= other.before | other.bits
-        self._grow(mask)
 
-    def detour(self, first: Vertex) -> bool:
-        """Whether a third must run after `first` and before this."""
-        return self.follows(first) and any(
-            third is not first and third.follows(first) for third in self.direct
+V = TypeVar("V", bound=Vertex)
+
+
+class Vertices(Generic[V]):
+    """The present vertices of a graph by number; its edges have no cycle."""
+
+    def __init__(self) -> None:
+        self._present: dict[int, V] = {}
+        self._followers: dict[int, set[int]] = {}
+
+    def __getitem__(self, number: int) -> V:
+        return self._present[number]
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._present
+
+    def __iter__(self) -> Iterator[V]:
+        """The vertices in order of their numbers."""
+        return iter([self._present[number] for number in sorted(self._present)])
+
+    def put(self, vertex: V) -> None:
+        """Adds a vertex, or puts it in place of the one of its number, edges unchanged."""
+        self._present[vertex.number] = vertex
+
+    def followers(self, number: int) -> tuple[int, ...]:
+        """The vertices whose predecessor this is by an edge."""
+        return tuple(self._followers.get(number, ()))
+
+    def follow(self, number: int, others: Iterable[int]) -> None:
+        """Puts a vertex, and all that follow it, behind others, none of which may follow it."""
+        vertex = self._present[number]
+        added = set(others) - vertex.predecessors - {number}
+        if not added:
+            return
+        before = 0
+        for other in added:
+            earlier = self._present[other]
+            before |= earlier.before | earlier.numbers
+            self._followers.setdefault(other, set()).add(number)
+        self._present[number] = replace(vertex, predecessors=vertex.predecessors | added)
+        self._grow([number], before)
+
+    def detour(self, later: int, earlier: int) -> bool:
+        """Whether a third must run after `earlier` and before `later`."""
+        first, last = self._present[earlier], self._present[later]
+        return last.follows(first) and any(
+            self._present[third].follows(first) for third in last.predecessors if third != earlier
         )
 
-    def absorb(self, other: Vertex) -> None:
-        """Merges another vertex into this one; there must be no detour between them."""
-        self.bits |= other.bits
-        for vertex in (*other.direct, self):
-            vertex.followers.pop(other, None)
-        for vertex in (*other.followers, self):
-            vertex.direct.pop(other, None)
-        other.direct.pop(self, None)
-        other.followers.pop(self, None)
-        for vertex in other.direct:
-            self.direct[vertex] = vertex.followers[self] = None
-        for vertex in other.followers:
-            vertex.direct[self] = self.followers[vertex] = None
-        self.before = (self.before | other.before) & ~self.bits
-        for vertex in self.followers:
-            vertex._grow(self.before | self.bits)
-        other.direct, other.followers = {}, {}
+    def merge(self, vertex: V, other: int) -> None:
+        """Puts a vertex in place of itself and another; there must be no detour between them."""
+        number, gone = vertex.number, self._present.pop(other)
+        followers = self._followers.setdefault(number, set())
+        followers |= self._followers.pop(other, set())
+        followers -= {number, other}
+        predecessors = (vertex.predecessors | gone.predecessors) - {number, other}
+        for earlier in predecessors:
+            self._followers[earlier].discard(other)
+            self._followers[earlier].add(number)
+        numbers = vertex.numbers | gone.numbers
+        before = (vertex.before | gone.before) & ~numbers
+        self._present[number] = replace(
+            vertex, numbers=numbers, before=before, predecessors=predecessors
+        )
+        for follower in followers:
+            later = self._present[follower]
+            if other in later.predecessors:
+                renamed = later.predecessors - {other} | {number}
+                self._present[follower] = replace(later, predecessors=renamed)
+        self._grow(followers, before | numbers)
 
-    def waits_for(self) -> list[Vertex]:
+    def waits_for(self, number: int) -> list[int]:
         """The predecessors by edges that no other of them follows."""
-        mask = 0
-        for other in self.direct:
-            mask |= other.before
-        return [other for other in self.direct if not mask & other.bits]
+        predecessors = [self._present[other] for other in self._present[number].predecessors]
+        before = 0
+        for other in predecessors:
+            before |= other.before
+        return [other.number for other in predecessors if not before & other.numbers]
 
-    def _grow(self, mask: int) -> None:
-        stack = [self]
+    def _grow(self, numbers: Iterable[int], before: int) -> None:
+        stack = list(numbers)
         while stack:
-            vertex = stack.pop()
-            grown = vertex.before | mask
+            vertex = self._present[stack.pop()]
+            grown = vertex.before | before
             if grown != vertex.before:
-                vertex.before = grown
-                stack.extend(vertex.followers)
+                self._present[vertex.number] = replace(vertex, before=grown)
+                stack.extend(self._followers.get(vertex.number, ()))

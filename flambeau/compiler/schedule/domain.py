@@ -75,6 +75,12 @@ class Domain:
         self.axes["x"] = self.special_extent
         return block * REDUCE_BLOCK + symbol("x", extent=REDUCE_BLOCK)
 
+    def text(self) -> str:
+        """Kind and extents, for people."""
+        extents = ", ".join(str(extent) for extent in self.shape)
+        axis = "" if self.axis is None else f" along {self.axis}"
+        return f"{self.kind} [{extents}]{axis}{' in blocks' if self.blocked else ''}"
+
     def level(self, shape: Shape) -> str | None:
         """ "full", "row" or None (neither): where a value of this shape lives."""
         if shape == self.shape:

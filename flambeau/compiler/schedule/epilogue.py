@@ -83,7 +83,7 @@ class EpilogueBuilder(Builder):
             for place in places:
                 if place.memory[0] == "input" and place.memory in operands:
                     assert isinstance(place.memory[1], int)
-                    raise InPlaceConflict(place.memory[1])
+                    raise InPlaceConflict([place.memory[1]])
 
     def finish(self, order: tuple[int, ...]) -> Epilogue:
         """The epilogue, for p0 .., r being the domain's dimensions in this order."""

@@ -14,6 +14,7 @@ from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.prepare import Prepared, is_opaque, number_of
 from flambeau.ir.geometry import Index, count
 from flambeau.ir.node import Node, topological
+from flambeau.ir.schedule_grammar import BASE, BLOCKS, CAT, COPY, PART, numbered
 from flambeau.ir.size import Size
 from flambeau.prims.record import record_of
 
@@ -24,8 +25,8 @@ DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
 
 # Internal nodes (see `prepare`) and the inputs of graphs are no primitives.
-_KINDS = {"input": "input", "scalar": "create", "s.blocks": "reduce", "s.cat": "cat"}
-_ROOTS = frozenset({"s.copy", "s.part", "s.base"})
+_KINDS = {"input": "input", "scalar": "create", BLOCKS.name: "reduce", CAT.name: "cat"}
+COPIES = frozenset(form.name for form in (COPY, PART, BASE))
 
 
 @dataclass
@@ -47,6 +48,14 @@ class Analysis:
     epilogues: frozenset[Node] = frozenset()
     roles: dict[Node, str] = field(default_factory=dict)
     cost: dict[Node, int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Every value with its role, or the cost of computing it where it is needed."""
+        lines, numbers = numbered(self.nodes)
+        for value in self.nodes:
+            note = self.roles.get(value) or f"inlined, cost {self.cost[value]}"
+            lines[numbers[value]] += f"  # {note}"
+        return "\n".join(lines) + "\n"
 
 
 def kind_of(value: Node) -> str:
@@ -70,7 +79,7 @@ def analyse(prepared: Prepared) -> Analysis:
         for operand in dict.fromkeys(value.inputs):
             users.setdefault(operand, []).append(value)
     found = Analysis(prepared, nodes, users, _behind_templates(nodes))
-    apart = [v for v in nodes if is_opaque(v) or v.op == "s.copy" and v.attribute("alone")]
+    apart = [v for v in nodes if is_opaque(v) or COPY.matches(v) and v.attribute("alone")]
     operands = {i for value in apart for i in value.inputs if not _is_number(value, i)}
     _assign_roles(found, operands | prepared.destinations.keys())
     return found
@@ -203,7 +212,7 @@ def _role(value: Node) -> str | None:
         return "opaque"
     if kind == "cat":
         return "cat"
-    return "root" if value.op in _ROOTS else None
+    return "root" if value.op in COPIES else None
 
 
 def _is_number(routine: Node, operand: Node) -> bool:

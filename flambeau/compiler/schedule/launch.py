@@ -1,23 +1,22 @@
-"""The whole schedule: launches in order, who depends on whom, how long memory lives."""
+"""From clusters in order to a schedule: launches, buffers, and how long memory lives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
 from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, Choose, Heavy
-from flambeau.compiler.schedule.cluster import Cluster, Clustering
+from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.convolution import convolution_calls
 from flambeau.compiler.schedule.flops import count_flops
-from flambeau.compiler.schedule.heavy import analyse
-from flambeau.compiler.schedule.order import in_order
-from flambeau.compiler.schedule.prepare import Destination, Prepared, copy_of, prepare
+from flambeau.compiler.schedule.placement import Placement
+from flambeau.compiler.schedule.prepare import Prepared
 from flambeau.compiler.schedule.product import product_calls
 from flambeau.compiler.schedule.routines import RoutineCall, routine_calls
-from flambeau.ir.geometry import contiguous, count
+from flambeau.ir.geometry import count
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Graph, Node
 from flambeau.ir.size import Size, mul
@@ -118,132 +117,97 @@ class Schedule:
         return "\n".join(lines) + "\n"
 
 
-def schedule(
-    graph: Graph, choose: Choose | None = None, emit: Callable[[Kernel], object] | None = None
+Emit = Callable[[Kernel], object]
+
+
+def lower(
+    graph: Graph,
+    prepared: Prepared,
+    clusters: Sequence[Cluster],
+    choose: Choose | None = None,
+    emit: Emit | None = None,
 ) -> Schedule:
-    """Schedules a (simplified) graph.
+    """Launches of clusters, in their order.
 
     Args:
         graph: the program.
+        prepared: the graph, with destinations.
+        clusters: in the order of their launches.
         choose: names the candidate of each heavy call.
         emit: called with each kernel as soon as it is built. A kernel may be of no use after all.
+
+    Raises:
+        InPlaceConflict: for all slots that need a copy which comes last.
     """
-    indirect: set[int] = set()
-    while True:
-        scheduler = _Scheduler(graph, indirect, choose, emit)
-        found = scheduler.run()
-        if not scheduler.conflicts:
-            return found
-        if indirect.issuperset(scheduler.conflicts):
-            raise next(iter(scheduler.conflicts.values()))
-        indirect.update(scheduler.conflicts)
+    return _Launcher(graph, prepared, clusters, choose).run(emit)
 
 
-class _Scheduler:
+class _Launcher:
     def __init__(
         self,
         graph: Graph,
-        indirect: set[int],
+        prepared: Prepared,
+        clusters: Sequence[Cluster],
         choose: Choose | None,
-        emit: Callable[[Kernel], object] | None,
     ) -> None:
         self.graph = graph
+        self.clusters = clusters
         self.choose = choose
-        self.emit = emit
-        self.prepared: Prepared = prepare(graph, indirect)
-        self.analysis = analyse(self.prepared)
-        self.result = Schedule(written=self._written())
-        self._places: dict[Node, Place] = {}
-        self._buffers: dict[tuple[str, Any], int] = {}
-        self.conflicts: dict[int, InPlaceConflict] = {}  # by slot
+        self.placement = Placement(prepared)
+        self.result = Schedule(written=_written(prepared))
+        self.needed = {s for c in clusters for s in c.sources}
+        self._buffers: dict[Memory, int] = {}
 
-    def run(self) -> Schedule:
-        """Clusters, orders, builds; the result is of no use where there are conflicts."""
-        clustering = Clustering(self.analysis)
-        clusters = clustering.run()
-        self._order_in_place(clusters)
-        if self.conflicts and self._write_late(clustering):
-            clusters = [c for c in clustering.clusters if c.members]
-            self.conflicts.clear()
-            self._order_in_place(clusters)
-        if self.conflicts:
-            return self.result
-        needed = {s for c in clusters for s in c.sources}
+    def run(self, emit: Emit | None) -> Schedule:
+        """Builds the launches of every cluster."""
         steps: list[tuple[Cluster, Launch]] = []
-        for cluster in in_order(clusters, self.prepared.destinations, needed):
+        conflicts: list[int] = []
+        for cluster in self.clusters:
             try:
-                launches = self._launches(cluster, needed)
+                launches = self._launches(cluster)
             except InPlaceConflict as conflict:
-                self.conflicts.setdefault(conflict.slot, conflict)
+                conflicts.extend(conflict.slots)
                 continue
             steps.extend((cluster, launch) for launch in launches)
-            if self.emit is not None:
+            if emit is not None:
                 for launch in launches:
                     if launch.kernel is not None:
-                        self.emit(launch.kernel)
+                        emit(launch.kernel)
+        if conflicts:
+            raise InPlaceConflict(conflicts)
         self.result.launches = [launch for _, launch in steps]
         _group(steps)
         self._finish_lives()
         return self.result
 
-    # ----------------------------------------------------------------------------- memory
-
-    def _written(self) -> tuple[int, ...]:
-        """Slots of inputs that some value is written to."""
-        everything = (d for found in self.prepared.destinations.values() for d in found)
-        slots = {d.where for d in everything if d.kind == "input"}
-        return tuple(sorted(slot for slot in slots if isinstance(slot, int)))
-
-    def place(self, value: Node) -> Place:
-        """Where readers find a heavy value."""
-        found = self._places.get(value)
-        if found is None:
-            found = self._places[value] = self._find_place(value)
-        return found
-
-    def _find_place(self, value: Node) -> Place:
-        if value.is_input:
-            return Place(("input", value.attribute("slot")), value.attribute("strides"))
-        found = self.prepared.destinations.get(value)
-        if found:
-            return self._destination(found[0])
-        if value.inputs and value.inputs[0].op == "s.base":
-            return Place(("temporary", value), contiguous(value.shape))
-        return Place(("temporary", value), contiguous(value.shape))
-
-    def _destination(self, destination: Destination) -> Place:
-        strides, offset = destination.strides, destination.offset
-        if isinstance(destination.where, Node):
-            owner = self.place(destination.where)
-            return Place(owner.memory, strides, owner.offset + offset)
-        return Place((destination.kind, destination.where), strides, offset)
-
-    def _buffer(self, memory: tuple[str, Any]) -> int:
-        found = self._buffers.get(memory)
-        if found is None:
-            found = self._buffers[memory] = len(self.result.buffers)
+    def _buffer(self, memory: Memory) -> int:
+        number = self._buffers.get(memory)
+        if number is None:
+            number = self._buffers[memory] = len(self.result.buffers)
             kind, where = memory
-            if kind == "temporary":
-                where = mul(count(where.shape), ITEM_SIZE[where.dtype])
-            self.result.buffers.append(Buffer(kind, where))
-        return found
+            if isinstance(where, Node) and kind == "temporary":
+                self.result.buffers.append(
+                    Buffer(kind, mul(count(where.shape), ITEM_SIZE[where.dtype]))
+                )
+            else:
+                self.result.buffers.append(Buffer(kind, where))
+        return number
 
-    # ----------------------------------------------------------------------------- launches
-
-    def _launches(self, cluster: Cluster, needed: set[Node]) -> list[Launch]:
+    def _launches(self, cluster: Cluster) -> list[Launch]:
+        place = self.placement.place
         if cluster.domain is None:
             values = list(cluster.members)
-            calls = self._chosen(values[0], partial(routine_calls, values, self.place))
+            calls = self._chosen(values[0], partial(routine_calls, values, place))
             count_flops(values[0], calls)
             return [self._routine(call) for call in calls]
         stores: dict[Node, list[Place]] = {}
         for value in cluster.members:
-            destinations = self.prepared.destinations.get(value)
-            if destinations:
-                stores[value] = [self._destination(d) for d in destinations]
-            elif value in needed:
-                stores[value] = [self.place(value)]
-        reads = {s: self.place(s) for s in cluster.sources}
+            places = self.placement.stores(value)
+            if places:
+                stores[value] = places
+            elif value in self.needed:
+                stores[value] = [place(value)]
+        reads = {s: place(s) for s in cluster.sources}
         if cluster.product is not None:
             make = partial(TEMPLATES[cluster.product.op], cluster, stores, reads)
             calls = self._chosen(cluster.product, make)
@@ -296,53 +260,6 @@ class _Scheduler:
             traffic=call.traffic,
         )
 
-    # ----------------------------------------------------------------------------- order
-
-    def _order_in_place(self, clusters: list[Cluster]) -> None:
-        """Whoever reads a slot runs before it is overwritten."""
-        slots: dict[Memory, list[Cluster]] = {}
-        for cluster in clusters:
-            for value in cluster.members:
-                for destination in self.prepared.destinations.get(value, ()):
-                    place = self._destination(destination)
-                    if place.memory[0] == "input":
-                        slots.setdefault(place.memory, []).append(cluster)
-        if not slots:
-            return
-        readers: dict[Memory, list[Cluster]] = {}
-        for cluster in clusters:
-            for source in cluster.sources:
-                if source.is_input:
-                    readers.setdefault(self.place(source).memory, []).append(cluster)
-        for memory, writers in slots.items():
-            if not _readers_first(readers.get(memory, []), writers):
-                assert isinstance(memory[1], int)
-                self.conflicts[memory[1]] = InPlaceConflict(memory[1])
-
-    def _write_late(self, clustering: Clustering) -> bool:
-        """Gives the slots in conflict a copy that comes last, as `prepare` does for slots known to
-        be `indirect`; False where clusters depend on how memory is then addressed."""
-        prepared = self.prepared
-        moved: list[tuple[Node, Destination, list[Destination]]] = []
-        for value, destinations in prepared.destinations.items():
-            late = [d for d in destinations if d.kind == "input" and d.where in self.conflicts]
-            others = [d for d in destinations if d not in late]
-            strides = others[0].strides if others else contiguous(value.shape)
-            again = len(late) > 1 or value.op == "s.copy"
-            if late and (again or strides != prepared.read_strides(value)):
-                return False
-            moved.extend((value, d, others) for d in late)
-        for value, destination, others in moved:
-            if others:
-                prepared.destinations[value] = others
-            else:
-                del prepared.destinations[value]
-            copy = copy_of(value, alone=True)
-            prepared.destinations[copy] = [destination]
-            clustering.add_root(copy)
-        self._places.clear()
-        return True
-
     def _finish_lives(self) -> None:
         """First and last launch of each temporary, whole groups at a time."""
         launches = self.result.launches
@@ -358,31 +275,16 @@ class _Scheduler:
         ]
 
 
+def _written(prepared: Prepared) -> tuple[int, ...]:
+    """Slots of inputs that some value is written to."""
+    destinations = (d for listed in prepared.destinations.values() for d in listed)
+    slots = {d.where for d in destinations if d.kind == "input"}
+    return tuple(sorted(slot for slot in slots if isinstance(slot, int)))
+
+
 def _name(graph: Graph, cluster: Cluster) -> str:
     ops = dict.fromkeys(v.op for v in cluster.members if not v.op.startswith("s."))
     return f"{graph.name}: {' '.join(list(ops)[:4])}"
-
-
-def _readers_first(readers: list[Cluster], writers: list[Cluster]) -> bool:
-    """Orders readers of a slot before its writers; False where that cannot be."""
-    pairs: list[tuple[Cluster, Cluster]] = []
-    for writer in writers:
-        for reader in readers:
-            if reader is writer:
-                # A routine reads and writes in an order of its own; a template raises itself.
-                if writer.domain is None:
-                    return False
-            elif reader in writers and reader.follows(writer):
-                continue
-            elif reader.follows(writer):
-                return False
-            else:
-                pairs.append((reader, writer))
-    for reader, writer in pairs:
-        if reader.follows(writer):
-            return False
-        writer.follow((reader,))
-    return True
 
 
 def _group(steps: list[tuple[Cluster, Launch]]) -> None:
@@ -400,7 +302,7 @@ def _group(steps: list[tuple[Cluster, Launch]]) -> None:
             group, members = [], 0
         if cluster is not None and launch is not None and not routine:
             group.append((cluster, launch))
-            members |= cluster.bits
+            members |= cluster.numbers
 
 
 def _group_bounds(launches: list[Launch]) -> tuple[list[int], list[int]]:

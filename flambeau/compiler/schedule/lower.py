@@ -2,31 +2,20 @@
 
 Shape, index and creation primitives dissolve into index expressions; pointwise primitives become
 kernel values of the same name. Lowering stops at *heavy* nodes (see `heavy`): there it leaves an
-`s.ref`, which `build` later resolves to a load, a reduction result or an inlined value.
-
-`s.ref` has attributes `index` (tuple of sizes; data-dependent parts are d0, d1, ..) and `target`;
-its inputs are the values of d0, d1, .. and, where masked, the mask last.
+`s.ref` (`ir/schedule_grammar.py`), which `build` later resolves to a load, a reduction result or an
+inlined value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from flambeau.ir import kernel as k
 from flambeau.ir.geometry import Index
 from flambeau.ir.node import Node, node
+from flambeau.ir.schedule_grammar import BASE, COPY, PART, ref
 from flambeau.ir.size import Size, free_symbols, substitute, symbol
 from flambeau.prims.record import Elements, Lower, record_of
-
-
-def ref(target: Node, index: Index, inputs: tuple[Node, ...], mask: Node | None) -> Node:
-    """A reference to element `index` of a heavy node."""
-    packed: tuple[tuple[str, Any], ...] = (("index", index), ("target", target))
-    if mask is not None:
-        packed = (("index", index), ("masked", True), ("target", target))
-        inputs = (*inputs, mask)
-    return node("s.ref", inputs, packed, target.dtype)
 
 
 class Lowering:
@@ -122,5 +111,5 @@ def _pass_on(elements: Elements, value: Node, index: Index, mask: Node | None) -
 # Leaves and the scheduler's own nodes, which have no record.
 _OWN: dict[str, Lower] = {
     "scalar": _scalar,
-    **dict.fromkeys(("s.copy", "s.part", "s.base"), _pass_on),
+    **{form.name: _pass_on for form in (COPY, PART, BASE)},
 }

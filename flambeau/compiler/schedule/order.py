@@ -8,87 +8,86 @@ gradient), then the earliest in the program. What reads nothing waits for its fi
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from flambeau.compiler.schedule.cluster import Cluster
+from flambeau.compiler.schedule.dependencies import Vertices
 from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import estimate
 
 TYPICAL_SIZE = 16  # stands for every symbol: only proportions matter
 
 
-def in_order(
-    clusters: list[Cluster], written: Collection[Node], needed: Collection[Node]
-) -> list[Cluster]:
+def in_order(clusters: Vertices[Cluster], written: Collection[Node]) -> list[Cluster]:
     """A topological order.
 
     Args:
         clusters: all of them, with all their dependencies.
         written: values that live in memory of the caller.
-        needed: values that some cluster reads.
     """
-    return _Ordering(clusters, written, needed).run()
+    return _Ordering(clusters, written).run()
+
+
+def order_text(clusters: Sequence[Cluster]) -> str:
+    """The clusters in order, with the names of their values' operations."""
+    lines = [f"cluster {c.number}: {' '.join(v.op for v in c.members)}" for c in clusters]
+    return "\n".join(lines) + "\n"
 
 
 class _Ordering:
-    def __init__(
-        self, clusters: list[Cluster], written: Collection[Node], needed: Collection[Node]
-    ) -> None:
+    def __init__(self, clusters: Vertices[Cluster], written: Collection[Node]) -> None:
         self.clusters = clusters
         self.bytes: dict[Node, int] = {}
         self.readers: dict[Node, set[int]] = {}
-        self.by_bit = {c.bit: c for c in clusters}
         for cluster in clusters:
-            for value in cluster.members:
-                if value in needed and value not in written:
-                    self.bytes[value] = _bytes(value)
             for source in cluster.sources:
-                self.readers.setdefault(source, set()).add(cluster.bit)
+                self.readers.setdefault(source, set()).add(cluster.number)
         self.counts: dict[int, int] = {}  # launches that a launch still waits for
-        self.followers: dict[int, list[int]] = {c.bit: [] for c in clusters}
+        self.followers: dict[int, list[int]] = {c.number: [] for c in clusters}
+        self.allocated: dict[int, int] = {}
         for cluster in clusters:
-            direct = cluster.waits_for()
-            self.counts[cluster.bit] = len(direct)
+            direct = clusters.waits_for(cluster.number)
+            self.counts[cluster.number] = len(direct)
             for other in direct:
-                self.followers[other.bit].append(cluster.bit)
-        self.allocated = {
-            c.bit: sum(self.bytes.get(value, 0) for value in c.members) for c in clusters
-        }
-        self.places = {c.bit: (c.order, 1) for c in clusters}
+                self.followers[other].append(cluster.number)
+            stored = [v for v in cluster.members if v in self.readers and v not in written]
+            self.bytes.update((value, _bytes(value)) for value in stored)
+            self.allocated[cluster.number] = sum(self.bytes[value] for value in stored)
+        self.positions = {c.number: (c.order, 1) for c in clusters}
         for cluster in clusters:
-            if not self.counts[cluster.bit]:
-                orders = (self.by_bit[bit].order for bit in self.followers[cluster.bit])
-                self.places[cluster.bit] = (min(orders, default=cluster.order), 0)
+            if not self.counts[cluster.number]:
+                orders = (clusters[number].order for number in self.followers[cluster.number])
+                self.positions[cluster.number] = (min(orders, default=cluster.order), 0)
 
-    def _key(self, bit: int) -> tuple[bool, tuple[int, int], int]:
+    def _key(self, number: int) -> tuple[bool, tuple[int, int], int]:
         freed = sum(
             self.bytes.get(source, 0)
-            for source in self.by_bit[bit].sources
+            for source in self.clusters[number].sources
             if len(self.readers[source]) == 1
         )
-        keeps = self.allocated[bit] > freed or not self.by_bit[bit].before
-        return keeps, self.places[bit], bit
+        keeps = self.allocated[number] > freed or not self.clusters[number].before
+        return keeps, self.positions[number], number
 
     def run(self) -> list[Cluster]:
         """Takes the best launch that is ready, again and again."""
         counts = self.counts
-        heap = [self._key(bit) for bit, count in counts.items() if count == 0]
+        heap = [self._key(number) for number, count in counts.items() if count == 0]
         heapq.heapify(heap)
         done: set[int] = set()
         ordered: list[Cluster] = []
         while heap:
-            bit = heapq.heappop(heap)[2]
-            if bit in done:
+            number = heapq.heappop(heap)[2]
+            if number in done:
                 continue
-            done.add(bit)
-            ordered.append(self.by_bit[bit])
-            for follower in self.followers[bit]:
+            done.add(number)
+            ordered.append(self.clusters[number])
+            for follower in self.followers[number]:
                 counts[follower] -= 1
                 if counts[follower] == 0:
                     heapq.heappush(heap, self._key(follower))
-            for source in self.by_bit[bit].sources:
+            for source in self.clusters[number].sources:
                 left = self.readers[source]
-                left.discard(bit)
+                left.discard(number)
                 if len(left) == 1:  # its last reader now frees it
                     (last,) = left
                     if counts[last] == 0:

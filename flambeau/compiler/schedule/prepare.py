@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau.compiler import targets
+from flambeau.ir import schedule_grammar as grammar
 from flambeau.ir.geometry import Shape, contiguous, count, reshape_strides
 from flambeau.ir.kernel import REDUCE_BLOCK
 from flambeau.ir.node import Graph, Node, attributes, node, topological
-from flambeau.ir.size import Size, ceildiv, mul
+from flambeau.ir.schedule_grammar import BASE, CAT
+from flambeau.ir.size import Size, mul
 from flambeau.prims.convolution import is_depthwise
 from flambeau.prims.random import EACH
 from flambeau.prims.record import Addressing, Routine, record_of
@@ -53,6 +55,16 @@ class Prepared:
 
     destinations: dict[Node, list[Destination]] = field(default_factory=dict)
 
+    def text(self) -> str:
+        """Every value, and what is written where."""
+        lines, numbers = grammar.numbered(topological(self.destinations))
+        for value, destinations in self.destinations.items():
+            for d in destinations:
+                where = f"%{numbers[d.where]}" if isinstance(d.where, Node) else str(d.where)
+                place = f"{d.kind} {where} strides {d.strides} offset {d.offset}"
+                lines.append(f"%{numbers[value]} to {place}")
+        return "\n".join(lines) + "\n"
+
     def read_strides(self, value: Node) -> Shape:
         """Strides of the memory that readers of a heavy value read."""
         if value.is_input:
@@ -84,12 +96,11 @@ def number_of(value: Node) -> Node | None:
 
 
 def copy_of(value: Node, alone: bool = False, strides: Shape | None = None) -> Node:
-    """A node that stands for a copy of `value` in memory of its own (`alone`: never fused): dense
-    memory, or that of a result with these strides, which no routine takes for dense."""
+    """A copy of `value` in memory of its own (`alone`: never fused): dense memory, or that of a
+    result with these strides, which no routine takes for dense."""
     if strides is not None and same_strides(value.shape, strides, contiguous(value.shape)):
         strides = None
-    made = attributes(alone=alone, strides=strides)
-    return node("s.copy", (value,), made, value.dtype, value.shape)
+    return grammar.copy(value, alone, strides)
 
 
 def pushed(value: Node, strides: Shape) -> tuple[Node, Shape]:
@@ -167,7 +178,7 @@ class _Rewriting:
     def _place(self, value: Node, found: list[Destination]) -> None:
         """Records destinations, by way of a copy where the value cannot be written there."""
         table = self.prepared.destinations
-        only_one = value.op == "s.cat" or (is_opaque(value) and not routine_of(value).several)
+        only_one = CAT.matches(value) or (is_opaque(value) and not routine_of(value).several)
         for destination in found:
             source = value
             if destination.kind == "input" and destination.where in self.indirect:
@@ -182,7 +193,7 @@ class _Rewriting:
         """Where parts of concatenations and bases of scatters go: memory of their owners."""
         table = self.prepared.destinations
         for value in topological(table):
-            if value.op == "s.cat":
+            if CAT.matches(value):
                 strides = self.prepared.read_strides(value)
                 start: Size = 0
                 d = value.attribute("dimension")
@@ -190,7 +201,7 @@ class _Rewriting:
                     place = Destination("value", value, strides, start * strides[d])
                     table[part] = [place]
                     start = start + part.shape[d]
-            elif value.inputs and value.inputs[0].op == "s.base":
+            elif value.inputs and BASE.matches(value.inputs[0]):
                 strides = self.prepared.read_strides(value)
                 table[value.inputs[0]] = [Destination("value", value, strides)]
 
@@ -207,7 +218,7 @@ class _Rewriting:
         if kind == "reduce":
             return self._reduction(value, inputs[0])
         if value.op == "cat" and self._is_written(value):
-            return _concatenation(value, inputs)
+            return grammar.concatenation(value, inputs)
         if value.op == "permute" and value.inputs[0].op == "matmul":
             turned = self._turned_product(value)
             if turned is not None:
@@ -240,8 +251,7 @@ class _Rewriting:
         rest = inputs
         base: tuple[Node, ...] = ()
         if record_of(value).kind == "scatter":
-            made = node("s.base", inputs[:1], (("owner", value),), value.dtype, value.shape)
-            base, rest = (made,), inputs[1:]
+            base, rest = (grammar.base(value, inputs[0]),), inputs[1:]
         addressing = routine_of(value).operands(value)
         if value.op == "scatter":
             rest = (rest[0], _spread(rest[1]))
@@ -343,18 +353,13 @@ class _Rewriting:
         static = isinstance(extent, int) and extent <= SINGLE_LAUNCH
         if static or count(value.shape) != 1 or self._spreads_again(value):
             return node(value.op, (operand,), value.attributes, value.dtype, value.shape)
-        blocks = ceildiv(extent, REDUCE_BLOCK)
-        shape = (*operand.shape[:axis], blocks, *operand.shape[axis + 1 :])
-
-        def partial(op: str, dtype: str) -> Node:
-            return node("s.blocks", (operand,), attributes(axis=axis, op=op), dtype, shape)
-
         if value.op not in ("argmax", "argmin"):
-            first = partial(value.op, value.dtype)
+            first = grammar.blocks(operand, axis, value.op, value.dtype)
             return node(value.op, (first,), value.attributes, value.dtype, value.shape)
-        best = partial(value.op[3:], operand.dtype)
-        place = partial(value.op, "i64")
+        best = grammar.blocks(operand, axis, value.op[3:], operand.dtype)
+        place = grammar.blocks(operand, axis, value.op, "i64")
         block = node(value.op, (best,), value.attributes, "i64", value.shape)
+        shape = best.shape
         unit = shape[:axis] + (1,) + shape[axis + 1 :]
         chosen = node("reshape", (block,), attributes(shape=unit), "i64", unit)
         inner = node("gather", (place, chosen), attributes(axis=axis), "i64", unit)
@@ -449,14 +454,6 @@ def _is_simple(value: Node) -> bool:
 
 def _without_ones(shape: Shape, strides: Shape) -> Shape:
     return tuple([0 if extent == 1 else stride for extent, stride in zip(shape, strides)])
-
-
-def _concatenation(value: Node, inputs: tuple[Node, ...]) -> Node:
-    parts = [
-        node("s.part", (x,), (("number", i), ("owner", value)), x.dtype, x.shape)
-        for i, x in enumerate(inputs)
-    ]
-    return node("s.cat", parts, value.attributes, value.dtype, value.shape)
 
 
 def _is_addressed(addressing: Addressing, shape: Shape, strides: Shape) -> bool:
